@@ -1,0 +1,255 @@
+"""What watching costs: alternating bare and watched runs of four loads, start-up, commands, memory.
+
+    python bench/overhead.py [--rounds 5] [--loads mlp,cnn] [--write]
+
+Per-step figures are CPU time of the training thread, as the load itself measured it: medians over steps, then
+over rounds, so that other work on the machine and the few steps inside profiler windows do not decide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+PAGE = ROOT / "docs" / "overhead.md"
+INJECT = ROOT / "perfdoctor" / "probe" / "inject"
+WATCH = [sys.executable, "-m", "perfdoctor", "run", "-q"]
+WAYS: dict[str, list[str] | None] = {
+    "bare": None,
+    "always on": ["--no-stacks", "--no-profiler"],
+    "+ windows": ["--no-stacks"],
+    "+ stacks": ["--no-profiler"],
+    "everything": [],
+}
+LOADS = {
+    "mlp": "MLP, about 400 steps/s",
+    "cnn": "CNN, about 50 ms a step",
+    "loader": "4 loader workers",
+    "busy_thread": "a busy Python thread beside the loop",
+}
+WARM_UP = 0.1  # of the steps: lazy initialisation, and nothing of ours
+STARTS = 21  # runs of each short command
+POLL_S = 0.1  # between two looks at perfdoctor's own memory
+
+
+@dataclass
+class Sample:
+    """One run of one load."""
+
+    step_cpu_us: float  # median step, CPU time of the training thread
+    step_wall_us: float  # mean step
+    run_s: float  # the whole process, start to end
+    own_peak_bytes: int = 0  # of perfdoctor's process
+
+
+@dataclass
+class Results:
+    """Everything measured."""
+
+    samples: dict[tuple[str, str], list[Sample]] = field(default_factory=dict)
+    commands_s: dict[str, float] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def run_load(load: str, options: list[str] | None, folder: Path) -> Sample:
+    """Run a load once, bare or watched, and read the figures that it wrote."""
+    figures = folder / "figures.json"
+    command = [str(HERE / "loads" / f"{load}.py"), "--figures", str(figures)]
+    if options is None:
+        command = [sys.executable, *command]
+    else:
+        command = [*WATCH, "--out", str(folder / "runs"), *options, *command]
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peak = _wait(process)
+    run_s = time.perf_counter() - begin
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with status {process.returncode}")
+    taken = json.loads(figures.read_text())
+    cpu = [later - earlier for earlier, later in zip(taken["cpu_ns"], taken["cpu_ns"][1:], strict=False)]
+    cpu = cpu[int(WARM_UP * len(cpu)) :]
+    wall = taken["wall_ns"][int(WARM_UP * len(taken["wall_ns"])) :]
+    return Sample(statistics.median(cpu) / 1e3, (wall[-1] - wall[0]) / (len(wall) - 1) / 1e3, run_s, peak)
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the process; return the most memory it was seen to use itself, without its children."""
+    peak = 0
+    watched = psutil.Process(process.pid)
+    while process.poll() is None:
+        try:
+            peak = max(peak, watched.memory_info().rss)
+        except psutil.Error:
+            break
+        time.sleep(POLL_S)
+    process.wait()
+    return peak
+
+
+def measure_loads(loads: list[str], rounds: int, console: Console) -> dict[tuple[str, str], list[Sample]]:
+    """Alternate the ways within each round; every other round backwards, so that drift cancels."""
+    samples: dict[tuple[str, str], list[Sample]] = {}
+    for load in loads:
+        for number in range(rounds):
+            ways = list(WAYS) if number % 2 == 0 else list(WAYS)[::-1]
+            for way in ways:
+                with tempfile.TemporaryDirectory() as folder:
+                    sample = run_load(load, WAYS[way], Path(folder))
+                samples.setdefault((load, way), []).append(sample)
+                console.print(f"{load} {number + 1}/{rounds} {way}: {sample.step_cpu_us:.1f} us CPU a step")
+    return samples
+
+
+def timed(command: list[str], environment: dict[str, str]) -> float:
+    """Seconds that a command takes."""
+    begin = time.perf_counter()
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    return time.perf_counter() - begin
+
+
+def measure_commands() -> dict[str, float]:
+    """Start-up added to a script, and the commands that a person waits for; medians."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        run.mkdir()
+        bare = dict(os.environ)
+        injected = {**bare, "PYTHONPATH": str(INJECT), "PERFDOCTOR_RUN": str(run)}
+        runs = Path(folder) / "runs"
+        load = [str(HERE / "loads" / "mlp.py"), "--figures", str(Path(folder) / "figures.json")]
+        subprocess.run([*WATCH, "--out", str(runs), *load], cwd=ROOT, check=True, capture_output=True)
+        saved = str(next(runs.iterdir()))
+        return {
+            "start-up without torch, added": _added("pass", bare, injected, STARTS),
+            "start-up with torch, added": _added("import torch", bare, injected, STARTS // 3),
+            "perfdoctor --help": _median([sys.executable, "-m", "perfdoctor", "--help"], bare),
+            "perfdoctor report": _median([sys.executable, "-m", "perfdoctor", "report", saved], bare),
+        }
+
+
+def _added(code: str, bare: dict[str, str], injected: dict[str, str], times: int) -> float:
+    """Median of the differences between neighbouring runs without and with the probe."""
+    command = [sys.executable, "-c", code]
+    return statistics.median(timed(command, injected) - timed(command, bare) for _ in range(times))
+
+
+def _median(command: list[str], environment: dict[str, str]) -> float:
+    return statistics.median(timed(command, environment) for _ in range(STARTS // 2))
+
+
+# ---------------------------------------------------------------- showing
+
+
+def added_cpu_us(results: Results, load: str, way: str) -> float:
+    """CPU microseconds a step added to the training thread: the median over rounds."""
+    return _paired(results, load, way, lambda bare, watched: watched.step_cpu_us - bare.step_cpu_us)
+
+
+def run_ratio(results: Results, load: str, way: str) -> float:
+    """Wall time of the steps, watched over bare: the median over rounds."""
+    return _paired(results, load, way, lambda bare, watched: watched.step_wall_us / bare.step_wall_us)
+
+
+def _paired(results: Results, load: str, way: str, compare: Callable[[Sample, Sample], float]) -> float:
+    pairs = zip(results.samples[load, "bare"], results.samples[load, way], strict=True)
+    return statistics.median(compare(bare, watched) for bare, watched in pairs)
+
+
+def rows(results: Results) -> list[list[str]]:
+    """One line per load and way."""
+    table = []
+    for load, way in results.samples:
+        if way == "bare":
+            continue
+        samples = results.samples[load, way]
+        bare = statistics.median(sample.step_wall_us for sample in results.samples[load, "bare"])
+        table.append([
+            LOADS[load],
+            way,
+            f"{bare / 1e3:.2f}",
+            f"{added_cpu_us(results, load, way):+.1f}",
+            f"{run_ratio(results, load, way):.3f}",
+            f"{max(sample.own_peak_bytes for sample in samples) / 1e6:.0f}",
+        ])  # fmt: skip
+    return table
+
+
+HEADINGS = [
+    "load",
+    "watched",
+    "bare step, ms",
+    "CPU added a step, us",
+    "wall time of the steps, ratio",
+    "own peak, MB",
+]
+
+
+def show(results: Results, console: Console) -> None:
+    """Print the tables."""
+    table = Table(*HEADINGS, title="What watching costs")
+    for row in rows(results):
+        table.add_row(*row)
+    console.print(table)
+    for name, seconds in results.commands_s.items():
+        console.print(f"{name}: {seconds * 1e3:.1f} ms")
+
+
+def page(results: Results, rounds: int) -> str:
+    """The page for docs/."""
+    import torch
+
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}"
+    lines = [
+        "# What watching costs",
+        "",
+        "Written by `python bench/overhead.py --write`; " + machine + f"; {rounds} alternating rounds.",
+        "",
+        "*CPU added a step* is the training thread's CPU time, watched minus bare: the median over steps, then over",
+        "rounds. *Ratio* is the mean step's wall time, watched over bare, windows included; on a machine that has",
+        "other work it scatters by several percent. *Own peak* is the memory of perfdoctor's own process.",
+        "",
+        "| " + " | ".join(HEADINGS) + " |",
+        "|" + "---|" * len(HEADINGS),
+        *("| " + " | ".join(row) + " |" for row in rows(results)),
+        "",
+        "| | ms |",
+        "|---|---|",
+        *(f"| {name} | {seconds * 1e3:.1f} |" for name, seconds in results.commands_s.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure, print, and write the page if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--loads", default=",".join(LOADS), help="which loads, with commas between")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    args = parser.parse_args()
+    console = Console()
+    loads = args.loads.split(",")
+    results = Results(measure_loads(loads, args.rounds, console), measure_commands())
+    show(results, console)
+    if args.write:
+        PAGE.write_text(page(results, args.rounds), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Pure functions from what was recorded to what is reported: RunRecords -> Facts -> Diagnosis -> Report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfdoctor import catalogue
+from perfdoctor.analysis.diagnosis import blame, conclude
+from perfdoctor.analysis.facts import gather
+from perfdoctor.analysis.findings import judge
+from perfdoctor.analysis.source import Source
+from perfdoctor.model import (
+    CpuFacts,
+    Finding,
+    GpuFacts,
+    LoaderFacts,
+    MemoryFacts,
+    OverheadFacts,
+    Report,
+    StepFacts,
+)
+from perfdoctor.recorded import RunRecords
+
+__all__ = ["report"]
+
+
+def report(records: RunRecords, source: Source) -> Report:
+    """Everything a renderer needs. `source` gives a line of a file, or None past its end."""
+    facts = gather(records, source)
+    blamed = blame(facts)
+    judged = judge(catalogue.tips(), facts, blamed)
+    return Report(
+        run=facts.run,
+        steps=facts.get(StepFacts),
+        diagnosis=conclude(facts, blamed, judged.findings),
+        findings=tuple(_with_text(finding, source) for finding in judged.findings),
+        not_judged=judged.not_judged,
+        overhead=facts.get(OverheadFacts),
+        notes=(*facts.notes, *judged.notes),
+        loader=facts.get(LoaderFacts),
+        cpu=facts.get(CpuFacts),
+        gpu=facts.get(GpuFacts),
+        memory=facts.get(MemoryFacts),
+        path=str(records.path),
+    )
+
+
+def _with_text(finding: Finding, source: Source) -> Finding:
+    """The finding with the source line at each of its places."""
+    places = []
+    for at in finding.advice.at:
+        text = at.text if at.text is not None else source(at.file, at.line)
+        places.append(replace(at, text=text.strip() if text is not None else None))
+    return replace(finding, advice=replace(finding.advice, at=tuple(places)))

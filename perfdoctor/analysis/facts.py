@@ -1,0 +1,181 @@
+"""RunRecords become Facts: typed groups, each there or with the reason why it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from perfdoctor.analysis import events, hosts, steps
+from perfdoctor.analysis.loaders import loader_facts
+from perfdoctor.analysis.records import Json, Window, number, positive, tidy
+from perfdoctor.analysis.source import Source
+from perfdoctor.analysis.stacks import stack_facts
+from perfdoctor.analysis.stepmodel import StepModel, build
+from perfdoctor.analysis.summary import step_facts
+from perfdoctor.model import (
+    CpuFacts,
+    DiskFacts,
+    EvalFacts,
+    GpuFacts,
+    LoaderFacts,
+    Marker,
+    MemoryFacts,
+    NetworkFacts,
+    OverheadFacts,
+    RunFacts,
+    SaveFacts,
+    StackFacts,
+    StepFacts,
+    ThreadFacts,
+)
+from perfdoctor.recorded import RankRecords, RunRecords
+
+Group = TypeVar("Group")
+NO_STEPS = "no training step was seen"
+PER_STEP = (
+    LoaderFacts, CpuFacts, ThreadFacts, StackFacts, EvalFacts, SaveFacts, MemoryFacts, DiskFacts,
+    NetworkFacts, GpuFacts, OverheadFacts, StepModel,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Fact groups by type. One that was not measured has a reason in `missing`.
+
+    One in neither is an answer: a script without a DataLoader has no LoaderFacts, and nothing is missing.
+    """
+
+    run: RunFacts
+    groups: Mapping[type, Any]
+    missing: Mapping[type, str]
+    notes: tuple[str, ...] = ()
+
+    def get(self, kind: type[Group]) -> Group | None:
+        """The group of that type, or None."""
+        found = self.run if kind is RunFacts else self.groups.get(kind)
+        return found if isinstance(found, kind) else None
+
+
+def gather(records: RunRecords, source: Source) -> Facts:
+    """All that the records of a run tell."""
+    records = tidy(records)
+    found = {
+        rank: found
+        for rank, own in sorted(records.ranks.items())
+        if (found := steps.find(own.steps)) is not None
+    }
+    run = run_facts(records)
+    notes = (*records.problems, *_rank_notes(found))
+    if not found:
+        return Facts(run, {}, dict.fromkeys((StepFacts, *PER_STEP), _why_no_steps(records)), notes)
+    rank = min(found)
+    measured = _measure(records, records.ranks[rank], found[rank], source)
+    groups = {kind: value for kind, value in measured.items() if not isinstance(value, str | None)}
+    missing = {kind: value for kind, value in measured.items() if isinstance(value, str)}
+    return Facts(run, groups, missing, notes)
+
+
+def _measure(records: RunRecords, own: RankRecords, found: steps.Steps, source: Source) -> dict[type, object]:
+    window, boot = Window.of(found), events.boot_of(own, records.boots)
+    begin_ns = positive((boot or {}).get("begin_ns")) or positive(records.run.get("begin_ns"))
+    step = step_facts(found, round(begin_ns) if begin_ns else None, _end_ns(records, own))
+    samples = hosts.inside(records.host, window)
+    loader = loader_facts(own, window)
+    host = records.run.get("host")
+    cpu = hosts.cpu_facts(host if isinstance(host, dict) else {}, samples, step, _known(loader, LoaderFacts))
+    return {
+        StepFacts: step,
+        LoaderFacts: loader,
+        CpuFacts: cpu,
+        ThreadFacts: events.thread_facts(own, boot, step),
+        StackFacts: stack_facts(own, step, source),
+        EvalFacts: events.eval_facts(own, step),
+        SaveFacts: events.save_facts(own, window),
+        MemoryFacts: hosts.memory_facts(samples),
+        DiskFacts: hosts.disk_facts(samples),
+        NetworkFacts: hosts.network_facts(samples),
+        GpuFacts: hosts.gpu_facts(records.gpus, window) if _device(records) != "cpu" else None,
+        OverheadFacts: events.overhead_facts(own, found, step, samples),
+        StepModel: _model(step, loader, cpu),
+    }
+
+
+def _known(value: object, kind: type[Group]) -> Group | None:
+    return value if isinstance(value, kind) else None
+
+
+def _model(step: StepFacts, loader: LoaderFacts | str | None, cpu: CpuFacts | str) -> StepModel | str | None:
+    if not isinstance(loader, LoaderFacts):
+        return loader
+    return cpu if isinstance(cpu, str) else build(step, loader, cpu)
+
+
+def _end_ns(records: RunRecords, own: RankRecords) -> int | None:
+    """When the process ended: its last row, where it is the END row, else the run's end."""
+    if own.steps is not None and len(own.steps) and own.steps["marker"][-1] == Marker.END:
+        return int(own.steps["end_ns"][-1])
+    end_ns = positive(records.run.get("end_ns"))
+    return round(end_ns) if end_ns else None
+
+
+def run_facts(records: RunRecords) -> RunFacts:
+    """What was run and how it ended."""
+    run = records.run
+    command = run.get("command")
+    boot = next(iter(records.boots), {})
+    exit_code = run.get("exit_code")
+    return RunFacts(
+        id=str(run.get("id") or records.path.name),
+        command=tuple(str(word) for word in command) if isinstance(command, list) else (),
+        exit_code=exit_code if isinstance(exit_code, int) else None,
+        ranks=max(1, len(records.ranks)),
+        device=_device(records),
+        duration_s=_duration_s(records),
+        cwd=str(run.get("cwd") or ""),
+        python=boot.get("python"),
+        torch=boot.get("torch"),
+        outcome=str(run.get("outcome") or "lost"),
+    )
+
+
+def _device(records: RunRecords) -> str:
+    named = [entry for own in records.ranks.values() for entry in own.of("device")]
+    boots: list[Json] = [boot for boot in records.boots if boot.get("device")]
+    backend = (named[-1].get("backend") or "cpu") if named else (boots[-1]["device"] if boots else "cpu")
+    return str(named[-1].get("name") or backend) if named and backend != "cpu" else str(backend)
+
+
+def _duration_s(records: RunRecords) -> float:
+    begin = number(records.run.get("begin_ns"))
+    end = number(records.run.get("end_ns"))
+    if not end:  # perfdoctor itself was killed: the last thing seen
+        last = [
+            number(own.steps["end_ns"][-1])
+            for own in records.ranks.values()
+            if own.steps is not None and len(own.steps)
+        ]
+        end = max([*last, *(number(entry.get("t_ns")) for entry in records.host[-1:])], default=begin)
+    return max(0.0, end - begin) / 1e9 if begin else 0.0
+
+
+def _why_no_steps(records: RunRecords) -> str:
+    if not records.boots:
+        return "torch was not imported in a process that could be watched"
+    return (
+        NO_STEPS
+        if records.ranks
+        else "nothing trained: no optimizer, no backward, no loader and no module was used"
+    )
+
+
+def _rank_notes(found: Mapping[int, steps.Steps]) -> tuple[str, ...]:
+    if len(found) < 2:
+        return ()
+    means = {rank: float(own.seconds.sum() / own.weight.sum()) for rank, own in found.items()}
+    slowest = max(means, key=lambda rank: means[rank])
+    from_ms, to_ms = min(means.values()) * 1e3, means[slowest] * 1e3
+    return (
+        f"{len(found)} ranks trained; the figures are those of rank {min(found)}",
+        f"mean step per rank: {from_ms:.1f} to {to_ms:.1f} ms (slowest: rank {slowest})",
+    )

@@ -1,0 +1,166 @@
+"""Which lines of a training loop build the batch, which compute, and which do neither.
+
+A backward slice over names, from the calls that train (model, backward): what they need and what does not
+come out of the model itself builds the batch. Attributes count for `self` only; order counts for what
+comes out of the model, not for the slice. What it cannot follow it leaves unnamed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from perfdoctor.analysis.source import Function, Listing, covers, header, statements
+
+
+class Role(str, Enum):
+    """What a line of the training loop is for."""
+
+    TRAINS = "trains"  # calls the model, backward or the optimizer
+    DATA = "data"  # builds the batch
+    COMPUTE = "compute"  # works on what the model gave, on the way to the loss
+    REST = "rest"
+    OUTSIDE = "outside"  # not in the loop
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A statement, or the header of a compound one, with the names it sets and needs."""
+
+    node: ast.stmt
+    sets: frozenset[str]
+    needs: frozenset[str]
+    changes: frozenset[str]  # names it calls a method of as a statement: `rows.append(x)`
+
+
+class Loop:
+    """The statements around the anchors of one function: its loop, or all of a function called per step."""
+
+    def __init__(self, listing: Listing, anchors: Iterable[int], results: Iterable[str] = ()) -> None:
+        self.anchors = frozenset(anchors)
+        first = min(self.anchors)
+        scope = listing.scope(first)
+        loops = [loop for line in sorted(self.anchors) if (loop := listing.outermost_loop(line)) is not None]
+        self.is_loop = bool(loops)
+        nodes = loops if loops else (scope.body if scope else [])
+        self.units = [_unit(node) for node in statements(list(dict.fromkeys(nodes)))]
+        self._data, self._compute = _split(self.units, self.anchors, frozenset(results))
+
+    def role(self, line: int) -> Role:
+        """What the statement at a line is for."""
+        at = [unit for unit in self.units if covers(unit.node, line)]
+        if not at:
+            if self.units:
+                return Role.OUTSIDE
+            return Role.TRAINS if line in self.anchors else Role.REST  # no source to look at
+        unit = at[-1]
+        if _anchored(unit, self.anchors):
+            return Role.TRAINS
+        if unit in self._data:
+            return Role.DATA
+        return Role.COMPUTE if unit in self._compute else Role.REST
+
+    def contains(self, line: int) -> bool:
+        """Whether a line lies in the loop."""
+        return not self.units or any(
+            unit.node.lineno <= line <= (unit.node.end_lineno or 0) for unit in self.units
+        )
+
+
+def _anchored(unit: Unit, anchors: frozenset[int]) -> bool:
+    return any(covers(unit.node, line) for line in anchors)
+
+
+def _split(
+    units: list[Unit], anchors: frozenset[int], results: frozenset[str]
+) -> tuple[set[Unit], set[Unit]]:
+    """The units that build the batch and those that compute between model and loss."""
+    trained = _from_model(units, anchors, results)
+    wanted = _slice(units, {name for unit in units if _anchored(unit, anchors) for name in unit.needs})
+    touching = {unit for unit in units if unit.needs & {".grad"}}
+    return wanted - trained, (wanted & trained) | touching
+
+
+def _slice(units: list[Unit], needed: set[str]) -> set[Unit]:
+    """Everything that the needed names come from, within these units."""
+    bound = {name for unit in units for name in unit.sets}
+    wanted: set[Unit] = set()
+    grew = True
+    while grew:
+        reached = {unit for unit in units if (unit.sets | (unit.changes & bound)) & needed}
+        grew = len(reached) > len(wanted)
+        wanted = reached
+        needed = needed | {name for unit in wanted for name in unit.needs}
+    return wanted
+
+
+def _from_model(units: list[Unit], anchors: frozenset[int], results: frozenset[str]) -> set[Unit]:
+    """Units that hold or use what came out of the model: a pass in source order, until a name is set anew.
+
+    `results` are names seen to require gradients: parameters where the loop does not set them, else what
+    the last statement that sets them gave.
+    """
+    last = {name: unit for unit in units for name in unit.sets}
+    live = {name for name in results if name not in last}
+    found: set[Unit] = set()
+    for unit in units:
+        gave = {name for name in unit.sets & results if last[name] is unit}
+        if unit.needs & live or gave or (_anchored(unit, anchors) and not isinstance(unit.node, ast.If)):
+            found.add(unit)
+            live |= unit.sets | unit.changes
+        else:
+            live -= unit.sets
+    return found
+
+
+def _unit(node: ast.stmt) -> Unit:
+    sets: set[str] = set()
+    needs: set[str] = set()
+    parts = [node] if isinstance(node, Function) else header(node)
+    for part in parts:
+        for inner in ast.walk(part):
+            _names(inner, sets, needs)
+    if isinstance(node, ast.AugAssign):
+        needs |= sets
+    if isinstance(node, Function):
+        sets = {node.name}
+    changes = _changed(node)
+    return Unit(node, frozenset(sets), frozenset(needs), frozenset(changes))
+
+
+def _names(node: ast.AST, sets: set[str], needs: set[str]) -> None:
+    if isinstance(node, ast.Name) and node.id != "self":
+        (needs if isinstance(node.ctx, ast.Load) else sets).add(node.id)
+    elif isinstance(node, ast.Attribute):
+        if node.attr == "grad":
+            needs.add(".grad")
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            (needs if isinstance(node.ctx, ast.Load) else sets).add(f"self.{node.attr}")
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        name = _base(node)
+        if name:  # `rows[i] = x` sets rows
+            sets.add(name)
+
+
+def _changed(node: ast.stmt) -> set[str]:
+    if (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+    ):
+        name = _base(node.value.func.value)
+        return {name} if name else set()
+    return set()
+
+
+def _base(node: ast.expr) -> str | None:
+    """`rows` of `rows[i][j]`, `self.rows` of `self.rows[i]`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return f"self.{node.attr}"
+    return None

@@ -1,0 +1,166 @@
+"""What was sampled from outside becomes CpuFacts, MemoryFacts, DiskFacts, NetworkFacts and GpuFacts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from perfdoctor.analysis.records import Json, Window, number, positive
+from perfdoctor.model import CpuFacts, DiskFacts, GpuFacts, LoaderFacts, MemoryFacts, NetworkFacts, StepFacts
+
+ENOUGH = 4  # samples inside the steps: below it, the once-a-second sampler saw mostly borders
+
+
+def inside(host: Sequence[Json], window: Window) -> list[Json]:
+    """Samples taken between the first step and the last, in order."""
+    return [entry for entry in host if window.holds(entry.get("t_ns"))]
+
+
+def cpu_facts(
+    run_host: Mapping[str, object],
+    samples: Sequence[Json],
+    step: StepFacts,
+    loader: LoaderFacts | None,
+) -> CpuFacts | str:
+    """Cores and how busy they were. The steps' own CPU clocks are finer than samples a second apart."""
+    usable = positive(samples[-1].get("usable_cores")) if samples else None
+    usable = usable or positive(run_host.get("usable_cores")) or positive(run_host.get("cores"))
+    if usable is None:
+        return "the number of usable cores is not known"
+    main = _main_cores(step, loader)
+    workers = _worker_cores(step, loader)
+    sampled = {role: growth(samples, "cpu_s", {role}) for role in ("main", "worker", "other")}
+    if len(samples) >= ENOUGH:
+        main = main if main is not None else sampled["main"]
+        workers = sampled["worker"] if sampled["worker"] is not None else workers
+    known = [value for value in (main, workers, sampled["other"]) if value is not None]
+    busy = min(usable, sum(known)) if main is not None else None
+    machine = [
+        number(entry.get("machine_busy_cores"))
+        for entry in samples
+        if entry.get("machine_busy_cores") is not None
+    ]
+    others = max(0.0, sum(machine) / len(machine) - sum(known)) if len(machine) >= ENOUGH and known else None
+    return CpuFacts(usable, busy, main, workers, str(run_host.get("limited_by") or "machine"), others)
+
+
+def _main_cores(step: StepFacts, loader: LoaderFacts | None) -> float | None:
+    if step.process_cpu_s is None or step.mean_s <= 0:
+        return None
+    return step.process_cpu_s / step.mean_s
+
+
+def _worker_cores(step: StepFacts, loader: LoaderFacts | None) -> float | None:
+    if loader is None or step.mean_s <= 0:
+        return None
+    if not loader.num_workers:
+        return 0.0
+    return loader.batch_cpu_s * loader.batches_per_step / step.mean_s
+
+
+def growth(samples: Sequence[Json], key: str, roles: Iterable[str]) -> float | None:
+    """How fast a cumulative figure of these processes grows, per second; processes come and go."""
+    wanted = set(roles)
+    total, seconds, seen = 0.0, 0.0, False
+    before: dict[int, float] = {}
+    for index, entry in enumerate(samples):
+        procs = [
+            proc for proc in entry.get("procs") or () if isinstance(proc, dict) and proc.get("role") in wanted
+        ]
+        now = {
+            int(number(proc.get("pid"))): number(proc.get(key)) for proc in procs if proc.get(key) is not None
+        }
+        seen = seen or bool(now)
+        if index:
+            seconds += max(0.0, number(entry.get("t_ns")) - number(samples[index - 1].get("t_ns"))) / 1e9
+            total += sum(max(0.0, value - before.get(pid, 0.0)) for pid, value in now.items())
+        before = now
+    return total / seconds if seen and seconds > 0 else None
+
+
+def memory_facts(samples: Sequence[Json]) -> MemoryFacts | str:
+    """The largest sums over the process tree that any sample saw."""
+    if not samples:
+        return "no sample of memory was taken between the steps"
+
+    def most(key: str) -> int | None:
+        sums = [_sum(entry, key) for entry in samples]
+        known = [value for value in sums if value is not None]
+        return round(max(known)) if known else None
+
+    last = samples[-1]
+    return MemoryFacts(
+        private_bytes=most("private_bytes"),
+        shared_bytes=most("shared_bytes"),
+        peak_rss_bytes=most("rss_bytes"),
+        total_bytes=_whole((last.get("memory") or {}).get("total_bytes")),
+        shm_free_bytes=_whole((last.get("shm") or {}).get("free_bytes")),
+    )
+
+
+def _sum(entry: Json, key: str) -> float | None:
+    values = [number(proc.get(key)) for proc in entry.get("procs") or () if proc.get(key) is not None]
+    return sum(values) if values else None
+
+
+def _whole(value: object) -> int | None:
+    found = positive(value)
+    return round(found) if found is not None else None
+
+
+def disk_facts(samples: Sequence[Json]) -> DiskFacts | str:
+    """Disk traffic of the process tree."""
+    roles = ("main", "worker", "other")
+    read, written = growth(samples, "read_bytes", roles), growth(samples, "written_bytes", roles)
+    if read is None and written is None:
+        return "disk traffic could not be read" if samples else "no sample was taken between the steps"
+    return DiskFacts(read, written)
+
+
+def network_facts(samples: Sequence[Json]) -> NetworkFacts | str:
+    """Network traffic of the host."""
+
+    def rate(key: str) -> float | None:
+        known = [
+            (number(entry.get("t_ns")), number(entry["net"].get(key)))
+            for entry in samples
+            if entry.get("net")
+        ]
+        if len(known) < 2 or known[-1][0] <= known[0][0]:
+            return None
+        return max(0.0, known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0]) * 1e9
+
+    received, sent = rate("received_bytes"), rate("sent_bytes")
+    if received is None and sent is None:
+        return "network traffic was not sampled between the steps"
+    return NetworkFacts(received, sent)
+
+
+def gpu_facts(gpus: Mapping[int, Sequence[Json]], window: Window) -> GpuFacts | str:
+    """What NVML said of the devices between the first step and the last; idle ones do not count as used."""
+    sampled = {index: inside(rows, window) for index, rows in gpus.items()}
+    used = [rows for rows in sampled.values() if rows and _mean(rows, "utilisation", default=1.0)]
+    used = used or [rows for rows in sampled.values() if rows]
+    if not used:
+        return "no accelerator was sampled"
+
+    def over_devices(key: str, combine: Callable[[list[float]], float]) -> float | None:
+        means = [mean for rows in used if (mean := _mean(rows, key)) is not None]
+        return combine(means) if means else None
+
+    utilisation = over_devices("utilisation", lambda means: sum(means) / len(means))
+    reasons: dict[str, str] = {}
+    for rows in used:
+        reasons.update({str(key): str(why) for key, why in (rows[-1].get("reasons") or {}).items()})
+    return GpuFacts(
+        names=tuple(str(rows[-1].get("name") or "accelerator") for rows in used),
+        utilisation=min(1.0, utilisation) if utilisation is not None else None,
+        memory_used_bytes=_whole(over_devices("memory_used_bytes", max)),
+        memory_total_bytes=_whole(over_devices("memory_total_bytes", max)),
+        power_w=over_devices("power_w", sum),
+        reasons=reasons,
+    )
+
+
+def _mean(rows: Sequence[Json], key: str, default: float | None = None) -> float | None:
+    known = [number(row[key]) for row in rows if row.get(key) is not None]
+    return sum(known) / len(known) if known else default

@@ -1,0 +1,111 @@
+"""Reading values out of JSON records that may be truncated, alien or from another version.
+
+`tidy` is passed once over all of them: after it, every value is of the kind its name promises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perfdoctor.analysis.steps import Ints, Steps
+from perfdoctor.model import Location
+from perfdoctor.recorded import RunRecords
+from perfdoctor.rundir import Json
+
+__all__ = ["Json", "Window", "location", "number", "positive", "tidy", "whole"]
+
+
+@dataclass(frozen=True)
+class Window:
+    """From the first step's begin to the last step's end: what every share is a share of."""
+
+    begin_ns: int
+    end_ns: int
+    steps: float
+    step_ends_ns: Ints
+
+    @classmethod
+    def of(cls, steps: Steps) -> Window:
+        """The window of these steps."""
+        return cls(int(steps.begin_ns[0]), int(steps.end_ns[-1]), float(steps.weight.sum()), steps.end_ns)
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return (self.end_ns - self.begin_ns) / 1e9
+
+    def holds(self, t_ns: object) -> bool:
+        """Whether a moment lies inside."""
+        return self.begin_ns <= number(t_ns) <= self.end_ns
+
+
+OBJECTS = {"at", "net", "memory", "shm", "reasons", "threads_env"}
+LISTS = {"workers", "names", "procs"}
+IDENTITIES = {"id", "loader", "index", "pid", "worker"}
+
+
+def tidy(records: RunRecords) -> RunRecords:
+    """The same records without values of the wrong kind."""
+    return replace(
+        records,
+        ranks={rank: replace(own, events=_tidy(own.events)) for rank, own in records.ranks.items()},
+        boots=_tidy(records.boots),
+        host=_tidy(records.host),
+        gpus={index: _tidy(rows) for index, rows in records.gpus.items()},
+    )
+
+
+def _tidy(entries: Iterable[Json]) -> tuple[Json, ...]:
+    return tuple(
+        {name: _kept(name, value) for name, value in entry.items() if _fits(name, value)} for entry in entries
+    )
+
+
+def _fits(name: str, value: object) -> bool:
+    if name in OBJECTS:
+        return isinstance(value, dict)
+    if name in LISTS:
+        return isinstance(value, list)
+    if name in IDENTITIES:
+        return whole(value) is not None
+    return value is None or isinstance(value, (str, int, float))
+
+
+def _kept(name: str, value: Any) -> Any:
+    if name == "procs":
+        return _tidy(proc for proc in value if isinstance(proc, dict))
+    if name == "workers":
+        return [pid for pid in value if whole(pid) is not None]
+    return value
+
+
+def number(value: object) -> float:
+    """A finite number, or 0."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return 0.0
+
+
+def positive(value: object) -> float | None:
+    """A number above 0, or None."""
+    return number(value) if number(value) > 0 else None
+
+
+def whole(value: object) -> int | None:
+    """A whole number of 0 or more, or None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def location(value: Any) -> Location | None:
+    """A Location from an event's `at`, or None."""
+    if (
+        not isinstance(value, dict)
+        or not isinstance(value.get("file"), str)
+        or whole(value.get("line")) is None
+    ):
+        return None
+    function = value.get("function")
+    return Location(value["file"], value["line"], function if isinstance(function, str) else None)

@@ -1,0 +1,213 @@
+"""Folded stacks become StackFacts: which lines of the user's code each phase's time passes through."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from perfdoctor.analysis.flow import Loop, Role
+from perfdoctor.analysis.frames import Frame, Owner, parse
+from perfdoctor.analysis.records import location
+from perfdoctor.analysis.source import Source, Sources, calls, header, logs, saves
+from perfdoctor.model import LineCost, Location, Phase, StackFacts, StepFacts
+from perfdoctor.recorded import RankRecords
+
+FEW = 5  # samples of the main thread below which nothing is said
+TORN = 0.04  # of a function's samples: a line below it may owe them to a stack read while it changed
+MOST_LINES = 20  # per phase
+TRAINING = {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER}
+LOGGING_FILES = re.compile(
+    r"[/\\](?:tqdm|rich|tensorboard|tensorboardX|wandb|mlflow|neptune|comet_ml|aim|clearml|loguru|logging)"
+    r"(?:[/\\]|\.py)"
+    r"|[/\\](?:loggers|csv|json[/\\]\w+|progress\w*)\.py"
+)
+LOGGING_NAMES = re.compile(
+    r"(?:^|_)(?:log|logs|logging|logger|print|report|progress|dump_metrics|write_metrics)(?:_|$)"
+)
+SAVING_FILES = re.compile(r"torch[/\\]serialization\.py|safetensors[/\\]|[/\\]shutil\.py")
+FETCH = re.compile(r"torch[/\\]utils[/\\]data[/\\]_utils[/\\]fetch\.py$")
+TOOLS_OF_TORCH = re.compile(r"torch[/\\]utils[/\\]")  # the rest of torch computes
+IN_PLACE = re.compile(r"[a-z]_$")  # `weight.mul_(x)`: tensors changed in place
+
+Stack = tuple[tuple[Frame, ...], int]
+Place = tuple[str, str]  # file, function
+
+
+def stack_facts(records: RankRecords, step: StepFacts, source: Source) -> StackFacts | str:
+    """What stack samples saw, or why there is nothing."""
+    if not records.stacks:
+        return "no stack samples were taken"
+    main = [_frames(stack) for stack in records.stacks if stack[0] and stack[0][0] == "main"]
+    fetching = main + [
+        _frames(stack) for stack in records.stacks if stack[0] and stack[0][0].startswith("worker")
+    ]
+    seen = sum(count for _, count in main)
+    if seen < FEW:
+        return f"only {seen} stack samples of the training thread were taken"
+    sources = Sources(source)
+    lines = _Lines(main, records, sources)
+    counted: dict[Phase, Counter[tuple[Frame, str | None, str | None]]] = defaultdict(Counter)
+    for frames, count in main:
+        phase, cost = lines.cost(frames)
+        if phase is not None:
+            counted[phase][cost] += count
+    phases = {phase: _costs(costs, step.share(phase), sources) for phase, costs in counted.items()}
+    loader_lines, loader_samples = _loader(fetching, sources)
+    total = sum(sum(costs.values()) for costs in counted.values())
+    return StackFacts(total, records.stacks_source or "in-process", phases, loader_lines, loader_samples)
+
+
+def _frames(stack: tuple[tuple[str, ...], int]) -> Stack:
+    names, count = stack
+    return tuple(frame for name in names[1:] if (frame := parse(name)) is not None), count
+
+
+class _Lines:
+    """Puts stacks of the training thread down to a phase, a user's line and a kind."""
+
+    def __init__(self, main: Sequence[Stack], records: RankRecords, sources: Sources) -> None:
+        self.sources = sources
+        self.anchors: dict[Place, set[int]] = _anchors(main)
+        self.results: dict[Place, set[str]] = defaultdict(set)
+        self._loops: dict[Place, Loop | None] = {}
+        for event in (*records.of("root"), *records.of("grad_names")):
+            at = location(event.get("at"))
+            if at is not None and at.function:
+                place = at.file, at.function.rpartition(".")[2]
+                self.anchors[place].add(at.line)
+                self.results[place].update(str(name) for name in event.get("names") or ())
+
+    def loop(self, frame: Frame) -> Loop | None:
+        """The loop in a frame's function, where training passes through that function."""
+        place = frame.file, frame.name
+        if place not in self.anchors:
+            return None
+        if place not in self._loops:
+            self._loops[place] = Loop(self.sources.file(frame.file), self.anchors[place], self.results[place])
+        return self._loops[place]
+
+    def cost(self, frames: Sequence[Frame]) -> tuple[Phase | None, tuple[Frame, str | None, str | None]]:
+        """Phase, user's line, innermost function beyond it, and kind; no phase outside the loop."""
+        nowhere = (Frame("", "", 0, Owner.LIBRARY), None, None)
+        wrapped = [index for index, frame in enumerate(frames) if frame.phase is not None]
+        own = [index for index, frame in enumerate(frames) if frame.owner is Owner.USER]
+        if not own:
+            return None, nowhere
+        beyond = frames[own[-1] + 1 :]
+        user, leaf = frames[own[-1]], beyond[-1].function if beyond else None
+        if wrapped:
+            return frames[wrapped[-1]].phase, (user, leaf, None)
+        role, level = self._role(frames)
+        if role is Role.OUTSIDE:
+            return None, nowhere
+        chain = [frames[index] for index in own if index > level]
+        return Phase.OTHER, (user, leaf, self._kind(user, beyond, role, chain))
+
+    def _role(self, frames: Sequence[Frame]) -> tuple[Role, int]:
+        """What the line is for in the innermost training loop, and the frame that says so."""
+        inside, level = not self.anchors, -1
+        for index, frame in enumerate(frames):
+            loop = self.loop(frame)
+            if loop is None:
+                continue
+            if not inside:
+                inside = not loop.units or (loop.is_loop and loop.contains(frame.line))
+                if not inside and (loop.is_loop or loop.role(frame.line) is not Role.TRAINS):
+                    return Role.OUTSIDE, index
+            level = index
+            role = loop.role(frame.line)
+            if role is not Role.TRAINS:
+                return (Role.REST if role is Role.OUTSIDE else role), index
+        if not inside or level < 0:
+            return (Role.OUTSIDE if self.anchors else Role.REST), level
+        return (Role.DATA if self._feeds(frames, level) else Role.TRAINS), level
+
+    def _feeds(self, frames: Sequence[Frame], level: int) -> bool:
+        """Whether the function called from a training line makes an argument: `model(make_batch())`."""
+        if level + 1 >= len(frames) or frames[level + 1].owner is not Owner.USER:
+            return False
+        node = self.sources.file(frames[level].file).statement(frames[level].line)
+        called = frames[level + 1].name
+        outer = (
+            [call for part in header(node) for call in ast.walk(part) if isinstance(call, ast.Call)]
+            if node
+            else []
+        )
+        arguments = [
+            inner for call in outer for part in (*call.args, *call.keywords) for inner in ast.walk(part)
+        ]
+        return any(isinstance(inner, ast.Call) and _called(inner) == called for inner in arguments)
+
+    def _kind(self, user: Frame, beyond: Sequence[Frame], role: Role, chain: Iterable[Frame]) -> str | None:
+        node = self.sources.file(user.file).statement(user.line)
+        if any(SAVING_FILES.search(frame.file) for frame in beyond) or (node is not None and saves(node)):
+            return "checkpoint"
+        if any(LOGGING_FILES.search(frame.file) for frame in beyond) or (node is not None and logs(node)):
+            return "logging"
+        if any(LOGGING_NAMES.search(frame.name) for frame in chain):
+            return "logging"
+        if role is Role.DATA:
+            return "data"
+        in_torch = any(
+            frame.owner is Owner.TORCH and not TOOLS_OF_TORCH.search(frame.file) for frame in beyond
+        )
+        in_place = node is not None and any(IN_PLACE.search(name) for _, name in calls(node))
+        return "compute" if role in {Role.COMPUTE, Role.TRAINS} or in_torch or in_place else None
+
+
+def _anchors(main: Sequence[Stack]) -> dict[Place, set[int]]:
+    """The lines that training passes through, by function; samples torn between two lines are outvoted."""
+    seen: dict[Place, Counter[int]] = defaultdict(Counter)
+    for frames, count in main:
+        wrapped = [index for index, frame in enumerate(frames) if frame.phase in TRAINING]
+        for frame in frames[: wrapped[-1]] if wrapped else ():
+            if frame.owner is not Owner.PROBE:
+                seen[frame.file, frame.name][frame.line] += count
+    lines = {
+        place: {line for line, count in counts.items() if count >= TORN * counts.total()}
+        for place, counts in seen.items()
+    }
+    return defaultdict(set, lines)
+
+
+def _called(call: ast.Call) -> str | None:
+    if isinstance(call.func, ast.Name):
+        return call.func.id
+    return call.func.attr if isinstance(call.func, ast.Attribute) else None
+
+
+def _costs(
+    counted: Mapping[tuple[Frame, str | None, str | None], int], share: float, sources: Sources
+) -> tuple[LineCost, ...]:
+    """Lines, costliest first; together they take `share`."""
+    total = sum(counted.values())
+    lines: dict[tuple[str, int, str | None], Counter[tuple[str, str | None]]] = defaultdict(Counter)
+    for (user, leaf, kind), count in counted.items():
+        lines[user.file, user.line, kind][user.function, leaf] += count
+    costs = []
+    for (file, line, kind), below in lines.items():
+        samples = sum(below.values())
+        (function, leaf), _ = below.most_common(1)[0]
+        at = Location(file, line, function, sources.text(file, line))
+        costs.append(LineCost(at, share * samples / total, samples, leaf, kind))
+    return tuple(sorted(costs, key=lambda cost: (-cost.samples, cost.at.file, cost.at.line))[:MOST_LINES])
+
+
+def _loader(stacks: Sequence[Stack], sources: Sources) -> tuple[tuple[LineCost, ...], int]:
+    """User lines inside dataset, transform and collate code, in workers or in the main process."""
+    counted: Counter[tuple[Frame, str | None, str | None]] = Counter()
+    samples = 0
+    for frames, count in stacks:
+        fetches = [index for index, frame in enumerate(frames) if FETCH.search(frame.file)]
+        if not fetches:
+            continue
+        samples += count
+        inner = frames[fetches[-1] + 1 :]
+        own = [index for index, frame in enumerate(inner) if frame.owner is Owner.USER]
+        if own:
+            leaf = inner[-1].function if own[-1] + 1 < len(inner) else None
+            counted[inner[own[-1]], leaf, None] += count
+    seen = sum(counted.values())
+    return (_costs(counted, seen / samples, sources) if samples else ()), samples

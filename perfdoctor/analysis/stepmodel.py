@@ -1,0 +1,244 @@
+"""The step model: how long a step takes when N workers prepare batches on shared cores.
+
+Training and workers each have a demand: seconds alone, and CPU seconds. Running together they share the
+usable cores; what is computing slows down by as much as more cores are asked for than there are, what
+waits for a disk or a network does not. First the demands are taken out of the run as it was; then the
+model puts the step together again, for the same number of workers (its error is reported) or another.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import NormalDist
+
+from perfdoctor.model import CpuFacts, Gain, LoaderFacts, Phase, StepFacts
+
+BEST, LIKELY, WORST = 0, 1, 2
+HAND_OVER_S = (
+    0.0003,
+    0.0010,
+    0.0015,
+)  # a batch through queue and shared memory: costs its maker and its taker
+WORKER_START_S = (
+    0.02,
+    0.05,
+    0.15,
+)  # per worker, forked, once: new workers are advised to live on between epochs
+BARRIER = (1.0, 1.2, 1.6)  # a thread that is held up holds up its team: contention weighs more than its share
+ROUNDS = 25  # of the damped fixed point, which settles within 20
+UNEVEN = 1.5  # p95 over p50 from which batches are queued one by one
+QUEUE_BATCHES = 256  # enough to fill any prefetch queue many times
+TRUSTED_ERROR = 0.10  # a model that misses the measured step by more widens what it says
+YIELDED = (
+    0.5  # of the cores other people's processes keep busy, ours would get if it asked: schedulers are fair
+)
+OUTRUN = 0.8  # workers this much faster than the step never keep it waiting: what wait is left is receiving
+
+
+@dataclass(frozen=True)
+class StepModel:
+    """Demands of one step, each as if it ran alone, and what the model says of the run as it was."""
+
+    step_s: float  # measured mean
+    compute_s: float  # all but waiting for batches
+    compute_cpu_s: float
+    data_s: float  # preparing one step's batches in one process
+    data_cpu_s: float
+    batches: float  # per step
+    unevenness: float  # p95 over p50 of batch cost
+    workers: int
+    prefetch: int
+    cores: float  # usable, less what other people's processes keep busy
+    hand_over_s: float  # per step; what it is with workers, as far as this run tells
+    epoch_s: float  # waits at epoch starts, per step
+    epochs_per_step: float
+    starts_per_step: float = 0.0  # one over the steps seen
+    fixed_s: float = 0.0  # waits for other loaders, which no number of workers of this one changes
+    modelled_s: float = 0.0
+
+    @property
+    def error(self) -> float:
+        """(modelled - measured) / measured step time for the run as it was."""
+        return (self.modelled_s - self.step_s) / self.step_s if self.step_s > 0 else 0.0
+
+    def step_with(self, workers: int, case: int = LIKELY) -> float:
+        """Modelled seconds of a step with that many workers."""
+        if workers == 0:
+            return self.compute_s + self.data_s + self.fixed_s
+        hand_over_s = self.hand_over_s if self.workers else HAND_OVER_S[case] * self.batches
+        step_s = max(self.compute_s, self.data_s / workers) + hand_over_s
+        for _ in range(ROUNDS):
+            compute_s, data_s = self.together(workers, step_s, case)
+            step_s = (step_s + self.slower(compute_s + hand_over_s, data_s + hand_over_s, workers)) / 2
+        # no arrangement does the CPU work of a step in less than all cores need for it
+        at_least_s = (self.compute_cpu_s + self.data_cpu_s) / self.cores
+        return max(step_s, at_least_s) + self.fixed_s + self._epoch_starts(workers, case)
+
+    def predict(self, workers: int) -> Gain:
+        """The speedup of the whole step with that many workers instead of those it has."""
+        today_s = self.step_with(self.workers)
+        doubt = 1.0 + max(0.0, abs(self.error) - TRUSTED_ERROR)
+        low, likely, high = sorted(today_s / self.step_with(workers, case) for case in (WORST, LIKELY, BEST))
+        return Gain(low / doubt, likely, high * doubt)
+
+    def knee(self, most: int, worthwhile: float) -> int:
+        """The smallest number of workers that comes within `worthwhile` of the best step."""
+        times = {count: self.step_with(count) for count in range(1, max(1, most) + 1)}
+        return next(
+            count for count, step_s in times.items() if step_s <= min(times.values()) * (1 + worthwhile)
+        )
+
+    def cheaper(self, kept: float) -> float:
+        """The speedup with the workers it has if batches cost only `kept` of what they do."""
+        lighter = replace(self, data_s=self.data_s * kept, data_cpu_s=self.data_cpu_s * kept)
+        return self.step_with(self.workers) / lighter.step_with(self.workers)
+
+    def together(self, workers: int, step_s: float, case: int = LIKELY) -> tuple[float, float]:
+        """Compute and batch cost side by side in a step of `step_s`: CPU parts stretch where cores lack."""
+        main = _ratio(self.compute_cpu_s, self.compute_s)
+        worker = min(1.0, _ratio(self.data_cpu_s, self.data_s))
+        worker_busy = min(1.0, self.data_s / (workers * step_s))
+        main_busy = min(1.0, self.compute_s / step_s)
+        for_main = max(1.0, (main + workers * worker_busy * worker) / self.cores)
+        for_worker = max(1.0, (main * main_busy + workers * worker) / self.cores)
+        compute_s = self.compute_s * (1 + (for_main - 1) * BARRIER[case] * min(1.0, main))
+        return compute_s, self.data_s * (1 + (for_worker - 1) * worker)
+
+    def slower(self, compute_s: float, data_s: float, workers: int) -> float:
+        """The slower of computing and preparing."""
+        if self.unevenness < UNEVEN:
+            return max(compute_s, data_s / workers)
+        return queue(compute_s, data_s, self.unevenness, workers, self.prefetch)
+
+    def _epoch_starts(self, workers: int, case: int) -> float:
+        if self.workers:
+            return self.epoch_s
+        first_batches_s = self.epochs_per_step * self.data_s / max(self.batches, 1.0)
+        return first_batches_s + self.starts_per_step * WORKER_START_S[case] * workers
+
+
+def queue(compute_s: float, data_s: float, unevenness: float, workers: int, prefetch: int) -> float:
+    """Mean step where batch costs are uneven (log-normal with that p95/p50) and delivered in order."""
+    costs = [data_s * factor for factor in _spread(unevenness)]
+    ready, taken = [0.0] * len(costs), [0.0] * len(costs)
+    now = 0.0
+    for index, cost in enumerate(costs):
+        free = ready[index - workers] if index >= workers else 0.0
+        asked = taken[index - workers * prefetch] if index >= workers * prefetch else 0.0
+        ready[index] = max(free, asked) + cost
+        taken[index] = now = max(now, ready[index])
+        now += compute_s
+    settled = len(costs) // 4
+    return (taken[-1] - taken[settled]) / (len(costs) - 1 - settled)
+
+
+@lru_cache(maxsize=8)
+def _spread(unevenness: float) -> tuple[float, ...]:
+    """Cost factors with mean 1, in an order that looks random and is always the same."""
+    sigma = math.log(max(1.0, unevenness)) / 1.645  # p95 of a normal distribution lies 1.645 deviations up
+    normal = NormalDist()
+    places = ((index * 0.6180339887498949) % 1.0 for index in range(QUEUE_BATCHES))
+    raw = [math.exp(sigma * normal.inv_cdf(0.001 + 0.998 * place)) for place in places]
+    total = sum(raw)
+    return tuple(factor * len(raw) / total for factor in raw)
+
+
+def _free(cpu: CpuFacts) -> float:
+    return max(1.0, cpu.usable_cores - (1 - YIELDED) * (cpu.other_cores or 0.0))
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
+
+
+def build(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts) -> StepModel | str:
+    """The model of this run, or why there is none."""
+    if step.mean_s <= 0 or loader.batches_per_step <= 0 or loader.batch_s <= 0:
+        return "the cost of a batch was not measured"
+    data_s, data_cpu_s = (
+        loader.batch_s * loader.batches_per_step,
+        loader.batch_cpu_s * loader.batches_per_step,
+    )
+    compute_s = max(0.0, step.mean_s - step.seconds.get(Phase.DATA_WAIT, 0.0))
+    process_cpu_s = step.process_cpu_s if step.process_cpu_s is not None else compute_s
+    cores = _free(cpu)
+    in_main_s = 0.0 if loader.num_workers else data_cpu_s
+    seen = StepModel(
+        step_s=step.mean_s,
+        compute_s=compute_s,
+        compute_cpu_s=min(max(0.0, process_cpu_s - in_main_s), compute_s * cores),
+        data_s=data_s,
+        data_cpu_s=min(data_cpu_s, data_s),
+        batches=loader.batches_per_step,
+        unevenness=min(100.0, _ratio(loader.batch_p95_s, loader.batch_p50_s)) or 1.0,
+        workers=loader.num_workers,
+        prefetch=max(1, loader.prefetch_factor or 2),
+        cores=cores,
+        hand_over_s=0.0,
+        epoch_s=loader.epoch_wait_s if loader.num_workers else 0.0,
+        epochs_per_step=loader.epochs / max(1, step.count),
+        starts_per_step=1 / max(1, step.count),
+        fixed_s=loader.other_wait_s,
+    )
+    # more CPU seconds than the cores have: batches prepared ahead, or a clock read late
+    fit = min(1.0, _ratio(cores * step.mean_s, seen.compute_cpu_s + seen.data_cpu_s) or 1.0)
+    seen = replace(seen, compute_cpu_s=seen.compute_cpu_s * fit, data_cpu_s=seen.data_cpu_s * fit)
+    return _calibrated(seen, step)
+
+
+def of_loop(step: StepFacts, cpu: CpuFacts, data_s: float) -> StepModel:
+    """The model of a loop that builds its batches itself, in `data_s` of every step and on one core."""
+    data_s = min(data_s, step.mean_s)
+    cores = _free(cpu)
+    compute_s = step.mean_s - data_s
+    process_cpu_s = step.process_cpu_s if step.process_cpu_s is not None else step.mean_s
+    return StepModel(
+        step_s=step.mean_s,
+        compute_s=compute_s,
+        compute_cpu_s=min(max(0.0, process_cpu_s - data_s), compute_s * cores),
+        data_s=data_s,
+        data_cpu_s=data_s,
+        batches=1.0,
+        unevenness=1.0,
+        workers=0,
+        prefetch=2,
+        cores=cores,
+        hand_over_s=0.0,
+        epoch_s=0.0,
+        epochs_per_step=0.0,
+        modelled_s=step.mean_s,
+    )
+
+
+def _calibrated(seen: StepModel, step: StepFacts) -> StepModel:
+    """The demands as if each ran alone, and the step put together from what was seen as it ran."""
+    if not seen.workers:
+        return replace(seen, modelled_s=seen.step_with(0))
+    usual_s = HAND_OVER_S[LIKELY] * seen.batches
+    left_s = max(0.0, step.seconds.get(Phase.DATA_WAIT, 0.0) - seen.epoch_s - seen.fixed_s)
+    if seen.data_s < OUTRUN * seen.compute_s * seen.workers:
+        hand_over_s = min(left_s, 3 * usual_s)
+    else:  # the wait is for the workers: handing over is what batch costs leave unexplained, within reason
+        pace_s = seen.slower(seen.compute_s, seen.data_s, seen.workers)
+        hand_over_s = min(max(0.0, left_s + seen.compute_s - pace_s) * seen.workers, usual_s)
+    pace_s = seen.slower(seen.compute_s + hand_over_s, seen.data_s + hand_over_s, seen.workers)
+    modelled_s = pace_s + seen.epoch_s + seen.fixed_s
+    return replace(_alone(seen), hand_over_s=hand_over_s, modelled_s=modelled_s)
+
+
+def _alone(seen: StepModel) -> StepModel:
+    """Take the contention out of demands that were measured while they ran together."""
+    alone = seen
+    for _ in range(ROUNDS):
+        compute_s, data_s = alone.together(seen.workers, seen.step_s)
+        alone = replace(
+            alone,
+            # neither can be less than its CPU seconds need on the cores it can use
+            compute_s=max(
+                alone.compute_cpu_s / alone.cores, alone.compute_s * _ratio(seen.compute_s, compute_s)
+            ),
+            data_s=max(alone.data_cpu_s, alone.data_s * _ratio(seen.data_s, data_s)),
+        )
+    return alone

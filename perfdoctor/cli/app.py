@@ -1,0 +1,53 @@
+"""The verbs, put together."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from perfdoctor.cli import report, run, runs, tips, try_
+
+app = typer.Typer(
+    name="perfdoctor",
+    help="Tells you why your PyTorch training is slow, by watching the unchanged script.",
+    epilog="Start with: perfdoctor run train.py",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # plain help: rich would cost a third of the start-up
+    pretty_exceptions_enable=False,
+)
+
+# The command of `run` begins at its first word: what follows belongs to it, options included.
+app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
+app.command("report")(report.report)
+app.command("runs")(runs.runs)
+app.command("tips")(tips.tips)
+app.command("try", context_settings={"ignore_unknown_options": True})(try_.try_)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # here: slow to import, and for this option only
+
+        sys.stdout.write(f"perfdoctor {version('perfdoctor')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What may stand before a verb."""
+
+
+def start(arguments: Sequence[str]) -> None:
+    """Run the verb that the arguments name; leaves by SystemExit."""
+    words = list(arguments)
+    if words[:1] == ["run"]:
+        words[1:] = run.marked(words[1:])
+    app(args=words, prog_name="perfdoctor")

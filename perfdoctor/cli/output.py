@@ -1,0 +1,71 @@
+"""What perfdoctor writes and where: streams may be closed, narrow, colourless or unable to spell."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TextIO
+
+DEFAULT_COLUMNS = 80
+
+
+def accept_all_letters() -> None:
+    """Write what a stream cannot encode as an escape instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def say(message: str, hint: str | None = None) -> None:
+    """One line of ours on stderr, and below it what to type next."""
+    from perfdoctor.render import words
+
+    lines = [f"perfdoctor: {words.harmless(message)}", *([f"  {words.harmless(hint)}"] if hint else [])]
+    emit("\n".join(lines) + "\n", sys.stderr)
+
+
+def emit(text: str, stream: TextIO | None) -> None:
+    """Write `text`; a stream that is closed, or whose reader has gone, is left alone from then on."""
+    if stream is None:
+        return
+    if "utf" not in (stream.encoding or "").lower():
+        from perfdoctor.render import words
+
+        text = text.translate(words.ASCII)
+    try:
+        stream.write(text)
+        stream.flush()
+    except (OSError, ValueError):
+        _silence(stream)
+
+
+def _silence(stream: TextIO) -> None:
+    """Point the stream nowhere, so that Python's own flush at the end has nothing to complain about."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def columns(stream: TextIO | None) -> int:
+    """How wide to write."""
+    wanted = os.environ.get("COLUMNS", "")
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    if _is_terminal(stream):
+        with suppress(OSError):
+            return os.get_terminal_size(stream.fileno()).columns or DEFAULT_COLUMNS  # type: ignore[union-attr]
+    return DEFAULT_COLUMNS
+
+
+def wants_colour(stream: TextIO | None) -> bool:
+    """A terminal that knows colours, whose user has not declined them."""
+    declined = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
+    return _is_terminal(stream) and not declined
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    with suppress(OSError, ValueError):
+        return stream is not None and stream.isatty()
+    return False

@@ -1,0 +1,90 @@
+"""`perfdoctor run`: watch a command and say what its training waits for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WITH_VALUE = ("--steps", "--seconds", "--out")  # options of ours that take the next word
+
+
+def marked(words: Sequence[str]) -> list[str]:
+    """The words with `--` before a command that begins with `-m`, which is no option of ours."""
+    position = 0
+    while position < len(words) and words[position].startswith("-") and words[position] not in ("-", "--"):
+        if words[position].startswith("-m"):
+            return [*words[:position], "--", *words[position:]]
+        position += 2 if words[position] in WITH_VALUE else 1
+    return list(words)
+
+
+def run(
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="COMMAND",
+            help="train.py ARGS, -m package.train ARGS, - (stdin), torchrun ... train.py, any command.",
+            show_default=False,
+        ),
+    ],
+    steps: Annotated[int | None, typer.Option(min=1, help="End the watch after this many steps.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="End the watch after this many seconds.")
+    ] = None,
+    stop: Annotated[bool, typer.Option("--stop", help="End the script when the watch ends.")] = False,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Keep the run in this folder.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say one line instead of a page.")] = False,
+    no_profiler: Annotated[bool, typer.Option("--no-profiler", help="Record no profiler windows.")] = False,
+    no_stacks: Annotated[bool, typer.Option("--no-stacks", help="Take no stack samples.")] = False,
+) -> None:
+    """Watch a command, unchanged, and show what its training waits for.
+
+    Exit status, output and signals are the command's own; perfdoctor writes to stderr.
+    """
+    from perfdoctor import launch
+    from perfdoctor.render import live
+
+    options = launch.Options(
+        max_steps=steps,
+        max_seconds=seconds,
+        stop=stop,
+        out=out,
+        quiet=quiet,
+        profiler=not no_profiler,
+        stacks=not no_stacks,
+    )
+    outcome = launch.run(command, options, None if quiet else live.watch)
+    try:
+        if outcome.path is not None:
+            _tell(outcome.path, quiet)
+    finally:
+        # Whatever goes wrong in a report, the command's status is what the caller asked for.
+        if sys.exc_info()[0] is not None:
+            sys.excepthook(*sys.exc_info())
+        launch.mirror(outcome)
+
+
+def _tell(path: Path, quiet: bool) -> None:
+    """The report on stderr: a page, or one line."""
+    from perfdoctor.cli import output, saved
+    from perfdoctor.errors import PerfdoctorError
+    from perfdoctor.render import words
+
+    try:
+        report = saved.judge(path)
+    except PerfdoctorError as error:
+        output.say(str(error), error.hint)
+        return
+    if quiet:
+        output.say(words.summary(report))
+        return
+    from perfdoctor.render import terminal  # here: rich is only needed for a page
+
+    page = terminal.page(report, output.columns(sys.stderr), output.wants_colour(sys.stderr))
+    output.emit(page, sys.stderr)

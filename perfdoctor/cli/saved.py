@@ -1,0 +1,72 @@
+"""Saved runs: which one is meant, and its Report."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfdoctor.errors import NoSuchRun, PerfdoctorError
+
+if TYPE_CHECKING:
+    from perfdoctor.model import Report
+
+LARGEST_SOURCE_BYTES = 5_000_000  # a longer file is data, whatever its name
+
+
+def find(run: str | None, out: str | None) -> Path:
+    """The run directory that the user means: a path, an id, or (None) the newest."""
+    from perfdoctor import rundir
+
+    places = rundir.places(out)
+    if run is None:
+        newest = [path for place in places for path in rundir.runs(place)[:1]]
+        return newest[0] if newest else rundir.latest(places[0])
+    for path in (Path(run), *(place / run for place in places)):
+        if path.is_dir():
+            return path
+    hint = "list the runs here with: perfdoctor runs" + (f" --out {out}" if out else "")
+    raise NoSuchRun(f"there is no run called {run}", hint)
+
+
+def judge(path: Path) -> Report:
+    """The Report of a run directory, computed from its raw files and kept in its report.json."""
+    from perfdoctor import analysis, recorded, rundir
+    from perfdoctor.render import json
+
+    try:
+        records = recorded.read(path)
+    except PermissionError as error:
+        raise PerfdoctorError(
+            f"{path} may not be read: {error.strerror}", "check the folder's owner"
+        ) from None
+    found = analysis.report(records, SourceLines())
+    with suppress(OSError):  # a run kept by somebody else is read all the same
+        rundir.write_json(path / "report.json", json.document(found))
+    return found
+
+
+class SourceLines:
+    """Lines of the user's source files, each file read once."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, list[str]] = {}
+
+    def __call__(self, file: str, line: int) -> str | None:
+        """Line number `line`, counted from 1, or None where there is none."""
+        if file not in self._files:
+            self._files[file] = _lines(file)
+        lines = self._files[file]
+        return lines[line - 1] if 0 < line <= len(lines) else None
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        status = os.stat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_SOURCE_BYTES:
+            return []
+        return Path(file).read_text(encoding="utf-8", errors="replace").split("\n")
+    except (OSError, ValueError):
+        return []

@@ -1,0 +1,207 @@
+"""Notices interpreters that the probe did not reach, and says why and what to type instead.
+
+Every interpreter that the probe reaches writes a line to `started.jsonl`, every one that imports torch one
+to `boot.jsonl`. What is missing there was started with an option or an environment that drops the probe.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+
+from perfdoctor import redact
+from perfdoctor.command import OPTIONS_WITH_VALUE, PYTHON
+
+INJECT = str(Path(__file__).parent / "probe" / "inject")
+GRACE_S = 3.0  # an interpreter younger than this may not have come to its first line
+SCRIPT_BYTES = 1 << 20  # a shell script longer than this is not read
+SHOWN_CHARACTERS = 80  # of a command line in a note
+DROPPING = "EIS"  # interpreter options that ignore PYTHONPATH or sitecustomize
+
+
+@dataclass(frozen=True)
+class Missed:
+    """An interpreter that runs without the probe."""
+
+    argv: tuple[str, ...]
+    why: str
+    mend: str
+    imported_torch: bool
+
+
+def look(root_pid: int, run: Path) -> dict[int, Missed]:
+    """The interpreters at and below `root_pid` that run without the probe, by process id."""
+    reached = {entry.get("pid") for entry in _lines(run / "started.jsonl")}
+    found = {}
+    for process in _tree(root_pid):
+        try:
+            if process.pid not in reached and _is_old_python(process) and (missed := _judge(process)):
+                found[process.pid] = missed
+        except (psutil.Error, OSError):
+            continue  # it ended while we looked, or is not ours to look at
+    return found
+
+
+def notes(run: Path, command: Sequence[str], missed: Iterable[Missed]) -> list[str]:
+    """What to tell the user about processes that were not watched: nothing, if all is well."""
+    booted = any(entry.get("event") == "boot" for entry in _lines(run / "boot.jsonl"))
+    told = [entry for entry in missed if entry.imported_torch or not booted]
+    if told:
+        return list(dict.fromkeys(note(entry) for entry in told))
+    if booted:
+        return []
+    if next(_lines(run / "started.jsonl"), None) is not None:
+        return ["the command ended without importing torch"]
+    why, mend = _suspect(command)
+    return [f"no Python that could be watched was started: {why}; {mend}"]
+
+
+def python_version(run: Path) -> str | None:
+    """The version of the interpreter that imported torch first, else of the first that was reached."""
+    for name in ("boot.jsonl", "started.jsonl"):
+        for entry in _lines(run / name):
+            if "python" in entry:
+                return str(entry["python"])
+    return None
+
+
+def note(missed: Missed) -> str:
+    """One sentence: which interpreter was not watched, why, and what to type instead."""
+    words = " ".join(redact.command(missed.argv))
+    shown = words if len(words) <= SHOWN_CHARACTERS else words[: SHOWN_CHARACTERS - 3] + "..."
+    return f"`{shown}` was not watched: {missed.why}; {missed.mend}"
+
+
+def _tree(root_pid: int) -> list[psutil.Process]:
+    try:
+        root = psutil.Process(root_pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def _is_old_python(process: psutil.Process) -> bool:
+    if not PYTHON.fullmatch(os.path.basename(process.exe())):
+        return False
+    # A forked child, a loader worker say, runs no start-up code: its parent's line stands for both.
+    parent = process.parent()
+    forked = parent is not None and parent.cmdline() == process.cmdline()
+    return not forked and time.time() - process.create_time() >= GRACE_S
+
+
+def _judge(process: psutil.Process) -> Missed | None:
+    argv = tuple(process.cmdline())
+    reason = _reason(argv, process.environ())
+    return None if reason is None else Missed(argv, *reason, _maps_torch(process.pid))
+
+
+def _reason(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str] | None:
+    option = _dropping_option(argv)
+    if option:
+        return _because_of_option(option)
+    if "PERFDOCTOR_RUN" not in environ:
+        return _because_of_environment("its environment was emptied (env -i, sudo, a container)")
+    if INJECT not in environ.get("PYTHONPATH", "").split(os.pathsep):
+        return _because_of_path("PYTHONPATH was replaced")
+    return None
+
+
+def _because_of_option(option: str) -> tuple[str, str]:
+    return (f"Python's option {option} keeps the probe out", f"leave {option} away while you measure")
+
+
+def _because_of_environment(what: str) -> tuple[str, str]:
+    return (what, "put perfdoctor inside: ... perfdoctor run train.py")
+
+
+def _because_of_path(what: str) -> tuple[str, str]:
+    return (what, "keep what is there: export PYTHONPATH=src:$PYTHONPATH")
+
+
+def _dropping_option(argv: Sequence[str]) -> str | None:
+    """The option of a `python ...` command line that keeps the probe out."""
+    words = iter(argv[1:])
+    for word in words:
+        if word in OPTIONS_WITH_VALUE:
+            next(words, None)
+        elif not re.fullmatch(r"-[A-Za-z]+", word):
+            return None
+        else:
+            letters = re.split("[mc]", word[1:])[0]
+            for letter in letters:
+                if letter in DROPPING:
+                    return f"-{letter}"
+            if letters != word[1:]:
+                return None
+    return None
+
+
+def _suspect(command: Sequence[str]) -> tuple[str, str]:
+    """Without a process to look at: what in the command's words, or its shell script, drops the probe."""
+    for index, word in enumerate(command):
+        if PYTHON.fullmatch(os.path.basename(word)) and (option := _dropping_option(command[index:])):
+            return _because_of_option(option)
+    lines: list[tuple[str | None, str]] = [(None, " ".join(command))]
+    lines += [(f"{word}:{number}", line) for word in command for number, line in _shell_lines(word)]
+    for where, line in lines:
+        reason = _suspect_line(line)
+        if reason:
+            why, mend = reason
+            return (f"{where}: {why}" if where else why, mend)
+    return (
+        "the command runs no Python, or starts it with -I, -E or -S, or with another environment",
+        "name the script itself: perfdoctor run train.py",
+    )
+
+
+def _suspect_line(line: str) -> tuple[str, str] | None:
+    if re.search(r"\benv\s+(-\w*i\w*\b|--ignore-environment|-\s)", line):
+        return _because_of_environment("`env -i` empties the environment")
+    if re.search(r"\bPYTHONPATH=(?!\S*\$\{?PYTHONPATH)", line) or re.search(r"\bunset\s+PYTHONPATH", line):
+        return _because_of_path("PYTHONPATH is replaced")
+    python = re.search(r"(\S*\bpython[\d.]*)((?:\s+-\w+)+)", line)
+    if python and (option := _dropping_option([python[1], *python[2].split()])):
+        return _because_of_option(option)
+    return None
+
+
+def _shell_lines(word: str) -> Iterator[tuple[int, str]]:
+    try:
+        if not word.endswith((".sh", ".bash", ".slurm", ".sbatch")) or os.path.getsize(word) > SCRIPT_BYTES:
+            return
+        with open(word, encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                if not line.lstrip().startswith("#"):
+                    yield number, line
+    except OSError:
+        return
+
+
+def _maps_torch(pid: int) -> bool:
+    """Whether the process has torch's library loaded; only Linux can tell."""
+    try:
+        return "libtorch" in Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    except OSError:
+        return False
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return
+    for line in data.splitlines():
+        try:
+            entry = orjson.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            yield entry

@@ -1,0 +1,129 @@
+"""What a step does besides computing: checkpoints, copies to a device, and who sets the threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import get_ident
+from typing import Any, Dict, Optional, Tuple
+
+from . import patch
+from .imports import on_import
+from .record import CHECKPOINT, GRAD_SYNC, HOST_TO_DEVICE, OTHER, VALIDATION, Recorder
+from .session import Session
+from .where import user_line
+
+Args = Tuple[Any, ...]
+Kwargs = Dict[str, Any]
+
+
+COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "reduce_scatter_tensor",
+    "broadcast",
+    "barrier",
+)
+
+
+class Asides:
+    """The hooks of one process."""
+
+    def __init__(self, session: Session, torch: Any) -> None:
+        self.session = session
+        self.torch = torch
+        self._watches_copies = False
+
+    def before_save(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int]]:
+        """Enter checkpoint."""
+        recorder = self.session.recording() if self.session.recorder is not None else None
+        if recorder is None or recorder.current == CHECKPOINT:
+            return None
+        recorder.settle(OTHER, OTHER, VALIDATION)
+        recorder.enter(CHECKPOINT)
+        return recorder, recorder.since
+
+    def after_save(self, token: Tuple[Recorder, int], args: Args, result: Any) -> None:
+        """Leave checkpoint and write down what it cost."""
+        recorder, begin = token
+        recorder.leave()
+        path = args[1] if len(args) > 1 else None
+        size = (
+            os.path.getsize(path) if isinstance(path, (str, os.PathLike)) and os.path.exists(path) else None
+        )
+        seconds = (recorder.since - begin) / 1e9
+        self.session.event("save", begin_ns=begin, seconds=seconds, bytes=size, at=user_line())
+
+    def before_copy(self, args: Args, kwargs: Kwargs) -> Optional[Recorder]:
+        """Enter host_to_device where a CPU tensor is asked to move to an accelerator."""
+        recorder = self.session.recorder
+        if (
+            recorder is None
+            or recorder.off
+            or recorder.current == HOST_TO_DEVICE
+            or args[0].device.type != "cpu"
+        ):
+            return None
+        if recorder.owner != get_ident():
+            return None
+        recorder.enter(HOST_TO_DEVICE)
+        return recorder
+
+    def after_copy(self, recorder: Recorder, args: Args, result: Any) -> None:
+        """Leave host_to_device; a `.to(...)` that stayed on the CPU was no transfer."""
+        if result is None or result.device.type == "cpu":
+            recorder.current = recorder.stack[-1]
+        recorder.leave()
+
+    def before_collective(self, args: Args, kwargs: Kwargs) -> Optional[Recorder]:
+        """Enter grad_sync where the training thread itself calls a collective between its phases."""
+        recorder = self.session.recording() if self.session.recorder is not None else None
+        if recorder is None or recorder.stack:
+            return None
+        recorder.settle(OTHER, OTHER, VALIDATION)
+        recorder.enter(GRAD_SYNC)
+        return recorder
+
+    def after_collective(self, recorder: Recorder, args: Args, result: Any) -> None:
+        """Leave grad_sync."""
+        recorder.leave()
+
+    def after_threads(self, token: Any, args: Args, result: Any) -> None:
+        """Note who sets the number of intra-op threads."""
+        self.session.event("threads", intra_op=self.torch.get_num_threads(), at=user_line())
+
+    def watch_copies(self) -> None:
+        """Watch copies to a device, once there is one: until then `.to(...)` is left alone."""
+        if self._watches_copies:
+            return
+        self._watches_copies = True
+        for name in ("to", "cuda"):
+            patch.wrap(self.torch.Tensor, name, self.before_copy, self.after_copy, "host_to_device")
+
+
+def install(asides: Asides) -> None:
+    """Put the hooks into torch."""
+    torch = asides.torch
+    patch.wrap(torch, "save", asides.before_save, asides.after_save, "checkpoint")
+    patch.wrap(torch, "set_num_threads", _always, asides.after_threads, "threads")
+
+    def watch_collectives(module: Any) -> None:
+        package = sys.modules["torch.distributed"]
+        for name in COLLECTIVES:
+            original = getattr(module, name, None)
+            if original is not None:
+                patch.wrap(module, name, asides.before_collective, asides.after_collective, "grad_sync")
+                if getattr(package, name, None) is original:  # torch.distributed took the names over already
+                    setattr(package, name, getattr(module, name))
+
+    on_import("torch.distributed.distributed_c10d", patch.guarded("grad_sync", watch_collectives))
+
+    def watch_safetensors(module: Any) -> None:
+        patch.wrap(module, "save_file", asides.before_save, asides.after_save, "checkpoint")
+
+    on_import("safetensors.torch", patch.guarded("checkpoint", watch_safetensors))
+
+
+def _always(args: Args, kwargs: Kwargs) -> bool:
+    return True

@@ -1,0 +1,334 @@
+"""DataLoaders: how long the training thread waits for batches, and what a batch costs its maker.
+
+Waits and steps are two streams on one clock and are never paired. In workers the fetcher is watched,
+not the loop around it; the fetcher of a loader without workers lives in the training process and
+is watched just the same.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import patch
+from .record import BATCH, DATA_WAIT, OPEN, VALIDATION, Recorder, clock
+from .session import TAG_VARIABLE, Session
+from .steps import Steps
+from .where import user_line
+from .writer import AppendedRows, Layout, MappedRows
+
+Args = Tuple[Any, ...]
+Kwargs = Dict[str, Any]
+
+thread_clock = time.thread_time_ns
+
+MAIN = -1  # the worker number of the training process itself
+LEAVES_MAX = 64  # tensors of one batch that are looked at
+RAW_ROWS = 50_000  # per process; past it, each further ROWS_PER_MERGE rows cover twice as many batches
+ROWS_PER_MERGE = 5_000
+
+BATCHES = Layout(
+    "loader",
+    (
+        ("end_ns", "i8"),
+        ("begin_ns", "i8"),
+        ("pid", "u4"),
+        ("worker", "i2"),
+        ("loader", "u2"),
+        ("batches", "u4"),
+        ("samples", "u4"),
+        ("read_ns", "i8"),
+        ("read_cpu_ns", "i8"),
+        ("collate_ns", "i8"),
+        ("collate_cpu_ns", "i8"),
+        ("bytes", "i8"),
+    ),
+)
+
+
+class _Epoch:
+    """One iterator of one loader."""
+
+    __slots__ = ("batches", "begin", "first_wait_ns", "index", "loader", "startup_ns", "wait_ns")
+
+    def __init__(self, loader: int, index: int, begin: int, startup_ns: int) -> None:
+        self.loader = loader
+        self.index = index
+        self.begin = begin
+        self.startup_ns = startup_ns
+        self.first_wait_ns: Optional[int] = None
+        self.batches = 0
+        self.wait_ns = 0
+
+
+class Loaders:
+    """The hooks of the process that iterates DataLoaders."""
+
+    def __init__(self, session: Session, steps: Steps, torch: Any) -> None:
+        self.session = session
+        self.steps = steps
+        self.torch = torch
+        self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.count = 0
+        self.epochs: Dict[int, _Epoch] = {}  # by id of the iterator
+        self.started: Dict[int, int] = {}  # iterators started, by loader
+        self.starting = 0  # the loader whose iterator is being made
+        self.fetching = False
+        self.may_open = True
+        self.made = Making(session)
+
+    # ------------------------------------------------------------ construction
+
+    def before_init(self, args: Args, kwargs: Kwargs) -> Any:
+        """Stay out of subclasses' nested construction and of workers."""
+        return None if self.session.in_worker() else args[0]
+
+    def after_init(self, loader: Any, args: Args, result: Any) -> None:
+        """Write down what was built, and where."""
+        if loader in self.numbers or not hasattr(loader, "dataset"):
+            return
+        self.count += 1
+        self.numbers[loader] = self.count
+        dataset = loader.dataset
+        context = getattr(loader, "multiprocessing_context", None)
+        self.session.event(
+            "loader",
+            id=self.count,
+            num_workers=loader.num_workers,
+            batch_size=_batch_size(loader),
+            prefetch_factor=loader.prefetch_factor,
+            persistent_workers=loader.persistent_workers,
+            pin_memory=loader.pin_memory,
+            start_method=None if context is None else context.get_start_method(),
+            dataset=type(dataset).__module__ + "." + type(dataset).__qualname__,
+            iterable=isinstance(dataset, self.torch.utils.data.IterableDataset),
+            sampler=type(loader.sampler).__name__,
+            own_batch_sampler=loader.batch_size is None and loader.batch_sampler is not None,
+            at=user_line(),
+        )
+
+    # ------------------------------------------------------------ iteration
+
+    def before_iter(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int]]:
+        """Starting an iterator, its workers included, is waiting for data."""
+        recorder = self.session.recording()
+        if recorder is None:
+            return None
+        loader = args[0]
+        self.starting = self.numbers.get(loader, 0)
+        if loader.num_workers:
+            AppendedRows.prepare(self.session.path("workers", "bin"), BATCHES, 0)
+        if self.may_open:  # loaders started in a row open a step together
+            self.may_open = False
+            recorder.mark(OPEN)
+        self._enter(recorder)
+        return recorder, recorder.since
+
+    def _enter(self, recorder: Recorder) -> None:
+        recorder.settle(recorder.base, recorder.base, VALIDATION)
+        recorder.enter(DATA_WAIT)
+
+    def after_iter(self, token: Tuple[Recorder, int], args: Args, result: Any) -> None:
+        """Remember the iterator, so that its first batch can be told from later ones."""
+        recorder, begin = token
+        recorder.leave()
+        if result is None:
+            return
+        number = self.starting
+        index = self.started[number] = self.started.get(number, 0) + 1
+        self.epochs[id(result)] = _Epoch(number, index, begin, recorder.since - begin)
+
+    def before_next(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int, int]]:
+        """Wait for a batch; the batch before it is done with."""
+        recorder = self.session.recording()
+        if recorder is None:
+            return None
+        self.may_open = True
+        if recorder.level <= BATCH and recorder.batches:
+            recorder.mark(BATCH)
+        depth = len(recorder.stack)
+        self._enter(recorder)
+        return recorder, recorder.since, depth
+
+    def after_next(self, token: Tuple[Recorder, int, int], args: Args, result: Any) -> None:
+        """The batch is here, or the epoch is over."""
+        recorder, begin, depth = token
+        recorder.unwind(depth)
+        epoch = self.epochs.get(id(args[0]))
+        if result is None:
+            if epoch is not None:
+                del self.epochs[id(args[0])]
+                self._end(epoch)
+            return
+        recorder.batches += 1
+        self.steps.loader_delivers = True
+        self.steps.pending_samples += _samples(result, self.torch.Tensor)
+        if epoch is None:
+            return
+        epoch.batches += 1
+        if epoch.first_wait_ns is None:
+            epoch.first_wait_ns = recorder.since - begin
+            self._begin(epoch, args[0])
+        else:
+            epoch.wait_ns += recorder.since - begin
+
+    def _begin(self, epoch: _Epoch, iterator: Any) -> None:
+        self.session.event(
+            "epoch",
+            loader=epoch.loader,
+            index=epoch.index,
+            begin_ns=epoch.begin,
+            startup_ns=epoch.startup_ns,
+            first_wait_ns=epoch.first_wait_ns,
+            workers=[worker.pid for worker in getattr(iterator, "_workers", ())],
+        )
+
+    def _end(self, epoch: _Epoch) -> None:
+        self.session.event(
+            "epoch_end", loader=epoch.loader, index=epoch.index, batches=epoch.batches, wait_ns=epoch.wait_ns
+        )
+
+
+class Making:
+    """What a batch costs the process that makes it."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.rows: Any = None
+        self.pid = 0  # the process that `rows` belongs to
+        self.worker = MAIN
+        self.collate_ns = self.collate_cpu_ns = 0
+        self.collate_begin = (0, 0)
+        self.held = [0] * 7  # batches, samples, bytes and the four costs of a row that covers several
+        self.written = 0
+        self.merge = 1
+        self.loaders: Dict[int, int] = {}  # id of a fetcher in this process -> its loader
+
+    def fetcher_made(self, fetcher: Any, loader: int) -> None:
+        """Time the collate function of a new fetcher apart from its reading."""
+        self.loaders[id(fetcher)] = loader
+        fetcher.collate_fn = patch.around(
+            fetcher.collate_fn, self.before_collate, self.after_collate, "collate"
+        )
+
+    def before_collate(self, args: Args, kwargs: Kwargs) -> bool:
+        """Start the clocks."""
+        self.collate_begin = (clock(), thread_clock())
+        return True
+
+    def after_collate(self, token: bool, args: Args, result: Any) -> None:
+        """Stop the clocks."""
+        begin, cpu = self.collate_begin
+        self.collate_ns = clock() - begin
+        self.collate_cpu_ns = thread_clock() - cpu
+
+    def before_fetch(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[int, int]]:
+        """Start the clocks, in a worker or where the training process fetches for itself."""
+        if self.pid != os.getpid():
+            self._begin_process()
+        if self.rows is None:
+            return None
+        self.collate_ns = self.collate_cpu_ns = 0
+        return clock(), thread_clock()
+
+    def after_fetch(self, token: Tuple[int, int], args: Args, result: Any) -> None:
+        """Write the batch's row."""
+        if result is None:
+            return  # the end of an iterable dataset, or an exception
+        begin, cpu = token
+        end = clock()
+        read_cpu = thread_clock() - cpu - self.collate_cpu_ns
+        from torch import Tensor
+
+        held = self.held
+        held[0] += 1
+        held[1] += _samples(result, Tensor)
+        held[2] += end - begin - self.collate_ns
+        held[3] += read_cpu
+        held[4] += self.collate_ns
+        held[5] += self.collate_cpu_ns
+        held[6] += _bytes(result, Tensor)
+        if held[0] < self.merge:
+            return
+        self.rows.add(end, begin, self.pid, self.worker, self.loaders.get(id(args[0]), 0), *held)
+        self.held = [0] * 7
+        self.written += 1
+        if self.written >= RAW_ROWS and (self.written - RAW_ROWS) % ROWS_PER_MERGE == 0:
+            self.merge *= 2
+
+    def _begin_process(self) -> None:
+        self.pid = os.getpid()
+        self.rows = None
+        self.written, self.merge, self.held = 0, 1, [0] * 7
+        session = self.session
+        if session.in_worker():
+            from torch.utils.data import get_worker_info
+
+            session.tag = session.tag or os.environ.get(TAG_VARIABLE)
+            self.rows = AppendedRows(session.path("workers", "bin"), BATCHES)
+            self.worker = int(get_worker_info().id)
+            session.append("worker", worker=self.worker, born_ns=session.born_ns, first_fetch_ns=clock())
+        elif session.recorder is not None and session.tag is not None and not session.recorder.off:
+            self.rows = MappedRows(session.path("loader", "bin"), BATCHES, 0)
+            self.worker = MAIN
+
+
+def install(loaders: Loaders) -> None:
+    """Put the hooks into torch's data package."""
+    data = loaders.torch.utils.data
+    iterators = data.dataloader
+    fetchers = data._utils.fetch
+    made = loaders.made
+
+    def before_fetcher(args: Args, kwargs: Kwargs) -> Any:
+        return args[0]
+
+    def after_fetcher(fetcher: Any, args: Args, result: Any) -> None:
+        made.fetcher_made(fetcher, loaders.starting)
+
+    patch.wrap(data.DataLoader, "__init__", loaders.before_init, loaders.after_init, "loader_init")
+    patch.wrap(data.DataLoader, "__iter__", loaders.before_iter, loaders.after_iter, "data_wait")
+    patch.wrap(
+        iterators._BaseDataLoaderIter, "__next__", loaders.before_next, loaders.after_next, "data_wait"
+    )
+    patch.wrap(fetchers._BaseDatasetFetcher, "__init__", before_fetcher, after_fetcher, "fetcher_init")
+    for fetcher in (fetchers._MapDatasetFetcher, fetchers._IterableDatasetFetcher):
+        patch.wrap(fetcher, "fetch", made.before_fetch, made.after_fetch, "fetch")
+
+
+def _batch_size(loader: Any) -> Optional[int]:
+    if loader.batch_size is not None:
+        return int(loader.batch_size)
+    size = getattr(loader.batch_sampler, "batch_size", None)
+    return size if isinstance(size, int) else None
+
+
+def _leaves(batch: Any, tensor: type) -> List[Any]:
+    """The tensors of a batch, at most LEAVES_MAX."""
+    found: List[Any] = []
+    waiting = [batch]
+    while waiting and len(found) < LEAVES_MAX:
+        item = waiting.pop()
+        if isinstance(item, tensor):
+            found.append(item)
+        elif isinstance(item, dict):
+            waiting.extend(reversed(list(item.values())[:LEAVES_MAX]))
+        elif isinstance(item, (list, tuple)):
+            waiting.extend(reversed(item[:LEAVES_MAX]))
+        elif hasattr(item, "data") and isinstance(item.data, dict):  # a UserDict, as tokenizers return
+            waiting.append(item.data)
+    return found
+
+
+def _samples(batch: Any, tensor: type) -> int:
+    """How many samples a batch holds: the first dimension of its first tensor; 0 if it has none."""
+    for leaf in _leaves(batch, tensor):
+        if leaf.dim():
+            return int(leaf.shape[0])
+    return 0
+
+
+def _bytes(batch: Any, tensor: type) -> int:
+    return sum(leaf.numel() * leaf.element_size() for leaf in _leaves(batch, tensor))

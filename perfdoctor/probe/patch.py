@@ -1,0 +1,168 @@
+"""The only place that replaces an attribute of somebody else's, and the only guard around our own code.
+
+A wrapper built here runs our `before` and `after` around the original call. Whatever goes wrong in *our*
+code turns that patch off and leaves a line in probe.log; the user's own exceptions pass untouched, with
+our frame cut out of their traceback.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import types
+from typing import Any, Callable, Dict, Optional, Tuple
+
+Before = Callable[[Tuple[Any, ...], Dict[str, Any]], Any]
+After = Callable[[Any, Tuple[Any, ...], Any], None]
+
+_log_path: Optional[str] = None
+_broken: Dict[str, str] = {}  # name of a patch -> why it was turned off
+
+
+def log_to(path: str) -> None:
+    """Send the probe's own troubles to the file at `path`."""
+    global _log_path
+    _log_path = path
+
+
+def broken() -> Dict[str, str]:
+    """The patches that turned themselves off: {name: why}."""
+    return dict(_broken)
+
+
+def report_trouble(name: str, error: BaseException) -> None:
+    """Remember that `name` failed and write one line to probe.log; never raises."""
+    why = f"{type(error).__name__}: {error}"
+    _broken.setdefault(name, why)
+    if _log_path is None:
+        return
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    where = ""
+    if traceback is not None:
+        where = f" ({os.path.basename(traceback.tb_frame.f_code.co_filename)}:{traceback.tb_lineno})"
+    line = f"pid {os.getpid()} {name}: {why}{where}\n"
+    try:
+        descriptor = os.open(_log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, line.encode("utf-8", "backslashreplace"))
+        finally:
+            os.close(descriptor)
+    except OSError:
+        pass  # a full or vanished run directory must not reach the script
+
+
+def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` as a callback: an error of ours is logged and the call returns None.
+
+    Under torch.compile the callback does nothing, so that a traced optimizer step keeps its graph.
+    """
+    from torch.compiler import is_compiling
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return None
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            report_trouble(name, error)
+            return None
+
+    return call
+
+
+def cut(error: BaseException) -> None:
+    """Drop the current frame, which is ours, from the head of the error's traceback.
+
+    A bare `raise` that follows keeps it that way on Python 3.11 and newer; older ones show the frame.
+    """
+    traceback = error.__traceback__
+    if traceback is not None and traceback.tb_next is not None:
+        error.__traceback__ = traceback.tb_next
+
+
+def around(original: Callable[..., Any], before: Before, after: After, name: str) -> Callable[..., Any]:
+    """A function like `original` that calls `before(args, kwargs)`, then `after(token, args, result)`.
+
+    `before` returns None to stay out of this call. `after` sees result None where the call raised. The
+    wrapper's frame carries `name`, which is how stack samples learn the phase. Under torch.compile it is a
+    plain call of the original: the first question must be `is_compiling()`, or graphs break.
+    """
+    from torch.compiler import is_compiling
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(*args, **kwargs)
+        token = None
+        if name not in _broken:
+            try:
+                token = before(args, kwargs)
+            except Exception as error:
+                report_trouble(name, error)
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            if token is not None:
+                _finish(after, token, args, None, name)
+            cut(error)
+            raise
+        if token is not None:
+            _finish(after, token, args, result, name)
+        return result
+
+    named = _renamed(wrapper.__code__, name)
+    hide_from_compiler(named)
+    bound = types.FunctionType(named, wrapper.__globals__, name, wrapper.__defaults__, wrapper.__closure__)
+    return functools.update_wrapper(bound, original)
+
+
+def _renamed(code: types.CodeType, name: str) -> types.CodeType:
+    if sys.version_info >= (3, 11):
+        return code.replace(co_name=name, co_qualname=name)
+    return code.replace(co_name=name)
+
+
+def hide_from_compiler(code: types.CodeType) -> None:
+    """Keep torch.compile from compiling `code` as a frame of its own; where it is inlined, it stays so.
+
+    After a graph break the compiler looks at every Python frame that runs, ours included: without this a
+    compiled training step has more frames and breaks watched than bare, and its backward passes unseen.
+    """
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            hide_from_compiler(const)
+    from torch._C._dynamo import eval_frame
+
+    if hasattr(eval_frame, "set_code_exec_strategy"):
+        actions = eval_frame._FrameAction
+        strategy = eval_frame._FrameExecStrategy(actions.SKIP, actions.DEFAULT)
+        eval_frame.set_code_exec_strategy(code, strategy)
+    else:  # torch before 2.6
+        vars(eval_frame)["skip_code"](code)
+
+
+def hide_module(module: types.ModuleType) -> None:
+    """Hide every function and method that `module` defines from the compiler."""
+    for value in list(vars(module).values()):
+        for member in [value, *(vars(value).values() if isinstance(value, type) else ())]:
+            code = getattr(getattr(member, "__func__", member), "__code__", None)
+            if isinstance(code, types.CodeType) and code.co_filename == module.__file__:
+                hide_from_compiler(code)
+
+
+def _finish(after: After, token: Any, args: Tuple[Any, ...], result: Any, name: str) -> None:
+    try:
+        after(token, args, result)
+    except Exception as error:
+        report_trouble(name, error)
+
+
+def wrap(owner: Any, attribute: str, before: Before, after: After, name: str) -> None:
+    """Replace `owner.attribute` by a wrapper around it; a failure leaves it as it was."""
+    try:
+        original = getattr(owner, attribute)
+        setattr(owner, attribute, around(original, before, after, name))
+    except Exception as error:
+        report_trouble(name, error)

@@ -1,0 +1,186 @@
+"""What this process is: its run directory, its rank, and the recorder of the thread that trains.
+
+Files are made at the first loader, module or backward call, so that launchers and helpers leave none.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from _thread import get_ident
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from . import patch, sampler
+from .record import END, STEPS, Recorder, clock
+from .writer import Lines, MappedRows
+
+TAG_VARIABLE = "PERFDOCTOR_TAG"  # tells spawned loader workers whose they are
+PULSE_NS = 1_000_000_000  # how often running totals are written
+CALIBRATION_CALLS = 200
+EVENTS_MAX = 5_000  # per process: a script that builds a loader per step must not fill the disk
+
+
+class _Nowhere:
+    """Rows that are thrown away."""
+
+    def __init__(self) -> None:
+        self.map = bytearray(STEPS.packer.size + 4096)
+
+    def add(self, *values: float) -> None:
+        STEPS.packer.pack_into(self.map, 0, *values)
+
+
+class Session:
+    """The probe's state in one process."""
+
+    def __init__(self, run_dir: str, options: Dict[str, Any]) -> None:
+        self.run_dir = run_dir
+        self.options = options
+        self.born_ns = _started_ns()
+        self.pid = os.getpid()
+        self.recorder: Optional[Recorder] = None
+        self.tag: Optional[str] = None
+        self._lines: Optional[Lines] = None
+        self._waiting: List[Tuple[str, Dict[str, Any]]] = []
+        self._events = 0
+        self.on_end: List[Callable[[], None]] = []
+        os.register_at_fork(after_in_child=patch.guarded("fork", self._forked))
+        self._permit()
+
+    def _forked(self) -> None:
+        """A child shares no file with its parent: it starts anew, if it trains at all."""
+        self.born_ns = _started_ns()
+        self.pid = os.getpid()
+        self.recorder = None
+        self._lines = None
+        self._waiting = []
+        self._permit()
+
+    def _permit(self) -> None:
+        watcher = self.options.get("watcher_pid")
+        if isinstance(watcher, int):
+            sampler.permit(watcher)
+
+    def in_worker(self) -> bool:
+        """Whether this process is a worker of a DataLoader."""
+        data = sys.modules.get("torch.utils.data._utils.worker")
+        return data is not None and getattr(data, "_worker_info", None) is not None
+
+    def recording(self) -> Optional[Recorder]:
+        """The recorder if the calling thread is the one that trains and the watch is on, else None."""
+        recorder = self.recorder
+        if recorder is None:
+            recorder = self._open()
+        if recorder.off or recorder.owner != get_ident():
+            return None
+        return recorder
+
+    def _open(self) -> Recorder:
+        recorder = self.recorder = Recorder(_Nowhere())
+        recorder.off = True
+        if self.in_worker() or not os.path.isdir(self.run_dir):
+            return recorder
+        rank = _rank()
+        rows, self.tag = self._rows(rank)
+        os.environ[TAG_VARIABLE] = self.tag
+        self._lines = Lines(self.path("events", "jsonl"))
+        waiting, self._waiting = self._waiting, []
+        for event, fields in waiting:
+            self.event(event, **fields)
+        self.event("cost", **_calibrate())
+        recorder.rows = rows
+        recorder.on_samples_asked = patch.guarded("stack sampler", self._sample)
+        recorder.max_marks = self.options.get("max_steps")
+        recorder.off = False
+        recorder.since = recorder.begin = clock()
+        atexit.register(patch.guarded("end", self._end))
+        return recorder
+
+    def _rows(self, rank: int) -> Tuple[MappedRows, str]:
+        """The rows of this rank; a second process of the same rank gets its own, by process id."""
+        tag = f"rank{rank}"
+        try:
+            return MappedRows(os.path.join(self.run_dir, f"steps.{tag}.bin"), STEPS, rank), tag
+        except FileExistsError:
+            tag = f"rank{rank}.{os.getpid()}"
+            return MappedRows(os.path.join(self.run_dir, f"steps.{tag}.bin"), STEPS, rank), tag
+
+    def _sample(self) -> None:
+        """Sample the stacks from within, since nobody may from outside."""
+        if self.recorder is not None:
+            sampler.begin(self.path("stacks", "txt"), self.recorder.owner)
+
+    def path(self, name: str, suffix: str) -> str:
+        """The path of one of this process's files in the run directory."""
+        return os.path.join(self.run_dir, f"{name}.{self.tag}.{suffix}")
+
+    def event(self, event: str, **fields: Any) -> None:
+        """Write one JSON line, or keep it until this process turns out to train."""
+        if self._lines is not None:
+            self._events += 1
+            if self._events <= EVENTS_MAX:
+                self._lines.add(event, **fields)
+        elif len(self._waiting) < EVENTS_MAX:
+            self._waiting.append((event, fields))
+
+    def append(self, event: str, file: str = "", **fields: Any) -> None:
+        """Write one JSON line to a file that several processes share."""
+        Lines(os.path.join(self.run_dir, file) if file else self.path("events", "jsonl")).add(event, **fields)
+
+    def _end(self) -> None:
+        recorder = self.recorder
+        if recorder is None or os.getpid() != self.pid or recorder.off:
+            return
+        recorder.unwind(0)
+        recorder.mark(END)
+        recorder.off = True
+        for call in self.on_end:
+            call()
+        self.event("end", broken=patch.broken())
+
+
+def _started_ns() -> int:
+    """When this interpreter started, as its first module of ours noted it."""
+    return int(getattr(sys.modules.get("_perfdoctor"), "started_ns", clock()))
+
+
+def _rank() -> int:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    word = os.environ.get("RANK", "0")
+    return int(word) if word.isdigit() else 0
+
+
+def _calibrate() -> Dict[str, float]:
+    """Nanoseconds that our own pieces cost here: a phase entered and left, a row, a nested call."""
+
+    def nothing() -> None:
+        pass
+
+    scratch = Recorder(_Nowhere())
+
+    def before(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+        scratch.enter(0)
+        return True
+
+    def after(token: Any, args: Tuple[Any, ...], result: Any) -> None:
+        scratch.leave()
+
+    def aside(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+        return None
+
+    bare = _per_call(nothing)
+    switch = _per_call(patch.around(nothing, before, after, "calibration"))
+    nested = _per_call(patch.around(nothing, aside, after, "calibration"))
+    row = _per_call(lambda: scratch.mark(END))
+    return {"switch_ns": switch - bare, "call_ns": nested - bare, "row_ns": row - bare}
+
+
+def _per_call(function: Callable[[], Any]) -> float:
+    begin = time.thread_time_ns()
+    for _ in range(CALIBRATION_CALLS):
+        function()
+    return (time.thread_time_ns() - begin) / CALIBRATION_CALLS

@@ -1,0 +1,367 @@
+"""Step boundaries and phases, from the calls every training loop makes: modules, backward, optimizers."""
+
+from __future__ import annotations
+
+import math
+import os
+import weakref
+from _thread import get_ident
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from . import patch, record
+from .freshness import Freshness
+from .losses import DeviceLosses
+from .record import (
+    AFTER_BACKWARD,
+    AFTER_FORWARD,
+    BACKWARD,
+    BACKWARD_DONE,
+    CALL,
+    EVAL_FORWARD,
+    FORWARD,
+    FRESH,
+    OPTIMIZER,
+    OTHER,
+    SKIPPED,
+    UPDATE,
+    UPDATED_IN_BACKWARD,
+    VALIDATION,
+    Recorder,
+    clock,
+)
+from .session import PULSE_NS, Session
+from .where import user_frame, user_line
+
+Args = Tuple[Any, ...]
+Kwargs = Dict[str, Any]
+
+MODULES_MAX = 1_000  # modules remembered by identity; scripts that build one per step start over
+NAMES_AT_BACKWARD = 3  # the backward at which names are read: the first ones may be warm-up
+
+
+class _Seen:
+    """What is known of one module: whether it has parameters, and whether it was called in train mode."""
+
+    __slots__ = ("has_parameters", "trained")
+
+    def __init__(self, has_parameters: bool) -> None:
+        self.has_parameters = has_parameters
+        self.trained = False
+
+
+class Steps:
+    """The hooks of one process's training thread."""
+
+    def __init__(self, session: Session, torch: Any) -> None:
+        self.session = session
+        self.torch = torch
+        self.in_call = False
+        self.trains = False  # a forward with gradients, a backward or an update was seen
+        self.modules: Dict[int, _Seen] = {}
+        self.optimizers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.updates: List[Tuple[int, int]] = []  # open updates: (identity, depth of the phases below it)
+        self.inner_steps = 0  # optimizer steps inside the outermost update
+        self.updated_in_backward = False
+        self.backward_depth = 0
+        self.backwards_seen = 0
+        self.on_device: Callable[[], None] = lambda: None  # called when a module is seen on an accelerator
+        self.pending_samples = 0
+        self.loader_delivers = False
+        self.device_losses: Optional[DeviceLosses] = None
+        self.unscaled: Any = None  # the loss before a GradScaler multiplied it
+        self.freshness = Freshness()
+        self.evals = {"calls": 0, "grad_calls": 0, "seconds": 0.0, "grad_seconds": 0.0}
+        self.eval_line: Optional[Dict[str, Any]] = None
+        self.evals_written = 0
+        self.next_pulse = clock() + PULSE_NS
+
+    # ------------------------------------------------------------ whose thread
+
+    def recorder(self) -> Optional[Recorder]:
+        """The recorder, for the thread that trains; the first thread that does becomes it."""
+        recorder = self.session.recording()
+        if recorder is not None:
+            self.trains = True
+            return recorder
+        recorder = self.session.recorder
+        if recorder is None or recorder.off or self.trains:
+            return None
+        recorder.owner = get_ident()
+        recorder.stack.clear()
+        recorder.become(OTHER)
+        self.trains = True
+        return recorder
+
+    # ------------------------------------------------------------ modules
+
+    def before_module(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, _Seen, int, bool]]:
+        """Enter forward or validation at an outermost call of a module that has parameters."""
+        if self.in_call:
+            return None
+        module = args[0]
+        seen = self.modules.get(id(module)) or self._see(module)
+        if not seen.has_parameters:
+            return None
+        recording = self.torch.is_grad_enabled()
+        recorder = self.recorder() if recording and module.training else self.session.recording()
+        if recorder is None or recorder.current in (
+            record.DATA_WAIT,
+            BACKWARD,
+            VALIDATION,
+            record.CHECKPOINT,
+        ):
+            return None
+        if module.training:
+            seen.trained = True
+            phase = FORWARD
+        else:
+            phase = VALIDATION if seen.trained else EVAL_FORWARD
+        if phase == VALIDATION:
+            recorder.settle(recorder.base, recorder.base, VALIDATION)
+        elif recorder.current in (AFTER_FORWARD, AFTER_BACKWARD):
+            recorder.set_aside()
+        self.in_call = True
+        recorder.calls += 1
+        if not self.loader_delivers and phase == FORWARD:
+            self._count_samples(args)
+        recorder.enter(phase)
+        return recorder, seen, phase, recording
+
+    def after_module(self, token: Tuple[Recorder, _Seen, int, bool], args: Args, result: Any) -> None:
+        """Leave the phase; in train mode what follows is the loss, until something else begins."""
+        self.in_call = False
+        recorder, seen, phase, recording = token
+        begin = recorder.since
+        recorder.leave()
+        if phase == FORWARD:
+            if recording:
+                recorder.become(AFTER_FORWARD)
+        elif seen.trained:
+            self._count_eval((recorder.since - begin) / 1e9, recording)
+            self.pending_samples = 0
+        if recorder.level <= CALL:
+            recorder.mark(CALL)
+
+    def _count_samples(self, args: Args) -> None:
+        """Without a DataLoader, a lone model's input tells the size of the batch."""
+        batch = args[1] if len(args) > 1 else None
+        if len(self.optimizers) <= 1 and isinstance(batch, self.torch.Tensor) and batch.dim():
+            self.pending_samples = int(batch.shape[0])
+
+    def _see(self, module: Any) -> _Seen:
+        if len(self.modules) >= MODULES_MAX:
+            self.modules.clear()
+        has_parameters = next(module.parameters(), None) is not None
+        seen = self.modules[id(module)] = _Seen(has_parameters)
+        if has_parameters:
+            parameters = list(module.parameters())
+            self.session.event(
+                "root",
+                module=type(module).__module__ + "." + type(module).__qualname__,
+                modules=sum(1 for _ in module.modules()),
+                parameters=sum(p.numel() for p in parameters if not _is_lazy(p)),
+                device=str(parameters[0].device),
+                at=user_line(),
+            )
+            if parameters[0].device.type != "cpu":
+                self.on_device()
+        return seen
+
+    def _count_eval(self, seconds: float, recording: bool) -> None:
+        evals = self.evals
+        evals["calls"] += 1
+        evals["seconds"] += seconds
+        if recording:
+            evals["grad_calls"] += 1
+            evals["grad_seconds"] += seconds
+            if self.eval_line is None:
+                self.eval_line = user_line()
+
+    # ------------------------------------------------------------ backward
+
+    def before_backward(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, Any]]:
+        """Enter backward; the time since the forward was the loss."""
+        if self.backward_depth:
+            return None
+        recorder = self.recorder()
+        if recorder is None:
+            return None
+        self.backward_depth = 1
+        recorder.settle(FORWARD, FORWARD, FORWARD)
+        loss = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
+        if recorder.level < UPDATE and self.freshness.judge(loss) and not recorder.backwards:
+            recorder.flags |= FRESH
+        if self.backwards_seen < NAMES_AT_BACKWARD:
+            self._note_names()
+        if not (self.updates and recorder.backwards):  # a closure goes over the same batch again
+            recorder.samples += self.pending_samples
+        self.pending_samples = 0
+        recorder.enter(BACKWARD)
+        return recorder, loss
+
+    def after_backward(self, token: Tuple[Recorder, Any], args: Args, result: Any) -> None:
+        """Leave backward; updates that its hooks made close the step here."""
+        self.backward_depth = 0
+        recorder, loss = token
+        recorder.leave()
+        recorder.backwards += 1
+        self._note_loss(recorder, loss)
+        if self.updated_in_backward:
+            self.updated_in_backward = False
+            recorder.flags |= UPDATED_IN_BACKWARD
+            self._update(recorder, 1)
+            return
+        recorder.become(AFTER_BACKWARD)
+        if recorder.level < UPDATE:
+            self.freshness.remember()
+            if not self.updates:
+                recorder.mark(BACKWARD_DONE)
+
+    def _note_loss(self, recorder: Recorder, loss: Any) -> None:
+        """Add the loss of this backward, where it can be read without waiting for a device."""
+        loss, self.unscaled = (loss if self.unscaled is None else self.unscaled), None
+        if isinstance(loss, (list, tuple)) and len(loss) == 1:
+            loss = loss[0]
+        if not isinstance(loss, self.torch.Tensor) or loss.numel() != 1:
+            return
+        if self.updates and recorder.backwards > 1:
+            return  # an optimizer's closure is called several times: the first value is the loss
+        if loss.device.type == "cpu":
+            value = loss.detach().item()
+            recorder.loss = value if math.isnan(recorder.loss) else recorder.loss + value
+        elif loss.device.type == "cuda":
+            if self.device_losses is None:
+                self.device_losses = DeviceLosses(self.torch, recorder.rows.amend_loss)
+            self.device_losses.add(loss, recorder.written)
+
+    def _note_names(self) -> None:
+        """In a loop without modules, tell which names hold results of the forward pass."""
+        self.backwards_seen += 1
+        if self.backwards_seen != NAMES_AT_BACKWARD or any(seen.trained for seen in self.modules.values()):
+            return
+        frame = user_frame()
+        if frame is None:
+            return
+        code = frame.f_code
+        values = {name: frame.f_globals.get(name) for name in code.co_names}
+        values.update(frame.f_locals)
+        tensor = self.torch.Tensor
+        names = sorted(
+            name for name, value in values.items() if isinstance(value, tensor) and value.requires_grad
+        )
+        at = {"file": os.path.abspath(code.co_filename), "line": frame.f_lineno, "function": code.co_name}
+        self.session.event("grad_names", names=names, function=code.co_name, at=at)
+
+    # ------------------------------------------------------------ optimizers
+
+    def optimizer_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """torch's hook before any optimizer's step."""
+        self._begin_update(id(optimizer))
+        self.inner_steps += 1
+
+    def optimizer_ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """torch's hook after any optimizer's step."""
+        self._end_update(optimizer)
+
+    def _begin_update(self, identity: int) -> None:
+        recorder = self.session.recorder
+        if recorder is not None and recorder.owner != get_ident() and self.backward_depth:
+            self.updated_in_backward = True  # a gradient hook, in a thread of autograd's own
+            return
+        recorder = self.recorder()
+        if recorder is None:
+            return
+        for position, (known, depth) in enumerate(self.updates):
+            if known == identity:  # its last step was left by an exception
+                recorder.unwind(depth)
+                del self.updates[position:]
+                break
+        if not self.updates:
+            if self.backward_depth:
+                self.updated_in_backward = True
+            else:
+                self.inner_steps = 0
+                recorder.settle(OTHER, OPTIMIZER, VALIDATION)
+        self.updates.append((identity, len(recorder.stack)))
+        recorder.enter(OPTIMIZER)
+        recorder.base = OPTIMIZER
+
+    def _end_update(self, optimizer: Any) -> None:
+        recorder = self.session.recording()
+        if recorder is None or not self.updates:
+            return
+        recorder.settle(OPTIMIZER, OPTIMIZER, OPTIMIZER)
+        recorder.unwind(self.updates.pop()[1])
+        if self.updates:
+            return
+        recorder.base = OTHER
+        if not self.backward_depth:
+            self._update(recorder, self._number(optimizer))
+
+    def _number(self, optimizer: Any) -> int:
+        number = self.optimizers.get(optimizer)
+        if number is None:
+            number = self.optimizers[optimizer] = len(self.optimizers) + 1
+            name = type(optimizer).__module__ + "." + type(optimizer).__qualname__
+            self.session.event("optimizer", id=number, **{"class": name}, at=user_line())
+        return number
+
+    def _update(self, recorder: Recorder, number: int) -> None:
+        recorder.mark(UPDATE, number)
+        if recorder.since >= self.next_pulse:
+            self.pulse()
+        if recorder.max_marks is not None:
+            # With several optimizers the step is not over until the first one comes round again.
+            over = recorder.first_optimizer_marks - recorder.max_marks
+            recorder.off = over > 0 or (over == 0 and len(self.optimizers) <= 1)
+
+    def pulse(self) -> None:
+        """Write the running totals, about once a second."""
+        self.next_pulse = clock() + PULSE_NS
+        if self.evals["calls"] != self.evals_written:
+            self.evals_written = int(self.evals["calls"])
+            self.session.event("eval", at=self.eval_line, **self.evals)
+
+    # ------------------------------------------------------------ GradScaler
+
+    def before_scaled_step(self, args: Args, kwargs: Kwargs) -> Optional[Any]:
+        """A scaler's step is the update, even when it skips the optimizer's."""
+        optimizer = args[1] if len(args) > 1 else kwargs.get("optimizer")
+        self._begin_update(id(args[0]))
+        return optimizer
+
+    def after_scaled_step(self, optimizer: Any, args: Args, result: Any) -> None:
+        """Close the update, marked if the optimizer was not called."""
+        recorder = self.session.recording()
+        if recorder is not None and not self.inner_steps:
+            recorder.flags |= SKIPPED
+        self._end_update(optimizer)
+
+    def before_scale(self, args: Args, kwargs: Kwargs) -> None:
+        """Keep the loss as it was before scaling."""
+        outputs = args[1] if len(args) > 1 else kwargs.get("outputs")
+        if isinstance(outputs, self.torch.Tensor):
+            self.unscaled = outputs
+
+
+def install(steps: Steps) -> None:
+    """Put the hooks into torch."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    torch = steps.torch
+    register_optimizer_step_pre_hook(patch.guarded("optimizer", steps.optimizer_begins))
+    register_optimizer_step_post_hook(patch.guarded("optimizer", steps.optimizer_ends))
+    patch.wrap(torch.nn.Module, "__call__", steps.before_module, steps.after_module, "module_call")
+    patch.wrap(torch.autograd, "backward", steps.before_backward, steps.after_backward, "backward")
+    patch.wrap(torch.autograd, "grad", steps.before_backward, steps.after_backward, "backward")
+    scaler = torch.amp.grad_scaler.GradScaler
+    patch.wrap(scaler, "step", steps.before_scaled_step, steps.after_scaled_step, "optimizer")
+    patch.wrap(scaler, "scale", steps.before_scale, _nothing, "scale")
+
+
+def _nothing(token: Any, args: Args, result: Any) -> None:
+    return None
+
+
+def _is_lazy(parameter: Any) -> bool:
+    return type(parameter).__name__ == "UninitializedParameter"

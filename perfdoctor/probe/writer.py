@@ -1,0 +1,140 @@
+"""Files that survive the death of their writer: fixed-width rows in mapped memory, and JSON lines.
+
+Rows go through a memory map because `os.write` gives up the interpreter lock: beside one busy Python
+thread that costs a millisecond on average, a packed row half a microsecond. Blocks are allocated before
+they are mapped, since a page that the disk cannot hold would kill the process with SIGBUS.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+import struct
+import time
+from typing import Any, Tuple
+
+HEADER_BYTES = 4096
+CONTROL_BYTE = 4094  # the outside writes 1 there to end the watch
+SAMPLE_BYTE = 4093  # the outside writes 1 there to ask for stack samples from within
+GROW_BYTES = 256 * 1024
+
+_KINDS = {"i8": "q", "u4": "I", "u2": "H", "i2": "h", "u1": "B", "f8": "d"}
+
+
+class Layout:
+    """The columns of a rows file: ((name, kind), ...) with numpy's short names of the kinds."""
+
+    def __init__(self, kind: str, columns: Tuple[Tuple[str, str], ...]) -> None:
+        self.kind = kind
+        self.columns = columns
+        self.packer = struct.Struct("<" + "".join(_KINDS[code] for _, code in columns))
+
+    def offset(self, column: str) -> int:
+        """Where `column` begins within a row, in bytes."""
+        position = [name for name, _ in self.columns].index(column)
+        return struct.calcsize("<" + "".join(_KINDS[code] for _, code in self.columns[:position]))
+
+    def header(self, rank: int) -> bytes:
+        """The first HEADER_BYTES of a file with these columns."""
+        fields = {
+            "schema": "perfdoctor.rows/1",
+            "kind": self.kind,
+            "rank": rank,
+            "pid": os.getpid(),
+            "row_bytes": self.packer.size,
+            "header_bytes": HEADER_BYTES,
+            "columns": [[name, "<" + code] for name, code in self.columns],
+            "opened_ns": time.perf_counter_ns(),
+            "opened_epoch_s": time.time(),
+        }
+        return json.dumps(fields).encode().ljust(HEADER_BYTES - 1) + b"\n"
+
+
+class MappedRows:
+    """Rows packed into a memory-mapped file that this process alone writes.
+
+    Raises FileExistsError where the file is there already, OSError where it cannot be made or grown.
+    """
+
+    def __init__(self, path: str, layout: Layout, rank: int) -> None:
+        self._layout = layout
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._size = HEADER_BYTES + GROW_BYTES
+        self._offset = HEADER_BYTES
+        _allocate(self._descriptor, 0, self._size)
+        os.pwrite(self._descriptor, layout.header(rank), 0)
+        self.map = mmap.mmap(self._descriptor, self._size)
+        self._pack_into = layout.packer.pack_into
+        self._row_bytes = layout.packer.size
+
+    def add(self, *values: float) -> None:
+        """Append one row."""
+        offset = self._offset
+        if offset + self._row_bytes > self._size:
+            self._grow()
+        self._pack_into(self.map, offset, *values)
+        self._offset = offset + self._row_bytes
+
+    def amend_loss(self, row: int, value: float) -> None:
+        """Add `value` to the loss of row number `row`, which may have been written long ago."""
+        offset = HEADER_BYTES + row * self._row_bytes + self._layout.offset("loss")
+        if offset + 8 > self._size:
+            return
+        known = struct.unpack_from("<d", self.map, offset)[0]
+        struct.pack_into("<d", self.map, offset, value if math.isnan(known) else known + value)
+
+    def _grow(self) -> None:
+        _allocate(self._descriptor, self._size, GROW_BYTES)
+        self._size += GROW_BYTES
+        self.map = mmap.mmap(self._descriptor, self._size)
+
+
+class AppendedRows:
+    """Rows appended with one write each to a file that the loader workers share.
+
+    The training process makes the file with `prepare` before it starts a worker.
+    """
+
+    def __init__(self, path: str, layout: Layout) -> None:
+        self._pack = layout.packer.pack
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    @staticmethod
+    def prepare(path: str, layout: Layout, rank: int) -> None:
+        """Make the file with its header, if it is not there."""
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            return
+        os.write(descriptor, layout.header(rank))
+        os.close(descriptor)
+
+    def add(self, *values: float) -> None:
+        """Append one row."""
+        os.write(self._descriptor, self._pack(*values))
+
+
+class Lines:
+    """JSON lines, one write each; every line gets its event, time and process."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def add(self, event: str, **fields: Any) -> None:
+        """Append one event."""
+        entry = {"event": event, "t_ns": time.perf_counter_ns(), "pid": os.getpid()}
+        entry.update(fields)
+        line = json.dumps(entry, default=str, ensure_ascii=False)
+        os.write(
+            self._descriptor, line.encode("utf-8", "replace") + b"\n"
+        )  # no lone surrogates: JSON has none
+
+
+def _allocate(descriptor: int, start: int, length: int) -> None:
+    """Reserve real blocks, so that a full disk is an OSError here and not a signal later."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, start, length)
+    else:
+        os.pwrite(descriptor, bytes(length), start)

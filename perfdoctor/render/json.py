@@ -1,0 +1,102 @@
+"""A Report as the public JSON document `perfdoctor.report/1`, described by docs/report.schema.json.
+
+Fields are added, never renamed. What was not measured is null or absent, never zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+
+from perfdoctor.model import Diagnosis, Finding, Location, Report, RunFacts, StepFacts
+from perfdoctor.render import words
+
+SCHEMA = "perfdoctor.report/1"
+TOO_LARGE = 2**63  # whole numbers from here on do not fit into 64 bits
+
+Json = dict[str, Any]
+
+
+def dumps(report: Report) -> bytes:
+    """The document as indented UTF-8 text that ends with a newline."""
+    return orjson.dumps(document(report), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def document(report: Report) -> Json:
+    """The document as plain dictionaries and lists."""
+    groups = {name: getattr(report, name) for name in ("loader", "cpu", "gpu", "memory")}
+    fields = {
+        "schema": SCHEMA,
+        "run": _run(report.run) | {"path": report.path},
+        "steps": _steps(report.steps) if report.steps else None,
+        "bottleneck": _bottleneck(report.diagnosis),
+        "classes": {name.value: share for name, share in report.diagnosis.classes.items()},
+        "ceilings": {name.value: speedup for name, speedup in report.diagnosis.ceilings.items()},
+        "findings": [_finding(finding, report.run.cwd) for finding in report.findings],
+        "not_judged": [asdict(entry) for entry in report.not_judged],
+        "overhead": asdict(report.overhead) if report.overhead else None,
+        "notes": list(report.notes),
+        **{name: asdict(group) if group else None for name, group in groups.items()},
+    }
+    return {name: _within_range(value) for name, value in fields.items()}
+
+
+def _within_range(value: Any) -> Any:
+    """`value` without whole numbers that JSON readers cannot hold; only a damaged file yields them."""
+    if isinstance(value, dict):
+        return {name: _within_range(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_within_range(inner) for inner in value]
+    return None if type(value) is int and abs(value) >= TOO_LARGE else value
+
+
+def _run(run: RunFacts) -> Json:
+    return asdict(run) | {"command": list(run.command)}
+
+
+def _steps(steps: StepFacts) -> Json:
+    flat = {key: value for key, value in asdict(steps).items() if key not in ("seconds", *_STEP_TIMES)}
+    return flat | {
+        "marker": steps.marker.name.lower(),
+        "step_s": {name: getattr(steps, field) for field, name in _STEP_TIMES.items()},
+        "phases": {
+            phase.value: {"seconds_per_step": value_s, "share": steps.share(phase)}
+            for phase, value_s in steps.seconds.items()
+        },
+    }
+
+
+_STEP_TIMES = {"mean_s": "mean", "median_s": "median", "p95_s": "p95"}
+
+
+def _bottleneck(diagnosis: Diagnosis) -> Json:
+    return {
+        "verdict": diagnosis.verdict.value,
+        "share": diagnosis.share,
+        "ceiling_speedup": diagnosis.ceiling_speedup,
+        "confidence": diagnosis.confidence.value,
+        "because": list(diagnosis.because),
+        "model_error": diagnosis.model_error,
+    }
+
+
+def _finding(finding: Finding, cwd: str) -> Json:
+    advice = finding.advice
+    return {
+        "id": finding.id,
+        "rank": finding.rank,
+        "class": finding.bottleneck.value,
+        "title": finding.title,
+        "because": list(advice.because),
+        "gain": asdict(advice.gain),
+        "at": [_place(at, cwd) for at in advice.at],
+        "tweak": advice.tweak,
+        "same_result": advice.same_result,
+        "code": advice.code,
+    }
+
+
+def _place(at: Location, cwd: str) -> Json:
+    return asdict(at) | {"file": words.path(at.file, cwd)}

@@ -1,0 +1,126 @@
+"""The run directory: its names, where it is kept, and how it is made and found."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from perfdoctor.errors import NoSuchRun, NotARun
+
+SCHEMA = "perfdoctor.run/1"
+HEADER_BYTES = 4096  # of a rows file; also where its rows begin
+CONTROL_BYTE = 4094  # of a steps file: written from outside to end the watch
+
+Json = dict[str, Any]
+
+
+# ---------------------------------------------------------------- making
+
+
+def home(out: str | None = None) -> Path:
+    """The folder that holds runs: `--out`, else `.perfdoctor/runs` here, else the user's state folder."""
+    if out is not None:
+        return Path(out)
+    *usual, last = places()
+    return next((folder for folder in usual if _writable(folder)), last)
+
+
+def places(out: str | None = None) -> list[Path]:
+    """The folders where runs may be, in the order in which `home` tries them; none is made."""
+    if out is not None:
+        return [Path(out)]
+    import tempfile  # here: only a verb that keeps or reads runs needs it
+
+    here, state = Path.cwd() / ".perfdoctor" / "runs", _state_home() / "perfdoctor" / "runs"
+    return [here, state, Path(tempfile.gettempdir()) / f"perfdoctor-{os.getuid()}" / "runs"]
+
+
+def create(parent: Path, name: str) -> Path:
+    """Make a new run directory below `parent`, named by time and script; never an existing one."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "run"
+    base = f"{time.strftime('%Y%m%d-%H%M%S')}-{stem[:60]}"
+    parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(1000):
+        path = parent / (base if attempt == 0 else f"{base}-{attempt + 1}")
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        return path
+    raise NotARun(f"cannot make a run directory in {parent}", "pass another folder with --out")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` so that a reader sees the old file or the new one, never half of it."""
+    draft = path.with_name(path.name + ".part")
+    draft.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+    os.chmod(draft, 0o600)
+    os.replace(draft, path)
+
+
+def append_line(path: Path, value: Any) -> None:
+    """Append one JSON line with a single write."""
+    line = orjson.dumps(value) + b"\n"
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+
+
+def end_watch(path: Path) -> None:
+    """Tell every rank of the run at `path` to stop recording; the scripts go on."""
+    for rows in path.glob("steps.rank*.bin"):
+        with open(rows, "r+b") as file:
+            file.seek(CONTROL_BYTE)
+            file.write(b"\x01")
+
+
+def _state_home() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+# ---------------------------------------------------------------- finding
+
+
+def runs(parent: Path) -> list[Path]:
+    """Run directories below `parent`, newest first."""
+    if not parent.is_dir():
+        return []
+    found = [entry for entry in parent.iterdir() if (entry / "run.json").is_file()]
+    return sorted(found, key=_started, reverse=True)
+
+
+def latest(parent: Path) -> Path:
+    """The newest run below `parent`."""
+    found = runs(parent)
+    if not found:
+        raise NoSuchRun(f"no runs in {parent}", "watch a script first: perfdoctor run train.py")
+    return found[0]
+
+
+def _started(path: Path) -> tuple[float, str]:
+    started = (read_json(path / "run.json") or {}).get("started_epoch_s")
+    return (started if isinstance(started, (int, float)) else 0.0, path.name)
+
+
+def read_json(path: Path) -> Json | None:
+    """The object that a JSON file holds, or None where it cannot be read or holds something else."""
+    try:
+        value = orjson.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,109 @@
+"""The samplers: what perfdoctor watches from its own process while the script runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from perfdoctor.samplers import gpu, pyspy
+from perfdoctor.samplers.host import HostSampler, usable_cores
+from perfdoctor.samplers.processes import Tree
+from perfdoctor.samplers.progress import Follower, Progress, latest
+from perfdoctor.samplers.stacks import StackSampler
+
+__all__ = ["Follower", "Handle", "Progress", "latest", "start", "usable_cores"]
+
+TICK_S = 1.0
+STOP_GRACE_S = 5.0  # for py-spy to write out; the caller is not held up longer
+EXPECTED = (OSError, psutil.Error, ValueError, KeyError, TypeError, AttributeError, RuntimeError, IndexError)
+
+
+class Handle:
+    """The samplers of one run, at work until `stop`."""
+
+    def __init__(self, run: Path, pid: int, options: Mapping[str, Any]) -> None:
+        self._run = run
+        self._tree = Tree(run, pid)
+        self._stopping = threading.Event()
+        self._off: set[str] = set()
+        self._stacks = self._stack_sampler() if options.get("stacks", True) else None
+        self._host = HostSampler(run, self._tree, self._stacks.cpu_s if self._stacks else lambda: 0.0)
+        self._gpu: gpu.GpuSampler | None = None
+        self._thread = threading.Thread(target=self._loop, name="perfdoctor samplers", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Keep what the stack samplers have and end; never raises, returns within a few seconds."""
+        self._stopping.set()
+        self._thread.join(STOP_GRACE_S)
+
+    def _stack_sampler(self) -> StackSampler:
+        program = pyspy.executable()
+
+        def begin(pid: int, rate_hz: int, seconds: float) -> pyspy.Recording:
+            return pyspy.Recording(program or "", pid, rate_hz, seconds)
+
+        return StackSampler(self._run, begin if program else None, lambda words: _log(self._run, words))
+
+    def _loop(self) -> None:
+        self._guard("gpu", self._open_gpu)
+        self._tick()
+        while not self._stopping.wait(TICK_S):
+            self._tick()
+        if self._stacks is not None:
+            self._guard("stacks", self._stacks.stop)
+        if self._gpu is not None:
+            self._guard("gpu", self._gpu.close)
+
+    def _tick(self) -> None:
+        now_s = time.monotonic()
+        self._guard("host", lambda: self._host_and_gpu(now_s))
+        if self._stacks is not None:
+            stacks = self._stacks
+            self._guard("stacks", lambda: stacks.tick(now_s, self._tree.look(now_s)))
+
+    def _host_and_gpu(self, now_s: float) -> None:
+        if self._host.tick(now_s) and self._gpu is not None:
+            self._guard("gpu", self._gpu.tick)
+
+    def _open_gpu(self) -> None:
+        nvml = gpu.load()
+        if nvml is not None:
+            self._gpu = gpu.GpuSampler(self._run, nvml, os.environ)
+
+    def _guard(self, name: str, action: Callable[[], object]) -> None:
+        """Run one sampler; what goes wrong turns it off for the rest of the run."""
+        if name in self._off:
+            return
+        try:
+            action()
+        except EXPECTED as error:
+            self._off.add(name)
+            _log(self._run, f"{name} sampler turned off: {type(error).__name__}: {error}")
+
+
+def start(path: Path, pid: int, options: Mapping[str, Any]) -> Handle:
+    """Sample the processes below `pid` into the run directory at `path` from a background thread.
+
+    `options` are the run's (config.json); `stacks: false` leaves the stack samples out.
+    """
+    return Handle(path, pid, options)
+
+
+def _log(run: Path, words: str) -> None:
+    line = f"{words}\n".encode("utf-8", "backslashreplace")
+    try:
+        descriptor = os.open(run / "probe.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb", buffering=0) as file:
+            file.write(line)
+    except OSError as error:
+        if not run.is_dir():
+            return  # the user removed the run directory; there is nobody to tell
+        sys.stderr.write(f"perfdoctor: cannot write to {run}: {error.strerror}\n")

@@ -1,0 +1,121 @@
+"""What a live line shows of a run, read from the tail of its step records."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from perfdoctor.model import Marker
+from perfdoctor.rundir import HEADER_BYTES
+from perfdoctor.samplers.processes import read_header, steps_name
+
+RECENT_S = 5.0  # the span that "now" means in a live line
+BLOCK_ROWS = 4096  # read at once when catching up
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come. Rates are over the last seconds, None while there are too few rows."""
+
+    rows: int  # rows written
+    steps: int  # what they stand for: marks of the strongest kind
+    marker: Marker | None  # that kind
+    steps_per_s: float | None
+    waiting_share: float | None  # share of the last seconds spent waiting for data
+    last_ns: int | None  # end of the last row
+
+
+NOTHING = Progress(0, 0, None, None, None, None)
+
+
+class Follower:
+    """Follows the steps file of the lowest rank; each look reads only what was added since the last."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._path: Path | None = None
+        self._layout: np.dtype[np.void] = np.dtype([("end_ns", "<i8")])
+        self._offset = HEADER_BYTES
+        self._rows = 0
+        self._steps = 0
+        self._marker = int(Marker.OPEN)  # boundaries only: no step yet
+        self._recent: np.ndarray[tuple[int], np.dtype[np.void]] | None = None
+
+    def look(self) -> Progress:
+        """The progress as of now."""
+        if self._path is None and not self._open():
+            return NOTHING
+        with contextlib.suppress(OSError):  # the run directory may go away: what was seen stays true
+            self._catch_up()
+        return self._progress()
+
+    def _open(self) -> bool:
+        def order(path: Path) -> tuple[int, ...]:
+            return tuple(int(number) for number in re.findall(r"\d+", path.name))
+
+        for path in sorted(self._run.glob(steps_name("rank[0-9]*")), key=order):
+            header = read_header(path)
+            if header is None:
+                continue
+            try:
+                layout = np.dtype([(str(name), str(kind)) for name, kind in header["columns"]])
+            except (TypeError, ValueError, KeyError):
+                continue
+            if layout.itemsize == header["row_bytes"] and layout.names and layout.names[0] == "end_ns":
+                self._path, self._layout = path, layout
+                return True
+        return False
+
+    def _catch_up(self) -> None:
+        if self._path is None:
+            return
+        size = self._layout.itemsize
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while True:
+                data = os.pread(descriptor, BLOCK_ROWS * size, self._offset)
+                block = np.frombuffer(data[: len(data) // size * size], dtype=self._layout)
+                # The file is preallocated: rows are valid up to the first whose end is 0.
+                empty = np.flatnonzero(block["end_ns"] == 0)
+                valid = block[: int(empty[0])] if len(empty) else block
+                if len(valid):
+                    self._add(valid)
+                self._offset += len(valid) * size
+                if len(valid) < BLOCK_ROWS:
+                    return
+        finally:
+            os.close(descriptor)
+
+    def _add(self, rows: np.ndarray[tuple[int], np.dtype[np.void]]) -> None:
+        self._rows += len(rows)
+        steps = rows[rows["marker"] != Marker.END]
+        strongest = int(steps["marker"].max(initial=0))
+        if strongest > self._marker:
+            self._marker, self._steps = strongest, 0  # weaker marks before it were not steps after all
+        if self._marker:
+            self._steps += int(steps["marks"][steps["marker"] == self._marker].sum())
+        joined = rows if self._recent is None else np.concatenate([self._recent, rows])
+        since = int(joined["end_ns"][-1]) - int(RECENT_S * 1e9)
+        self._recent = joined[joined["end_ns"] >= since].copy()
+
+    def _progress(self) -> Progress:
+        if self._recent is None:
+            return NOTHING
+        recent = self._recent
+        seconds = (int(recent["end_ns"][-1]) - int(recent["begin_ns"][0])) / 1e9
+        marks = int(recent["marks"][recent["marker"] == self._marker].sum())
+        rate = marks / seconds if self._marker and marks and seconds > 0 else None
+        waiting = float(recent["data_wait"].sum()) / 1e9 / seconds if seconds > 0 else None
+        marker = Marker(self._marker) if self._marker else None
+        waiting = min(1.0, waiting) if waiting is not None else None
+        return Progress(self._rows, self._steps, marker, rate, waiting, int(recent["end_ns"][-1]))
+
+
+def latest(run: Path) -> Progress:
+    """The progress of the run at `run` in one look; a caller that asks again keeps a Follower."""
+    return Follower(run).look()

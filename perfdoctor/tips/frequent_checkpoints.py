@@ -1,0 +1,44 @@
+"""Saving checkpoints takes a visible share of the run.
+
+## What it sees
+The training process spends a real share of its time in `torch.save`, several times over.
+
+## By hand
+    if step % 1000 == 0:
+        torch.save(...)
+
+or hand a copy of the state to a thread that writes it (`torch.distributed.checkpoint.async_save`).
+
+## When not
+Where a machine may be taken away at any minute, a checkpoint is worth its time. Saving once, at the end, is
+no finding.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.catalogue import tip
+from perfdoctor.model import Advice, Bottleneck, Gain, Phase, SaveFacts, StepFacts
+
+NOTICEABLE = 0.03  # share of wall time
+SEVERAL = 2  # saves: one alone is not frequent
+RARER = 10  # times longer between two saves, as the likely change
+SURE = 0.5  # of it goes if the interval is only doubled
+
+
+@tip(title="Save checkpoints less often, or in the background", bottleneck=Bottleneck.HOST)
+def frequent_checkpoints(step: StepFacts, saves: SaveFacts) -> Advice | None:
+    """A longer interval, where saving is a visible share of the run."""
+    share = min(step.share(Phase.CHECKPOINT), 0.99)
+    if saves.count < SEVERAL or share < NOTICEABLE or saves.steps_between is None:
+        return None
+    each_s = saves.seconds_per_step * saves.steps_between
+    size = f" of {saves.bytes / 1e6:.1f} MB" if saves.bytes else ""
+    return Advice(
+        because=(
+            f"saving takes {share:.0%} of the training time",
+            f"a checkpoint{size} every {saves.steps_between:.0f} steps, {each_s * 1e3:.0f} ms each",
+        ),
+        gain=Gain(1 / (1 - SURE * share), 1 / (1 - share * (1 - 1 / RARER)), 1 / (1 - share)),
+        at=(saves.at,) if saves.at else (),
+        code=f"if step % {max(1, round(saves.steps_between * RARER))} == 0:\n    torch.save(...)",
+    )

@@ -1,0 +1,44 @@
+"""Printing, progress bars and metric writers take a visible share of every step.
+
+## What it sees
+Stack samples of the training process pass through prints, progress bars, loggers or metric writers.
+
+## By hand
+    if step % 50 == 0:
+        print(...)
+
+## When not
+A script that is watched while it is debugged may well print every step. Writers that hand over to a thread of
+their own cost little: then the samples do not show them.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.catalogue import tip
+from perfdoctor.model import Advice, Bottleneck, Gain, Phase, StackFacts, StepFacts
+
+NOTICEABLE = 0.03  # share of step time
+SEEN = 5  # samples in those lines: fewer could be chance
+EVERY = 50  # steps between two lines that a person still reads as live
+SURE = 0.5  # of it goes if lines are only thinned out a little
+
+
+@tip(title="Log every N steps, not every step", bottleneck=Bottleneck.HOST)
+def logging_every_step(step: StepFacts, stacks: StackFacts) -> Advice | None:
+    """Logging less often, where it is a visible share of the step."""
+    lines = [line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "logging"]
+    share = min(1.0, sum(line.share for line in lines))
+    if share < NOTICEABLE or sum(line.samples for line in lines) < SEEN:
+        return None
+    top = lines[0]
+    text = f": `{top.at.text}`" if top.at.text else ""
+    removed = share * (1 - 1 / EVERY)
+    return Advice(
+        because=(
+            f"{share:.0%} of each step ({share * step.mean_s * 1e3:.2f} ms) is spent on logging",
+            f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
+        ),
+        gain=Gain(1 / (1 - SURE * share), 1 / (1 - removed), 1 / (1 - min(share, 0.99))),
+        at=tuple(line.at for line in lines[:3]),
+        code=f"if step % {EVERY} == 0:\n    ...  # what is logged now on every step",
+    )

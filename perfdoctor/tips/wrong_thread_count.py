@@ -1,0 +1,66 @@
+"""Training on the CPU uses far fewer threads than there are cores, or far more.
+
+## What it sees
+Compute is most of the step, on the CPU; torch's intra-op threads were set to half of the usable cores or
+fewer while cores idle and operations are large enough to be shared, or it runs more threads than it may use
+cores.
+
+## By hand
+    OMP_NUM_THREADS=8 python train.py        # or torch.set_num_threads(8)
+
+## When not
+Small operations are not worth sharing between threads: one thread may be best. Several training processes on
+one machine have to share its cores.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.catalogue import tip
+from perfdoctor.model import Advice, Bottleneck, CpuFacts, Gain, Phase, RunFacts, StepFacts, ThreadFacts
+
+MOSTLY_COMPUTE = 0.4  # of the step
+IDLE = 0.7  # cores that idle: less may be a sampling error
+LARGE_S = 0.0005  # per module, forward and backward: smaller operations do not gain from threads
+PARALLEL = (0.3, 0.6, 0.9)  # share of compute that threads speed up: small layers, usual, large matrices
+TOO_MANY = 1.5  # threads per usable core from which they wait for each other's turns
+CROWDED = (1.02, 1.2, 2.0)  # speedup of compute when threads no longer outnumber cores
+
+
+@tip(title="Use as many threads as there are cores", bottleneck=Bottleneck.COMPUTE)
+def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu: CpuFacts) -> Advice | None:
+    """Threads to match the cores, where compute on the CPU is what the step waits for."""
+    compute = sum(
+        step.share(phase) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
+    )
+    if run.device != "cpu" or run.ranks > 1 or compute < MOSTLY_COMPUTE or cpu.busy_cores is None:
+        return None
+    free = int(cpu.usable_cores - (cpu.worker_cores or 0.0) - (cpu.other_cores or 0.0) + 0.3)
+    if threads.intra_op >= TOO_MANY * cpu.usable_cores:
+        wanted = max(1, int(cpu.usable_cores))
+        speedups = list(CROWDED)
+        what = f"{threads.intra_op} threads compete for {cpu.usable_cores:g} usable cores"
+    elif _too_few(threads, cpu, free):
+        wanted = free
+        speedups = [1 / (1 - part + part / (wanted / threads.intra_op)) for part in PARALLEL]
+        what = f"{cpu.busy_cores:.1f} of {cpu.usable_cores:g} usable cores are busy"
+    else:
+        return None
+    low, likely, high = (1 / (1 - compute + compute / speedup) for speedup in speedups)
+    return Advice(
+        because=(
+            f"torch computes with {threads.intra_op} thread{'s' if threads.intra_op > 1 else ''}"
+            + (f" ({threads.set_by})" if threads.set_by else ""),
+            f"{what}; compute is {compute:.0%} of the step",
+        ),
+        gain=Gain(low, likely, high),
+        at=(threads.at,) if threads.at else (),
+        tweak=f"--threads {wanted}",
+        same_result=False,  # sums are added in another order
+        code=f"torch.set_num_threads({wanted})",
+    )
+
+
+def _too_few(threads: ThreadFacts, cpu: CpuFacts, free: int) -> bool:
+    idle = cpu.usable_cores - (cpu.busy_cores or 0.0) - (cpu.other_cores or 0.0)
+    large = threads.per_module_s is not None and threads.per_module_s >= LARGE_S
+    return threads.set_by is not None and threads.intra_op * 2 <= free and idle >= IDLE and large

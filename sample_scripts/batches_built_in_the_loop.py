@@ -1,0 +1,41 @@
+"""Predicts the next letter of Python source from triples of letters; batches are built from lists."""
+
+# expect: verdict=data finding=batches-built-in-the-loop
+
+import argparse
+import inspect
+import random
+
+import torch
+from torch import nn
+
+CONTEXT = 256
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--steps", type=int, default=1200)
+parser.add_argument("--batch-size", type=int, default=64)
+args = parser.parse_args()
+
+text = inspect.getsource(argparse)
+letters = {letter: number for number, letter in enumerate(sorted(set(text)))}
+triples = {text[at : at + 3]: 0 for at in range(len(text))}
+triples = {triple: number for number, triple in enumerate(triples)}
+
+torch.manual_seed(0)
+torch.set_num_threads(1)  # the matrices are small: more threads would wait for each other
+random.seed(0)
+model = nn.Sequential(nn.EmbeddingBag(len(triples), 16, sparse=True), nn.Linear(16, len(letters)))
+optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+
+for step in range(args.steps):
+    ends = [random.randrange(CONTEXT + 3, len(text)) for _ in range(args.batch_size)]
+    rows = [
+        [triples[text[at - 3 : at]] for at in range(end - CONTEXT + 1, end + 1)] for end in ends
+    ]  # <- finding
+    logits = model(torch.tensor(rows))
+    loss = nn.functional.cross_entropy(logits, torch.tensor([letters[text[end]] for end in ends]))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 250 == 0:
+        print(f"step {step}: loss {loss.item():.3f}")

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.analysis import events
+from perfdoctor.analysis.records import Window
+from perfdoctor.analysis.steps import find
+from perfdoctor.recorded import RankRecords
+from tests.facts import step
+from tests.records import MS, rows, update
+
+STEPS = find(rows([update(10, calls=2, switches=8)] * 100))
+WINDOW = Window.of(STEPS)
+AT = {"file": "train.py", "line": 5, "function": "main"}
+
+
+def of(*entries):
+    return RankRecords(0, None, None, entries)
+
+
+def test_threads_are_torchs_own_choice_unless_someone_set_them():
+    boot = {"threads": 8, "threads_env": {}}
+    assert events.thread_facts(of(), boot, step(forward=1)).set_by is None
+    by_name = events.thread_facts(
+        of(), {"threads": 1, "threads_env": {"OMP_NUM_THREADS": "1"}}, step(forward=1)
+    )
+    assert (by_name.intra_op, by_name.set_by) == (1, "OMP_NUM_THREADS=1")
+    by_line = events.thread_facts(of({"event": "threads", "intra_op": 2, "at": AT}), boot, step(forward=1))
+    assert (by_line.intra_op, by_line.set_by, by_line.at.line) == (2, "torch.set_num_threads", 5)
+
+
+def test_the_size_of_operations_is_compute_per_module():
+    found = events.thread_facts(
+        of({"event": "root", "modules": 4}), {"threads": 2}, step(forward=3, backward=5)
+    )
+    assert found.per_module_s == pytest.approx(0.002)
+
+
+def test_unknown_threads_are_a_reason():
+    assert events.thread_facts(of(), None, step(forward=1)) == "the number of torch's threads is not known"
+
+
+def test_validation_is_split_by_the_passes_that_recorded_gradients():
+    totals = [
+        {"event": "eval", "calls": n, "grad_calls": n // 4, "seconds": n, "grad_seconds": n / 4, "at": AT}
+        for n in (4, 8)
+    ]
+    found = events.eval_facts(of(*totals), step(forward=6, validation=4))
+    assert (found.calls, found.grad_calls, found.at.line) == (8, 2, 5)
+    assert (found.seconds_per_step, found.grad_seconds_per_step) == pytest.approx((0.004, 0.001))
+
+
+def test_no_validation_and_no_checkpoint_are_answers():
+    assert events.eval_facts(of(), step(forward=1)) is None
+    assert events.save_facts(of(), WINDOW) is None
+
+
+def test_only_checkpoints_between_the_steps_count():
+    saves = [
+        {"event": "save", "begin_ns": t * MS, "seconds": 0.05, "bytes": 1000, "at": AT}
+        for t in (500, 1200, 1700, 2500)
+    ]
+    found = events.save_facts(of(*saves), WINDOW)
+    assert (found.count, found.bytes, found.steps_between) == (2, 1000, 50)
+    assert found.seconds_per_step == pytest.approx(0.001)
+
+
+def test_the_cost_of_watching_adds_up():
+    entries = [
+        {"event": "cost", "switch_ns": 100, "row_ns": 1000, "call_ns": 50},
+        {"event": "root", "modules": 10},
+    ]
+    found = events.overhead_facts(of(*entries), STEPS, step(forward=10), [])
+    assert found.seconds_per_step == pytest.approx(2.8e-6)
+    assert found.share == pytest.approx(2.8e-4)
+    assert isinstance(events.overhead_facts(of(), STEPS, step(forward=10), []), str)
+
+
+def test_the_samplers_cores_are_their_cpu_over_time():
+    samples = [{"t_ns": t * 1000 * MS, "perfdoctor_cpu_s": 1 + t * 0.02} for t in (1, 2, 3)]
+    found = events.overhead_facts(of({"event": "cost"}), STEPS, step(forward=10), samples)
+    assert found.sampler_cores == pytest.approx(0.02)
+
+
+def test_the_boot_record_is_that_of_the_process_that_trained():
+    boots = [{"pid": 1}, {"pid": 2}]
+    assert events.boot_of(of({"event": "optimizer", "pid": 2}), boots) == {"pid": 2}
+    assert events.boot_of(of(), boots) == {"pid": 1}
+    assert events.boot_of(of(), []) is None

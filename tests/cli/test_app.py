@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "numpy", "psutil", "rich", "orjson", "perfdoctor.analysis", "perfdoctor.launch", "pydantic")
+
+
+def test_help_lists_the_verbs_and_what_to_start_with(perfdoctor):
+    shown = perfdoctor("--help")
+    assert shown.returncode == 0
+    assert all(f"\n  {verb} " in shown.stdout for verb in ("run", "report", "runs", "tips", "try"))
+    assert "perfdoctor run train.py" in shown.stdout
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from perfdoctor.cli import app\n"
+        "try: app.start(['--help'])\n"
+        "except SystemExit: pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert shown.stderr.strip() == "[]"
+
+
+def test_the_version_is_that_of_the_package(perfdoctor):
+    shown = perfdoctor("--version")
+    assert shown.returncode == 0
+    assert shown.stdout.startswith("perfdoctor 0.")
+
+
+@pytest.mark.parametrize(
+    "words", [["frobnicate"], ["run"], ["run", "--stpes", "5", "x.py"], ["run", "--steps", "0", "x.py"]]
+)
+def test_a_mistyped_command_line_is_said_on_stderr_with_status_two(perfdoctor, words):
+    shown = perfdoctor(*words)
+    assert shown.returncode == 2
+    assert shown.stdout == ""
+    assert "Traceback" not in shown.stderr
+    assert "--help" in shown.stderr

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def test_the_newest_run_is_shown_without_a_name(saved, perfdoctor):
+    saved("20260102-030405-old", started_epoch_s=1.0)
+    saved("20260103-030405-new", started_epoch_s=2.0)
+    shown = perfdoctor("report")
+    assert shown.returncode == 0
+    assert "20260103-030405-new" in shown.stdout
+
+
+def test_a_run_is_found_by_id_by_path_and_in_another_folder(saved, perfdoctor):
+    path = saved("20260102-030405-a")
+    saved("20260102-030405-b", parent="elsewhere")
+    assert "030405-a" in perfdoctor("report", "20260102-030405-a").stdout
+    assert "030405-a" in perfdoctor("report", str(path)).stdout
+    assert "030405-b" in perfdoctor("report", "--out", "elsewhere").stdout
+    assert "030405-b" in perfdoctor("report", "--out", "elsewhere", "20260102-030405-b").stdout
+
+
+def test_json_is_the_public_document_and_kept_beside_the_run(saved, perfdoctor):
+    path = saved()
+    printed = json.loads(perfdoctor("report", "--json").stdout)
+    assert printed["schema"] == "perfdoctor.report/1"
+    assert printed == json.loads((path / "report.json").read_text())
+
+
+def test_torch_is_not_imported(saved, folder):
+    saved()
+    code = (
+        "import sys\n"
+        "from perfdoctor.cli import app\n"
+        "try: app.start(['report'])\n"
+        "except SystemExit: pass\n"
+        "print('torch' in sys.modules, file=sys.stderr)"
+    )
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | {"PYTHONPATH": root},
+    )
+    assert shown.stderr == "False\n"
+
+
+def alien(folder):
+    (folder / "alien").mkdir()
+    (folder / "alien" / "notes.txt").write_text("nothing of ours")
+    return "alien"
+
+
+def empty(folder):
+    (folder / "empty").mkdir()
+    return "empty"
+
+
+def truncated(folder):
+    (folder / "truncated").mkdir()
+    (folder / "truncated" / "run.json").write_text('{"schema": "perfdoctor.run/1", "comm')
+    return "truncated"
+
+
+def of_another_tool(folder):
+    (folder / "other").mkdir()
+    (folder / "other" / "run.json").write_text('{"schema": "tracker/3"}')
+    return "other"
+
+
+def a_file(folder):
+    (folder / "file").write_text("x")
+    return "file"
+
+
+def missing(folder):
+    return "missing"
+
+
+@pytest.mark.parametrize(
+    "make", [alien, empty, truncated, of_another_tool, a_file, missing], ids=lambda make: make.__name__
+)
+def test_what_is_no_run_gets_one_sentence_and_what_to_type_next(folder, perfdoctor, make):
+    shown = perfdoctor("report", make(folder))
+    assert shown.returncode == 2
+    assert shown.stdout == ""
+    sentence, hint = shown.stderr.splitlines()
+    assert sentence.startswith("perfdoctor: ")
+    assert hint.strip().endswith("perfdoctor runs")
+
+
+def test_no_runs_at_all_names_the_command_that_makes_one_and_makes_no_folder(folder, perfdoctor):
+    shown = perfdoctor("report")
+    assert shown.returncode == 2
+    assert "perfdoctor run train.py" in shown.stderr
+    assert not list(folder.iterdir())
+
+
+def test_a_reader_that_goes_away_is_no_error(saved, folder, perfdoctor):
+    saved()
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        shown = perfdoctor("report", capture_output=False, stdout=write, stderr=subprocess.PIPE)
+    finally:
+        os.close(write)
+    assert shown.returncode == 0
+    assert shown.stderr == ""
+
+
+def test_an_output_that_knows_ascii_only_gets_ascii(saved, perfdoctor):
+    saved(command=["python", "größe.py"])
+    shown = perfdoctor("report", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert shown.returncode == 0
+    assert shown.stdout.isascii()
+    assert "gr\\xf6" in shown.stdout
+
+
+def test_the_page_keeps_to_the_width_asked_for(saved, perfdoctor):
+    saved(command=["python", "train.py", "--name", "x" * 300])
+    narrow = perfdoctor("report", env=os.environ | {"COLUMNS": "60"}).stdout
+    assert max(map(len, narrow.splitlines()[:-2])) <= 60

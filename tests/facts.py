@@ -1,0 +1,145 @@
+"""Builders of facts, a line each, so that a test reads like a patient's chart. Times in milliseconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfdoctor.analysis.stepmodel import StepModel, build
+from perfdoctor.model import (
+    CpuFacts,
+    EvalFacts,
+    LineCost,
+    LoaderFacts,
+    Location,
+    Marker,
+    Phase,
+    RunFacts,
+    SaveFacts,
+    StackFacts,
+    StepFacts,
+    ThreadFacts,
+)
+
+LOADER_LINE = Location("train.py", 41, "main", "loader = DataLoader(data, batch_size=32)")
+
+
+def run(**given: Any) -> RunFacts:
+    """A run on the CPU that ended well."""
+    return RunFacts(
+        **{
+            "id": "run",
+            "command": ("train.py",),
+            "exit_code": 0,
+            "ranks": 1,
+            "device": "cpu",
+            "duration_s": 30.0,
+            **given,
+        }
+    )
+
+
+def step(count: int = 500, cpu: float | None = None, **phases: float) -> StepFacts:
+    """A step of these phases: `step(data_wait=6, forward=4)`; `cpu` is the process's CPU time in it."""
+    seconds = {Phase(name): ms / 1e3 for name, ms in phases.items()}
+    mean_s = sum(seconds.values())
+    return StepFacts(
+        count=count,
+        marker=Marker.UPDATE,
+        mean_s=mean_s,
+        median_s=mean_s,
+        p95_s=mean_s,
+        seconds=seconds,
+        wall_s=mean_s * count,
+        startup_s=1.0,
+        tail_s=0.1,
+        process_cpu_s=cpu / 1e3 if cpu is not None else None,
+    )
+
+
+def loader(
+    workers: int = 0, batch: float = 6.0, cpu: float | None = None, p95: float | None = None, **given: Any
+) -> LoaderFacts:
+    """A loader whose batches cost `batch` ms, `cpu` of them on the CPU."""
+    return LoaderFacts(
+        **{
+            "num_workers": workers,
+            "batch_size": 32,
+            "at": LOADER_LINE,
+            "dataset": "train.Data",
+            "iterable": False,
+            "persistent_workers": False,
+            "prefetch_factor": 2 if workers else None,
+            "pin_memory": False,
+            "start_method": "fork" if workers else None,
+            "batches": 500,
+            "batch_s": batch / 1e3,
+            "batch_cpu_s": (batch if cpu is None else cpu) / 1e3,
+            "batch_p50_s": batch / 1e3,
+            "batch_p95_s": (batch if p95 is None else p95) / 1e3,
+            "collate_s": 0.0,
+            "collate_cpu_s": 0.0,
+            "batch_bytes": None,
+            "batches_per_step": 1.0,
+            "epochs": 1,
+            "epoch_start_s": None,
+            "steady_wait_s": None,
+            "worker_start_s": None,
+            **given,
+        }
+    )
+
+
+def cpu(cores: float = 8, busy: float | None = 1.0, **given: Any) -> CpuFacts:
+    """`busy` of `cores` usable cores are busy."""
+    return CpuFacts(
+        **{"usable_cores": cores, "busy_cores": busy, "main_cores": busy, "worker_cores": 0.0, **given}
+    )
+
+
+def model(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts) -> StepModel:
+    """The step model of these facts."""
+    built = build(step, loader, cpu)
+    assert isinstance(built, StepModel)
+    return built
+
+
+def line(
+    share: float,
+    number: int = 7,
+    kind: str | None = None,
+    samples: int = 100,
+    text: str = "work()",
+    function: str = "main",
+) -> LineCost:
+    """A user's line that takes `share`."""
+    return LineCost(Location("train.py", number, function, text), share, samples, None, kind)
+
+
+def stacks(*other: LineCost, loader: tuple[LineCost, ...] = (), loader_samples: int = 200) -> StackFacts:
+    """Stack samples with these lines in phase `other`."""
+    return StackFacts(1000, "py-spy", {Phase.OTHER: other}, loader, loader_samples if loader else 0)
+
+
+def threads(
+    intra_op: int = 4, set_by: str | None = None, module: float | None = 2.0, at: Location | None = None
+) -> ThreadFacts:
+    """torch's threads; a module's forward and backward takes `module` ms."""
+    return ThreadFacts(intra_op, set_by, at, module / 1e3 if module is not None else None)
+
+
+def evals(seconds: float = 0.0, grad: float = 0.0, calls: int = 100) -> EvalFacts:
+    """Eval-mode passes of `seconds` ms per step, `grad` of them recording gradients."""
+    return EvalFacts(
+        calls, calls if grad else 0, seconds / 1e3, grad / 1e3, Location("train.py", 60, "validate", None)
+    )
+
+
+def saves(count: int = 5, each: float = 100.0, between: float = 100.0) -> SaveFacts:
+    """`count` checkpoints of `each` ms, `between` steps apart."""
+    return SaveFacts(
+        count,
+        each / 1e3 / between,
+        4_000_000,
+        Location("train.py", 70, "main", "torch.save(state, path)"),
+        between,
+    )

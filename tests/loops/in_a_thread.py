@@ -1,0 +1,36 @@
+"""Training runs in a thread of its own, the main thread waits."""
+
+# truth: steps=30 marker=update
+import threading
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(16, 128), nn.ReLU(), nn.Linear(128, 2))
+optimizer = torch.optim.Adam(model.parameters())
+loader = DataLoader(TensorDataset(torch.randn(120, 16), torch.randint(2, (120,))), batch_size=8)
+results = {}
+
+
+def train():
+    begin = time.perf_counter()
+    for _ in range(2):
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            results["wall"] = time.perf_counter() - begin
+            time.sleep(0.003)
+    results["loss"] = loss.item()
+
+
+thread = threading.Thread(target=train, name="trainer")
+thread.start()
+thread.join()
+print(f"loss {results['loss']:.6f}")
+print(f"perf: {results['wall']:.6f}")

@@ -1,0 +1,96 @@
+import sys
+import traceback
+
+import pytest
+
+pytest.importorskip("torch")
+
+from perfdoctor.probe import patch
+
+
+@pytest.fixture(autouse=True)
+def log(tmp_path, monkeypatch):
+    monkeypatch.setattr(patch, "_broken", {})
+    patch.log_to(str(tmp_path / "probe.log"))
+    yield tmp_path / "probe.log"
+    patch._log_path = None
+
+
+def nothing(*args):
+    return None
+
+
+def boom(*args):
+    raise ZeroDivisionError("ours")
+
+
+def test_the_wrapper_passes_arguments_and_result_through():
+    calls = []
+
+    def add(a, b=1):
+        """Adds."""
+        return a + b
+
+    wrapped = patch.around(
+        add,
+        lambda args, kwargs: calls.append((args, kwargs)) or "token",
+        lambda token, args, result: calls.append((token, args, result)),
+        "forward",
+    )
+    assert wrapped(1, b=2) == 3
+    assert calls == [((1,), {"b": 2}), ("token", (1,), 3)]
+    assert (wrapped.__name__, wrapped.__doc__, wrapped.__code__.co_name) == ("add", "Adds.", "forward")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(boom, nothing), (lambda *args: 1, boom)], ids=["before", "after"]
+)
+def test_an_error_of_ours_is_logged_and_turns_the_patch_off(before, after, log):
+    wrapped = patch.around(lambda: 42, before, after, "backward")
+    assert wrapped() == 42
+    assert "ZeroDivisionError: ours" in log.read_text()
+    assert "backward" in patch.broken()
+    assert wrapped() == 42
+    assert log.read_text().count("\n") == 1
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older interpreters show the frame")
+@pytest.mark.parametrize("token", [None, "token"])
+def test_the_users_exception_shows_no_frame_of_ours(token):
+    def fails():
+        raise ValueError("the user's")
+
+    wrapped = patch.around(fails, lambda *args: token, nothing, "module_call")
+    with pytest.raises(ValueError, match="the user's") as caught:
+        wrapped()
+    files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert files == [__file__, __file__]
+
+
+def test_after_sees_no_result_when_the_call_raised():
+    seen = []
+
+    def fails():
+        raise ValueError("the user's")
+
+    wrapped = patch.around(
+        fails, lambda *args: "token", lambda token, args, result: seen.append(result), "forward"
+    )
+    with pytest.raises(ValueError, match="the user's"):
+        wrapped()
+    assert seen == [None]
+
+
+def test_wrapping_what_is_not_there_leaves_a_line_and_nothing_else(log):
+    class Owner:
+        pass
+
+    patch.wrap(Owner, "missing", nothing, nothing, "save")
+    assert "AttributeError" in log.read_text()
+    assert not hasattr(Owner, "missing")
+
+
+def test_a_vanished_log_is_no_error(tmp_path):
+    patch.log_to(str(tmp_path / "gone" / "probe.log"))
+    patch.report_trouble("forward", ValueError("x"))
+    assert patch.broken() == {"forward": "ValueError: x"}

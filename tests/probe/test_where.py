@@ -1,0 +1,23 @@
+import json
+import os
+
+from perfdoctor.probe import where
+
+
+def test_installed_and_standard_code_is_not_the_users():
+    assert not where.is_users(json.__file__)
+    assert not where.is_users("/home/me/venv/lib/python3.11/site-packages/torch/nn/modules/module.py")
+    assert not where.is_users("<frozen importlib._bootstrap>")
+    assert not where.is_users(where.__file__)
+
+
+def test_scripts_and_code_from_stdin_are_the_users():
+    assert where.is_users("train.py")
+    assert where.is_users("/home/me/project/train.py")
+    assert where.is_users("<stdin>")
+
+
+def test_the_line_is_the_innermost_one_of_the_user():
+    line = json.loads("{}", object_hook=lambda _: where.user_line())
+    assert line["file"] == os.path.abspath(__file__)
+    assert line["function"] == "<lambda>"

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import json
+
+from perfdoctor.render import json as public
+from perfdoctor.render import listing
+from tests import reports
+
+RUN = {"command": ["python", "/home/ada/train.py"], "exit_code": 0, "outcome": "ok", "cwd": "/home/ada"}
+REPORT = json.loads(public.dumps(reports.STARVED))
+
+
+def test_a_row_says_verdict_steps_step_time_ending_and_command():
+    assert listing.row("r1", RUN, REPORT) == ("r1", "data", "400", "61 ms", "finished", "train.py")
+
+
+def test_a_run_without_a_readable_report_keeps_its_row():
+    assert listing.row("r1", {}, {}) == ("r1", "-", "-", "-", "end not seen", "r1")
+    odd = listing.row("r1", {"command": 7, "exit_code": "x", "cwd": None}, {"steps": [], "bottleneck": None})
+    assert odd[1:4] == ("-", "-", "-")
+
+
+def test_names_are_harmless():
+    assert "\x1b" not in "".join(listing.row("a\x1b[2J", {"command": ["\x1b[2J"]}, {}))
+
+
+def test_columns_line_up_and_the_command_is_cut_at_the_width():
+    rows = [listing.row("r1", RUN | {"command": ["x" * 200]}, REPORT), listing.row("longer-name", {}, {})]
+    lines = listing.table(rows, 70).splitlines()
+    assert lines[0].split() == ["run", "verdict", "steps", "step", "time", "outcome", "command"]
+    assert lines[1].index("data") == lines[0].index("verdict")
+    assert len(lines[1]) == 70
+    assert lines[1].endswith("…")

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from perfdoctor.model import Confidence, Location, NotJudged, Phase, Verdict
+from perfdoctor.render import terminal, words
+from tests import reports
+
+WIDTHS = [40, 60, 80, 100, 200]
+
+
+def bar_rows(page):
+    return [line for line in page.splitlines() if "█" in line]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["STARVED", "HEALTHY", "NO_STEPS"])
+def test_no_line_is_wider_than_the_terminal_or_than_one_can_read(name, width):
+    page = terminal.page(getattr(reports, name), width)
+    assert max(len(line) for line in page.splitlines()) <= min(width, terminal.WIDEST)
+
+
+def test_the_verdict_and_its_ceiling_come_before_everything_measured():
+    page = terminal.page(reports.STARVED, 80)
+    verdict, ceiling, step, change = (
+        page.index(text)
+        for text in ("Training waits for data: 61%", "2.6× as fast", "One step:", "What to change")
+    )
+    assert verdict < ceiling < step < change
+
+
+def test_a_finding_shows_line_evidence_gain_and_what_to_type():
+    page = terminal.page(reports.STARVED, 80)
+    for text in (
+        "Prepare batches in more worker processes",
+        "2.3× faster (1.8–2.6×)",
+        "train.py:41  loader = DataLoader(digits, batch_size=64, shuffle=True)",
+        "· num_workers is 0; 3 of 4 cores are idle",
+        "perfdoctor try --workers 3",
+        "num_workers=3, persistent_workers=True)",
+    ):
+        assert text in page
+
+
+def test_a_change_of_the_result_is_said():
+    page = terminal.page(replace(reports.STARVED, findings=(reports.DATASET,)), 80)
+    assert "can change what the training learns" in page
+    assert "can change" not in terminal.page(replace(reports.STARVED, findings=(reports.WORKERS,)), 80)
+
+
+def test_a_bottleneck_without_a_finding_sends_the_reader_to_the_phases():
+    lost = replace(reports.STARVED, findings=())
+    assert "No tip fits this run" in terminal.page(lost, 80)
+    assert "No tip fits" not in terminal.page(reports.HEALTHY, 80)
+
+
+def test_every_headline_fits_a_line_of_eighty_columns_beside_its_confidence():
+    for verdict in Verdict:
+        diagnosis = replace(reports.DIAGNOSIS, verdict=verdict, confidence=Confidence.MEDIUM)
+        page = terminal.page(replace(reports.STARVED, diagnosis=diagnosis), 80)
+        assert any(line.strip().startswith(words.headline(diagnosis)) for line in page.splitlines()), verdict
+
+
+def test_a_long_command_has_a_line_of_its_own():
+    page = terminal.page(reports.ended(command=("python", "train.py", "--name", "x" * 40)), 80)
+    title, facts = page.splitlines()[1:3]
+    assert title.endswith("x" * 40)
+    assert facts.strip().startswith("finished")
+
+
+def test_each_bar_begins_where_the_one_above_ends():
+    rows = bar_rows(terminal.page(reports.STARVED, 80))
+    spans = [(row.index("█"), len(row)) for row in rows]
+    assert [row.split("  ")[1] for row in rows] == [
+        "data wait",
+        "forward",
+        "backward",
+        "optimizer",
+        "checkpoint",
+        "other",
+    ]
+    assert all(abs(begin - end) <= 1 for (_, end), (begin, _) in pairwise(spans))
+    assert spans[-1][1] == 78
+
+
+def test_a_phase_that_takes_no_time_has_no_row_and_a_short_one_still_a_mark():
+    seconds = dict.fromkeys(Phase, 0.0) | {Phase.FORWARD: 0.0609999, Phase.OTHER: 1e-7}
+    rows = bar_rows(
+        terminal.page(replace(reports.STARVED, steps=replace(reports.STEPS, seconds=seconds)), 80)
+    )
+    assert len(rows) == 2
+    assert rows[1].count("█") == 1
+
+
+def test_what_was_not_judged_is_grouped_by_its_reason():
+    page = terminal.page(reports.STARVED, 80)
+    assert "pageable-memory-copies, blocking-copies: there is no accelerator" in page
+
+
+def test_nothing_from_the_users_world_reaches_the_terminal_raw():
+    evil = "[bold red]x[/]\x1b]0;owned\x07\x1b[2J"
+    advice = replace(
+        reports.WORKERS.advice,
+        because=(evil,),
+        at=(Location(f"/home/ada/digits/{evil}.py", 1, None, evil),),
+        tweak=evil,
+        code=f"{evil}\nsecond line",
+    )
+    report = replace(
+        reports.ended(command=("python", evil), device=evil),
+        findings=(replace(reports.WORKERS, title=evil, advice=advice),),
+        not_judged=(NotJudged(evil, evil),),
+        notes=(evil,),
+        path=evil,
+    )
+    page = terminal.page(report, 200)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", page)
+    assert "[bold red]x[/]\\x1b]0;owned\\x07" in page
+
+
+def test_colours_are_escape_sequences_only_where_they_are_wanted():
+    assert "\x1b[" in terminal.page(reports.STARVED, 80, colour=True)
+    assert "\x1b" not in terminal.page(reports.STARVED, 80, colour=False)
+
+
+def test_an_ascii_terminal_gets_every_sign_it_can_show():
+    page = terminal.page(reports.STARVED, 80).translate(words.ASCII)
+    assert page.isascii()
+
+
+def test_many_lines_of_one_file_name_it_once_and_count_the_rest():
+    places = tuple(
+        Location("/home/ada/digits/train.py", line, None, f"statement {line}") for line in (8, 9, 10, 11)
+    )
+    finding = replace(reports.WORKERS, advice=replace(reports.WORKERS.advice, at=places))
+    page = terminal.page(replace(reports.STARVED, findings=(finding,)), 80)
+    assert "train.py:8  statement 8" in page
+    assert "        :9  statement 9" in page
+    assert "statement 11" not in page
+    assert "and 1 more line" in page
+
+
+def test_a_long_path_keeps_its_line_number():
+    file = "/srv/" + "very-long-folder-name/" * 3 + "train.py"
+    finding = replace(
+        reports.WORKERS, advice=replace(reports.WORKERS.advice, at=(Location(file, 41, None, "x = 1"),))
+    )
+    page = terminal.page(replace(reports.STARVED, findings=(finding,)), 100)
+    assert f"{file}:41" in page
+    assert ":41  x = 1" in page

@@ -1,0 +1,106 @@
+"""Roles of the processes of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.samplers.processes import Tree, read_header
+from tests.samplers.processes import BUSY, FORKING, header, python, steps_file, wait_for
+
+
+def roles(tree: Tree) -> list[str]:
+    return [member.role for member in tree.look(time.monotonic())]
+
+
+def test_before_a_step_is_recorded_every_process_is_another(tmp_path: Path) -> None:
+    with python(tmp_path, BUSY) as target:
+        assert roles(Tree(tmp_path, target.pid)) == ["other"]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_children_that_multiprocessing_started_are_workers(tmp_path: Path, method: str) -> None:
+    with python(tmp_path, FORKING.format(method=method)) as target:
+        steps_file(tmp_path, target.pid)
+        tree = Tree(tmp_path, target.pid)
+        wait_for(lambda: roles(tree).count("worker") == 2)
+        assert roles(tree)[0] == "main"
+        assert all(member.rank == 0 for member in tree.look(time.monotonic()))
+
+
+def test_a_tool_that_the_script_started_is_no_worker(tmp_path: Path) -> None:
+    source = "import subprocess, sys, time\nsubprocess.Popen(['sleep', '60'])\ntime.sleep(60)\n"
+    with python(tmp_path, source) as target:
+        steps_file(tmp_path, target.pid)
+        tree = Tree(tmp_path, target.pid)
+        wait_for(lambda: roles(tree) == ["main", "other"])
+
+
+def test_a_child_that_declared_itself_is_a_worker_whatever_it_looks_like(tmp_path: Path) -> None:
+    source = "import subprocess, sys, time\nsubprocess.Popen(['sleep', '60'])\ntime.sleep(60)\n"
+    with python(tmp_path, source) as target:
+        steps_file(tmp_path, target.pid)
+        tree = Tree(tmp_path, target.pid)
+        wait_for(lambda: roles(tree) == ["main", "other"])
+        child = tree.look(time.monotonic())[1].pid
+        lines = [b"broken", json.dumps({"event": "worker", "pid": child}).encode()]
+        (tmp_path / "events.rank0.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+        assert roles(tree) == ["main", "worker"]
+
+
+def test_an_epoch_declares_its_workers_too(tmp_path: Path) -> None:
+    source = "import subprocess, time\nsubprocess.Popen(['sleep', '60'])\ntime.sleep(60)\n"
+    with python(tmp_path, source) as target:
+        steps_file(tmp_path, target.pid)
+        tree = Tree(tmp_path, target.pid)
+        wait_for(lambda: roles(tree) == ["main", "other"])
+        child = tree.look(time.monotonic())[1].pid
+        (tmp_path / "events.rank0.jsonl").write_text(
+            json.dumps({"event": "epoch", "workers": [child]}) + "\n"
+        )
+        assert roles(tree) == ["main", "worker"]
+
+
+def test_a_second_process_of_the_same_rank_is_a_training_process(tmp_path: Path) -> None:
+    with python(tmp_path, BUSY) as target:
+        steps_file(tmp_path, target.pid).rename(tmp_path / f"steps.rank3.{target.pid}.bin")
+        member = Tree(tmp_path, target.pid).look(0.0)[0]
+    assert (member.role, member.tag, member.rank) == ("main", f"rank3.{target.pid}", 3)
+
+
+def test_a_run_that_has_ended_has_no_processes(tmp_path: Path) -> None:
+    with python(tmp_path, BUSY) as target:
+        steps_file(tmp_path, target.pid)
+        tree = Tree(tmp_path, target.pid)
+        assert roles(tree) == ["main"]
+        target.kill()
+        wait_for(lambda: roles(tree) == [])  # a zombie already counts as gone
+        target.wait()
+        assert roles(tree) == []
+
+
+def test_two_looks_at_the_same_time_are_one(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, os.getpid())
+    assert tree.look(1.0) is tree.look(1.0)
+    assert tree.look(2.0) is not tree.look(1.0)
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"{}\n", b"[1]\n", b"\xff" * 4096, header(1)[:40]])
+def test_a_header_that_cannot_be_read_is_none(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "steps.rank0.bin"
+    path.write_bytes(data)
+    assert read_header(path) is None
+
+
+def test_a_header_is_read_with_its_control_bytes_set(tmp_path: Path) -> None:
+    path = tmp_path / "steps.rank0.bin"
+    data = bytearray(header(77))
+    data[4093:4095] = b"\x01\x01"
+    path.write_bytes(bytes(data))
+    found = read_header(path)
+    assert found is not None
+    assert found["pid"] == 77

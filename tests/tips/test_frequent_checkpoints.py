@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.frequent_checkpoints import frequent_checkpoints as tip
+from tests.facts import saves, step
+
+SLOW = step(forward=2, backward=3, checkpoint=5)
+
+
+def test_names_size_interval_and_cost():
+    advice = tip(SLOW, saves(count=50, each=50, between=10))
+    assert advice is not None
+    assert advice.because == (
+        "saving takes 50% of the training time",
+        "a checkpoint of 4.0 MB every 10 steps, 50 ms each",
+    )
+    assert advice.at[0].line == 70
+    assert advice.gain.likely == pytest.approx(1 / (1 - 0.45))
+    assert advice.gain.high == pytest.approx(2.0)
+    assert "step % 100 == 0" in (advice.code or "")
+
+
+@pytest.mark.parametrize(
+    ("of_step", "of_saves"),
+    [
+        pytest.param(step(forward=9.71, checkpoint=0.29), saves(), id="just-under-the-threshold"),
+        pytest.param(SLOW, saves(count=1), id="saved-once"),
+    ],
+)
+def test_is_silent(of_step, of_saves):
+    assert tip(of_step, of_saves) is None
+
+
+def test_fires_just_above_the_threshold():
+    assert tip(step(forward=9.69, checkpoint=0.31), saves()) is not None

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.gradients_in_validation import gradients_in_validation as tip
+from tests.facts import evals, step
+
+VALIDATES = step(forward=3, backward=3, validation=4)
+
+
+def test_names_the_passes_and_their_share():
+    advice = tip(VALIDATES, evals(seconds=4, grad=4))
+    assert advice is not None
+    assert advice.because == (
+        "100 of 100 passes in eval mode recorded gradients",
+        "they take 40% of the training time, and the memory of a whole graph",
+    )
+    assert advice.at[0].line == 60
+    assert 1.0 <= advice.gain.low < advice.gain.likely < advice.gain.high < 1 / 0.6
+    assert advice.tweak == "--no-grad-eval"
+
+
+@pytest.mark.parametrize(
+    "of_evals",
+    [
+        pytest.param(evals(seconds=4, grad=0), id="no-gradients"),
+        pytest.param(evals(seconds=4, grad=0.499), id="just-under-the-threshold"),
+    ],
+)
+def test_is_silent(of_evals):
+    assert tip(VALIDATES, of_evals) is None
+
+
+def test_fires_just_above_the_threshold():
+    assert tip(VALIDATES, evals(seconds=4, grad=0.501)) is not None

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.logging_every_step import logging_every_step as tip
+from tests.facts import line, stacks, step
+
+SLOW = step(other=5, forward=2, backward=3)
+
+
+def test_names_the_share_and_the_line():
+    advice = tip(SLOW, stacks(line(0.3, 50, "logging", text="print(loss)"), line(0.1, 51, "logging")))
+    assert advice is not None
+    assert advice.because == (
+        "40% of each step (4.00 ms) is spent on logging",
+        "line 50 takes the most, 30% of the step: `print(loss)`",
+    )
+    assert advice.at[0].line == 50
+    assert advice.gain.likely == pytest.approx(1 / (1 - 0.4 * 0.98))
+    assert advice.gain.high == pytest.approx(1 / 0.6)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param((line(0.0299, kind="logging"),), id="just-under-the-threshold"),
+        pytest.param((line(0.3, kind="logging", samples=4),), id="too-few-samples"),
+        pytest.param((line(0.5, kind="data"), line(0.2)), id="other-work"),
+    ],
+)
+def test_is_silent(lines):
+    assert tip(SLOW, stacks(*lines)) is None
+
+
+def test_fires_just_above_the_threshold():
+    assert tip(SLOW, stacks(line(0.0301, kind="logging"))) is not None

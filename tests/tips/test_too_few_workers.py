@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.model import Gain
+from perfdoctor.tips.too_few_workers import too_few_workers as tip
+from tests.facts import LOADER_LINE, cpu, loader, model, step
+
+STARVED = step(data_wait=12, forward=3, backward=5, cpu=19)
+
+
+def judge(of_step, of_loader, of_cpu):
+    return tip(of_step, of_loader, of_cpu, model(of_step, of_loader, of_cpu))
+
+
+def test_names_the_wait_the_batch_and_the_cores():
+    advice = judge(STARVED, loader(batch=12), cpu(cores=8, busy=1))
+    assert advice is not None
+    assert advice.because == (
+        "60% of each step waits for the next batch",
+        "num_workers is 0: the training process prepares every batch itself",
+        "a batch costs 12.0 ms, 12.0 ms of it on the CPU",
+        "8 cores are usable, 1.0 of them busy",
+    )
+    assert advice.at == (LOADER_LINE,)
+
+
+def test_recommends_the_knee_and_not_every_core():
+    advice = judge(STARVED, loader(batch=12), cpu(cores=32, busy=1))
+    assert advice is not None
+    assert advice.tweak == "--workers 2"
+
+
+def test_expects_nearly_the_whole_wait_back_when_workers_outrun_the_step():
+    advice = judge(STARVED, loader(batch=12), cpu(cores=8, busy=1))
+    assert advice is not None
+    assert 2.0 < advice.gain.likely <= 2.5
+
+
+def test_expects_less_where_the_workers_fight_with_the_training_step():
+    two_threads = step(data_wait=12, forward=3, backward=5, cpu=28)
+    advice = judge(two_threads, loader(batch=12), cpu(cores=2, busy=1.4))
+    assert advice is not None
+    # 28 ms of CPU work need 14 ms on two cores, whatever the arrangement
+    assert 1.0 < advice.gain.likely <= 20 / 14
+
+
+def test_finds_room_for_readers_that_wait_for_a_disk_even_on_busy_cores():
+    waiting = step(data_wait=12, forward=3, backward=5, cpu=17)
+    advice = judge(waiting, loader(batch=12, cpu=1), cpu(cores=2, busy=0.9))
+    assert advice is not None
+    assert advice.gain.likely > 2.0
+
+
+def test_more_workers_for_a_loader_that_has_some():
+    late = step(data_wait=6, forward=2, backward=2, cpu=8)
+    advice = judge(late, loader(workers=1, batch=9.5), cpu(cores=8, busy=1.7))
+    assert advice is not None
+    assert advice.tweak == "--workers 3"  # two would still take 4.75 ms for what the step takes 4 ms
+
+
+def test_an_iterable_dataset_is_advised_without_a_tweak():
+    advice = judge(STARVED, loader(batch=12, iterable=True), cpu(cores=8))
+    assert advice is not None
+    assert advice.tweak is None
+    assert not advice.same_result
+
+
+@pytest.mark.parametrize(
+    ("of_step", "of_loader", "of_cpu"),
+    [
+        pytest.param(
+            step(data_wait=1.5, forward=8.6, backward=9.9, cpu=20),
+            loader(batch=1.5),
+            cpu(),
+            id="wait-is-noise",
+        ),
+        pytest.param(
+            step(data_wait=2, forward=8, backward=10, cpu=38),
+            loader(batch=2),
+            cpu(cores=2, busy=1.9),
+            id="cores-are-busy",
+        ),
+        pytest.param(
+            step(data_wait=0.3, forward=1, cpu=1.3), loader(batch=0.3), cpu(), id="receiving-costs-as-much"
+        ),
+        pytest.param(
+            step(data_wait=6, forward=4, cpu=5),
+            loader(workers=2, batch=6, epoch_wait_s=0.0058),
+            cpu(),
+            id="waits-at-epoch-starts",
+        ),
+        pytest.param(
+            step(data_wait=6, forward=4, cpu=10),
+            loader(batch=1, other_wait_s=0.0055),
+            cpu(),
+            id="waits-for-validation",
+        ),
+    ],
+)
+def test_is_silent(of_step, of_loader, of_cpu):
+    assert judge(of_step, of_loader, of_cpu) is None
+
+
+def test_a_model_that_misses_widens_the_range():
+    sound = judge(STARVED, loader(batch=12), cpu())
+    odd = judge(STARVED, loader(batch=18), cpu())
+    assert sound is not None
+    assert odd is not None
+
+    def width(gain: Gain) -> float:
+        return gain.high / gain.low
+
+    assert width(odd.gain) > width(sound.gain)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.workers_restart_each_epoch import workers_restart_each_epoch as tip
+from tests.facts import LOADER_LINE, loader, step
+
+STEPS = step(count=1000, data_wait=5, forward=5)  # 10 s
+STALLED = {"workers": 4, "batch": 20, "epochs": 11, "epoch_start_s": 0.32, "steady_wait_s": 0.0}
+
+
+def test_fires_on_the_stalls_and_takes_them_out():
+    advice = tip(STEPS, loader(**STALLED))
+    assert advice is not None
+    assert advice.because == (
+        "each of 11 epochs begins with a wait of 0.32 s",
+        "a batch costs 20.0 ms: the rest starts 4 workers anew",
+        "that is 30% of the training time",
+    )
+    assert advice.gain.likely == pytest.approx(10 / 7)
+    assert advice.at == (LOADER_LINE,)
+    assert advice.tweak == "--persistent-workers"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"persistent_workers": True}, id="they-live-on"),
+        pytest.param({"workers": 0}, id="no-workers"),
+        pytest.param({"epochs": 1}, id="one-epoch"),
+        pytest.param({"epoch_start_s": None}, id="not-measured"),
+        pytest.param({"epoch_start_s": 0.0399}, id="just-under-the-threshold"),
+        pytest.param({"epoch_start_s": 0.021}, id="only-the-first-batch"),
+        pytest.param({"steady_wait_s": 0.3}, id="every-batch-is-as-late"),
+    ],
+)
+def test_is_silent(change):
+    assert tip(STEPS, loader(**{**STALLED, **change})) is None
+
+
+def test_fires_just_above_the_threshold():
+    assert tip(STEPS, loader(**{**STALLED, "epoch_start_s": 0.0401})) is not None

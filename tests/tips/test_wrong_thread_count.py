@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.model import Location
+from perfdoctor.tips.wrong_thread_count import wrong_thread_count as tip
+from tests.facts import cpu, run, step, threads
+
+BUSY = step(forward=40, backward=55, data_wait=5)
+LINE = Location("train.py", 5, "main")
+
+
+def test_one_thread_beside_idle_cores():
+    advice = tip(run(), BUSY, threads(1, "OMP_NUM_THREADS=1"), cpu(cores=8, busy=1.0))
+    assert advice is not None
+    assert advice.because == (
+        "torch computes with 1 thread (OMP_NUM_THREADS=1)",
+        "1.0 of 8 usable cores are busy; compute is 95% of the step",
+    )
+    assert advice.tweak == "--threads 8"
+    assert advice.gain.low < advice.gain.likely < advice.gain.high <= 20
+
+
+def test_more_threads_than_usable_cores():
+    advice = tip(run(), BUSY, threads(64, None), cpu(cores=4, busy=4.0))
+    assert advice is not None
+    assert advice.because[1] == "64 threads compete for 4 usable cores; compute is 95% of the step"
+    assert advice.tweak == "--threads 4"
+
+
+def test_points_at_the_line_that_set_them():
+    advice = tip(run(), BUSY, threads(1, "torch.set_num_threads", at=LINE), cpu(cores=4))
+    assert advice is not None
+    assert advice.at == (LINE,)
+
+
+def test_leaves_cores_to_the_workers():
+    advice = tip(run(), BUSY, threads(1, "OMP_NUM_THREADS=1"), cpu(cores=8, busy=4.0, worker_cores=3.0))
+    assert advice is not None
+    assert advice.tweak == "--threads 5"
+
+
+@pytest.mark.parametrize(
+    ("of_run", "of_step", "of_threads", "of_cpu"),
+    [
+        pytest.param(run(), BUSY, threads(4), cpu(cores=4, busy=3.9), id="as-many-as-cores"),
+        pytest.param(run(), BUSY, threads(5), cpu(cores=4, busy=3.9), id="just-under-too-many"),
+        pytest.param(run(), BUSY, threads(1, None), cpu(cores=4), id="torchs-own-choice"),
+        pytest.param(
+            run(), BUSY, threads(1, "OMP_NUM_THREADS=1", module=0.4), cpu(cores=4), id="small-operations"
+        ),
+        pytest.param(run(), BUSY, threads(1, "OMP_NUM_THREADS=1"), cpu(cores=2, busy=1.8), id="no-idle-core"),
+        pytest.param(run(), BUSY, threads(3, "OMP_NUM_THREADS=3"), cpu(cores=4, busy=2.9), id="nearly-all"),
+        pytest.param(
+            run(), step(data_wait=61, forward=39), threads(1, "OMP_NUM_THREADS=1"), cpu(), id="not-compute"
+        ),
+        pytest.param(run(device="cuda"), BUSY, threads(1, "OMP_NUM_THREADS=1"), cpu(), id="on-a-device"),
+        pytest.param(run(ranks=4), BUSY, threads(1, "OMP_NUM_THREADS=1"), cpu(), id="ranks-share-the-cores"),
+    ],
+)
+def test_is_silent(of_run, of_step, of_threads, of_cpu):
+    assert tip(of_run, of_step, of_threads, of_cpu) is None
