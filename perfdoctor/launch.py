@@ -16,14 +16,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from perfdoctor import command, limits, missed, redact, relay, rundir, samplers
+from perfdoctor import command, limits, missed, redact, relay, rundir
 from perfdoctor.errors import PerfdoctorError
 
-INJECT = str(Path(__file__).parent / "probe" / "inject")
 LOOKS_S = (4.0, 10.0, 30.0)  # when to look for interpreters that the probe did not reach; later once a minute
 LATER_LOOKS_S = 60.0
 
@@ -80,7 +78,7 @@ def run(
         signals.aim(child.process)
         if path is not None:
             with _OurTrouble(options.quiet):
-                stopped = _attend(child, path, options, watch or _no_watch, sample or samplers.start)
+                stopped = _attend(child, path, options, watch or _no_watch, sample or _sample)
         child.end.wait()
     return _outcome(path, child.process.returncode, stopped)
 
@@ -289,12 +287,10 @@ def _start(chosen: command.Command, path: Path | None) -> _Child:
 
 def environment(environ: Mapping[str, str], path: Path) -> dict[str, str]:
     """The user's environment with the probe in it."""
-    old = environ.get("PYTHONPATH")
-    return {
-        **environ,
-        "PYTHONPATH": f"{INJECT}{os.pathsep}{old}" if old else INJECT,  # an empty entry would mean the folder
-        "PERFDOCTOR_RUN": str(path),
-    }
+    entries = [missed.INJECT]
+    if environ.get("PYTHONPATH"):  # an empty entry would mean the current folder
+        entries.append(environ["PYTHONPATH"])
+    return {**environ, "PYTHONPATH": os.pathsep.join(entries), "PERFDOCTOR_RUN": str(path)}
 
 
 def _no_watch(path: Path, process: subprocess.Popen[bytes]) -> AbstractContextManager[None]:
@@ -302,6 +298,8 @@ def _no_watch(path: Path, process: subprocess.Popen[bytes]) -> AbstractContextMa
 
 
 def _version() -> str | None:
+    from importlib import metadata  # here: the command has started by now, and did not wait for it
+
     try:
         return metadata.version("perfdoctor")
     except metadata.PackageNotFoundError:  # run from a checkout
@@ -315,7 +313,15 @@ def _here() -> str | None:
         return None
 
 
+def _sample(path: Path, pid: int, options: Mapping[str, Any]) -> Sampler:
+    from perfdoctor import samplers  # here: the command does not wait for numpy and psutil
+
+    return samplers.start(path, pid, options)
+
+
 def _host(pid: int) -> dict[str, Any]:
+    from perfdoctor import samplers
+
     usable, limited_by = samplers.usable_cores(pid)
     return {
         "name": platform.node(),

@@ -10,7 +10,6 @@ from pathlib import Path
 import psutil
 
 from perfdoctor import rundir
-from perfdoctor.samplers.progress import Follower
 
 POLL_S = 0.1  # how often steps are counted and deadlines looked at
 # What ends a script, and how long it may take: it may save a checkpoint, or swallow an interrupt.
@@ -25,6 +24,8 @@ class Limit:
         self._run = run
         self._max_steps = math.inf if max_steps is None else max_steps
         self._end_s = math.inf if max_seconds is None else time.monotonic() + max_seconds
+        from perfdoctor.samplers.progress import Follower  # here: the command does not wait for numpy
+
         self._follower = Follower(run)
         self._over = False
 

@@ -6,6 +6,7 @@ import argparse
 import inspect
 import random
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -18,8 +19,13 @@ args = parser.parse_args()
 
 text = inspect.getsource(argparse)
 letters = {letter: number for number, letter in enumerate(sorted(set(text)))}
-triples = {text[at : at + 3]: 0 for at in range(len(text))}
+triples = {text[at : at + 3].lower(): 0 for at in range(len(text))}
 triples = {triple: number for number, triple in enumerate(triples)}
+
+
+def context(end):
+    return [triples[text[at - 3 : at].lower()] for at in range(end - CONTEXT + 1, end + 1)]  # <- finding
+
 
 torch.manual_seed(0)
 torch.set_num_threads(1)  # the matrices are small: more threads would wait for each other
@@ -29,10 +35,8 @@ optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
 
 for step in range(args.steps):
     ends = [random.randrange(CONTEXT + 3, len(text)) for _ in range(args.batch_size)]
-    rows = [
-        [triples[text[at - 3 : at]] for at in range(end - CONTEXT + 1, end + 1)] for end in ends
-    ]  # <- finding
-    logits = model(torch.tensor(rows))
+    rows = [context(end) for end in ends]
+    logits = model(torch.from_numpy(np.array(rows)))
     loss = nn.functional.cross_entropy(logits, torch.tensor([letters[text[end]] for end in ends]))
     optimizer.zero_grad()
     loss.backward()

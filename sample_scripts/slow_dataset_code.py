@@ -66,7 +66,7 @@ class Trainer:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--workers", type=int, default=2)
     torch.manual_seed(0)
     torch.set_num_threads(1)  # the matrices are small: more threads would wait for each other

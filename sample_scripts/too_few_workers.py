@@ -12,6 +12,22 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 
+def enlarge(image, random):
+    return ndimage.zoom(image, 4, order=2)
+
+
+def shift(image, random):
+    return ndimage.shift(image, random.uniform(-2, 2, 2), order=1)
+
+
+def turn(image, random):
+    return ndimage.rotate(image, random.uniform(-15, 15), reshape=False, order=2)
+
+
+def blur(image, random):
+    return ndimage.gaussian_filter(image, random.uniform(0.5, 1.0))
+
+
 class AugmentedDigits(Dataset):
     """Each digit is enlarged, turned, shifted and blurred a little differently every time."""
 
@@ -24,11 +40,9 @@ class AugmentedDigits(Dataset):
         return len(self.images)
 
     def __getitem__(self, index):
-        random = np.random.default_rng(index)
-        image = ndimage.zoom(self.images[index], 4, order=2)
-        image = ndimage.shift(image, random.uniform(-2, 2, 2), order=1)
-        image = ndimage.rotate(image, random.uniform(-15, 15), reshape=False, order=2)
-        image = ndimage.gaussian_filter(image, random.uniform(0.5, 1.0))
+        image, random = self.images[index], np.random.default_rng(index)
+        for change in (enlarge, shift, turn, blur):
+            image = change(image, random)
         return torch.from_numpy(image).unsqueeze(0), self.labels[index]
 
 

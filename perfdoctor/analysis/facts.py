@@ -33,6 +33,7 @@ from perfdoctor.recorded import RankRecords, RunRecords
 
 Group = TypeVar("Group")
 NO_STEPS = "no training step was seen"
+CROWD = 0.25  # of the usable cores kept busy by others: from here on times are not those of a quiet machine
 PER_STEP = (
     LoaderFacts, CpuFacts, ThreadFacts, StackFacts, EvalFacts, SaveFacts, MemoryFacts, DiskFacts,
     NetworkFacts, GpuFacts, OverheadFacts, StepModel,
@@ -66,14 +67,14 @@ def gather(records: RunRecords, source: Source) -> Facts:
         if (found := steps.find(own.steps)) is not None
     }
     run = run_facts(records)
-    notes = (*records.problems, *_rank_notes(found))
+    notes = (*_launch_notes(records), *records.problems, *_rank_notes(found))
     if not found:
         return Facts(run, {}, dict.fromkeys((StepFacts, *PER_STEP), _why_no_steps(records)), notes)
     rank = min(found)
     measured = _measure(records, records.ranks[rank], found[rank], source)
     groups = {kind: value for kind, value in measured.items() if not isinstance(value, str | None)}
     missing = {kind: value for kind, value in measured.items() if isinstance(value, str)}
-    return Facts(run, groups, missing, notes)
+    return Facts(run, groups, missing, (*notes, *_crowd_notes(_known(groups.get(CpuFacts), CpuFacts))))
 
 
 def _measure(records: RunRecords, own: RankRecords, found: steps.Steps, source: Source) -> dict[type, object]:
@@ -133,10 +134,14 @@ def run_facts(records: RunRecords) -> RunFacts:
         device=_device(records),
         duration_s=_duration_s(records),
         cwd=str(run.get("cwd") or ""),
-        python=boot.get("python"),
-        torch=boot.get("torch"),
+        python=_text(boot.get("python")),
+        torch=_text(boot.get("torch")),
         outcome=str(run.get("outcome") or "lost"),
     )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _device(records: RunRecords) -> str:
@@ -167,6 +172,19 @@ def _why_no_steps(records: RunRecords) -> str:
         if records.ranks
         else "nothing trained: no optimizer, no backward, no loader and no module was used"
     )
+
+
+def _launch_notes(records: RunRecords) -> tuple[str, ...]:
+    """What the launcher found to be unwatched, and the mend."""
+    notes = records.run.get("notes")
+    return tuple(note for note in notes if isinstance(note, str)) if isinstance(notes, list) else ()
+
+
+def _crowd_notes(cpu: CpuFacts | None) -> tuple[str, ...]:
+    if cpu is None or cpu.other_cores is None or cpu.other_cores < CROWD * cpu.usable_cores:
+        return ()
+    busy = f"other programs kept {cpu.other_cores:.1f} of {cpu.usable_cores:g} cores busy"
+    return (f"{busy}: times and gains will differ on a quiet machine",)
 
 
 def _rank_notes(found: Mapping[int, steps.Steps]) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from enum import Enum
 
 from perfdoctor.analysis.source import Function, Listing, covers, header, statements
 
+TO_NUMBERS = {"item", "tolist", "numpy"}  # tensor methods that give what Python and NumPy work on
+
 
 class Role(str, Enum):
     """What a line of the training loop is for."""
@@ -33,6 +35,7 @@ class Unit:
     sets: frozenset[str]
     needs: frozenset[str]
     changes: frozenset[str]  # names it calls a method of as a statement: `rows.append(x)`
+    leaves_graph: bool  # takes plain numbers out of a tensor
 
 
 class Loop:
@@ -42,7 +45,9 @@ class Loop:
         self.anchors = frozenset(anchors)
         first = min(self.anchors)
         scope = listing.scope(first)
-        loops = [loop for line in sorted(self.anchors) if (loop := listing.outermost_loop(line)) is not None]
+        lines = sorted(self.anchors)
+        loops: list[ast.stmt] = [loop for line in lines if (loop := listing.outermost_loop(line)) is not None]
+        loops = loops or [node for line in lines if (node := listing.comprehension(line)) is not None]
         self.is_loop = bool(loops)
         nodes = loops if loops else (scope.body if scope else [])
         self.units = [_unit(node) for node in statements(list(dict.fromkeys(nodes)))]
@@ -77,10 +82,10 @@ def _split(
     units: list[Unit], anchors: frozenset[int], results: frozenset[str]
 ) -> tuple[set[Unit], set[Unit]]:
     """The units that build the batch and those that compute between model and loss."""
-    trained = _from_model(units, anchors, results)
+    trained, acted = _from_model(units, anchors, results)
     wanted = _slice(units, {name for unit in units if _anchored(unit, anchors) for name in unit.needs})
     touching = {unit for unit in units if unit.needs & {".grad"}}
-    return wanted - trained, (wanted & trained) | touching
+    return wanted - trained - acted, (wanted & trained) | touching
 
 
 def _slice(units: list[Unit], needed: set[str]) -> set[Unit]:
@@ -96,23 +101,38 @@ def _slice(units: list[Unit], needed: set[str]) -> set[Unit]:
     return wanted
 
 
-def _from_model(units: list[Unit], anchors: frozenset[int], results: frozenset[str]) -> set[Unit]:
-    """Units that hold or use what came out of the model: a pass in source order, until a name is set anew.
+def _from_model(
+    units: list[Unit], anchors: frozenset[int], results: frozenset[str]
+) -> tuple[set[Unit], set[Unit]]:
+    """Units that hold or use what came out of the model, as tensors and as plain numbers.
 
-    `results` are names seen to require gradients: parameters where the loop does not set them, else what
-    the last statement that sets them gave.
+    A pass in source order, until a name is set anew. `results` are names seen to require gradients:
+    parameters where the loop does not set them, else what the last statement that sets them gave. A number
+    taken out of a tensor leaves the graph: what is done with it (an environment's step, say) neither
+    computes nor is a batch that could have been built ahead.
     """
     last = {name: unit for unit in units for name in unit.sets}
     live = {name for name in results if name not in last}
+    plain: set[str] = set()
     found: set[Unit] = set()
+    acted: set[Unit] = set()
     for unit in units:
         gave = {name for name in unit.sets & results if last[name] is unit}
-        if unit.needs & live or gave or (_anchored(unit, anchors) and not isinstance(unit.node, ast.If)):
+        trains = _anchored(unit, anchors) and not isinstance(unit.node, ast.If)
+        if not (gave or trains) and (unit.needs & plain or (unit.needs & live and unit.leaves_graph)):
+            acted.add(unit)
+            plain |= unit.sets
+            live -= unit.sets
+        elif unit.needs & live or gave or trains:
             found.add(unit)
-            live |= unit.sets | unit.changes
+            gone, kept = (live, plain) if unit.leaves_graph else (plain, live)
+            gone -= unit.sets
+            kept |= unit.sets
+            live |= unit.changes
         else:
             live -= unit.sets
-    return found
+            plain -= unit.sets
+    return found, acted
 
 
 def _unit(node: ast.stmt) -> Unit:
@@ -127,7 +147,14 @@ def _unit(node: ast.stmt) -> Unit:
     if isinstance(node, Function):
         sets = {node.name}
     changes = _changed(node)
-    return Unit(node, frozenset(sets), frozenset(needs), frozenset(changes))
+    leaves = any(_takes_numbers(inner) for part in parts for inner in ast.walk(part))
+    return Unit(node, frozenset(sets), frozenset(needs), frozenset(changes), leaves)
+
+
+def _takes_numbers(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TO_NUMBERS
+    )
 
 
 def _names(node: ast.AST, sets: set[str], needs: set[str]) -> None:

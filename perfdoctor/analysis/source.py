@@ -11,6 +11,7 @@ Source = Callable[[str, int], "str | None"]
 LONGEST_FILE = 20_000  # lines; longer ones are generated, and not worth the time
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 SIMPLE_BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 # Calls that log, whatever they are called on ...
@@ -57,6 +58,16 @@ class Listing:
         scope = self.scope(line)
         found = [node for node in statements(scope.body) if covers(node, line)] if scope else []
         return found[-1] if found else None
+
+    def comprehension(self, line: int) -> ast.stmt | None:
+        """The statement at a line if it holds a comprehension, which is a loop too."""
+        node = self.statement(line)
+        parts = header(node) if node is not None else []
+        return (
+            node
+            if any(isinstance(inner, COMPREHENSIONS) for part in parts for inner in ast.walk(part))
+            else None
+        )
 
     def outermost_loop(self, line: int) -> ast.For | ast.AsyncFor | ast.While | None:
         """The outermost loop around a line within its own function."""
@@ -140,13 +151,14 @@ def _last_name(node: ast.expr) -> str | None:
     return _last_name(node.func) if isinstance(node, ast.Call) else None
 
 
-def logs(node: ast.stmt) -> bool:
-    """Whether a statement prints, logs or writes metrics."""
+def logs(node: ast.stmt, called: str | None = None) -> bool:
+    """Whether a statement prints, logs or writes metrics; with `called`, whether it does by that call."""
     return any(
         name in ALWAYS_LOGS
         or (name in LOGS_ON_LOGGERS and owner is not None and owner.lower().strip("_") in LOGGERS)
         or (name in {"dump", "dumps"} and owner == "json")
         for owner, name in calls(node)
+        if called in {None, name}
     )
 
 

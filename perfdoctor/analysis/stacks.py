@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from perfdoctor.analysis.flow import Loop, Role
 from perfdoctor.analysis.frames import Frame, Owner, parse
@@ -15,7 +16,7 @@ from perfdoctor.model import LineCost, Location, Phase, StackFacts, StepFacts
 from perfdoctor.recorded import RankRecords
 
 FEW = 5  # samples of the main thread below which nothing is said
-TORN = 0.04  # of a function's samples: a line below it may owe them to a stack read while it changed
+TORN = 0.06  # of a function's samples: a line below it may owe them to a stack read while it changed
 MOST_LINES = 20  # per phase
 TRAINING = {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER}
 LOGGING_FILES = re.compile(
@@ -27,6 +28,9 @@ LOGGING_NAMES = re.compile(
     r"(?:^|_)(?:log|logs|logging|logger|print|report|progress|dump_metrics|write_metrics)(?:_|$)"
 )
 SAVING_FILES = re.compile(r"torch[/\\]serialization\.py|safetensors[/\\]|[/\\]shutil\.py")
+CONVERSIONS = frozenset(
+    "tensor as_tensor from_numpy Tensor FloatTensor LongTensor stack cat array asarray".split()
+)
 FETCH = re.compile(r"torch[/\\]utils[/\\]data[/\\]_utils[/\\]fetch\.py$")
 TOOLS_OF_TORCH = re.compile(r"torch[/\\]utils[/\\]")  # the rest of torch computes
 IN_PLACE = re.compile(r"[a-z]_$")  # `weight.mul_(x)`: tensors changed in place
@@ -102,8 +106,11 @@ class _Lines:
         role, level = self._role(frames)
         if role is Role.OUTSIDE:
             return None, nowhere
-        chain = [frames[index] for index in own if index > level]
-        return Phase.OTHER, (user, leaf, self._kind(user, beyond, role, chain))
+        chain = [frames[index] for index in own if index >= level]
+        kind = self._kind(user, beyond, role, chain)
+        if kind == "logging":  # what to thin out is the loop's own line, not what happens inside the logger
+            user = chain[0]
+        return Phase.OTHER, (user, leaf, kind)
 
     def _role(self, frames: Sequence[Frame]) -> tuple[Role, int]:
         """What the line is for in the innermost training loop, and the frame that says so."""
@@ -125,11 +132,11 @@ class _Lines:
         return (Role.DATA if self._feeds(frames, level) else Role.TRAINS), level
 
     def _feeds(self, frames: Sequence[Frame], level: int) -> bool:
-        """Whether the function called from a training line makes an argument: `model(make_batch())`."""
-        if level + 1 >= len(frames) or frames[level + 1].owner is not Owner.USER:
-            return False
+        """Whether what runs below a training line makes one of its arguments: `model(make_batch())`.
+
+        A call in C has no frame: on the line itself, time that no wrapper saw goes into converting arguments.
+        """
         node = self.sources.file(frames[level].file).statement(frames[level].line)
-        called = frames[level + 1].name
         outer = (
             [call for part in header(node) for call in ast.walk(part) if isinstance(call, ast.Call)]
             if node
@@ -138,15 +145,25 @@ class _Lines:
         arguments = [
             inner for call in outer for part in (*call.args, *call.keywords) for inner in ast.walk(part)
         ]
-        return any(isinstance(inner, ast.Call) and _called(inner) == called for inner in arguments)
+        made = {_called(inner) for inner in arguments if isinstance(inner, ast.Call)}
+        if level + 1 == len(frames):
+            return bool(made & CONVERSIONS)
+        return frames[level + 1].owner is Owner.USER and frames[level + 1].name in made
 
-    def _kind(self, user: Frame, beyond: Sequence[Frame], role: Role, chain: Iterable[Frame]) -> str | None:
+    def _called_to_log(self, chain: Sequence[Frame]) -> bool:
+        """Whether one of the user's functions was called by a name that logs: `log.write(...)`."""
+        callers = (
+            (self.sources.file(outer.file).statement(outer.line), inner) for outer, inner in pairwise(chain)
+        )
+        return any(node is not None and logs(node, inner.name) for node, inner in callers)
+
+    def _kind(self, user: Frame, beyond: Sequence[Frame], role: Role, chain: Sequence[Frame]) -> str | None:
         node = self.sources.file(user.file).statement(user.line)
         if any(SAVING_FILES.search(frame.file) for frame in beyond) or (node is not None and saves(node)):
             return "checkpoint"
         if any(LOGGING_FILES.search(frame.file) for frame in beyond) or (node is not None and logs(node)):
             return "logging"
-        if any(LOGGING_NAMES.search(frame.name) for frame in chain):
+        if any(LOGGING_NAMES.search(frame.name) for frame in chain[1:]) or self._called_to_log(chain):
             return "logging"
         if role is Role.DATA:
             return "data"

@@ -185,7 +185,7 @@ def build(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts) -> StepModel | st
     # more CPU seconds than the cores have: batches prepared ahead, or a clock read late
     fit = min(1.0, _ratio(cores * step.mean_s, seen.compute_cpu_s + seen.data_cpu_s) or 1.0)
     seen = replace(seen, compute_cpu_s=seen.compute_cpu_s * fit, data_cpu_s=seen.data_cpu_s * fit)
-    return _calibrated(seen, step)
+    return _calibrated(seen)
 
 
 def of_loop(step: StepFacts, cpu: CpuFacts, data_s: float) -> StepModel:
@@ -212,17 +212,16 @@ def of_loop(step: StepFacts, cpu: CpuFacts, data_s: float) -> StepModel:
     )
 
 
-def _calibrated(seen: StepModel, step: StepFacts) -> StepModel:
+def _calibrated(seen: StepModel) -> StepModel:
     """The demands as if each ran alone, and the step put together from what was seen as it ran."""
     if not seen.workers:
         return replace(seen, modelled_s=seen.step_with(0))
     usual_s = HAND_OVER_S[LIKELY] * seen.batches
-    left_s = max(0.0, step.seconds.get(Phase.DATA_WAIT, 0.0) - seen.epoch_s - seen.fixed_s)
-    if seen.data_s < OUTRUN * seen.compute_s * seen.workers:
-        hand_over_s = min(left_s, 3 * usual_s)
-    else:  # the wait is for the workers: handing over is what batch costs leave unexplained, within reason
-        pace_s = seen.slower(seen.compute_s, seen.data_s, seen.workers)
-        hand_over_s = min(max(0.0, left_s + seen.compute_s - pace_s) * seen.workers, usual_s)
+    pace_s = seen.slower(seen.compute_s, seen.data_s, seen.workers)
+    missing_s = max(0.0, seen.step_s - seen.epoch_s - seen.fixed_s - pace_s)
+    late = seen.data_s > OUTRUN * seen.compute_s * seen.workers
+    # where the wait is for the workers, each of them hands over while the others prepare
+    hand_over_s = min(missing_s * seen.workers, usual_s) if late else min(missing_s, 3 * usual_s)
     pace_s = seen.slower(seen.compute_s + hand_over_s, seen.data_s + hand_over_s, seen.workers)
     modelled_s = pace_s + seen.epoch_s + seen.fixed_s
     return replace(_alone(seen), hand_over_s=hand_over_s, modelled_s=modelled_s)

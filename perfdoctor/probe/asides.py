@@ -93,11 +93,13 @@ class Asides:
         """Note who sets the number of intra-op threads."""
         self.session.event("threads", intra_op=self.torch.get_num_threads(), at=user_line())
 
-    def watch_copies(self) -> None:
-        """Watch copies to a device, once there is one: until then `.to(...)` is left alone."""
-        if self._watches_copies:
+    def device_seen(self, device: Any) -> None:
+        """Name an accelerator that trains, and from then on watch copies to it."""
+        if device.type == "cpu" or self._watches_copies:
             return
         self._watches_copies = True
+        name = self.torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        self.session.event("device", backend=device.type, name=name)
         for name in ("to", "cuda"):
             patch.wrap(self.torch.Tensor, name, self.before_copy, self.after_copy, "host_to_device")
 

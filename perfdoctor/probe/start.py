@@ -54,7 +54,7 @@ def _begin(run_dir: str) -> None:
     steps.install(hooks)
     aside = asides.Asides(here, torch)
     asides.install(aside)
-    hooks.on_device = aside.watch_copies
+    hooks.on_device = aside.device_seen
     loader.install(loader.Loaders(here, hooks, torch))
     here.on_end.append(hooks.pulse)
 

@@ -64,7 +64,7 @@ class Steps:
         self.updated_in_backward = False
         self.backward_depth = 0
         self.backwards_seen = 0
-        self.on_device: Callable[[], None] = lambda: None  # called when a module is seen on an accelerator
+        self.on_device: Callable[[Any], None] = lambda device: None  # called with a device that trains
         self.pending_samples = 0
         self.loader_delivers = False
         self.device_losses: Optional[DeviceLosses] = None
@@ -163,8 +163,7 @@ class Steps:
                 device=str(parameters[0].device),
                 at=user_line(),
             )
-            if parameters[0].device.type != "cpu":
-                self.on_device()
+            self.on_device(parameters[0].device)
         return seen
 
     def _count_eval(self, seconds: float, recording: bool) -> None:
@@ -231,6 +230,7 @@ class Steps:
             recorder.loss = value if math.isnan(recorder.loss) else recorder.loss + value
         elif loss.device.type == "cuda":
             if self.device_losses is None:
+                self.on_device(loss.device)
                 self.device_losses = DeviceLosses(self.torch, recorder.rows.amend_loss)
             self.device_losses.add(loss, recorder.written)
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from perfdoctor.model import Marker
+from perfdoctor.recorded import Rows
 from perfdoctor.rundir import HEADER_BYTES
 from perfdoctor.samplers.processes import read_header, steps_name
 
@@ -44,7 +46,7 @@ class Follower:
         self._rows = 0
         self._steps = 0
         self._marker = int(Marker.OPEN)  # boundaries only: no step yet
-        self._recent: np.ndarray[tuple[int], np.dtype[np.void]] | None = None
+        self._recent: Rows | None = None
 
     def look(self) -> Progress:
         """The progress as of now."""
@@ -91,24 +93,29 @@ class Follower:
         finally:
             os.close(descriptor)
 
-    def _add(self, rows: np.ndarray[tuple[int], np.dtype[np.void]]) -> None:
+    def _add(self, rows: Rows) -> None:
         self._rows += len(rows)
         steps = rows[rows["marker"] != Marker.END]
         strongest = int(steps["marker"].max(initial=0))
         if strongest > self._marker:
             self._marker, self._steps = strongest, 0  # weaker marks before it were not steps after all
         if self._marker:
-            self._steps += int(steps["marks"][steps["marker"] == self._marker].sum())
+            self._steps += int(steps["marks"][self._counted(steps)].sum())
         joined = rows if self._recent is None else np.concatenate([self._recent, rows])
         since = int(joined["end_ns"][-1]) - int(RECENT_S * 1e9)
         self._recent = joined[joined["end_ns"] >= since].copy()
+
+    def _counted(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """The rows that stand for a step: with several optimizers, those of the first."""
+        counted: npt.NDArray[np.bool_] = (rows["marker"] == self._marker) & (rows["optimizer"] <= 1)
+        return counted
 
     def _progress(self) -> Progress:
         if self._recent is None:
             return NOTHING
         recent = self._recent
         seconds = (int(recent["end_ns"][-1]) - int(recent["begin_ns"][0])) / 1e9
-        marks = int(recent["marks"][recent["marker"] == self._marker].sum())
+        marks = int(recent["marks"][self._counted(recent)].sum())
         rate = marks / seconds if self._marker and marks and seconds > 0 else None
         waiting = float(recent["data_wait"].sum()) / 1e9 / seconds if seconds > 0 else None
         marker = Marker(self._marker) if self._marker else None

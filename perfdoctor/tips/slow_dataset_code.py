@@ -24,7 +24,7 @@ from perfdoctor.model import Advice, Bottleneck, Gain, LineCost, LoaderFacts, Ph
 
 NOTICEABLE = 0.10  # share of step time that waits
 MOST_OF_IT = 0.40  # of batch time in one function: more than the others together, nearly
-SEEN = 20  # samples of batches being prepared: fewer may all be of one slow batch
+SEEN = 10  # samples of batches being prepared: fewer may all be of one slow batch
 ON_CPU = 0.5  # of the batch's cost; below it the line waits for something
 KEPT = (0.5, 0.2, 0.05)  # of the function's cost after a rewrite: by hand, vectorised, compiled
 CURES = {

@@ -22,6 +22,7 @@ MOSTLY_COMPUTE = 0.4  # of the step
 IDLE = 0.7  # cores that idle: less may be a sampling error
 LARGE_S = 0.0005  # per module, forward and backward: smaller operations do not gain from threads
 PARALLEL = (0.3, 0.6, 0.9)  # share of compute that threads speed up: small layers, usual, large matrices
+YIELDED = 0.5  # of the cores other people's processes keep busy is lost to ours: schedulers are fair
 TOO_MANY = 1.5  # threads per usable core from which they wait for each other's turns
 CROWDED = (1.02, 1.2, 2.0)  # speedup of compute when threads no longer outnumber cores
 
@@ -34,14 +35,15 @@ def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu
     )
     if run.device != "cpu" or run.ranks > 1 or compute < MOSTLY_COMPUTE or cpu.busy_cores is None:
         return None
-    free = int(cpu.usable_cores - (cpu.worker_cores or 0.0) - (cpu.other_cores or 0.0) + 0.3)
+    cores = int(cpu.usable_cores - (cpu.worker_cores or 0.0) + 0.3)  # the workers keep theirs
     if threads.intra_op >= TOO_MANY * cpu.usable_cores:
         wanted = max(1, int(cpu.usable_cores))
         speedups = list(CROWDED)
         what = f"{threads.intra_op} threads compete for {cpu.usable_cores:g} usable cores"
-    elif _too_few(threads, cpu, free):
-        wanted = free
-        speedups = [1 / (1 - part + part / (wanted / threads.intra_op)) for part in PARALLEL]
+    elif _too_few(threads, cpu, cores):
+        wanted = cores
+        effective = max(threads.intra_op, cores - YIELDED * (cpu.other_cores or 0.0))
+        speedups = [1 / (1 - part + part * threads.intra_op / effective) for part in PARALLEL]
         what = f"{cpu.busy_cores:.1f} of {cpu.usable_cores:g} usable cores are busy"
     else:
         return None
@@ -60,7 +62,7 @@ def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu
     )
 
 
-def _too_few(threads: ThreadFacts, cpu: CpuFacts, free: int) -> bool:
-    idle = cpu.usable_cores - (cpu.busy_cores or 0.0) - (cpu.other_cores or 0.0)
+def _too_few(threads: ThreadFacts, cpu: CpuFacts, cores: int) -> bool:
+    idle = cpu.usable_cores - (cpu.busy_cores or 0.0)
     large = threads.per_module_s is not None and threads.per_module_s >= LARGE_S
-    return threads.set_by is not None and threads.intra_op * 2 <= free and idle >= IDLE and large
+    return threads.set_by is not None and threads.intra_op * 2 <= cores and idle >= IDLE and large

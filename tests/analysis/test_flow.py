@@ -152,3 +152,40 @@ def test_without_source_nothing_is_named(text):
     loop = Loop(Listing(text.split("\n") if text else []), [3])
     assert (loop.role(3), loop.role(4)) == (Role.TRAINS, Role.REST)
     assert loop.contains(99)
+
+
+def test_an_environment_that_acts_on_the_models_choice_is_neither_batch_nor_compute():
+    check(
+        """
+        for episode in range(300):
+            chances = []
+            state = env.reset()  # data
+            while not done:
+                p = policy(torch.tensor(state))  # trains
+                action = p.sample()  # compute
+                chances.append(p.log_prob(action))  # compute
+                state, reward, done = env.step(action.item())  # rest
+            loss = -torch.stack(chances).sum()  # compute
+            loss.backward()  # trains
+        """,
+        "policy(",
+        "backward",
+    )
+
+
+def test_a_batch_drawn_from_what_was_played_is_still_a_batch():
+    check(
+        """
+        while True:
+            action = net(torch.tensor(state)).argmax().item()  # trains
+            after, reward = env.step(action)  # rest
+            memory.append((state, action, reward, after))  # rest
+            state = after  # rest
+            rows = random.sample(memory, 32)  # data
+            batch = torch.tensor(rows)  # data
+            loss = F.mse_loss(net(batch), target(batch))  # trains
+            loss.backward()  # trains
+        """,
+        "net(",
+        "backward",
+    )

@@ -111,8 +111,31 @@ def test_a_logging_library_below_the_line_is_logging(library):
     assert found[9, "logging"].leaf == "add"
 
 
-def test_a_function_that_logs_is_logging_down_to_its_last_line():
-    assert (15, "logging") in other(stack(at(9), at(15, "log_all")))
+def test_a_function_that_logs_is_named_by_the_line_that_calls_it():
+    assert (9, "logging") in other(stack(at(9), at(15, "log_all")))
+
+
+def test_a_method_called_by_a_name_that_logs_is_logging_down_to_its_last_line():
+    script = SCRIPT.replace("writer.add(", "log.write(")
+    found = other(stack(at(9), at(3, "RunLog.write", "/home/me/runlog.py")), source=source_of(train=script))
+    assert set(found) == {(9, "logging")}
+
+
+def test_what_is_computed_to_be_printed_is_not_logging():
+    script = SCRIPT.replace("print(step, loss.item())", "print(step, evaluate(model))")
+    found = other(stack(at(8), at(3, "evaluate", "/home/me/evaluate.py")), source=source_of(train=script))
+    assert set(found) == {(3, None)}
+
+
+def test_a_loop_that_is_a_comprehension():
+    script = (
+        "losses = [train(x) for x in batches()]\ndef train(x):\n    x = augment(x)\n    model(x).backward()"
+    )
+    trains = stack(
+        at(1), at(1, "<listcomp>"), at(4, "train"), f"backward ({TORCH}/_tensor.py:3)", wrapper("backward")
+    )
+    found = facts(trains, stack(at(1), at(1, "<listcomp>"), at(3, "train")), source=source_of(train=script))
+    assert [(line.at.line, line.kind) for line in found.phases[Phase.OTHER]] == [(3, "data")]
 
 
 def test_saving_is_told_by_its_frames():
@@ -132,6 +155,12 @@ def test_an_argument_made_within_the_call_is_data():
     script = SCRIPT.replace("model(x)", "model(make(x))")
     found = other(stack(at(4), at(12, "make")), source=source_of(train=script))
     assert set(found) == {(12, "data")}
+
+
+def test_an_argument_converted_within_the_call_is_data_though_it_has_no_frame():
+    script = SCRIPT.replace("model(x)", "model(torch.tensor(x))")
+    assert set(other(stack(at(4)), source=source_of(train=script))) == {(4, "data")}
+    assert set(other(stack(at(5)), source=source_of(train=script))) == {(5, "compute")}
 
 
 def test_a_function_of_the_models_result_is_compute():

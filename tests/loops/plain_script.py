@@ -1,6 +1,6 @@
 """A plain script: module level, one loader, one optimizer, a scheduler."""
 
-# truth: steps=48 marker=update samples=384
+# truth: steps=48 marker=update samples=384 windows=off
 import time
 
 import torch

@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 
 from perfdoctor import recorded, rundir
-from perfdoctor.launch import INJECT
+from perfdoctor.missed import INJECT
 
 
 def watched(folder: Path, code: str, **environment: str) -> recorded.RunRecords:

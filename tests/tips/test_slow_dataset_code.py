@@ -49,7 +49,7 @@ def test_names_the_cure_that_fits_the_line():
             step(data_wait=1.9, forward=18.1), loader(batch=2), stacks(loader=SLOW), id="wait-is-noise"
         ),
         pytest.param(STARVED, loader(batch=12, cpu=5), stacks(loader=SLOW), id="it-waits-for-something"),
-        pytest.param(STARVED, loader(batch=12), stacks(loader=SLOW, loader_samples=19), id="too-few-samples"),
+        pytest.param(STARVED, loader(batch=12), stacks(loader=SLOW, loader_samples=9), id="too-few-samples"),
         pytest.param(STARVED, loader(batch=12), stacks(loader=(line(0.39),)), id="just-under-the-threshold"),
         pytest.param(STARVED, loader(batch=12), stacks(), id="nothing-seen"),
     ],

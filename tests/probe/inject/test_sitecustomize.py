@@ -146,7 +146,7 @@ def test_without_torch_the_import_error_is_the_interpreters_own(place: Place) ->
 @pytest.mark.parametrize(
     "broken",
     [
-        pytest.param("raise RuntimeError('two\\nlines')", id="raises"),
+        pytest.param("raise ImportError('two\\nlines')", id="raises"),
         pytest.param("def begin(:", id="syntax"),
         pytest.param("", id="empty"),
     ],
@@ -173,7 +173,7 @@ def test_a_run_directory_that_goes_away_before_torch_comes_is_not_made_again(pla
 def test_a_run_directory_that_takes_no_line_is_not_the_scripts_business(place: Place) -> None:
     (place.run / "started.jsonl").mkdir()
     (place.run / "probe.log").mkdir()
-    (place.probe / "start.py").write_text("raise RuntimeError")
+    (place.probe / "start.py").write_text("raise ImportError")
     assert place.python("import torch") == Seen(0, "", "")
 
 
