@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from perfdoctor import analysis, rundir
+from perfdoctor import analysis, recorded, rundir
 from perfdoctor.model import Phase, Report
 
 ROOT = Path(__file__).parents[1]
@@ -101,7 +101,7 @@ def judge(script: Path, folder: Path) -> Row:
     marked = [number for number, line in enumerate(text.splitlines(), 1) if line.endswith("# <- finding")]
     command = [sys.executable, "-m", "perfdoctor", "run", "-q", "--out", str(folder), str(script)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    report = analysis.report(rundir.read(rundir.latest(folder)), _source)
+    report = analysis.report(recorded.read(rundir.latest(folder)), _source)
     return Row(script, expected[1], expected[2], marked[0] if marked else None, report)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from perfdoctor.probe import sampler
 from perfdoctor.probe.sampler import Sampler, begin, folded, frame_text, short
-from perfdoctor.rundir import Stack, _read_stacks
+from perfdoctor.recorded import Stack, _read_stacks
 from tests.samplers.processes import wait_for
 
 HERE = __file__

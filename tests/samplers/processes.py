@@ -16,10 +16,11 @@ COLUMNS = [
     ["end_ns", "<i8"],
     ["begin_ns", "<i8"],
     ["marker", "<u1"],
+    ["optimizer", "<u2"],
     ["marks", "<u4"],
     ["data_wait", "<i8"],
 ]
-ROW_BYTES = 29
+ROW_BYTES = 31
 
 BUSY = """
 import time

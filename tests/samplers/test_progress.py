@@ -16,9 +16,14 @@ MS = 1_000_000
 
 
 def row(
-    end_ms: int, begin_ms: int, marker: Marker = Marker.UPDATE, marks: int = 1, wait_ms: int = 0
+    end_ms: int,
+    begin_ms: int,
+    marker: Marker = Marker.UPDATE,
+    marks: int = 1,
+    wait_ms: int = 0,
+    optimizer: int = 1,
 ) -> bytes:
-    packed = struct.pack("<qqBIq", end_ms * MS, begin_ms * MS, marker, marks, wait_ms * MS)
+    packed = struct.pack("<qqBHIq", end_ms * MS, begin_ms * MS, marker, optimizer, marks, wait_ms * MS)
     assert len(packed) == ROW_BYTES
     return packed
 
@@ -60,6 +65,12 @@ def test_weaker_marks_were_no_steps_once_a_stronger_kind_appears(tmp_path: Path)
     write(tmp_path, calls + row(40, 30) + row(50, 40) + row(60, 50, Marker.END))
     found = latest(tmp_path)
     assert (found.rows, found.steps, found.marker) == (6, 2, Marker.UPDATE)
+
+
+def test_a_generator_and_its_discriminator_make_one_step_together(tmp_path: Path) -> None:
+    write(tmp_path, b"".join(row(10 * (k + 1), 10 * k, optimizer=k % 2 + 1) for k in range(12)))
+    found = latest(tmp_path)
+    assert (found.rows, found.steps) == (12, 6)
 
 
 def test_a_boundary_alone_is_no_step(tmp_path: Path) -> None:
