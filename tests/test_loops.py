@@ -22,6 +22,7 @@ pytest.importorskip("torch")
 
 LOOPS = sorted((Path(__file__).parent / "loops").glob("*.py"))
 PARTITION = 0.01  # phases add up to the wall time within this share of it
+ATTEMPTS = 3  # a script that is held up between our clock and its own disagrees; one that is not must agree
 WALL, WALL_S = (
     0.03,
     0.006,
@@ -140,16 +141,25 @@ def test_counts_the_steps_and_partitions_the_time_of(script: Path, tmp_path: Pat
     truth = truth_of(script)
     if truth.framework:
         pytest.importorskip(truth.framework)
-    outcome = run_both(script, truth, tmp_path)
-    assert_unnoticed(outcome, truth)
-    if truth.steps == 0:
-        assert outcome.report.steps is None
-        return
-    steps = outcome.report.steps
-    assert steps is not None
-    assert_counted(steps, outcome, truth)
-    assert_partitioned(steps, outcome)
-    assert_agrees_with_the_scripts_own_clock(steps, outcome.watched.stdout)
+    for attempt in range(ATTEMPTS):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        outcome = run_both(script, truth, folder)
+        assert_unnoticed(outcome, truth)
+        steps = outcome.report.steps
+        if truth.steps == 0:
+            assert steps is None
+            return
+        assert steps is not None
+        assert_counted(steps, outcome, truth)
+        assert_partitioned(steps, outcome)
+        try:
+            assert_agrees_with_the_scripts_own_clock(steps, outcome.watched.stdout)
+        except AssertionError:
+            if attempt == ATTEMPTS - 1:
+                raise
+        else:
+            return
 
 
 def assert_unnoticed(outcome: Outcome, truth: Truth) -> None:

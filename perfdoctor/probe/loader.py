@@ -75,7 +75,7 @@ class Loaders:
         self.epochs: Dict[int, _Epoch] = {}  # by id of the iterator
         self.started: Dict[int, int] = {}  # iterators started, by loader
         self.starting = 0  # the loader whose iterator is being made
-        self.fetching = False
+        self.delivered = False  # a batch is being worked on, where batches are the steps
         self.may_open = True
         self.made = Making(session)
 
@@ -146,7 +146,9 @@ class Loaders:
         if recorder is None:
             return None
         self.may_open = True
-        if recorder.level <= BATCH and recorder.batches:
+        if self.delivered:
+            self.delivered = False
+            recorder.samples += self.steps.take_samples()
             recorder.mark(BATCH)
         depth = len(recorder.stack)
         self._enter(recorder)
@@ -163,8 +165,8 @@ class Loaders:
                 self._end(epoch)
             return
         recorder.batches += 1
-        self.steps.loader_delivers = True
-        self.steps.pending_samples += _samples(result, self.torch.Tensor)
+        self.delivered = recorder.level <= BATCH
+        self.steps.give_samples(_samples(result, self.torch.Tensor))
         if epoch is None:
             return
         epoch.batches += 1

@@ -66,6 +66,7 @@ class Steps:
         self.backwards_seen = 0
         self.on_device: Callable[[Any], None] = lambda device: None  # called with a device that trains
         self.pending_samples = 0
+        self.evaluated = False  # a module in eval mode was called since the last batch or backward
         self.loader_delivers = False
         self.device_losses: Optional[DeviceLosses] = None
         self.unscaled: Any = None  # the loss before a GradScaler multiplied it
@@ -138,9 +139,21 @@ class Steps:
                 recorder.become(AFTER_FORWARD)
         elif seen.trained:
             self._count_eval((recorder.since - begin) / 1e9, recording)
-            self.pending_samples = 0
+            self.evaluated = True
         if recorder.level <= CALL:
             recorder.mark(CALL)
+
+    def give_samples(self, count: int) -> None:
+        """A loader delivered a batch; the one before it that only an eval pass used was no training batch."""
+        self.loader_delivers = True
+        self.pending_samples = count + (0 if self.evaluated else self.pending_samples)
+        self.evaluated = False
+
+    def take_samples(self) -> int:
+        """What was delivered and not yet counted."""
+        count, self.pending_samples = self.pending_samples, 0
+        self.evaluated = False
+        return count
 
     def _count_samples(self, args: Args) -> None:
         """Without a DataLoader, a lone model's input tells the size of the batch."""
@@ -192,9 +205,9 @@ class Steps:
             recorder.flags |= FRESH
         if self.backwards_seen < NAMES_AT_BACKWARD:
             self._note_names()
+        samples = self.take_samples()
         if not (self.updates and recorder.backwards):  # a closure goes over the same batch again
-            recorder.samples += self.pending_samples
-        self.pending_samples = 0
+            recorder.samples += samples
         recorder.enter(BACKWARD)
         return recorder, loss
 
