@@ -4,7 +4,7 @@
 
 Per-step figures are CPU time of the training thread, as the load itself measured it: a low quantile over
 steps, then the median over rounds, so that neither other work on the machine nor the few steps inside
-profiler windows decide. Two runs of one program differ by a few percent: the tiny load has the sharpest figure.
+profiler windows decide. Two runs of one program differ by a few percent: the tiny load is the sharpest.
 """
 
 from __future__ import annotations

@@ -55,14 +55,14 @@ def report_trouble(name: str, error: BaseException) -> None:
 
 
 def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` as a callback: an error of ours is logged and the call returns None.
+    """`function` as a callback: an error of ours is logged and turns it off.
 
     Under torch.compile the callback does nothing, so that a traced optimizer step keeps its graph.
     """
     from torch.compiler import is_compiling
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
+        if is_compiling() or name in _broken:
             return None
         try:
             return function(*args, **kwargs)

@@ -55,6 +55,7 @@ class Steps:
     def __init__(self, session: Session, torch: Any) -> None:
         self.session = session
         self.torch = torch
+        self.is_tracing = torch.jit.is_tracing
         self.in_call = False
         self.trains = False  # a forward with gradients, a backward or an update was seen
         self.modules: Dict[int, _Seen] = {}
@@ -71,6 +72,7 @@ class Steps:
         self.device_losses: Optional[DeviceLosses] = None
         self.unscaled: Any = None  # the loss before a GradScaler multiplied it
         self.freshness = Freshness()
+        self.note_loss = patch.guarded("loss", self._note_loss)
         self.evals = {"calls": 0, "grad_calls": 0, "seconds": 0.0, "grad_seconds": 0.0}
         self.eval_line: Optional[Dict[str, Any]] = None
         self.evals_written = 0
@@ -99,6 +101,8 @@ class Steps:
         """Enter forward or validation at an outermost call of a module that has parameters."""
         if self.in_call:
             return None
+        if self.is_tracing():
+            return None  # what we look at would become part of the traced graph
         module = args[0]
         seen = self.modules.get(id(module)) or self._see(module)
         if not seen.has_parameters:
@@ -217,7 +221,7 @@ class Steps:
         recorder, loss = token
         recorder.leave()
         recorder.backwards += 1
-        self._note_loss(recorder, loss)
+        self.note_loss(recorder, loss)
         if self.updated_in_backward:
             self.updated_in_backward = False
             recorder.flags |= UPDATED_IN_BACKWARD
@@ -234,8 +238,8 @@ class Steps:
         loss, self.unscaled = (loss if self.unscaled is None else self.unscaled), None
         if isinstance(loss, (list, tuple)) and len(loss) == 1:
             loss = loss[0]
-        if not isinstance(loss, self.torch.Tensor) or loss.numel() != 1:
-            return
+        if type(loss) is not self.torch.Tensor or loss.numel() != 1:
+            return  # a fake or distributed tensor has no value to read here
         if self.updates and recorder.backwards > 1:
             return  # an optimizer's closure is called several times: the first value is the loss
         if loss.device.type == "cpu":

@@ -152,3 +152,26 @@ def test_updates_made_by_gradient_hooks_are_one_step(tmp_path):
     """,
     )
     assert len(updates(records)) == 5
+
+
+def test_tracing_exporting_and_fake_tensors_work_as_without_us(tmp_path):
+    records = watched(
+        tmp_path,
+        """
+        import torch
+        net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+        x = torch.randn(3, 4)
+        torch.jit.trace(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), x)(x)
+        torch.jit.script(net)(x)
+        torch.fx.symbolic_trace(net)(x)
+        torch.export.export(net, (x,)).module()(x)
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        with FakeTensorMode():
+            torch.nn.Linear(2, 2)(torch.randn(1, 2)).sum().backward()
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            net(x).sum().backward(); opt.step(); opt.zero_grad()
+        """,
+    )
+    assert len(updates(records)) == 3
+    assert (updates(records)["loss"][1:] > 0).all()
