@@ -40,8 +40,8 @@ class Asides:
         recorder = self.session.recording() if self.session.recorder is not None else None
         if recorder is None or recorder.current == CHECKPOINT:
             return None
-        recorder.settle(OTHER, OTHER, VALIDATION)
         recorder.enter(CHECKPOINT)
+        recorder.decide(OTHER, OTHER, VALIDATION)
         return recorder, recorder.since
 
     def after_save(self, token: Tuple[Recorder, int], args: Args, result: Any) -> None:
@@ -81,8 +81,8 @@ class Asides:
         recorder = self.session.recording() if self.session.recorder is not None else None
         if recorder is None or recorder.stack:
             return None
-        recorder.settle(OTHER, OTHER, VALIDATION)
         recorder.enter(GRAD_SYNC)
+        recorder.decide(OTHER, OTHER, VALIDATION)
         return recorder
 
     def after_collective(self, recorder: Recorder, args: Args, result: Any) -> None:

@@ -28,6 +28,9 @@ MAIN = -1  # the worker number of the training process itself
 LEAVES_MAX = 64  # tensors of one batch that are looked at
 RAW_ROWS = 50_000  # per process; past it, each further ROWS_PER_MERGE rows cover twice as many batches
 ROWS_PER_MERGE = 5_000
+CHEAP_NS = 2_000_000  # batches that cost less are looked at once in CHEAP_STRIDE, after the first EACH_ROWS
+CHEAP_STRIDE = 8
+EACH_ROWS = 64
 
 BATCHES = Layout(
     "loader",
@@ -77,7 +80,7 @@ class Loaders:
         self.starting = 0  # the loader whose iterator is being made
         self.delivered = False  # a batch is being worked on, where batches are the steps
         self.may_open = True
-        self.made = Making(session)
+        self.made = Making(session, torch.Tensor)
 
     # ------------------------------------------------------------ construction
 
@@ -122,13 +125,14 @@ class Loaders:
             AppendedRows.prepare(self.session.path("workers", "bin"), BATCHES, 0)
         if self.may_open:  # loaders started in a row open a step together
             self.may_open = False
+            recorder.touch()
             recorder.mark(OPEN)
         self._enter(recorder)
         return recorder, recorder.since
 
     def _enter(self, recorder: Recorder) -> None:
-        recorder.settle(recorder.base, recorder.base, VALIDATION)
         recorder.enter(DATA_WAIT)
+        recorder.decide(recorder.base, recorder.base, VALIDATION)
 
     def after_iter(self, token: Tuple[Recorder, int], args: Args, result: Any) -> None:
         """Remember the iterator, so that its first batch can be told from later ones."""
@@ -149,6 +153,7 @@ class Loaders:
         if self.delivered:
             self.delivered = False
             recorder.samples += self.steps.take_samples()
+            recorder.touch()
             recorder.mark(BATCH)
         depth = len(recorder.stack)
         self._enter(recorder)
@@ -196,11 +201,15 @@ class Loaders:
 class Making:
     """What a batch costs the process that makes it."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, tensor: type) -> None:
         self.session = session
+        self.tensor = tensor
         self.rows: Any = None
         self.pid = 0  # the process that `rows` belongs to
         self.worker = MAIN
+        self.stride = 1  # cheap batches are looked at once in so many
+        self.turn = 0
+        self.measuring = False
         self.collate_ns = self.collate_cpu_ns = 0
         self.collate_begin = (0, 0)
         self.held = [0] * 7  # batches, samples, bytes and the four costs of a row that covers several
@@ -215,8 +224,10 @@ class Making:
             fetcher.collate_fn, self.before_collate, self.after_collate, "collate"
         )
 
-    def before_collate(self, args: Args, kwargs: Kwargs) -> bool:
+    def before_collate(self, args: Args, kwargs: Kwargs) -> Optional[bool]:
         """Start the clocks."""
+        if not self.measuring:
+            return None
         self.collate_begin = (clock(), thread_clock())
         return True
 
@@ -228,30 +239,35 @@ class Making:
 
     def before_fetch(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[int, int]]:
         """Start the clocks, in a worker or where the training process fetches for itself."""
-        if self.pid != os.getpid():
+        self.turn += 1
+        if self.turn < self.stride:
+            return None
+        if self.pid != self.session.pid:
             self._begin_process()
         if self.rows is None:
             return None
+        self.turn = 0
+        self.measuring = True
         self.collate_ns = self.collate_cpu_ns = 0
         return clock(), thread_clock()
 
     def after_fetch(self, token: Tuple[int, int], args: Args, result: Any) -> None:
-        """Write the batch's row."""
+        """Write the batch's row; it stands for those that were not looked at, too."""
+        self.measuring = False
         if result is None:
             return  # the end of an iterable dataset, or an exception
         begin, cpu = token
         end = clock()
         read_cpu = thread_clock() - cpu - self.collate_cpu_ns
-        from torch import Tensor
-
-        held = self.held
-        held[0] += 1
-        held[1] += _samples(result, Tensor)
-        held[2] += end - begin - self.collate_ns
-        held[3] += read_cpu
-        held[4] += self.collate_ns
-        held[5] += self.collate_cpu_ns
-        held[6] += _bytes(result, Tensor)
+        read = end - begin - self.collate_ns
+        costs = (read, read_cpu, self.collate_ns, self.collate_cpu_ns, _bytes(result, self.tensor))
+        held, stride = self.held, self.stride
+        held[0] += stride
+        held[1] += stride * _samples(result, self.tensor)
+        for place, cost in enumerate(costs, 2):
+            held[place] += stride * cost
+        if self.written >= EACH_ROWS:
+            self.stride = CHEAP_STRIDE if end - begin < CHEAP_NS else 1
         if held[0] < self.merge:
             return
         self.rows.add(end, begin, self.pid, self.worker, self.loaders.get(id(args[0]), 0), *held)
@@ -263,7 +279,7 @@ class Making:
     def _begin_process(self) -> None:
         self.pid = os.getpid()
         self.rows = None
-        self.written, self.merge, self.held = 0, 1, [0] * 7
+        self.written, self.merge, self.stride, self.held = 0, 1, 1, [0] * 7
         session = self.session
         if session.in_worker():
             from torch.utils.data import get_worker_info
@@ -326,6 +342,9 @@ def _leaves(batch: Any, tensor: type) -> List[Any]:
 
 def _samples(batch: Any, tensor: type) -> int:
     """How many samples a batch holds: the first dimension of its first tensor; 0 if it has none."""
+    first: Any = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
+    if isinstance(first, tensor) and first.dim():
+        return int(first.shape[0])
     for leaf in _leaves(batch, tensor):
         if leaf.dim():
             return int(leaf.shape[0])

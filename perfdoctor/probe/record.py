@@ -30,6 +30,9 @@ SKIPPED, WINDOW, ROLLED_UP, FRESH, UPDATED_IN_BACKWARD = 1, 2, 4, 8, 16
 
 RAW_ROWS = 100_000  # 13 MB; past it, each further ROWS_PER_MERGE rows cover twice as many markers
 ROWS_PER_MERGE = 10_000
+CPU_EVERY = (
+    16  # rows between two readings of the process's CPU clock, a system call; the first rows have one each
+)
 
 STEPS = Layout(
     "steps",
@@ -71,6 +74,7 @@ class Recorder:
         self.off = False
         self.level = OPEN  # the strongest marker seen
         self.current = self.base = OTHER  # base: what undecided time falls back to
+        self.undecided = False  # some time waits for what follows to tell what it was
         self.stack: List[int] = []
         self.spent = [0] * SLOTS
         self.since = self.begin = clock()
@@ -100,35 +104,40 @@ class Recorder:
         self.since = now
         self.current = self.stack.pop()
 
-    def become(self, phase: int) -> None:
-        """The innermost open phase turns into `phase` from now on."""
+    def leave_to(self, phase: int) -> None:
+        """Leave; what is around turns into `phase`, of which only what comes next tells what it was."""
         now = clock()
         self.spent[self.current] += now - self.since
         self.since = now
+        self.stack.pop()
         self.current = phase
+        self.undecided = True
 
-    def settle(self, after_forward: int, after_backward: int, eval_forward: int) -> None:
-        """Decide what the undecided time was."""
+    def touch(self) -> None:
+        """Charge the time up to now, before a mark that does not follow the end of a phase."""
         now = clock()
-        spent = self.spent
-        spent[self.current] += now - self.since
+        self.spent[self.current] += now - self.since
         self.since = now
-        if self.current >= AFTER_FORWARD:
-            self.current = self.base
+
+    def decide(self, after_forward: int, after_backward: int, eval_forward: int) -> None:
+        """Say what the undecided time was; called once the phase that tells has been entered or left."""
+        if not self.undecided:
+            return
+        self.set_aside(after_forward, after_backward)
+        self.spent[eval_forward] += self.spent[EVAL_FORWARD]
+        self.spent[EVAL_FORWARD] = 0
+        self.undecided = False
+
+    def set_aside(self, after_forward: int, after_backward: int) -> None:
+        """Say what followed the last forward or backward, and leave passes in eval mode undecided."""
+        spent = self.spent
         spent[after_forward] += spent[AFTER_FORWARD]
         spent[after_backward] += spent[AFTER_BACKWARD]
-        spent[eval_forward] += spent[EVAL_FORWARD]
-        spent[AFTER_FORWARD] = spent[AFTER_BACKWARD] = spent[EVAL_FORWARD] = 0
-
-    def set_aside(self) -> None:
-        """What followed the last forward or backward was other work, since another forward comes first."""
-        now = clock()
-        spent = self.spent
-        spent[self.current] += now - self.since
-        self.since = now
-        self.current = self.base
-        spent[self.base] += spent[AFTER_FORWARD] + spent[AFTER_BACKWARD]
         spent[AFTER_FORWARD] = spent[AFTER_BACKWARD] = 0
+        if self.current in (AFTER_FORWARD, AFTER_BACKWARD):
+            self.current = self.base
+        elif self.stack and self.stack[-1] in (AFTER_FORWARD, AFTER_BACKWARD):
+            self.stack[-1] = self.base
 
     def unwind(self, depth: int) -> None:
         """Drop phases that an exception left open."""
@@ -136,7 +145,7 @@ class Recorder:
             self.leave()
 
     def mark(self, marker: int, optimizer: int = 0) -> None:
-        """Close a row, if `marker` is at least as strong as the strongest seen."""
+        """Close a row where the last phase ended, if `marker` is at least as strong as the strongest seen."""
         if marker < self.level and marker != END:
             if marker != OPEN or self.level == UPDATE:
                 return
@@ -147,24 +156,26 @@ class Recorder:
             self.first_optimizer_marks += 1
         if self.marks < self.merge and marker != END:
             return
-        self.settle(OTHER, OTHER, VALIDATION)
+        self.decide(OTHER, OTHER, VALIDATION)
         self._close(marker, optimizer)
 
     def _close(self, marker: int, optimizer: int) -> None:
-        now = self.since  # settle() has just read the clock
-        cpu = process_clock()
+        now = self.since
         spent = self.spent
-        flags = self.flags | (ROLLED_UP if self.merge > 1 else 0)
+        cpu_ns = 0
+        if self.written < CPU_EVERY or self.written % CPU_EVERY == 0 or marker == END:
+            cpu = process_clock()
+            cpu_ns, self.cpu = cpu - self.cpu, cpu
+        flags = self.flags | ROLLED_UP if self.merge > 1 else self.flags
         self.rows.add(
             now, self.begin, marker, flags, optimizer, self.marks, self.backwards, self.batches, self.calls,
-            self.switches, self.samples, self.loss, cpu - self.cpu, *spent[:OTHER],
+            self.switches, self.samples, self.loss, cpu_ns, spent[0], spent[1], spent[2], spent[3], spent[4],
+            spent[5], spent[6], spent[7],
         )  # fmt: skip
         self.begin = now
-        self.cpu = cpu
         self.spent = [0] * SLOTS
-        self.flags = self.marks = self.backwards = self.batches = self.calls = self.switches = (
-            self.samples
-        ) = 0
+        self.flags = self.marks = self.backwards = self.batches = self.calls = 0
+        self.switches = self.samples = 0
         self.loss = math.nan
         self.written += 1
         if self.written >= RAW_ROWS and (self.written - RAW_ROWS) % ROWS_PER_MERGE == 0:

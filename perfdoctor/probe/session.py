@@ -134,6 +134,7 @@ class Session:
         if recorder is None or os.getpid() != self.pid or recorder.off:
             return
         recorder.unwind(0)
+        recorder.touch()
         recorder.mark(END)
         recorder.off = True
         for call in self.on_end:

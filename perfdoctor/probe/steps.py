@@ -35,6 +35,9 @@ from .where import user_frame, user_line
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
 
+INDIVISIBLE = frozenset(
+    (record.DATA_WAIT, BACKWARD, VALIDATION, record.CHECKPOINT)
+)  # calls inside belong to it
 MODULES_MAX = 1_000  # modules remembered by identity; scripts that build one per step start over
 NAMES_AT_BACKWARD = 3  # the backward at which names are read: the first ones may be warm-up
 
@@ -61,6 +64,7 @@ class Steps:
         self.modules: Dict[int, _Seen] = {}
         self.optimizers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.updates: List[Tuple[int, int]] = []  # open updates: (identity, depth of the phases below it)
+        self.last_optimizer = (0, 0)  # identity and number: a weak look-up costs as much as the rest
         self.inner_steps = 0  # optimizer steps inside the outermost update
         self.updated_in_backward = False
         self.backward_depth = 0
@@ -82,6 +86,10 @@ class Steps:
 
     def recorder(self) -> Optional[Recorder]:
         """The recorder, for the thread that trains; the first thread that does becomes it."""
+        recorder = self.session.recorder
+        if recorder is not None and not recorder.off and recorder.owner == get_ident():
+            self.trains = True
+            return recorder
         recorder = self.session.recording()
         if recorder is not None:
             self.trains = True
@@ -91,7 +99,8 @@ class Steps:
             return None
         recorder.owner = get_ident()
         recorder.stack.clear()
-        recorder.become(OTHER)
+        recorder.current = OTHER
+        recorder.touch()
         self.trains = True
         return recorder
 
@@ -109,39 +118,36 @@ class Steps:
             return None
         recording = self.torch.is_grad_enabled()
         recorder = self.recorder() if recording and module.training else self.session.recording()
-        if recorder is None or recorder.current in (
-            record.DATA_WAIT,
-            BACKWARD,
-            VALIDATION,
-            record.CHECKPOINT,
-        ):
+        if recorder is None or recorder.current in INDIVISIBLE:
             return None
         if module.training:
             seen.trained = True
             phase = FORWARD
         else:
             phase = VALIDATION if seen.trained else EVAL_FORWARD
-        if phase == VALIDATION:
-            recorder.settle(recorder.base, recorder.base, VALIDATION)
-        elif recorder.current in (AFTER_FORWARD, AFTER_BACKWARD):
-            recorder.set_aside()
         self.in_call = True
         recorder.calls += 1
         if not self.loader_delivers and phase == FORWARD:
             self._count_samples(args)
         recorder.enter(phase)
+        if phase == VALIDATION:
+            recorder.decide(recorder.base, recorder.base, VALIDATION)
+        elif recorder.undecided:
+            recorder.set_aside(recorder.base, recorder.base)
         return recorder, seen, phase, recording
 
     def after_module(self, token: Tuple[Recorder, _Seen, int, bool], args: Args, result: Any) -> None:
         """Leave the phase; in train mode what follows is the loss, until something else begins."""
         self.in_call = False
-        recorder, seen, phase, recording = token
+        recorder, _, phase, recording = token
         begin = recorder.since
-        recorder.leave()
-        if phase == FORWARD:
-            if recording:
-                recorder.become(AFTER_FORWARD)
-        elif seen.trained:
+        if phase == FORWARD and recording:
+            recorder.leave_to(AFTER_FORWARD)
+        else:
+            recorder.leave()
+        if phase == EVAL_FORWARD:
+            recorder.undecided = True
+        elif phase == VALIDATION:
             self._count_eval((recorder.since - begin) / 1e9, recording)
             self.evaluated = True
         if recorder.level <= CALL:
@@ -163,7 +169,7 @@ class Steps:
         """Without a DataLoader, a lone model's input tells the size of the batch."""
         batch = args[1] if len(args) > 1 else None
         if len(self.optimizers) <= 1 and isinstance(batch, self.torch.Tensor) and batch.dim():
-            self.pending_samples = int(batch.shape[0])
+            self.pending_samples = len(batch)
 
     def _see(self, module: Any) -> _Seen:
         if len(self.modules) >= MODULES_MAX:
@@ -203,7 +209,8 @@ class Steps:
         if recorder is None:
             return None
         self.backward_depth = 1
-        recorder.settle(FORWARD, FORWARD, FORWARD)
+        recorder.enter(BACKWARD)
+        recorder.decide(FORWARD, FORWARD, FORWARD)
         loss = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
         if recorder.level < UPDATE and self.freshness.judge(loss) and not recorder.backwards:
             recorder.flags |= FRESH
@@ -212,14 +219,16 @@ class Steps:
         samples = self.take_samples()
         if not (self.updates and recorder.backwards):  # a closure goes over the same batch again
             recorder.samples += samples
-        recorder.enter(BACKWARD)
         return recorder, loss
 
     def after_backward(self, token: Tuple[Recorder, Any], args: Args, result: Any) -> None:
         """Leave backward; updates that its hooks made close the step here."""
         self.backward_depth = 0
         recorder, loss = token
-        recorder.leave()
+        if self.updated_in_backward:
+            recorder.leave()
+        else:
+            recorder.leave_to(AFTER_BACKWARD)
         recorder.backwards += 1
         self.note_loss(recorder, loss)
         if self.updated_in_backward:
@@ -227,7 +236,6 @@ class Steps:
             recorder.flags |= UPDATED_IN_BACKWARD
             self._update(recorder, 1)
             return
-        recorder.become(AFTER_BACKWARD)
         if recorder.level < UPDATE:
             self.freshness.remember()
             if not self.updates:
@@ -242,10 +250,10 @@ class Steps:
             return  # a fake or distributed tensor has no value to read here
         if self.updates and recorder.backwards > 1:
             return  # an optimizer's closure is called several times: the first value is the loss
-        if loss.device.type == "cpu":
-            value = loss.detach().item()
+        if loss.is_cpu:
+            value = loss.item()
             recorder.loss = value if math.isnan(recorder.loss) else recorder.loss + value
-        elif loss.device.type == "cuda":
+        elif loss.is_cuda:
             if self.device_losses is None:
                 self.on_device(loss.device)
                 self.device_losses = DeviceLosses(self.torch, recorder.rows.amend_loss)
@@ -271,12 +279,12 @@ class Steps:
 
     # ------------------------------------------------------------ optimizers
 
-    def optimizer_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def optimizer_begins(self, optimizer: Any) -> None:
         """torch's hook before any optimizer's step."""
         self._begin_update(id(optimizer))
         self.inner_steps += 1
 
-    def optimizer_ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def optimizer_ends(self, optimizer: Any) -> None:
         """torch's hook after any optimizer's step."""
         self._end_update(optimizer)
 
@@ -298,17 +306,18 @@ class Steps:
                 self.updated_in_backward = True
             else:
                 self.inner_steps = 0
-                recorder.settle(OTHER, OPTIMIZER, VALIDATION)
         self.updates.append((identity, len(recorder.stack)))
         recorder.enter(OPTIMIZER)
+        if len(self.updates) == 1 and not self.backward_depth:
+            recorder.decide(OTHER, OPTIMIZER, VALIDATION)
         recorder.base = OPTIMIZER
 
     def _end_update(self, optimizer: Any) -> None:
         recorder = self.session.recording()
         if recorder is None or not self.updates:
             return
-        recorder.settle(OPTIMIZER, OPTIMIZER, OPTIMIZER)
         recorder.unwind(self.updates.pop()[1])
+        recorder.decide(OPTIMIZER, OPTIMIZER, OPTIMIZER)
         if self.updates:
             return
         recorder.base = OTHER
@@ -316,11 +325,14 @@ class Steps:
             self._update(recorder, self._number(optimizer))
 
     def _number(self, optimizer: Any) -> int:
+        if id(optimizer) == self.last_optimizer[0]:
+            return self.last_optimizer[1]
         number = self.optimizers.get(optimizer)
         if number is None:
             number = self.optimizers[optimizer] = len(self.optimizers) + 1
             name = type(optimizer).__module__ + "." + type(optimizer).__qualname__
             self.session.event("optimizer", id=number, **{"class": name}, at=user_line())
+        self.last_optimizer = (id(optimizer), number)
         return number
 
     def _update(self, recorder: Recorder, number: int) -> None:
@@ -366,8 +378,8 @@ def install(steps: Steps) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     torch = steps.torch
-    register_optimizer_step_pre_hook(patch.guarded("optimizer", steps.optimizer_begins))
-    register_optimizer_step_post_hook(patch.guarded("optimizer", steps.optimizer_ends))
+    register_optimizer_step_pre_hook(patch.optimizer_hook("optimizer", steps.optimizer_begins))
+    register_optimizer_step_post_hook(patch.optimizer_hook("optimizer", steps.optimizer_ends))
     patch.wrap(torch.nn.Module, "__call__", steps.before_module, steps.after_module, "module_call")
     patch.wrap(torch.autograd, "backward", steps.before_backward, steps.after_backward, "backward")
     patch.wrap(torch.autograd, "grad", steps.before_backward, steps.after_backward, "backward")

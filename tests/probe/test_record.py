@@ -54,10 +54,19 @@ def recorder(clock):
     return Recorder(Rows())
 
 
-def spend(clock, recorder, phase, ns):
+def spend(clock, recorder, phase, ns, then=None):
+    """A phase of `ns`, after which time is undecided if `then` says so."""
     recorder.enter(phase)
     clock.now += ns
-    recorder.leave()
+    if then is None:
+        recorder.leave()
+    else:
+        recorder.leave_to(then)
+
+
+def end_step(clock, recorder, marker=UPDATE, optimizer=1):
+    recorder.touch()
+    recorder.mark(marker, optimizer)
 
 
 def test_phases_are_exclusive_and_add_up_to_the_row(clock, recorder):
@@ -68,7 +77,7 @@ def test_phases_are_exclusive_and_add_up_to_the_row(clock, recorder):
     clock.now += 7
     recorder.leave()
     clock.now += 3
-    recorder.mark(UPDATE, 1)
+    end_step(clock, recorder)
     (row,) = recorder.rows.rows
     assert (row["forward"], row["backward"], row["optimizer_ns"]) == (20, 30, 12)
     assert row["end_ns"] - row["begin_ns"] == 65
@@ -77,27 +86,30 @@ def test_phases_are_exclusive_and_add_up_to_the_row(clock, recorder):
 def test_rows_are_contiguous(clock, recorder):
     for ns in (10, 20, 30):
         clock.now += ns
-        recorder.mark(UPDATE, 1)
+        end_step(clock, recorder)
     rows = recorder.rows.rows
     assert [row["begin_ns"] for row in rows[1:]] == [row["end_ns"] for row in rows[:-1]]
 
 
 def test_time_between_forward_and_backward_is_the_loss(clock, recorder):
-    spend(clock, recorder, FORWARD, 10)
-    recorder.become(AFTER_FORWARD)
+    spend(clock, recorder, FORWARD, 10, then=AFTER_FORWARD)
     clock.now += 4
-    recorder.settle(FORWARD, FORWARD, FORWARD)
-    spend(clock, recorder, BACKWARD, 10)
+    recorder.enter(BACKWARD)
+    recorder.decide(FORWARD, FORWARD, FORWARD)
+    clock.now += 10
+    recorder.leave()
     recorder.mark(UPDATE, 1)
     assert recorder.rows.rows[0]["forward"] == 14
 
 
 def test_time_after_a_forward_without_backward_is_other_work(clock, recorder):
-    spend(clock, recorder, FORWARD, 10)
-    recorder.become(AFTER_FORWARD)
+    spend(clock, recorder, FORWARD, 10, then=AFTER_FORWARD)
     clock.now += 4
-    recorder.settle(OTHER, OTHER, VALIDATION)
-    spend(clock, recorder, DATA_WAIT, 6)
+    recorder.enter(DATA_WAIT)
+    recorder.decide(OTHER, OTHER, VALIDATION)
+    clock.now += 6
+    recorder.leave()
+    assert recorder.current == OTHER
     recorder.mark(UPDATE, 1)
     row = recorder.rows.rows[0]
     assert (row["forward"], row["data_wait"]) == (10, 6)
@@ -105,9 +117,11 @@ def test_time_after_a_forward_without_backward_is_other_work(clock, recorder):
 
 
 def test_clipping_between_backward_and_update_belongs_to_the_optimizer(clock, recorder):
-    recorder.become(AFTER_BACKWARD)
+    spend(clock, recorder, BACKWARD, 0, then=AFTER_BACKWARD)
     clock.now += 8
-    recorder.settle(OTHER, OPTIMIZER, VALIDATION)
+    recorder.enter(OPTIMIZER)
+    recorder.decide(OTHER, OPTIMIZER, VALIDATION)
+    recorder.leave()
     recorder.mark(UPDATE, 1)
     assert recorder.rows.rows[0]["optimizer_ns"] == 8
 
@@ -138,8 +152,8 @@ def test_past_the_bound_a_row_covers_several_updates_and_loses_no_time(clock, re
     monkeypatch.setattr(record, "ROWS_PER_MERGE", 2)
     for _ in range(40):
         clock.now += 10
-        recorder.mark(UPDATE, 1)
-    recorder.mark(END)
+        end_step(clock, recorder)
+    end_step(clock, recorder, END, 0)
     rows = recorder.rows.rows
     updates = [row for row in rows if row["marker"] == UPDATE]
     assert len(updates) < 15
@@ -158,12 +172,14 @@ def test_the_outside_ends_the_watch_through_the_mapped_header(recorder):
 
 def test_work_between_two_forwards_is_not_the_loss(clock, recorder):
     for _ in range(2):
-        if recorder.current == AFTER_FORWARD:
-            recorder.set_aside()
-        spend(clock, recorder, FORWARD, 10)
-        recorder.become(AFTER_FORWARD)
+        recorder.enter(FORWARD)
+        recorder.set_aside(OTHER, OTHER)
+        clock.now += 10
+        recorder.leave_to(AFTER_FORWARD)
         clock.now += 3
-    recorder.settle(FORWARD, FORWARD, FORWARD)
+    recorder.enter(BACKWARD)
+    recorder.decide(FORWARD, FORWARD, FORWARD)
+    recorder.leave()
     recorder.mark(UPDATE, 1)
     row = recorder.rows.rows[0]
     assert row["forward"] == 23

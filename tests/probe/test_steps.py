@@ -170,7 +170,7 @@ def test_tracing_exporting_and_fake_tensors_work_as_without_us(tmp_path):
             torch.nn.Linear(2, 2)(torch.randn(1, 2)).sum().backward()
         opt = torch.optim.SGD(net.parameters(), lr=0.1)
         for _ in range(3):
-            net(x).sum().backward(); opt.step(); opt.zero_grad()
+            (net(x) + 1).sum().backward(); opt.step(); opt.zero_grad()
         """,
     )
     assert len(updates(records)) == 3
