@@ -340,9 +340,9 @@ def _leaves(batch: Any, tensor: type) -> List[Any]:
     return found
 
 
-def _samples(batch: Any, tensor: type) -> int:
+def _samples(batch: Any, tensor: Any) -> int:
     """How many samples a batch holds: the first dimension of its first tensor; 0 if it has none."""
-    first: Any = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
+    first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
     if isinstance(first, tensor) and first.dim():
         return int(first.shape[0])
     for leaf in _leaves(batch, tensor):
