@@ -268,7 +268,6 @@ def _config(options: Options) -> dict[str, Any]:
         "max_seconds": options.max_seconds,
         "stacks": options.stacks,
         "profiler": options.profiler,
-        "fallback_stacks": False,
     }
 
 

@@ -113,7 +113,6 @@ def test_the_probes_options_are_there_before_the_command_starts(folder: Path) ->
         "max_seconds": None,
         "stacks": False,
         "profiler": False,
-        "fallback_stacks": False,
     }
     assert {name: given[name] for name in expected} == expected
 

@@ -86,10 +86,6 @@ class Steps:
 
     def recorder(self) -> Optional[Recorder]:
         """The recorder, for the thread that trains; the first thread that does becomes it."""
-        recorder = self.session.recorder
-        if recorder is not None and not recorder.off and recorder.owner == get_ident():
-            self.trains = True
-            return recorder
         recorder = self.session.recording()
         if recorder is not None:
             self.trains = True
