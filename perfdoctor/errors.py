@@ -27,3 +27,15 @@ class CannotStart(PerfdoctorError):
     def __init__(self, message: str, hint: str | None = None, exit_code: int = 127) -> None:
         super().__init__(message, hint)
         self.exit_code = exit_code
+
+
+class NotATrace(PerfdoctorError):
+    """The file is no torch.profiler trace, or nothing in it can be read."""
+
+
+class TraceTooLarge(PerfdoctorError):
+    """The trace is larger than the cap on what is read."""
+
+
+class TracesDoNotFit(PerfdoctorError):
+    """Files given together are not those of the ranks of one job."""

@@ -1,0 +1,1 @@
+"""torch.profiler traces: read into columns, then measured."""

@@ -1,0 +1,235 @@
+"""Reads a torch.profiler trace into columns, streaming: memory grows with what is kept, not with the file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.errors import NotATrace
+from perfdoctor.trace import layout
+from perfdoctor.trace.columns import UNKNOWN, Device, Skipped, Trace
+from perfdoctor.trace.events import Tables, whole
+from perfdoctor.trace.mending import decoded, loads, mended
+from perfdoctor.trace.source import Source
+
+LIMIT_BYTES = 4 * 10**9  # of JSON: some 16 million events and half a gigabyte of columns
+PREAMBLE_BYTES = 64 << 20  # a trace says what it is before its events begin
+START = re.compile(rb'"traceEvents"\s*:\s*\[|^\s*\[(?=\s*(?:\{|\]))')
+SEPARATOR = re.compile(rb"\}\s*,\s*(?=\{)")
+# Where events part in text that is no valid JSON: an object that begins with a field of an event.
+RESUMPTION = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:)')
+ATTEMPTS = 16  # separators tried from the end of a piece; those inside arguments are no borders of events
+RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_]?(\d+)", re.IGNORECASE)
+BROKEN_END = re.compile(
+    r'\}(?=\s*,\s*\{\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:|\s*\]\s*(?:,\s*"|\}?\s*$))'
+)
+BETWEEN = re.compile(r"[\s,]*")
+UNFINISHED_BYTES = 16 << 20  # an event longer than this is damage, not an event
+
+
+def read(path: Path | str, limit_bytes: int = LIMIT_BYTES) -> Trace:
+    """The trace at `path`: `.json` or `.json.gz`, from torch.profiler on CUDA, ROCm or the CPU alone.
+
+    What is damaged or cut off is left out and counted in `skipped`. Raises NotATrace where nothing can be
+    read and TraceTooLarge beyond `limit_bytes` of JSON.
+    """
+    return _Reader(Source(Path(path), limit_bytes)).read()
+
+
+class _Reader:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.tables = Tables()
+        self.layout = layout.Layout(self.tables)
+        self.lost_bytes = self.lost_events = self.mended = 0
+        self.preamble = b""
+        self.tail: str | None = None  # what follows the list of events; None: the list never ended
+
+    def read(self) -> Trace:
+        blocks = iter(self.source)
+        rest = self._begin(blocks)
+        for block in blocks:
+            rest = self._take(rest + block)
+        rest = self._take(rest)
+        self._finish(rest)
+        return self._trace()
+
+    def _begin(self, blocks: Iterator[bytes]) -> bytes:
+        """Read up to where the events begin; returns what was read of them."""
+        text = b""
+        for block in blocks:
+            text += block
+            start = START.search(text)
+            if start:
+                self.preamble = text[: start.start()]
+                return text[start.end() :]
+            if len(text) > PREAMBLE_BYTES:
+                break
+        raise NotATrace(
+            f"{self.source.path} is not a torch.profiler trace: {_why_not(text)}",
+            "Give a file that torch.profiler's export_chrome_trace wrote.",
+        )
+
+    def _take(self, text: bytes) -> bytes:
+        """Take the whole events of `text`; returns the rest, which begins where an event does."""
+        cut = text.rfind(layout.BOUNDARY)
+        if cut >= 0:
+            self._take_pieces(self.layout.take(text[: cut + 1]))
+            self.tables.flush()
+            return text[cut + 1 :]
+        return self._take_as_json(text)
+
+    def _take_pieces(self, pieces: list[bytes]) -> None:
+        """Decode single events: together if they are valid, else one by one."""
+        events = decoded(b"[" + b",".join(pieces) + b"]")
+        if events is None or len(events) != len(pieces):
+            events = [self._event(piece) for piece in pieces]
+        for event, piece in zip(events, pieces, strict=True):
+            self._add(event, piece)
+
+    def _event(self, piece: bytes) -> Any:
+        event = decoded(piece)
+        if event is None:
+            event = mended(piece)
+            self.mended += event is not None
+        return event
+
+    def _add(self, event: Any, piece: bytes) -> None:
+        if not isinstance(event, dict) or not self.tables.add(event):
+            self.lost_events += 1
+            self.lost_bytes += len(piece)
+
+    def _take_as_json(self, text: bytes) -> bytes:
+        """Take whole events of any layout. That a piece decodes proves that it was cut between events."""
+        borders = [found.start() + 1 for found in SEPARATOR.finditer(text)]
+        for border in borders[: -ATTEMPTS - 1 : -1]:
+            events = decoded(b"[" + text[:border].lstrip(layout.BLANK) + b"]")
+            if events is not None:
+                self.tables.events += len(events)
+                for event in events:
+                    self._add(event, b"")
+                self.tables.flush()
+                return text[border:]
+        return self._salvage(text) if borders else self._drop_endless(text)
+
+    def _salvage(self, text: bytes) -> bytes:
+        """Take what can be mended of text that is no valid JSON; the last event may be unfinished."""
+        begin = 0
+        for border in RESUMPTION.finditer(text):
+            piece = text[begin : border.start() + 1].lstrip(layout.BLANK)
+            self.tables.events += 1
+            self._add(self._event(piece), piece)
+            begin = border.start() + 1
+        self.tables.flush()
+        return self._drop_endless(text[begin:])
+
+    def _drop_endless(self, text: bytes) -> bytes:
+        if len(text) <= UNFINISHED_BYTES:
+            return text
+        self.lost_bytes += len(text)
+        self.lost_events += 1
+        return b""
+
+    def _finish(self, rest: bytes) -> None:
+        """Take the last events, up to the end of their list, and what follows it."""
+        text, at = rest.decode("utf-8", "surrogateescape"), 0
+        decoder = json.JSONDecoder(strict=False)
+        while True:
+            at = BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # matches nothing, too
+            if at == len(text):
+                return
+            if text[at] == "]":
+                self.tail = text[at + 1 :]
+                return
+            try:
+                _, stop = decoder.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                found = BROKEN_END.search(text, at)
+                stop = found.start() + 1 if found else len(text)
+            piece = text[at:stop].encode("utf-8", "surrogateescape")
+            self.tables.events += 1
+            self._add(self._event(piece), piece)
+            at = stop
+
+    def _trace(self) -> Trace:
+        tables = self.tables.finished()
+        kept = ("ops", "calls", "annotations", "functions", "device", "syncs", "memory")
+        if not any(len(tables[name]) for name in kept):
+            what = "an event that torch.profiler writes" if self.tables.events else "any event"
+            raise NotATrace(
+                f"{self.source.path} does not hold {what}",
+                "Was the profiler stopped before a step was recorded?",
+            )
+        about = self._about()
+        distributed = about.get("distributedInfo")
+        distributed = distributed if isinstance(distributed, dict) else {}
+        named = RANK_IN_NAME.search(self.source.path.name)
+        rank = whole(distributed.get("rank"), int(named[1]) if named else UNKNOWN)
+        world_size = whole(distributed.get("world_size"))
+        return Trace(
+            file=str(self.source.path),
+            devices=_devices(about.get("deviceProperties")),
+            rank=rank if rank >= 0 else None,
+            world_size=world_size if world_size > 0 else None,
+            epoch_offset_ns=whole(about.get("baseTimeNanoseconds"), 0),
+            skipped=self._skipped(),
+            **tables,
+        )
+
+    def _about(self) -> dict[str, Any]:
+        """What the file says of itself, before and after its events."""
+        about: dict[str, Any] = {}
+        head = self.preamble.strip()
+        tail = (self.tail or "").strip().lstrip(",").encode("utf-8", "surrogateescape")
+        for text in (head.rstrip(b", \r\n\t") + b"}" if head else b"{}", b"{" + tail):
+            part = loads(text)
+            if isinstance(part, dict):
+                about |= part
+        return about
+
+    def _skipped(self) -> Skipped:
+        reasons = []
+        if self.source.cut:
+            reasons.append(self.source.cut)
+        if self.tail is None:
+            reasons.append("the file ends before its list of events does")
+        if self.lost_events:
+            reasons.append(f"{self.lost_events} events could not be read")
+        repaired = self.mended + self.layout.mended
+        if repaired:
+            reasons.append(f"{repaired} events were no valid JSON and were mended")
+        return Skipped(self.lost_bytes, self.lost_events, "; ".join(reasons) or None)
+
+
+def _devices(properties: Any) -> tuple[Device, ...]:
+    """The devices that the trace describes."""
+    entries = properties if isinstance(properties, list) else []
+    return tuple(
+        Device(
+            id=whole(entry.get("id"), number),
+            name=str(entry.get("name", "")),
+            memory_bytes=_positive(entry.get("totalGlobalMem")),
+            major=_positive(entry.get("computeMajor")),
+            minor=whole(entry.get("computeMinor"), 0) if "computeMinor" in entry else None,
+            multiprocessors=_positive(entry.get("numSms")),
+            warp=_positive(entry.get("warpSize")),
+        )
+        for number, entry in enumerate(entries)
+        if isinstance(entry, dict)
+    )
+
+
+def _positive(value: Any) -> int | None:
+    number = whole(value)
+    return number if number > 0 else None
+
+
+def _why_not(text: bytes) -> str:
+    """What a file is that holds no list of events."""
+    plain = text.lstrip()[:1]
+    if plain not in (b"{", b"["):
+        return "it is no JSON"
+    return "it has no traceEvents" if plain == b"{" else "it is a list of something else"

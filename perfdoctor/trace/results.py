@@ -1,0 +1,246 @@
+"""What a trace says, measured: one `RankTrace` for each file. Times are microseconds.
+
+`span` runs from the first to the last device event, `busy` is the union of all device events over all
+streams, `compute` the union of kernels that are not communication, `comm` of those that are, `overlap` their
+intersection. What a trace cannot tell is None, never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from perfdoctor.model import Location
+from perfdoctor.trace.columns import Skipped
+
+
+class KernelClass(str, Enum):
+    """What a device event is for."""
+
+    MATMUL = "matmul"
+    CONVOLUTION = "convolution"
+    ATTENTION = "attention"
+    NORMALISATION = "normalisation"
+    REDUCTION = "reduction"
+    POINTWISE = "pointwise"
+    OPTIMIZER = "optimizer"
+    LAYOUT = "layout conversion"
+    COMMUNICATION = "communication"
+    COPY = "copy"
+    MEMSET = "memset"
+    OTHER = "other"
+
+
+class IdleCause(str, Enum):
+    """Why the device had nothing to run."""
+
+    HOST_LATE = "host_late"  # the next launch had not begun: Python and dispatch are too slow
+    DATA_WAIT = "data_wait"  # the host was inside DataLoader
+    SYNC = "sync"  # the host had waited for the device and launched nothing behind it
+    COPY = "copy"  # the host was inside a blocking copy
+    OTHER_RANK = "other_rank"  # streams waited for a collective that another rank had not entered
+    LAUNCH_GAP = "launch_gap"  # the launch was there: dispatch latency and dependencies between streams
+    UNKNOWN = "unknown"  # the launch is not in the trace
+
+
+@dataclass(frozen=True)
+class StreamUse:
+    """One stream and its gaps between events (running maximum of ends)."""
+
+    device: int
+    stream: int
+    count: int
+    busy_us: float
+    host_wait_us: float  # gaps where the next event's launch began after the previous end
+    kernel_wait_us: float  # other gaps shorter than 30 us
+    other_gap_us: float  # the rest
+
+
+@dataclass(frozen=True)
+class Times:
+    """The measures of one stretch of time: a whole file, or one step of it."""
+
+    span_us: float
+    busy_us: float
+    compute_us: float
+    comm_us: float
+    overlap_us: float
+    copy_us: float  # union of copies and memsets
+    copy_overlap_us: float  # of copies and memsets with compute
+
+    @property
+    def idle_us(self) -> float:
+        """Time without any device event."""
+        return self.span_us - self.busy_us
+
+    @property
+    def exposed_comm_us(self) -> float:
+        """Communication that no compute hides."""
+        return self.comm_us - self.overlap_us
+
+
+@dataclass(frozen=True)
+class StepTrace:
+    """One step: device events clipped to the host's ProfilerStep annotation."""
+
+    name: str
+    begin_ns: int
+    times: Times  # span is the annotation's duration
+    dataloader_us: float
+    idle_us: Mapping[IdleCause, float]
+
+
+@dataclass(frozen=True)
+class Launches:
+    """How far the host runs ahead of the device."""
+
+    count: int  # device events whose runtime call is in the trace
+    delay_median_us: float  # from the call's end to the event's begin
+    delay_mean_us: float
+    delay_p90_us: float
+    queue_mean: float  # launched and not yet begun, weighted by time
+    queue_max: int
+    call_us: float  # time the host spent inside launching calls
+
+
+@dataclass(frozen=True)
+class ClassUse:
+    """All device events of one class. `flops` and `bytes` cover the events they are known for."""
+
+    kind: KernelClass
+    count: int
+    us: float  # summed durations
+    tensor_core_us: float | None  # of it on tensor or matrix cores, None where names cannot tell
+    flops: float | None = None
+    flops_us: float = 0.0  # duration of the events whose flops are known
+    bytes: float | None = None
+    bytes_us: float = 0.0
+    dtypes: Mapping[str, float] = field(default_factory=dict)  # microseconds by number type, where known
+
+
+@dataclass(frozen=True)
+class KernelUse:
+    """All device events of one name."""
+
+    name: str
+    kind: KernelClass
+    count: int
+    us: float
+    dtype: str | None
+    tensor_core: bool | None
+    occupancy: float | None  # mean share of warps, weighted by duration
+    op: str | None  # the operator that launched most of it
+
+
+@dataclass(frozen=True)
+class OpUse:
+    """All calls of one operator: host time is its own, without operators inside it."""
+
+    name: str
+    count: int
+    host_us: float
+    device_us: float  # of the events launched inside it and in no operator further inside
+    kernels: int
+
+
+@dataclass(frozen=True)
+class CopyUse:
+    """Copies of one direction between one kind of host memory and the device."""
+
+    direction: str  # "HtoD", "DtoH", "DtoD", "HtoH", "PtoP"
+    host_memory: str | None  # "pageable" | "pinned" | "unified"; None between devices or unknown
+    count: int
+    bytes: int | None
+    us: float  # summed durations
+
+    @property
+    def gb_per_s(self) -> float | None:
+        """Bytes over summed time, in 1e9 bytes per second."""
+        return self.bytes / self.us / 1e3 if self.bytes is not None and self.us > 0 else None
+
+
+@dataclass(frozen=True)
+class BlockingCalls:
+    """Runtime calls that made the host wait for the device, by the operator and line that made them."""
+
+    call: str  # "cudaStreamSynchronize", ...
+    op: str | None  # outermost operator around the call: "aten::item", "aten::to", ...
+    at: Location | None  # the user's line, where stacks were recorded
+    annotation: str | None  # innermost user annotation that is no step
+    count: int
+    us: float  # time inside the calls
+    idle_us: float  # of the device's idle time, what followed them before it had work again
+
+
+@dataclass(frozen=True)
+class MatrixUse:
+    """Matrix products of one shape. Sizes as in C[m, n] = A[m, k] B[k, n], `batch` of them."""
+
+    op: str
+    batch: int
+    m: int
+    n: int
+    k: int
+    dtype: str
+    count: int
+    us: float  # device time
+    multiple: int  # the largest power of two, up to 64, that divides m, n and k
+
+    @property
+    def flops(self) -> float:
+        """Of all of them: 2 m n k for each product."""
+        return 2.0 * self.batch * self.m * self.n * self.k * self.count
+
+
+@dataclass(frozen=True)
+class Peak:
+    """What a device can do at most."""
+
+    device: str
+    flops_per_s: Mapping[str, float]  # by number type: "float32", "tf32", "bfloat16", ...; dense
+    bytes_per_s: float
+    source: str
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """The high-water mark of the device's memory."""
+
+    allocated_bytes: int
+    reserved_bytes: int | None
+    total_bytes: int | None  # of the device
+
+
+@dataclass(frozen=True)
+class RankTrace:
+    """One file, measured. `times`, `streams`, `idle_us` and `launches` need device events."""
+
+    file: str
+    rank: int | None
+    world_size: int | None
+    device: str | None  # its name, None in a trace of the CPU only
+    devices: tuple[int, ...]  # numbers of the devices that ran something
+    events: int
+    device_events: int
+    begin_ns: int  # of everything in the file
+    end_ns: int
+    times: Times | None
+    streams: tuple[StreamUse, ...]
+    idle_us: Mapping[IdleCause, float]  # adds up to times.idle_us
+    launches: Launches | None
+    classes: tuple[ClassUse, ...]  # longest first
+    kernels: tuple[KernelUse, ...]  # longest first, all of them
+    ops: tuple[OpUse, ...]  # longest first
+    copies: tuple[CopyUse, ...]
+    blocking: tuple[BlockingCalls, ...]  # longest first
+    matrices: tuple[MatrixUse, ...]  # longest first
+    peak: Peak | None
+    memory: MemoryUse | None
+    runtime_us: Mapping[str, tuple[int, float]]  # runtime call: (count, summed time)
+    dataloader_us: float  # union of time inside DataLoader annotations
+    dataloader_count: int
+    sync_us: float  # time inside blocking calls
+    steps: tuple[StepTrace, ...]
+    skipped: Skipped
+    notes: tuple[str, ...] = ()  # what a reader should know: no launches, no shapes, an invalid window

@@ -1,0 +1,92 @@
+"""The bytes of a trace file, plain or compressed, block by block."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from perfdoctor.errors import NotATrace, TraceTooLarge
+
+BLOCK_BYTES = 1 << 20  # read at once: it and what is made of it stay in the processor's cache
+GZIP = b"\x1f\x8b"
+WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
+OTHERS = {b"PK\x03\x04": "a zip archive", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd",
+          b"SQLite": "an SQLite database"}  # fmt: skip
+MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
+
+
+class Source:
+    """A file as blocks of decompressed bytes. `cut` says why it ended early, once it has been read."""
+
+    def __init__(self, path: Path, limit_bytes: int) -> None:
+        self.path = path
+        self.limit_bytes = limit_bytes
+        self.cut: str | None = None
+        self.bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._blocks()
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            hint = "Check the path and its permissions."
+            raise NotATrace(f"cannot read {self.path}: {reason}", hint) from None
+
+    def _blocks(self) -> Iterator[bytes]:
+        with self.path.open("rb") as file:
+            begin = file.read(8)
+            file.seek(0)
+            self._refuse(begin)
+            if begin.startswith(GZIP):
+                blocks = self._inflated(file)
+            else:
+                blocks = iter(lambda: file.read(BLOCK_BYTES), b"")
+            for block in blocks:
+                if not self.bytes and block.startswith(MARK):
+                    block = block[len(MARK) :]
+                self.bytes += len(block)
+                if self.bytes > self.limit_bytes:
+                    raise TraceTooLarge(
+                        f"{self.path} holds more than {self.limit_bytes / 1e9:g} GB of JSON",
+                        "Raise the cap with --limit-gb, or record fewer steps.",
+                    )
+                yield block
+
+    def _refuse(self, begin: bytes) -> None:
+        """Say what a file is that is no text."""
+        if not begin:
+            hint = "The program may have ended before its profiler wrote it."
+            raise NotATrace(f"{self.path} is empty", hint)
+        for mark, encoding in WIDE.items():
+            if begin.startswith(mark):
+                raise NotATrace(
+                    f"{self.path} is {encoding} text, and traces are UTF-8",
+                    f"Convert it: iconv -f {encoding} -t UTF-8 {self.path} > trace.json",
+                )
+        for magic, kind in OTHERS.items():
+            if begin.startswith(magic):
+                hint = "Unpack it first; .json and .json.gz are read."
+                raise NotATrace(f"{self.path} is {kind}, not a trace", hint)
+
+    def _inflated(self, file: BinaryIO) -> Iterator[bytes]:
+        """Decompress, member by member; what comes before damage is kept."""
+        inflate = zlib.decompressobj(wbits=31)
+        while True:
+            packed = inflate.unconsumed_tail or inflate.unused_data or file.read(BLOCK_BYTES >> 3)
+            if not packed:
+                break
+            if inflate.eof:
+                if not packed.startswith(GZIP):
+                    break  # padding behind the last member
+                inflate = zlib.decompressobj(wbits=31)
+            try:
+                block = inflate.decompress(packed, BLOCK_BYTES)
+            except zlib.error:
+                self.cut = "its compressed data is damaged"
+                return
+            if block:
+                yield block
+        if not inflate.eof:
+            self.cut = "its compressed data is cut short"
