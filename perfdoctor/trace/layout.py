@@ -18,21 +18,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 
 from perfdoctor.trace import digits
 from perfdoctor.trace.columns import UNKNOWN, Ints
-from perfdoctor.trace.events import WITH_DETAILS, Json, Table, Tables, kind_of, table_of, whole
+from perfdoctor.trace.events import HOST_TABLES, Heads, Table
 from perfdoctor.trace.mending import loads, mended
+from perfdoctor.trace.tables import Json, Tables
 
 BOUNDARY = b"\n  {\n"  # the line that opens an event
 BLANK = b" \r\n\t,"  # between events
 NEEDED = ("ph", "cat", "name", "pid", "tid")  # what the first lines of an event must say
 FLOWS = b"stf"  # arrows from launch to kernel: the correlation says it too
 ODD = -1  # first lines that must be decoded together with the rest of their event
-HOST = (Table.OPS, Table.ANNOTATIONS, Table.FUNCTIONS)
 PHASE = len('    "ph": "')  # where the letter stands in an event's first line
 FIELD = 4  # columns before the quote of a field's name
 STAMP = len('    "ts": ')
@@ -42,12 +41,6 @@ APART = 3  # lines from the time stamp to the arguments where duration and comma
 TAIL = 24  # bytes at the end of a line that hold the space before a duration
 CORRELATION_KEY = '"correlation": '
 CORRELATION = re.compile(rb'"correlation": (\d{1,18})\b')
-HEAD = np.dtype(
-    [
-        ("table", "u1"), ("name", "u4"), ("thread", "u2"), ("kind", "u1"), ("process", "i8"), ("lane", "i8"),
-        ("details", "?"), ("mended", "?"),
-    ]
-)  # fmt: skip
 ARGUMENTS = len('    "args": ')
 END = b"\n  },\n"  # of an event that is not the last
 ARGUMENTS_END = b"\n    }"  # before it, where an event has arguments
@@ -56,43 +49,26 @@ STACK = b'"Call stack": "'
 MARGIN = b" " * 63 + b"\n"  # around a piece, so that looking a little beyond either end is no mistake
 
 
-class Heads(dict[bytes, int]):
-    """The first lines of events, numbered by their text. A new one is decoded when it is looked up."""
+class Beginnings(dict[bytes, int]):
+    """The first lines of events: by their text, the number of the head they stand for."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, heads: Heads) -> None:
         super().__init__()
-        self.tables = tables
-        self.columns = np.empty(0, HEAD)
-        self.fresh: list[tuple[Any, ...]] = []
+        self.heads = heads
+        self.mended: set[int] = set()  # heads whose lines were no valid JSON
 
     def __missing__(self, text: bytes) -> int:
-        self[text] = number = self._decode(text)
-        return number
-
-    def table(self) -> np.ndarray[Any, np.dtype[np.void]]:
-        """What all heads say, by number: (n,) of HEAD."""
-        if self.fresh:
-            self.columns = np.concatenate((self.columns, np.array(self.fresh, HEAD)))
-            self.fresh.clear()
-        return self.columns
-
-    def _decode(self, text: bytes) -> int:
         block = b"{" + text.rstrip(b" ,\n") + b"}"
         said = loads(block)
         broken = said is None
         said = mended(block) if broken else said
         if said is None or any(key not in said for key in NEEDED):
+            self[text] = ODD
             return ODD
-        table = table_of(said["ph"], said["cat"], said["name"])
-        name, thread = 0, 0
-        if table is not Table.NOTHING:
-            name = self.tables.names.number(str(said["name"]))
-        if table in HOST or table is Table.CALLS:
-            thread = self.tables.thread(said["pid"], said["tid"])
-        details = table is Table.OPS and WITH_DETAILS.fullmatch(str(said["name"])) is not None
-        lane = (int(kind_of(said["cat"])), whole(said["pid"]), whole(said["tid"]))
-        self.fresh.append((table, name, thread, *lane, details, broken))
-        return len(self.columns) + len(self.fresh) - 1
+        self[text] = number = self.heads[tuple(said[key] for key in NEEDED)]
+        if broken:
+            self.mended.add(number)
+        return number
 
 
 @dataclass(frozen=True)
@@ -116,7 +92,7 @@ class Layout:
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
-        self.heads = Heads(tables)
+        self.heads = Beginnings(tables.heads)
         self.mended = 0  # events whose first lines were no valid JSON
 
     def take(self, piece: bytes) -> list[bytes]:
@@ -133,10 +109,8 @@ class Layout:
         opens = opens[text[begins[opens] + 2] == ord("{")]
         before = data[: begins[opens[0]] if len(opens) else len(data)].strip(BLANK)
         others = [before] if before else []
-        self.tables.events += len(others)
         if not len(opens):
             return others
-        self.tables.events += len(opens)
         stamps = _stamps(text, begins, length)
         event = np.searchsorted(opens, stamps) - 1  # that each time stamp belongs to
         first = (event >= 0) & (np.diff(event, prepend=-1) != 0)
@@ -156,44 +130,36 @@ class Layout:
         events = Events(head, begin_ns[good], duration_ns[good], begins[stamps], below, event_end[event])
         self._append(data, events.only(np.flatnonzero(head != ODD)))
         spans = zip(begins[opens[odd]].tolist(), event_end[odd].tolist(), strict=True)
-        return others + [data[i:j].strip(BLANK) for i, j in spans]
+        odd_ones = [data[i:j].strip(BLANK) for i, j in spans]
+        self.tables.events += len(opens) - len(odd_ones)  # those are counted when they are decoded
+        return others + odd_ones
 
     def _append(self, data: bytes, events: Events) -> None:
         """Put events into their tables."""
-        heads = self.heads.table()
+        heads, tables = self.tables.heads.table(), self.tables
+        self.mended += int(np.isin(events.head, list(self.heads.mended)).sum()) if self.heads.mended else 0
         goes_to = heads["table"][events.head]
-        self.mended += int(np.count_nonzero(heads["mended"][events.head]))
-        for table in (*HOST, Table.CALLS, Table.DEVICE, Table.SYNCS):
+        for table in (*HOST_TABLES, Table.CALLS, Table.DEVICE, Table.SYNCS):
             rows = np.flatnonzero(goes_to == table)
-            if len(rows):
-                chosen = events.only(rows)
-                self._append_table(data, table, chosen, heads[chosen.head])
+            if not len(rows):
+                continue
+            chosen = events.only(rows)
+            columns = (heads[chosen.head], chosen.begin_ns, chosen.duration_ns)
+            if table is Table.DEVICE:
+                tables.append_device(*columns, _arguments(data, chosen))
+            elif table is Table.SYNCS:
+                tables.append_syncs(*columns, _arguments(data, chosen))
+            elif table is Table.CALLS:
+                tables.append_calls(*columns, _correlations(data, chosen))
+            else:
+                self._append_details(data, chosen, np.flatnonzero(heads["details"][chosen.head]))
+                tables.append_host(table, *columns)
 
-    def _append_table(self, data: bytes, table: Table, events: Events, what: Any) -> None:
-        tables, begin_ns, duration_ns, name = self.tables, events.begin_ns, events.duration_ns, what["name"]
-        if table is Table.DEVICE:
-            kind, process, lane = what["kind"], what["process"], what["lane"]
-            tables.add_device(begin_ns, duration_ns, name, kind, process, lane, _arguments(data, events))
-        elif table is Table.SYNCS:
-            columns = (column.tolist() for column in (begin_ns, duration_ns, name, what["lane"]))
-            for begin, duration, kind, stream, args in zip(*columns, _arguments(data, events), strict=True):
-                tables.add_sync(begin, duration, kind, stream, args)
-        elif table is Table.CALLS:
-            correlation = _correlations(data, events)
-            tables.calls.extend(begin_ns, duration_ns, name, what["thread"], correlation)
-        else:
-            if what["details"].any():
-                self._add_details(data, events, np.flatnonzero(what["details"]))
-            tables.host[table].extend(begin_ns, duration_ns, name, what["thread"])
-
-    def _add_details(self, data: bytes, events: Events, rows: Ints) -> None:
+    def _append_details(self, data: bytes, events: Events, rows: Ints) -> None:
+        """Keep what was recorded of the operators worth it."""
         spans = zip(rows.tolist(), events.at[rows].tolist(), events.stop[rows].tolist(), strict=True)
         found = [row for row, i, j in spans if data.find(SHAPES, i, j) > 0 or data.find(STACK, i, j) > 0]
-        first = self.tables.host[Table.OPS].count
-        for row, arguments in zip(
-            found, _arguments(data, events.only(np.array(found, np.int64))), strict=True
-        ):
-            self.tables.add_details(first + row, arguments)
+        self.tables.append_details(found, _arguments(data, events.only(np.array(found, np.int64))))
 
 
 def _phases(text: digits.Bytes, at: Ints) -> digits.Bytes:

@@ -11,9 +11,10 @@ from typing import Any
 from perfdoctor.errors import NotATrace
 from perfdoctor.trace import layout
 from perfdoctor.trace.columns import UNKNOWN, Device, Skipped, Trace
-from perfdoctor.trace.events import Tables, whole
+from perfdoctor.trace.events import whole
 from perfdoctor.trace.mending import decoded, loads, mended
 from perfdoctor.trace.source import Source
+from perfdoctor.trace.tables import Tables
 
 LIMIT_BYTES = 4 * 10**9  # of JSON: some 16 million events and half a gigabyte of columns
 PREAMBLE_BYTES = 64 << 20  # a trace says what it is before its events begin
@@ -77,18 +78,18 @@ class _Reader:
         """Take the whole events of `text`; returns the rest, which begins where an event does."""
         cut = text.rfind(layout.BOUNDARY)
         if cut >= 0:
-            self._take_pieces(self.layout.take(text[: cut + 1]))
-            self.tables.flush()
+            self._add(self.layout.take(text[: cut + 1]))
             return text[cut + 1 :]
         return self._take_as_json(text)
 
-    def _take_pieces(self, pieces: list[bytes]) -> None:
-        """Decode single events: together if they are valid, else one by one."""
+    def _add(self, pieces: list[bytes]) -> None:
+        """Decode single events, together if they are valid, else one by one, and take them."""
         events = decoded(b"[" + b",".join(pieces) + b"]")
         if events is None or len(events) != len(pieces):
             events = [self._event(piece) for piece in pieces]
-        for event, piece in zip(events, pieces, strict=True):
-            self._add(event, piece)
+        lost = self.tables.add(events)
+        self.lost_events += len(lost)
+        self.lost_bytes += sum(len(pieces[place]) for place in lost)
 
     def _event(self, piece: bytes) -> Any:
         event = decoded(piece)
@@ -97,33 +98,23 @@ class _Reader:
             self.mended += event is not None
         return event
 
-    def _add(self, event: Any, piece: bytes) -> None:
-        if not isinstance(event, dict) or not self.tables.add(event):
-            self.lost_events += 1
-            self.lost_bytes += len(piece)
-
     def _take_as_json(self, text: bytes) -> bytes:
         """Take whole events of any layout. That a piece decodes proves that it was cut between events."""
         borders = [found.start() + 1 for found in SEPARATOR.finditer(text)]
         for border in borders[: -ATTEMPTS - 1 : -1]:
             events = decoded(b"[" + text[:border].lstrip(layout.BLANK) + b"]")
             if events is not None:
-                self.tables.events += len(events)
-                for event in events:
-                    self._add(event, b"")
-                self.tables.flush()
+                self.lost_events += len(self.tables.add(events))
                 return text[border:]
         return self._salvage(text) if borders else self._drop_endless(text)
 
     def _salvage(self, text: bytes) -> bytes:
         """Take what can be mended of text that is no valid JSON; the last event may be unfinished."""
-        begin = 0
+        begin, pieces = 0, []
         for border in RESUMPTION.finditer(text):
-            piece = text[begin : border.start() + 1].lstrip(layout.BLANK)
-            self.tables.events += 1
-            self._add(self._event(piece), piece)
+            pieces.append(text[begin : border.start() + 1].lstrip(layout.BLANK))
             begin = border.start() + 1
-        self.tables.flush()
+        self._add(pieces)
         return self._drop_endless(text[begin:])
 
     def _drop_endless(self, text: bytes) -> bytes:
@@ -149,9 +140,7 @@ class _Reader:
             except (ValueError, RecursionError):
                 found = BROKEN_END.search(text, at)
                 stop = found.start() + 1 if found else len(text)
-            piece = text[at:stop].encode("utf-8", "surrogateescape")
-            self.tables.events += 1
-            self._add(self._event(piece), piece)
+            self._add([text[at:stop].encode("utf-8", "surrogateescape")])
             at = stop
 
     def _trace(self) -> Trace:

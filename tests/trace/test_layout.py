@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from perfdoctor.trace.events import Table, Tables
+from perfdoctor.trace.events import Table
 from perfdoctor.trace.layout import Layout
+from perfdoctor.trace.tables import Tables
 from tests.trace import files
 from tests.trace.files import kernel, op
 
