@@ -118,7 +118,7 @@ class StepFacts:
     median_s: float
     p95_s: float
     seconds: Mapping[Phase, float]
-    wall_s: float  # first step's begin to last step's end
+    wall_s: float  # first step's begin to last step's end, less what profiler windows added
     startup_s: float  # process start to the first step's begin
     tail_s: float | None  # last step's end to the end of the process
     samples_per_s: float | None = None
@@ -301,6 +301,7 @@ class Advice:
     tweak: str | None = None
     same_result: bool = True
     code: str | None = None
+    bottleneck: Bottleneck | None = None  # what the time is charged to, where that is not the tip's own class
 
 
 @dataclass(frozen=True)

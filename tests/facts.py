@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfdoctor.analysis.device import CopyFacts, DeviceFacts, KernelFacts, MatrixFacts, WaitFacts
+from perfdoctor.analysis.ranks import RanksFacts
 from perfdoctor.analysis.stepmodel import StepModel, build
 from perfdoctor.model import (
+    Bottleneck,
     CpuFacts,
     EvalFacts,
     LineCost,
@@ -18,6 +21,15 @@ from perfdoctor.model import (
     StackFacts,
     StepFacts,
     ThreadFacts,
+)
+from perfdoctor.trace.results import (
+    BlockingCalls,
+    ClassUse,
+    CopyUse,
+    IdleCause,
+    KernelClass,
+    KernelUse,
+    MatrixUse,
 )
 
 LOADER_LINE = Location("train.py", 41, "main", "loader = DataLoader(data, batch_size=32)")
@@ -143,3 +155,55 @@ def saves(count: int = 5, each: float = 100.0, between: float = 100.0) -> SaveFa
         Location("train.py", 70, "main", "torch.save(state, path)"),
         between,
     )
+
+
+# ---------------------------------------------------------------- of a trace: five steps of 100 ms
+
+
+def device(
+    exposed_comm: float = 0.0, exposed_copy: float = 0.0, comm: float | None = None, **idle: float
+) -> DeviceFacts:
+    """A device whose time goes into computing, but for these shares."""
+    causes = {IdleCause(cause): share for cause, share in idle.items()}
+    compute = max(0.0, 1.0 - exposed_comm - exposed_copy - sum(idle.values()))
+    both = exposed_comm if comm is None else comm
+    return DeviceFacts("Tesla V100", 0.5, 5, compute, exposed_comm, exposed_copy, causes, both)
+
+
+def kernels(*uses: KernelUse, share: float = 1.0) -> KernelFacts:
+    """These kernels, together `share` of the time."""
+    total_us = sum(use.us for use in uses)
+    classes: dict[KernelClass, float] = {}
+    for use in uses:
+        classes[use.kind] = classes.get(use.kind, 0.0) + use.us
+    listed = tuple(ClassUse(kind, 1, us, None) for kind, us in classes.items())
+    return KernelFacts(listed, uses, share / total_us if total_us else 0.0)
+
+
+def matrices(*uses: MatrixUse, share: float = 1.0) -> MatrixFacts:
+    """These products, together `share` of the time."""
+    total_us = sum(use.us for use in uses)
+    return MatrixFacts(uses, share / total_us if total_us else 0.0)
+
+
+def copies(*uses: CopyUse, share: float = 0.2, at: tuple[Location, ...] = ()) -> CopyFacts:
+    """These copies in five steps, together `share` of the time and hidden by nothing."""
+    total_us = sum(use.us for use in uses)
+    return CopyFacts(uses, share / total_us if total_us else 0.0, 5, at)
+
+
+def waits(*calls: BlockingCalls, steps: int | None = 5) -> WaitFacts:
+    """These waits in 500 ms."""
+    return WaitFacts(calls, 500_000.0, steps)
+
+
+def ranks(
+    late: int = 3,
+    waiting: float = 0.3,
+    caused: float = 0.9,
+    last: int = 90,
+    matched: int = 100,
+    excess: float = 10.0,
+) -> RanksFacts:
+    """Eight ranks, of which one comes late and computes `excess` ms longer."""
+    return RanksFacts(late, 8, matched, last, caused, waiting, Bottleneck.COMPUTE, excess / 1e3)

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfdoctor import catalogue
+from perfdoctor.analysis.device import CopyFacts, DeviceFacts, KernelFacts, MatrixFacts, WaitFacts
+from perfdoctor.analysis.ranks import RanksFacts
 from perfdoctor.analysis.stepmodel import StepModel, build
 from perfdoctor.model import (
     Advice,
@@ -23,7 +25,8 @@ from perfdoctor.model import (
     StepFacts,
     ThreadFacts,
 )
-from tests import facts
+from perfdoctor.trace.results import IdleCause, KernelClass, Launches, Peak
+from tests import facts, ranktraces
 
 TIPS = catalogue.tips()
 SECTIONS = ("## What it sees", "## By hand", "## When not")
@@ -42,6 +45,17 @@ HEALTHY = {
     ),
     EvalFacts: facts.evals(seconds=1.0),
     SaveFacts: facts.saves(each=20, between=500),
+    DeviceFacts: facts.device(exposed_comm=0.01, exposed_copy=0.005, comm=0.2, host_late=0.02),
+    KernelFacts: facts.kernels(
+        ranktraces.kernel("gemm", "matmul", 90, dtype="bfloat16", tensor=True),
+        ranktraces.kernel("vectorized", "pointwise", 10),
+    ),
+    MatrixFacts: facts.matrices(ranktraces.matrix(512, 512, 512, 90, multiple=64)),
+    CopyFacts: facts.copies(ranktraces.copy("HtoD", "pinned", 10), share=0.005),
+    WaitFacts: facts.waits(ranktraces.wait(ms=100, idle=1)),
+    Launches: ranktraces.launches(),
+    Peak: ranktraces.V100,
+    RanksFacts: facts.ranks(waiting=0.01),
 }
 
 
@@ -137,10 +151,57 @@ def patients(draw):
     }
 
 
+@st.composite
+def traced(draw):
+    """Facts of any trace."""
+    size = st.integers(0, 10**9)
+    memory = st.sampled_from(["pageable", "pinned", None])
+    dtypes = st.sampled_from(["float32", "tf32", "float16", "bfloat16", None])
+    counts = st.integers(1, 10**6)
+    idle = draw(st.dictionaries(st.sampled_from([cause.value for cause in IdleCause]), SHARE))
+    shares = dict(zip(("exposed_comm", "exposed_copy"), (draw(SHARE), draw(SHARE)), strict=True))
+    total = max(1.0, sum(idle.values()) + sum(shares.values()))
+    shares = {name: share / total for name, share in (idle | shares).items()}
+    return {
+        DeviceFacts: facts.device(**shares),
+        KernelFacts: facts.kernels(
+            *(
+                ranktraces.kernel("k", kind.value, draw(MS), draw(counts), draw(dtypes))
+                for kind in draw(st.lists(st.sampled_from(KernelClass), max_size=4))
+            ),
+            share=draw(SHARE),
+        ),
+        MatrixFacts: facts.matrices(
+            ranktraces.matrix(7, 8, 9, draw(MS) + 0.01, draw(dtypes) or "float16"), share=draw(SHARE)
+        ),
+        CopyFacts: facts.copies(
+            ranktraces.copy("HtoD", draw(memory), draw(MS) + 0.01, draw(counts), draw(size)),
+            share=shares["exposed_copy"],
+        ),
+        WaitFacts: facts.waits(
+            *(
+                ranktraces.wait(ms=draw(MS), idle=draw(MS), count=draw(counts))
+                for _ in range(draw(st.integers(0, 3)))
+            ),
+            steps=draw(st.none() | counts),
+        ),
+        Launches: ranktraces.launches(draw(counts), draw(MS), draw(MS)),
+        Peak: ranktraces.V100,
+        RanksFacts: facts.ranks(
+            waiting=draw(SHARE),
+            caused=draw(SHARE),
+            last=draw(st.integers(0, 9)),
+            matched=9,
+            excess=draw(st.floats(-1e4, 1e4)),
+        ),
+    }
+
+
 @each
 @settings(deadline=None, max_examples=50)
-@given(patient=patients())
-def test_it_never_raises_and_its_gains_are_in_order(tip, patient):
+@given(patient=patients(), trace=traced())
+def test_it_never_raises_and_its_gains_are_in_order(tip, patient, trace):
+    patient = patient | trace
     needed = {name: patient[kind] for name, kind in tip.needs.items()}
     if any(isinstance(value, str) for value in needed.values()):
         return

@@ -27,9 +27,11 @@ FEW_STEPS, SHORT_S = 20, 2.0  # below either, a verdict is a guess: start-up eff
 TOO_FEW_STEPS, TOO_SHORT_S = 5, 1.0  # below either, no verdict at all
 MANY_STEPS, LONG_S = 100, 5.0  # from here on the verdict does not move any more on steady runs
 UNSTEADY, WILD = 0.25, 0.80  # spread of block means over their mean
+LEAST_SHOWN = 0.005  # a class below this share is not named
 CLOSE_TO_ALL = 100.0  # ceilings end here: "more than a hundred times" says as much as a larger number
 
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
+NOTHING_WORTHWHILE = "no change that was looked for is likely to bring 5 % or more"
 KIND_CLASS = {"data": Bottleneck.DATA, "compute": Bottleneck.COMPUTE}
 
 
@@ -45,6 +47,10 @@ class Blame:
         """Classes, largest share first."""
         return sorted(self.classes, key=lambda kind: -self.classes[kind])
 
+    def __str__(self) -> str:
+        shown = (kind for kind in self.ranked if self.classes[kind] >= LEAST_SHOWN)
+        return ", ".join(f"{kind.value} {self.classes[kind]:.0%}" for kind in shown)
+
 
 def blame(facts: Facts) -> Blame | None:
     """What caused each second, or None without steps."""
@@ -54,7 +60,7 @@ def blame(facts: Facts) -> Blame | None:
     classes = _on_device(_by_phase(step, facts.get(StackFacts)), facts.get(GpuFacts))
     total = sum(classes.values())
     classes = {kind: share / total for kind, share in classes.items()}
-    return Blame(classes, _ceilings(classes, facts.get(StepModel)))
+    return Blame(classes, ceilings(classes, facts.get(StepModel)))
 
 
 def too_little(step: StepFacts | None) -> str | None:
@@ -99,7 +105,7 @@ def _on_device(classes: dict[Bottleneck, float], gpu: GpuFacts | None) -> dict[B
     return charged
 
 
-def _ceilings(classes: Mapping[Bottleneck, float], model: StepModel | None) -> dict[Bottleneck, float]:
+def ceilings(classes: Mapping[Bottleneck, float], model: StepModel | None = None) -> dict[Bottleneck, float]:
     """The speedup if a class were free. Without compute, a step still lasts as long as its batches take."""
     floor = 1 / CLOSE_TO_ALL
     loading = 0.0
@@ -138,14 +144,26 @@ def conclude(facts: Facts, blamed: Blame | None, findings: Sequence[Finding]) ->
 
 def _verdict(step: StepFacts, blamed: Blame, findings: Sequence[Finding]) -> tuple[Verdict, Bottleneck]:
     """The verdict and the class that its share and ceiling are about."""
-    top, second = blamed.ranked[:2]
     if too_little(step):
-        return Verdict.INCONCLUSIVE, top
+        return Verdict.INCONCLUSIVE, blamed.ranked[0]
+    return decide(blamed, findings, wild=step.drift > WILD)
+
+
+def decide(
+    blamed: Blame, findings: Sequence[Finding], wild: bool = False, watching: float = 0.0
+) -> tuple[Verdict, Bottleneck]:
+    """The verdict, and the class that its share and ceiling are about, where enough was seen.
+
+    `wild`: step times vary so much that no bottleneck can be named. `watching`: the share of the time that
+    watching itself is likely to have cost the host; no change of the script avoids it.
+    """
+    top, second = blamed.ranked[:2]
     avoidable = _avoidable(blamed, findings)
+    avoidable[Bottleneck.HOST] -= watching
     worst = max(avoidable, key=lambda kind: avoidable[kind])
     if avoidable[worst] < WORTHWHILE:
         return (Verdict.HEALTHY if top is Bottleneck.COMPUTE else Verdict(top.value)), top
-    if step.drift > WILD:
+    if wild:
         return Verdict.INCONCLUSIVE, top
     if blamed.classes[top] - blamed.classes[second] <= BALANCED and {top, second} & {worst}:
         return Verdict.BALANCED, top
@@ -173,14 +191,11 @@ def _avoidable(blamed: Blame, findings: Sequence[Finding]) -> dict[Bottleneck, f
 def _because(
     step: StepFacts, blamed: Blame, verdict: Verdict, findings: Sequence[Finding]
 ) -> tuple[str, ...]:
-    shares = ", ".join(
-        f"{kind.value} {blamed.classes[kind]:.0%}" for kind in blamed.ranked if blamed.classes[kind] >= 0.005
-    )
-    first = f"of the time from the first step to the last: {shares}"
+    first = f"of the time from the first step to the last: {blamed}"
     if verdict is Verdict.INCONCLUSIVE:
         return (too_little(step) or _wandering(step), first)
     if verdict is Verdict.HEALTHY:
-        return (first, "no change that was looked for is likely to bring 5 % or more")
+        return (first, NOTHING_WORTHWHILE)
     return (first,)
 
 

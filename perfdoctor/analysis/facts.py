@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from perfdoctor.analysis import events, hosts, steps
+from perfdoctor.analysis.device import CopyFacts, DeviceFacts, KernelFacts, MatrixFacts, WaitFacts
 from perfdoctor.analysis.loaders import loader_facts
+from perfdoctor.analysis.ranks import RanksFacts
 from perfdoctor.analysis.records import Json, Window, number, positive, tidy
 from perfdoctor.analysis.source import Source
 from perfdoctor.analysis.stacks import stack_facts
@@ -30,6 +32,7 @@ from perfdoctor.model import (
     ThreadFacts,
 )
 from perfdoctor.recorded import RankRecords, RunRecords
+from perfdoctor.trace.results import Launches, Peak
 
 Group = TypeVar("Group")
 NO_STEPS = "no training step was seen"
@@ -38,6 +41,10 @@ PER_STEP = (
     LoaderFacts, CpuFacts, ThreadFacts, StackFacts, EvalFacts, SaveFacts, MemoryFacts, DiskFacts,
     NetworkFacts, GpuFacts, OverheadFacts, StepModel,
 )  # fmt: skip
+ON_DEVICE = (  # what traces of the device tell
+    DeviceFacts, KernelFacts, MatrixFacts, CopyFacts, WaitFacts, Launches, Peak, RanksFacts,
+)  # fmt: skip
+NO_TRACE = "no trace of the device was recorded: perfdoctor trace judges one of torch.profiler"
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,9 @@ def gather(records: RunRecords, source: Source) -> Facts:
     run = run_facts(records)
     notes = (*_launch_notes(records), *records.problems, *_rank_notes(found))
     if not found:
-        return Facts(run, {}, dict.fromkeys((StepFacts, *PER_STEP), _why_no_steps(records)), notes)
+        return Facts(
+            run, {}, dict.fromkeys((StepFacts, *PER_STEP, *ON_DEVICE), _why_no_steps(records)), notes
+        )
     rank = min(found)
     measured = _measure(records, records.ranks[rank], found[rank], source)
     groups = {kind: value for kind, value in measured.items() if not isinstance(value, str | None)}
@@ -99,6 +108,7 @@ def _measure(records: RunRecords, own: RankRecords, found: steps.Steps, source: 
         GpuFacts: hosts.gpu_facts(records.gpus, window) if _device(records) != "cpu" else None,
         OverheadFacts: events.overhead_facts(own, found, step, samples),
         StepModel: _model(step, loader, cpu),
+        **dict.fromkeys(ON_DEVICE, NO_TRACE if _device(records) != "cpu" else None),
     }
 
 

@@ -39,12 +39,12 @@ def judge(tips: Sequence[Tip], facts: Facts, blamed: Blame | None) -> Judgement:
             continue  # neither there nor missing: no loader, no checkpoint, nothing to advise on
         advice = tip.judge(**groups)
         if advice is not None:
-            advised.append((tip, _bounded(advice, blamed.ceilings[tip.bottleneck])))
+            advised.append((tip, _bounded(advice, blamed.ceilings[advice.bottleneck or tip.bottleneck])))
     advised.sort(key=lambda pair: (-pair[1].gain.likely, pair[0].id))
     worthwhile = [(tip, advice) for tip, advice in advised if advice.gain.likely >= SMALL]
     return Judgement(
         tuple(
-            Finding(tip.id, rank, tip.bottleneck, tip.title, advice)
+            Finding(tip.id, rank, advice.bottleneck or tip.bottleneck, tip.title, advice)
             for rank, (tip, advice) in enumerate(worthwhile, 1)
         ),
         tuple(not_judged),

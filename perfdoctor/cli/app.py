@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from perfdoctor.cli import report, run, runs, tips, try_
+from perfdoctor.cli import report, run, runs, tips, trace, try_
 
 app = typer.Typer(
     name="perfdoctor",
@@ -25,6 +25,7 @@ app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
 app.command("report")(report.report)
 app.command("runs")(runs.runs)
 app.command("tips")(tips.tips)
+app.command("trace")(trace.trace)
 app.command("try", context_settings={"ignore_unknown_options": True})(try_.try_)
 
 

@@ -5,12 +5,13 @@ Fields are added, never renamed. What was not measured is null or absent, never 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import orjson
 
-from perfdoctor.model import Diagnosis, Finding, Location, Report, RunFacts, StepFacts
+from perfdoctor.model import Diagnosis, Finding, Location, NotJudged, Report, RunFacts, StepFacts
 from perfdoctor.render import words
 
 SCHEMA = "perfdoctor.report/1"
@@ -21,7 +22,14 @@ Json = dict[str, Any]
 
 def dumps(report: Report) -> bytes:
     """The document as indented UTF-8 text that ends with a newline."""
-    return orjson.dumps(document(report), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    return text(document(report))
+
+
+def text(value: Json) -> bytes:
+    """A document as indented UTF-8 text that ends with a newline."""
+    return orjson.dumps(
+        value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
+    )
 
 
 def document(report: Report) -> Json:
@@ -31,16 +39,25 @@ def document(report: Report) -> Json:
         "schema": SCHEMA,
         "run": _run(report.run) | {"path": report.path},
         "steps": _steps(report.steps) if report.steps else None,
-        "bottleneck": _bottleneck(report.diagnosis),
-        "classes": {name.value: share for name, share in report.diagnosis.classes.items()},
-        "ceilings": {name.value: speedup for name, speedup in report.diagnosis.ceilings.items()},
-        "findings": [_finding(finding, report.run.cwd) for finding in report.findings],
-        "not_judged": [asdict(entry) for entry in report.not_judged],
+        **judgement(report.diagnosis, report.findings, report.not_judged, report.run.cwd),
         "overhead": asdict(report.overhead) if report.overhead else None,
         "notes": list(report.notes),
         **{name: asdict(group) if group else None for name, group in groups.items()},
     }
     return {name: _within_range(value) for name, value in fields.items()}
+
+
+def judgement(
+    diagnosis: Diagnosis, findings: Sequence[Finding], not_judged: Sequence[NotJudged], cwd: str
+) -> Json:
+    """What was concluded: the fields that every document about training has."""
+    return {
+        "bottleneck": _bottleneck(diagnosis),
+        "classes": {name.value: share for name, share in diagnosis.classes.items()},
+        "ceilings": {name.value: speedup for name, speedup in diagnosis.ceilings.items()},
+        "findings": [_finding(finding, cwd) for finding in findings],
+        "not_judged": [asdict(entry) for entry in not_judged],
+    }
 
 
 def _within_range(value: Any) -> Any:

@@ -18,7 +18,7 @@ SENTENCES = {
     Verdict.TRANSFER: "Training waits for copies to the device",
     Verdict.COMPUTE: "Training is held up by computing",
     Verdict.NETWORK: "Training waits for the network",
-    Verdict.HOST: "Training waits for Python between steps",
+    Verdict.HOST: "Training waits for Python",
     Verdict.BALANCED: "No single cause",
     Verdict.HEALTHY: "Healthy: the time goes into computing",
     Verdict.INCONCLUSIVE: "No verdict",
@@ -66,6 +66,14 @@ def figures(value: float) -> str:
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
     text = f"{value:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if digits else text
+
+
+def size(value_bytes: float) -> str:
+    """An amount of memory with three figures and the unit that fits: `116 MB`."""
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value_bytes >= 0.9995 * one:
+            return f"{figures(value_bytes / one)} {unit}"
+    return f"{figures(value_bytes)} B"
 
 
 def percent(share: float) -> str:

@@ -86,7 +86,7 @@ class StepTrace:
 
     name: str
     begin_ns: int
-    times: Times  # span is the annotation's duration
+    times: Times  # span is the annotation's duration; the rest is 0 where `RankTrace.times` is None
     dataloader_us: float
     idle_us: Mapping[IdleCause, float]
 
@@ -95,7 +95,7 @@ class StepTrace:
 class Launches:
     """How far the host runs ahead of the device."""
 
-    count: int  # device events whose runtime call is in the trace
+    count: int  # kernels whose runtime call is in the trace
     delay_median_us: float  # from the call's end to the event's begin
     delay_mean_us: float
     delay_p90_us: float
@@ -204,6 +204,28 @@ class Peak:
 
 
 @dataclass(frozen=True)
+class Roof:
+    """How near one class of kernels comes to the device's limits, over the events whose work is known."""
+
+    kind: KernelClass
+    dtype: str | None  # of the limit
+    flops_per_s: float | None
+    flops_share: float | None  # of the device's peak for that number type
+    bytes_per_s: float | None
+    bytes_share: float | None
+    bound: str | None  # "compute" | "memory": the limit that the same work would meet first
+    least_us: float | None  # what the same work takes at that limit
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """Communication kernels of one rank, n of them by begin, to be matched with those of other ranks."""
+
+    names: tuple[str, ...]  # (n,)
+    duration_us: tuple[float, ...]  # (n,)
+
+
+@dataclass(frozen=True)
 class MemoryUse:
     """The high-water mark of the device's memory."""
 
@@ -226,6 +248,7 @@ class RankTrace:
     begin_ns: int  # of everything in the file
     end_ns: int
     times: Times | None
+    window: Times | None  # from the first step's begin to the last one's end, as the host saw them
     streams: tuple[StreamUse, ...]
     idle_us: Mapping[IdleCause, float]  # adds up to times.idle_us
     launches: Launches | None
@@ -236,6 +259,8 @@ class RankTrace:
     blocking: tuple[BlockingCalls, ...]  # longest first
     matrices: tuple[MatrixUse, ...]  # longest first
     peak: Peak | None
+    roofs: tuple[Roof, ...]  # of the classes whose work is known, longest first
+    collectives: Collectives
     memory: MemoryUse | None
     runtime_us: Mapping[str, tuple[int, float]]  # runtime call: (count, summed time)
     dataloader_us: float  # union of time inside DataLoader annotations

@@ -23,7 +23,7 @@ from perfdoctor.trace.events import HOST_TABLES, Heads, Interned, Table, nanosec
 
 Json = Mapping[str, Any]
 
-GROWTH = 1.25  # of a column that is full: what is not filled takes memory, too
+GROWTH = 1.1  # of a column that is full: what is not filled takes memory, too
 HOST_MEMORY = 0  # "Device Type" of host memory in allocation events; 1 is CUDA and ROCm
 NO_ARGUMENTS: Json = {}
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from perfdoctor.model import Confidence, Location, NotJudged, Phase, Verdict
-from perfdoctor.render import terminal, words
+from perfdoctor.render import parts, terminal, words
 from tests import reports
 
 WIDTHS = [40, 60, 80, 100, 200]
@@ -21,7 +21,7 @@ def bar_rows(page):
 @pytest.mark.parametrize("name", ["STARVED", "HEALTHY", "NO_STEPS"])
 def test_no_line_is_wider_than_the_terminal_or_than_one_can_read(name, width):
     page = terminal.page(getattr(reports, name), width)
-    assert max(len(line) for line in page.splitlines()) <= min(width, terminal.WIDEST)
+    assert max(len(line) for line in page.splitlines()) <= min(width, parts.WIDEST)
 
 
 def test_the_verdict_and_its_ceiling_come_before_everything_measured():

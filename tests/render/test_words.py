@@ -35,6 +35,21 @@ def test_longer_times_read_like_a_clock(value_s, text):
 
 
 @pytest.mark.parametrize(
+    ("value_bytes", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (11_500, "11.5 kB"),
+        (999_600, "1 MB"),
+        (1.16e8, "116 MB"),
+        (8.5e10, "85 GB"),
+    ],
+)
+def test_an_amount_of_memory_comes_with_the_unit_that_fits(value_bytes, text):
+    assert words.size(value_bytes) == text
+
+
+@pytest.mark.parametrize(
     ("share", "text"),
     [
         (0, "0%"),

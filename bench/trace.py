@@ -1,0 +1,199 @@
+"""What analysing a large trace costs: CPU seconds and memory of reading and measuring.
+
+    python bench/trace.py [TRACE] [--gb 1.1] [--rounds 3] [--write]
+
+The large trace is TRACE tiled: its events again and again, each time later and with correlations of their
+own. Without TRACE, a real one is taken from ../shared/traces if that folder is there; else two hundred steps
+of a small network are recorded on this machine (without a GPU, such a trace holds no kernels). Every figure
+is the median over processes that do nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "trace.md"
+BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+REAL = ROOT.parent / "shared" / "traces" / "hta_nsres_v100.pt.trace.json.gz"
+ADDED = re.compile(rb'("ts": |"correlation": |"External id": |"id": )(\d+)')
+RANK = re.compile(rb'("rank": )\d+')
+RANKS = 8
+RENUMBERED = 10_000_000  # correlations and ids of one tile lie this far behind those of the one before it
+GAP_US = 1000  # between two tiles
+MEASURE = """
+import json, os, resource, sys
+from perfdoctor.trace.measure import measure
+from perfdoctor.trace.read import read
+begin = os.times()
+trace = read(sys.argv[1])
+middle = os.times()
+result = measure(trace)
+end = os.times()
+cpu = lambda a, b: b.user + b.system - a.user - a.system
+print(json.dumps({
+    "read_s": cpu(begin, middle), "measure_s": cpu(middle, end),
+    "events": trace.events, "device_events": len(trace.device),
+    "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+}))
+"""
+RECORD = """
+import sys, torch
+net = torch.nn.Sequential(*[layer for _ in range(8) for layer in (torch.nn.Linear(64, 64), torch.nn.ReLU())])
+sgd = torch.optim.SGD(net.parameters(), lr=0.01)
+with torch.profiler.profile() as profile:
+    for _ in range(200):
+        sgd.zero_grad()
+        net(torch.randn(32, 64)).sum().backward()
+        sgd.step()
+        profile.step()
+profile.export_chrome_trace(sys.argv[1])
+"""
+
+
+def tiled(source: Path, out: Path, gb: float, rank: int = 0) -> int:
+    """Write `source` so often behind itself that `out` has `gb` GB, as `rank`; returns how often."""
+    text = gzip.decompress(source.read_bytes()) if source.suffix == ".gz" else source.read_bytes()
+    begin = text.index(b"[", text.index(b'"traceEvents"')) + 1
+    end = text.rindex(b"\n  }") + len("\n  }")
+    body = text[begin:end]
+    parts, last = [], 0
+    for found in ADDED.finditer(body):
+        parts.append((body[last : found.start(2)], found[1] == b'"ts": ', int(found[2])))
+        last = found.end()
+    stamps = [number for _, is_stamp, number in parts if is_stamp]
+    span_us = max(stamps) - min(stamps) + GAP_US
+    times = max(1, round(gb * 1e9 / len(body)))
+    with out.open("wb") as file:
+        file.write(RANK.sub(rb"\g<1>%d" % rank, text[:begin]))
+        for tile in range(times):
+            file.write(b"," if tile else b"")
+            for between, is_stamp, number in parts:
+                file.write(between)
+                file.write(b"%d" % (number + tile * (span_us if is_stamp else RENUMBERED)))
+            file.write(body[last:])
+        file.write(RANK.sub(rb"\g<1>%d" % rank, text[end:]))
+    return times
+
+
+def measured(path: Path, rounds: int) -> dict[str, float]:
+    """Medians over `rounds` processes that read and measure the file."""
+    results = []
+    for _ in range(rounds):
+        ended = subprocess.run(
+            [sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True, cwd=ROOT
+        )
+        results.append(json.loads(ended.stdout))
+    return {name: statistics.median(result[name] for result in results) for name in results[0]}
+
+
+def at_once(paths: list[Path]) -> tuple[float, float]:
+    """Wall and CPU seconds of `perfdoctor trace` over the files of several ranks."""
+    begin, cpu = time.perf_counter(), os.times()
+    subprocess.run(
+        [sys.executable, "-m", "perfdoctor", "trace", "--json", *map(str, paths)],
+        stdout=subprocess.DEVNULL, check=True, cwd=ROOT,
+    )  # fmt: skip
+    after = os.times()
+    used = after.children_user + after.children_system - cpu.children_user - cpu.children_system
+    return time.perf_counter() - begin, used
+
+
+def compressed(path: Path) -> Path:
+    """The file beside it as .gz."""
+    packed = path.with_suffix(".json.gz")
+    with path.open("rb") as plain, gzip.open(packed, "wb", compresslevel=6) as out:
+        while block := plain.read(1 << 24):
+            out.write(block)
+    return packed
+
+
+def table(source: Path, gb: float, rounds: int) -> Table:
+    """The figures of all sizes."""
+    found = Table(
+        "trace", "GB", "events", "device events", "read, CPU s", "measure, CPU s", "together", "peak MB"
+    )
+
+    def row(name: str, path: Path) -> None:
+        result = measured(path, rounds)
+        found.add_row(
+            name,
+            f"{path.stat().st_size / 1e9:.3f}",
+            f"{result['events']:,.0f}",
+            f"{result['device_events']:,.0f}",
+            f"{result['read_s']:.2f}",
+            f"{result['measure_s']:.2f}",
+            f"{result['read_s'] + result['measure_s']:.2f}",
+            f"{result['peak_bytes'] / 1e6:.0f}",
+        )
+
+    with tempfile.TemporaryDirectory(prefix="perfdoctor-bench-") as folder:
+        for size in (0.035, gb / 4, gb):
+            large = Path(folder) / f"{size:g}.json"
+            times = tiled(source, large, size)
+            row(f"{source.name.split('.')[0]} x{times}", large)
+        row("the same, gzip", compressed(large))
+        large.unlink()
+        paths = [Path(folder) / f"rank{rank}.json" for rank in range(RANKS)]
+        for rank, path in enumerate(paths):
+            tiled(source, path, gb / 2 / RANKS, rank)
+        wall_s, cpu_s = at_once(paths)
+        name = f"{RANKS} ranks at once: {wall_s:.2f} s of wall time"
+        found.add_row(name, f"{gb / 2:.3f}", "", "", "", "", f"{cpu_s:.2f}", "")
+    return found
+
+
+def main() -> None:
+    """Parse the arguments, measure, print, and write the table into its page if asked."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("trace", nargs="?", type=Path)
+    parser.add_argument("--gb", type=float, default=1.1)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.relative_to(ROOT)}")
+    options = parser.parse_args()
+    source = options.trace or REAL
+    with tempfile.TemporaryDirectory(prefix="perfdoctor-bench-") as folder:
+        if not source.exists():
+            source = Path(folder) / "recorded.json"
+            subprocess.run([sys.executable, "-c", RECORD, str(source)], check=True)
+        found = table(source, options.gb, options.rounds)
+    Console().print(found)
+    if options.write:
+        write(found)
+
+
+def write(found: Table) -> None:
+    """Put the table between the marks of its page."""
+    rows = zip(*(column.cells for column in found.columns), strict=True)
+    heads = [str(column.header) for column in found.columns]
+    lines = [
+        f"| {' | '.join(heads)} |",
+        "|" + "---|" * len(heads),
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
+    where = (
+        f"Python {platform.python_version()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}; medians."
+    )
+    page = PAGE.read_text()
+    before, after = page.split(BEGIN)[0], page.split(END)[1]
+    PAGE.write_text(f"{before}{BEGIN}\n{where}\n\n" + "\n".join(lines) + f"\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()

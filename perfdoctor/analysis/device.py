@@ -1,0 +1,220 @@
+"""What a measured trace says of the device, as facts that tips can ask for. Shares are of the judged time.
+
+The judged time is that of the steps, where the trace marks them, else the span of the device's work. Figures
+of the whole file (kernels, copies, waits) are scaled to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perfdoctor.model import Bottleneck, Gain, Location
+from perfdoctor.trace.results import (
+    BlockingCalls,
+    ClassUse,
+    CopyUse,
+    IdleCause,
+    KernelClass,
+    KernelUse,
+    MatrixUse,
+    RankTrace,
+    StepTrace,
+)
+
+HOST_COPIES = ("HtoD", "DtoH", "HtoH")  # over the bus; copies within the device are its own work
+COPYING = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")  # operators that copy over it
+NOT_COMPUTE = (KernelClass.COMMUNICATION, KernelClass.COPY, KernelClass.MEMSET)
+WARM_UP = 1.5  # a first step this much longer than the median of the others warms up: allocation, autotuning
+OTHERS = 2  # steps that must follow before the first can be called longer than usual
+REMOVABLE = 0.95  # no change takes more than this out of a step: a bound on gains, not a forecast
+
+# How many times as long a profiled host takes: 1.0 to 1.42 in measured training steps, by what is recorded.
+PROFILED = (1.4, 1.2, 1.0)  # at worst, likely, at best
+
+US_PER_S = 1e6
+CAUSES = {
+    IdleCause.DATA_WAIT: Bottleneck.DATA,
+    IdleCause.COPY: Bottleneck.TRANSFER,
+    IdleCause.OTHER_RANK: Bottleneck.NETWORK,
+}  # of every other kind of idle time, the host is the cause
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """Where the judged time goes. All shares but `comm` exclude each other; with `idle` they add up to 1."""
+
+    name: str | None
+    window_s: float  # judged time
+    steps: int | None  # judged steps; None where the trace marks none
+    compute: float  # kernels that are not communication, copies within the device, memsets
+    exposed_comm: float  # communication that no compute hides
+    exposed_copy: float  # copies between host and device that nothing hides
+    idle: Mapping[IdleCause, float]
+    comm: float = 0.0  # all communication, hidden or not
+    left_out: str | None = None  # name of a first step that warmed up
+
+    def per_step_s(self, share: float) -> float | None:
+        """Seconds per step that `share` stands for, or None where no step is marked."""
+        return share * self.window_s / self.steps if self.steps else None
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """What the device ran. `scale` turns microseconds of all kernels into shares of the judged time."""
+
+    classes: tuple[ClassUse, ...]
+    kernels: tuple[KernelUse, ...]
+    scale: float
+
+    def share(self, *kinds: KernelClass) -> float:
+        """Share of the judged time that these classes take."""
+        return self.scale * sum(use.us for use in self.classes if use.kind in kinds)
+
+
+@dataclass(frozen=True)
+class MatrixFacts:
+    """Matrix products by shape, longest first. `scale` as in KernelFacts."""
+
+    matrices: tuple[MatrixUse, ...]
+    scale: float
+
+
+@dataclass(frozen=True)
+class CopyFacts:
+    """Copies between host and device. `scale` turns their microseconds into shares of exposed time."""
+
+    copies: tuple[CopyUse, ...]
+    scale: float
+    files_steps: int | None  # steps in the whole file, which the counts are of
+    at: tuple[Location, ...] = ()  # lines whose copies block the host
+
+    def per_step(self, count: float) -> float | None:
+        """A count over the whole file as one per step."""
+        return count / self.files_steps if self.files_steps else None
+
+
+@dataclass(frozen=True)
+class WaitFacts:
+    """Calls that made the host wait for the device. Shares of the time the whole file covers."""
+
+    calls: tuple[BlockingCalls, ...]
+    span_us: float
+    files_steps: int | None
+
+    def per_step_s(self, us: float) -> float | None:
+        """Microseconds over the whole file as seconds per step."""
+        return us / US_PER_S / self.files_steps if self.files_steps else None
+
+
+def idle_label(cause: IdleCause) -> str:
+    """How a cause of idle time is called on pages: `idle: host late`."""
+    return f"idle: {cause.value.replace('_', ' ')}"
+
+
+def without(low: float, likely: float, high: float) -> Gain:
+    """The speedups if these shares of the time were gone."""
+    return Gain(*(1.0 / (1.0 - min(max(share, 0.0), REMOVABLE)) for share in (low, likely, high)))
+
+
+def without_waiting(device: DeviceFacts, waiting: float) -> DeviceFacts:
+    """The facts with `waiting`, a share spent inside collectives for other ranks, taken off communication."""
+    waited = min(waiting, device.exposed_comm)
+    idle = {**device.idle, IdleCause.OTHER_RANK: device.idle.get(IdleCause.OTHER_RANK, 0.0) + waited}
+    return replace(device, exposed_comm=device.exposed_comm - waited, comm=device.comm - waited, idle=idle)
+
+
+def judged_steps(steps: Sequence[StepTrace]) -> tuple[StepTrace, ...]:
+    """The steps without a first one that warmed up."""
+    if len(steps) <= OTHERS:
+        return tuple(steps)
+    later = sorted(step.times.span_us for step in steps[1:])
+    return tuple(steps[1:] if steps[0].times.span_us > WARM_UP * later[len(later) // 2] else steps)
+
+
+def device_facts(trace: RankTrace) -> DeviceFacts | None:
+    """Where the device's time goes, or None in a trace without work of a device."""
+    if trace.times is None:
+        return None
+    steps = [step for step in judged_steps(trace.steps) if step.times.span_us > 0]
+    times = [step.times for step in steps] or [trace.times]
+    window_us = sum(time.span_us for time in times)
+    if window_us <= 0:
+        return None
+    idle_us = _added([step.idle_us for step in steps]) if steps else dict(trace.idle_us)
+    compute_us = sum(time.compute_us for time in times)
+    exposed_us = sum(time.exposed_comm_us for time in times)
+    copying_us = max(0.0, sum(time.busy_us for time in times) - compute_us - exposed_us)
+    over_bus_us = copying_us * _over_the_bus(trace)
+    marked = bool(steps)
+    return DeviceFacts(
+        name=trace.device,
+        window_s=window_us / US_PER_S,
+        steps=len(steps) if marked else None,
+        compute=(compute_us + copying_us - over_bus_us) / window_us,
+        exposed_comm=exposed_us / window_us,
+        exposed_copy=over_bus_us / window_us,
+        idle={cause: us / window_us for cause, us in idle_us.items() if us > 0},
+        comm=sum(time.comm_us for time in times) / window_us,
+        left_out=trace.steps[0].name if marked and len(steps) < len(trace.steps) else None,
+    )
+
+
+def _added(parts: Iterable[Mapping[IdleCause, float]]) -> dict[IdleCause, float]:
+    total: dict[IdleCause, float] = {}
+    for part in parts:
+        for cause, us in part.items():
+            total[cause] = total.get(cause, 0.0) + us
+    return total
+
+
+def _over_the_bus(trace: RankTrace) -> float:
+    """Share of the time of copies and memsets that passes between host and device."""
+    all_us = sum(use.us for use in trace.classes if use.kind in (KernelClass.COPY, KernelClass.MEMSET))
+    bus_us = sum(copy.us for copy in trace.copies if copy.direction in HOST_COPIES)
+    return min(1.0, bus_us / all_us) if all_us > 0 else 1.0
+
+
+def kernel_facts(trace: RankTrace, device: DeviceFacts) -> KernelFacts:
+    """What the device ran."""
+    return KernelFacts(trace.classes, trace.kernels, _compute_scale(trace, device))
+
+
+def matrix_facts(trace: RankTrace, device: DeviceFacts) -> MatrixFacts | None:
+    """Matrix products, or None without shapes."""
+    return MatrixFacts(trace.matrices, _compute_scale(trace, device)) if trace.matrices else None
+
+
+def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:
+    """Copies over the bus, or None where there are none."""
+    copies = tuple(copy for copy in trace.copies if copy.direction in HOST_COPIES)
+    total_us = sum(copy.us for copy in copies)
+    if total_us <= 0:
+        return None
+    lines = [call.at for call in trace.blocking if call.at is not None and call.op in COPYING]
+    places = tuple(dict.fromkeys(lines))
+    return CopyFacts(copies, device.exposed_copy / total_us, len(trace.steps) or None, places)
+
+
+def wait_facts(trace: RankTrace) -> WaitFacts | None:
+    """Calls that wait for the device, or None where there are none."""
+    if trace.times is None or not trace.blocking:
+        return None
+    return WaitFacts(trace.blocking, trace.times.span_us, len(trace.steps) or None)
+
+
+def _compute_scale(trace: RankTrace, device: DeviceFacts) -> float:
+    """Judged share per microsecond of kernels: streams overlap, and the file outlasts its steps."""
+    total_us = sum(use.us for use in trace.classes if use.kind not in NOT_COMPUTE)
+    return device.compute / total_us if total_us > 0 else 0.0
+
+
+def blamed_shares(device: DeviceFacts) -> dict[Bottleneck, float]:
+    """The judged time by the class that caused it; the shares add up to 1."""
+    classes = dict.fromkeys(Bottleneck, 0.0)
+    classes[Bottleneck.COMPUTE] = device.compute
+    classes[Bottleneck.NETWORK] = device.exposed_comm
+    classes[Bottleneck.TRANSFER] = device.exposed_copy
+    for cause, share in device.idle.items():
+        classes[CAUSES.get(cause, Bottleneck.HOST)] += share
+    return classes

@@ -1,0 +1,67 @@
+"""The host waits for the device in every step, and then the device waits for the host.
+
+## What it sees
+Calls such as `.item()`, `.nonzero()`, printing a tensor or an explicit synchronisation return only when the
+device has nothing left to do; the trace shows how long it then idles, for each operator and line.
+
+## By hand
+    if step % 50 == 0:
+        print(loss.item())          # or keep it on the device: total += loss.detach()
+
+## When not
+A wait behind which the device is still busy costs nothing: the time is computing, and only shows up there.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.device import WaitFacts, without
+from perfdoctor.catalogue import tip
+from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.trace.results import BlockingCalls
+
+NOTICEABLE = 0.03  # share of the time; less drowns in step-to-step noise
+REPEATED = 5  # calls, where no step is marked: fewer are set-up or the profiler's own
+SURE = 0.5  # of what goes, if the next wait takes over the other half
+SHOWN = 3  # places named
+COPY = "memcpy"  # in the names of calls that copy
+
+
+@tip(title="Wait for the device less often", bottleneck=Bottleneck.HOST)
+def device_sync_in_loop(waits: WaitFacts) -> Advice | None:
+    """The waits that drain the device, by operator and line."""
+    calls = sorted((call for call in waits.calls if _is_meant(call, waits)), key=lambda call: -call.idle_us)
+    waited, idle = (
+        sum(us) / waits.span_us for us in ([call.us for call in calls], [call.idle_us for call in calls])
+    )
+    # Without the waits the host is ahead by as much as it waited, and the device idles no longer than it did.
+    gone = min(waited, idle, 1.0)
+    if gone < NOTICEABLE:
+        return None
+    return Advice(
+        because=(
+            f"the host waits for the device {min(waited, 1.0):.1%} of the time",
+            f"behind those waits the device idles {min(idle, 1.0):.1%} of it",
+            *(_place(call, waits) for call in calls[:SHOWN]),
+        ),
+        gain=without(SURE * gone, gone, min(idle, 1.0)),
+        at=tuple(dict.fromkeys(call.at for call in calls if call.at is not None))[:SHOWN],
+        code="if step % 50 == 0:\n    ...  # what reads a tensor on the host",
+    )
+
+
+def _is_meant(call: BlockingCalls, waits: WaitFacts) -> bool:
+    """Whether a call waits in the loop and leaves the device idle; copies that block are told elsewhere."""
+    return (
+        call.idle_us > 0 and call.count >= (waits.files_steps or REPEATED) and COPY not in call.call.lower()
+    )
+
+
+def _place(call: BlockingCalls, waits: WaitFacts) -> str:
+    what = call.op or call.call
+    where = f" at line {call.at.line}" if call.at else ""
+    waited_s, idle_s = waits.per_step_s(call.us), waits.per_step_s(call.idle_us)
+    if waited_s is None or idle_s is None:
+        waited_ms, idle_ms, often = call.us / 1e3, call.idle_us / 1e3, f" in {call.count:,} calls"
+    else:
+        waited_ms, idle_ms, often = waited_s * 1e3, idle_s * 1e3, " a step"
+    return f"{what}{where}: {waited_ms:.2f} ms of waiting{often}, then {idle_ms:.2f} ms idle"

@@ -1,0 +1,53 @@
+"""Matrix sizes that are no multiples of 8 keep 16-bit products off the fast path.
+
+## What it sees
+16-bit or TF32 matrix products whose sizes are no multiples of 8 take a visible share of the time.
+
+## By hand
+    vocabulary = math.ceil(vocabulary / 8) * 8      # pad the output layer, the classes, the batch
+
+## When not
+A small product is bound by its launch, whatever its sizes. Padding that adds more work than it saves is no
+gain.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.device import MatrixFacts, without
+from perfdoctor.catalogue import tip
+from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.trace.results import MatrixUse
+
+NOTICEABLE = 0.05  # share of the time
+ALIGNED = 8  # elements of 16 bits: 16 bytes, what tensor cores load at once (NVIDIA's matrix guide)
+ON_TENSOR_CORES = ("float16", "bfloat16", "tf32")
+# Speedup of such a product when padded: libraries since cuBLAS 11 use tensor cores for any size and lose
+# less; NVIDIA's guide shows up to 4x for older ones.
+FASTER = (1.1, 1.3, 4.0)
+SHOWN = 3  # shapes named
+
+
+@tip(title="Pad matrix sizes to multiples of 8", bottleneck=Bottleneck.COMPUTE)
+def misaligned_shapes(matrices: MatrixFacts) -> Advice | None:
+    """Padding, where misaligned products take a visible share."""
+    found = [use for use in matrices.matrices if use.dtype in ON_TENSOR_CORES and use.multiple < ALIGNED]
+    share = min(1.0, matrices.scale * sum(use.us for use in found))
+    if share < NOTICEABLE:
+        return None
+    low, likely, high = (share * (1 - 1 / faster) for faster in FASTER)
+    return Advice(
+        because=(
+            f"{share:.1%} of the time goes into 16-bit products of sizes that are no multiples of {ALIGNED}",
+            *(_shape(use, matrices.scale) for use in found[:SHOWN]),
+        ),
+        gain=without(low, likely, high),
+        code="padded = (size + 7) // 8 * 8  # vocabulary, classes, features, batch",
+    )
+
+
+def _shape(use: MatrixUse, scale: float) -> str:
+    odd = [name for name in ("m", "n", "k") if getattr(use, name) % ALIGNED]
+    return (
+        f"{use.op}, m={use.m} n={use.n} k={use.k} in {use.dtype}: {min(1.0, scale * use.us):.1%} of the time"
+        f" ({', '.join(odd)} off)"
+    )

@@ -1,0 +1,59 @@
+"""Matrix products and convolutions run in 32 bits on a device that is several times faster in 16.
+
+## What it sees
+Kernels of matrix products, convolutions and attention that work in float32 or TF32 take a visible share of
+the time, on a device whose published 16-bit rate is at least twice as high.
+
+## By hand
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = criterion(model(batch), target)
+
+## When not
+Kernels bound by memory gain from fewer bytes only. Losses, softmax and sums stay in 32 bits (autocast sees to
+that). In float16, gradients need a GradScaler. Compare the loss.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.device import KernelFacts, without
+from perfdoctor.catalogue import tip
+from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.trace.results import KernelClass, Peak
+
+NOTICEABLE = 0.10  # share of the time; below it casts eat the gain
+HEAVY = (KernelClass.MATMUL, KernelClass.CONVOLUTION, KernelClass.ATTENTION)
+WIDE = ("float32", "tf32")
+NARROW = ("bfloat16", "float16")  # in order of preference: bfloat16 needs no loss scaling
+WORTH_IT = 2.0  # times the 32-bit rate
+BYTES_HALVED = 2.0  # what even a kernel bound by memory gains
+AFTER_CASTS = 1.3  # the least that is left of it where each product brings casts of its own
+WELL_TUNED = 0.7  # of the published rate: more is not seen on real shapes
+
+
+@tip(title="Compute in 16 bits where it is safe (autocast)", bottleneck=Bottleneck.COMPUTE)
+def no_mixed_precision(kernels: KernelFacts, peak: Peak) -> Advice | None:
+    """Autocast, where wide products take the time and the device is much faster in 16 bits."""
+    narrow = next((name for name in NARROW if peak.flops_per_s.get(name)), None)
+    if narrow is None:
+        return None
+    fastest = max(peak.flops_per_s[name] for name in NARROW if name in peak.flops_per_s)
+    share, high = 0.0, 0.0
+    for kernel in kernels.kernels:
+        rate = peak.flops_per_s.get(kernel.dtype or "")
+        if kernel.kind in HEAVY and kernel.dtype in WIDE and rate and fastest >= WORTH_IT * rate:
+            part = kernels.scale * kernel.us
+            share += part
+            high += part * (1 - 1 / max(BYTES_HALVED, WELL_TUNED * fastest / rate))
+    if share < NOTICEABLE:
+        return None
+    scaler = "  # with torch.amp.GradScaler()" if narrow == "float16" else ""
+    return Advice(
+        because=(
+            f"{min(1.0, share):.1%} of the time goes into matrix products and convolutions in 32 bits",
+            f"{peak.device} reaches {fastest / 1e12:,.0f} TFLOP/s in 16 bits ({peak.source})",
+        ),
+        gain=without(share * (1 - 1 / AFTER_CASTS), share * (1 - 1 / BYTES_HALVED), high),
+        tweak="--amp",
+        same_result=False,
+        code=f'with torch.autocast("cuda", dtype=torch.{narrow}):{scaler}\n    ...  # forward and loss',
+    )

@@ -1,0 +1,55 @@
+"""Copies to the device come from pageable memory, and the device waits for them.
+
+## What it sees
+The trace holds host-to-device copies from pageable memory that no computing hides, or that block the host
+while the device idles.
+
+## By hand
+    DataLoader(..., pin_memory=True)
+    batch = batch.to(device, non_blocking=True)
+
+## When not
+Pinned memory is taken from the whole machine and never swapped: with little free memory it slows everything.
+A tensor that is made on the host only to be copied is better made on the device.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.device import CopyFacts, DeviceFacts, without
+from perfdoctor.catalogue import tip
+from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.trace.results import IdleCause
+
+NOTICEABLE = 0.03  # share of the time; less drowns in step-to-step noise
+# Pinned over pageable bandwidth: 1.4 to 2.5 on the machines of NVIDIA's "How to Optimize Data Transfers in
+# CUDA C/C++".
+FASTER = (1.3, 2.0)
+
+
+@tip(title="Copy batches from pinned memory", bottleneck=Bottleneck.TRANSFER)
+def pageable_memory_copies(device: DeviceFacts, copies: CopyFacts) -> Advice | None:
+    """Pinned memory, where copies from pageable memory keep the device waiting."""
+    pageable = [copy for copy in copies.copies if copy.direction == "HtoD" and copy.host_memory == "pageable"]
+    us = sum(copy.us for copy in pageable)
+    part = us / sum(copy.us for copy in copies.copies)
+    copying, blocked = us * copies.scale, part * device.idle.get(IdleCause.COPY, 0.0)
+    share = copying + blocked
+    if share < NOTICEABLE:
+        return None
+    count = sum(copy.count for copy in pageable)
+    sizes = [copy.bytes for copy in pageable if copy.bytes is not None]
+    rate = f", {sum(sizes) / us / 1e3:.1f} GB/s" if sizes else ""
+    because = [
+        f"{copying:.1%} of the time is spent on copies from pageable memory that nothing hides",
+        f"{count:,} such copies{rate}",
+    ]
+    if blocked >= NOTICEABLE:
+        because.append(f"another {blocked:.1%} the device idles while they block the host")
+    low, likely = (share * (1 - 1 / faster) for faster in FASTER)
+    return Advice(
+        because=tuple(because),
+        gain=without(low, likely, share),
+        at=copies.at,
+        tweak="--pin-memory",
+        code="DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
+    )

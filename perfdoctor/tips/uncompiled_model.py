@@ -1,0 +1,48 @@
+"""Chains of pointwise kernels read and write the same memory again and again; compiling fuses them.
+
+## What it sees
+Pointwise kernels that no compiler fused take a visible share of the device's time.
+
+## By hand
+    model = torch.compile(model)
+
+## When not
+Compiling takes seconds to minutes and starts again for every new input shape: a short run does not earn it
+back.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.device import KernelFacts, without
+from perfdoctor.catalogue import tip
+from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.trace.results import KernelClass
+
+NOTICEABLE = 0.15  # share of the time; below it compiling rarely earns its own time back
+FUSIBLE = (KernelClass.POINTWISE, KernelClass.NORMALISATION, KernelClass.REDUCTION)
+COMPILED = "triton_"  # how the kernels that torch.compile writes are named
+# Of their time: two of them become one, and five become one (PyTorch's tuning guide: about 4x on GELU).
+FUSED = (0.2, 0.5, 0.75)
+
+
+@tip(title="Compile the model", bottleneck=Bottleneck.COMPUTE)
+def uncompiled_model(kernels: KernelFacts) -> Advice | None:
+    """torch.compile, where unfused pointwise kernels take a visible share."""
+    found = [kernel for kernel in kernels.kernels if kernel.kind in FUSIBLE]
+    plain = [kernel for kernel in found if not kernel.name.startswith(COMPILED)]
+    share = min(1.0, kernels.scale * sum(kernel.us for kernel in plain))
+    if share < NOTICEABLE or len(plain) < len(found):
+        return None
+    count = sum(kernel.count for kernel in plain)
+    mean_us = sum(kernel.us for kernel in plain) / count
+    low, likely, high = (share * fused for fused in FUSED)
+    return Advice(
+        because=(
+            f"{share:.1%} of the time goes into {count:,} pointwise, normalising and reducing kernels",
+            f"they take {mean_us:.1f} µs each, and none was written by a compiler",
+        ),
+        gain=without(low, likely, high),
+        tweak="--compile",
+        same_result=False,
+        code="model = torch.compile(model)",
+    )

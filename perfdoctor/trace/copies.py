@@ -1,0 +1,48 @@
+"""Copies between memories, by direction and kind of host memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from perfdoctor.trace.columns import UNKNOWN, DeviceKind, Trace
+from perfdoctor.trace.intervals import NS
+from perfdoctor.trace.results import CopyUse
+
+DIRECTION = re.compile(r"\b([HDPA])to([HDPA])\b")
+MEMORIES = ("pageable", "pinned", "unified")
+
+
+def parse(name: str) -> tuple[str, str | None]:
+    """Direction and kind of host memory by an event's name: "Memcpy HtoD (Pageable -> Device)"."""
+    found = DIRECTION.search(name)
+    lower = name.lower()
+    memory = next((memory for memory in MEMORIES if memory in lower), None)
+    # ROCm says only "Host", and "Memcpy PtoP" names none.
+    return found[0] if found else "unknown", memory
+
+
+def copies(trace: Trace) -> tuple[CopyUse, ...]:
+    """All copies, the longest first. Bytes are None where any event of a kind does not say them."""
+    device = trace.device
+    events = np.flatnonzero(device.kind == DeviceKind.COPY)
+    kinds: dict[tuple[str, str | None], list[int]] = {}
+    for name in np.unique(device.name[events]).tolist():
+        kinds.setdefault(parse(trace.names[name]), []).append(name)
+    found = [_use(trace, direction, memory, names) for (direction, memory), names in kinds.items()]
+    return tuple(sorted(found, key=lambda use: -use.us))
+
+
+def _use(trace: Trace, direction: str, memory: str | None, names: Sequence[int]) -> CopyUse:
+    device = trace.device
+    mine = np.isin(device.name, names) & (device.kind == DeviceKind.COPY)
+    moved = device.bytes[mine]
+    return CopyUse(
+        direction=direction,
+        host_memory=memory,
+        count=int(mine.sum()),
+        bytes=None if (moved == UNKNOWN).any() else int(moved.sum()),
+        us=int(device.duration_ns[mine].sum()) / NS,
+    )

@@ -1,0 +1,170 @@
+"""The device's idle time, charged to causes: a partition, exact to the nanosecond.
+
+Each gap between device events ends with the next event, which some thread launched. Of the gap,
+1. time in which that thread was inside a DataLoader is DATA_WAIT;
+2. else, time in which it was inside a blocking copy is COPY;
+3. else, time until it began the launch is SYNC if the host was waiting for the device when the gap began
+   (it had let the queue run empty), or while it is inside a waiting call; and HOST_LATE if not;
+4. the rest, from the launch to the end of the gap, is LAUNCH_GAP: latency, or waiting for another stream.
+Where the launch is not in the trace, all of the gap is UNKNOWN. OTHER_RANK needs the other ranks: waiting for
+them happens inside communication kernels, where the device is busy (see ranks.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.trace.activity import Activity
+from perfdoctor.trace.columns import UNKNOWN, Ints, Trace
+from perfdoctor.trace.intervals import NS, Spans, both, union
+from perfdoctor.trace.marks import Marks
+from perfdoctor.trace.results import IdleCause
+from perfdoctor.trace.waits import Waits
+
+CAUSES = (
+    IdleCause.DATA_WAIT, IdleCause.COPY, IdleCause.SYNC, IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP,
+    IdleCause.UNKNOWN,
+)  # fmt: skip
+PART = 1 << 15  # gaps charged at once, to save memory
+FAR = np.iinfo(np.int64).max // 2  # beyond every time stamp, and differences fit
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Stretches without any device event, n of them in order of time."""
+
+    begin_ns: Ints
+    end_ns: Ints
+    launch_ns: Ints  # when the call that launched the next event began
+    thread: Ints  # that launched it, UNKNOWN if not in the trace
+    drained: Ints  # the blocking call that the host was in when the gap began, else UNKNOWN
+
+
+@dataclass(frozen=True)
+class _Host:
+    """What one thread did, each time in one set only."""
+
+    data: Spans
+    copy: Spans
+    sync: Spans
+
+
+class Idle:
+    """Charges the idle time of any stretch of a trace; `call` as from `launching_calls`."""
+
+    def __init__(self, trace: Trace, device: Activity, call: Ints, marks: Marks, waits: Waits) -> None:
+        self.trace = trace
+        self.waits = waits
+        self.device = device
+        self.gaps = self._gaps(call)
+        threads = np.unique(self.gaps.thread[self.gaps.thread != UNKNOWN]).tolist()
+        self.hosts = {thread: self._host(thread, marks) for thread in threads}
+        for thread in threads:
+            self._find_drained(thread)
+
+    def whole(self) -> Mapping[IdleCause, float]:
+        """Microseconds by cause from the first device event to the last."""
+        return self.within(self.device.begin_ns, self.device.end_ns)
+
+    def within(self, begin_ns: int, end_ns: int) -> Mapping[IdleCause, float]:
+        """Microseconds by cause in one stretch of time; only causes that occur."""
+        first = int(np.searchsorted(self.gaps.end_ns, begin_ns, side="right"))
+        last = int(np.searchsorted(self.gaps.begin_ns, end_ns))
+        sums = np.zeros(len(CAUSES), np.int64)
+        for part in _parts(first, last):
+            sums += self._charged(part, begin_ns, end_ns).sum(axis=1)
+        return {cause: ns / NS for cause, ns in zip(CAUSES, sums.tolist(), strict=True) if ns}
+
+    def by_call(self) -> Ints:
+        """(calls,) int64: nanoseconds that the device stood idle for each blocking call.
+
+        The time charged to COPY and SYNC goes to the call that let the queue run empty or, where none did, to
+        the last one before the gap ended.
+        """
+        total = np.zeros(len(self.trace.calls), np.int64)
+        for part in _parts(0, len(self.gaps.begin_ns)):
+            charged = self._charged(part, self.device.begin_ns, self.device.end_ns)
+            cost = charged[CAUSES.index(IdleCause.COPY)] + charged[CAUSES.index(IdleCause.SYNC)]
+            guilty, end_ns = self.gaps.drained[part].copy(), self.gaps.end_ns[part]
+            for number in self.hosts:
+                mine = (self.gaps.thread[part] == number) & (cost > 0)
+                unsolved = np.flatnonzero(mine & (guilty == UNKNOWN))
+                guilty[unsolved] = self._last_wait(number, end_ns[unsolved] - 1)
+            solved = guilty != UNKNOWN
+            np.add.at(total, guilty[solved], cost[solved])
+        return total
+
+    def _gaps(self, call: Ints) -> Gaps:
+        """All gaps, and the stretches before the first device event and after the last.
+
+        The last stretch belongs to the thread that launched last and is waiting for a launch to its end.
+        """
+        device, busy, calls = self.trace.device, self.device.busy, self.trace.calls
+        begin, end = np.append(-FAR, busy.end), np.append(busy.begin, FAR)
+        order = np.argsort(device.begin_ns, kind="stable")
+        launch = call[order[np.searchsorted(device.begin_ns[order], end[:-1])]]
+        thread, launch_ns = np.full(len(begin), UNKNOWN, np.int32), np.full(len(begin), FAR)
+        known = np.flatnonzero(launch != UNKNOWN)
+        thread[known] = calls.thread[launch[known]]
+        launch_ns[known] = calls.begin_ns[launch[known]]
+        if len(known):
+            thread[-1] = thread[known[-1]]
+        return Gaps(begin, end, launch_ns, thread, np.full(len(begin), UNKNOWN, np.int32))
+
+    def _host(self, thread: int, marks: Marks) -> _Host:
+        loading = marks.dataloader()
+        data = marks.spans(loading[marks.events.thread[loading] == thread])
+        copy = self._spans(self.waits.copy, thread).minus(data)
+        waiting = np.concatenate((self.waits.synchronize, self.waits.free))
+        return _Host(data, copy, self._spans(waiting, thread).minus(both(data, copy)))
+
+    def _spans(self, calls: Ints, thread: int) -> Spans:
+        mine = calls[self.trace.calls.thread[calls] == thread]
+        begin = self.trace.calls.begin_ns[mine]
+        return union(begin, begin + self.trace.calls.duration_ns[mine])
+
+    def _find_drained(self, thread: int) -> None:
+        """Note for the gaps that a thread ended whether it was in a blocking call when they began."""
+        gaps, calls = self.gaps, self.trace.calls
+        mine = np.flatnonzero(gaps.thread == thread)
+        wait = self._last_wait(thread, gaps.begin_ns[mine])
+        lasting = (wait != UNKNOWN) & (calls.begin_ns[wait] + calls.duration_ns[wait] >= gaps.begin_ns[mine])
+        gaps.drained[mine[lasting]] = wait[lasting]
+
+    def _last_wait(self, thread: int, at_ns: Ints) -> Ints:
+        """The last blocking call that a thread had begun at points in time, UNKNOWN if there was none."""
+        every = self.waits.all
+        every = every[self.trace.calls.thread[every] == thread]
+        if not len(every):
+            return np.full(len(at_ns), UNKNOWN, np.int64)
+        begin = self.trace.calls.begin_ns[every]
+        order = np.argsort(begin, kind="stable")
+        place = np.searchsorted(begin[order], at_ns, side="right") - 1
+        return np.where(place >= 0, every[order[np.maximum(place, 0)]], UNKNOWN)
+
+    def _charged(self, part: slice, begin_ns: int, end_ns: int) -> Ints:
+        """(causes, n) nanoseconds of a part of the gaps, each clipped to [begin, end)."""
+        gaps = self.gaps
+        begin, end = gaps.begin_ns[part].clip(begin_ns, end_ns), gaps.end_ns[part].clip(begin_ns, end_ns)
+        thread, drained = gaps.thread[part], gaps.drained[part] != UNKNOWN
+        middle = np.clip(gaps.launch_ns[part], begin, end)
+        charged = np.zeros((len(CAUSES), len(begin)), np.int64)
+        for number, host in self.hosts.items():
+            mine = np.flatnonzero(thread == number)
+            first, launch, last = begin[mine], middle[mine], end[mine]
+            before = launch - first - host.data.within(first, launch) - host.copy.within(first, launch)
+            after = last - launch - host.data.within(launch, last) - host.copy.within(launch, last)
+            sync = np.where(drained[mine], before, host.sync.within(first, launch))
+            data, copy = host.data.within(first, last), host.copy.within(first, last)
+            charged[:5, mine] = (data, copy, sync, before - sync, after)
+        lost = thread == UNKNOWN
+        charged[5, lost] = (end - begin)[lost]
+        return charged
+
+
+def _parts(first: int, last: int) -> list[slice]:
+    """Slices of at most PART from `first` to `last`."""
+    return [slice(begin, min(begin + PART, last)) for begin in range(first, last, PART)]

@@ -1,0 +1,255 @@
+"""Kernels by class, by name and by operator, and what they computed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.trace.columns import UNKNOWN, DeviceKind, Ints, Trace
+from perfdoctor.trace.intervals import NS
+from perfdoctor.trace.marks import Marks
+from perfdoctor.trace.naming import kernel_class
+from perfdoctor.trace.numbers import dtype_of, input_type, tensor_cores
+from perfdoctor.trace.operators import Operators, details
+from perfdoctor.trace.results import ClassUse, KernelClass, KernelUse, MatrixUse, OpUse
+from perfdoctor.trace.work import Work, work
+
+CLASSES = tuple(KernelClass)
+WORKING = (KernelClass.MATMUL, KernelClass.CONVOLUTION, KernelClass.ATTENTION)  # whose work shapes tell
+OPTIMIZER = "Optimizer.step#"
+ALIGNED = 64  # no layout asks for more: 128 bytes of half precision
+
+
+@dataclass(frozen=True)
+class Group:
+    """Device events of one name that one operator launched."""
+
+    name: int  # number of the name
+    op: int  # number of the operator's name, UNKNOWN where there is none
+    kind: KernelClass
+    dtype: str | None
+    tensor_core: bool | None
+    count: int
+    us: float
+    occupancy_us: float  # share of warps times duration, of the events that say it
+    occupied_us: float  # duration of those events
+
+
+@dataclass(frozen=True)
+class Done:
+    """Calls of one operator with the same inputs."""
+
+    op: str
+    kind: KernelClass
+    count: int
+    us: float  # of the device events of that class that they launched
+    each: Work
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """What ran on the device, each longest first."""
+
+    classes: tuple[ClassUse, ...]
+    kernels: tuple[KernelUse, ...]
+    operators: tuple[OpUse, ...]
+    matrices: tuple[MatrixUse, ...]
+
+
+class Kernels:
+    """Everything about what ran on the device; `call` as from `launching_calls`."""
+
+    def __init__(self, trace: Trace, call: Ints, ops: Operators, marks: Marks) -> None:
+        self.trace = trace
+        self.op = np.full(len(call), UNKNOWN, np.int32)  # that launched each device event
+        launched = np.flatnonzero(call != UNKNOWN)
+        self.op[launched] = ops.innermost[call[launched]]
+        in_optimizer = _in_optimizer(trace, marks)
+        optimizer = np.zeros(len(call), bool)
+        optimizer[launched] = in_optimizer[call[launched]]
+        self.detail = details(trace, self.op)
+        self.which, self.groups = self._grouped(optimizer)
+        self.done = self._done()
+
+    def use(self, ops: Operators) -> DeviceUse:
+        """What is told of it; `self` may be dropped then, and with it what it holds of each event."""
+        return DeviceUse(self.classes(), self.kernels(), self.operators(ops), self.matrices())
+
+    def classes(self) -> tuple[ClassUse, ...]:
+        """All device time by class, longest first."""
+        found = [self._class(kind) for kind in CLASSES if any(group.kind is kind for group in self.groups)]
+        return tuple(sorted(found, key=lambda use: -use.us))
+
+    def kernels(self) -> tuple[KernelUse, ...]:
+        """All names, longest first."""
+        by_name: dict[int, list[Group]] = defaultdict(list)
+        for group in self.groups:
+            by_name[group.name].append(group)
+        found = [self._kernel(groups) for groups in by_name.values()]
+        return tuple(sorted(found, key=lambda use: (-use.us, use.name)))
+
+    def operators(self, ops: Operators) -> tuple[OpUse, ...]:
+        """All operators, those whose device events take longest first."""
+        device_us: dict[int, float] = defaultdict(float)
+        count: dict[int, int] = defaultdict(int)
+        for group in self.groups:
+            device_us[group.op] += group.us
+            count[group.op] += group.count
+        names, own_us = self.trace.names, ops.own_ns / NS
+        found = [
+            OpUse(names[name], int(ops.count[name]), float(own_us[name]), device_us[name], count[name])
+            for name in np.flatnonzero(ops.count).tolist()
+        ]
+        return tuple(sorted(found, key=lambda use: (-use.device_us, -use.host_us, use.name)))
+
+    def matrices(self) -> tuple[MatrixUse, ...]:
+        """Matrix products by shape, longest first."""
+        found = []
+        for done in self.done:
+            product = done.each.product
+            if product:
+                sizes = (product.batch, product.m, product.n, product.k)
+                dtype = done.each.dtype or "unknown"
+                found.append(MatrixUse(done.op, *sizes, dtype, done.count, done.us, _multiple(*sizes[1:])))
+        return tuple(sorted(found, key=lambda use: -use.us))
+
+    def _grouped(self, optimizer: Ints) -> tuple[Ints, list[Group]]:
+        """The group of each device event, (n,), and all groups."""
+        device, names = self.trace.device, len(self.trace.names) + 1
+        op_name = np.zeros(len(device), np.int64)
+        known = np.flatnonzero(self.op != UNKNOWN)
+        op_name[known] = self.trace.ops.name[self.op[known]]
+        op_name[known] += 1
+        key = (device.name.astype(np.int64) * names + op_name) * 2 + optimizer
+        keys, first, which = np.unique(key, return_index=True, return_inverse=True)
+        count, duration = np.bincount(which), device.duration_ns / NS
+        us = np.bincount(which, weights=duration)
+        told = ~np.isnan(device.occupancy)
+        occupied_us = np.bincount(which, weights=duration * told)
+        occupancy_us = np.bincount(which, weights=duration * np.where(told, device.occupancy, 0))
+        groups = []
+        for number, (code, event) in enumerate(zip(keys.tolist(), first.tolist(), strict=True)):
+            name, op = divmod(code // 2, names)
+            kind, dtype, tensor_core = self._kind(name, op - 1, event, bool(code % 2))
+            numbers = (float(column[number]) for column in (us, occupancy_us, occupied_us))
+            groups.append(Group(name, op - 1, kind, dtype, tensor_core, int(count[number]), *numbers))
+        return which, groups
+
+    def _kind(
+        self, name: int, op: int, event: int, in_optimizer: bool
+    ) -> tuple[KernelClass, str | None, bool | None]:
+        """Class, number type and use of tensor cores of a group; `event` is one of it."""
+        text = self.trace.names[name]
+        operator = None if op == UNKNOWN else self.trace.names[op]
+        kind = kernel_class(int(self.trace.device.kind[event]), text, operator, in_optimizer)
+        if kind in (KernelClass.COPY, KernelClass.MEMSET):
+            return kind, None, False
+        return kind, dtype_of(text) or self._input_type(kind, event), tensor_cores(text, kind)
+
+    def _input_type(self, kind: KernelClass, event: int) -> str | None:
+        """The number type of the launching operator's first tensor."""
+        row = int(self.detail[event])
+        if kind not in WORKING or row == UNKNOWN or self.trace.details.inputs[row] == UNKNOWN:
+            return None
+        types = self.trace.inputs[self.trace.details.inputs[row]].types
+        return next((dtype for text in types if (dtype := input_type(text))), None)
+
+    def _done(self) -> list[Done]:
+        """What the operators did whose shapes are known."""
+        trace = self.trace
+        working = np.array([group.kind in WORKING for group in self.groups], bool)
+        events = np.flatnonzero((self.detail != UNKNOWN) & working[self.which])
+        row, total = self.detail[events], len(trace.details)
+        busy_us = np.bincount(row, weights=trace.device.duration_ns[events], minlength=total) / NS
+        kind = np.zeros(total, np.int64)
+        kind[row] = np.array([CLASSES.index(group.kind) for group in self.groups])[self.which[events]]
+        used = np.zeros(total, bool)
+        used[row] = True
+        rows = np.flatnonzero(used & (trace.details.inputs != UNKNOWN))
+        name, inputs = trace.ops.name[trace.details.op[rows]], trace.details.inputs[rows]
+        keys = np.stack((name.astype(np.int64), inputs.astype(np.int64), kind[rows]))
+        kinds, which, count = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+        us = np.bincount(which.reshape(-1), weights=busy_us[rows], minlength=kinds.shape[1])
+        found = []
+        for number, (name, inputs, code) in enumerate(kinds.T.tolist()):
+            each = work(trace.names[name], trace.inputs[inputs])
+            if each:
+                found.append(
+                    Done(trace.names[name], CLASSES[code], int(count[number]), float(us[number]), each)
+                )
+        return found
+
+    def _class(self, kind: KernelClass) -> ClassUse:
+        groups = [group for group in self.groups if group.kind is kind]
+        done = [done for done in self.done if done.kind is kind]
+        moved = [done for done in done if done.each.bytes is not None]
+        dtypes: dict[str, float] = defaultdict(float)
+        for group in groups:
+            if group.dtype:
+                dtypes[group.dtype] += group.us
+        tensor = [group.us for group in groups if group.tensor_core]
+        known = any(group.tensor_core is not None for group in groups)
+        bytes_, bytes_us = self._moved(kind)
+        return ClassUse(
+            kind=kind,
+            count=sum(group.count for group in groups),
+            us=sum(group.us for group in groups),
+            tensor_core_us=float(sum(tensor)) if known else None,
+            flops=sum(done.count * done.each.flops for done in done) if done else None,
+            flops_us=float(sum(done.us for done in done)),
+            bytes=bytes_ if bytes_ is not None else _total_bytes(moved),
+            bytes_us=bytes_us or float(sum(done.us for done in moved)),
+            dtypes=dict(sorted(dtypes.items(), key=lambda item: -item[1])),
+        )
+
+    def _moved(self, kind: KernelClass) -> tuple[float | None, float]:
+        """Bytes of copies and memsets, and the time of those that say them."""
+        wanted = {KernelClass.COPY: DeviceKind.COPY, KernelClass.MEMSET: DeviceKind.MEMSET}.get(kind)
+        if wanted is None:
+            return None, 0.0
+        device = self.trace.device
+        events = np.flatnonzero((device.kind == wanted) & (device.bytes != UNKNOWN))
+        moved = float(device.bytes[events].sum()) if len(events) else None
+        return moved, int(device.duration_ns[events].sum()) / NS
+
+    def _kernel(self, groups: list[Group]) -> KernelUse:
+        """One name; its class, number type and operator are those that took longest."""
+        main = max(groups, key=lambda group: group.us)
+        op = max((group for group in groups if group.op != UNKNOWN), key=lambda group: group.us, default=None)
+        occupied_us = sum(group.occupied_us for group in groups)
+        return KernelUse(
+            name=self.trace.names[main.name],
+            kind=main.kind,
+            count=sum(group.count for group in groups),
+            us=sum(group.us for group in groups),
+            dtype=main.dtype,
+            tensor_core=main.tensor_core,
+            occupancy=sum(group.occupancy_us for group in groups) / occupied_us if occupied_us else None,
+            op=self.trace.names[op.op] if op else None,
+        )
+
+
+def _in_optimizer(trace: Trace, marks: Marks) -> Ints:
+    """(calls,) bool: whether a call was made inside an optimizer's step."""
+    inside = np.zeros(len(trace.calls), bool)
+    rows = marks.rows([name.startswith(OPTIMIZER) for name in trace.names])
+    for thread in sorted(set(marks.events.thread[rows].tolist())):
+        spans = marks.spans(rows[marks.events.thread[rows] == thread])
+        calls = np.flatnonzero(trace.calls.thread == thread)
+        at_ns = trace.calls.begin_ns[calls]
+        inside[calls] = spans.within(at_ns, at_ns + 1) > 0
+    return inside
+
+
+def _total_bytes(done: list[Done]) -> float | None:
+    return sum(entry.count * (entry.each.bytes or 0.0) for entry in done) if done else None
+
+
+def _multiple(*sizes: int) -> int:
+    """The largest power of two, up to ALIGNED, that divides all sizes."""
+    multiple = ALIGNED
+    while any(size % multiple for size in sizes):
+        multiple //= 2
+    return multiple

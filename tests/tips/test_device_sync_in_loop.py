@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.device_sync_in_loop import device_sync_in_loop as tip
+from tests import facts
+from tests.ranktraces import wait
+
+
+def test_ranks_places_by_the_time_the_device_idles_behind_them():
+    advice = tip(facts.waits(wait("aten::item", 100, 20, line=12), wait("aten::nonzero", 50, 40, line=30)))
+    assert advice.because == (
+        "the host waits for the device 30.0% of the time",
+        "behind those waits the device idles 12.0% of it",
+        "aten::nonzero at line 30: 10.00 ms of waiting a step, then 8.00 ms idle",
+        "aten::item at line 12: 20.00 ms of waiting a step, then 4.00 ms idle",
+    )
+    assert [at.line for at in advice.at] == [30, 12]
+
+
+def test_the_host_gets_ahead_by_no_more_than_it_waited():
+    gain = tip(facts.waits(wait(ms=25, idle=100))).gain
+    assert gain.likely == pytest.approx(1 / 0.95)
+    assert gain.high == pytest.approx(1 / 0.8)
+
+
+def test_without_marked_steps_it_counts_calls():
+    advice = tip(facts.waits(wait(ms=100, idle=50, count=40), steps=None))
+    assert advice.because[-1] == "aten::item at line 12: 100.00 ms of waiting in 40 calls, then 50.00 ms idle"
+
+
+def test_a_call_without_operator_and_line_is_named_by_itself():
+    explicit = wait(None, 100, 50, line=None, call="cudaDeviceSynchronize")
+    assert tip(facts.waits(explicit)).because[-1].startswith("cudaDeviceSynchronize: ")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(wait(ms=400, idle=0), id="the-device-was-busy-all-along"),
+        pytest.param(wait(ms=400, idle=100, count=1), id="once-at-the-end"),
+        pytest.param(wait(ms=2, idle=2), id="small"),
+        pytest.param(wait("aten::to", ms=100, idle=50, call="cudaMemcpyAsync"), id="a-blocking-copy"),
+    ],
+)
+def test_is_silent(call):
+    assert tip(facts.waits(call)) is None

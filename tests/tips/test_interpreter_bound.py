@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.interpreter_bound import interpreter_bound as tip
+from tests import facts
+from tests.ranktraces import launches
+
+
+def test_says_how_long_the_device_idles_and_how_many_launches_wait_for_it():
+    advice = tip(facts.device(host_late=0.5), launches(queue=0.4))
+    assert advice.because == (
+        "the device idles 50.0% of the time because its next work was not launched yet",
+        "on average 0.4 launches wait for the device",
+    )
+
+
+def test_the_profilers_own_time_is_taken_off_before_anything_is_promised():
+    gain = tip(facts.device(host_late=0.5), launches()).gain
+    assert gain.likely == pytest.approx(1 / (1 - 0.7 * (0.5 - (1 - 1 / 1.2))))
+    assert gain.high == pytest.approx(1 / (1 - 0.95 * 0.5))
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        pytest.param(facts.device(data_wait=0.5), id="idle-for-another-reason"),
+        pytest.param(facts.device(host_late=0.12), id="no-more-than-the-profiler-costs"),
+        pytest.param(facts.device(host_late=0.05), id="little"),
+    ],
+)
+def test_is_silent(device):
+    assert tip(device, launches()) is None
+
+
+def test_is_silent_where_the_host_is_far_ahead_and_something_else_holds_it_up():
+    assert tip(facts.device(host_late=0.5), launches(queue=170)) is None

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.no_mixed_precision import no_mixed_precision as tip
+from perfdoctor.trace.results import Peak
+from tests import facts
+from tests.ranktraces import V100, kernel
+
+WIDE = kernel("volta_sgemm_128x64_nn", "matmul", 60)
+PLAIN = kernel("vectorized", "pointwise", 40)
+A100 = Peak("A100", {"float32": 19.5e12, "tf32": 156e12, "bfloat16": 312e12, "float16": 312e12}, 1.5e12, "-")
+P100 = Peak("P100", {"float32": 9.3e12, "float16": 18.7e12}, 732e9, "-")
+K80 = Peak("K80", {"float32": 4.1e12}, 240e9, "-")
+
+
+def test_says_what_share_is_computed_in_32_bits_and_what_the_device_could():
+    advice = tip(facts.kernels(WIDE, PLAIN), V100)
+    assert advice.because[0] == "60.0% of the time goes into matrix products and convolutions in 32 bits"
+    assert "125 TFLOP/s in 16 bits" in advice.because[1]
+    assert advice.tweak == "--amp"
+    assert not advice.same_result
+
+
+def test_without_bfloat16_it_advises_float16_with_a_scaler():
+    assert "GradScaler" in tip(facts.kernels(WIDE), V100).code
+    assert "bfloat16" in tip(facts.kernels(WIDE), A100).code
+
+
+def test_the_likely_gain_is_half_the_bytes_and_the_best_the_devices_rate():
+    gain = tip(facts.kernels(WIDE, PLAIN), V100).gain
+    assert gain.likely == pytest.approx(1 / 0.7)
+    assert gain.high == pytest.approx(1 / (1 - 0.6 * (1 - 1 / (0.7 * 125 / 15.7))))
+
+
+def test_tf32_is_half_as_fast_as_16_bits_so_no_range_is_left_above():
+    gain = tip(facts.kernels(kernel("tf32gemm", "matmul", 60, dtype="tf32", tensor=True)), A100).gain
+    assert gain.high == gain.likely
+
+
+@pytest.mark.parametrize(
+    ("kernels", "peak"),
+    [
+        pytest.param(facts.kernels(PLAIN), V100, id="nothing-heavy"),
+        pytest.param(
+            facts.kernels(kernel("h", "matmul", 60, dtype="float16")), V100, id="already-in-16-bits"
+        ),
+        pytest.param(facts.kernels(WIDE), K80, id="no-16-bit-units"),
+        pytest.param(facts.kernels(WIDE, share=0.05), V100, id="little"),
+        pytest.param(facts.kernels(kernel("odd", "matmul", 60, dtype=None)), V100, id="type-not-known"),
+    ],
+)
+def test_is_silent(kernels, peak):
+    assert tip(kernels, peak) is None
+
+
+def test_a_device_twice_as_fast_in_16_bits_is_enough():
+    assert tip(facts.kernels(WIDE), P100) is not None

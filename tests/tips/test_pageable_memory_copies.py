@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.model import Location
+from perfdoctor.tips.pageable_memory_copies import pageable_memory_copies as tip
+from tests import facts
+from tests.ranktraces import copy
+
+LINE = Location("train.py", 30, "main")
+PAGEABLE = copy("HtoD", "pageable", 100, count=10, size=60_000_000)
+
+
+def test_says_how_much_of_the_time_copies_from_pageable_memory_take_and_how_fast_they_are():
+    advice = tip(facts.device(exposed_copy=0.2), facts.copies(PAGEABLE, at=(LINE,)))
+    assert advice.because == (
+        "20.0% of the time is spent on copies from pageable memory that nothing hides",
+        "10 such copies, 6.0 GB/s",
+    )
+    assert advice.at == (LINE,)
+    assert advice.tweak == "--pin-memory"
+
+
+def test_at_best_the_copies_hide_behind_computing_altogether():
+    gain = tip(facts.device(exposed_copy=0.2), facts.copies(PAGEABLE)).gain
+    assert gain.high == pytest.approx(1 / 0.8)
+    assert gain.likely == pytest.approx(1 / 0.9)
+
+
+def test_the_device_that_idles_beside_a_blocking_copy_counts():
+    idle = tip(facts.device(exposed_copy=0.1, copy=0.1), facts.copies(PAGEABLE, share=0.1))
+    assert idle.gain.high == pytest.approx(1 / 0.8)
+    assert "idles while they block the host" in idle.because[-1]
+
+
+def test_only_the_pageable_part_of_the_copies_is_counted():
+    mixed = facts.copies(PAGEABLE, copy("HtoD", "pinned", 300), share=0.4)
+    assert tip(facts.device(exposed_copy=0.4), mixed).gain.high == pytest.approx(1 / 0.9)
+
+
+@pytest.mark.parametrize(
+    "copies",
+    [
+        pytest.param(facts.copies(copy("HtoD", "pinned", 100)), id="pinned"),
+        pytest.param(facts.copies(copy("DtoH", "pageable", 100)), id="the-other-way"),
+        pytest.param(facts.copies(PAGEABLE, share=0.01), id="hidden-behind-computing"),
+    ],
+)
+def test_is_silent(copies):
+    assert tip(facts.device(), copies) is None

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from perfdoctor.trace.marks import marks
+from tests.traces import Recording
+
+
+def test_steps_are_found_among_annotations_and_among_operators() -> None:
+    made = Recording()
+    made.op("ProfilerStep#2", 10, 20)  # torch 1.8
+    made.mark("ProfilerStep#1", 0, 10)
+    made.mark("ProfilerStep", 0, 10)
+    made.op("aten::mm", 1, 2)
+    found = marks(made.trace())
+    assert [(step.name, step.begin_ns, step.end_ns) for step in found.steps()] == [
+        ("ProfilerStep#1", 0, 10_000), ("ProfilerStep#2", 10_000, 20_000),
+    ]  # fmt: skip
+    assert found.ops is not None
+    assert found.ops.tolist() == [1]
+
+
+def test_without_disguised_annotations_all_operators_are_real() -> None:
+    made = Recording()
+    made.op("aten::mm", 1, 2)
+    made.mark("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 0, 4)
+    found = marks(made.trace())
+    assert found.ops is None
+    assert found.spans(found.dataloader()).total_ns == 4000

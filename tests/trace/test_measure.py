@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.trace.columns import Device
+from perfdoctor.trace.measure import measure
+from tests.traces import Recording
+
+
+def test_a_trace_of_the_cpu_has_no_times_of_a_device() -> None:
+    made = Recording()
+    made.mark("ProfilerStep#1", 0, 50)
+    made.op("aten::mm", 3, 9)
+    found = measure(made.trace())
+    assert (found.times, found.window, found.launches, found.device) == (None, None, None, None)
+    assert (found.idle_us, found.streams, found.classes) == ({}, (), ())
+    assert (found.steps[0].times.span_us, found.steps[0].idle_us) == (50.0, {})
+    assert (found.begin_ns, found.end_ns) == (0, 50_000)
+    assert "trace of the CPU" in found.notes[0]
+
+
+def test_launches_without_any_kernel_are_no_idle_device() -> None:
+    made = Recording()
+    made.call("cudaLaunchKernel", 0, 1, correlation=1)
+    made.call("cudaMemcpyAsync", 2, 3, correlation=2)
+    made.copy("Memcpy HtoD (Pinned -> Device)", 5, 6, correlation=2)
+    found = measure(made.trace())
+    assert (found.times, found.idle_us) == (None, {})
+    assert "none was recorded" in found.notes[0]
+
+
+def test_a_function_of_the_host_in_a_stream_is_no_kernel_that_is_missing() -> None:
+    made = Recording()
+    made.call("cudaLaunchHostFunc", 0, 1)
+    made.memset(5, 6)
+    assert measure(made.trace()).times is not None
+
+
+def test_copies_alone_are_a_valid_trace() -> None:
+    made = Recording()
+    made.call("cudaMemcpyAsync", 2, 3, correlation=2)
+    made.copy("Memcpy HtoD (Pinned -> Device)", 5, 6, correlation=2)
+    found = measure(made.trace())
+    assert found.times is not None
+    assert found.times.busy_us == 1.0
+
+
+def test_the_window_reaches_from_the_first_step_to_the_last() -> None:
+    made = Recording()
+    made.launched("a", 0, 1, 5)
+    made.mark("ProfilerStep#1", 10, 30)
+    made.launched("b", 12, 20, 25)
+    made.mark("ProfilerStep#2", 30, 60)
+    found = measure(made.trace())
+    assert found.window is not None
+    assert (found.window.span_us, found.window.busy_us) == (50.0, 5.0)
+
+
+def test_the_device_is_the_one_that_ran_most() -> None:
+    made = Recording(devices=(Device(0, "NVIDIA L4"), Device(1, "NVIDIA A10")))
+    made.kernel("a", 0, 1, device=1)
+    made.kernel("b", 1, 2, device=1)
+    made.kernel("c", 1, 2, device=0)
+    found = measure(made.trace())
+    assert (found.device, found.devices) == ("NVIDIA A10", (0, 1))
+    assert found.peak is not None
+
+
+def test_devices_that_are_all_alike_need_not_be_told_apart() -> None:
+    made = Recording(devices=(Device(0, "NVIDIA L4"),))
+    made.kernel("a", 0, 1, device=3)
+    assert measure(made.trace()).device == "NVIDIA L4"
+
+
+def test_runtime_calls_are_counted_longest_first() -> None:
+    made = Recording()
+    made.call("cudaMalloc", 0, 2)
+    made.call("cudaLaunchKernel", 3, 8)
+    made.call("cudaMalloc", 9, 10)
+    assert list(measure(made.trace()).runtime_us.items()) == [
+        ("cudaLaunchKernel", (1, 5.0)), ("cudaMalloc", (2, 3.0)),
+    ]  # fmt: skip
+
+
+def test_waiting_calls_of_any_thread_are_added_up() -> None:
+    made = Recording()
+    made.call("cudaStreamSynchronize", 0, 2)
+    made.call("hipDeviceSynchronize", 3, 8, thread="other")
+    made.call("cudaFree", 9, 10)
+    assert measure(made.trace()).sync_us == 7.0
+
+
+@pytest.mark.parametrize("table", ["ops", "calls", "kernels", "nothing"])
+def test_a_trace_may_lack_any_kind_of_event(table: str) -> None:
+    made = Recording()
+    if table == "ops":
+        made.op("aten::mm", 0, 5)
+    if table == "calls":
+        made.call("cudaStreamSynchronize", 0, 5)
+    if table == "kernels":
+        made.kernel("a", 0, 5)
+    found = measure(made.trace())
+    assert (found.device_events, len(found.ops), len(found.blocking)) == (
+        int(table == "kernels"), int(table == "ops"), int(table == "calls"),
+    )  # fmt: skip
