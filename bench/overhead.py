@@ -26,6 +26,9 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from perfdoctor import recorded, rundir
+from perfdoctor.analysis import events
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 PAGE = ROOT / "docs" / "overhead.md"
@@ -59,6 +62,8 @@ class Sample:
     step_wall_us: float  # mean step
     run_s: float  # the whole process, start to end
     own_peak_bytes: int = 0  # of perfdoctor's process
+    windows: int = 0  # recorded
+    windows_share: float = 0.0  # start, stop, export and slowdown of all windows, of the time of the steps
 
 
 @dataclass
@@ -91,7 +96,14 @@ def run_load(load: str, options: list[str] | None, folder: Path) -> Sample:
     cpu = cpu[int(WARM_UP * len(cpu)) :]
     wall = taken["wall_ns"][int(WARM_UP * len(taken["wall_ns"])) :]
     quiet = sorted(cpu)[int(QUIET * len(cpu))]
-    return Sample(quiet / 1e3, (wall[-1] - wall[0]) / (len(wall) - 1) / 1e3, run_s, peak)
+    mean_s = (wall[-1] - wall[0]) / (len(wall) - 1) / 1e9
+    sample = Sample(quiet / 1e3, mean_s * 1e6, run_s, peak)
+    if options is not None:
+        found = recorded.read(rundir.latest(folder / "runs")).ranks[0]
+        sample.windows = sum(window.get("outcome") == "ok" for window in found.of("window"))
+        steps_s = (taken["wall_ns"][-1] - taken["wall_ns"][0]) / 1e9
+        sample.windows_share = events.windows_s(found, mean_s) / steps_s
+    return sample
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
@@ -190,6 +202,8 @@ def rows(results: Results) -> list[list[str]]:
             f"{bare / 1e3:.2f}",
             f"{added_cpu_us(results, load, way):+.1f}",
             f"{run_ratio(results, load, way):.3f}",
+            f"{statistics.median(sample.windows for sample in samples):g}",
+            f"{max(sample.windows_share for sample in samples):.2%}",
             f"{max(sample.own_peak_bytes for sample in samples) / 1e6:.0f}",
         ])  # fmt: skip
     return table
@@ -201,6 +215,8 @@ HEADINGS = [
     "bare step, ms",
     "CPU added a step, us",
     "wall time of the steps, ratio",
+    "windows",
+    "windows' share of the time",
     "own peak, MB",
 ]
 
@@ -229,7 +245,8 @@ def page(results: Results, rounds: int) -> str:
         "minus bare: the median over rounds. Two runs of one program differ by a few percent of a step, so",
         "the load with the shortest step has the sharpest figure. *Ratio* is the mean step's wall time,",
         "watched over bare, windows included; on a machine that has other work it scatters by several",
-        "percent. *Own peak* is the memory of perfdoctor's own process.",
+        "percent. *Windows' share* is start, stop, export and slowdown of all windows over the time of the",
+        "steps, the largest of the rounds. *Own peak* is the memory of perfdoctor's own process.",
         "",
         "| " + " | ".join(HEADINGS) + " |",
         "|" + "---|" * len(HEADINGS),

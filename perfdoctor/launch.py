@@ -47,6 +47,7 @@ class Options:
     out: str | None = None  # the folder that holds runs
     quiet: bool = False
     profiler: bool = True
+    profiler_share: float = 0.01  # of the time since the first step, for all windows together
     stacks: bool = True
 
 
@@ -114,7 +115,16 @@ def _attend(child: _Child, path: Path, options: Options, watch: Watch, sample: S
         child.end.wait()
         record.finish(ending.begun, lookout.found.values())
         record.write(options.quiet)
+    _pack(path, options.quiet)
     return ending.begun
+
+
+def _pack(path: Path, quiet: bool) -> None:
+    """Compress what windows exported, once nobody waits for the cores; what fails stays as it is."""
+    try:
+        rundir.pack_traces(path)
+    except OSError as error:
+        say(f"the windows stay uncompressed: {error.strerror}", quiet)
 
 
 def _stand_by(end: _End, limit: limits.Limit, then: Callable[[], None], lookout: _Lookout) -> None:
@@ -268,6 +278,7 @@ def _config(options: Options) -> dict[str, Any]:
         "max_seconds": options.max_seconds,
         "stacks": options.stacks,
         "profiler": options.profiler,
+        "profiler_share": options.profiler_share,
     }
 
 

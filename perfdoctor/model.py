@@ -276,6 +276,25 @@ class GpuFacts:
 
 
 @dataclass(frozen=True)
+class OperatorCost:
+    """One operator in the profiled steps."""
+
+    name: str
+    share: float  # of the time of all operators, without those inside it
+    calls_per_step: float
+
+
+@dataclass(frozen=True)
+class WindowFacts:
+    """What a window of torch.profiler saw inside the step, costliest operator first."""
+
+    file: str
+    steps: int
+    on_device: bool  # shares are of the device's time; else of the host's
+    operators: tuple[OperatorCost, ...]
+
+
+@dataclass(frozen=True)
 class OverheadFacts:
     """What watching cost."""
 
@@ -352,4 +371,5 @@ class Report:
     cpu: CpuFacts | None = None
     gpu: GpuFacts | None = None
     memory: MemoryFacts | None = None
+    window: WindowFacts | None = None
     path: str = ""  # the run directory

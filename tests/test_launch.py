@@ -520,3 +520,11 @@ def test_mirroring_ends_this_process_in_the_same_way(tmp_path: Path) -> None:
         seen = bare(tmp_path, sys.executable, "-c", code.format(status, number))
         assert seen.status == (status if number is None else -number)
     assert list(tmp_path.iterdir()) == []  # no core file
+
+
+def test_exported_windows_are_compressed_once_the_command_has_ended(folder: Path) -> None:
+    (folder / "train.py").write_text(
+        "import os\nopen(os.environ['PERFDOCTOR_RUN'] + '/trace.rank0.0.json', 'w').write('{}')"
+    )
+    assert watched(folder, "train.py").status == 0
+    assert [entry.name for entry in runs(folder)[0].glob("trace*")] == ["trace.rank0.0.json.gz"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from perfdoctor import catalogue
@@ -9,6 +10,7 @@ from perfdoctor.analysis.diagnosis import blame, conclude
 from perfdoctor.analysis.facts import gather
 from perfdoctor.analysis.findings import judge
 from perfdoctor.analysis.source import Source
+from perfdoctor.analysis.windows import Windows
 from perfdoctor.model import (
     CpuFacts,
     Finding,
@@ -18,15 +20,21 @@ from perfdoctor.model import (
     OverheadFacts,
     Report,
     StepFacts,
+    WindowFacts,
 )
 from perfdoctor.recorded import RunRecords
 
 __all__ = ["report"]
 
 
-def report(records: RunRecords, source: Source) -> Report:
-    """Everything a renderer needs. `source` gives a line of a file, or None past its end."""
-    facts = gather(records, source)
+def report(
+    records: RunRecords, source: Source, windows: Windows | None = None, notes: Sequence[str] = ()
+) -> Report:
+    """Everything a renderer needs. `source` gives a line of a file, or None past its end.
+
+    `windows`: the lowest rank's windows of torch.profiler, by kind; `notes`: what reading them met.
+    """
+    facts = gather(records, source, windows or {})
     blamed = blame(facts)
     judged = judge(catalogue.tips(), facts, blamed)
     return Report(
@@ -36,11 +44,12 @@ def report(records: RunRecords, source: Source) -> Report:
         findings=tuple(_with_text(finding, source) for finding in judged.findings),
         not_judged=judged.not_judged,
         overhead=facts.get(OverheadFacts),
-        notes=(*facts.notes, *judged.notes),
+        notes=(*facts.notes, *notes, *judged.notes),
         loader=facts.get(LoaderFacts),
         cpu=facts.get(CpuFacts),
         gpu=facts.get(GpuFacts),
         memory=facts.get(MemoryFacts),
+        window=facts.get(WindowFacts),
         path=str(records.path),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from perfdoctor.analysis.device import DeviceFacts
 from perfdoctor.analysis.facts import NO_STEPS, Facts
 from perfdoctor.analysis.stepmodel import TRUSTED_ERROR, StepModel
 from perfdoctor.model import (
@@ -57,7 +58,7 @@ def blame(facts: Facts) -> Blame | None:
     step = facts.get(StepFacts)
     if step is None or step.mean_s <= 0:
         return None
-    classes = _on_device(_by_phase(step, facts.get(StackFacts)), facts.get(GpuFacts))
+    classes = _on_device(_by_phase(step, facts.get(StackFacts)), facts.get(GpuFacts), facts.get(DeviceFacts))
     total = sum(classes.values())
     classes = {kind: share / total for kind, share in classes.items()}
     return Blame(classes, ceilings(classes, facts.get(StepModel)))
@@ -90,17 +91,27 @@ def _by_phase(step: StepFacts, stacks: StackFacts | None) -> dict[Bottleneck, fl
     return classes
 
 
-def _on_device(classes: dict[Bottleneck, float], gpu: GpuFacts | None) -> dict[Bottleneck, float]:
-    """On an accelerator, compute is the time it is busy; only while it idles does the host's time count."""
-    if gpu is None or gpu.utilisation is None:
+def _on_device(
+    classes: dict[Bottleneck, float], gpu: GpuFacts | None, device: DeviceFacts | None
+) -> dict[Bottleneck, float]:
+    """On an accelerator, compute is the time it is busy; only while it idles does the host's time count.
+
+    How busy it is, a window of torch.profiler tells best; without one, its driver does.
+    """
+    if device is not None:
+        busy, network, transfer = device.compute, device.exposed_comm, device.exposed_copy
+    elif gpu is not None and gpu.utilisation is not None:
+        busy, network, transfer = min(1.0, max(0.0, gpu.utilisation)), 0.0, 0.0
+    else:
         return classes
-    busy = min(1.0, max(0.0, gpu.utilisation))
-    left = 1.0 - busy
     charged = dict.fromkeys(Bottleneck, 0.0)
     charged[Bottleneck.COMPUTE] = busy
+    charged[Bottleneck.NETWORK], charged[Bottleneck.TRANSFER] = network, transfer
+    left = max(0.0, 1.0 - busy - network - transfer)
     for kind in (Bottleneck.DATA, Bottleneck.NETWORK, Bottleneck.TRANSFER):
-        charged[kind] = min(left, classes[kind])
-        left -= charged[kind]
+        waited = min(left, max(0.0, classes[kind] - charged[kind]))
+        charged[kind] += waited
+        left -= waited
     charged[Bottleneck.HOST] = left  # nothing else to wait for: the host launches too slowly
     return charged
 

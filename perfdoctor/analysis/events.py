@@ -92,7 +92,10 @@ def save_facts(records: RankRecords, window: Window) -> SaveFacts | None:
 def overhead_facts(
     records: RankRecords, steps: Steps, step: StepFacts, samples: Sequence[Json]
 ) -> OverheadFacts | str:
-    """What watching cost a step: how often each of the probe's moves was made, times what it costs here."""
+    """What watching cost a step: how often each of the probe's moves was made, times what it costs here.
+
+    What profiler windows took, and by how much they slowed their steps, is spread over all steps.
+    """
     costs = records.of("cost")
     if not costs or step.mean_s <= 0:
         return "the probe's own cost was not measured"
@@ -102,8 +105,21 @@ def overhead_facts(
         number(cost.get("switch_ns")) * float(steps.counts["switches"].sum()) / count
         + number(cost.get("row_ns")) * steps.rows / count
         + number(cost.get("call_ns")) * calls * max(1, _modules(records))
+        + windows_s(records, step.mean_s) * 1e9 / count
     )
     return OverheadFacts(total_ns / 1e9, min(1.0, total_ns / 1e9 / step.mean_s), _sampler_cores(samples))
+
+
+def windows_s(records: RankRecords, mean_s: float) -> float:
+    """Seconds that profiler windows cost: start, stop, export, and what their steps took beyond the mean."""
+    total = 0.0
+    for window in records.of("window"):
+        steps = whole(window.get("steps")) or 0
+        inside_s = max(0.0, number(window.get("end_ns")) - number(window.get("begin_ns"))) / 1e9
+        total += sum(number(window.get(name)) for name in ("start_s", "stop_s", "export_s"))
+        if window.get("outcome") == "ok" and steps:
+            total += max(0.0, inside_s / steps - mean_s) * (steps + 1)  # one of warm-up is slowed as well
+    return total
 
 
 def _sampler_cores(samples: Sequence[Json]) -> float | None:

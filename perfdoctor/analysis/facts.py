@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from perfdoctor.analysis import events, hosts, steps
-from perfdoctor.analysis.device import CopyFacts, DeviceFacts, KernelFacts, MatrixFacts, WaitFacts
 from perfdoctor.analysis.loaders import loader_facts
-from perfdoctor.analysis.ranks import RanksFacts
 from perfdoctor.analysis.records import Json, Window, number, positive, tidy
 from perfdoctor.analysis.source import Source
 from perfdoctor.analysis.stacks import stack_facts
 from perfdoctor.analysis.stepmodel import StepModel, build
 from perfdoctor.analysis.summary import step_facts
+from perfdoctor.analysis.windows import ON_DEVICE, Windows, window_groups
 from perfdoctor.model import (
     CpuFacts,
     DiskFacts,
@@ -32,7 +31,6 @@ from perfdoctor.model import (
     ThreadFacts,
 )
 from perfdoctor.recorded import RankRecords, RunRecords
-from perfdoctor.trace.results import Launches, Peak
 
 Group = TypeVar("Group")
 NO_STEPS = "no training step was seen"
@@ -41,10 +39,6 @@ PER_STEP = (
     LoaderFacts, CpuFacts, ThreadFacts, StackFacts, EvalFacts, SaveFacts, MemoryFacts, DiskFacts,
     NetworkFacts, GpuFacts, OverheadFacts, StepModel,
 )  # fmt: skip
-ON_DEVICE = (  # what traces of the device tell
-    DeviceFacts, KernelFacts, MatrixFacts, CopyFacts, WaitFacts, Launches, Peak, RanksFacts,
-)  # fmt: skip
-NO_TRACE = "no trace of the device was recorded: perfdoctor trace judges one of torch.profiler"
 
 
 @dataclass(frozen=True)
@@ -65,8 +59,8 @@ class Facts:
         return found if isinstance(found, kind) else None
 
 
-def gather(records: RunRecords, source: Source) -> Facts:
-    """All that the records of a run tell."""
+def gather(records: RunRecords, source: Source, windows: Windows) -> Facts:
+    """All that the records of a run tell, and the windows of its lowest rank."""
     records = tidy(records)
     found = {
         rank: found
@@ -80,13 +74,15 @@ def gather(records: RunRecords, source: Source) -> Facts:
             run, {}, dict.fromkeys((StepFacts, *PER_STEP, *ON_DEVICE), _why_no_steps(records)), notes
         )
     rank = min(found)
-    measured = _measure(records, records.ranks[rank], found[rank], source)
+    measured = _measure(records, records.ranks[rank], found[rank], source, windows)
     groups = {kind: value for kind, value in measured.items() if not isinstance(value, str | None)}
     missing = {kind: value for kind, value in measured.items() if isinstance(value, str)}
     return Facts(run, groups, missing, (*notes, *_crowd_notes(_known(groups.get(CpuFacts), CpuFacts))))
 
 
-def _measure(records: RunRecords, own: RankRecords, found: steps.Steps, source: Source) -> dict[type, object]:
+def _measure(
+    records: RunRecords, own: RankRecords, found: steps.Steps, source: Source, windows: Windows
+) -> dict[type, object]:
     window, boot = Window.of(found), events.boot_of(own, records.boots)
     begin_ns = positive((boot or {}).get("begin_ns")) or positive(records.run.get("begin_ns"))
     step = step_facts(found, round(begin_ns) if begin_ns else None, _end_ns(records, own))
@@ -108,7 +104,7 @@ def _measure(records: RunRecords, own: RankRecords, found: steps.Steps, source: 
         GpuFacts: hosts.gpu_facts(records.gpus, window) if _device(records) != "cpu" else None,
         OverheadFacts: events.overhead_facts(own, found, step, samples),
         StepModel: _model(step, loader, cpu),
-        **dict.fromkeys(ON_DEVICE, NO_TRACE if _device(records) != "cpu" else None),
+        **window_groups(windows, step, _device(records) != "cpu"),
     }
 
 

@@ -42,8 +42,8 @@ class Window:
         return self.begin_ns <= number(t_ns) <= self.end_ns
 
 
-OBJECTS = {"at", "net", "memory", "shm", "reasons", "threads_env"}
-LISTS = {"workers", "names", "procs"}
+OBJECTS = {"at", "net", "memory", "shm", "reasons", "threads_env", "annotation_ns"}
+LISTS = {"workers", "names", "procs", "activities"}
 IDENTITIES = {"id", "loader", "index", "pid", "worker"}
 
 

@@ -12,7 +12,10 @@ SETTLING = 0.1  # of the steps may warm up before steadiness is judged
 
 
 def step_facts(steps: Steps, process_begin_ns: int | None, process_end_ns: int | None) -> StepFacts:
-    """The facts of the step. Steps disturbed by a profiler window count, but are not timed."""
+    """The facts of the step. Steps disturbed by a profiler window count, but are not timed.
+
+    The wall time is that of the run without windows: a disturbed step stands in it for a mean one.
+    """
     timed = ~steps.disturbed if np.any(~steps.disturbed) else np.ones(len(steps.weight), dtype=bool)
     weight, seconds = steps.weight[timed], steps.seconds[timed]
     count, wall_s = float(weight.sum()), float(seconds.sum())
@@ -27,7 +30,7 @@ def step_facts(steps: Steps, process_begin_ns: int | None, process_end_ns: int |
         median_s=median_s,
         p95_s=p95_s,
         seconds=means,
-        wall_s=float(steps.end_ns[-1] - steps.begin_ns[0]) / 1e9,
+        wall_s=wall_s / count * float(steps.weight.sum()),
         startup_s=max(0.0, (int(steps.begin_ns[0]) - process_begin_ns) / 1e9) if process_begin_ns else 0.0,
         tail_s=max(0.0, (process_end_ns - int(steps.end_ns[-1])) / 1e9) if process_end_ns else None,
         samples_per_s=totals["samples"] / wall_s if totals["samples"] and wall_s else None,

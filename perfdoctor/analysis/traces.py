@@ -27,9 +27,10 @@ from perfdoctor.analysis.device import (
     without_waiting,
 )
 from perfdoctor.analysis.diagnosis import NOTHING_WORTHWHILE, UNSTEADY, Blame, ceilings, decide
-from perfdoctor.analysis.facts import ON_DEVICE, PER_STEP, Facts
+from perfdoctor.analysis.facts import PER_STEP, Facts
 from perfdoctor.analysis.findings import judge
 from perfdoctor.analysis.ranks import RanksFacts, ranks_facts
+from perfdoctor.analysis.windows import ON_DEVICE
 from perfdoctor.model import (
     Bottleneck,
     Confidence,

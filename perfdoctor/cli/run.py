@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
-WITH_VALUE = ("--steps", "--seconds", "--out")  # options of ours that take the next word
+WITH_VALUE = ("--steps", "--seconds", "--out", "--profiler-share")  # options of ours that take the next word
 
 
 def marked(words: Sequence[str]) -> list[str]:
@@ -41,6 +41,9 @@ def run(
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Keep the run in this folder.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say one line instead of a page.")] = False,
     no_profiler: Annotated[bool, typer.Option("--no-profiler", help="Record no profiler windows.")] = False,
+    profiler_share: Annotated[
+        float, typer.Option(min=0, max=1, metavar="SHARE", help="Of run time, for profiler windows.")
+    ] = 0.01,
     no_stacks: Annotated[bool, typer.Option("--no-stacks", help="Take no stack samples.")] = False,
 ) -> None:
     """Watch a command, unchanged, and show what its training waits for.
@@ -57,6 +60,7 @@ def run(
         out=out,
         quiet=quiet,
         profiler=not no_profiler,
+        profiler_share=profiler_share,
         stacks=not no_stacks,
     )
     outcome = launch.run(command, options, None if quiet else live.watch)

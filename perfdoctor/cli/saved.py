@@ -12,6 +12,8 @@ from perfdoctor.errors import NoSuchRun, PerfdoctorError
 
 if TYPE_CHECKING:
     from perfdoctor.model import Report
+    from perfdoctor.recorded import RunRecords
+    from perfdoctor.trace.results import RankTrace
 
 LARGEST_SOURCE_BYTES = 5_000_000  # a longer file is data, whatever its name
 
@@ -42,10 +44,30 @@ def judge(path: Path) -> Report:
         raise PerfdoctorError(
             f"{path} may not be read: {error.strerror}", "check the folder's owner"
         ) from None
-    found = analysis.report(records, SourceLines())
+    found = analysis.report(records, SourceLines(), *_windows(path, records))
     with suppress(OSError):  # a run kept by somebody else is read all the same
         rundir.write_json(path / "report.json", json.document(found))
     return found
+
+
+def _windows(path: Path, records: RunRecords) -> tuple[dict[str, RankTrace], list[str]]:
+    """The measured windows of the lowest rank, by kind, and what could not be read."""
+    from perfdoctor.trace import files
+
+    measured: dict[str, RankTrace] = {}
+    notes = []
+    for kind, file in files.windows_of(path, records.ranks).items():
+        from perfdoctor.trace.measure import measure  # here: many runs have no window
+        from perfdoctor.trace.read import read
+
+        try:
+            measured[kind] = measure(read(file))
+        except PerfdoctorError as error:
+            notes.append(f"a window of torch.profiler could not be read: {error}")
+            continue
+        if measured[kind].times is None:
+            break  # on the CPU, further windows tell the report nothing
+    return measured, notes
 
 
 class SourceLines:

@@ -93,11 +93,11 @@ def _files(paths: Sequence[str], window: int | None, out: str | None) -> list[Tr
 
 def _measured(found: Sequence[TraceFile], limit_bytes: int) -> list[RankTrace]:
     """Each file read and measured, one after the other: only the figures are kept."""
-    from perfdoctor.trace import files
-    from perfdoctor.trace.measure import measure
-    from perfdoctor.trace.read import read
+    from perfdoctor.samplers.host import usable_cores
+    from perfdoctor.trace import files, several
 
-    measured = [measure(read(file.path, limit_bytes)) for file in found]
+    cores = max(1, int(usable_cores()[0]))
+    measured = several.measured([file.path for file in found], limit_bytes, cores)
     files.check(measured)
     return sorted(measured, key=lambda trace: (trace.rank is None, trace.rank or 0))
 

@@ -130,6 +130,44 @@ def around(original: Callable[..., Any], before: Before, after: After, name: str
             _finish(after, token, args, result, name)
         return result
 
+    return _finished(wrapper, original, name)
+
+
+def around_method(
+    original: Callable[..., Any], before: Before, after: After, name: str
+) -> Callable[..., Any]:
+    """Like `around`, for a method whose frame torch's profiler looks into.
+
+    Recording stacks, it reads the local `self` of each frame that runs `nn.Module.__call__`, and crashes
+    where there is none.
+    """
+    from torch.compiler import is_compiling
+
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(self, *args, **kwargs)
+        token = None
+        if name not in _broken:
+            try:
+                token = before((self, *args), kwargs)
+            except Exception as error:
+                report_trouble(name, error)
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            if token is not None:
+                _finish(after, token, (self, *args), None, name)
+            cut(error)
+            raise
+        if token is not None:
+            _finish(after, token, (self, *args), result, name)
+        return result
+
+    return _finished(wrapper, original, name)
+
+
+def _finished(wrapper: Any, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The wrapper under its name, hidden from the compiler, with the looks of the original."""
     named = _renamed(wrapper.__code__, name)
     hide_from_compiler(named)
     bound = types.FunctionType(named, wrapper.__globals__, name, wrapper.__defaults__, wrapper.__closure__)
@@ -177,10 +215,11 @@ def _finish(after: After, token: Any, args: Tuple[Any, ...], result: Any, name: 
         report_trouble(name, error)
 
 
-def wrap(owner: Any, attribute: str, before: Before, after: After, name: str) -> None:
+def wrap(owner: Any, attribute: str, before: Before, after: After, name: str, method: bool = False) -> None:
     """Replace `owner.attribute` by a wrapper around it; a failure leaves it as it was."""
     try:
         original = getattr(owner, attribute)
-        setattr(owner, attribute, around(original, before, after, name))
+        build = around_method if method else around
+        setattr(owner, attribute, build(original, before, after, name))
     except Exception as error:
         report_trouble(name, error)

@@ -82,6 +82,8 @@ class Recorder:
         self.written = 0
         self.merge = 1  # markers that a row covers
         self.flags = 0
+        self.cpu_due = False  # the next row reads the process's CPU clock, whatever its number
+        self.held = False  # a window is open: the watch ends only after it
         self.marks = self.backwards = self.batches = self.calls = self.switches = self.samples = 0
         self.loss = math.nan
         self.on_samples_asked: Optional[Callable[[], None]] = None
@@ -159,11 +161,21 @@ class Recorder:
         self.decide(OTHER, OTHER, VALIDATION)
         self._close(marker, optimizer)
 
+    def set_apart(self) -> None:
+        """Close a row over the time since the last border: ours, in no phase of the script's, and no step."""
+        self.since = clock()
+        self.flags |= WINDOW
+        self.cpu_due = True
+        self._close(OPEN, 0)
+        self.flags |= WINDOW
+        self.cpu_due = True
+
     def _close(self, marker: int, optimizer: int) -> None:
         now = self.since
         spent = self.spent
         cpu_ns = 0
-        if self.written < CPU_EVERY or self.written % CPU_EVERY == 0 or marker == END:
+        if self.written < CPU_EVERY or self.written % CPU_EVERY == 0 or marker == END or self.cpu_due:
+            self.cpu_due = False
             cpu = process_clock()
             cpu_ns, self.cpu = cpu - self.cpu, cpu
         flags = self.flags | ROLLED_UP if self.merge > 1 else self.flags
@@ -185,7 +197,7 @@ class Recorder:
     def _listen(self) -> None:
         """What the outside asks for is written into the header of the mapped file."""
         asked = self.rows.map
-        if asked[CONTROL_BYTE] == 1:
+        if asked[CONTROL_BYTE] == 1 and not self.held:
             self.off = True
         if asked[SAMPLE_BYTE] == 1 and self.on_samples_asked is not None:
             asked[SAMPLE_BYTE] = 2

@@ -9,6 +9,8 @@ from typing import Any, Dict
 
 from . import (
     asides,
+    budget,
+    foreign,
     freshness,
     imports,
     loader,
@@ -19,6 +21,8 @@ from . import (
     session,
     steps,
     where,
+    window,
+    windows,
     writer,
 )
 
@@ -37,6 +41,8 @@ def _begin(run_dir: str) -> None:
     _boot(here, torch)
     for module in (
         asides,
+        budget,
+        foreign,
         freshness,
         imports,
         loader,
@@ -47,6 +53,8 @@ def _begin(run_dir: str) -> None:
         session,
         steps,
         where,
+        window,
+        windows,
         writer,
     ):
         patch.guarded("compiler", patch.hide_module)(module)
@@ -57,6 +65,8 @@ def _begin(run_dir: str) -> None:
     hooks.on_device = aside.device_seen
     loader.install(loader.Loaders(here, hooks, torch))
     here.on_end.append(hooks.pulse)
+    if here.options.get("profiler", True):
+        hooks.at_update = windows.watch(here, torch, lambda: hooks.largest).border
 
 
 def _options(run_dir: str) -> Dict[str, Any]:

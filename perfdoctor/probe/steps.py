@@ -62,6 +62,8 @@ class Steps:
         self.in_call = False
         self.trains = False  # a forward with gradients, a backward or an update was seen
         self.modules: Dict[int, _Seen] = {}
+        self.largest = 0  # modules in the largest model
+        self.at_update: Optional[Callable[[Recorder, int], None]] = None
         self.optimizers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.updates: List[Tuple[int, int]] = []  # open updates: (identity, depth of the phases below it)
         self.last_optimizer = (0, 0)  # identity and number: a weak look-up costs as much as the rest
@@ -174,10 +176,12 @@ class Steps:
         seen = self.modules[id(module)] = _Seen(has_parameters)
         if has_parameters:
             parameters = list(module.parameters())
+            size = sum(1 for _ in module.modules())
+            self.largest = max(self.largest, size)
             self.session.event(
                 "root",
                 module=type(module).__module__ + "." + type(module).__qualname__,
-                modules=sum(1 for _ in module.modules()),
+                modules=size,
                 parameters=sum(p.numel() for p in parameters if not _is_lazy(p)),
                 device=str(parameters[0].device),
                 at=user_line(),
@@ -339,6 +343,8 @@ class Steps:
             # With several optimizers the step is not over until the first one comes round again.
             over = recorder.first_optimizer_marks - recorder.max_marks
             recorder.off = over > 0 or (over == 0 and len(self.optimizers) <= 1)
+        if self.at_update is not None:
+            self.at_update(recorder, number)
 
     def pulse(self) -> None:
         """Write the running totals, about once a second."""
@@ -376,7 +382,7 @@ def install(steps: Steps) -> None:
     torch = steps.torch
     register_optimizer_step_pre_hook(patch.optimizer_hook("optimizer", steps.optimizer_begins))
     register_optimizer_step_post_hook(patch.optimizer_hook("optimizer", steps.optimizer_ends))
-    patch.wrap(torch.nn.Module, "__call__", steps.before_module, steps.after_module, "module_call")
+    patch.wrap(torch.nn.Module, "__call__", steps.before_module, steps.after_module, "module_call", True)
     patch.wrap(torch.autograd, "backward", steps.before_backward, steps.after_backward, "backward")
     patch.wrap(torch.autograd, "grad", steps.before_backward, steps.after_backward, "backward")
     scaler = torch.amp.grad_scaler.GradScaler

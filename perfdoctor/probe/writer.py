@@ -63,7 +63,7 @@ class MappedRows:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._size = HEADER_BYTES + GROW_BYTES
         self._offset = HEADER_BYTES
-        _allocate(self._descriptor, 0, self._size)
+        allocate(self._descriptor, 0, self._size)
         os.pwrite(self._descriptor, layout.header(rank), 0)
         self.map = mmap.mmap(self._descriptor, self._size)
         self._pack_into = layout.packer.pack_into
@@ -85,8 +85,16 @@ class MappedRows:
         known = struct.unpack_from("<d", self.map, offset)[0]
         struct.pack_into("<d", self.map, offset, value if math.isnan(known) else known + value)
 
+    def last(self, column: str) -> int:
+        """The value of a whole-number column of the last row, or 0 without rows."""
+        offset = self._offset - self._row_bytes
+        if offset < HEADER_BYTES:
+            return 0
+        code = "<" + _KINDS[dict(self._layout.columns)[column]]
+        return int(struct.unpack_from(code, self.map, offset + self._layout.offset(column))[0])
+
     def _grow(self) -> None:
-        _allocate(self._descriptor, self._size, GROW_BYTES)
+        allocate(self._descriptor, self._size, GROW_BYTES)
         self._size += GROW_BYTES
         self.map = mmap.mmap(self._descriptor, self._size)
 
@@ -132,7 +140,7 @@ class Lines:
         )  # no lone surrogates: JSON has none
 
 
-def _allocate(descriptor: int, start: int, length: int) -> None:
+def allocate(descriptor: int, start: int, length: int) -> None:
     """Reserve real blocks, so that a full disk is an OSError here and not a signal later."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, start, length)

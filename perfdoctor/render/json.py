@@ -34,7 +34,7 @@ def text(value: Json) -> bytes:
 
 def document(report: Report) -> Json:
     """The document as plain dictionaries and lists."""
-    groups = {name: getattr(report, name) for name in ("loader", "cpu", "gpu", "memory")}
+    groups = {name: getattr(report, name) for name in ("loader", "cpu", "gpu", "memory", "window")}
     fields = {
         "schema": SCHEMA,
         "run": _run(report.run) | {"path": report.path},

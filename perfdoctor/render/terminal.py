@@ -8,10 +8,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from perfdoctor.model import NotJudged, Phase, Report, StepFacts
+from perfdoctor.model import NotJudged, Phase, Report, StepFacts, WindowFacts
 from perfdoctor.render import parts, words
 from perfdoctor.render.words import harmless
 
+OPERATORS = 3  # named on the page
 COLOURS = {
     Phase.DATA_WAIT: "yellow",
     Phase.HOST_TO_DEVICE: "magenta",
@@ -35,7 +36,7 @@ def _blocks(report: Report, columns: int) -> Iterator[RenderableType]:
     yield _title(report, columns)
     yield parts.verdict(report.diagnosis)
     if report.steps is not None:
-        yield _step(report.steps)
+        yield _step(report.steps, report.window)
     if report.findings:
         yield Text("What to change, best first", style="bold")
         for finding in report.findings:
@@ -63,7 +64,7 @@ def _title(report: Report, columns: int) -> RenderableType:
     return row
 
 
-def _step(steps: StepFacts) -> RenderableType:
+def _step(steps: StepFacts, window: WindowFacts | None) -> RenderableType:
     rate = f"{words.figures(1 / steps.mean_s)} steps/s" if steps.mean_s else ""
     if steps.samples_per_s:
         rate = f"{words.figures(steps.samples_per_s)} samples/s"
@@ -73,7 +74,17 @@ def _step(steps: StepFacts) -> RenderableType:
         Text.assemble(("One step: ", "bold"), (words.seconds(steps.mean_s), "bold"), (spread, parts.QUIET)),
         Text(rate, style=parts.QUIET),
     )
-    return Group(heading, _bars(steps))
+    return Group(heading, _bars(steps), *([_operators(window)] if window else []))
+
+
+def _operators(window: WindowFacts) -> RenderableType:
+    """The costliest operators in a line."""
+    shown = [
+        f"{harmless(op.name).removeprefix('aten::')} {words.percent(op.share)}"
+        for op in window.operators[:OPERATORS]
+    ]
+    where = "on the device" if window.on_device else "in operators"
+    return parts.one_line(Text(f"{where}: {', '.join(shown)}", style=parts.QUIET))
 
 
 def _bars(steps: StepFacts) -> Table:

@@ -201,10 +201,11 @@ def _top_kernels(trace: RankTrace, rows: int) -> RenderableType:
 
 
 def _top_ops(trace: RankTrace, rows: int) -> RenderableType:
-    table = parts.table(f"Operators, {_top_of(rows, len(trace.ops))}", "device", "host", "count")
+    on_device = ("device",) if trace.times is not None else ()
+    table = parts.table(f"Operators, {_top_of(rows, len(trace.ops))}", *on_device, "host", "count")
     for op in trace.ops[:rows]:
-        device, host = words.seconds(op.device_us * US), words.seconds(op.host_us * US)
-        table.add_row(harmless(op.name), device, host, f"{op.count:,}")
+        times = [words.seconds(us * US) for us in (op.device_us, op.host_us)[-len(on_device) - 1 :]]
+        table.add_row(harmless(op.name), *times, f"{op.count:,}")
     return table
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from perfdoctor import recorded
 from perfdoctor.errors import NotATrace, TracesDoNotFit
+from perfdoctor.recorded import RankRecords
 from perfdoctor.rundir import Json
 from perfdoctor.trace.results import RankTrace
 
@@ -47,7 +48,7 @@ def of_run(run: Path, window: int | None = None) -> list[TraceFile]:
 
     Raises NotATrace where the run has no such window.
     """
-    found = _windows(run)
+    found = _windows(run, recorded.read(run).ranks)
     numbers = sorted(found)
     if not found:
         raise NotATrace(f"{run.name} holds no trace: none was recorded", "Give a file: perfdoctor trace FILE")
@@ -62,9 +63,15 @@ def of_run(run: Path, window: int | None = None) -> list[TraceFile]:
     return found[window][1]
 
 
-def _windows(run: Path) -> dict[int, tuple[str, list[TraceFile]]]:
+def windows_of(run: Path, ranks: Mapping[int, RankRecords]) -> dict[str, Path]:
+    """The windows of a run's lowest rank that has any, by kind; the last of each kind."""
+    windows = [(kind, file) for _, (kind, files) in sorted(_windows(run, ranks).items()) for file in files]
+    lowest = min((file.rank for _, file in windows if file.rank is not None), default=None)
+    return {kind: file.path for kind, file in windows if file.rank == lowest}
+
+
+def _windows(run: Path, ranks: Mapping[int, RankRecords]) -> dict[int, tuple[str, list[TraceFile]]]:
     """The kind of each window and its files, by number."""
-    ranks = recorded.read(run).ranks
     told = {
         (rank, event["index"]): event
         for rank, own in ranks.items()
@@ -74,7 +81,7 @@ def _windows(run: Path) -> dict[int, tuple[str, list[TraceFile]]]:
     windows: dict[int, tuple[str, list[TraceFile]]] = {}
     for path in sorted(run.glob("trace.rank*.json*")):
         match = WINDOW_FILE.fullmatch(path.name)
-        if match:
+        if match and not path.with_name(path.name + ".gz").exists():  # both are there while one is packed
             rank, number = int(match[1]), int(match[2])
             event = told.get((rank, number), {})
             _, files = windows.setdefault(number, (str(event.get("kind", PREFERRED)), []))

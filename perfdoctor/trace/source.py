@@ -10,6 +10,7 @@ from typing import BinaryIO
 from perfdoctor.errors import NotATrace, TraceTooLarge
 
 BLOCK_BYTES = 1 << 20  # read at once: it and what is made of it stay in the processor's cache
+GZIP_RATIO = 10  # that traces usually shrink by
 GZIP = b"\x1f\x8b"
 WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
 OTHERS = {b"PK\x03\x04": "a zip archive", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd",

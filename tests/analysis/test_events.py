@@ -87,3 +87,22 @@ def test_the_boot_record_is_that_of_the_process_that_trained():
     assert events.boot_of(of({"event": "optimizer", "pid": 2}), boots) == {"pid": 2}
     assert events.boot_of(of(), boots) == {"pid": 1}
     assert events.boot_of(of(), []) is None
+
+
+def test_windows_cost_their_start_stop_and_export_and_what_their_steps_took_beyond_the_mean():
+    window = {
+        "event": "window", "outcome": "ok", "steps": 4, "begin_ns": 10**9, "end_ns": 10**9 + 48 * MS,
+        "start_s": 0.001, "stop_s": 0.010, "export_s": 0.005,
+    }  # fmt: skip
+    given_up = {"event": "window", "outcome": "yielded", "steps": 4, "start_s": 0.001, "stop_s": 0.002}
+    assert events.windows_s(of(window), 0.010) == pytest.approx(0.016 + 5 * 0.002)
+    assert events.windows_s(of(window), 0.020) == pytest.approx(0.016)
+    assert events.windows_s(of(window, given_up), 0.020) == pytest.approx(0.019)
+    assert events.windows_s(of(), 0.010) == 0
+
+
+def test_the_overhead_includes_the_windows():
+    cost = {"event": "cost", "switch_ns": 0, "row_ns": 0, "call_ns": 0}
+    window = {"event": "window", "outcome": "ok", "steps": 4, "start_s": 0.1, "stop_s": 0.0, "export_s": 0.0}
+    found = events.overhead_facts(of(cost, window), STEPS, step(forward=0.01), ())
+    assert found.seconds_per_step == pytest.approx(0.1 / 100)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfdoctor.analysis import report
+from perfdoctor.analysis.windows import NO_WINDOW
 from perfdoctor.model import Bottleneck, Confidence, Location, Marker, Verdict
 from perfdoctor.recorded import RankRecords, RunRecords
 from tests.records import MS, fetches, no_source, records, row, rows, source_of, update
@@ -54,6 +55,15 @@ def test_tips_that_lack_stacks_say_so():
     assert {entry.id: entry.because for entry in told.not_judged}[
         "logging-every-step"
     ] == "no stack samples were taken"
+
+
+def test_tips_that_need_a_trace_of_the_device_say_so_where_there_is_a_device():
+    device = {"event": "device", "backend": "cuda", "name": "NVIDIA A100"}
+    on_device = report(records(STARVED, fetches(600, 12, every_ms=20), [LOADER, EPOCH, device]), no_source)
+    reasons = {entry.id: entry.because for entry in on_device.not_judged}
+    assert reasons["no-mixed-precision"] == NO_WINDOW
+    on_cpu = report(starved(), no_source)
+    assert "no-mixed-precision" not in {entry.id for entry in on_cpu.not_judged}
 
 
 def test_nothing_that_trained_is_inconclusive_and_says_why():

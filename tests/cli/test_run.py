@@ -75,6 +75,22 @@ def test_the_run_and_its_report_are_kept_in_the_folder_asked_for(folder, perfdoc
     assert not (folder / ".perfdoctor").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "profiler", "share"),
+    [([], True, 0.01), (["--profiler-share", "0.2"], True, 0.2), (["--no-profiler"], False, 0.01)],
+)
+def test_the_probe_is_told_what_windows_may_cost(folder, perfdoctor, words, profiler, share):
+    (folder / "train.py").write_text("pass")
+    assert perfdoctor("run", "--out", "kept", *words, "train.py").returncode == 0
+    (run,) = (folder / "kept").iterdir()
+    config = json.loads((run / "config.json").read_text())
+    assert (config["profiler"], config["profiler_share"]) == (profiler, share)
+
+
+def test_a_share_is_between_nought_and_one(perfdoctor):
+    assert perfdoctor("run", "--profiler-share", "2", "train.py").returncode == 2
+
+
 def test_death_by_signal_is_passed_on(perfdoctor):
     code = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
     shown = perfdoctor("run", "-q", "--", sys.executable, "-c", code)

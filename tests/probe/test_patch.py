@@ -42,6 +42,33 @@ def test_the_wrapper_passes_arguments_and_result_through():
     assert (wrapped.__name__, wrapped.__doc__, wrapped.__code__.co_name) == ("add", "Adds.", "forward")
 
 
+def test_the_wrapper_of_a_method_has_the_object_as_a_local_named_self():
+    seen = []
+
+    def method(self, value, scale=1):
+        seen.append(sys._getframe(1).f_locals["self"])
+        return value * scale
+
+    wrapped = patch.around_method(
+        method,
+        lambda args, kwargs: seen.append((args, kwargs)) or "token",
+        lambda token, args, result: seen.append((token, args, result)),
+        "module_call",
+    )
+    assert wrapped("owner", 3, scale=2) == 6
+    assert seen == [(("owner", 3), {"scale": 2}), "owner", ("token", ("owner", 3), 6)]
+    assert wrapped.__code__.co_varnames[0] == "self"
+
+
+@pytest.mark.parametrize("build", [patch.around, patch.around_method])
+def test_an_error_of_the_scripts_passes_through_a_wrapper(build):
+    finished = []
+    wrapped = build(boom, lambda args, kwargs: "token", lambda *end: finished.append(end), "module_call")
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        wrapped("owner")
+    assert finished == [("token", ("owner",), None)]
+
+
 @pytest.mark.parametrize(
     ("before", "after"), [(boom, nothing), (lambda *args: 1, boom)], ids=["before", "after"]
 )

@@ -184,3 +184,38 @@ def test_work_between_two_forwards_is_not_the_loss(clock, recorder):
     row = recorder.rows.rows[0]
     assert row["forward"] == 23
     assert row["end_ns"] - row["begin_ns"] == 26
+
+
+def test_time_set_apart_has_a_row_of_its_own_and_no_phase(clock, recorder):
+    spend(clock, recorder, FORWARD, 20)
+    end_step(clock, recorder)
+    clock.now += 500
+    recorder.set_apart()
+    spend(clock, recorder, FORWARD, 30)
+    end_step(clock, recorder)
+    spend(clock, recorder, FORWARD, 20)
+    end_step(clock, recorder)
+    before, ours, disturbed, after = recorder.rows.rows
+    assert (ours["marker"], ours["end_ns"] - ours["begin_ns"], ours["forward"]) == (OPEN, 500, 0)
+    assert [row["flags"] & record.WINDOW for row in (before, ours, disturbed, after)] == [0, 2, 2, 0]
+    assert (disturbed["begin_ns"], disturbed["forward"]) == (ours["end_ns"], 30)
+
+
+def test_the_watch_ends_only_when_no_window_is_open(clock, recorder):
+    recorder.rows.map[record.CONTROL_BYTE] = 1
+    recorder.held = True
+    end_step(clock, recorder)
+    assert not recorder.off
+    recorder.held = False
+    end_step(clock, recorder)
+    assert recorder.off
+
+
+def test_the_cpu_clock_is_read_when_it_is_due(clock, recorder, monkeypatch):
+    monkeypatch.setattr(record, "process_clock", iter(range(0, 10**9, 1000)).__next__)
+    for _ in range(record.CPU_EVERY + 2):
+        end_step(clock, recorder)
+    recorder.cpu_due = True
+    for _ in range(2):
+        end_step(clock, recorder)
+    assert [row["process_cpu_ns"] > 0 for row in recorder.rows.rows[-3:]] == [False, True, False]

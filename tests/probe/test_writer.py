@@ -40,6 +40,13 @@ def test_a_file_grows_past_its_first_allocation(tmp_path):
     assert list(read(path)["end_ns"]) == list(range(1, count + 1))
 
 
+def test_the_last_row_can_be_asked_for_a_column(tmp_path):
+    rows = writer.MappedRows(str(tmp_path / "steps.rank0.bin"), STEPS, 0)
+    assert rows.last("calls") == 0
+    rows.add(*ROW)
+    assert (rows.last("end_ns"), rows.last("samples"), rows.last("marker")) == (200, 64, 4)
+
+
 def test_rows_survive_the_kill_of_their_writer(tmp_path):
     path = tmp_path / "steps.rank0.bin"
     code = (

@@ -1,0 +1,101 @@
+"""Windows explain a run: the device's time from them, the step's length from the timers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfdoctor.analysis import report
+from perfdoctor.analysis.device import DeviceFacts, KernelFacts, MatrixFacts, WaitFacts
+from perfdoctor.analysis.windows import NO_SHAPES, NO_WINDOW, NO_WORK, ON_DEVICE, unprofiled, window_groups
+from perfdoctor.model import Bottleneck, WindowFacts
+from perfdoctor.trace.results import OpUse
+from tests import facts
+from tests.ranktraces import matrix, rank, step, wait
+from tests.records import MS, no_source, records, rows, update
+
+ON_CPU = replace(
+    rank(ops=(OpUse("aten::mm", 10, 30.0, 0.0, 0), OpUse("aten::add", 40, 10.0, 0.0, 0))),
+    times=None,
+    device=None,
+)
+
+
+def test_without_a_device_a_window_tells_the_operators_and_nothing_is_missing() -> None:
+    groups = window_groups({"plain": ON_CPU}, facts.step(forward=1.0), on_device=False)
+    window = groups[WindowFacts]
+    assert isinstance(window, WindowFacts)
+    assert [(op.name, op.share, op.calls_per_step) for op in window.operators] == [
+        ("aten::mm", 0.75, 2.0),
+        ("aten::add", 0.25, 8.0),
+    ]
+    assert not window.on_device
+    assert [groups[kind] for kind in ON_DEVICE] == [None] * len(ON_DEVICE)
+
+
+def test_with_a_device_and_no_window_every_group_says_what_to_type() -> None:
+    groups = window_groups({}, facts.step(forward=1.0), on_device=True)
+    assert {groups[kind] for kind in ON_DEVICE} == {NO_WINDOW}
+    assert "--profiler-share" in NO_WINDOW
+
+
+def test_a_window_without_device_work_is_no_idle_device() -> None:
+    groups = window_groups({"plain": ON_CPU}, facts.step(forward=1.0), on_device=True)
+    assert groups[DeviceFacts] == NO_WORK
+
+
+def test_each_kind_of_window_gives_what_it_alone_knows() -> None:
+    shapes, stacks = rank(matrices=(matrix(7, 8, 9, 10.0),)), rank(blocking=(wait(line=33),))
+    windows = {"plain": rank(blocking=(wait(line=None),)), "shapes": shapes, "stacks": stacks}
+    groups = window_groups(windows, facts.step(forward=100), on_device=True)
+    matrices, waits = groups[MatrixFacts], groups[WaitFacts]
+    assert isinstance(matrices, MatrixFacts)
+    assert isinstance(waits, WaitFacts)
+    assert matrices.matrices == shapes.matrices
+    assert waits.calls[0].at is not None
+    assert waits.calls[0].at.line == 33
+    assert window_groups({"plain": rank()}, facts.step(forward=100), True)[MatrixFacts] == NO_SHAPES
+
+
+@pytest.mark.parametrize(
+    ("mean_s", "compute"), [(0.100, 0.6), (0.080, 0.75), (0.060, 1.0), (0.040, 1.0), (0.120, 0.5)]
+)
+def test_the_devices_time_keeps_its_length_when_the_host_is_not_slowed(mean_s: float, compute: float) -> None:
+    """Five profiled steps of 100 ms hold 60 ms of computing each."""
+    found = unprofiled(rank(), facts.step(forward=mean_s * 1e3))
+    assert found is not None
+    assert found.compute == pytest.approx(compute)
+    assert found.compute + found.exposed_comm + found.exposed_copy + sum(
+        found.idle.values()
+    ) == pytest.approx(1.0)
+    assert found.per_step_s(1.0) == pytest.approx(mean_s)
+
+
+GPU_RUN = [{"event": "device", "name": "Tesla V100-SXM2-16GB", "backend": "cuda"}]
+STEPS = rows([update(100, data_wait=30, forward=40, backward=20, process_cpu_ns=60 * MS)] * 300)
+
+
+def test_what_the_timers_call_computing_is_the_host_where_the_device_idles() -> None:
+    """Of 100 ms, 30 wait for data and 60 launch; the window says that the device computes for 45."""
+    run = records(STEPS, None, GPU_RUN)
+    window = rank(tuple(step(number, compute=45.0) for number in range(3, 8)))
+    told = report(run, no_source, {"plain": window})
+    assert told.diagnosis.classes[Bottleneck.COMPUTE] == pytest.approx(0.45, abs=0.01)
+    assert told.diagnosis.classes[Bottleneck.DATA] == pytest.approx(0.30, abs=0.01)
+    assert told.diagnosis.classes[Bottleneck.HOST] == pytest.approx(0.25, abs=0.01)
+    assert told.window is not None
+    assert told.window.on_device
+
+
+def test_tips_of_the_device_judge_a_run_with_a_window() -> None:
+    told = report(records(STEPS, None, GPU_RUN), no_source, {"plain": rank()})
+    reasons = {entry.id: entry.because for entry in told.not_judged}
+    assert reasons["misaligned-shapes"] == NO_SHAPES
+    assert "no-mixed-precision" not in reasons
+    assert KernelFacts in ON_DEVICE
+
+
+def test_notes_on_windows_that_could_not_be_read_reach_the_reader() -> None:
+    told = report(records(STEPS), no_source, {}, ["a window could not be read"])
+    assert "a window could not be read" in told.notes
