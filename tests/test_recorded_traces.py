@@ -13,14 +13,7 @@ from perfdoctor.trace.read import read
 DATA = Path(__file__).parent / "data"
 # A step of mlp.py: three linear layers forward; backward, a product for each weight and for each input but
 # the first, which needs no gradient.
-CALLS = {
-    "aten::addmm": 3,
-    "aten::relu": 2,
-    "aten::mm": 5,
-    "aten::randn": 1,
-    "aten::square": 1,
-    "aten::mean": 1,
-}
+CALLS = {"aten::addmm": 3, "aten::relu": 2, "aten::mm": 5, "aten::randn": 1, "aten::square": 1}
 SHAPES = {((64,), (24, 40), (40, 64)), ((64,), (24, 64), (64, 64)), ((8,), (24, 64), (64, 8))}
 
 
