@@ -122,4 +122,6 @@ def _footer(report: Report) -> RenderableType:
         lines.append(f"Watching cost {cost} a step ({words.percent(report.overhead.share)} of it).")
     if report.path:
         lines.append(f"Kept in {harmless(words.path(report.path, report.run.cwd))}")
+    if report.window is not None:
+        lines.append(f"Inside the step: perfdoctor trace {harmless(words.path(report.path, report.run.cwd))}")
     return Text("\n".join(lines), style=parts.QUIET, overflow="fold")

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from perfdoctor.model import Confidence, Location, NotJudged, Phase, Verdict
+from perfdoctor.model import Confidence, Location, NotJudged, OperatorCost, Phase, Verdict, WindowFacts
 from perfdoctor.render import parts, terminal, words
 from tests import reports
 
@@ -152,3 +152,16 @@ def test_a_long_path_keeps_its_line_number():
     page = terminal.page(replace(reports.STARVED, findings=(finding,)), 100)
     assert f"{file}:41" in page
     assert ":41  x = 1" in page
+
+
+def test_the_operators_of_a_window_take_one_line_and_the_page_says_how_to_see_more():
+    operators = (
+        OperatorCost("aten::convolution_backward", 0.4, 3.0),
+        OperatorCost("[bold]x\x1b[2J", 0.1, 1.0),
+    )
+    window = WindowFacts("trace.rank0.0.json.gz", 4, False, operators)
+    shown = terminal.page(replace(reports.STARVED, window=window))
+    assert "in operators: convolution_backward 40%, [bold]x" in shown
+    assert "\x1b" not in shown
+    assert "Inside the step: perfdoctor trace " in shown
+    assert "Inside the step" not in terminal.page(reports.STARVED)
