@@ -31,9 +31,9 @@ def uncompiled_model(kernels: KernelFacts) -> Advice | None:
     found = [kernel for kernel in kernels.kernels if kernel.kind in FUSIBLE]
     plain = [kernel for kernel in found if not kernel.name.startswith(COMPILED)]
     share = min(1.0, kernels.scale * sum(kernel.us for kernel in plain))
-    if share < NOTICEABLE or len(plain) < len(found):
-        return None
     count = sum(kernel.count for kernel in plain)
+    if share < NOTICEABLE or len(plain) < len(found) or not count:
+        return None
     mean_us = sum(kernel.us for kernel in plain) / count
     low, likely, high = (share * fused for fused in FUSED)
     return Advice(

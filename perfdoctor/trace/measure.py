@@ -48,6 +48,8 @@ def measure(trace: Trace) -> RankTrace:
     invalid = _is_invalid(trace)
     ran = activity(trace.device, communication) if len(trace.device) and not invalid else None
     idle = Idle(trace, ran, call, marked, waiting) if ran else None
+    blocked = blocking(trace, marked, ops, wait_calls, _idle_by_call(trace, idle))
+    del ops
     steps = marked.steps()
     return RankTrace(
         file=trace.file,
@@ -68,7 +70,7 @@ def measure(trace: Trace) -> RankTrace:
         kernels=ran_what.kernels,
         ops=ran_what.operators,
         copies=copies(trace),
-        blocking=blocking(trace, marked, ops, wait_calls, _idle_by_call(trace, idle)),
+        blocking=blocked,
         matrices=ran_what.matrices,
         peak=limits,
         roofs=roofs(ran_what.classes, limits),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import NotATrace
-from perfdoctor.trace import layout
+from perfdoctor.trace import heap, layout
 from perfdoctor.trace.columns import UNKNOWN, Device, Skipped, Trace
 from perfdoctor.trace.events import whole
 from perfdoctor.trace.mending import decoded, loads, mended
@@ -39,15 +37,10 @@ def read(path: Path | str, limit_bytes: int = LIMIT_BYTES) -> Trace:
     What is damaged or cut off is left out and counted in `skipped`. Raises NotATrace where nothing can be
     read and TraceTooLarge beyond `limit_bytes` of JSON.
     """
+    heap.keep_freed()
     trace = _Reader(Source(Path(path), limit_bytes)).read()
-    _give_back()
+    heap.give_back()
     return trace
-
-
-def _give_back() -> None:
-    """Hand freed memory back to the system, where the C library can: up to 30 MB lie between what is kept."""
-    with suppress(OSError, AttributeError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 class _Reader:
