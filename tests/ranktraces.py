@@ -123,7 +123,10 @@ def rank(steps: tuple[StepTrace, ...] = (), **given: Any) -> RankTrace:
         "launches": launches(),
         "classes": (use("matmul", 200), use("pointwise", 100)),
         "kernels": (kernel("volta_sgemm_128x64_nn", "matmul", 200), kernel("vectorized", "pointwise", 100)),
-        "ops": (OpUse("aten::mm", 500, 20_000.0, 200_000.0, 500),),
+        "ops": (
+            OpUse("aten::mm", 500, 20_000.0, 200_000.0, 500),
+            OpUse("autograd::engine::evaluate_function: MmBackward0", 500, 0.0, 0.0, 0),
+        ),
         "copies": (),
         "blocking": (),
         "matrices": (),
@@ -151,7 +154,7 @@ def host_only(data: float = 0.0, ops: float = 60.0, steps: int = 5) -> RankTrace
     marked = tuple(step(number, data=data, compute=0.0) for number in range(3, 3 + steps))
     return replace(
         rank(marked),
-        steps=tuple(replace(entry, idle_us={}) for entry in marked),
+        steps=tuple(replace(entry, idle_us={}, operators_us=1e3 * ops) for entry in marked),
         window=None,
         device=None,
         devices=(),
@@ -163,6 +166,7 @@ def host_only(data: float = 0.0, ops: float = 60.0, steps: int = 5) -> RankTrace
         classes=(),
         kernels=(),
         ops=(OpUse("aten::mm", 500, 1e3 * ops * steps, 0.0, 0),),
+        operators_us=1e3 * ops * steps,
         peak=None,
         memory=None,
         runtime_us={},

@@ -96,7 +96,7 @@ class CopyFacts:
 
 @dataclass(frozen=True)
 class WaitFacts:
-    """Calls that made the host wait for the device. Shares of the time the whole file covers."""
+    """Calls that made the host wait for the device. Shares are of `span_us`, the marked steps or the file."""
 
     calls: tuple[BlockingCalls, ...]
     span_us: float
@@ -200,7 +200,8 @@ def wait_facts(trace: RankTrace) -> WaitFacts | None:
     """Calls that wait for the device, or None where there are none."""
     if trace.times is None or not trace.blocking:
         return None
-    return WaitFacts(trace.blocking, trace.times.span_us, len(trace.steps) or None)
+    span_us = sum(step.times.span_us for step in trace.steps) or trace.times.span_us
+    return WaitFacts(trace.blocking, span_us, len(trace.steps) or None)
 
 
 def _compute_scale(trace: RankTrace, device: DeviceFacts) -> float:

@@ -115,7 +115,11 @@ def _times(trace: RankTrace) -> Totals:
     """The whole trace, where steps are not marked on both sides."""
     if trace.times is None:
         whole_us = (trace.end_ns - trace.begin_ns) / 1e3
-        return {"trace": (whole_us, 1), "in DataLoader": (trace.dataloader_us, trace.dataloader_count)}
+        return {
+            "trace": (whole_us, 1),
+            "in DataLoader": (trace.dataloader_us, trace.dataloader_count),
+            "in operators": (trace.operators_us or 0.0, 1),
+        }
     return _parts("device's span", [trace.times], trace.idle_us.items()) | {
         "in DataLoader": (trace.dataloader_us, trace.dataloader_count)
     }
@@ -128,8 +132,12 @@ def _steps_times(trace: RankTrace) -> Totals:
     data_us = sum(step.dataloader_us for step in trace.steps)
     found = {"step": (sum(step.times.span_us for step in trace.steps), len(trace.steps))}
     if trace.times is not None:
-        found = _parts("step", times, idle)
-    return found | {"in DataLoader": (data_us, trace.dataloader_count)}
+        return _parts("step", times, idle) | {"in DataLoader": (data_us, trace.dataloader_count)}
+    ops_us = sum(step.operators_us or 0.0 for step in trace.steps)
+    return found | {
+        "in DataLoader": (data_us, trace.dataloader_count),
+        "in operators": (ops_us, len(trace.steps)),
+    }
 
 
 def _parts(whole: str, times: Sequence[Times], idle: Iterable[tuple[IdleCause, float]]) -> Totals:

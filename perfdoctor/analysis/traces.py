@@ -26,7 +26,7 @@ from perfdoctor.analysis.device import (
     wait_facts,
     without_waiting,
 )
-from perfdoctor.analysis.diagnosis import NOTHING_WORTHWHILE, UNSTEADY, Blame, ceilings, decide
+from perfdoctor.analysis.diagnosis import NOTHING_WORTHWHILE, UNSTEADY, WORTHWHILE, Blame, ceilings, decide
 from perfdoctor.analysis.facts import PER_STEP, Facts
 from perfdoctor.analysis.findings import judge
 from perfdoctor.analysis.ranks import RanksFacts, ranks_facts
@@ -41,12 +41,14 @@ from perfdoctor.model import (
     StepFacts,
     Verdict,
 )
+from perfdoctor.trace.measure import INVALID
 from perfdoctor.trace.ranks import Together, together
 from perfdoctor.trace.results import IdleCause, Launches, Peak, RankTrace
 
 FEW_EVENTS = 20  # on the device or, without one, operators: fewer are no training step
 FEW_STEPS = 3  # below it one odd step decides
 ENOUGH_STEPS = 5  # what a window of a run holds; from here on chance no longer decides on steady steps
+ODD, ODD_SHARE = 3.0, 0.25  # times the median step, and of all steps' time: from here one step sets the tone
 IN_DOUBT = 0.5  # of the idle time without a cause: the class it is charged to is a guess
 
 ONLY_A_RUN_TELLS = "a trace does not tell: perfdoctor run measures it"
@@ -83,7 +85,7 @@ def report(ranks: Sequence[RankTrace]) -> TraceReport:
         diagnosis=conclude(judged, device, blamed, judgement.findings, len(ranks)),
         findings=judgement.findings,
         not_judged=judgement.not_judged,
-        notes=(*_notes(ranks, judged, device), *judgement.notes),
+        notes=(*_notes(ranks, judged, device, found), *judgement.notes),
     )
 
 
@@ -123,7 +125,7 @@ def _of_host(trace: RankTrace) -> dict[Bottleneck, float]:
     classes = dict.fromkeys(Bottleneck, 0.0)
     if whole_us <= 0 or window_us <= 0:
         return classes
-    ops_us = sum(op.host_us for op in trace.ops) * window_us / whole_us
+    ops_us = sum(step.operators_us or 0.0 for step in steps) if steps else trace.operators_us or 0.0
     classes[Bottleneck.DATA] = min(data_us, window_us)
     classes[Bottleneck.COMPUTE] = min(ops_us, window_us - classes[Bottleneck.DATA])
     classes[Bottleneck.HOST] = window_us - classes[Bottleneck.DATA] - classes[Bottleneck.COMPUTE]
@@ -178,7 +180,10 @@ def conclude(
             Verdict.INCONCLUSIVE, 0.0, 1.0, Confidence.LOW, why, nothing, dict.fromkeys(Bottleneck, 1.0)
         )
     verdict, kind = decide(blamed, findings, watching=1 - 1 / PROFILED[1])
-    doubt = _too_little(trace) or _unexplained(trace, device, verdict)
+    blames_host = verdict is Verdict.HOST or (
+        verdict is Verdict.BALANCED and Bottleneck.HOST in blamed.ranked[:2]
+    )
+    doubt = _too_little(trace) or (_unexplained(trace, device) if blames_host else None)
     if doubt is not None:
         verdict, kind = Verdict.INCONCLUSIVE, blamed.ranked[0]
     ceiling = blamed.ceilings[kind]
@@ -197,14 +202,16 @@ def conclude(
         share=blamed.classes[kind],
         ceiling_speedup=ceiling,
         confidence=_confidence(trace, device, blamed, verdict, ranks),
-        because=(*because, *_doubts(trace, blamed, verdict, ranks)),
+        because=(*because, *_doubts(trace, device, blamed, verdict, ranks)),
         classes=blamed.classes,
         ceilings=blamed.ceilings,
     )
 
 
 def _too_little(trace: RankTrace) -> str | None:
-    """Why nothing can be concluded from so little, or None. Marked steps are enough, however small."""
+    """Why nothing can be concluded from what is there, or None. Marked steps are enough, however small."""
+    if INVALID in trace.notes:
+        return INVALID
     if len(judged_steps(trace.steps)) >= FEW_STEPS:
         return None
     if trace.times is not None:
@@ -213,13 +220,13 @@ def _too_little(trace: RankTrace) -> str | None:
 
 
 def _few(count: int, one: str, many: str) -> str | None:
-    return f"the trace holds only {count} {one if count == 1 else many}" if count < FEW_EVENTS else None
-
-
-def _unexplained(trace: RankTrace, device: DeviceFacts | None, verdict: Verdict) -> str | None:
-    """Why the host cannot be blamed, or None."""
-    if verdict is not Verdict.HOST:
+    if count >= FEW_EVENTS:
         return None
+    return f"the trace holds {f'only {count}' if count else 'no'} {many if count > 1 else one}"
+
+
+def _unexplained(trace: RankTrace, device: DeviceFacts | None) -> str | None:
+    """Why the host cannot be blamed, or None."""
     if device is None:
         waits = "the host's own work and its waits for other ranks look alike in a trace of the CPU"
         return waits if (trace.world_size or 1) > 1 else None
@@ -232,26 +239,48 @@ def _unexplained(trace: RankTrace, device: DeviceFacts | None, verdict: Verdict)
 def _judged_time(trace: RankTrace, device: DeviceFacts | None) -> str:
     steps = len(judged_steps(trace.steps))
     if steps:
-        return f"{steps} steps" if steps > 1 else "the one step in the trace"
+        return f"{steps:,} steps" if steps > 1 else "the one step in the trace"
     return "the time from the device's first event to its last" if device else "the time the trace covers"
 
 
-def _doubts(trace: RankTrace, blamed: Blame, verdict: Verdict, ranks: int) -> tuple[str, ...]:
+def _doubts(
+    trace: RankTrace, device: DeviceFacts | None, blamed: Blame, verdict: Verdict, ranks: int
+) -> tuple[str, ...]:
     """What lowers the confidence, in words."""
     said = []
     if verdict is Verdict.DATA:
         said.append(
             "what a batch costs is not in a trace: perfdoctor run measures it, and says how many workers"
         )
-    if verdict is Verdict.HOST:
+    if verdict is Verdict.HOST and device is None:
+        said.append("profiling slows Python: without it this share is smaller than the trace shows")
+    elif verdict is Verdict.HOST:
         said.append("profiling slows the host: without it the device waits less than this trace shows")
     elif _host_is_larger(blamed, verdict):
         said.append("profiling slows the host: its share is likely smaller than this trace shows")
+    if verdict is Verdict.HEALTHY and blamed.classes[Bottleneck.DATA] >= WORTHWHILE:
+        said.append("no trace says what the waits for data could be cut to: perfdoctor run does")
+    if len(trace.devices) > 1:
+        busy = "time counts as busy while any of them is, and each may idle"
+        said.append(f"{len(trace.devices)} devices worked: {busy}")
     if verdict is Verdict.NETWORK and ranks == 1:
         said.append("one rank's trace cannot tell moving bytes from waiting for another rank")
-    if 0 < len(judged_steps(trace.steps)) < FEW_STEPS:
+    steps = judged_steps(trace.steps)
+    if 0 < len(steps) < FEW_STEPS:
         said.append(f"fewer than {FEW_STEPS} steps: one odd step decides")
+    elif steps:
+        said += _odd_step([(step.times.span_us, step.name) for step in steps])
     return tuple(said)
+
+
+def _odd_step(steps: Sequence[tuple[float, str]]) -> list[str]:
+    """What to say of the longest of some steps (microseconds, name) if it decides what all of them show."""
+    usual_us = sorted(steps)[len(steps) // 2][0]
+    longest_us, name = max(steps)
+    share = longest_us / sum(span_us for span_us, _ in steps)
+    if longest_us < ODD * usual_us or share < ODD_SHARE:
+        return []
+    return [f"{name} alone takes {share:.0%} of the time: what it does besides the others weighs that much"]
 
 
 def _host_is_larger(blamed: Blame, verdict: Verdict) -> bool:
@@ -273,6 +302,7 @@ def _confidence(
         or verdict in (Verdict.HOST, Verdict.BALANCED)
         or _host_is_larger(blamed, verdict)
         or (verdict is Verdict.NETWORK and ranks == 1)
+        or len(trace.devices) > 1
         or _spread([step.times.span_us for step in steps]) > UNSTEADY
     )
     return Confidence.MEDIUM if unsure else Confidence.HIGH
@@ -285,12 +315,23 @@ def _spread(spans_us: Sequence[float]) -> float:
     return float(variance**0.5 / mean) if mean > 0 else 0.0
 
 
-def _notes(ranks: Sequence[RankTrace], judged: RankTrace, device: DeviceFacts | None) -> tuple[str, ...]:
+def _chosen(ranks: Sequence[RankTrace], found: Together | None) -> str:
+    """Why one of several files is judged."""
+    if all(trace.times is not None and not trace.times.comm_us for trace in ranks):
+        return "and no file holds any communication: they may not be the ranks of one job"
+    if found is not None and found.late is None:
+        return "no rank waits for another"
+    return "which the others wait for"
+
+
+def _notes(
+    ranks: Sequence[RankTrace], judged: RankTrace, device: DeviceFacts | None, found: Together | None
+) -> tuple[str, ...]:
     """What a reader should know."""
     notes = []
     if len(ranks) > 1:
         name = judged.file if judged.rank is None else f"rank {judged.rank}"
-        notes.append(f"verdict and findings are those of {name}, which the others wait for")
+        notes.append(f"verdict and findings are those of {name}, {_chosen(ranks, found)}")
     if device is not None and device.left_out:
         notes.append(
             f"{device.left_out} took much longer than the steps after it and was left out: it warms up"

@@ -42,13 +42,13 @@ def spaced(blocks: Iterable[RenderableType], width: int, colour: bool) -> str:
     return draw([*parts, ""], width, colour)
 
 
-def verdict(diagnosis: Diagnosis) -> RenderableType:
-    """The verdict, what it would bring to be free of it, and what speaks for it."""
+def verdict(diagnosis: Diagnosis, subject: str = "Training") -> RenderableType:
+    """The verdict on `subject`, what it would bring to be free of it, and what speaks for it."""
     colour = {Verdict.HEALTHY: "green", Verdict.INCONCLUSIVE: "blue"}.get(diagnosis.verdict, "yellow")
     known = diagnosis.verdict is not Verdict.INCONCLUSIVE
     heading = two_columns()
     heading.add_row(
-        Text(words.headline(diagnosis), style=f"bold {colour}"),
+        Text(words.headline(diagnosis).replace("Training", subject, 1), style=f"bold {colour}"),
         Text(f"confidence: {diagnosis.confidence.value}" if known else "", style=QUIET),
     )
     lines: list[RenderableType] = [heading]

@@ -93,6 +93,8 @@ def _headline(comparison: Comparison) -> RenderableType:
     said = f"{what} {before} before and {after} after"
     if whole.before_us > 0 and whole.after_us > 0:
         said += f": {words.times(whole.before_us / whole.after_us)} as fast"
+    else:  # one side is timed by its device, the other has none
+        said = "The whole of the two cannot be compared: only one of them holds work of a device"
     unit = "All times are per step and rank." if comparison.per_step else "All times are totals of a rank."
     reason = "" if comparison.per_step else " Steps are not marked on both sides."
     return Group(Text(said, style="bold yellow"), Text(unit + reason, style=parts.QUIET))

@@ -71,6 +71,7 @@ def _rank(trace: RankTrace) -> Json:
             {"name": name, "count": count, "us": us} for name, (count, us) in trace.runtime_us.items()
         ],
         "dataloader_us": trace.dataloader_us,
+        "operators_us": trace.operators_us,
         "dataloader_count": trace.dataloader_count,
         "sync_us": trace.sync_us,
         "steps": [_step(step, trace.times is not None) for step in trace.steps],
@@ -96,6 +97,7 @@ def _step(step: StepTrace, device: bool) -> Json:
         "window_us": step.times.span_us,
         **times,
         "dataloader_us": step.dataloader_us,
+        "operators_us": step.operators_us,
         "idle_by_cause_us": _idle(step.idle_us) if device else None,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
@@ -13,13 +14,15 @@ from perfdoctor.analysis.traces import TraceReport
 from perfdoctor.model import Bottleneck
 from perfdoctor.render import names, parts, words
 from perfdoctor.render.words import harmless
-from perfdoctor.trace.results import IdleCause, RankTrace, Roof
+from perfdoctor.trace.measure import INVALID
+from perfdoctor.trace.results import IdleCause, KernelClass, RankTrace, Roof
 
 KERNELS, OPS, COPIES, WAITS = 5, 3, 3, 3  # rows shown without --top: the page of one rank is to fit a screen
 FINDINGS = 3  # named without --top, the first in full; more are counted
 MATTERS = 0.01  # of the whole: rows and tables below it are left to --top
 LEAST_SHOWN = 0.001  # of the judged time: bars below it are left out
 US = 1e-6
+TRAINS = re.compile(r"backward|autograd|optimizer|_foreach_|_fused_adam|_fused_sgd", re.IGNORECASE)
 
 IDLE_COLOURS = {
     IdleCause.DATA_WAIT: "yellow",
@@ -42,7 +45,7 @@ def page(report: TraceReport, width: int = 80, colour: bool = False, top: int | 
 def _blocks(report: TraceReport, columns: int, top: int | None) -> Iterator[RenderableType]:
     trace = report.judged
     yield _title(report)
-    yield parts.verdict(report.diagnosis)
+    yield parts.verdict(report.diagnosis, "Training" if _trains(report.ranks) else "The loop")
     yield _device_time(report.device) if report.device is not None else _host_time(report)
     if len(report.ranks) > 1:
         yield _ranks(report)
@@ -62,11 +65,18 @@ def _blocks(report: TraceReport, columns: int, top: int | None) -> Iterator[Rend
     yield _footer(report)
 
 
+def _trains(ranks: Sequence[RankTrace]) -> bool:
+    """Whether anything in the traces belongs to a backward pass or an optimizer; without operators, maybe."""
+    trained = any(use.kind is KernelClass.OPTIMIZER for trace in ranks for use in trace.classes)
+    ops = [op.name for trace in ranks for op in trace.ops]
+    return trained or not ops or any(TRAINS.search(name) for name in ops)
+
+
 def _title(report: TraceReport) -> RenderableType:
     trace, ranks = report.judged, len(report.ranks)
     steps = words.count(len(trace.steps), "step") if trace.steps else "no step marked"
     facts = [
-        harmless(trace.device or ("CPU only" if trace.times is None else "device not named")),
+        harmless(trace.device or _no_device(trace)),
         words.count(ranks, "rank") if ranks > 1 else "",
         steps,
         words.duration((trace.end_ns - trace.begin_ns) / 1e9),
@@ -75,6 +85,13 @@ def _title(report: TraceReport) -> RenderableType:
     name = Text.assemble(("perfdoctor trace  ", "bold"), harmless(trace.file))
     name.overflow = "fold"
     return Group(name, Text(words.joined(facts), style=parts.QUIET))
+
+
+def _no_device(trace: RankTrace) -> str:
+    """What stands where a device's name does if there is none."""
+    if trace.times is not None:
+        return "device not named"
+    return "the device's work is missing" if INVALID in trace.notes else "CPU only"
 
 
 def _memory(trace: RankTrace) -> str:

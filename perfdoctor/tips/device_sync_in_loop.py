@@ -14,7 +14,7 @@ A wait behind which the device is still busy costs nothing: the time is computin
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import WaitFacts, without
+from perfdoctor.analysis.device import COPYING, WaitFacts, without
 from perfdoctor.catalogue import tip
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import BlockingCalls
@@ -50,10 +50,12 @@ def device_sync_in_loop(waits: WaitFacts) -> Advice | None:
 
 
 def _is_meant(call: BlockingCalls, waits: WaitFacts) -> bool:
-    """Whether a call waits in the loop and leaves the device idle; copies that block are told elsewhere."""
-    return (
-        call.idle_us > 0 and call.count >= (waits.files_steps or REPEATED) and COPY not in call.call.lower()
-    )
+    """Whether a call waits in the loop and leaves the device idle; moving batches is told elsewhere.
+
+    Older versions of torch make `.item()` wait inside its copy, to pageable memory.
+    """
+    moves = COPY in call.call.lower() and (call.op is None or call.op in COPYING)
+    return call.idle_us > 0 and call.count >= (waits.files_steps or REPEATED) and not moves
 
 
 def _place(call: BlockingCalls, waits: WaitFacts) -> str:

@@ -21,8 +21,8 @@ from perfdoctor.trace.results import MatrixUse
 NOTICEABLE = 0.05  # share of the time
 ALIGNED = 8  # elements of 16 bits: 16 bytes, what tensor cores load at once (NVIDIA's matrix guide)
 ON_TENSOR_CORES = ("float16", "bfloat16", "tf32")
-# Speedup of such a product when padded: libraries since cuBLAS 11 use tensor cores for any size and lose
-# less; NVIDIA's guide shows up to 4x for older ones.
+# Speedup of such a product when padded. Since cuBLAS 11 tensor cores work on any size and lose less (NVIDIA's
+# matrix guide holds 10.1 against 11.0); the highest is for libraries before it. Estimates, not measured here.
 FASTER = (1.1, 1.3, 4.0)
 SHOWN = 3  # shapes named
 

@@ -27,7 +27,7 @@ NARROW = ("bfloat16", "float16")  # in order of preference: bfloat16 needs no lo
 WORTH_IT = 2.0  # times the 32-bit rate
 BYTES_HALVED = 2.0  # what even a kernel bound by memory gains
 AFTER_CASTS = 1.3  # the least that is left of it where each product brings casts of its own
-WELL_TUNED = 0.7  # of the published rate: more is not seen on real shapes
+WELL_TUNED = 0.7  # of the published rate: large products reach about so much, others less
 
 
 @tip(title="Compute in 16 bits where it is safe (autocast)", bottleneck=Bottleneck.COMPUTE)

@@ -21,7 +21,8 @@ from perfdoctor.trace.results import KernelClass
 NOTICEABLE = 0.15  # share of the time; below it compiling rarely earns its own time back
 FUSIBLE = (KernelClass.POINTWISE, KernelClass.NORMALISATION, KernelClass.REDUCTION)
 COMPILED = "triton_"  # how the kernels that torch.compile writes are named
-# Of their time: two of them become one, and five become one (PyTorch's tuning guide: about 4x on GELU).
+# Of their time, where few of them can be fused, where two become one, and where five do: fusing three kernels
+# of an activation took 335 us to 115, five of its gradient 614 us to 139 (onnxruntime pull request 12417).
 FUSED = (0.2, 0.5, 0.75)
 
 

@@ -11,7 +11,8 @@ from perfdoctor.trace.columns import UNKNOWN, DeviceKind, Trace
 from perfdoctor.trace.intervals import NS
 from perfdoctor.trace.results import CopyUse
 
-DIRECTION = re.compile(r"\b([HDPA])to([HDPA])\b")
+# "Memcpy HtoD (...)", or "CopyHostToDevice" as roctracer calls it.
+DIRECTION = re.compile(r"\b([HDPA])to([HDPA])\b|^Copy(H|D)\w+To(H|D)\w+$")
 MEMORIES = ("pageable", "pinned", "unified")
 
 
@@ -21,7 +22,7 @@ def parse(name: str) -> tuple[str, str | None]:
     lower = name.lower()
     memory = next((memory for memory in MEMORIES if memory in lower), None)
     # ROCm says only "Host", and "Memcpy PtoP" names none.
-    return found[0] if found else "unknown", memory
+    return "to".join(filter(None, found.groups())) if found else "unknown", memory
 
 
 def copies(trace: Trace) -> tuple[CopyUse, ...]:

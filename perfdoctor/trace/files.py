@@ -12,8 +12,10 @@ from perfdoctor.errors import NotATrace, TracesDoNotFit
 from perfdoctor.recorded import RankRecords
 from perfdoctor.rundir import Json
 from perfdoctor.trace.results import RankTrace
+from perfdoctor.trace.source import BLOCK_BYTES, GZIP_RATIO, Source
 
 ENDINGS = (".json", ".json.gz")
+IN_TRACES = (b'"traceEvents"', b'"schemaVersion"', b'"ph"')  # in the first block of one
 WINDOW_FILE = re.compile(r"trace\.rank(\d+)\.(\d+)\.json(?:\.gz)?")
 PREFERRED = "plain"  # a window without shapes and stacks disturbs the script least
 
@@ -35,12 +37,22 @@ def is_run(path: Path) -> bool:
 
 
 def of_folder(folder: Path) -> list[TraceFile]:
-    """The traces of a folder, by name. Raises NotATrace where there are none."""
+    """The traces of a folder, by name, without other JSON. Raises NotATrace where there are none."""
     files = sorted(entry for entry in folder.iterdir() if entry.is_file() and entry.name.endswith(ENDINGS))
-    named = [entry for entry in files if "trace" in entry.name.lower()]
+    traces = [entry for entry in files if _may_be_trace(entry)] or files
+    named = [entry for entry in traces if "trace" in entry.name.lower()]
     if not files:
         raise NotATrace(f"{folder} holds no trace", "traces end in .json or .json.gz; give one by its name")
-    return [TraceFile(entry) for entry in named or files]
+    return [TraceFile(entry) for entry in named or traces]
+
+
+def _may_be_trace(path: Path) -> bool:
+    """Whether a file begins like a trace. One that cannot be read does: reading it says what is wrong."""
+    try:
+        begin = next(iter(Source(path, BLOCK_BYTES * GZIP_RATIO)), b"")
+    except NotATrace:
+        return True
+    return any(word in begin for word in IN_TRACES)
 
 
 def of_run(run: Path, window: int | None = None) -> list[TraceFile]:

@@ -12,7 +12,7 @@ them happens inside communication kernels, where the device is busy (see ranks.p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,31 +71,41 @@ class Idle:
 
     def within(self, begin_ns: int, end_ns: int) -> Mapping[IdleCause, float]:
         """Microseconds by cause in one stretch of time; only causes that occur."""
-        first = int(np.searchsorted(self.gaps.end_ns, begin_ns, side="right"))
-        last = int(np.searchsorted(self.gaps.begin_ns, end_ns))
         sums = np.zeros(len(CAUSES), np.int64)
-        for part in _parts(first, last):
+        for part in self._touched(begin_ns, end_ns):
             sums += self._charged(part, begin_ns, end_ns).sum(axis=1)
         return {cause: ns / NS for cause, ns in zip(CAUSES, sums.tolist(), strict=True) if ns}
 
-    def by_call(self) -> Ints:
+    def by_call(self, stretches: Sequence[tuple[int, int]] | None = None) -> Ints:
         """(calls,) int64: nanoseconds that the device stood idle for each blocking call.
 
-        The time charged to COPY and SYNC goes to the call that let the queue run empty or, where none did, to
-        the last one before the gap ended.
+        `stretches` of time as begins and ends, else from the first device event to the last. The time charged
+        to COPY and SYNC goes to the call that let the queue run empty or, where none did, to the last one
+        before the gap ended.
         """
         total = np.zeros(len(self.trace.calls), np.int64)
-        for part in _parts(0, len(self.gaps.begin_ns)):
-            charged = self._charged(part, self.device.begin_ns, self.device.end_ns)
-            cost = charged[CAUSES.index(IdleCause.COPY)] + charged[CAUSES.index(IdleCause.SYNC)]
-            guilty, end_ns = self.gaps.drained[part].copy(), self.gaps.end_ns[part]
-            for number in self.hosts:
-                mine = (self.gaps.thread[part] == number) & (cost > 0)
-                unsolved = np.flatnonzero(mine & (guilty == UNKNOWN))
-                guilty[unsolved] = self._last_wait(number, end_ns[unsolved] - 1)
-            solved = guilty != UNKNOWN
-            np.add.at(total, guilty[solved], cost[solved])
+        guilty = self._guilty()
+        for begin_ns, end_ns in stretches or [(self.device.begin_ns, self.device.end_ns)]:
+            for part in self._touched(begin_ns, end_ns):
+                charged = self._charged(part, begin_ns, end_ns)
+                cost = charged[CAUSES.index(IdleCause.COPY)] + charged[CAUSES.index(IdleCause.SYNC)]
+                solved = guilty[part] != UNKNOWN
+                np.add.at(total, guilty[part][solved], cost[solved])
         return total
+
+    def _guilty(self) -> Ints:
+        """The call that each gap's waiting is charged to, UNKNOWN where its thread had not waited."""
+        guilty: Ints = self.gaps.drained.copy()
+        for number in self.hosts:
+            unsolved = np.flatnonzero((self.gaps.thread == number) & (guilty == UNKNOWN))
+            guilty[unsolved] = self._last_wait(number, self.gaps.end_ns[unsolved] - 1)
+        return guilty
+
+    def _touched(self, begin_ns: int, end_ns: int) -> list[slice]:
+        """The gaps that reach into a stretch of time."""
+        first = int(np.searchsorted(self.gaps.end_ns, begin_ns, side="right"))
+        last = int(np.searchsorted(self.gaps.begin_ns, end_ns))
+        return _parts(first, last)
 
     def _gaps(self, call: Ints) -> Gaps:
         """All gaps, and the stretches before the first device event and after the last.

@@ -34,12 +34,16 @@ class Marks:
     ops: Ints | None  # numbers of the real operators; None: all are
 
     def steps(self) -> list[Step]:
-        """The profiler's steps by begin."""
+        """The profiler's steps by begin; of several that overlap, as two threads mark them, the first."""
         rows = self.rows([STEP.fullmatch(name) is not None for name in self.names])
         begin, duration = self.events.begin_ns[rows], self.events.duration_ns[rows]
         found = zip(self.events.name[rows].tolist(), begin.tolist(), duration.tolist(), strict=True)
         steps = [Step(self.names[name], first, first + length) for name, first, length in found]
-        return sorted(steps, key=lambda step: step.begin_ns)
+        apart: list[Step] = []
+        for step in sorted(steps, key=lambda step: (step.begin_ns, -step.end_ns)):
+            if not apart or step.begin_ns + step.end_ns >= 2 * apart[-1].end_ns:  # its middle lies behind
+                apart.append(step)
+        return apart
 
     def dataloader(self) -> Ints:
         """Numbers of the events that wait for a DataLoader's next batch."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,10 +13,10 @@ from perfdoctor.trace.blocking import blocking
 from perfdoctor.trace.columns import UNKNOWN, Device, DeviceKind, Ints, Trace
 from perfdoctor.trace.copies import copies
 from perfdoctor.trace.idle import Idle
-from perfdoctor.trace.intervals import NS, Spans
+from perfdoctor.trace.intervals import NS, Spans, union
 from perfdoctor.trace.kernels import Kernels
 from perfdoctor.trace.launches import launches, launching_calls
-from perfdoctor.trace.marks import Step, marks
+from perfdoctor.trace.marks import Marks, Step, marks
 from perfdoctor.trace.memory import memory
 from perfdoctor.trace.naming import is_communication
 from perfdoctor.trace.operators import operators
@@ -27,11 +28,13 @@ from perfdoctor.trace.streams import streams
 from perfdoctor.trace.waits import waits
 
 LAUNCH = re.compile(r"(cu|cuda|hip)\w*Launch(?!HostFunc)\w*")
+INVALID = "kernels were launched and none was recorded: this says nothing about the device"
 FEW_LAUNCHES = 0.5  # below this share of known launches, idle time has no known causes
 
 
 def measure(trace: Trace) -> RankTrace:
     """The measures of one trace."""
+    trace = _without_negative_durations(trace)
     # What needs most memory comes first, as long as little else is held.
     runtime_us, (begin_ns, end_ns) = _runtime(trace), _extent(trace)
     call, marked = launching_calls(trace), marks(trace)
@@ -41,16 +44,16 @@ def measure(trace: Trace) -> RankTrace:
     ops = operators(trace, marked.ops, _asked(trace, call, wait_calls))
     communication = _communication(trace)
     loading = marked.dataloader()
-    loader = marked.spans(loading)
+    loader, steps = marked.spans(loading), marked.steps()
     ran_what = Kernels(trace, call, ops, marked).use(ops)
     device = _device(trace)
     limits = peak(device) if device else None
     invalid = _is_invalid(trace)
     ran = activity(trace.device, communication) if len(trace.device) and not invalid else None
     idle = Idle(trace, ran, call, marked, waiting) if ran else None
-    blocked = blocking(trace, marked, ops, wait_calls, _idle_by_call(trace, idle))
+    blocked = blocking(trace, marked, ops, wait_calls, _idle_by_call(trace, idle, steps))
     del ops
-    steps = marked.steps()
+    inside = _inside_operators(trace, marked, loader) if ran is None else None
     return RankTrace(
         file=trace.file,
         rank=trace.rank,
@@ -80,10 +83,22 @@ def measure(trace: Trace) -> RankTrace:
         dataloader_us=loader.total_ns / NS,
         dataloader_count=len(loading),
         sync_us=int(trace.calls.duration_ns[waiting.synchronize].sum()) / NS,
-        steps=tuple(_step(step, ran, idle, loader) for step in steps),
+        steps=tuple(_step(step, ran, idle, loader, inside) for step in steps),
         skipped=trace.skipped,
         notes=_notes(trace, call, invalid, limits is not None),
+        operators_us=inside.total_ns / NS if inside is not None else None,
     )
+
+
+def _without_negative_durations(trace: Trace) -> Trace:
+    """The trace with negative durations, written for work that never was seen to end, as zero."""
+    tables = {name: getattr(trace, name) for name in ("ops", "calls", "annotations", "functions", "device")}
+    mended = {
+        name: replace(table, duration_ns=table.duration_ns.clip(min=0))
+        for name, table in tables.items()
+        if (table.duration_ns < 0).any()
+    }
+    return replace(trace, **mended) if mended else trace
 
 
 def _asked(trace: Trace, call: Ints, wait_calls: Ints) -> Ints:
@@ -141,11 +156,22 @@ def _runtime(trace: Trace) -> Mapping[str, tuple[int, float]]:
     return {trace.names[name]: (int(count[name]), float(us[name])) for name in longest_first}
 
 
-def _idle_by_call(trace: Trace, idle: Idle | None) -> Ints:
-    return idle.by_call() if idle else np.zeros(len(trace.calls), np.int64)
+def _idle_by_call(trace: Trace, idle: Idle | None, steps: Sequence[Step]) -> Ints:
+    if idle is None:
+        return np.zeros(len(trace.calls), np.int64)
+    return idle.by_call([(step.begin_ns, step.end_ns) for step in steps] or None)
 
 
-def _step(step: Step, ran: Activity | None, idle: Idle | None, loader: Spans) -> StepTrace:
+def _inside_operators(trace: Trace, marked: Marks, loader: Spans) -> Spans:
+    """When any thread was inside an operator that is no part of loading data."""
+    real = slice(None) if marked.ops is None else marked.ops
+    begin = trace.ops.begin_ns[real]
+    return union(begin, begin + trace.ops.duration_ns[real]).minus(loader)
+
+
+def _step(
+    step: Step, ran: Activity | None, idle: Idle | None, loader: Spans, inside: Spans | None
+) -> StepTrace:
     begin_ns, end_ns = step.begin_ns, step.end_ns
     return StepTrace(
         name=step.name,
@@ -153,6 +179,7 @@ def _step(step: Step, ran: Activity | None, idle: Idle | None, loader: Spans) ->
         times=ran.times(begin_ns, end_ns) if ran else Times((end_ns - begin_ns) / NS, *[0.0] * 6),
         dataloader_us=int(loader.within(begin_ns, end_ns)) / NS,
         idle_us=idle.within(begin_ns, end_ns) if idle else {},
+        operators_us=int(inside.within(begin_ns, end_ns)) / NS if inside is not None else None,
     )
 
 
@@ -160,7 +187,7 @@ def _notes(trace: Trace, call: Ints, invalid: bool, known_device: bool) -> tuple
     """What a reader of the measures should know."""
     notes = []
     if invalid:
-        notes.append("kernels were launched and none was recorded: this says nothing about the device")
+        notes.append(INVALID)
     elif not len(trace.device):
         notes.append("no device event was recorded: this is a trace of the CPU")
     elif not known_device:

@@ -89,6 +89,7 @@ class StepTrace:
     times: Times  # span is the annotation's duration; the rest is 0 where `RankTrace.times` is None
     dataloader_us: float
     idle_us: Mapping[IdleCause, float]
+    operators_us: float | None = None  # as in RankTrace
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class BlockingCalls:
     annotation: str | None  # innermost user annotation that is no step
     count: int
     us: float  # time inside the calls
-    idle_us: float  # of the device's idle time, what followed them before it had work again
+    idle_us: float  # of the device's idle time in the marked steps, what followed before it had work again
 
 
 @dataclass(frozen=True)
@@ -269,3 +270,4 @@ class RankTrace:
     steps: tuple[StepTrace, ...]
     skipped: Skipped
     notes: tuple[str, ...] = ()  # what a reader should know: no launches, no shapes, an invalid window
+    operators_us: float | None = None  # union of time inside operators, outside DataLoader; without `times`

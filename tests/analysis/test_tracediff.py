@@ -63,7 +63,7 @@ def test_operators_are_compared_by_the_time_of_the_device_or_without_one_of_the_
     assert found.ops[0].grown_us == pytest.approx(10_000)
     found = compare([host_only(ops=60)], [host_only(ops=30)])
     assert found.ops[0].grown_us == pytest.approx(-30_000)
-    assert [change.name for change in found.times] == ["step", "in DataLoader"]
+    assert [change.name for change in found.times] == ["step", "in DataLoader", "in operators"]
 
 
 def test_without_device_and_steps_the_whole_trace_is_compared():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from perfdoctor.analysis import traces
 from perfdoctor.model import Bottleneck, Confidence, Verdict
 from perfdoctor.trace.columns import Skipped
+from perfdoctor.trace.measure import INVALID
 from perfdoctor.trace.results import Collectives, IdleCause
 from tests.ranktraces import copy, host_only, kernel, rank, step, unmarked, use, wait
 
@@ -236,3 +237,45 @@ def test_ranks_whose_collectives_cannot_be_matched_are_judged_all_the_same():
     found = judged(waits, replace(late, collectives=entered(5)))
     assert found.together is None
     assert found.judged.rank == 1
+
+
+def test_a_trace_that_lost_the_devices_work_has_no_verdict():
+    lost = replace(host_only(ops=90), notes=(INVALID,))
+    found = judged(lost).diagnosis
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.because[0] == INVALID
+
+
+def test_one_step_that_decides_what_all_show_is_named():
+    odd = (*steps(7), step(20, span=900, idle={"host_late": 840}))
+    assert any("ProfilerStep#20 alone takes 56%" in why for why in judged(rank(odd)).diagnosis.because)
+    assert not any("alone takes" in why for why in judged(rank(steps(3))).diagnosis.because)
+
+
+def test_busy_devices_of_one_process_hide_each_others_waiting():
+    found = judged(rank(steps(compute=97), devices=(0, 1))).diagnosis
+    assert found.confidence is Confidence.MEDIUM
+    assert any("2 devices worked" in why for why in found.because)
+
+
+def test_idle_time_of_unknown_cause_is_not_half_of_a_verdict_either():
+    found = judged(rank(steps(compute=50, idle={"unknown": 50}), kernels=(), classes=())).diagnosis
+    assert found.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_healthy_trace_with_some_waits_for_data_sends_to_a_run():
+    plain = (kernel("gemm", "matmul", 400, dtype="float16", tensor=True),)
+    found = judged(rank(steps(compute=90, idle={"data_wait": 10}), kernels=plain)).diagnosis
+    assert found.verdict is Verdict.HEALTHY
+    assert any("perfdoctor run does" in why for why in found.because)
+
+
+def test_ranks_that_never_wait_for_each_other_are_said_not_to():
+    alike = Collectives(("ncclDevKernel_AllReduce",), (5.0,))
+    found = judged(*(rank(steps(compute=50, comm=5), rank=number, collectives=alike) for number in range(2)))
+    assert found.notes[0] == "verdict and findings are those of rank 0, no rank waits for another"
+
+
+def test_files_without_communication_may_be_no_ranks():
+    found = judged(*(rank(steps(), rank=None, file=f"{number}.json") for number in range(2)))
+    assert "may not be the ranks of one job" in found.notes[0]

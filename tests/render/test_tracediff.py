@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from perfdoctor.analysis.tracediff import compare
 from perfdoctor.render import tracediff
-from tests.ranktraces import kernel, rank, step, unmarked
+from tests.ranktraces import host_only, kernel, rank, step, unmarked
 
 SLOW = rank(tuple(step(n, span=200, compute=60) for n in range(4)))
 FAST = rank(tuple(step(n, span=100, compute=60) for n in range(4)), kernels=(kernel("new_one", "matmul", 9),))
@@ -23,6 +24,12 @@ def test_totals_are_called_totals():
     page = tracediff.page(compare([SLOW], [unmarked()]))
     assert "totals" in page
     assert "Steps are not marked on both sides" in page
+
+
+def test_a_device_is_not_held_against_none():
+    page = tracediff.page(compare([replace(host_only(), steps=())], [unmarked()]))
+    assert "cannot be compared" in page
+    assert "as fast" not in page
 
 
 def test_new_and_gone_kernels_are_called_so():

@@ -180,3 +180,10 @@ def test_findings_beyond_the_third_are_counted():
     assert "more finding" in page
     assert page.count("by hand") == 1
     assert "more finding" not in shown(many, top=9)
+
+
+def test_a_loop_without_backward_and_optimizer_is_not_called_training():
+    ops = (OpUse("aten::linear", 500, 20_000.0, 200_000.0, 500),)
+    slow = tuple(step(number, data=40, compute=50, idle={"data_wait": 40}) for number in range(3, 8))
+    assert "The loop waits for data" in shown(rank(slow, ops=ops))
+    assert "Training waits for data" in shown(rank(slow))

@@ -34,6 +34,10 @@ def test_a_call_without_operator_and_line_is_named_by_itself():
     assert tip(facts.waits(explicit)).because[-1].startswith("cudaDeviceSynchronize: ")
 
 
+def test_a_value_read_through_pageable_memory_waits_inside_its_copy():
+    assert tip(facts.waits(wait("aten::item", 100, 50, call="cudaMemcpyAsync"))) is not None
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -15,7 +15,9 @@ from tests.traces import Recording
         ("Memcpy PtoP (Device -> Device)", ("PtoP", None)),
         ("Memcpy HtoD (Host -> Device)", ("HtoD", None)),  # ROCm
         ("Memcpy HtoH (Pinned -> Pinned)", ("HtoH", "pinned")),
-        ("CopyHostToDevice", ("unknown", None)),
+        ("CopyHostToDevice", ("HtoD", None)),
+        ("CopyDeviceToDevice", ("DtoD", None)),
+        ("CopyImage", ("unknown", None)),
     ],
 )
 def test_a_name_says_direction_and_memory(name: str, expected: tuple[str, str | None]) -> None:

@@ -124,3 +124,17 @@ def test_files_of_different_steps_are_named_with_their_steps():
 )
 def test_a_file_that_ends_early_or_marks_no_steps_still_fits(other):
     files.check([ONE, other])
+
+
+def test_json_that_is_no_trace_is_left_out_of_a_folder(tmp_path):
+    folder = touch(tmp_path / "mixed", "config.json", "trace_options.json")
+    for name in ("rank0.json", "rank1.json"):
+        (folder / name).write_text('{"schemaVersion": 1, "traceEvents": []}')
+    assert names(files.of_folder(folder)) == ["rank0.json", "rank1.json"]
+
+
+def test_a_file_that_cannot_be_read_is_not_left_out_of_a_folder_in_silence(tmp_path):
+    folder = touch(tmp_path / "broken", "notes.json")
+    (folder / "rank0.trace.json").write_text('[{"ph": "X"}]')
+    (folder / "rank1.trace.json").write_text("")
+    assert names(files.of_folder(folder)) == ["rank0.trace.json", "rank1.trace.json"]

@@ -25,3 +25,12 @@ def test_without_disguised_annotations_all_operators_are_real() -> None:
     found = marks(made.trace())
     assert found.ops is None
     assert found.spans(found.dataloader()).total_ns == 4000
+
+
+def test_steps_that_two_threads_mark_or_that_lie_inside_another_count_once() -> None:
+    made = Recording()
+    for number in range(3):
+        made.mark(f"ProfilerStep#{number}", 10 * number, 10 * number + 10.5)  # touches the next
+        made.mark(f"ProfilerStep#{number}", 10 * number + 1, 10 * number + 9, thread="2")
+    found = [(step.name, step.begin_ns) for step in marks(made.trace()).steps()]
+    assert found == [("ProfilerStep#0", 0), ("ProfilerStep#1", 10_000), ("ProfilerStep#2", 20_000)]

@@ -103,3 +103,37 @@ def test_a_trace_may_lack_any_kind_of_event(table: str) -> None:
     assert (found.device_events, len(found.ops), len(found.blocking)) == (
         int(table == "kernels"), int(table == "ops"), int(table == "calls"),
     )  # fmt: skip
+
+
+def test_a_negative_duration_counts_as_none() -> None:
+    made = Recording()
+    made.launched("a", 0, 5, 10)
+    made.kernel("unended", 20, 8)
+    made.op("aten::mm", 30, 10)
+    made.op("aten::add", 40, 45)
+    found = measure(made.trace())
+    assert {kernel.name: kernel.us for kernel in found.kernels} == {"a": 5.0, "unended": 0.0}
+    assert min(op.host_us for op in found.ops) == 0.0
+    assert found.end_ns == 45_000
+
+
+def test_time_inside_operators_is_that_of_any_thread_without_loading_data() -> None:
+    made = Recording()
+    made.mark("ProfilerStep#0", 0, 50)
+    made.mark("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 20)
+    made.op("aten::stack", 5, 15)
+    made.op("aten::linear", 20, 30)
+    made.op("aten::addmm", 22, 28)
+    made.op("MmBackward0", 25, 35, thread="2")
+    found = measure(made.trace())
+    assert (found.operators_us, found.steps[0].operators_us) == (15.0, 15.0)
+
+
+def test_what_passes_between_marked_steps_is_no_calls_fault() -> None:
+    made = Recording()
+    for begin in (0, 1000):
+        made.mark(f"ProfilerStep#{begin}", begin, begin + 20)
+        made.launched("a", begin, begin + 2, begin + 10)
+        made.call("cudaStreamSynchronize", begin + 4, begin + 11)
+    [wait] = measure(made.trace()).blocking
+    assert wait.idle_us == 2 * 10.0

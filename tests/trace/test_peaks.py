@@ -47,10 +47,25 @@ def test_devices_are_known_by_name_and_memory(name: str, memory: int, device: st
 @pytest.mark.parametrize(
     "name",
     ["", "AMD Radeon Graphics", "NVIDIA H100", "NVIDIA GeForce RTX 3090 Ti", "NVIDIA GeForce RTX 4090 Laptop GPU",
-     "NVIDIA A1000", "Quadro T400"],
+     "NVIDIA A1000", "Quadro T400", "Tesla P100-PCIE-16GB", "NVIDIA GeForce RTX 5090 Laptop GPU"],
 )  # fmt: skip
 def test_a_device_that_is_not_certain_has_no_limits(name: str) -> None:
     assert peak(Device(0, name)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "memory"),
+    [
+        ("NVIDIA A100-SXM4-80GB MIG 3g.40gb", 42 * GB),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10 * GB),
+        ("NVIDIA A100-SXM-64GB", 68 * GB),  # a variant with other clocks
+        ("GRID T4-8Q", 8 * GB),
+        ("NVIDIA A10-12Q", 12 * GB),
+        ("AMD Instinct MI300X", 26 * GB),  # one of eight partitions
+    ],
+)
+def test_a_part_of_a_device_has_not_the_limits_of_the_whole(name: str, memory: int) -> None:
+    assert peak(Device(0, name, memory)) is None
 
 
 def test_half_a_card_has_half_of_its_limits() -> None:
