@@ -108,7 +108,7 @@ class _Lines:
             return None, nowhere
         chain = [frames[index] for index in own if index >= level]
         kind = self._kind(user, beyond, role, chain)
-        if kind == "logging":  # what to thin out is the loop's own line, not what happens inside the logger
+        if kind == "logging" and chain:  # thin out the loop's own line, not what happens inside the logger
             user = chain[0]
         return Phase.OTHER, (user, leaf, kind)
 

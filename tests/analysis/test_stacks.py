@@ -224,3 +224,13 @@ def test_too_few_samples_are_a_reason():
 def test_lines_that_cannot_be_read_are_passed_over():
     found = facts(*TRAINING, (("main", "garbage", at(3)), 10), (("thread x", at(3)), 10))
     assert found.samples == 40
+
+
+def test_a_loop_in_a_library_that_logs_is_named_by_the_users_line_that_started_it():
+    site = "/venv/lib/python3.11/site-packages"
+    trainer = f"{site}/transformers/trainer.py"
+    below = (f"_inner ({trainer}:9)", f"on_step_end ({trainer}:5)", f"update ({site}/tqdm/std.py:7)")
+    root = {"event": "root", "at": {"file": trainer, "line": 8, "function": "_inner"}}
+    trained = stack(at(9), f"_inner ({trainer}:8)", wrapper("module_call"))
+    found = facts(trained, stack(at(9), *below), events=(root,))
+    assert [line.at.line for line in found.phases[Phase.OTHER]] == [9]
