@@ -183,14 +183,15 @@ class Windows:
             atexit.register(patch.guarded("end of a window", self._at_exit))
             os.register_at_fork(before=patch.guarded("end of a window", self._before_fork))
         self.foreign.acting = get_ident()
+        started = False
         try:
             _silently(window.start, self.torch)
-        except BaseException:
-            self.open = None
-            self._tell(window, "failed", "torch's profiler did not start")
-            raise
+            started = True
         finally:
             self.foreign.acting = None
+            if not started:
+                self.open = None
+                self._tell(window, "failed", "torch's profiler did not start")
         self.optimizer = entry.optimizer
         if not self.step_s:  # the plan was there before this rank had looked
             recent = self.counts[entry.optimizer] - self.base.get(entry.optimizer, 0)

@@ -1,7 +1,7 @@
 """What the C library does with memory that is freed while a trace is read; nothing where it is not glibc.
 
 Reading allocates and frees a few megabytes for each block. By default glibc may hand them back to the system
-every time and ask for them again: a million page faults, two seconds of system time for a gigabyte of JSON.
+every time and ask for them again, page by page.
 """
 
 from __future__ import annotations

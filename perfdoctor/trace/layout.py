@@ -35,7 +35,6 @@ ODD = -1  # first lines that must be decoded together with the rest of their eve
 PHASE = len('    "ph": "')  # where the letter stands in an event's first line
 FIELD = 4  # columns before the quote of a field's name
 STAMP = len('    "ts": ')
-DURATION = len('    "dur": ')
 BETWEEN = len(', "dur": ')
 APART = 3  # lines from the time stamp to the arguments where duration and comma have lines of their own
 TAIL = 24  # bytes at the end of a line that hold the space before a duration

@@ -11,6 +11,7 @@ import orjson
 
 EXACT_US = 2**43  # neighbouring float64 above it are more than a nanosecond apart
 KEYS = "ph|cat|name|pid|tid|ts|dur|args|id|s|bp"
+EVENT_BEGIN = rf'\{{\s*"(?:{KEYS})"\s*:'  # an object that begins with a field of an event
 STRING = re.compile(rf'("(?:name|cat)":\s*")(.*?)"(?=\s*,\s*"(?:{KEYS})"\s*:|\s*\}}?\s*$)', re.DOTALL)
 ARGUMENTS = re.compile(r',\s*"args"\s*:.*$', re.DOTALL)
 BARE_QUOTE = re.compile(r'(?<!\\)"')

@@ -11,22 +11,22 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import orjson
 
-from perfdoctor.errors import NotATrace, PerfdoctorError
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.trace.mending import EVENT_BEGIN
 from perfdoctor.trace.source import Source
 
 PROCESS = "perfdoctor"
 PID = 1_885_696_614  # "perf" in ASCII: no process has so high a number
 TOP_OF_THE_PAGE = -1  # sort index: processes of a trace begin at 0
-LIST_BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[|^\s*\[')
-PREAMBLE_BYTES = 64 << 20  # a trace says what it is before its events begin
 TAIL_BYTES = 4 << 20  # held back to see how the file ends; events are a thousand times shorter
-EVENT = re.compile(r'\{\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:')
+EVENT = re.compile(EVENT_BEGIN)
 BETWEEN = " \t\r\n,"
 FAST = 1  # of gzip's levels: a trace shrinks to a tenth, and five times as fast as at the usual 9
 
@@ -67,13 +67,12 @@ def merge(path: Path, marks: Sequence[Mark], out: Path, limit_bytes: int) -> Non
                 file.write(block)
         os.replace(draft, out)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise PerfdoctorError(
             f"cannot write {out}: {error.strerror or error}", "give another place with --perfetto OUT"
         ) from None
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def _opened(path: Path, packed: bool) -> IO[bytes]:
@@ -83,23 +82,16 @@ def _opened(path: Path, packed: bool) -> IO[bytes]:
 def _merged(source: Source, events: Sequence[bytes]) -> Iterator[bytes]:
     """The file block by block, our events behind the bracket that opens the list of events."""
     blocks = iter(source)
-    text, found = b"", None
-    for block in blocks:
-        text += block
-        found = LIST_BEGIN.search(text)
-        if found or len(text) > PREAMBLE_BYTES:
-            break
-    if found is None:
-        raise NotATrace(f"{source.path} is not a torch.profiler trace: it has no list of events")
-    yield text[: found.end()]
+    before, opening, held = source.up_to_events(blocks)
+    yield before + opening
     yield b",\n".join(events)
-    held, comma = text[found.end() :], b",\n" if events else b""
+    comma = b",\n" if events else b""
     for block in blocks:
         held += block
         if len(held) > TAIL_BYTES:
             yield comma + held[:-TAIL_BYTES]
             held, comma = held[-TAIL_BYTES:], b""
-    closed = _closed(held, "[" if found.group().strip() == b"[" else '{"traceEvents": [')
+    closed = _closed(held, "[" if opening.strip() == b"[" else '{"traceEvents": [')
     yield closed if closed.lstrip().startswith(b"]") else comma + closed
 
 

@@ -12,21 +12,17 @@ from perfdoctor.errors import NotATrace
 from perfdoctor.trace import heap, layout
 from perfdoctor.trace.columns import UNKNOWN, Device, Skipped, Trace
 from perfdoctor.trace.events import whole
-from perfdoctor.trace.mending import decoded, loads, mended
+from perfdoctor.trace.mending import EVENT_BEGIN, decoded, loads, mended
 from perfdoctor.trace.source import Source
 from perfdoctor.trace.tables import Tables
 
 LIMIT_BYTES = 4 * 10**9  # of JSON: some 16 million events and half a gigabyte of columns
-PREAMBLE_BYTES = 64 << 20  # a trace says what it is before its events begin
-START = re.compile(rb'"traceEvents"\s*:\s*\[|^\s*\[(?=\s*(?:\{|\]))')
 SEPARATOR = re.compile(rb"\}\s*,\s*(?=\{)")
-# Where events part in text that is no valid JSON: an object that begins with a field of an event.
-RESUMPTION = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:)')
+# Where events part in text that is no valid JSON.
+RESUMPTION = re.compile(rf"\}}\s*,\s*(?={EVENT_BEGIN})".encode())
 ATTEMPTS = 16  # separators tried from the end of a piece; those inside arguments are no borders of events
 RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_]?(\d+)", re.IGNORECASE)
-BROKEN_END = re.compile(
-    r'\}(?=\s*,\s*\{\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"\s*:|\s*\]\s*(?:,\s*"|\}?\s*$))'
-)
+BROKEN_END = re.compile(rf'\}}(?=\s*,\s*{EVENT_BEGIN}|\s*\]\s*(?:,\s*"|\}}?\s*$))')
 BETWEEN = re.compile(r"[\s,]*")
 UNFINISHED_BYTES = 16 << 20  # an event longer than this is damage, not an event
 
@@ -63,19 +59,8 @@ class _Reader:
 
     def _begin(self, blocks: Iterator[bytes]) -> bytes:
         """Read up to where the events begin; returns what was read of them."""
-        text = b""
-        for block in blocks:
-            text += block
-            start = START.search(text)
-            if start:
-                self.preamble = text[: start.start()]
-                return text[start.end() :]
-            if len(text) > PREAMBLE_BYTES:
-                break
-        raise NotATrace(
-            f"{self.source.path} is not a torch.profiler trace: {_why_not(text)}",
-            "Give a file that torch.profiler's export_chrome_trace wrote.",
-        )
+        self.preamble, _, rest = self.source.up_to_events(blocks)
+        return rest
 
     def _take(self, text: bytes) -> bytes:
         """Take the whole events of `text`; returns the rest, which begins where an event does."""
@@ -217,11 +202,3 @@ def _devices(properties: Any) -> tuple[Device, ...]:
 def _positive(value: Any) -> int | None:
     number = whole(value)
     return number if number > 0 else None
-
-
-def _why_not(text: bytes) -> str:
-    """What a file is that holds no list of events."""
-    plain = text.lstrip()[:1]
-    if plain not in (b"{", b"["):
-        return "it is no JSON"
-    return "it has no traceEvents" if plain == b"{" else "it is a list of something else"

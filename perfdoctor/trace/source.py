@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ GZIP = b"\x1f\x8b"
 WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
 OTHERS = {b"PK\x03\x04": "a zip archive", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd",
           b"SQLite": "an SQLite database"}  # fmt: skip
+LIST_BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[|^\s*\[(?=\s*(?:\{|\]))')
+PREAMBLE_BYTES = 64 << 20  # a trace says what it is before its events begin
 MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
 
 
@@ -34,6 +37,23 @@ class Source:
             reason = error.strerror or type(error).__name__
             hint = "Check the path and its permissions."
             raise NotATrace(f"cannot read {self.path}: {reason}", hint) from None
+
+    def up_to_events(self, blocks: Iterator[bytes]) -> tuple[bytes, bytes, bytes]:
+        """Read `blocks` of this file up to its list of events: what comes before, what opens the list, and
+        what was read of it. Raises NotATrace where there is none.
+        """
+        text = b""
+        for block in blocks:
+            text += block
+            start = LIST_BEGIN.search(text)
+            if start:
+                return text[: start.start()], start.group(), text[start.end() :]
+            if len(text) > PREAMBLE_BYTES:
+                break
+        raise NotATrace(
+            f"{self.path} is not a torch.profiler trace: {_why_not(text)}",
+            "Give a file that torch.profiler's export_chrome_trace wrote.",
+        )
 
     def _blocks(self) -> Iterator[bytes]:
         with self.path.open("rb") as file:
@@ -91,3 +111,11 @@ class Source:
                 yield block
         if not inflate.eof:
             self.cut = "its compressed data is cut short"
+
+
+def _why_not(text: bytes) -> str:
+    """What a file is that holds no list of events."""
+    plain = text.lstrip()[:1]
+    if plain not in (b"{", b"["):
+        return "it is no JSON"
+    return "it has no traceEvents" if plain == b"{" else "it is a list of something else"
