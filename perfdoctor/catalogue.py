@@ -10,9 +10,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from perfdoctor.change import Effort
 from perfdoctor.model import Advice, Bottleneck
 
 Judge = Callable[..., "Advice | None"]
+
+APPLIES = ("cpu", "gpu", "convolutional", "distributed")  # what a tip may say it is for
+SAVES = ("time", "memory")
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What a tip says of itself."""
+
+    title: str
+    bottleneck: Bottleneck
+    effort: Effort
+    applies: tuple[str, ...]
+    saves: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -20,18 +35,34 @@ class Tip:
     """One entry of the catalogue. `needs` maps the judge's parameters to the fact groups they take."""
 
     id: str
-    title: str
-    bottleneck: Bottleneck
+    heading: Heading
     judge: Judge
     needs: dict[str, type]
     doc: str
 
+    @property
+    def title(self) -> str:
+        """The change in one line, as an imperative."""
+        return self.heading.title
 
-def tip(*, title: str, bottleneck: Bottleneck) -> Callable[[Judge], Judge]:
+    @property
+    def bottleneck(self) -> Bottleneck:
+        """The class of the time that the change takes away."""
+        return self.heading.bottleneck
+
+
+def tip(
+    *,
+    title: str,
+    bottleneck: Bottleneck,
+    effort: Effort,
+    applies: tuple[str, ...] = ("cpu", "gpu"),
+    saves: tuple[str, ...] = ("time",),
+) -> Callable[[Judge], Judge]:
     """Mark the one function of a tip's file that looks at facts and returns Advice or None."""
 
     def mark(judge: Judge) -> Judge:
-        judge.__tip__ = (title, bottleneck)  # type: ignore[attr-defined]
+        judge.__tip__ = Heading(title, bottleneck, effort, applies, saves)  # type: ignore[attr-defined]
         return judge
 
     return mark
@@ -57,7 +88,6 @@ def _read(module: Any) -> Tip:
     ]
     if len(judges) != 1:
         raise TypeError(f"{module.__name__} needs exactly one function marked with @tip, found {len(judges)}")
-    title, bottleneck = judges[0].__tip__
     hints = typing.get_type_hints(judges[0])
     needs = {parameter: hints[parameter] for parameter in inspect.signature(judges[0]).parameters}
-    return Tip(name.replace("_", "-"), title, bottleneck, judges[0], needs, inspect.getdoc(module) or "")
+    return Tip(name.replace("_", "-"), judges[0].__tip__, judges[0], needs, inspect.getdoc(module) or "")

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from perfdoctor.change import Change
+
 
 class Phase(str, Enum):
     """Where the training thread's time goes. Phases are exclusive and partition wall time."""
@@ -81,9 +83,9 @@ class Location:
 class Gain:
     """A predicted speedup of the whole run: 1.0 = none."""
 
-    low: float
-    likely: float
-    high: float
+    low: float = 1.0
+    likely: float = 1.0
+    high: float = 1.0
 
 
 # ---------------------------------------------------------------- facts: measured, in groups
@@ -310,12 +312,13 @@ class OverheadFacts:
 class Advice:
     """What a tip returns for these facts.
 
-    `because` holds sentences with numbers. `tweak` is the flag and value of `perfdoctor try`, or None.
-    `code` is the change by hand, written for this script where its names are known.
+    `because` holds sentences with numbers. `change` says what it takes out of the step, or None where it is
+    about something else than time. `tweak` is the flag and value of `perfdoctor try`, or None. `code` is the
+    change by hand, written for this script where its names are known.
     """
 
     because: tuple[str, ...]
-    gain: Gain
+    change: Change | None
     at: tuple[Location, ...] = ()
     tweak: str | None = None
     same_result: bool = True
@@ -325,13 +328,14 @@ class Advice:
 
 @dataclass(frozen=True)
 class Finding:
-    """A tip and its advice, ranked."""
+    """A tip and its advice, ranked by what the step model makes of its change."""
 
     id: str
     rank: int
     bottleneck: Bottleneck
     title: str
     advice: Advice
+    gain: Gain
 
 
 @dataclass(frozen=True)
@@ -372,4 +376,7 @@ class Report:
     gpu: GpuFacts | None = None
     memory: MemoryFacts | None = None
     window: WindowFacts | None = None
+    together: Gain | None = (
+        None  # what the first three findings bring in combination, where there are several
+    )
     path: str = ""  # the run directory

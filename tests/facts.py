@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from perfdoctor.analysis.device import CopyFacts, DeviceFacts, KernelFacts, MatrixFacts, WaitFacts
+from perfdoctor.analysis.findings import gain_of
 from perfdoctor.analysis.ranks import RanksFacts
 from perfdoctor.analysis.stepmodel import StepModel, build
 from perfdoctor.model import (
+    Advice,
     Bottleneck,
     CpuFacts,
     EvalFacts,
+    Gain,
     LineCost,
     LoaderFacts,
     Location,
@@ -113,6 +116,13 @@ def model(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts) -> StepModel:
     built = build(step, loader, cpu)
     assert isinstance(built, StepModel)
     return built
+
+
+def gain(advice: Advice | None, model: StepModel | None = None) -> Gain:
+    """What the step model makes of an advice; without one, what is removed is simply gone."""
+    assert advice is not None
+    assert advice.change is not None
+    return gain_of(model, [advice.change])
 
 
 def line(

@@ -81,7 +81,7 @@ WORKERS = Finding(
             "61 % of each step waits for the next batch",
             "num_workers is 0; 3 of 4 cores are idle",
         ),
-        gain=Gain(1.8, 2.3, 2.6),
+        change=None,
         at=(
             Location(
                 "/home/ada/digits/train.py",
@@ -94,6 +94,7 @@ WORKERS = Finding(
         code="loader = DataLoader(digits, batch_size=64, shuffle=True,\n"
         "                    num_workers=3, persistent_workers=True)",
     ),
+    gain=Gain(1.8, 2.3, 2.6),
 )
 
 DATASET = Finding(
@@ -103,11 +104,12 @@ DATASET = Finding(
     title="Speed up the line that most of a batch's cost comes from",
     advice=Advice(
         because=("72 % of what a batch costs is spent below this line, in numpy.random.normal",),
-        gain=Gain(1.3, 1.6, 1.8),
+        change=None,
         at=(Location("/home/ada/digits/data.py", 17, "__getitem__", "noisy = image + noise(image.shape)"),),
         code="draw the noise for the whole batch at once",
         same_result=False,
     ),
+    gain=Gain(1.3, 1.6, 1.8),
 )
 
 STARVED = Report(

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from perfdoctor import catalogue
 from perfdoctor.analysis.device import CopyFacts, DeviceFacts, KernelFacts, MatrixFacts, WaitFacts
+from perfdoctor.analysis.findings import gain_of
 from perfdoctor.analysis.ranks import RanksFacts
 from perfdoctor.analysis.stepmodel import StepModel, build
+from perfdoctor.change import Change
 from perfdoctor.model import (
     Advice,
     CpuFacts,
@@ -200,7 +202,7 @@ def traced(draw):
 @each
 @settings(deadline=None, max_examples=50)
 @given(patient=patients(), trace=traced())
-def test_it_never_raises_and_its_gains_are_in_order(tip, patient, trace):
+def test_it_never_raises_and_its_change_is_in_order(tip, patient, trace):
     patient = patient | trace
     needed = {name: patient[kind] for name, kind in tip.needs.items()}
     if any(isinstance(value, str) for value in needed.values()):
@@ -210,7 +212,11 @@ def test_it_never_raises_and_its_gains_are_in_order(tip, patient, trace):
         return
     assert isinstance(advice, Advice)
     assert advice.because
-    assert 0 < advice.gain.low <= advice.gain.likely <= advice.gain.high < float("inf")
+    change = advice.change or Change()
+    for share in (change.step, change.batch, change.starts, change.moved):
+        assert -1e9 < share.low <= share.likely <= share.high <= 1 + 1e-9
+    gain = gain_of(patient[StepModel] if isinstance(patient[StepModel], StepModel) else None, [change])
+    assert 0 < gain.low <= gain.likely <= gain.high < float("inf")
     assert all(
         0 <= float(share) <= 100 for because in advice.because for share in re.findall(r"([\d.]+)%", because)
     )

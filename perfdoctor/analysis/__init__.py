@@ -50,6 +50,7 @@ def report(
         gpu=facts.get(GpuFacts),
         memory=facts.get(MemoryFacts),
         window=facts.get(WindowFacts),
+        together=judged.together,
         path=str(records.path),
     )
 

@@ -189,7 +189,7 @@ def _avoidable(blamed: Blame, findings: Sequence[Finding]) -> dict[Bottleneck, f
     """
     likely = dict.fromkeys(Bottleneck, 1.0)
     for finding in findings:
-        likely[finding.bottleneck] = max(likely[finding.bottleneck], finding.advice.gain.likely)
+        likely[finding.bottleneck] = max(likely[finding.bottleneck], finding.gain.likely)
     avoidable = {}
     for kind, share in blamed.classes.items():
         found = 1.0 - 1.0 / likely[kind]

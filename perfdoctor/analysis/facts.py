@@ -11,7 +11,7 @@ from perfdoctor.analysis.loaders import loader_facts
 from perfdoctor.analysis.records import Json, Window, number, positive, tidy
 from perfdoctor.analysis.source import Source
 from perfdoctor.analysis.stacks import stack_facts
-from perfdoctor.analysis.stepmodel import StepModel, build
+from perfdoctor.analysis.stepmodel import StepModel, build, of_loop
 from perfdoctor.analysis.summary import step_facts
 from perfdoctor.analysis.windows import ON_DEVICE, Windows, window_groups
 from perfdoctor.model import (
@@ -112,10 +112,12 @@ def _known(value: object, kind: type[Group]) -> Group | None:
     return value if isinstance(value, kind) else None
 
 
-def _model(step: StepFacts, loader: LoaderFacts | str | None, cpu: CpuFacts | str) -> StepModel | str | None:
-    if not isinstance(loader, LoaderFacts):
+def _model(step: StepFacts, loader: LoaderFacts | str | None, cpu: CpuFacts | str) -> StepModel | str:
+    if isinstance(cpu, str):
+        return cpu
+    if isinstance(loader, str):
         return loader
-    return cpu if isinstance(cpu, str) else build(step, loader, cpu)
+    return build(step, loader, cpu) if isinstance(loader, LoaderFacts) else of_loop(step, cpu)
 
 
 def _end_ns(records: RunRecords, own: RankRecords) -> int | None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from perfdoctor.analysis.device import without
 from perfdoctor.analysis.diagnosis import Blame, too_little
 from perfdoctor.analysis.facts import Facts
+from perfdoctor.analysis.stepmodel import StepModel
 from perfdoctor.catalogue import Tip
-from perfdoctor.model import Advice, Finding, Gain, NotJudged, StepFacts
+from perfdoctor.change import Change, Effort
+from perfdoctor.model import Advice, Bottleneck, Finding, Gain, NotJudged, StepFacts
 
 SMALL = 1.02  # a likely speedup below this drowns in the noise of any trial: a note, not a finding
+COMBINED = 3  # findings that a user takes on at once
+# What a gain is worth beside others, by the effort it takes: a flag is tried in a minute, a rewrite in a day.
+WORTH = {Effort.FLAG: 1.0, Effort.LINES: 0.9, Effort.REWRITE: 0.6}
+RISKY = 0.8  # of its worth is left to a change that can alter what the training learns
 
 
 @dataclass(frozen=True)
@@ -20,6 +27,7 @@ class Judgement:
     findings: tuple[Finding, ...] = ()
     not_judged: tuple[NotJudged, ...] = ()
     notes: tuple[str, ...] = ()  # on gains too small to rank
+    together: Gain | None = None  # the first findings in combination
 
 
 def judge(tips: Sequence[Tip], facts: Facts, blamed: Blame | None) -> Judgement:
@@ -28,8 +36,9 @@ def judge(tips: Sequence[Tip], facts: Facts, blamed: Blame | None) -> Judgement:
     A tip that raises is a defect of ours and is not hidden: the run's raw files are kept, and the report can
     be made again by a mended perfdoctor.
     """
-    advised: list[tuple[Tip, Advice]] = []
+    advised: list[tuple[Tip, Advice, Gain]] = []
     not_judged = []
+    model = facts.get(StepModel)
     for tip in tips:
         why_not = _why_not(tip, facts, blamed)
         if why_not:
@@ -39,21 +48,56 @@ def judge(tips: Sequence[Tip], facts: Facts, blamed: Blame | None) -> Judgement:
             continue  # neither there nor missing: no loader, no checkpoint, nothing to advise on
         advice = tip.judge(**groups)
         if advice is not None:
-            advised.append((tip, _bounded(advice, blamed.ceilings[advice.bottleneck or tip.bottleneck])))
-    advised.sort(key=lambda pair: (-pair[1].gain.likely, pair[0].id))
-    worthwhile = [(tip, advice) for tip, advice in advised if advice.gain.likely >= SMALL]
+            kind = advice.bottleneck or tip.bottleneck
+            changes = [advice.change] if advice.change else []
+            advised.append((tip, advice, _bounded(gain_of(model, changes), blamed.ceilings[kind])))
+    advised.sort(key=lambda entry: (-_worth(*entry), entry[0].id))
+    worthwhile = [entry for entry in advised if entry[2].likely >= SMALL or entry[1].change is None]
+    findings = tuple(
+        Finding(tip.id, rank, advice.bottleneck or tip.bottleneck, tip.title, advice, gain)
+        for rank, (tip, advice, gain) in enumerate(worthwhile, 1)
+    )
     return Judgement(
-        tuple(
-            Finding(tip.id, rank, advice.bottleneck or tip.bottleneck, tip.title, advice)
-            for rank, (tip, advice) in enumerate(worthwhile, 1)
-        ),
+        findings,
         tuple(not_judged),
         tuple(
-            f"{tip.title}: a small gain at most ({advice.gain.likely:.2f}x likely)"
-            for tip, advice in advised
-            if 1.0 < advice.gain.likely < SMALL
+            f"{tip.title}: a small gain at most ({gain.likely:.2f}x likely)"
+            for tip, advice, gain in advised
+            if 1.0 < gain.likely < SMALL and advice.change is not None
         ),
+        _together(model, findings, blamed),
     )
+
+
+def _worth(tip: Tip, advice: Advice, gain: Gain) -> float:
+    """What a finding is ranked by: its likely gain, less for effort and for risk."""
+    return (gain.likely - 1.0) * WORTH[tip.heading.effort] * (1.0 if advice.same_result else RISKY)
+
+
+def gain_of(model: StepModel | None, changes: Sequence[Change]) -> Gain:
+    """The speedup with these changes; without a model of the step, what is removed from it is simply gone."""
+    if not changes:
+        return Gain()
+    if model is not None:
+        return model.gain(*changes)
+    shares = [change.step for change in changes] + [change.starts for change in changes]
+    low, likely, high = (sum(getattr(share, name) for share in shares) for name in ("low", "likely", "high"))
+    return without(low, likely, high)
+
+
+def _together(model: StepModel | None, findings: Sequence[Finding], blamed: Blame | None) -> Gain | None:
+    """What the first findings bring in combination, within what their classes take; None if there is one."""
+    first = [finding for finding in findings if finding.advice.change is not None][:COMBINED]
+    if len(first) < 2 or blamed is None:
+        return None
+    kinds: set[Bottleneck] = {finding.bottleneck for finding in first}
+    left = 1.0 - sum(1.0 - 1.0 / blamed.ceilings[kind] for kind in kinds)
+    ceiling = 1.0 / max(left, 1.0 / max(blamed.ceilings.values()) ** len(kinds))
+    gain = _bounded(
+        gain_of(model, [finding.advice.change for finding in first if finding.advice.change]), ceiling
+    )
+    best = max(finding.gain.likely for finding in first)
+    return Gain(gain.low, max(gain.likely, best), max(gain.high, best))
 
 
 def _why_not(tip: Tip, facts: Facts, blamed: Blame | None) -> str | None:
@@ -64,8 +108,7 @@ def _why_not(tip: Tip, facts: Facts, blamed: Blame | None) -> str | None:
     return "nothing was timed" if blamed is None else too_little(facts.get(StepFacts))
 
 
-def _bounded(advice: Advice, ceiling: float) -> Advice:
+def _bounded(gain: Gain, ceiling: float) -> Gain:
     """No gain is above the ceiling of its class, and low <= likely <= high."""
-    likely = min(advice.gain.likely, ceiling)
-    high = min(max(advice.gain.high, likely), ceiling)
-    return replace(advice, gain=Gain(min(advice.gain.low, likely), likely, high))
+    likely = min(gain.likely, ceiling)
+    return Gain(min(gain.low, likely), likely, min(max(gain.high, likely), ceiling))

@@ -9,10 +9,12 @@ model puts the step together again, for the same number of workers (its error is
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 
+from perfdoctor.change import Change
 from perfdoctor.model import CpuFacts, Gain, LoaderFacts, Phase, StepFacts
 
 BEST, LIKELY, WORST = 0, 1, 2
@@ -34,6 +36,7 @@ TRUSTED_ERROR = 0.10  # a model that misses the measured step by more widens wha
 YIELDED = (
     0.5  # of the cores other people's processes keep busy, ours would get if it asked: schedulers are fair
 )
+REMOVABLE = 0.95  # no change takes more than this out of a resource: a bound on gains, not a forecast
 OUTRUN = 0.8  # workers this much faster than the step never keep it waiting: what wait is left is receiving
 
 
@@ -57,6 +60,7 @@ class StepModel:
     starts_per_step: float = 0.0  # one over the steps seen
     fixed_s: float = 0.0  # waits for other loaders, which no number of workers of this one changes
     modelled_s: float = 0.0
+    main_s: float = 0.0  # of the measured step, what the training thread did not wait
 
     @property
     def error(self) -> float:
@@ -76,12 +80,38 @@ class StepModel:
         at_least_s = (self.compute_cpu_s + self.data_cpu_s) / self.cores
         return max(step_s, at_least_s) + self.fixed_s + self._epoch_starts(workers, case)
 
-    def predict(self, workers: int) -> Gain:
-        """The speedup of the whole step with that many workers instead of those it has."""
-        today_s = self.step_with(self.workers)
+    def gain(self, *changes: Change) -> Gain:
+        """The speedup of the whole step with these changes made together."""
         doubt = 1.0 + max(0.0, abs(self.error) - TRUSTED_ERROR)
-        low, likely, high = sorted(today_s / self.step_with(workers, case) for case in (WORST, LIKELY, BEST))
+        low, likely, high = sorted(
+            self.step_with(self.workers, case) / self.step_after(changes, case)
+            for case in (WORST, LIKELY, BEST)
+        )
         return Gain(low / doubt, likely, high * doubt)
+
+    def step_after(self, changes: Sequence[Change], case: int = LIKELY) -> float:
+        """Modelled seconds of a step with these changes made; of two worker counts, the larger is taken."""
+        workers = [change.workers for change in changes if change.workers is not None]
+        return self.after(changes, case).step_with(max(workers, default=self.workers), case)
+
+    def after(self, changes: Sequence[Change], case: int = LIKELY) -> StepModel:
+        """The demands with these changes made, the number of workers left as it is."""
+        moved_s = sum(change.moved.at(case) for change in changes) * self.step_s
+        gone_s = moved_s + sum(change.step.at(case) for change in changes) * self.step_s
+        kept = 1.0 - min(REMOVABLE, _ratio(gone_s, self.main_s))
+        lighter = math.prod(1.0 - min(REMOVABLE, change.batch.at(case)) for change in changes)
+        starts_s = sum(change.starts.at(case) for change in changes) * self.step_s
+        prefetch = [change.prefetch for change in changes if change.prefetch is not None]
+        return replace(
+            self,
+            compute_s=self.compute_s * kept,
+            compute_cpu_s=self.compute_cpu_s * kept,
+            data_s=(self.data_s + moved_s) * lighter,
+            data_cpu_s=(self.data_cpu_s + moved_s) * lighter,
+            batches=self.batches or float(moved_s > 0),
+            epoch_s=max(0.0, self.epoch_s - starts_s),
+            prefetch=max(prefetch, default=self.prefetch),
+        )
 
     def knee(self, most: int, worthwhile: float) -> int:
         """The smallest number of workers that comes within `worthwhile` of the best step."""
@@ -89,11 +119,6 @@ class StepModel:
         return next(
             count for count, step_s in times.items() if step_s <= min(times.values()) * (1 + worthwhile)
         )
-
-    def cheaper(self, kept: float) -> float:
-        """The speedup with the workers it has if batches cost only `kept` of what they do."""
-        lighter = replace(self, data_s=self.data_s * kept, data_cpu_s=self.data_cpu_s * kept)
-        return self.step_with(self.workers) / lighter.step_with(self.workers)
 
     def together(self, workers: int, step_s: float, case: int = LIKELY) -> tuple[float, float]:
         """Compute and batch cost side by side in a step of `step_s`: CPU parts stretch where cores lack."""
@@ -169,6 +194,7 @@ def build(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts) -> StepModel | st
         step_s=step.mean_s,
         compute_s=compute_s,
         compute_cpu_s=min(max(0.0, process_cpu_s - in_main_s), compute_s * cores),
+        main_s=compute_s,
         data_s=data_s,
         data_cpu_s=min(data_cpu_s, data_s),
         batches=loader.batches_per_step,
@@ -188,19 +214,18 @@ def build(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts) -> StepModel | st
     return _calibrated(seen)
 
 
-def of_loop(step: StepFacts, cpu: CpuFacts, data_s: float) -> StepModel:
-    """The model of a loop that builds its batches itself, in `data_s` of every step and on one core."""
-    data_s = min(data_s, step.mean_s)
+def of_loop(step: StepFacts, cpu: CpuFacts) -> StepModel:
+    """The model of a loop without a DataLoader: all of its step is the training thread's own."""
     cores = _free(cpu)
-    compute_s = step.mean_s - data_s
     process_cpu_s = step.process_cpu_s if step.process_cpu_s is not None else step.mean_s
     return StepModel(
         step_s=step.mean_s,
-        compute_s=compute_s,
-        compute_cpu_s=min(max(0.0, process_cpu_s - data_s), compute_s * cores),
-        data_s=data_s,
-        data_cpu_s=data_s,
-        batches=1.0,
+        compute_s=step.mean_s,
+        compute_cpu_s=min(process_cpu_s, step.mean_s * cores),
+        main_s=step.mean_s,
+        data_s=0.0,
+        data_cpu_s=0.0,
+        batches=0.0,
         unevenness=1.0,
         workers=0,
         prefetch=2,

@@ -190,9 +190,7 @@ def conclude(
     if (
         verdict is Verdict.COMPUTE
     ):  # most computing is the training itself: only what a finding removes can go
-        ceiling = max(
-            (finding.advice.gain.high for finding in findings if finding.bottleneck is kind), default=1.0
-        )
+        ceiling = max((finding.gain.high for finding in findings if finding.bottleneck is kind), default=1.0)
     because = [doubt] if doubt is not None else []
     because.append(f"of {_judged_time(trace, device)}: {blamed}")
     if verdict is Verdict.HEALTHY:

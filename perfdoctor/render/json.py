@@ -107,7 +107,7 @@ def _finding(finding: Finding, cwd: str) -> Json:
         "class": finding.bottleneck.value,
         "title": finding.title,
         "because": list(advice.because),
-        "gain": asdict(advice.gain),
+        "gain": asdict(finding.gain),
         "at": [_place(at, cwd) for at in advice.at],
         "tweak": advice.tweak,
         "same_result": advice.same_result,

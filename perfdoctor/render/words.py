@@ -143,7 +143,7 @@ def classes(diagnosis: Diagnosis) -> list[str]:
 def summary(report: Report) -> str:
     """The whole report in one line."""
     best = report.findings[0] if report.findings else None
-    found = f"{harmless(best.title)}: {gain(best.advice.gain)}" if best else ""
+    found = f"{harmless(best.title)}: {gain(best.gain)}" if best else ""
     return joined([headline(report.diagnosis), found, harmless(path(report.path, report.run.cwd))])
 
 

@@ -17,9 +17,12 @@ cannot be prepared ahead. Where the lines are cheap once vectorised, that is the
 
 from __future__ import annotations
 
-from perfdoctor.analysis.stepmodel import of_loop
+from dataclasses import replace
+
+from perfdoctor.analysis.stepmodel import StepModel
 from perfdoctor.catalogue import tip
-from perfdoctor.model import Advice, Bottleneck, CpuFacts, Gain, Phase, StackFacts, StepFacts
+from perfdoctor.change import Change, Effort, Estimate, removes
+from perfdoctor.model import Advice, Bottleneck, CpuFacts, Phase, StackFacts, StepFacts
 
 NOTICEABLE = 0.08  # share of step time
 SEEN = 5  # samples in those lines: fewer could be chance
@@ -29,26 +32,28 @@ VECTORISED = (
 KNEE = 0.05  # a worker more that brings less than this is not worth its memory
 
 
-@tip(title="Build batches ahead, in worker processes", bottleneck=Bottleneck.DATA)
-def batches_built_in_the_loop(step: StepFacts, stacks: StackFacts, cpu: CpuFacts) -> Advice | None:
+@tip(title="Build batches ahead, in worker processes", bottleneck=Bottleneck.DATA, effort=Effort.REWRITE)
+def batches_built_in_the_loop(
+    step: StepFacts, stacks: StackFacts, cpu: CpuFacts, model: StepModel
+) -> Advice | None:
     """A DataLoader with workers, where the loop's own batch building is a real share of it."""
     lines = [line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "data"]
     share = min(1.0, sum(line.share for line in lines))
     if share < NOTICEABLE or sum(line.samples for line in lines) < SEEN:
         return None
-    model = of_loop(step, cpu, share * step.mean_s)
-    workers = model.knee(max(1, int(cpu.usable_cores)), KNEE)
+    moved = Change(moved=Estimate(share, share, share))
+    workers = model.after([moved]).knee(max(1, int(cpu.usable_cores)), KNEE)
     top = lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""
-    gain = model.predict(workers)
-    vectorised = 1 / (1 - VECTORISED * min(share, 0.99))
+    vectorised = removes(0.0, VECTORISED * share, share)
+    better = max(replace(moved, workers=workers), vectorised, key=lambda change: model.gain(change).likely)
     ms = share * step.mean_s * 1e3
     return Advice(
         because=(
             f"{share:.0%} of each step ({ms:.1f} ms) builds the next batch in the training loop",
             f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
         ),
-        gain=Gain(gain.low, max(gain.likely, vectorised), max(gain.high, 1 / (1 - min(share, 0.99)))),
+        change=better,
         at=tuple(line.at for line in lines[:3]),
         code=f"for batch in DataLoader(dataset, batch_size=..., shuffle=True, num_workers={workers}):",
     )

@@ -14,8 +14,9 @@ A wait behind which the device is still busy costs nothing: the time is computin
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import COPYING, WaitFacts, without
+from perfdoctor.analysis.device import COPYING, WaitFacts
 from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import BlockingCalls
 
@@ -26,7 +27,9 @@ SHOWN = 3  # places named
 COPY = "memcpy"  # in the names of calls that copy
 
 
-@tip(title="Wait for the device less often", bottleneck=Bottleneck.HOST)
+@tip(
+    title="Wait for the device less often", bottleneck=Bottleneck.HOST, effort=Effort.LINES, applies=("gpu",)
+)
 def device_sync_in_loop(waits: WaitFacts) -> Advice | None:
     """The waits that drain the device, by operator and line."""
     calls = sorted((call for call in waits.calls if _is_meant(call, waits)), key=lambda call: -call.idle_us)
@@ -43,7 +46,7 @@ def device_sync_in_loop(waits: WaitFacts) -> Advice | None:
             f"behind those waits the device idles {min(idle, 1.0):.1%} of it",
             *(_place(call, waits) for call in calls[:SHOWN]),
         ),
-        gain=without(SURE * gone, gone, min(idle, 1.0)),
+        change=removes(SURE * gone, gone, min(idle, 1.0)),
         at=tuple(dict.fromkeys(call.at for call in calls if call.at is not None))[:SHOWN],
         code="if step % 50 == 0:\n    ...  # what reads a tensor on the host",
     )

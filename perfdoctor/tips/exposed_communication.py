@@ -15,8 +15,9 @@ rank's trace cannot tell the two apart; the traces of all ranks can.
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import DeviceFacts, without
+from perfdoctor.analysis.device import DeviceFacts
 from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 
 NOTICEABLE = 0.05  # share of the time; the last bucket of gradients is never hidden
@@ -24,7 +25,12 @@ NOTICEABLE = 0.05  # share of the time; the last bucket of gradients is never hi
 GONE = (0.2, 0.5, 0.95)
 
 
-@tip(title="Hide gradient exchange behind computing, or send fewer bytes", bottleneck=Bottleneck.NETWORK)
+@tip(
+    title="Hide gradient exchange behind computing, or send fewer bytes",
+    bottleneck=Bottleneck.NETWORK,
+    effort=Effort.FLAG,
+    applies=("distributed",),
+)
 def exposed_communication(device: DeviceFacts) -> Advice | None:
     """Hidden or smaller exchange, where it is waited for."""
     if device.exposed_comm < NOTICEABLE:
@@ -38,7 +44,7 @@ def exposed_communication(device: DeviceFacts) -> Advice | None:
             f"{device.exposed_comm:.1%} of the time is communication that no computing hides{a_step}",
             f"{max(0.0, hidden):.0%} of all communication is hidden",
         ),
-        gain=without(low, likely, high),
+        change=removes(low, likely, high),
         tweak="--ddp-compress bf16",
         same_result=False,
         code="model.register_comm_hook(None, default_hooks.bf16_compress_hook)",

@@ -17,7 +17,8 @@ no finding.
 from __future__ import annotations
 
 from perfdoctor.catalogue import tip
-from perfdoctor.model import Advice, Bottleneck, Gain, Phase, SaveFacts, StepFacts
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck, Phase, SaveFacts, StepFacts
 
 NOTICEABLE = 0.03  # share of wall time
 SEVERAL = 2  # saves: one alone is not frequent
@@ -25,7 +26,9 @@ RARER = 10  # times longer between two saves, as the likely change
 SURE = 0.5  # of it goes if the interval is only doubled
 
 
-@tip(title="Save checkpoints less often, or in the background", bottleneck=Bottleneck.HOST)
+@tip(
+    title="Save checkpoints less often, or in the background", bottleneck=Bottleneck.HOST, effort=Effort.LINES
+)
 def frequent_checkpoints(step: StepFacts, saves: SaveFacts) -> Advice | None:
     """A longer interval, where saving is a visible share of the run."""
     share = min(step.share(Phase.CHECKPOINT), 0.99)
@@ -38,7 +41,7 @@ def frequent_checkpoints(step: StepFacts, saves: SaveFacts) -> Advice | None:
             f"saving takes {share:.0%} of the training time",
             f"a checkpoint{size} every {saves.steps_between:.0f} steps, {each_s * 1e3:.0f} ms each",
         ),
-        gain=Gain(1 / (1 - SURE * share), 1 / (1 - share * (1 - 1 / RARER)), 1 / (1 - share)),
+        change=removes(SURE * share, share * (1 - 1 / RARER), share),
         at=(saves.at,) if saves.at else (),
         code=f"if step % {max(1, round(saves.steps_between * RARER))} == 0:\n    torch.save(...)",
     )

@@ -14,25 +14,31 @@ Where gradients are taken in eval mode on purpose: adversarial examples, gradien
 from __future__ import annotations
 
 from perfdoctor.catalogue import tip
-from perfdoctor.model import Advice, Bottleneck, EvalFacts, Gain, StepFacts
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck, EvalFacts, StepFacts
 
 NOTICEABLE = 0.05  # share of wall time in such passes
 SAVED = (0.05, 0.15, 0.40)  # of such a pass: large layers hide the graph's cost, small ones do not
 
 
-@tip(title="Run validation without gradients", bottleneck=Bottleneck.COMPUTE)
+@tip(
+    title="Run validation without gradients",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.FLAG,
+    saves=("time", "memory"),
+)
 def gradients_in_validation(step: StepFacts, evals: EvalFacts) -> Advice | None:
     """no_grad, where eval-mode passes record gradients."""
     share = min(1.0, evals.grad_seconds_per_step / step.mean_s) if step.mean_s > 0 else 0.0
     if not evals.grad_calls or share < NOTICEABLE:
         return None
-    low, likely, high = (1 / (1 - share * saved) for saved in SAVED)
+    low, likely, high = (share * saved for saved in SAVED)
     return Advice(
         because=(
             f"{evals.grad_calls} of {evals.calls} passes in eval mode recorded gradients",
             f"they take {share:.0%} of the training time, and the memory of a whole graph",
         ),
-        gain=Gain(low, likely, high),
+        change=removes(low, likely, high),
         at=(evals.at,) if evals.at else (),
         tweak="--no-grad-eval",
         code="with torch.no_grad():\n    ...  # the validation loop",

@@ -14,8 +14,9 @@ timers tell.
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import PROFILED, DeviceFacts, without
+from perfdoctor.analysis.device import PROFILED, DeviceFacts
 from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import IdleCause, Launches
 
@@ -24,7 +25,12 @@ AHEAD = 10  # launches that wait: a host so far ahead launches fast enough, and 
 REMOVED = (0.5, 0.7, 0.95)  # of what is left: launches become fewer and cheaper, not free
 
 
-@tip(title="Give the device more work for each launch", bottleneck=Bottleneck.HOST)
+@tip(
+    title="Give the device more work for each launch",
+    bottleneck=Bottleneck.HOST,
+    effort=Effort.FLAG,
+    applies=("gpu",),
+)
 def interpreter_bound(device: DeviceFacts, launches: Launches) -> Advice | None:
     """Fewer launches, where the device waits for them."""
     late = device.idle.get(IdleCause.HOST_LATE, 0.0)
@@ -38,7 +44,7 @@ def interpreter_bound(device: DeviceFacts, launches: Launches) -> Advice | None:
             f"the device idles {late:.1%} of the time because its next work was not launched yet",
             f"on average {launches.queue_mean:.1f} launches wait for the device",
         ),
-        gain=without(low, likely, high),
+        change=removes(low, likely, high),
         tweak="--compile",
         same_result=False,
         code='model = torch.compile(model, mode="reduce-overhead")',

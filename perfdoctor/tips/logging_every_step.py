@@ -15,7 +15,8 @@ their own cost little: then the samples do not show them.
 from __future__ import annotations
 
 from perfdoctor.catalogue import tip
-from perfdoctor.model import Advice, Bottleneck, Gain, Phase, StackFacts, StepFacts
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck, Phase, StackFacts, StepFacts
 
 NOTICEABLE = 0.03  # share of step time
 SEEN = 5  # samples in those lines: fewer could be chance
@@ -23,7 +24,7 @@ EVERY = 50  # steps between two lines that a person still reads as live
 SURE = 0.5  # of it goes if lines are only thinned out a little
 
 
-@tip(title="Log every N steps, not every step", bottleneck=Bottleneck.HOST)
+@tip(title="Log every N steps, not every step", bottleneck=Bottleneck.HOST, effort=Effort.LINES)
 def logging_every_step(step: StepFacts, stacks: StackFacts) -> Advice | None:
     """Logging less often, where it is a visible share of the step."""
     lines = [line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "logging"]
@@ -38,7 +39,7 @@ def logging_every_step(step: StepFacts, stacks: StackFacts) -> Advice | None:
             f"{share:.0%} of each step ({share * step.mean_s * 1e3:.2f} ms) is spent on logging",
             f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
         ),
-        gain=Gain(1 / (1 - SURE * share), 1 / (1 - removed), 1 / (1 - min(share, 0.99))),
+        change=removes(SURE * share, removed, share),
         at=tuple(line.at for line in lines[:3]),
         code=f"if step % {EVERY} == 0:\n    ...  # what is logged now on every step",
     )

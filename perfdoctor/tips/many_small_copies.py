@@ -12,8 +12,9 @@ Copies that run beside computing cost nothing but their launches.
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import CopyFacts, without
+from perfdoctor.analysis.device import CopyFacts
 from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import CopyUse
 
@@ -23,7 +24,9 @@ MANY = 8  # per step: inputs, targets and a loss are no pattern to mend
 PACKED = (0.5, 0.8, 0.95)  # of the time that goes if some, most, or nearly all of them become one
 
 
-@tip(title="Pack small copies into one", bottleneck=Bottleneck.TRANSFER)
+@tip(
+    title="Pack small copies into one", bottleneck=Bottleneck.TRANSFER, effort=Effort.LINES, applies=("gpu",)
+)
 def many_small_copies(copies: CopyFacts) -> Advice | None:
     """One packed copy, where many small ones take a visible share."""
     small = [copy for copy in copies.copies if copy.bytes is not None and _mean_bytes(copy) < SMALL_BYTES]
@@ -38,7 +41,7 @@ def many_small_copies(copies: CopyFacts) -> Advice | None:
             f"{each_step:,.0f} small copies a step take {share:.1%} of the time, hidden by nothing",
             f"their mean is {mean_bytes / 1e3:.1f} kB and {us / count:.1f} µs",
         ),
-        gain=without(low, likely, high),
+        change=removes(low, likely, high),
         code="torch.cat([tensor.reshape(-1) for tensor in small]).to(device, non_blocking=True)",
     )
 

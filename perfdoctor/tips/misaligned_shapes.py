@@ -13,8 +13,9 @@ gain.
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import MatrixFacts, without
+from perfdoctor.analysis.device import MatrixFacts
 from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import MatrixUse
 
@@ -27,7 +28,12 @@ FASTER = (1.1, 1.3, 4.0)
 SHOWN = 3  # shapes named
 
 
-@tip(title="Pad matrix sizes to multiples of 8", bottleneck=Bottleneck.COMPUTE)
+@tip(
+    title="Pad matrix sizes to multiples of 8",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.LINES,
+    applies=("gpu",),
+)
 def misaligned_shapes(matrices: MatrixFacts) -> Advice | None:
     """Padding, where misaligned products take a visible share."""
     found = [use for use in matrices.matrices if use.dtype in ON_TENSOR_CORES and use.multiple < ALIGNED]
@@ -40,7 +46,7 @@ def misaligned_shapes(matrices: MatrixFacts) -> Advice | None:
             f"{share:.1%} of the time goes into 16-bit products of sizes that are no multiples of {ALIGNED}",
             *(_shape(use, matrices.scale) for use in found[:SHOWN]),
         ),
-        gain=without(low, likely, high),
+        change=removes(low, likely, high),
         code="padded = (size + 7) // 8 * 8  # vocabulary, classes, features, batch",
     )
 

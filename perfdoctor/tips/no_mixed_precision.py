@@ -15,8 +15,9 @@ that). In float16, gradients need a GradScaler. Compare the loss.
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import KernelFacts, without
+from perfdoctor.analysis.device import KernelFacts
 from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import KernelClass, Peak
 
@@ -30,7 +31,13 @@ AFTER_CASTS = 1.3  # the least that is left of it where each product brings cast
 WELL_TUNED = 0.7  # of the published rate: large products reach about so much, others less
 
 
-@tip(title="Compute in 16 bits where it is safe (autocast)", bottleneck=Bottleneck.COMPUTE)
+@tip(
+    title="Compute in 16 bits where it is safe (autocast)",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.FLAG,
+    applies=("gpu",),
+    saves=("time", "memory"),
+)
 def no_mixed_precision(kernels: KernelFacts, peak: Peak) -> Advice | None:
     """Autocast, where wide products take the time and the device is much faster in 16 bits."""
     narrow = next((name for name in NARROW if peak.flops_per_s.get(name)), None)
@@ -52,7 +59,7 @@ def no_mixed_precision(kernels: KernelFacts, peak: Peak) -> Advice | None:
             f"{min(1.0, share):.1%} of the time goes into matrix products and convolutions in 32 bits",
             f"{peak.device} reaches {fastest / 1e12:,.0f} TFLOP/s in 16 bits ({peak.source})",
         ),
-        gain=without(share * (1 - 1 / AFTER_CASTS), share * (1 - 1 / BYTES_HALVED), high),
+        change=removes(share * (1 - 1 / AFTER_CASTS), share * (1 - 1 / BYTES_HALVED), high),
         tweak="--amp",
         same_result=False,
         code=f'with torch.autocast("cuda", dtype=torch.{narrow}):{scaler}\n    ...  # forward and loss',

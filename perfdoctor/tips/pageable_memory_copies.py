@@ -15,8 +15,9 @@ A tensor that is made on the host only to be copied is better made on the device
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import CopyFacts, DeviceFacts, without
+from perfdoctor.analysis.device import CopyFacts, DeviceFacts
 from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import IdleCause
 
@@ -26,7 +27,12 @@ NOTICEABLE = 0.03  # share of the time; less drowns in step-to-step noise
 FASTER = (1.1, 2.0)
 
 
-@tip(title="Copy batches from pinned memory", bottleneck=Bottleneck.TRANSFER)
+@tip(
+    title="Copy batches from pinned memory",
+    bottleneck=Bottleneck.TRANSFER,
+    effort=Effort.FLAG,
+    applies=("gpu",),
+)
 def pageable_memory_copies(device: DeviceFacts, copies: CopyFacts) -> Advice | None:
     """Pinned memory, where copies from pageable memory keep the device waiting."""
     pageable = [copy for copy in copies.copies if copy.direction == "HtoD" and copy.host_memory == "pageable"]
@@ -48,7 +54,7 @@ def pageable_memory_copies(device: DeviceFacts, copies: CopyFacts) -> Advice | N
     low, likely = (share * (1 - 1 / faster) for faster in FASTER)
     return Advice(
         because=tuple(because),
-        gain=without(low, likely, share),
+        change=removes(low, likely, share),
         at=copies.at,
         tweak="--pin-memory",
         code="DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 
 from perfdoctor.analysis.stepmodel import StepModel
 from perfdoctor.catalogue import tip
-from perfdoctor.model import Advice, Bottleneck, Gain, LineCost, LoaderFacts, Phase, StackFacts, StepFacts
+from perfdoctor.change import Change, Effort, Estimate
+from perfdoctor.model import Advice, Bottleneck, LineCost, LoaderFacts, Phase, StackFacts, StepFacts
 
 NOTICEABLE = 0.10  # share of step time that waits
 MOST_OF_IT = 0.40  # of batch time in one function: more than the others together, nearly
@@ -36,7 +37,11 @@ CURES = {
 }
 
 
-@tip(title="Rewrite the dataset code that takes most of a batch", bottleneck=Bottleneck.DATA)
+@tip(
+    title="Rewrite the dataset code that takes most of a batch",
+    bottleneck=Bottleneck.DATA,
+    effort=Effort.LINES,
+)
 def slow_dataset_code(
     step: StepFacts, loader: LoaderFacts, stacks: StackFacts, model: StepModel
 ) -> Advice | None:
@@ -49,7 +54,7 @@ def slow_dataset_code(
     share = min(1.0, sum(line.share for line in lines))
     if share < MOST_OF_IT:
         return None
-    low, likely, high = sorted(model.cheaper(1 - share * (1 - kept)) for kept in KEPT)
+    low, likely, high = sorted(share * (1 - kept) for kept in KEPT)
     top = lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""
     return Advice(
@@ -58,7 +63,7 @@ def slow_dataset_code(
             f"{share:.0%} of a batch's {loader.batch_s * 1e3:.1f} ms is spent in `{top.at.function}`",
             f"line {top.at.line} takes {top.share:.0%} of it{text}",
         ),
-        gain=Gain(low, likely, high),
+        change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:3]),
         code=next((cure for sign, cure in CURES.items() if sign in (top.at.text or "")), None),
     )

@@ -15,9 +15,9 @@ that is none.
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import without
 from perfdoctor.analysis.ranks import RanksFacts
 from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 
 NOTICEABLE = 0.05  # share of the time that the others wait
@@ -26,7 +26,12 @@ ENOUGH = 5  # collectives; in fewer, one odd moment decides
 PART = 0.5  # of the waiting, if the next slowest rank is nearly as late
 
 
-@tip(title="Make the late rank as fast as the others", bottleneck=Bottleneck.NETWORK)
+@tip(
+    title="Make the late rank as fast as the others",
+    bottleneck=Bottleneck.NETWORK,
+    effort=Effort.REWRITE,
+    applies=("distributed",),
+)
 def straggler_rank(ranks: RanksFacts) -> Advice | None:
     """The rank that the others wait for, where it is always the same one."""
     if ranks.matched < ENOUGH or ranks.last < MOST * ranks.matched or ranks.caused < MOST:
@@ -44,6 +49,6 @@ def straggler_rank(ranks: RanksFacts) -> Advice | None:
         because.append(f"it spends {longer} on {ranks.cause.value}")
     return Advice(
         because=tuple(because),
-        gain=without(PART * likely, likely, ranks.waiting),
+        change=removes(PART * likely, likely, ranks.waiting),
         bottleneck=ranks.cause,
     )

@@ -19,6 +19,7 @@ import math
 
 from perfdoctor.analysis.stepmodel import StepModel
 from perfdoctor.catalogue import tip
+from perfdoctor.change import Change, Effort
 from perfdoctor.model import Advice, Bottleneck, CpuFacts, LoaderFacts, Phase, StepFacts
 
 NOTICEABLE = 0.08  # share of step time; a shorter wait drowns in step-to-step noise
@@ -29,7 +30,7 @@ KNEE = 0.05  # a worker more that brings less than this is not worth its memory
 ENOUGH = 1.03  # a likely gain below it is not worth a change
 
 
-@tip(title="Prepare batches in more worker processes", bottleneck=Bottleneck.DATA)
+@tip(title="Prepare batches in more worker processes", bottleneck=Bottleneck.DATA, effort=Effort.FLAG)
 def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: StepModel) -> Advice | None:
     """More workers, where batches are late and the step model finds room for them."""
     waited_s = (
@@ -42,8 +43,8 @@ def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: 
     blocked = model.data_cpu_s < WAITING * model.data_s
     most = min(MOST, math.ceil(cpu.usable_cores * (IN_PARALLEL if blocked else 1)))
     workers = model.knee(most, KNEE)
-    gain = model.predict(workers)
-    if workers <= loader.num_workers or gain.likely < ENOUGH:
+    change = Change(workers=workers)
+    if workers <= loader.num_workers or model.gain(change).likely < ENOUGH:
         return None
     live_on = "" if loader.persistent_workers or loader.epochs < 2 else " --persistent-workers"
     late = "they are late" if loader.num_workers else "the training process prepares every batch itself"
@@ -56,7 +57,7 @@ def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: 
             f"a batch costs {batch_ms:.1f} ms, {cpu_ms:.1f} ms of it on the CPU",
             f"{cpu.usable_cores:g} cores are usable{busy}",
         ),
-        gain=gain,
+        change=change,
         at=(loader.at,) if loader.at else (),
         tweak=None if loader.iterable else f"--workers {workers}{live_on}",
         same_result=not loader.iterable,

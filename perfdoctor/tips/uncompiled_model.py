@@ -13,8 +13,9 @@ back.
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import KernelFacts, without
+from perfdoctor.analysis.device import KernelFacts
 from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import KernelClass
 
@@ -26,7 +27,7 @@ COMPILED = "triton_"  # how the kernels that torch.compile writes are named
 FUSED = (0.2, 0.5, 0.75)
 
 
-@tip(title="Compile the model", bottleneck=Bottleneck.COMPUTE)
+@tip(title="Compile the model", bottleneck=Bottleneck.COMPUTE, effort=Effort.FLAG, applies=("gpu",))
 def uncompiled_model(kernels: KernelFacts) -> Advice | None:
     """torch.compile, where unfused pointwise kernels take a visible share."""
     found = [kernel for kernel in kernels.kernels if kernel.kind in FUSIBLE]
@@ -42,7 +43,7 @@ def uncompiled_model(kernels: KernelFacts) -> Advice | None:
             f"{share:.1%} of the time goes into {count:,} pointwise, normalising and reducing kernels",
             f"they take {mean_us:.1f} µs each, and none was written by a compiler",
         ),
-        gain=without(low, likely, high),
+        change=removes(low, likely, high),
         tweak="--compile",
         same_result=False,
         code="model = torch.compile(model)",

@@ -16,7 +16,8 @@ one machine have to share its cores.
 from __future__ import annotations
 
 from perfdoctor.catalogue import tip
-from perfdoctor.model import Advice, Bottleneck, CpuFacts, Gain, Phase, RunFacts, StepFacts, ThreadFacts
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck, CpuFacts, Phase, RunFacts, StepFacts, ThreadFacts
 
 MOSTLY_COMPUTE = 0.4  # of the step
 IDLE = 0.7  # cores that idle: less may be a sampling error
@@ -27,7 +28,12 @@ TOO_MANY = 1.5  # threads per usable core from which they wait for each other's 
 CROWDED = (1.02, 1.2, 2.0)  # speedup of compute when threads no longer outnumber cores
 
 
-@tip(title="Use as many threads as there are cores", bottleneck=Bottleneck.COMPUTE)
+@tip(
+    title="Use as many threads as there are cores",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.FLAG,
+    applies=("cpu",),
+)
 def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu: CpuFacts) -> Advice | None:
     """Threads to match the cores, where compute on the CPU is what the step waits for."""
     compute = sum(
@@ -47,14 +53,14 @@ def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu
         what = f"{cpu.busy_cores:.1f} of {cpu.usable_cores:g} usable cores are busy"
     else:
         return None
-    low, likely, high = (1 / (1 - compute + compute / speedup) for speedup in speedups)
+    low, likely, high = (compute * (1 - 1 / speedup) for speedup in speedups)
     return Advice(
         because=(
             f"torch computes with {threads.intra_op} thread{'s' if threads.intra_op > 1 else ''}"
             + (f" ({threads.set_by})" if threads.set_by else ""),
             f"{what}; compute is {compute:.0%} of the step",
         ),
-        gain=Gain(low, likely, high),
+        change=removes(low, likely, high),
         at=(threads.at,) if threads.at else (),
         tweak=f"--threads {wanted}",
         same_result=False,  # sums are added in another order

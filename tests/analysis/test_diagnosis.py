@@ -29,7 +29,7 @@ def facts(of_step, *groups, device="cpu"):
 
 
 def finding(kind, likely):
-    return Finding("some-tip", 1, kind, "Do something", Advice(("because",), Gain(1.0, likely, likely)))
+    return Finding("some-tip", 1, kind, "Do something", Advice(("because",), None), Gain(1.0, likely, likely))
 
 
 def conclusion(of_step, *groups, findings=(), device="cpu"):

@@ -5,50 +5,108 @@ import pytest
 from perfdoctor.analysis.diagnosis import Blame
 from perfdoctor.analysis.facts import Facts
 from perfdoctor.analysis.findings import Judgement, judge
-from perfdoctor.catalogue import Tip
+from perfdoctor.analysis.stepmodel import StepModel, of_loop
+from perfdoctor.catalogue import Heading, Tip
+from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, Gain, LoaderFacts, NotJudged, SaveFacts, StepFacts
-from tests.facts import run, step
+from tests.facts import cpu, run, step
 
 BLAME = Blame(dict.fromkeys(Bottleneck, 0.2), {**dict.fromkeys(Bottleneck, 1.25), Bottleneck.DATA: 3.0})
+STEP = step(forward=10)
 
 
-def tip(name, gain, kind=Bottleneck.DATA, needs=None):
-    advice = Advice(("because",), gain) if gain else None
-    return Tip(name, name.title(), kind, lambda **facts: advice, needs or {"step": StepFacts}, "")
+def tip(name, *removed, kind=Bottleneck.DATA, needs=None, effort=Effort.FLAG, same_result=True, change=True):
+    """A tip that takes these shares (low, likely, high) out of the step; without any it is silent."""
+    silent = change and not removed
+    shares = removed if len(removed) == 3 else removed * 3
+    advice = Advice(("because",), removes(*shares) if removed else None, same_result=same_result)
+    heading = Heading(name.title(), kind, effort, ("cpu",), ("time",))
+    return Tip(name, heading, lambda **facts: None if silent else advice, needs or {"step": StepFacts}, "")
 
 
-def judged(*tips, missing=None):
-    of_step = step(forward=10)
-    return judge(tips, Facts(run(), {StepFacts: of_step}, missing or {}), BLAME)
+def judged(*tips, missing=None, model=None):
+    groups = {StepFacts: STEP} | ({StepModel: model} if model else {})
+    return judge(tips, Facts(run(), groups, missing or {}), BLAME)
+
+
+def names(found):
+    return [finding.id for finding in found.findings]
 
 
 def test_findings_are_ranked_by_likely_gain():
-    findings = judged(tip("a", Gain(1, 1.2, 1.3)), tip("b", Gain(1, 2, 3)), tip("c", None)).findings
+    findings = judged(tip("a", 0.2), tip("b", 0.5), tip("c")).findings
     assert [(finding.rank, finding.id) for finding in findings] == [(1, "b"), (2, "a")]
 
 
+def test_of_two_like_gains_the_easier_change_comes_first():
+    assert names(judged(tip("a", 0.2, effort=Effort.REWRITE), tip("b", 0.19))) == ["b", "a"]
+
+
+def test_of_two_like_gains_the_one_that_keeps_the_result_comes_first():
+    assert names(judged(tip("a", 0.2, same_result=False), tip("b", 0.19))) == ["b", "a"]
+
+
+def test_a_much_larger_gain_is_worth_effort_and_risk():
+    hard = tip("a", 0.6, effort=Effort.REWRITE, same_result=False)
+    assert names(judged(hard, tip("b", 0.1))) == ["a", "b"]
+
+
 def test_no_gain_is_above_the_ceiling_of_its_class():
-    findings = judged(tip("a", Gain(4, 5, 9)), tip("b", Gain(1.1, 1.2, 9), Bottleneck.HOST)).findings
-    assert [finding.advice.gain for finding in findings] == [Gain(3, 3, 3), Gain(1.1, 1.2, 1.25)]
+    findings = judged(tip("a", 0.9), tip("b", 0.1, 0.15, 0.9, kind=Bottleneck.HOST)).findings
+    assert findings[0].gain == Gain(3, 3, 3)
+    assert findings[1].gain.high == 1.25
 
 
 def test_small_gains_are_a_note():
-    found = judged(tip("a", Gain(1, 1.019, 1.5)))
+    found = judged(tip("a", 0.0, 0.018, 0.1))
     assert found == Judgement(notes=("A: a small gain at most (1.02x likely)",))
 
 
 def test_what_would_not_help_is_not_mentioned():
-    assert judged(tip("a", Gain(0.8, 0.95, 1.0))) == Judgement()
+    assert judged(tip("a", -0.2, -0.1, 0.0)) == Judgement()
+
+
+def test_what_is_about_something_else_than_time_comes_after_what_saves_some():
+    found = judged(tip("a", change=False), tip("b", 0.1))
+    assert names(found) == ["b", "a"]
+    assert found.findings[1].gain == Gain()
+
+
+def test_the_model_of_the_step_turns_a_change_into_a_gain():
+    found = judged(tip("a", 0.5), model=of_loop(STEP, cpu()))
+    assert found.findings[0].gain.likely == pytest.approx(2.0)
+
+
+def test_gains_in_combination_do_not_add_up_but_multiply_what_is_left():
+    found = judged(tip("a", 0.4), tip("b", 0.2), model=of_loop(STEP, cpu()))
+    assert found.together is not None
+    assert found.together.likely == pytest.approx(1 / 0.4)
+
+
+def test_only_the_first_three_are_taken_together():
+    found = judged(*(tip(name, share) for name, share in zip("abcd", (0.2, 0.15, 0.1, 0.05), strict=True)))
+    assert found.together is not None
+    assert found.together.likely == pytest.approx(1 / 0.55)
+
+
+def test_one_finding_alone_is_no_combination():
+    assert judged(tip("a", 0.4)).together is None
+
+
+def test_a_combination_stays_below_what_its_classes_take():
+    found = judged(tip("a", 0.15, kind=Bottleneck.HOST), tip("b", 0.19, kind=Bottleneck.HOST))
+    assert found.together is not None
+    assert found.together.high <= 1.25
 
 
 def test_a_tip_without_its_facts_is_listed_with_the_reason():
-    unlucky = tip("a", None, needs={"loader": LoaderFacts})
+    unlucky = tip("a", needs={"loader": LoaderFacts})
     found = judged(unlucky, missing={LoaderFacts: "no batch was seen"})
     assert found.not_judged == (NotJudged("a", "no batch was seen"),)
 
 
 def test_a_tip_about_what_the_script_does_not_have_is_silent():
-    assert judged(tip("a", Gain(1, 2, 3), needs={"saves": SaveFacts})) == Judgement()
+    assert judged(tip("a", 0.5, needs={"saves": SaveFacts})) == Judgement()
 
 
 def test_a_tip_that_raises_is_not_hidden():
@@ -56,4 +114,4 @@ def test_a_tip_that_raises_is_not_hidden():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        judged(Tip("a", "A", Bottleneck.DATA, broken, {"step": StepFacts}, ""))
+        judged(Tip("a", tip("a").heading, broken, {"step": StepFacts}, ""))

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor.analysis.stepmodel import BEST, LIKELY, WORST, queue
+from perfdoctor.change import Change
 from tests.facts import cpu, loader, model, step
 
 
@@ -98,5 +99,5 @@ def test_predictions_are_finite_and_ordered(
     built = model(
         of_step, loader(workers=workers, batch=batch, cpu=batch * cpu_share, p95=p95), cpu(cores=cores)
     )
-    gain = built.predict(asked)
+    gain = built.gain(Change(workers=asked))
     assert 0 < gain.low <= gain.likely <= gain.high < float("inf")

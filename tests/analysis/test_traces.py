@@ -79,7 +79,7 @@ def test_what_profiling_likely_cost_the_host_is_taken_off_before_it_is_blamed():
 
 def test_the_ceiling_of_a_compute_verdict_is_what_its_findings_can_remove():
     found = judged(rank(steps(compute=97)))
-    highest = max(finding.advice.gain.high for finding in found.findings)
+    highest = max(finding.gain.high for finding in found.findings)
     assert found.diagnosis.ceiling_speedup == highest
 
 
@@ -169,7 +169,7 @@ def test_findings_carry_the_line_where_the_host_waits():
     found = judged(syncing)
     finding = next(finding for finding in found.findings if finding.id == "device-sync-in-loop")
     assert finding.advice.at[0].line == 12
-    assert finding.advice.gain.high <= found.diagnosis.ceilings[Bottleneck.HOST]
+    assert finding.gain.high <= found.diagnosis.ceilings[Bottleneck.HOST]
 
 
 US = st.floats(0, 1e5)
@@ -219,7 +219,7 @@ def test_a_rank_that_is_always_late_is_found_and_charged_to_what_makes_it_late()
     finding = next(finding for finding in found.findings if finding.id == "straggler-rank")
     assert finding.bottleneck is Bottleneck.COMPUTE
     assert finding.advice.because[0] == "rank 1 is the last of 2 in 5 of 5 collectives"
-    assert finding.advice.gain.likely == pytest.approx(1 / 0.55, rel=0.01)
+    assert finding.gain.likely == pytest.approx(1 / 0.55, rel=0.01)
 
 
 def test_what_a_rank_waits_inside_collectives_is_told_apart_from_moving_bytes():

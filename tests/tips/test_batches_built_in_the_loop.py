@@ -2,31 +2,38 @@ from __future__ import annotations
 
 import pytest
 
+from perfdoctor.analysis.stepmodel import of_loop
 from perfdoctor.tips.batches_built_in_the_loop import batches_built_in_the_loop as tip
+from tests import facts
 from tests.facts import cpu, line, stacks, step
 
 SLOW = step(other=12, forward=3, backward=5, cpu=19)
 BUILDS = (line(0.4, 20, "data", text="x = stack(rows)"), line(0.2, 19, "data"))
 
 
+def judge(of_stacks, of_cpu, of_step=SLOW):
+    return tip(of_step, of_stacks, of_cpu, of_loop(of_step, of_cpu))
+
+
 def test_names_the_share_and_the_line():
-    advice = tip(SLOW, stacks(*BUILDS), cpu(cores=4))
+    advice = judge(stacks(*BUILDS), cpu(cores=4))
     assert advice is not None
     assert advice.because == (
         "60% of each step (12.0 ms) builds the next batch in the training loop",
         "line 20 takes the most, 40% of the step: `x = stack(rows)`",
     )
     assert [at.line for at in advice.at] == [20, 19]
-    assert 1.5 < advice.gain.likely <= advice.gain.high <= 2.5 + 1e-9
+    gain = facts.gain(advice, of_loop(SLOW, cpu(cores=4)))
+    assert 1.5 < gain.likely <= gain.high <= 2.5 + 1e-9
 
 
 def test_expects_less_on_two_cores_that_compute_keeps_busy():
     busy = step(other=12, forward=3, backward=5, cpu=28)
-    alone = tip(busy, stacks(*BUILDS), cpu(cores=8))
-    shared = tip(busy, stacks(*BUILDS), cpu(cores=2))
-    assert alone is not None
-    assert shared is not None
-    assert shared.gain.likely < alone.gain.likely
+    alone, shared = (
+        facts.gain(judge(stacks(*BUILDS), cpu(cores=cores), busy), of_loop(busy, cpu(cores=cores)))
+        for cores in (8, 2)
+    )
+    assert shared.likely < alone.likely
 
 
 @pytest.mark.parametrize(
@@ -39,8 +46,8 @@ def test_expects_less_on_two_cores_that_compute_keeps_busy():
     ],
 )
 def test_is_silent(lines):
-    assert tip(SLOW, stacks(*lines), cpu()) is None
+    assert judge(stacks(*lines), cpu()) is None
 
 
 def test_fires_just_above_the_threshold():
-    assert tip(SLOW, stacks(line(0.0801, kind="data")), cpu()) is not None
+    assert judge(stacks(line(0.0801, kind="data")), cpu()) is not None

@@ -19,7 +19,7 @@ def test_ranks_places_by_the_time_the_device_idles_behind_them():
 
 
 def test_the_host_gets_ahead_by_no_more_than_it_waited():
-    gain = tip(facts.waits(wait(ms=25, idle=100))).gain
+    gain = facts.gain(tip(facts.waits(wait(ms=25, idle=100))))
     assert gain.likely == pytest.approx(1 / 0.95)
     assert gain.high == pytest.approx(1 / 0.8)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.frequent_checkpoints import frequent_checkpoints as tip
+from tests import facts
 from tests.facts import saves, step
 
 SLOW = step(forward=2, backward=3, checkpoint=5)
@@ -16,8 +17,8 @@ def test_names_size_interval_and_cost():
         "a checkpoint of 4.0 MB every 10 steps, 50 ms each",
     )
     assert advice.at[0].line == 70
-    assert advice.gain.likely == pytest.approx(1 / (1 - 0.45))
-    assert advice.gain.high == pytest.approx(2.0)
+    assert facts.gain(advice).likely == pytest.approx(1 / (1 - 0.45))
+    assert facts.gain(advice).high == pytest.approx(2.0)
     assert "step % 100 == 0" in (advice.code or "")
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.gradients_in_validation import gradients_in_validation as tip
+from tests import facts
 from tests.facts import evals, step
 
 VALIDATES = step(forward=3, backward=3, validation=4)
@@ -16,7 +17,7 @@ def test_names_the_passes_and_their_share():
         "they take 40% of the training time, and the memory of a whole graph",
     )
     assert advice.at[0].line == 60
-    assert 1.0 <= advice.gain.low < advice.gain.likely < advice.gain.high < 1 / 0.6
+    assert 1.0 <= facts.gain(advice).low < facts.gain(advice).likely < facts.gain(advice).high < 1 / 0.6
     assert advice.tweak == "--no-grad-eval"
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.logging_every_step import logging_every_step as tip
+from tests import facts
 from tests.facts import line, stacks, step
 
 SLOW = step(other=5, forward=2, backward=3)
@@ -16,8 +17,8 @@ def test_names_the_share_and_the_line():
         "line 50 takes the most, 30% of the step: `print(loss)`",
     )
     assert advice.at[0].line == 50
-    assert advice.gain.likely == pytest.approx(1 / (1 - 0.4 * 0.98))
-    assert advice.gain.high == pytest.approx(1 / 0.6)
+    assert facts.gain(advice).likely == pytest.approx(1 / (1 - 0.4 * 0.98))
+    assert facts.gain(advice).high == pytest.approx(1 / 0.6)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def test_names_shapes_and_the_size_that_is_off():
 
 
 def test_only_the_misaligned_part_counts():
-    gain = tip(facts.matrices(ODD, EVEN, share=0.4)).gain
+    gain = facts.gain(tip(facts.matrices(ODD, EVEN, share=0.4)))
     assert gain.high == pytest.approx(1 / (1 - 0.2 * 0.75))
 
 

@@ -28,13 +28,13 @@ def test_without_bfloat16_it_advises_float16_with_a_scaler():
 
 
 def test_the_likely_gain_is_half_the_bytes_and_the_best_the_devices_rate():
-    gain = tip(facts.kernels(WIDE, PLAIN), V100).gain
+    gain = facts.gain(tip(facts.kernels(WIDE, PLAIN), V100))
     assert gain.likely == pytest.approx(1 / 0.7)
     assert gain.high == pytest.approx(1 / (1 - 0.6 * (1 - 1 / (0.7 * 125 / 15.7))))
 
 
 def test_tf32_is_half_as_fast_as_16_bits_so_no_range_is_left_above():
-    gain = tip(facts.kernels(kernel("tf32gemm", "matmul", 60, dtype="tf32", tensor=True)), A100).gain
+    gain = facts.gain(tip(facts.kernels(kernel("tf32gemm", "matmul", 60, dtype="tf32", tensor=True)), A100))
     assert gain.high == gain.likely
 
 

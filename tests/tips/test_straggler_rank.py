@@ -19,7 +19,7 @@ def test_names_the_rank_how_often_it_is_last_and_what_it_does_longer():
 
 
 def test_the_gain_is_what_the_others_wait_for_it():
-    gain = tip(facts.ranks(waiting=0.3)).gain
+    gain = facts.gain(tip(facts.ranks(waiting=0.3)))
     assert gain.likely == pytest.approx(1 / (1 - 0.27))
     assert gain.high == pytest.approx(1 / 0.7)
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.model import Gain
 from perfdoctor.tips.too_few_workers import too_few_workers as tip
+from tests import facts
 from tests.facts import LOADER_LINE, cpu, loader, model, step
 
 STARVED = step(data_wait=12, forward=3, backward=5, cpu=19)
@@ -11,6 +11,10 @@ STARVED = step(data_wait=12, forward=3, backward=5, cpu=19)
 
 def judge(of_step, of_loader, of_cpu):
     return tip(of_step, of_loader, of_cpu, model(of_step, of_loader, of_cpu))
+
+
+def gain(of_step, of_loader, of_cpu):
+    return facts.gain(judge(of_step, of_loader, of_cpu), model(of_step, of_loader, of_cpu))
 
 
 def test_names_the_wait_the_batch_and_the_cores():
@@ -32,24 +36,18 @@ def test_recommends_the_knee_and_not_every_core():
 
 
 def test_expects_nearly_the_whole_wait_back_when_workers_outrun_the_step():
-    advice = judge(STARVED, loader(batch=12), cpu(cores=8, busy=1))
-    assert advice is not None
-    assert 2.0 < advice.gain.likely <= 2.5
+    assert 2.0 < gain(STARVED, loader(batch=12), cpu(cores=8, busy=1)).likely <= 2.5
 
 
 def test_expects_less_where_the_workers_fight_with_the_training_step():
     two_threads = step(data_wait=12, forward=3, backward=5, cpu=28)
-    advice = judge(two_threads, loader(batch=12), cpu(cores=2, busy=1.4))
-    assert advice is not None
     # 28 ms of CPU work need 14 ms on two cores, whatever the arrangement
-    assert 1.0 < advice.gain.likely <= 20 / 14
+    assert 1.0 < gain(two_threads, loader(batch=12), cpu(cores=2, busy=1.4)).likely <= 20 / 14
 
 
 def test_finds_room_for_readers_that_wait_for_a_disk_even_on_busy_cores():
     waiting = step(data_wait=12, forward=3, backward=5, cpu=17)
-    advice = judge(waiting, loader(batch=12, cpu=1), cpu(cores=2, busy=0.9))
-    assert advice is not None
-    assert advice.gain.likely > 2.0
+    assert gain(waiting, loader(batch=12, cpu=1), cpu(cores=2, busy=0.9)).likely > 2.0
 
 
 def test_more_workers_for_a_loader_that_has_some():
@@ -103,12 +101,6 @@ def test_is_silent(of_step, of_loader, of_cpu):
 
 
 def test_a_model_that_misses_widens_the_range():
-    sound = judge(STARVED, loader(batch=12), cpu())
-    odd = judge(STARVED, loader(batch=18), cpu())
-    assert sound is not None
-    assert odd is not None
-
-    def width(gain: Gain) -> float:
-        return gain.high / gain.low
-
-    assert width(odd.gain) > width(sound.gain)
+    sound = gain(STARVED, loader(batch=12), cpu())
+    odd = gain(STARVED, loader(batch=18), cpu())
+    assert odd.high / odd.low > sound.high / sound.low

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.workers_restart_each_epoch import workers_restart_each_epoch as tip
+from tests import facts
 from tests.facts import LOADER_LINE, loader, step
 
 STEPS = step(count=1000, data_wait=5, forward=5)  # 10 s
@@ -17,7 +18,7 @@ def test_fires_on_the_stalls_and_takes_them_out():
         "a batch costs 20.0 ms: the rest starts 4 workers anew",
         "that is 30% of the training time",
     )
-    assert advice.gain.likely == pytest.approx(10 / 7)
+    assert facts.gain(advice).likely == pytest.approx(10 / 7)
     assert advice.at == (LOADER_LINE,)
     assert advice.tweak == "--persistent-workers"
 

@@ -4,6 +4,7 @@ import pytest
 
 from perfdoctor.model import Location
 from perfdoctor.tips.wrong_thread_count import wrong_thread_count as tip
+from tests import facts
 from tests.facts import cpu, run, step, threads
 
 BUSY = step(forward=40, backward=55, data_wait=5)
@@ -18,7 +19,7 @@ def test_one_thread_beside_idle_cores():
         "1.0 of 8 usable cores are busy; compute is 95% of the step",
     )
     assert advice.tweak == "--threads 8"
-    assert advice.gain.low < advice.gain.likely < advice.gain.high <= 20
+    assert facts.gain(advice).low < facts.gain(advice).likely < facts.gain(advice).high <= 20
 
 
 def test_more_threads_than_usable_cores():

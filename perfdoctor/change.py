@@ -1,0 +1,53 @@
+"""What a tip changes about a step, as quantities that the step model puts together again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Effort(str, Enum):
+    """What a change costs the user who makes it."""
+
+    FLAG = "flag"  # an argument or a line; one command tries it
+    LINES = "lines"  # a few lines at a known place
+    REWRITE = "rewrite"  # another design: a day, or a new dependency
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A share (0..1) that is not known exactly: low <= likely <= high."""
+
+    low: float = 0.0
+    likely: float = 0.0
+    high: float = 0.0
+
+    def at(self, case: int) -> float:
+        """The share in the best case (0: high), the likely one (1) or the worst (2: low)."""
+        return (self.high, self.likely, self.low)[case]
+
+
+NOTHING = Estimate()
+
+
+@dataclass(frozen=True)
+class Change:
+    """What goes, moves or is set anew. All shares are of what was measured in the run as it was.
+
+    `step`: share of the mean step's wall time that goes from the training thread (or from the device).
+    `batch`: share of the cost of preparing a batch that goes. `starts`: share of the mean step's wall time
+    that goes from the waits at epoch starts. `moved`: share of the mean step's wall time that moves from the
+    training thread into workers. `workers`, `prefetch`: the setting of the training loader from then on.
+    """
+
+    step: Estimate = NOTHING
+    batch: Estimate = NOTHING
+    starts: Estimate = NOTHING
+    moved: Estimate = NOTHING
+    workers: int | None = None
+    prefetch: int | None = None
+
+
+def removes(low: float, likely: float, high: float) -> Change:
+    """A change that takes these shares of the mean step's wall time out of the step."""
+    return Change(step=Estimate(low, likely, high))
