@@ -1,11 +1,18 @@
-"""How right the doctor is on the sample scripts: verdict, first finding, line, and the step model's error.
+"""How right the doctor is on scripts whose cause is known: verdict, first finding, line, predicted gain.
 
-python bench/accuracy.py [--scripts too_few_workers,...] [--write]
+python bench/accuracy.py [--scripts too_few_workers,...] [--folder DIR] [--no-twins] [--write]
+
+Every script runs watched, one at a time. Then the script and its mended twin run in turns, three times
+each, with nothing but step times recorded; the measured gain is the median of the three ratios of
+training time per sample. Training time runs from the first step's begin to the last step's end: a
+predicted gain is a gain of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import json
 import os
 import platform
 import re
@@ -13,171 +20,379 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from perfdoctor import analysis, recorded, rundir
-from perfdoctor.model import Phase, Report
-
 ROOT = Path(__file__).parents[1]
+SCRIPTS = ROOT / "sample_scripts"
 PAGE = ROOT / "docs" / "accuracy.md"
 BEGIN, END = "<!-- sample scripts: begin -->", "<!-- sample scripts: end -->"
-HEADINGS = [
+ROUNDS = 3  # of script and twin in turns: the fewest whose median forgives one disturbed run
+TIMEOUT_S = 600
+TSV = ("script", "kind", "cause", "line", "class", "finding")
+VERDICTS = ("data", "transfer", "compute", "network", "host", "balanced", "healthy", "inconclusive")
+HEADINGS = (
     "script",
-    "expected",
     "verdict",
     "first finding",
     "line",
-    "steps",
-    "step, ms",
-    "phases",
+    "predicted gain",
+    "measured gain",
+    "step error",
     "model error",
-]
+)
+
+EXPLANATION = f"""\
+Gains are speedups of the training time, from the first step's begin to the last step's end. The
+predicted one is low / likely / high, for the planted cause. The measured one is the twin's: script and
+twin run in turns, {ROUNDS} times, with nothing but step times recorded; it is the median of the ratios
+of their time per sample. The step error is that of the predicted step time (step time / likely gain)
+against the twin's, the model error the step model's miss of the step as it is. What saves memory or
+mends a wrong result has no gain to compare."""
+
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Row:
-    """What one script should raise and what it did."""
+class Truth:
+    """What is known about a script. No finding = nobody named the tip; "none" = it is healthy."""
 
     script: Path
+    twin: Path | None
     verdict: str
-    finding: str
-    line: int | None
-    report: Report
+    finding: str | None
+    lines: frozenset[int] = frozenset()  # any of them is right; empty: not judged
+    saves: str = "time"  # or "memory", "correctness": then there is no speedup to compare
 
     @property
-    def found(self) -> str:
-        """The first finding's id."""
-        return self.report.findings[0].id if self.report.findings else "none"
+    def healthy(self) -> bool:
+        """Whether nothing is to be found."""
+        return self.finding == "none"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the doctor said about a script, and what its twin gained; `failure` says why either is missing."""
+
+    truth: Truth
+    report: Json | None = None
+    measured: float | None = None
+    failure: str | None = None
 
     @property
-    def found_line(self) -> int | None:
-        """The first finding's line."""
-        places = self.report.findings[0].advice.at if self.report.findings else ()
-        return places[0].line if places else None
+    def verdict(self) -> str | None:
+        return self.report["bottleneck"]["verdict"] if self.report else None
 
     @property
-    def right(self) -> bool:
-        """Verdict, finding and line as the script says."""
-        verdict = self.report.diagnosis.verdict.value
-        return (verdict, self.found, self.found_line) == (self.verdict, self.finding, self.line)
+    def first(self) -> Json | None:
+        return next(iter(self.report["findings"]), None) if self.report else None
+
+    @property
+    def verdict_right(self) -> bool:
+        return self.verdict == self.truth.verdict
+
+    @property
+    def alarm(self) -> bool:
+        """A finding, or a bottleneck, where there is none."""
+        return self.report is not None and (
+            bool(self.report["findings"]) or self.verdict not in ("healthy", "inconclusive")
+        )
+
+    @property
+    def cause_right(self) -> bool | None:
+        """Whether the first finding is the planted one; None where that cannot be said."""
+        if self.truth.finding is None or self.truth.healthy:
+            return None
+        return self.first is not None and self.first["id"] == self.truth.finding
+
+    @property
+    def line_right(self) -> bool | None:
+        """Whether the first finding's first line is a guilty one; None where none is known."""
+        if not self.truth.lines:
+            return None
+        places = self.first["at"] if self.first else []
+        return (
+            bool(places)
+            and (Path(places[0]["file"]).name == self.truth.script.name)
+            and (places[0]["line"] in self.truth.lines)
+        )
+
+    @property
+    def predicted(self) -> Json | None:
+        """The gain predicted for mending the planted cause, wherever it ranks."""
+        if self.report is None or self.truth.saves != "time":
+            return None
+        named = [each for each in self.report["findings"] if each["id"] == self.truth.finding]
+        return dict(named[0]["gain"]) if named else None
+
+    @property
+    def step_error(self) -> float | None:
+        """|predicted - measured| / measured step time after mending; predicted is step time / likely gain."""
+        if self.measured is None or self.predicted is None:
+            return None
+        return abs(self.measured / self.predicted["likely"] - 1)
+
+    @property
+    def model_error(self) -> float | None:
+        return self.report["bottleneck"].get("model_error") if self.report else None
 
     def cells(self) -> list[str]:
         """The row of the table."""
-        steps, error = self.report.steps, self.report.diagnosis.model_error
+        truth, gain = self.truth, self.predicted
+        if self.report is None:
+            return [truth.script.stem, f"failed: {self.failure}", *["-"] * (len(HEADINGS) - 2)]
+        found = self.first["id"] if self.first else "none"
+        wanted = truth.finding or found
         return [
-            self.script.stem,
-            f"{self.verdict}, {self.finding}",
-            self.report.diagnosis.verdict.value,
-            self.found,
-            "-" if self.line is None and self.found_line is None else _tick(self.line == self.found_line),
-            str(steps.count) if steps else "0",
-            f"{steps.mean_s * 1e3:.2f}" if steps else "-",
-            f"{_partition(self.report):.2%}",
-            "-" if error is None else f"{error:+.1%}",
+            truth.script.stem,
+            _got(self.verdict, truth.verdict),
+            _got(found, wanted),
+            "-" if self.line_right is None else _place(self.first, self.line_right, truth.lines),
+            f"{gain['low']:.2f} / {gain['likely']:.2f} / {gain['high']:.2f}" if gain else "-",
+            f"{self.measured:.2f}" if self.measured else (self.failure or "-"),
+            "-" if self.step_error is None else f"{self.step_error:.0%}",
+            "-" if self.model_error is None else f"{self.model_error:+.1%}",
         ]
 
 
-def _tick(right: bool) -> str:
-    return "yes" if right else "no"
+def _got(got: str | None, wanted: str) -> str:
+    return f"{got}" if got == wanted else f"**{got}**, not {wanted}"
 
 
-def _partition(report: Report) -> float:
-    """Sum of the phases over the wall time."""
-    if report.steps is None or not report.steps.mean_s:
-        return 0.0
-    return sum(report.steps.seconds.get(phase, 0.0) for phase in Phase) / report.steps.mean_s
+def _place(first: Json | None, right: bool, wanted: frozenset[int]) -> str:
+    places = first["at"] if first else []
+    got = str(places[0]["line"]) if places else "none"
+    return got if right else f"**{got}**, not {' or '.join(map(str, sorted(wanted)))}"
 
 
-def judge(script: Path, folder: Path) -> Row:
-    """Run a script watched and read what was concluded."""
+# ---------------------------------------------------------------- what is known
+
+
+def truths(folder: Path) -> list[Truth]:
+    """The scripts of a folder, by its TRUTH.tsv or by their own first lines."""
+    table = folder / "TRUTH.tsv"
+    if not table.exists():
+        return [_of_header(path) for path in sorted(folder.glob("*.py")) if not path.stem.endswith("_fixed")]
+    with table.open(encoding="utf-8") as file:
+        rows = csv.DictReader(file, TSV, delimiter="\t")
+        return [_of_row(folder, row) for row in rows if row["script"] not in ("script", "")]
+
+
+def _twin(script: Path) -> Path | None:
+    places = (script.with_stem(f"{script.stem}_fixed"), script.parent / "cured" / script.name)
+    return next((place for place in places if place.exists()), None)
+
+
+def _of_header(script: Path) -> Truth:
     text = script.read_text(encoding="utf-8")
-    expected = re.search(r"^# expect: verdict=(\S+) finding=(\S+)$", text, re.MULTILINE)
-    if expected is None:
-        raise SystemExit(f"{script.name} does not say what it expects")
+    found = re.search(r"^# expect: verdict=(\S+) finding=(\S+)(?: saves=(\S+))?$", text, re.MULTILINE)
+    if found is None:
+        raise SystemExit(f"{script} does not say what it expects; add `# expect: verdict=... finding=...`")
     marked = [number for number, line in enumerate(text.splitlines(), 1) if line.endswith("# <- finding")]
-    command = [sys.executable, "-m", "perfdoctor", "run", "-q", "--out", str(folder), str(script)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    report = analysis.report(recorded.read(rundir.latest(folder)), _source)
-    return Row(script, expected[1], expected[2], marked[0] if marked else None, report)
+    return Truth(script, _twin(script), found[1], found[2], frozenset(marked), found[3] or "time")
 
 
-def _source(file: str, line: int) -> str | None:
-    try:
-        lines = Path(file).read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        return None
-    return lines[line - 1] if 0 < line <= len(lines) else None
+def _of_row(folder: Path, row: dict[str, str | None]) -> Truth:
+    script = folder / f"{(row['script'] or '').removesuffix('.py')}.py"
+    if (row["kind"] or "").lower() in ("healthy", "control") or (row["class"] or "") == "healthy":
+        return Truth(script, None, "healthy", "none")
+    numbers = re.findall(r"(\d+)(?:-(\d+))?", row["line"] or "")
+    lines = {line for first, last in numbers for line in range(int(first), int(last or first) + 1)}
+    finding = (row["finding"] or "").strip().replace("_", "-") or None
+    return Truth(script, _twin(script), row["class"] or "", finding, frozenset(lines))
 
 
-def summary(rows: list[Row]) -> str:
-    """One sentence on all of them."""
-    errors = [
-        abs(row.report.diagnosis.model_error or 0.0)
-        for row in rows
-        if row.report.diagnosis.model_error is not None
-    ]
-    model = (
-        f"; the step model misses the measured step by {statistics.median(errors):.1%} (median)"
-        if errors
-        else ""
+# ---------------------------------------------------------------- what happens
+
+
+def watch(script: Path, *options: str) -> Json:
+    """Run a script watched, in its own folder, and return its report."""
+    perfdoctor = [sys.executable, "-m", "perfdoctor"]
+    with tempfile.TemporaryDirectory() as out:
+        run = [*perfdoctor, "run", "-q", *options, "--out", out, str(script)]
+        _call(run, script.parent)
+        return dict(json.loads(_call([*perfdoctor, "report", "--json", "--out", out], script.parent)))
+
+
+def _call(command: list[str], folder: Path) -> str:
+    done = subprocess.run(
+        command, cwd=folder, check=True, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S
     )
-    return f"{sum(row.right for row in rows)} of {len(rows)} right in verdict, first finding and line{model}."
+    return done.stdout
 
 
-def page(rows: list[Row]) -> str:
+def training_s(report: Json) -> tuple[float, float | None]:
+    """(seconds from the first step's begin to the last step's end, samples trained in them or None)."""
+    steps = report["steps"]
+    rate = steps["samples_per_s"]
+    return steps["wall_s"], rate * steps["wall_s"] if rate else None
+
+
+def gain(script: Path, twin: Path) -> float:
+    """How many times faster the twin trains a sample: the median over rounds."""
+    return statistics.median(_ratio(script, twin) for _ in range(ROUNDS))
+
+
+def _ratio(script: Path, twin: Path) -> float:
+    """One round. Where samples were not counted, script and twin are taken to train the same number."""
+    light = ("--no-profiler", "--no-stacks")
+    (slow_s, slow_samples), (quick_s, quick_samples) = (
+        training_s(watch(each, *light)) for each in (script, twin)
+    )
+    if slow_samples and quick_samples:
+        return (slow_s / slow_samples) / (quick_s / quick_samples)
+    return slow_s / quick_s
+
+
+def judge(truth: Truth, twins: bool) -> Outcome:
+    """Watch a script, and measure its twin; what fails is said in the outcome."""
+    report = None
+    try:
+        report = watch(truth.script)
+        measure = twins and truth.twin is not None and truth.saves == "time"
+        return Outcome(truth, report, gain(truth.script, truth.twin) if measure and truth.twin else None)
+    except subprocess.CalledProcessError as error:
+        own_words = (error.stderr or "").partition("\nperfdoctor: ")[0]
+        last = own_words.strip().splitlines()[-1:] or ["it said nothing"]
+        return Outcome(truth, report, failure=f"exit status {error.returncode}: {last[0][:80]}")
+    except (subprocess.TimeoutExpired, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        return Outcome(truth, report, failure=f"{type(error).__name__}: {str(error)[:80]}")
+
+
+# ---------------------------------------------------------------- what is shown
+
+
+def summary(outcomes: list[Outcome]) -> list[str]:
+    """One sentence for each promise, with what was reached."""
+    planted = [each for each in outcomes if not each.truth.healthy]
+    controls = [each for each in outcomes if each.truth.healthy]
+    alarms = sum(each.alarm for each in controls)
+    gains = [
+        each.predicted["low"] <= each.measured <= each.predicted["high"]
+        for each in outcomes
+        if each.predicted and each.measured
+    ]
+    step, model = (
+        _median(each.step_error for each in outcomes),
+        _median(each.model_error for each in outcomes),
+    )
+    return [
+        _share("verdict right", [each.verdict_right for each in outcomes], ">= 95 %"),
+        _share("planted cause first", _known(each.cause_right for each in planted), ">= 90 %"),
+        _share("its line", _known(each.line_right for each in planted), ">= 90 %"),
+        f"alarms on healthy controls: {alarms} of {len(controls)} (promised: none)",
+        f"predicted step time against the twin's: off by {step} in the median (promised: <= 10 %)",
+        _share("measured gain within the predicted range", gains),
+        f"step model against the step as it is: off by {model} in the median",
+    ]
+
+
+def _known(answers: Iterable[bool | None]) -> list[bool]:
+    return [answer for answer in answers if answer is not None]
+
+
+def _share(what: str, answers: list[bool], promise: str | None = None) -> str:
+    if not answers:
+        return f"{what}: not judged"
+    reached = f"{what}: {sum(answers)} of {len(answers)}, {sum(answers) / len(answers):.0%}"
+    return f"{reached} (promised: {promise})" if promise else reached
+
+
+def _median(values: Iterable[float | None]) -> str:
+    known = [abs(value) for value in values if value is not None]
+    return f"{statistics.median(known):.1%}" if known else "an unknown part"
+
+
+def confusion(outcomes: list[Outcome]) -> list[list[str]]:
+    """A row for each expected verdict, a column for each verdict given; the first row is the heading."""
+    pairs = Counter((each.truth.verdict, each.verdict or "failed") for each in outcomes)
+    wanted = [verdict for verdict in VERDICTS if any(pair[0] == verdict for pair in pairs)]
+    given = [verdict for verdict in (*VERDICTS, "failed") if any(pair[1] == verdict for pair in pairs)]
+    rows = [[verdict, *(str(pairs[verdict, got] or "") for got in given)] for verdict in wanted]
+    return [["expected \\ given", *given], *rows]
+
+
+def markdown(rows: list[list[str]]) -> list[str]:
+    """A table; the first row is its heading."""
+    head, *rest = ["| " + " | ".join(row) + " |" for row in rows]
+    return [head, "|" + "---|" * len(rows[0]), *rest]
+
+
+def page(outcomes: list[Outcome]) -> str:
     """The part of the page that this program owns."""
     import torch
 
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}"
-    lines = [
-        f"Written by `python bench/accuracy.py --write`; {machine}.",
-        "",
-        summary(rows),
-        "",
-        "| " + " | ".join(HEADINGS) + " |",
-        "|" + "---|" * len(HEADINGS),
-        *("| " + " | ".join(row.cells()) + " |" for row in rows),
-    ]
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            f"Written by `python bench/accuracy.py --write`; {machine}.",
+            "",
+            *(f"- {line}" for line in summary(outcomes)),
+            "",
+            EXPLANATION,
+            "",
+            *markdown([list(HEADINGS), *(each.cells() for each in outcomes)]),
+            "",
+            "Verdicts:",
+            "",
+            *markdown(confusion(outcomes)),
+        ]
+    )  # fmt: skip
 
 
-def write(rows: list[Row]) -> None:
+def write(outcomes: list[Outcome]) -> None:
     """Replace this program's part of the page; the rest of it is written by hand."""
-    text = (
-        PAGE.read_text(encoding="utf-8")
-        if PAGE.exists()
-        else f"# Accuracy\n\n## Sample scripts\n\n{BEGIN}\n{END}\n"
-    )
-    head, _, rest = text.partition(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n{page(rows)}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    PAGE.write_text(f"{head}{BEGIN}\n{page(outcomes)}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+def show(console: Console, outcomes: list[Outcome]) -> None:
+    """Print the tables and the summary."""
+    for rows, title in (
+        ([list(HEADINGS), *(each.cells() for each in outcomes)], "Accuracy"),
+        (confusion(outcomes), "Verdicts"),
+    ):
+        table = Table(*rows[0], title=title)
+        for row in rows[1:]:
+            table.add_row(*row)
+        console.print(table)
+    for line in summary(outcomes):
+        console.print(line, highlight=False)
+
+
+def chosen(folder: Path, names: str | None) -> list[Truth]:
+    """The scripts to run: all of a folder's, or those named with commas between."""
+    known = truths(folder)
+    if names is None:
+        return known
+    wanted = names.split(",")
+    if unknown := set(wanted) - {truth.script.stem for truth in known}:
+        raise SystemExit(f"{folder} has no {', '.join(sorted(unknown))}; look at `ls {folder}`")
+    return [truth for truth in known if truth.script.stem in wanted]
 
 
 def main() -> None:
     """Run the scripts one by one, print, and write the page if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scripts", help="which, with commas between; all of them otherwise")
+    parser.add_argument("--scripts", metavar="A,B", help="which, with commas between; all of them otherwise")
+    parser.add_argument("--folder", type=Path, default=SCRIPTS, help="scripts whose cause is known")
+    parser.add_argument("--no-twins", action="store_true", help="do not measure the mended twins")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     args = parser.parse_args()
     console = Console()
-    wanted = args.scripts.split(",") if args.scripts else None
-    scripts = sorted((ROOT / "sample_scripts").glob("*.py"))
-    rows = []
-    for script in scripts:
-        if wanted is None or script.stem in wanted:
-            with tempfile.TemporaryDirectory() as folder:
-                rows.append(judge(script, Path(folder)))
-            console.print(f"{script.stem}: {'right' if rows[-1].right else 'wrong'}")
-    table = Table(*HEADINGS, title="Accuracy on the sample scripts")
-    for row in rows:
-        table.add_row(*row.cells())
-    console.print(table)
-    console.print(summary(rows))
+    outcomes = []
+    for truth in chosen(args.folder.resolve(), args.scripts):
+        outcomes.append(judge(truth, twins=not args.no_twins))
+        console.print("; ".join(outcomes[-1].cells()), markup=False, highlight=False)
+    show(console, outcomes)
     if args.write:
-        write(rows)
+        write(outcomes)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,22 @@ import pkgutil
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from perfdoctor.change import Effort
 from perfdoctor.model import Advice, Bottleneck
 
 Judge = Callable[..., "Advice | None"]
+
+
+class Checked(str, Enum):
+    """What a tip was held against, beyond facts made up by its author."""
+
+    SCRIPTS = "found in training scripts with its cause planted, and the cure's gain measured"
+    TRACES = "judged on recorded traces of real devices; its gain was not measured"
+    FACTS = "tested on hand-made facts only"
+
 
 APPLIES = ("cpu", "gpu", "convolutional", "distributed")  # what a tip may say it is for
 SAVES = ("time", "memory")
@@ -28,6 +38,17 @@ class Heading:
     effort: Effort
     applies: tuple[str, ...]
     saves: tuple[str, ...]
+    checked: Checked = Checked.FACTS
+    rivals: tuple[str, ...] = ()  # ids of tips that serve the same end, or would undo this one
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A tip that is owed and not there yet."""
+
+    title: str
+    bottleneck: Bottleneck
+    because: str  # what is missing
 
 
 @dataclass(frozen=True)
@@ -58,11 +79,14 @@ def tip(
     effort: Effort,
     applies: tuple[str, ...] = ("cpu", "gpu"),
     saves: tuple[str, ...] = ("time",),
+    checked: Checked = Checked.FACTS,
+    rivals: tuple[str, ...] = (),
 ) -> Callable[[Judge], Judge]:
     """Mark the one function of a tip's file that looks at facts and returns Advice or None."""
 
     def mark(judge: Judge) -> Judge:
-        judge.__tip__ = Heading(title, bottleneck, effort, applies, saves)  # type: ignore[attr-defined]
+        heading = Heading(title, bottleneck, effort, applies, saves, checked, rivals)
+        judge.__tip__ = heading  # type: ignore[attr-defined]
         return judge
 
     return mark
@@ -77,6 +101,12 @@ def tips() -> list[Tip]:
         for name in names
         if not name.startswith("_")
     ]
+
+
+def planned() -> dict[str, Planned]:
+    """Tips that are owed and not there yet, by id."""
+    table: dict[str, Planned] = importlib.import_module("perfdoctor.tips._planned").PLANNED
+    return dict(sorted(table.items()))
 
 
 def _read(module: Any) -> Tip:

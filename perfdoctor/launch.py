@@ -49,6 +49,7 @@ class Options:
     profiler: bool = True
     profiler_share: float = 0.01  # of the time since the first step, for all windows together
     stacks: bool = True
+    loader: Mapping[str, Any] | None = None  # measure a DataLoader, with these options, instead of training
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def run(
     path = None if chosen.script_is_missing else _make_run(chosen, options)
     stopped = False
     with relay.Relay() as signals:
-        child = _start(chosen, path)
+        child = _start(chosen, path, options)
         signals.aim(child.process)
         if path is not None:
             with _OurTrouble(options.quiet):
@@ -103,7 +104,7 @@ def _attend(child: _Child, path: Path, options: Options, watch: Watch, sample: S
     record = _Record(path, child)
     record.write(options.quiet)
     lookout = _Lookout(path, child.process.pid, options.quiet)
-    limit = limits.Limit(path, options.max_steps, options.max_seconds)
+    limit = _limit(path, options)
     ending = limits.Ending(child.process.pid)
     try:
         with ExitStack() as stack:
@@ -119,6 +120,12 @@ def _attend(child: _Child, path: Path, options: Options, watch: Watch, sample: S
     return ending.begun
 
 
+def _limit(path: Path, options: Options) -> limits.Bound:
+    if options.loader is not None:
+        return limits.Measuring(path, options.loader["seconds"])
+    return limits.Limit(path, options.max_steps, options.max_seconds)
+
+
 def _pack(path: Path, quiet: bool) -> None:
     """Compress what windows exported, once nobody waits for the cores; what fails stays as it is."""
     try:
@@ -127,7 +134,7 @@ def _pack(path: Path, quiet: bool) -> None:
         say(f"the windows stay uncompressed: {error.strerror}", quiet)
 
 
-def _stand_by(end: _End, limit: limits.Limit, then: Callable[[], None], lookout: _Lookout) -> None:
+def _stand_by(end: _End, limit: limits.Bound, then: Callable[[], None], lookout: _Lookout) -> None:
     """Wait for the end of the command, doing on the way what has to be done at its time."""
     while not end.wait(min(lookout.pause_s, limit.pause_s)):
         lookout.tick()
@@ -257,16 +264,20 @@ class _Record:
 def _make_run(started: command.Command, options: Options) -> Path | None:
     """The run directory with its options, or None where nothing can be written: the command still runs."""
     try:
-        parent = rundir.home(options.out).absolute()
+        kind = "runs" if options.loader is None else "loaders"
+        parent = rundir.home(options.out, kind).absolute()
         path = rundir.create(parent, started.name)
         rundir.write_json(path / "config.json", _config(options))
     except OSError as error:
         if options.out is not None:
             hint = "pass a folder that you may write to: perfdoctor run --out FOLDER ..."
             raise PerfdoctorError(f"cannot write to {options.out}: {error.strerror}", hint) from None
+        if options.loader is not None:  # unwatched, the command would train
+            hint = "pass a folder that you may write to: perfdoctor loader --out FOLDER ..."
+            raise PerfdoctorError(f"cannot keep what is measured: {error.strerror}", hint) from None
         say(f"cannot keep a run ({error.strerror}): the command goes unwatched", options.quiet)
         return None
-    if options.out is None and parent != Path.cwd() / ".perfdoctor" / "runs":
+    if options.out is None and parent != Path.cwd() / ".perfdoctor" / kind:
         say(f"this folder cannot be written to: the run is kept in {path}", options.quiet)
     return path
 
@@ -279,15 +290,18 @@ def _config(options: Options) -> dict[str, Any]:
         "stacks": options.stacks,
         "profiler": options.profiler,
         "profiler_share": options.profiler_share,
+        "loader": options.loader,
     }
 
 
-def _start(chosen: command.Command, path: Path | None) -> _Child:
+def _start(chosen: command.Command, path: Path | None, options: Options) -> _Child:
     environ = os.environ if path is None else environment(os.environ, path)
     began = time.perf_counter_ns(), time.time()
     try:
         # close_fds: what the shell opened for the command (3>log) stays open, as without us.
-        process = subprocess.Popen(chosen.argv, env=environ, close_fds=False)
+        # Where it is not the script that was asked for, its output makes room for ours.
+        stdout = sys.stderr if options.loader is not None else None
+        process = subprocess.Popen(chosen.argv, env=environ, close_fds=False, stdout=stdout)
     except OSError as error:
         if path is not None:
             shutil.rmtree(path, ignore_errors=True)

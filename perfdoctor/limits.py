@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
@@ -14,6 +16,51 @@ from perfdoctor import rundir
 POLL_S = 0.1  # how often steps are counted and deadlines looked at
 # What ends a script, and how long it may take: it may save a checkpoint, or swallow an interrupt.
 ENDINGS = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
+
+
+MEASURING = "measuring"  # the file in which a process that measures its loader says how far that is
+DONE = "done"
+LEAVING_S = 5.0  # for a script to end by itself once its loader was measured: it has its own cleaning up
+# Between batches a measurement looks at its clock: one that takes so much longer is stuck in a batch.
+STUCK, STUCK_S = 2.0, 60.0
+
+
+class Bound(Protocol):
+    """What says when a watch is over; asked every `pause_s`."""
+
+    pause_s: float
+
+    def is_over(self) -> bool:
+        """Whether the watch has come to its end."""
+
+
+class Measuring:
+    """The bounds of a loader's measurement: over once the script had its time to end after it, or hangs."""
+
+    def __init__(self, run: Path, seconds: float) -> None:
+        self.pause_s = POLL_S
+        self._file = run / MEASURING
+        self._longest_s = STUCK * seconds + STUCK_S
+        self._begin_s = self._done_s = math.inf
+
+    def is_over(self) -> bool:
+        """Whether the script should be gone by now."""
+        now_s = time.monotonic()
+        stage = progress(self._file.parent)
+        if stage is not None:
+            self._begin_s = min(self._begin_s, now_s)
+        elif (self._file.parent / "probe.log").exists():
+            return True  # the probe is in trouble, and may let the script train to its end
+        if stage == DONE:
+            self._done_s = min(self._done_s, now_s)
+        return now_s - self._done_s > LEAVING_S or now_s - self._begin_s > self._longest_s
+
+
+def progress(run: Path) -> str | None:
+    """What is being measured just now: a few words, DONE in the end, None before it begins."""
+    with suppress(OSError):
+        return ((run / MEASURING).read_text(encoding="utf-8", errors="replace").split("\n")[-2:] or [""])[0]
+    return None
 
 
 class Limit:

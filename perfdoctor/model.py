@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from perfdoctor.change import Change
+
+if TYPE_CHECKING:
+    from perfdoctor.batch import BatchFacts
 
 
 class Phase(str, Enum):
@@ -166,6 +170,9 @@ class LoaderFacts:
     loaders: int = 1  # how many DataLoaders the script built
     epoch_wait_s: float = 0.0  # waits at this loader's epoch starts, seconds per step
     other_wait_s: float = 0.0  # waits for other loaders (validation), seconds per step
+    samples: int = 0  # prepared while watched
+    items: int | None = None  # in the dataset, where it is one that can be indexed
+    spread: tuple[float, ...] = (1.0,)  # batch costs over their mean, at even quantiles
 
 
 @dataclass(frozen=True)
@@ -178,6 +185,7 @@ class CpuFacts:
     worker_cores: float | None  # mean cores all loader workers used together
     limited_by: str = "machine"  # machine | affinity | cpuset | cgroup quota
     other_cores: float | None = None  # cores kept busy by other people's processes
+    worker_delay: float | None = None  # seconds that a worker is ready but has no core, per second it runs
 
 
 @dataclass(frozen=True)
@@ -205,15 +213,11 @@ class LineCost:
 
 @dataclass(frozen=True)
 class StackFacts:
-    """What stack samples saw. Shares are of the training thread's wall time, or of all workers' busy time."""
+    """What stack samples of the training thread saw. Shares are of its wall time."""
 
     samples: int
     source: str  # "py-spy" or "in-process"
     phases: Mapping[Phase, tuple[LineCost, ...]]  # user lines below each phase, costliest first
-    loader_lines: tuple[
-        LineCost, ...
-    ] = ()  # lines inside dataset, transform and collate code; shares of fetch time
-    loader_samples: int = 0
 
 
 @dataclass(frozen=True)
@@ -236,6 +240,7 @@ class SaveFacts:
     bytes: int | None
     at: Location | None
     steps_between: float | None
+    beside_share: float = 0.0  # of the step: copying, collecting and writing around them, by stack samples
 
 
 @dataclass(frozen=True)
@@ -246,7 +251,9 @@ class MemoryFacts:
     shared_bytes: int | None
     peak_rss_bytes: int | None
     total_bytes: int | None
-    shm_free_bytes: int | None = None
+    shm_free_bytes: int | None = None  # the least that any sample saw
+    shm_bytes: int | None = None  # its size
+    available_bytes: int | None = None  # the least that was left, of the machine's and of a container's limit
 
 
 @dataclass(frozen=True)
@@ -376,6 +383,7 @@ class Report:
     gpu: GpuFacts | None = None
     memory: MemoryFacts | None = None
     window: WindowFacts | None = None
+    batch: BatchFacts | None = None
     together: Gain | None = (
         None  # what the first three findings bring in combination, where there are several
     )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import orjson
 
 from perfdoctor.errors import NoSuchRun, NotARun
-from perfdoctor.rundir import HEADER_BYTES, Json, read_json
+from perfdoctor.rundir import HEADER_BYTES, SHARING, Json, read_json
 
 MAX_STACK_LINES = 2_000_000  # a folded-stack file past this is cut, and said so
 
@@ -51,6 +51,7 @@ class RunRecords:
     host: tuple[Json, ...] = ()
     gpus: Mapping[int, tuple[Json, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    sharing: Json | None = None  # of perfdoctor.contention
 
 
 def read(path: Path) -> RunRecords:
@@ -73,7 +74,8 @@ def read(path: Path) -> RunRecords:
     }
     boots = tuple(_lines(path / "boot.jsonl", problems))
     host = tuple(_lines(path / "host.jsonl", problems))
-    return RunRecords(path, run, ranks, boots, host, gpus, tuple(problems))
+    sharing = read_json(path / SHARING)
+    return RunRecords(path, run, ranks, boots, host, gpus, tuple(problems), sharing)
 
 
 def _read_ranks(path: Path, problems: list[str]) -> dict[int, RankRecords]:
@@ -134,24 +136,31 @@ def _with_loaders(rows: Rows, events: tuple[Json, ...]) -> Rows:
 def read_rows(path: Path, problems: list[str]) -> Rows | None:
     """The valid rows of a fixed-width file, or None where it is missing or not one."""
     try:
-        data = path.read_bytes()
+        with open(path, "rb") as file:
+            layout = _layout(file.read(HEADER_BYTES))
+            if layout is None:
+                problems.append(f"{path.name} has no readable header and was left out")
+                return None
+            rows: Rows = np.fromfile(file, dtype=layout)  # a row cut short at the end is not read
     except FileNotFoundError:
         return None
     except OSError as error:
         problems.append(f"{path.name} cannot be read: {error.strerror}")
         return None
+    written = np.flatnonzero(rows["end_ns"])
+    if len(written) and written[-1] == len(written) - 1:
+        return rows[: len(written)]  # what follows was allocated ahead; no copy of a hundred megabytes
+    return rows[written]
+
+
+def _layout(header: bytes) -> np.dtype[np.void] | None:
+    """The columns that a header names, or None."""
     try:
-        header = orjson.loads(data[:HEADER_BYTES].split(b"\n")[0].rstrip(b"\x01 "))
-        layout = np.dtype([(str(name), str(kind)) for name, kind in header["columns"]])
-        if layout.itemsize != header["row_bytes"] or layout.hasobject:
-            raise ValueError
+        described = orjson.loads(header.split(b"\n")[0].rstrip(b"\x01 "))
+        layout = np.dtype([(str(name), str(kind)) for name, kind in described["columns"]])
+        return layout if layout.itemsize == described["row_bytes"] and not layout.hasobject else None
     except (ValueError, KeyError, TypeError):
-        problems.append(f"{path.name} has no readable header and was left out")
         return None
-    body = data[HEADER_BYTES:]
-    rows: Rows = np.frombuffer(body[: len(body) // layout.itemsize * layout.itemsize], dtype=layout)
-    valid: Rows = rows[rows["end_ns"] != 0]
-    return valid
 
 
 def _lines(path: Path, problems: list[str]) -> Iterator[Json]:

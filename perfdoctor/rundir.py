@@ -15,6 +15,7 @@ from perfdoctor.errors import NoSuchRun, NotARun
 SCHEMA = "perfdoctor.run/1"
 HEADER_BYTES = 4096  # of a rows file; also where its rows begin
 GZIP_LEVEL = 3  # traces shrink to a tenth at 100 MB/s; level 9 takes four times as long for little more
+SHARING = "sharing.json"  # how the machine shares its cores, measured after the run
 CONTROL_BYTE = 4094  # of a steps file: written from outside to end the watch
 
 Json = dict[str, Any]
@@ -23,22 +24,25 @@ Json = dict[str, Any]
 # ---------------------------------------------------------------- making
 
 
-def home(out: str | None = None) -> Path:
-    """The folder that holds runs: `--out`, else `.perfdoctor/runs` here, else the user's state folder."""
+def home(out: str | None = None, kind: str = "runs") -> Path:
+    """The folder that holds runs: `--out`, else `.perfdoctor/runs` here, else the user's state folder.
+
+    What is no run of a training is of another kind, and has a folder beside that of the runs.
+    """
     if out is not None:
         return Path(out)
-    *usual, last = places()
+    *usual, last = places(kind=kind)
     return next((folder for folder in usual if _writable(folder)), last)
 
 
-def places(out: str | None = None) -> list[Path]:
+def places(out: str | None = None, kind: str = "runs") -> list[Path]:
     """The folders where runs may be, in the order in which `home` tries them; none is made."""
     if out is not None:
         return [Path(out)]
     import tempfile  # here: only a verb that keeps or reads runs needs it
 
-    here, state = Path.cwd() / ".perfdoctor" / "runs", _state_home() / "perfdoctor" / "runs"
-    return [here, state, Path(tempfile.gettempdir()) / f"perfdoctor-{os.getuid()}" / "runs"]
+    here, state = Path.cwd() / ".perfdoctor" / kind, _state_home() / "perfdoctor" / kind
+    return [here, state, Path(tempfile.gettempdir()) / f"perfdoctor-{os.getuid()}" / kind]
 
 
 def create(parent: Path, name: str) -> Path:

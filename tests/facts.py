@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfdoctor.analysis.device import CopyFacts, DeviceFacts, KernelFacts, MatrixFacts, WaitFacts
+from perfdoctor.analysis.device import (
+    AttentionFacts,
+    CopyFacts,
+    DeviceFacts,
+    KernelFacts,
+    MatrixFacts,
+    WaitFacts,
+)
 from perfdoctor.analysis.findings import gain_of
 from perfdoctor.analysis.ranks import RanksFacts
 from perfdoctor.analysis.stepmodel import StepModel, build
@@ -26,13 +33,17 @@ from perfdoctor.model import (
     ThreadFacts,
 )
 from perfdoctor.trace.results import (
+    AttentionUse,
     BlockingCalls,
     ClassUse,
+    CopySite,
     CopyUse,
+    Detour,
     IdleCause,
     KernelClass,
     KernelUse,
     MatrixUse,
+    WorkUse,
 )
 
 LOADER_LINE = Location("train.py", 41, "main", "loader = DataLoader(data, batch_size=32)")
@@ -137,9 +148,9 @@ def line(
     return LineCost(Location("train.py", number, function, text), share, samples, None, kind)
 
 
-def stacks(*other: LineCost, loader: tuple[LineCost, ...] = (), loader_samples: int = 200) -> StackFacts:
+def stacks(*other: LineCost) -> StackFacts:
     """Stack samples with these lines in phase `other`."""
-    return StackFacts(1000, "py-spy", {Phase.OTHER: other}, loader, loader_samples if loader else 0)
+    return StackFacts(1000, "py-spy", {Phase.OTHER: other})
 
 
 def threads(
@@ -180,14 +191,15 @@ def device(
     return DeviceFacts("Tesla V100", 0.5, 5, compute, exposed_comm, exposed_copy, causes, both)
 
 
-def kernels(*uses: KernelUse, share: float = 1.0) -> KernelFacts:
-    """These kernels, together `share` of the time."""
+def kernels(*uses: KernelUse, share: float = 1.0, work: tuple[WorkUse, ...] = ()) -> KernelFacts:
+    """These kernels, together `share` of the time, in five steps."""
     total_us = sum(use.us for use in uses)
     classes: dict[KernelClass, float] = {}
     for use in uses:
         classes[use.kind] = classes.get(use.kind, 0.0) + use.us
     listed = tuple(ClassUse(kind, 1, us, None) for kind, us in classes.items())
-    return KernelFacts(listed, uses, share / total_us if total_us else 0.0)
+    scale = share / total_us if total_us else 0.0
+    return KernelFacts(listed, uses, scale, work, 5, scale)
 
 
 def matrices(*uses: MatrixUse, share: float = 1.0) -> MatrixFacts:
@@ -196,10 +208,21 @@ def matrices(*uses: MatrixUse, share: float = 1.0) -> MatrixFacts:
     return MatrixFacts(uses, share / total_us if total_us else 0.0)
 
 
-def copies(*uses: CopyUse, share: float = 0.2, at: tuple[Location, ...] = ()) -> CopyFacts:
+def copies(
+    *uses: CopyUse,
+    share: float = 0.2,
+    at: tuple[Location, ...] = (),
+    sites: tuple[CopySite, ...] = (),
+    detours: tuple[Detour, ...] = (),
+) -> CopyFacts:
     """These copies in five steps, together `share` of the time and hidden by nothing."""
     total_us = sum(use.us for use in uses)
-    return CopyFacts(uses, share / total_us if total_us else 0.0, 5, at)
+    return CopyFacts(uses, share / total_us if total_us else 0.0, 5, at, sites, detours, 1 / 500_000)
+
+
+def attention(*uses: AttentionUse, at: tuple[Location, ...] = ()) -> AttentionFacts:
+    """Attention written out, in 500 ms."""
+    return AttentionFacts(uses, 1 / 500_000, at)
 
 
 def waits(*calls: BlockingCalls, steps: int | None = 5) -> WaitFacts:

@@ -9,10 +9,13 @@ from typing import Any
 from perfdoctor.model import Location
 from perfdoctor.trace.columns import Skipped
 from perfdoctor.trace.results import (
+    AttentionUse,
     BlockingCalls,
     ClassUse,
     Collectives,
+    CopySite,
     CopyUse,
+    Detour,
     IdleCause,
     KernelClass,
     KernelUse,
@@ -25,8 +28,15 @@ from perfdoctor.trace.results import (
     StepTrace,
     StreamUse,
     Times,
+    WorkUse,
 )
 
+A100 = Peak(
+    "A100 80GB",
+    {"float32": 19.5e12, "tf32": 156e12, "float16": 312e12, "bfloat16": 312e12},
+    2039e9,
+    "the maker's data sheet",
+)
 V100 = Peak("Tesla V100-SXM2-16GB", {"float32": 15.7e12, "float16": 125e12}, 900e9, "the maker's data sheet")
 
 
@@ -62,10 +72,17 @@ def use(kind: str, ms: float, count: int = 100, tensor: float | None = 0.0, **gi
 
 
 def kernel(
-    name: str, kind: str, ms: float, count: int = 100, dtype: str | None = "float32", tensor: bool = False
+    name: str,
+    kind: str,
+    ms: float,
+    count: int = 100,
+    dtype: str | None = "float32",
+    tensor: bool = False,
+    beside: float = 0.0,
+    op: str = "aten::mm",
 ) -> KernelUse:
-    """All launches of one kernel."""
-    return KernelUse(name, KernelClass(kind), count, 1e3 * ms, dtype, tensor, 0.5, "aten::mm")
+    """All launches of one kernel, `beside` ms of it while others computed."""
+    return KernelUse(name, KernelClass(kind), count, 1e3 * ms, dtype, tensor, 0.5, op, 1e3 * beside)
 
 
 def copy(direction: str, memory: str | None, ms: float, count: int = 10, size: int = 10_000_000) -> CopyUse:
@@ -80,10 +97,82 @@ def wait(
     count: int = 50,
     line: int | None = 12,
     call: str = "cudaStreamSynchronize",
+    **given: Any,
 ) -> BlockingCalls:
     """Calls that waited `ms` in all, after which the device idled `idle`."""
     at = Location("train.py", line, "main") if line else None
-    return BlockingCalls(call, op, at, None, count, 1e3 * ms, 1e3 * idle)
+    return BlockingCalls(call, op, at, None, count, 1e3 * ms, 1e3 * idle, **given)
+
+
+def site(
+    direction: str = "HtoD",
+    memory: str | None = "pinned",
+    ms: float = 10.0,
+    idle: float = 0.0,
+    count: int = 50,
+    size: int = 1_000_000,
+    line: int | None = 21,
+    **given: Any,
+) -> CopySite:
+    """Copies of `size` bytes at a line: `ms` that nothing hides, and the device idles `idle` beside."""
+    at = Location("train.py", line, "main") if line else None
+    fields: dict[str, Any] = {
+        "op": "aten::to",
+        "dtype": "float32",
+        "shape": (32, 3, 224, 224),
+        "made_by": None,
+        "us": 1e3 * ms,
+        "exposed_us": 1e3 * ms,
+        **given,
+    }
+    return CopySite(
+        direction=direction,
+        host_memory=memory,
+        at=at,
+        count=count,
+        bytes=count * size,
+        idle_us=1e3 * idle,
+        **fields,
+    )
+
+
+def detour(
+    idle: float = 50.0, copying: float = 5.0, computing: float = 0.0, same: bool = True, count: int = 5
+) -> Detour:
+    """Tensors that leave the device at line 30 and come back at line 33; ms in all."""
+    return Detour(
+        out="aten::to",
+        back="aten::to",
+        out_at=Location("train.py", 30, "main"),
+        back_at=Location("train.py", 33, "main"),
+        same=same,
+        count=count,
+        bytes=count * 1_000_000,
+        us=1e3 * (idle + copying),
+        exposed_us=1e3 * copying,
+        idle_us=1e3 * idle,
+        computing_us=1e3 * computing,
+        computing=("aten::sort",) if computing else (),
+    )
+
+
+def attention(
+    between: float = 50.0,
+    products: float = 50.0,
+    backward: bool = False,
+    sizes: tuple[int, ...] | None = (96, 512, 512),
+) -> AttentionUse:
+    """Attention written out; `sizes` are heads, queries and keys."""
+    heads, queries, keys = sizes or (None, None, None)
+    return AttentionUse(backward, heads, queries, keys, None, 60, 1e3 * between, 1e3 * products)
+
+
+def worked(
+    op: str = "aten::mm", kind: str = "matmul", ms: float = 100.0, count: int = 50, dtype: str = "float32",
+    flops: float = 1e9, size: float | None = 1e6, shapes: tuple[tuple[int, ...], ...] = ((512, 512), (512, 512)),
+) -> WorkUse:  # fmt: skip
+    """Calls of one operator with the same inputs, `flops` operations and `size` bytes each."""
+    return WorkUse(op, KernelClass(kind), shapes, dtype, count, 1e3 * ms, flops, size)
 
 
 def matrix(
@@ -128,8 +217,12 @@ def rank(steps: tuple[StepTrace, ...] = (), **given: Any) -> RankTrace:
             OpUse("autograd::engine::evaluate_function: MmBackward0", 500, 0.0, 0.0, 0),
         ),
         "copies": (),
+        "sites": (),
+        "detours": (),
         "blocking": (),
         "matrices": (),
+        "work": (),
+        "attention": (),
         "peak": V100,
         "roofs": (),
         "collectives": Collectives((), ()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from perfdoctor.change import Change, Estimate
 from perfdoctor.model import (
     Advice,
     Bottleneck,
@@ -81,7 +82,7 @@ WORKERS = Finding(
             "61 % of each step waits for the next batch",
             "num_workers is 0; 3 of 4 cores are idle",
         ),
-        change=None,
+        change=Change(workers=3),
         at=(
             Location(
                 "/home/ada/digits/train.py",
@@ -104,7 +105,7 @@ DATASET = Finding(
     title="Speed up the line that most of a batch's cost comes from",
     advice=Advice(
         because=("72 % of what a batch costs is spent below this line, in numpy.random.normal",),
-        change=None,
+        change=Change(batch=Estimate(0.3, 0.5, 0.6)),
         at=(Location("/home/ada/digits/data.py", 17, "__getitem__", "noisy = image + noise(image.shape)"),),
         code="draw the noise for the whole batch at once",
         same_result=False,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from perfdoctor.analysis.traces import report
 from perfdoctor.trace.measure import measure
 from perfdoctor.trace.read import read
 from perfdoctor.trace.results import KernelClass, RankTrace, Times
@@ -184,3 +185,26 @@ def test_little_device_time_is_left_without_a_class(found: RankTrace, expected: 
     total = sum(use.us for use in found.classes)
     other = sum(use.us for use in found.classes if use.kind is KernelClass.OTHER)
     assert other <= 0.02 * total or expected["gpu_events"] < 10
+
+
+# What was looked up in each trace: attention written out (TimeSformer, a decoder), a ResNet in bfloat16 whose tensors
+# are channels first. No other trace shows one of these patterns in a share of its time that matters.
+TOLD = {
+    "tl_b300_moe01": {"materialised-attention"},
+    "tl_mi300_resnet_actckpt_rank0of8": {"channels-first-convolutions"},
+    "tl_timesformer_h100": {"materialised-attention"},
+    "tl_timesformer_mi300": {"materialised-attention"},
+}
+LOOKED_FOR = {
+    "blocking-copies", "channels-first-convolutions", "cpu-fallback", "device-sync-in-loop", "many-small-copies",
+    "materialised-attention", "round-trips", "slow-kernel", "tensors-created-on-host", "tf32-off",
+    "untuned-convolutions", "float-batches-over-the-bus",
+}  # fmt: skip
+
+
+@every_rank
+def test_a_pattern_is_told_where_the_trace_shows_it_and_nowhere_else(
+    found: RankTrace, path: Path, expected: dict[str, Any]
+) -> None:
+    told = {finding.id for finding in report([found]).findings}
+    assert told & LOOKED_FOR == TOLD.get(path.name.partition(".")[0], set())

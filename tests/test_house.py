@@ -15,11 +15,12 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if "__pycache__" not in pa
 
 # A module imports only from its own floor and those below it.
 FLOORS = {
-    **dict.fromkeys(("__init__", "change", "model", "errors", "catalogue"), 0),
+    **dict.fromkeys(("__init__", "batch", "change", "model", "errors", "catalogue"), 0),
     **dict.fromkeys(("probe", "tweaks"), 1),
     **dict.fromkeys(
         (
             "command",
+            "contention",
             "launch",
             "limits",
             "missed",

@@ -11,6 +11,7 @@ from perfdoctor.analysis.facts import gather
 from perfdoctor.analysis.findings import judge
 from perfdoctor.analysis.source import Source
 from perfdoctor.analysis.windows import Windows
+from perfdoctor.batch import BatchFacts
 from perfdoctor.model import (
     CpuFacts,
     Finding,
@@ -50,6 +51,7 @@ def report(
         gpu=facts.get(GpuFacts),
         memory=facts.get(MemoryFacts),
         window=facts.get(WindowFacts),
+        batch=facts.get(BatchFacts),
         together=judged.together,
         path=str(records.path),
     )

@@ -10,19 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfdoctor.model import Bottleneck, Gain, Location
+from perfdoctor.trace.copies import ON_BUS
 from perfdoctor.trace.results import (
+    AttentionUse,
     BlockingCalls,
     ClassUse,
+    CopySite,
     CopyUse,
+    Detour,
     IdleCause,
     KernelClass,
     KernelUse,
     MatrixUse,
     RankTrace,
     StepTrace,
+    WorkUse,
 )
 
-HOST_COPIES = ("HtoD", "DtoH", "HtoH")  # over the bus; copies within the device are its own work
 COPYING = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")  # operators that copy over it
 NOT_COMPUTE = (KernelClass.COMMUNICATION, KernelClass.COPY, KernelClass.MEMSET)
 WARM_UP = 1.5  # a first step this much longer than the median of the others warms up: allocation, autotuning
@@ -66,10 +70,17 @@ class KernelFacts:
     classes: tuple[ClassUse, ...]
     kernels: tuple[KernelUse, ...]
     scale: float
+    work: tuple[WorkUse, ...] = ()  # of the operators whose shapes were recorded
+    files_steps: int | None = None  # steps in the whole file, which the counts are of
+    computing: float = 0.0  # share of the judged time for each microsecond in which anything computes
 
     def share(self, *kinds: KernelClass) -> float:
         """Share of the judged time that these classes take."""
         return self.scale * sum(use.us for use in self.classes if use.kind in kinds)
+
+    def alone(self, use: KernelUse) -> float:
+        """Share of the judged time in which a kernel computes and nothing else does."""
+        return self.computing * (use.us - use.beside_us)
 
 
 @dataclass(frozen=True)
@@ -88,10 +99,22 @@ class CopyFacts:
     scale: float
     files_steps: int | None  # steps in the whole file, which the counts are of
     at: tuple[Location, ...] = ()  # lines whose copies block the host
+    sites: tuple[CopySite, ...] = ()  # by place; times and counts are of the marked steps
+    detours: tuple[Detour, ...] = ()
+    per_us: float = 0.0  # share of the step for each microsecond of sites and detours
 
     def per_step(self, count: float) -> float | None:
         """A count over the whole file as one per step."""
         return count / self.files_steps if self.files_steps else None
+
+
+@dataclass(frozen=True)
+class AttentionFacts:
+    """Attention written out. `per_us` turns its microseconds into shares of the step."""
+
+    uses: tuple[AttentionUse, ...]
+    per_us: float
+    at: tuple[Location, ...] = ()  # where it is computed, costliest first
 
 
 @dataclass(frozen=True)
@@ -105,6 +128,28 @@ class WaitFacts:
     def per_step_s(self, us: float) -> float | None:
         """Microseconds over the whole file as seconds per step."""
         return us / US_PER_S / self.files_steps if self.files_steps else None
+
+
+def places(sites: Iterable[CopySite], most: int) -> list[tuple[str, Location | None, float]]:
+    """Operator, line and microseconds that the device waits for the copies of each place, costliest first."""
+    cost: dict[tuple[str, Location | None], float] = {}
+    for site in sites:
+        place = site.op or "a copy", site.at
+        cost[place] = cost.get(place, 0.0) + site.exposed_us + site.idle_us
+    ranked = sorted(cost.items(), key=lambda entry: -entry[1])
+    return [(op, at, us) for (op, at), us in ranked[:most]]
+
+
+def at_line(at: Location | None) -> str:
+    """How a place is named within a sentence: " at line 12", or "" where it is not known."""
+    if at is None:
+        return ""
+    return f" at line {at.line}" + (f" (`{at.text}`)" if at.text else "")
+
+
+def per_step_ms(us: float, steps: int | None) -> str:
+    """A time in words: "3.20 ms a step", or "3.20 ms" in all where no step is marked."""
+    return f"{us / 1e3 / steps:.2f} ms a step" if steps else f"{us / 1e3:.2f} ms"
 
 
 def idle_label(cause: IdleCause) -> str:
@@ -171,13 +216,22 @@ def _added(parts: Iterable[Mapping[IdleCause, float]]) -> dict[IdleCause, float]
 def _over_the_bus(trace: RankTrace) -> float:
     """Share of the time of copies and memsets that passes between host and device."""
     all_us = sum(use.us for use in trace.classes if use.kind in (KernelClass.COPY, KernelClass.MEMSET))
-    bus_us = sum(copy.us for copy in trace.copies if copy.direction in HOST_COPIES)
+    bus_us = sum(copy.us for copy in trace.copies if copy.direction in ON_BUS)
     return min(1.0, bus_us / all_us) if all_us > 0 else 1.0
 
 
 def kernel_facts(trace: RankTrace, device: DeviceFacts) -> KernelFacts:
     """What the device ran."""
-    return KernelFacts(trace.classes, trace.kernels, _compute_scale(trace, device))
+    alone_us = sum(use.us - use.beside_us for use in trace.kernels if use.kind not in NOT_COMPUTE)
+    computing_us = max(trace.times.compute_us if trace.times else 0.0, alone_us)
+    return KernelFacts(
+        classes=trace.classes,
+        kernels=trace.kernels,
+        scale=_compute_scale(trace, device),
+        work=trace.work,
+        files_steps=len(trace.steps) or None,
+        computing=device.compute / computing_us if computing_us > 0 else 0.0,
+    )
 
 
 def matrix_facts(trace: RankTrace, device: DeviceFacts) -> MatrixFacts | None:
@@ -187,13 +241,41 @@ def matrix_facts(trace: RankTrace, device: DeviceFacts) -> MatrixFacts | None:
 
 def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:
     """Copies over the bus, or None where there are none."""
-    copies = tuple(copy for copy in trace.copies if copy.direction in HOST_COPIES)
+    copies = tuple(copy for copy in trace.copies if copy.direction in ON_BUS)
     total_us = sum(copy.us for copy in copies)
     if total_us <= 0:
         return None
+    return CopyFacts(
+        copies=copies,
+        scale=device.exposed_copy / total_us,
+        files_steps=len(trace.steps) or None,
+        at=blocked_at(trace),
+        sites=trace.sites,
+        detours=trace.detours,
+        per_us=share_per_us(trace, device),
+    )
+
+
+def blocked_at(trace: RankTrace) -> tuple[Location, ...]:
+    """Lines whose copies block the host."""
     lines = [call.at for call in trace.blocking if call.at is not None and call.op in COPYING]
-    places = tuple(dict.fromkeys(lines))
-    return CopyFacts(copies, device.exposed_copy / total_us, len(trace.steps) or None, places)
+    return tuple(dict.fromkeys(lines))
+
+
+def share_per_us(trace: RankTrace, device: DeviceFacts) -> float:
+    """Share of the step for each microsecond that was counted in the marked steps, else in the file."""
+    steps = len(trace.steps) / device.steps if device.steps else 1.0
+    return 1 / (steps * device.window_s * US_PER_S) if device.window_s > 0 else 0.0
+
+
+def attention_facts(trace: RankTrace, device: DeviceFacts | None) -> AttentionFacts | None:
+    """Attention written out, or None where there is none; without a device, of the marked steps' time."""
+    span_us = sum(step.times.span_us for step in trace.steps) or (trace.end_ns - trace.begin_ns) / 1e3
+    if not trace.attention or span_us <= 0:
+        return None
+    per_us = share_per_us(trace, device) if device is not None else 1 / span_us
+    places = dict.fromkeys(use.at for use in trace.attention if use.at is not None)
+    return AttentionFacts(trace.attention, per_us, tuple(places))
 
 
 def wait_facts(trace: RankTrace) -> WaitFacts | None:
@@ -201,7 +283,14 @@ def wait_facts(trace: RankTrace) -> WaitFacts | None:
     if trace.times is None or not trace.blocking:
         return None
     span_us = sum(step.times.span_us for step in trace.steps) or trace.times.span_us
-    return WaitFacts(trace.blocking, span_us, len(trace.steps) or None)
+    calls = tuple(call for call in trace.blocking if not _returns(call, trace.detours))
+    return WaitFacts(calls, span_us, len(trace.steps) or None)
+
+
+def _returns(call: BlockingCalls, detours: Sequence[Detour]) -> bool:
+    """Whether most of what a blocking call copies to the host comes back: that is told elsewhere."""
+    alike = (way.count for way in detours if (way.out, way.out_at) == (call.op, call.at))
+    return call.direction == "DtoH" and 2 * sum(alike) > call.count
 
 
 def _compute_scale(trace: RankTrace, device: DeviceFacts) -> float:

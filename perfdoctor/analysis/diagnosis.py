@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perfdoctor.analysis.device import DeviceFacts
 from perfdoctor.analysis.facts import NO_STEPS, Facts
 from perfdoctor.analysis.stepmodel import TRUSTED_ERROR, StepModel
+from perfdoctor.batch import BatchFacts, Stage
 from perfdoctor.model import (
     Bottleneck,
     Confidence,
@@ -33,7 +34,7 @@ CLOSE_TO_ALL = 100.0  # ceilings end here: "more than a hundred times" says as m
 
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
 NOTHING_WORTHWHILE = "no change that was looked for is likely to bring 5 % or more"
-KIND_CLASS = {"data": Bottleneck.DATA, "compute": Bottleneck.COMPUTE}
+KIND_CLASS = {"data": Bottleneck.DATA, "queue": Bottleneck.DATA, "compute": Bottleneck.COMPUTE}
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,11 @@ def blame(facts: Facts) -> Blame | None:
     step = facts.get(StepFacts)
     if step is None or step.mean_s <= 0:
         return None
-    classes = _on_device(_by_phase(step, facts.get(StackFacts)), facts.get(GpuFacts), facts.get(DeviceFacts))
+    by_phase = _by_phase(step, facts.get(StackFacts), facts.get(BatchFacts))
+    classes = _on_device(by_phase, facts.get(GpuFacts), facts.get(DeviceFacts))
     total = sum(classes.values())
     classes = {kind: share / total for kind, share in classes.items()}
-    return Blame(classes, ceilings(classes, facts.get(StepModel)))
+    return Blame(classes, ceilings(classes, facts.get(StepModel), _remote(facts.get(BatchFacts))))
 
 
 def too_little(step: StepFacts | None) -> str | None:
@@ -71,17 +73,23 @@ def too_little(step: StepFacts | None) -> str | None:
     return f"saw only {step.count} step{'s' if step.count != 1 else ''} in {step.wall_s:.1f} s"
 
 
-def _by_phase(step: StepFacts, stacks: StackFacts | None) -> dict[Bottleneck, float]:
-    """Each phase to its class; `other` is split by what its lines are for."""
+def _by_phase(
+    step: StepFacts, stacks: StackFacts | None, batch: BatchFacts | None
+) -> dict[Bottleneck, float]:
+    """Each phase to its class; `other` is split by what its lines are for, waits by what batches wait for."""
     classes = dict.fromkeys(Bottleneck, 0.0)
-    classes[Bottleneck.DATA] = step.share(Phase.DATA_WAIT)
+    remote = step.share(Phase.DATA_WAIT) * _remote(batch)
+    classes[Bottleneck.DATA] = step.share(Phase.DATA_WAIT) - remote
     classes[Bottleneck.TRANSFER] = step.share(Phase.HOST_TO_DEVICE)
-    classes[Bottleneck.NETWORK] = step.share(Phase.GRAD_SYNC)
+    classes[Bottleneck.NETWORK] = step.share(Phase.GRAD_SYNC) + remote
     classes[Bottleneck.COMPUTE] = sum(step.share(phase) for phase in COMPUTING)
     classes[Bottleneck.HOST] = step.share(Phase.CHECKPOINT)
-    other = step.share(Phase.OTHER)
     lines = stacks.phases.get(Phase.OTHER, ()) if stacks else ()
     seen = sum(line.share for line in lines)
+    # the timers charge what lies between forward and backward to computing; its lines tell what it was
+    charged = min(max(0.0, seen - step.share(Phase.OTHER)), classes[Bottleneck.COMPUTE])
+    classes[Bottleneck.COMPUTE] -= charged
+    other = step.share(Phase.OTHER) + charged
     for line in lines:
         classes[KIND_CLASS.get(line.kind or "", Bottleneck.HOST)] += (
             other * line.share / seen if seen else 0.0
@@ -116,15 +124,25 @@ def _on_device(
     return charged
 
 
-def ceilings(classes: Mapping[Bottleneck, float], model: StepModel | None = None) -> dict[Bottleneck, float]:
-    """The speedup if a class were free. Without compute, a step still lasts as long as its batches take."""
+def _remote(batch: BatchFacts | None) -> float:
+    """The share of a batch that is fetched over a network."""
+    return batch.share(Stage.FETCHING) if batch is not None else 0.0
+
+
+def ceilings(
+    classes: Mapping[Bottleneck, float], model: StepModel | None = None, remote: float = 0.0
+) -> dict[Bottleneck, float]:
+    """The speedup if a class were free. Without compute, a step still lasts as long as its batches take.
+
+    `remote` is the share of a batch that the network costs, and not data.
+    """
     floor = 1 / CLOSE_TO_ALL
     loading = 0.0
     if model is not None and model.workers and model.step_s > 0:
         loading = min(1.0, model.data_s / model.workers / model.step_s)
+    left = {Bottleneck.DATA: remote, Bottleneck.NETWORK: 1.0 - remote}  # of a batch, without that class
     return {
-        kind: 1.0 / max(1.0 - share, floor, 0.0 if kind is Bottleneck.DATA else min(loading, 1.0))
-        for kind, share in classes.items()
+        kind: 1.0 / max(1.0 - share, floor, loading * left.get(kind, 1.0)) for kind, share in classes.items()
     }
 
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+
+import numpy as np
 
 from perfdoctor.analysis.hosts import growth
 from perfdoctor.analysis.records import Json, Window, location, number, positive, whole
+from perfdoctor.analysis.source import Sources
 from perfdoctor.analysis.steps import Steps
-from perfdoctor.model import EvalFacts, OverheadFacts, Phase, SaveFacts, StepFacts, ThreadFacts
+from perfdoctor.model import (
+    EvalFacts,
+    Location,
+    OverheadFacts,
+    Phase,
+    SaveFacts,
+    StackFacts,
+    StepFacts,
+    ThreadFacts,
+)
 from perfdoctor.recorded import RankRecords
 
 
@@ -72,20 +85,28 @@ def eval_facts(records: RankRecords, step: StepFacts) -> EvalFacts | None:
     )
 
 
-def save_facts(records: RankRecords, window: Window) -> SaveFacts | None:
+def save_facts(
+    records: RankRecords, window: Window, stacks: StackFacts | None, sources: Sources
+) -> SaveFacts | None:
     """Checkpoints between the first step and the last, or None where nothing was saved."""
     saves = [entry for entry in records.of("save") if window.holds(entry.get("begin_ns", entry.get("t_ns")))]
     if not saves:
         return None
-    lines = [entry.get("at") for entry in saves]
-    seconds = sum(number(entry.get("seconds")) for entry in saves)
-    size = max((whole(entry.get("bytes")) or 0 for entry in saves), default=0)
+    sizes: Counter[int] = Counter()  # files written within one step are one checkpoint
+    lines: Counter[Location | None] = Counter()
+    for entry in saves:
+        begin_ns = number(entry.get("begin_ns", entry.get("t_ns")))
+        sizes[int(np.searchsorted(window.step_ends_ns, begin_ns))] += whole(entry.get("bytes")) or 0
+        lines[location(entry.get("at"))] += round(number(entry.get("seconds")) * 1e9)
+    beside = stacks.phases.get(Phase.OTHER, ()) if stacks is not None else ()
+    gaps = np.diff(sorted(sizes))
     return SaveFacts(
-        count=len(saves),
-        seconds_per_step=min(seconds, window.seconds) / window.steps,
-        bytes=size or None,
-        at=location(max(lines, key=lambda line: sum(other == line for other in lines))),
-        steps_between=window.steps / len(saves),
+        count=len(sizes),
+        seconds_per_step=min(lines.total() / 1e9, window.seconds) / window.steps,
+        bytes=max(sizes.values()) or None,
+        at=sources.shown(lines.most_common(1)[0][0]),
+        steps_between=float(np.median(gaps)) if len(gaps) else window.steps,
+        beside_share=min(1.0, sum(line.share for line in beside if line.kind == "checkpoint")),
     )
 
 

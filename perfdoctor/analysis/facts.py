@@ -7,13 +7,29 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from perfdoctor.analysis import events, hosts, steps
+from perfdoctor.analysis.backends import BackendFacts, backend_facts
+from perfdoctor.analysis.batches import batch_facts
+from perfdoctor.analysis.between import BetweenFacts, between_facts
+from perfdoctor.analysis.copies import CopyLines, copy_lines
+from perfdoctor.analysis.debugging import DebugFacts, debug_facts
+from perfdoctor.analysis.gradients import ClearingFacts, ZeroingFacts, clearing_facts, zeroing_facts
+from perfdoctor.analysis.lines import Lines, located
 from perfdoctor.analysis.loaders import loader_facts
+from perfdoctor.analysis.making import MADE, made_groups
+from perfdoctor.analysis.pauses import PauseFacts, pause_facts
 from perfdoctor.analysis.records import Json, Window, number, positive, tidy
-from perfdoctor.analysis.source import Source
+from perfdoctor.analysis.retained import RetainedFacts, retained_facts
+from perfdoctor.analysis.sharing import Sharing, sharing
+from perfdoctor.analysis.source import Source, Sources
 from perfdoctor.analysis.stacks import stack_facts
 from perfdoctor.analysis.stepmodel import StepModel, build, of_loop
+from perfdoctor.analysis.storage import StorageFacts, storage_facts
 from perfdoctor.analysis.summary import step_facts
-from perfdoctor.analysis.windows import ON_DEVICE, Windows, window_groups
+from perfdoctor.analysis.threads import ThreadWork, taken_from_threads, thread_work
+from perfdoctor.analysis.validation import ValidationFacts, validation_facts
+from perfdoctor.analysis.windows import ANYWHERE, ON_DEVICE, Windows, window_groups
+from perfdoctor.analysis.workers import WorkerMemory, worker_memory
+from perfdoctor.batch import BatchFacts
 from perfdoctor.model import (
     CpuFacts,
     DiskFacts,
@@ -37,7 +53,10 @@ NO_STEPS = "no training step was seen"
 CROWD = 0.25  # of the usable cores kept busy by others: from here on times are not those of a quiet machine
 PER_STEP = (
     LoaderFacts, CpuFacts, ThreadFacts, StackFacts, EvalFacts, SaveFacts, MemoryFacts, DiskFacts,
-    NetworkFacts, GpuFacts, OverheadFacts, StepModel,
+    NetworkFacts, GpuFacts, OverheadFacts, StepModel, BackendFacts, BatchFacts, ThreadWork,
+    CopyLines, StorageFacts, WorkerMemory, PauseFacts, DebugFacts, ClearingFacts, ZeroingFacts, RetainedFacts,
+    ValidationFacts, BetweenFacts,
+    *MADE,
 )  # fmt: skip
 
 
@@ -62,22 +81,34 @@ class Facts:
 def gather(records: RunRecords, source: Source, windows: Windows) -> Facts:
     """All that the records of a run tell, and the windows of its lowest rank."""
     records = tidy(records)
-    found = {
-        rank: found
-        for rank, own in sorted(records.ranks.items())
-        if (found := steps.find(own.steps)) is not None
-    }
+    first, means_s = _steps_of_all(records)
     run = run_facts(records)
-    notes = (*_launch_notes(records), *records.problems, *_rank_notes(found))
-    if not found:
+    notes = (*_launch_notes(records), *records.problems, *_rank_notes(means_s))
+    if first is None:
         return Facts(
-            run, {}, dict.fromkeys((StepFacts, *PER_STEP, *ON_DEVICE), _why_no_steps(records)), notes
+            run,
+            {},
+            dict.fromkeys((StepFacts, *PER_STEP, *ON_DEVICE, *ANYWHERE), _why_no_steps(records)),
+            notes,
         )
-    rank = min(found)
-    measured = _measure(records, records.ranks[rank], found[rank], source, windows)
+    measured = _measure(records, records.ranks[min(means_s)], first, source, windows)
     groups = {kind: value for kind, value in measured.items() if not isinstance(value, str | None)}
     missing = {kind: value for kind, value in measured.items() if isinstance(value, str)}
     return Facts(run, groups, missing, (*notes, *_crowd_notes(_known(groups.get(CpuFacts), CpuFacts))))
+
+
+def _steps_of_all(records: RunRecords) -> tuple[steps.Steps | None, dict[int, float]]:
+    """The steps of the lowest rank that trained, and every such rank's mean step in seconds.
+
+    One rank's steps at a time: those of many ranks together would not fit.
+    """
+    first, means_s = None, {}
+    for rank, own in sorted(records.ranks.items()):
+        found = steps.find(own.steps)
+        if found is not None:
+            first = first or found
+            means_s[rank] = float(found.seconds.sum() / found.weight.sum())
+    return first, means_s
 
 
 def _measure(
@@ -88,6 +119,11 @@ def _measure(
     step = step_facts(found, round(begin_ns) if begin_ns else None, _end_ns(records, own))
     samples = hosts.inside(records.host, window)
     loader = loader_facts(own, window)
+    stacks, batch = stack_facts(own, step, source), batch_facts(own, step, loader, source)
+    on_device = _device(records) != "cpu"
+    gpu = hosts.gpu_facts(records.gpus, window) if on_device else None
+    lines = Lines(source, run_facts(records), _known(stacks, StackFacts))
+    work = thread_work(own, source, samples)
     host = records.run.get("host")
     cpu = hosts.cpu_facts(host if isinstance(host, dict) else {}, samples, step, _known(loader, LoaderFacts))
     return {
@@ -95,29 +131,58 @@ def _measure(
         LoaderFacts: loader,
         CpuFacts: cpu,
         ThreadFacts: events.thread_facts(own, boot, step),
-        StackFacts: stack_facts(own, step, source),
+        StackFacts: taken_from_threads(stacks, work),
+        BatchFacts: batch,
+        CopyLines: copy_lines(stacks, batch, source),
+        ThreadWork: work,
         EvalFacts: events.eval_facts(own, step),
-        SaveFacts: events.save_facts(own, window),
+        SaveFacts: events.save_facts(own, window, _known(stacks, StackFacts), Sources(source)),
         MemoryFacts: hosts.memory_facts(samples),
+        WorkerMemory: worker_memory(samples),
         DiskFacts: hosts.disk_facts(samples),
+        StorageFacts: storage_facts(samples),
         NetworkFacts: hosts.network_facts(samples),
-        GpuFacts: hosts.gpu_facts(records.gpus, window) if _device(records) != "cpu" else None,
+        GpuFacts: gpu,
+        BackendFacts: backend_facts(own) if on_device else None,
         OverheadFacts: events.overhead_facts(own, found, step, samples),
-        StepModel: _model(step, loader, cpu),
-        **window_groups(windows, step, _device(records) != "cpu"),
+        StepModel: _model(step, loader, cpu, sharing(records.sharing)),
+        **_beside(own, found, window, samples, Sources(source)),
+        DebugFacts: debug_facts(own, _known(stacks, StackFacts), _busy(gpu), Sources(source)),
+        BetweenFacts: between_facts(own, step, source) if own.stacks else stacks,
+        ValidationFacts: validation_facts(own, found, step, _known(loader, LoaderFacts), Sources(source)),
+        **made_groups(own, found, windows, source),
+        **located(window_groups(windows, step, on_device), lines),
     }
+
+
+def _beside(
+    own: RankRecords, found: steps.Steps, window: Window, samples: list[Json], sources: Sources
+) -> dict[type, object]:
+    """What is watched between the steps."""
+    return {
+        PauseFacts: pause_facts(own, window, sources),
+        ClearingFacts: clearing_facts(own, sources),
+        ZeroingFacts: zeroing_facts(own, window, sources),
+        RetainedFacts: retained_facts(own, found, window, samples, sources),
+    }
+
+
+def _busy(gpu: GpuFacts | str | None) -> float | None:
+    return gpu.utilisation if isinstance(gpu, GpuFacts) else None
 
 
 def _known(value: object, kind: type[Group]) -> Group | None:
     return value if isinstance(value, kind) else None
 
 
-def _model(step: StepFacts, loader: LoaderFacts | str | None, cpu: CpuFacts | str) -> StepModel | str:
+def _model(
+    step: StepFacts, loader: LoaderFacts | str | None, cpu: CpuFacts | str, shared: Sharing
+) -> StepModel | str:
     if isinstance(cpu, str):
         return cpu
     if isinstance(loader, str):
         return loader
-    return build(step, loader, cpu) if isinstance(loader, LoaderFacts) else of_loop(step, cpu)
+    return build(step, loader, cpu, shared) if loader is not None else of_loop(step, cpu, shared)
 
 
 def _end_ns(records: RunRecords, own: RankRecords) -> int | None:
@@ -195,13 +260,12 @@ def _crowd_notes(cpu: CpuFacts | None) -> tuple[str, ...]:
     return (f"{busy}: times and gains will differ on a quiet machine",)
 
 
-def _rank_notes(found: Mapping[int, steps.Steps]) -> tuple[str, ...]:
-    if len(found) < 2:
+def _rank_notes(means_s: Mapping[int, float]) -> tuple[str, ...]:
+    if len(means_s) < 2:
         return ()
-    means = {rank: float(own.seconds.sum() / own.weight.sum()) for rank, own in found.items()}
-    slowest = max(means, key=lambda rank: means[rank])
-    from_ms, to_ms = min(means.values()) * 1e3, means[slowest] * 1e3
+    slowest = max(means_s, key=lambda rank: means_s[rank])
+    from_ms, to_ms = min(means_s.values()) * 1e3, means_s[slowest] * 1e3
     return (
-        f"{len(found)} ranks trained; the figures are those of rank {min(found)}",
+        f"{len(means_s)} ranks trained; the figures are those of rank {min(means_s)}",
         f"mean step per rank: {from_ms:.1f} to {to_ms:.1f} ms (slowest: rank {slowest})",
     )

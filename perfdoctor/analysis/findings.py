@@ -20,6 +20,9 @@ WORTH = {Effort.FLAG: 1.0, Effort.LINES: 0.9, Effort.REWRITE: 0.6}
 RISKY = 0.8  # of its worth is left to a change that can alter what the training learns
 
 
+Advised = tuple[Tip, Advice, Gain]
+
+
 @dataclass(frozen=True)
 class Judgement:
     """What the catalogue has to say about a run."""
@@ -36,7 +39,7 @@ def judge(tips: Sequence[Tip], facts: Facts, blamed: Blame | None) -> Judgement:
     A tip that raises is a defect of ours and is not hidden: the run's raw files are kept, and the report can
     be made again by a mended perfdoctor.
     """
-    advised: list[tuple[Tip, Advice, Gain]] = []
+    advised: list[Advised] = []
     not_judged = []
     model = facts.get(StepModel)
     for tip in tips:
@@ -53,6 +56,7 @@ def judge(tips: Sequence[Tip], facts: Facts, blamed: Blame | None) -> Judgement:
             advised.append((tip, advice, _bounded(gain_of(model, changes), blamed.ceilings[kind])))
     advised.sort(key=lambda entry: (-_worth(*entry), entry[0].id))
     worthwhile = [entry for entry in advised if entry[2].likely >= SMALL or entry[1].change is None]
+    worthwhile, rivals = _without_rivals(worthwhile)
     findings = tuple(
         Finding(tip.id, rank, advice.bottleneck or tip.bottleneck, tip.title, advice, gain)
         for rank, (tip, advice, gain) in enumerate(worthwhile, 1)
@@ -60,13 +64,38 @@ def judge(tips: Sequence[Tip], facts: Facts, blamed: Blame | None) -> Judgement:
     return Judgement(
         findings,
         tuple(not_judged),
-        tuple(
-            f"{tip.title}: a small gain at most ({gain.likely:.2f}x likely)"
-            for tip, advice, gain in advised
-            if 1.0 < gain.likely < SMALL and advice.change is not None
-        ),
+        (*rivals, *_small_things(advised)),
         _together(model, findings, blamed),
     )
+
+
+def _without_rivals(advised: Sequence[Advised]) -> tuple[list[Advised], list[str]]:
+    """Of tips that serve the same end, or undo each other, the one that is worth most; notes on the rest."""
+    kept: list[Advised] = []
+    notes = []
+    for tip, advice, gain in advised:
+        better = next((other for other, *_ in kept if _are_rivals(tip, other)), None)
+        if better is None:
+            kept.append((tip, advice, gain))
+        else:
+            notes.append(
+                f'"{tip.title}" ({gain.likely:.2f}x likely) is another way than "{better.title}": choose one'
+            )
+    return kept, notes
+
+
+def _are_rivals(tip: Tip, other: Tip) -> bool:
+    return other.id in tip.heading.rivals or tip.id in other.heading.rivals
+
+
+def _small_things(advised: Sequence[Advised]) -> list[str]:
+    """What would bring less than is worth a place of its own, in one sentence."""
+    small = [
+        f"{tip.title[0].lower()}{tip.title[1:]} ({gain.likely:.2f}x)"
+        for tip, advice, gain in advised
+        if 1.0 < gain.likely < SMALL and advice.change is not None
+    ]
+    return [f"small things: {', '.join(small)}"] if small else []
 
 
 def _worth(tip: Tip, advice: Advice, gain: Gain) -> float:

@@ -23,6 +23,7 @@ class Role(str, Enum):
     TRAINS = "trains"  # calls the model, backward or the optimizer
     DATA = "data"  # builds the batch
     COMPUTE = "compute"  # works on what the model gave, on the way to the loss
+    ACTS = "acts"  # works on numbers that the model gave, and training needs what comes of it: an environment
     REST = "rest"
     OUTSIDE = "outside"  # not in the loop
 
@@ -51,7 +52,7 @@ class Loop:
         self.is_loop = bool(loops)
         nodes = loops if loops else (scope.body if scope else [])
         self.units = [_unit(node) for node in statements(list(dict.fromkeys(nodes)))]
-        self._data, self._compute = _split(self.units, self.anchors, frozenset(results))
+        self._data, self._compute, self._acts = _split(self.units, self.anchors, frozenset(results))
 
     def role(self, line: int) -> Role:
         """What the statement at a line is for."""
@@ -65,6 +66,8 @@ class Loop:
             return Role.TRAINS
         if unit in self._data:
             return Role.DATA
+        if unit in self._acts:
+            return Role.ACTS
         return Role.COMPUTE if unit in self._compute else Role.REST
 
     def contains(self, line: int) -> bool:
@@ -80,12 +83,12 @@ def _anchored(unit: Unit, anchors: frozenset[int]) -> bool:
 
 def _split(
     units: list[Unit], anchors: frozenset[int], results: frozenset[str]
-) -> tuple[set[Unit], set[Unit]]:
-    """The units that build the batch and those that compute between model and loss."""
+) -> tuple[set[Unit], set[Unit], set[Unit]]:
+    """The units that build the batch, those that compute between model and loss, and those that act."""
     trained, acted = _from_model(units, anchors, results)
     wanted = _slice(units, {name for unit in units if _anchored(unit, anchors) for name in unit.needs})
     touching = {unit for unit in units if unit.needs & {".grad"}}
-    return wanted - trained - acted, (wanted & trained) | touching
+    return wanted - trained - acted, (wanted & trained) | touching, wanted & acted
 
 
 def _slice(units: list[Unit], needed: set[str]) -> set[Unit]:

@@ -40,7 +40,14 @@ def cpu_facts(
         if entry.get("machine_busy_cores") is not None
     ]
     others = max(0.0, sum(machine) / len(machine) - sum(known)) if len(machine) >= ENOUGH and known else None
-    return CpuFacts(usable, busy, main, workers, str(run_host.get("limited_by") or "machine"), others)
+    limited_by = str(run_host.get("limited_by") or "machine")
+    return CpuFacts(usable, busy, main, workers, limited_by, others, _delay(samples))
+
+
+def _delay(samples: Sequence[Json]) -> float | None:
+    """Seconds that loader workers were ready but had no core, for each second that they ran."""
+    ran, lacked = (growth(samples, f"thread_{name}_s", {"worker"}) for name in ("cpu", "delay"))
+    return lacked / ran if ran and lacked is not None and len(samples) >= ENOUGH else None
 
 
 def _main_cores(step: StepFacts, loader: LoaderFacts | None) -> float | None:
@@ -87,13 +94,20 @@ def memory_facts(samples: Sequence[Json]) -> MemoryFacts | str:
         known = [value for value in sums if value is not None]
         return round(max(known)) if known else None
 
+    def least(group: str, key: str) -> int | None:
+        known = [value for entry in samples if (value := _whole((entry.get(group) or {}).get(key)))]
+        return min(known) if known else None
+
     last = samples[-1]
+    left = [least("memory", key) for key in ("available_bytes", "limit_left_bytes")]
     return MemoryFacts(
         private_bytes=most("private_bytes"),
         shared_bytes=most("shared_bytes"),
         peak_rss_bytes=most("rss_bytes"),
         total_bytes=_whole((last.get("memory") or {}).get("total_bytes")),
-        shm_free_bytes=_whole((last.get("shm") or {}).get("free_bytes")),
+        shm_free_bytes=least("shm", "free_bytes"),
+        shm_bytes=_whole((last.get("shm") or {}).get("total_bytes")),
+        available_bytes=min((value for value in left if value is not None), default=None),
     )
 
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from perfdoctor.analysis.records import Json, Window, location, number, whole
+from perfdoctor.analysis.steps import Floats
 from perfdoctor.analysis.summary import quantiles
 from perfdoctor.model import LoaderFacts
 from perfdoctor.recorded import RankRecords, Rows
 
+QUANTILES = 32  # enough to show one dear batch in thirty
 NEEDED = {
     "end_ns",
     "loader",
@@ -79,7 +81,18 @@ def _facts(event: Json, rows: Rows, records: RankRecords, window: Window, loader
         loaders=loaders,
         epoch_wait_s=sum(starts) / 1e9 / window.steps,
         other_wait_s=_other_wait_s(records, event["id"], window),
+        spread=_spread(costs / batches, batches),
+        samples=int(rows["samples"].sum()),
+        items=max((whole(entry.get("items")) or 0 for entry in epochs), default=0) or None,
     )
+
+
+def _spread(costs: Floats, weight: Floats) -> tuple[float, ...]:
+    """Batch costs over their mean, at even quantiles: what a queue of batches is simulated with."""
+    places = tuple((index + 0.5) / QUANTILES for index in range(QUANTILES))
+    found = quantiles(costs, weight, places)
+    mean = sum(found) / QUANTILES
+    return tuple(cost / mean for cost in found) if mean > 0 else (1.0,)
 
 
 def _trained_on(made: Sequence[Json], records: RankRecords, window: Window) -> int:

@@ -42,8 +42,8 @@ class Window:
         return self.begin_ns <= number(t_ns) <= self.end_ns
 
 
-OBJECTS = {"at", "net", "memory", "shm", "reasons", "threads_env", "annotation_ns"}
-LISTS = {"workers", "names", "procs", "activities"}
+OBJECTS = {"at", "built", "first", "net", "memory", "shm", "reasons", "threads_env", "annotation_ns"}
+LISTS = {"workers", "names", "procs", "activities", "lines", "storage"}
 IDENTITIES = {"id", "loader", "index", "pid", "worker"}
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
+
+from perfdoctor.model import Location
 
 Source = Callable[[str, int], "str | None"]
 
@@ -93,6 +96,10 @@ class Sources:
                 lines.append(text.rstrip("\n"))
             self._files[name] = Listing(lines)
         return self._files[name]
+
+    def shown(self, at: Location | None) -> Location | None:
+        """The place with its stripped line."""
+        return None if at is None else replace(at, text=self.text(at.file, at.line))
 
     def text(self, name: str, line: int) -> str | None:
         """One stripped line, or None."""

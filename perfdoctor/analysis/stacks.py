@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from perfdoctor.analysis.flow import Loop, Role
 from perfdoctor.analysis.frames import Frame, Owner, parse
+from perfdoctor.analysis.libraries import of_wait
 from perfdoctor.analysis.records import location
 from perfdoctor.analysis.source import Source, Sources, calls, header, logs, saves
 from perfdoctor.model import LineCost, Location, Phase, StackFacts, StepFacts
 from perfdoctor.recorded import RankRecords
 
 FEW = 5  # samples of the main thread below which nothing is said
+SURELY = 2.0  # standard deviations of a share that was sampled: what is left beyond is no chance
 TORN = 0.06  # of a function's samples: a line below it may owe them to a stack read while it changed
 MOST_LINES = 20  # per phase
 TRAINING = {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER}
@@ -27,12 +30,13 @@ LOGGING_FILES = re.compile(
 LOGGING_NAMES = re.compile(
     r"(?:^|_)(?:log|logs|logging|logger|print|report|progress|dump_metrics|write_metrics)(?:_|$)"
 )
+SAVING_NAMES = re.compile(r"save_(?:checkpoint|model|state|weights|pretrained)|(?:^|_)save\w*_checkpoint")
 SAVING_FILES = re.compile(r"torch[/\\]serialization\.py|safetensors[/\\]|[/\\]shutil\.py")
 CONVERSIONS = frozenset(
     "tensor as_tensor from_numpy Tensor FloatTensor LongTensor stack cat array asarray".split()
 )
-FETCH = re.compile(r"torch[/\\]utils[/\\]data[/\\]_utils[/\\]fetch\.py$")
 TOOLS_OF_TORCH = re.compile(r"torch[/\\]utils[/\\]")  # the rest of torch computes
+OPTIMIZERS = re.compile(r"torch[/\\]optim[/\\](?!optimizer\.py)")
 IN_PLACE = re.compile(r"[a-z]_$")  # `weight.mul_(x)`: tensors changed in place
 
 Stack = tuple[tuple[Frame, ...], int]
@@ -43,32 +47,46 @@ def stack_facts(records: RankRecords, step: StepFacts, source: Source) -> StackF
     """What stack samples saw, or why there is nothing."""
     if not records.stacks:
         return "no stack samples were taken"
-    main = [_frames(stack) for stack in records.stacks if stack[0] and stack[0][0] == "main"]
-    fetching = main + [
-        _frames(stack) for stack in records.stacks if stack[0] and stack[0][0].startswith("worker")
-    ]
+    main = [(frames, count) for label, frames, count in threads(records) if label == "main"]
     seen = sum(count for _, count in main)
     if seen < FEW:
         return f"only {seen} stack samples of the training thread were taken"
     sources = Sources(source)
-    lines = _Lines(main, records, sources)
+    lines = StackLines(main, records, sources)
     counted: dict[Phase, Counter[tuple[Frame, str | None, str | None]]] = defaultdict(Counter)
     for frames, count in main:
         phase, cost = lines.cost(frames)
         if phase is not None:
             counted[phase][cost] += count
-    phases = {phase: _costs(costs, step.share(phase), sources) for phase, costs in counted.items()}
-    loader_lines, loader_samples = _loader(fetching, sources)
     total = sum(sum(costs.values()) for costs in counted.values())
-    return StackFacts(total, records.stacks_source or "in-process", phases, loader_lines, loader_samples)
+    phases = {
+        phase: line_costs(costs, share_of(step, phase, costs.total(), total), sources)
+        for phase, costs in counted.items()
+    }
+    return StackFacts(total, records.stacks_source or "in-process", phases)
 
 
-def _frames(stack: tuple[tuple[str, ...], int]) -> Stack:
-    names, count = stack
-    return tuple(frame for name in names[1:] if (frame := parse(name)) is not None), count
+def share_of(step: StepFacts, phase: Phase, samples: int, total: int) -> float:
+    """The share of wall time that `samples` of `total` in a phase stand for.
+
+    The timers know better, but for what no wrapper is around: they charge what follows a forward pass to it,
+    be it the loss or a log. There samples decide where they are plainly more than the timers tell.
+    """
+    timed = step.share(phase)
+    if phase is not Phase.OTHER or not total:
+        return timed
+    sampled = samples / total
+    return sampled if sampled - SURELY * math.sqrt(sampled * (1 - sampled) / total) > timed else timed
 
 
-class _Lines:
+def threads(records: RankRecords) -> Iterator[tuple[str, tuple[Frame, ...], int]]:
+    """Every stack as (thread, frames from the outermost in, samples)."""
+    for names, count in records.stacks:
+        if names:
+            yield names[0], tuple(frame for name in names[1:] if (frame := parse(name)) is not None), count
+
+
+class StackLines:
     """Puts stacks of the training thread down to a phase, a user's line and a kind."""
 
     def __init__(self, main: Sequence[Stack], records: RankRecords, sources: Sources) -> None:
@@ -101,7 +119,7 @@ class _Lines:
             return None, nowhere
         beyond = frames[own[-1] + 1 :]
         user, leaf = frames[own[-1]], beyond[-1].function if beyond else None
-        if wrapped:
+        if wrapped and not _in_closure(frames[wrapped[-1] :]):
             return frames[wrapped[-1]].phase, (user, leaf, None)
         role, level = self._role(frames)
         if role is Role.OUTSIDE:
@@ -111,6 +129,12 @@ class _Lines:
         if kind == "logging" and chain:  # thin out the loop's own line, not what happens inside the logger
             user = chain[0]
         return Phase.OTHER, (user, leaf, kind)
+
+    def apart(self, frames: Sequence[Frame]) -> Frame | None:
+        """The user's line nearest to the training loop, where training needs nothing of what it does."""
+        role, level = self._role(frames)
+        own = (frame for frame in frames[max(0, level) :] if frame.owner is Owner.USER)
+        return next(own, None) if role is Role.REST and level >= 0 else None
 
     def _role(self, frames: Sequence[Frame]) -> tuple[Role, int]:
         """What the line is for in the innermost training loop, and the frame that says so."""
@@ -161,17 +185,27 @@ class _Lines:
         node = self.sources.file(user.file).statement(user.line)
         if any(SAVING_FILES.search(frame.file) for frame in beyond) or (node is not None and saves(node)):
             return "checkpoint"
+        if any(SAVING_NAMES.search(frame.name) for frame in (*chain[1:], *beyond)):
+            return "checkpoint"
         if any(LOGGING_FILES.search(frame.file) for frame in beyond) or (node is not None and logs(node)):
             return "logging"
         if any(LOGGING_NAMES.search(frame.name) for frame in chain[1:]) or self._called_to_log(chain):
             return "logging"
         if role is Role.DATA:
-            return "data"
+            return "queue" if beyond and of_wait(beyond[-1]) else "data"
         in_torch = any(
             frame.owner is Owner.TORCH and not TOOLS_OF_TORCH.search(frame.file) for frame in beyond
         )
         in_place = node is not None and any(IN_PLACE.search(name) for _, name in calls(node))
         return "compute" if role in {Role.COMPUTE, Role.TRAINS} or in_torch or in_place else None
+
+
+def _in_closure(frames: Sequence[Frame]) -> bool:
+    """Whether an optimizer of torch's, from whose wrapper on these frames are, has called the user's code."""
+    if frames[0].phase is not Phase.OPTIMIZER:
+        return False
+    own = next((index for index, frame in enumerate(frames) if frame.owner is Owner.USER), 0)
+    return any(OPTIMIZERS.search(frame.file) for frame in frames[1:own])
 
 
 def _anchors(main: Sequence[Stack]) -> dict[Place, set[int]]:
@@ -195,7 +229,7 @@ def _called(call: ast.Call) -> str | None:
     return call.func.attr if isinstance(call.func, ast.Attribute) else None
 
 
-def _costs(
+def line_costs(
     counted: Mapping[tuple[Frame, str | None, str | None], int], share: float, sources: Sources
 ) -> tuple[LineCost, ...]:
     """Lines, costliest first; together they take `share`."""
@@ -210,21 +244,3 @@ def _costs(
         at = Location(file, line, function, sources.text(file, line))
         costs.append(LineCost(at, share * samples / total, samples, leaf, kind))
     return tuple(sorted(costs, key=lambda cost: (-cost.samples, cost.at.file, cost.at.line))[:MOST_LINES])
-
-
-def _loader(stacks: Sequence[Stack], sources: Sources) -> tuple[tuple[LineCost, ...], int]:
-    """User lines inside dataset, transform and collate code, in workers or in the main process."""
-    counted: Counter[tuple[Frame, str | None, str | None]] = Counter()
-    samples = 0
-    for frames, count in stacks:
-        fetches = [index for index, frame in enumerate(frames) if FETCH.search(frame.file)]
-        if not fetches:
-            continue
-        samples += count
-        inner = frames[fetches[-1] + 1 :]
-        own = [index for index, frame in enumerate(inner) if frame.owner is Owner.USER]
-        if own:
-            leaf = inner[-1].function if own[-1] + 1 < len(inner) else None
-            counted[inner[own[-1]], leaf, None] += count
-    seen = sum(counted.values())
-    return (_costs(counted, seen / samples, sources) if samples else ()), samples

@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from statistics import NormalDist
 
+from perfdoctor.analysis.sharing import UNMEASURED, Sharing
 from perfdoctor.change import Change
 from perfdoctor.model import CpuFacts, Gain, LoaderFacts, Phase, StepFacts
 
@@ -28,9 +28,9 @@ WORKER_START_S = (
     0.05,
     0.15,
 )  # per worker, forked, once: new workers are advised to live on between epochs
-BARRIER = (1.0, 1.2, 1.6)  # a thread that is held up holds up its team: contention weighs more than its share
 ROUNDS = 25  # of the damped fixed point, which settles within 20
 UNEVEN = 1.5  # p95 over p50 from which batches are queued one by one
+EVEN = (1.0,)  # the spread of batches that all cost the same
 QUEUE_BATCHES = 256  # enough to fill any prefetch queue many times
 TRUSTED_ERROR = 0.10  # a model that misses the measured step by more widens what it says
 YIELDED = (
@@ -50,7 +50,7 @@ class StepModel:
     data_s: float  # preparing one step's batches in one process
     data_cpu_s: float
     batches: float  # per step
-    unevenness: float  # p95 over p50 of batch cost
+    spread: tuple[float, ...]  # batch costs over their mean, at even quantiles
     workers: int
     prefetch: int
     cores: float  # usable, less what other people's processes keep busy
@@ -61,6 +61,7 @@ class StepModel:
     fixed_s: float = 0.0  # waits for other loaders, which no number of workers of this one changes
     modelled_s: float = 0.0
     main_s: float = 0.0  # of the measured step, what the training thread did not wait
+    sharing: Sharing = UNMEASURED
 
     @property
     def error(self) -> float:
@@ -128,25 +129,26 @@ class StepModel:
         main_busy = min(1.0, self.compute_s / step_s)
         for_main = max(1.0, (main + workers * worker_busy * worker) / self.cores)
         for_worker = max(1.0, (main * main_busy + workers * worker) / self.cores)
-        compute_s = self.compute_s * (1 + (for_main - 1) * BARRIER[case] * min(1.0, main))
-        return compute_s, self.data_s * (1 + (for_worker - 1) * worker)
+        compute_s = self.compute_s * (1 + (for_main - 1) * self.sharing.compute[case] * min(1.0, main))
+        return compute_s, self.data_s * (1 + (for_worker - 1) * self.sharing.worker[case] * worker)
 
     def slower(self, compute_s: float, data_s: float, workers: int) -> float:
         """The slower of computing and preparing."""
-        if self.unevenness < UNEVEN:
+        if self.spread == EVEN:
             return max(compute_s, data_s / workers)
-        return queue(compute_s, data_s, self.unevenness, workers, self.prefetch)
+        return queue(compute_s, data_s, self.spread, workers, self.prefetch)
 
     def _epoch_starts(self, workers: int, case: int) -> float:
-        if self.workers:
-            return self.epoch_s
         first_batches_s = self.epochs_per_step * self.data_s / max(self.batches, 1.0)
+        if self.workers:  # starting workers takes as much longer as there are more of them
+            first_batches_s = min(first_batches_s, self.epoch_s)
+            return first_batches_s + (self.epoch_s - first_batches_s) * workers / self.workers
         return first_batches_s + self.starts_per_step * WORKER_START_S[case] * workers
 
 
-def queue(compute_s: float, data_s: float, unevenness: float, workers: int, prefetch: int) -> float:
-    """Mean step where batch costs are uneven (log-normal with that p95/p50) and delivered in order."""
-    costs = [data_s * factor for factor in _spread(unevenness)]
+def queue(compute_s: float, data_s: float, spread: Sequence[float], workers: int, prefetch: int) -> float:
+    """Mean step where batches cost `data_s` times one of `spread` each and are delivered in order."""
+    costs = [data_s * factor for factor in _shuffled(tuple(spread))]
     ready, taken = [0.0] * len(costs), [0.0] * len(costs)
     now = 0.0
     for index, cost in enumerate(costs):
@@ -160,14 +162,10 @@ def queue(compute_s: float, data_s: float, unevenness: float, workers: int, pref
 
 
 @lru_cache(maxsize=8)
-def _spread(unevenness: float) -> tuple[float, ...]:
-    """Cost factors with mean 1, in an order that looks random and is always the same."""
-    sigma = math.log(max(1.0, unevenness)) / 1.645  # p95 of a normal distribution lies 1.645 deviations up
-    normal = NormalDist()
+def _shuffled(spread: tuple[float, ...]) -> tuple[float, ...]:
+    """The factors over and over, in an order that looks random and is always the same."""
     places = ((index * 0.6180339887498949) % 1.0 for index in range(QUEUE_BATCHES))
-    raw = [math.exp(sigma * normal.inv_cdf(0.001 + 0.998 * place)) for place in places]
-    total = sum(raw)
-    return tuple(factor * len(raw) / total for factor in raw)
+    return tuple(spread[int(place * len(spread))] for place in places)
 
 
 def _free(cpu: CpuFacts) -> float:
@@ -178,7 +176,9 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
 
 
-def build(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts) -> StepModel | str:
+def build(
+    step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, sharing: Sharing = UNMEASURED
+) -> StepModel | str:
     """The model of this run, or why there is none."""
     if step.mean_s <= 0 or loader.batches_per_step <= 0 or loader.batch_s <= 0:
         return "the cost of a batch was not measured"
@@ -198,7 +198,7 @@ def build(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts) -> StepModel | st
         data_s=data_s,
         data_cpu_s=min(data_cpu_s, data_s),
         batches=loader.batches_per_step,
-        unevenness=min(100.0, _ratio(loader.batch_p95_s, loader.batch_p50_s)) or 1.0,
+        spread=loader.spread if loader.batch_p95_s >= UNEVEN * loader.batch_p50_s else EVEN,
         workers=loader.num_workers,
         prefetch=max(1, loader.prefetch_factor or 2),
         cores=cores,
@@ -207,14 +207,15 @@ def build(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts) -> StepModel | st
         epochs_per_step=loader.epochs / max(1, step.count),
         starts_per_step=1 / max(1, step.count),
         fixed_s=loader.other_wait_s,
+        sharing=sharing,
     )
     # more CPU seconds than the cores have: batches prepared ahead, or a clock read late
     fit = min(1.0, _ratio(cores * step.mean_s, seen.compute_cpu_s + seen.data_cpu_s) or 1.0)
     seen = replace(seen, compute_cpu_s=seen.compute_cpu_s * fit, data_cpu_s=seen.data_cpu_s * fit)
-    return _calibrated(seen)
+    return _calibrated(seen, None if cpu.worker_delay is None else seen.data_cpu_s * cpu.worker_delay)
 
 
-def of_loop(step: StepFacts, cpu: CpuFacts) -> StepModel:
+def of_loop(step: StepFacts, cpu: CpuFacts, sharing: Sharing = UNMEASURED) -> StepModel:
     """The model of a loop without a DataLoader: all of its step is the training thread's own."""
     cores = _free(cpu)
     process_cpu_s = step.process_cpu_s if step.process_cpu_s is not None else step.mean_s
@@ -226,7 +227,7 @@ def of_loop(step: StepFacts, cpu: CpuFacts) -> StepModel:
         data_s=0.0,
         data_cpu_s=0.0,
         batches=0.0,
-        unevenness=1.0,
+        spread=EVEN,
         workers=0,
         prefetch=2,
         cores=cores,
@@ -234,11 +235,15 @@ def of_loop(step: StepFacts, cpu: CpuFacts) -> StepModel:
         epoch_s=0.0,
         epochs_per_step=0.0,
         modelled_s=step.mean_s,
+        sharing=sharing,
     )
 
 
-def _calibrated(seen: StepModel) -> StepModel:
-    """The demands as if each ran alone, and the step put together from what was seen as it ran."""
+def _calibrated(seen: StepModel, lacked_s: float | None) -> StepModel:
+    """The demands as if each ran alone, and the step put together from what was seen as it ran.
+
+    `lacked_s`: how long the makers of a step's batches were ready but had no core, where that was measured.
+    """
     if not seen.workers:
         return replace(seen, modelled_s=seen.step_with(0))
     usual_s = HAND_OVER_S[LIKELY] * seen.batches
@@ -249,12 +254,14 @@ def _calibrated(seen: StepModel) -> StepModel:
     hand_over_s = min(missing_s * seen.workers, usual_s) if late else min(missing_s, 3 * usual_s)
     pace_s = seen.slower(seen.compute_s + hand_over_s, seen.data_s + hand_over_s, seen.workers)
     modelled_s = pace_s + seen.epoch_s + seen.fixed_s
-    return replace(_alone(seen), hand_over_s=hand_over_s, modelled_s=modelled_s)
+    return replace(_alone(seen, lacked_s), hand_over_s=hand_over_s, modelled_s=modelled_s)
 
 
-def _alone(seen: StepModel) -> StepModel:
+def _alone(seen: StepModel, lacked_s: float | None) -> StepModel:
     """Take the contention out of demands that were measured while they ran together."""
     alone = seen
+    if lacked_s is not None:
+        alone = replace(seen, data_s=max(seen.data_cpu_s, seen.data_s - lacked_s))
     for _ in range(ROUNDS):
         compute_s, data_s = alone.together(seen.workers, seen.step_s)
         alone = replace(
@@ -263,6 +270,8 @@ def _alone(seen: StepModel) -> StepModel:
             compute_s=max(
                 alone.compute_cpu_s / alone.cores, alone.compute_s * _ratio(seen.compute_s, compute_s)
             ),
-            data_s=max(alone.data_cpu_s, alone.data_s * _ratio(seen.data_s, data_s)),
+            data_s=max(alone.data_cpu_s, alone.data_s * _ratio(seen.data_s, data_s))
+            if lacked_s is None
+            else alone.data_s,
         )
     return alone

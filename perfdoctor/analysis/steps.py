@@ -61,7 +61,8 @@ def find(rows: Rows | None) -> Steps | None:
     """The steps of one rank, or None where nothing that looks like a step was recorded."""
     if rows is None or not set(rows.dtype.names or ()) >= NEEDED:
         return None
-    rows = rows[(rows["end_ns"] >= rows["begin_ns"]) & (rows["begin_ns"] > 0)]
+    sound = (rows["end_ns"] >= rows["begin_ns"]) & (rows["begin_ns"] > 0)
+    rows = rows if sound.all() else rows[sound]
     markers = rows["marker"]
     body = markers[(markers >= Marker.CALL) & (markers <= Marker.UPDATE)]
     if not len(body):
@@ -93,7 +94,7 @@ def _closing(rows: Rows, marker: Marker) -> tuple[Ints, float]:
     if marker is Marker.UPDATE:
         rolled = rows["marks"][at] > 1
         ends, per_step = step_ends(rows["optimizer"][at[~rolled]].astype(np.int64))
-        closes = np.unique(np.concatenate([at[~rolled][ends], at[rolled]]))
+        closes = np.sort(np.concatenate([at[~rolled][ends], at[rolled]]))
         return np.concatenate([_before_updates(rows, at[0], closes), closes]), per_step
     if marker is Marker.BACKWARD:
         ends = np.append(_fresh(rows, at[1:]), True)

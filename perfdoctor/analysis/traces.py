@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from perfdoctor import catalogue
 from perfdoctor.analysis.device import (
     PROFILED,
+    AttentionFacts,
     CopyFacts,
     DeviceFacts,
     KernelFacts,
     MatrixFacts,
     WaitFacts,
+    attention_facts,
     blamed_shares,
     copy_facts,
     device_facts,
@@ -141,11 +143,14 @@ def _facts(
     missing = dict.fromkeys((StepFacts, *PER_STEP), ONLY_A_RUN_TELLS)
     little = _too_little(trace)
     if device is None or little is not None:
-        return Facts(run, {}, missing | dict.fromkeys(ON_DEVICE, little or NO_DEVICE))
+        attention = None if little else attention_facts(trace, None)
+        known: dict[type, object] = {} if attention is None else {AttentionFacts: attention}
+        return Facts(run, known, missing | dict.fromkeys(ON_DEVICE, little or NO_DEVICE))
     groups: dict[type, object] = {
         DeviceFacts: device,
         KernelFacts: kernel_facts(trace, device),
         MatrixFacts: matrix_facts(trace, device),
+        AttentionFacts: attention_facts(trace, device),
         CopyFacts: copy_facts(trace, device),
         WaitFacts: wait_facts(trace),
         Launches: trace.launches,

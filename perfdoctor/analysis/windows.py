@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from perfdoctor.analysis.device import (
+    AttentionFacts,
     CopyFacts,
     DeviceFacts,
     KernelFacts,
     MatrixFacts,
     WaitFacts,
+    attention_facts,
+    blocked_at,
     copy_facts,
     device_facts,
     kernel_facts,
@@ -23,41 +26,83 @@ from perfdoctor.analysis.device import (
 )
 from perfdoctor.analysis.ranks import RanksFacts
 from perfdoctor.model import OperatorCost, StepFacts, WindowFacts
-from perfdoctor.trace.results import Launches, Peak, RankTrace
+from perfdoctor.trace.results import CopySite, Launches, Peak, RankTrace
 
 Windows = Mapping[str, RankTrace]  # by kind: "plain", "shapes", "stacks"
 
 ON_DEVICE = (
     DeviceFacts, KernelFacts, MatrixFacts, CopyFacts, WaitFacts, Launches, Peak, RanksFacts,
 )  # fmt: skip
+ANYWHERE = (AttentionFacts,)  # what windows tell of a step on the CPU, too
 NO_WINDOW = "no window of torch.profiler was recorded: the run was too short for one (--profiler-share)"
 NO_WORK = "the window of torch.profiler holds no work of the device"
 NO_SHAPES = "no window with shapes was recorded: the run was too short for one (--profiler-share)"
 ONE_RANK = "one rank's window does not tell: perfdoctor trace RUN holds all ranks against each other"
 PLAINEST = ("plain", "shapes", "stacks")  # the window that disturbs least comes first
+DETAILED = ("shapes", "plain", "stacks")  # shapes cost the host time, not the device
 
 
 def window_groups(windows: Windows, step: StepFacts, on_device: bool) -> dict[type, object]:
     """Groups by type: there, the reason why not, or None where there is nothing to measure."""
     plain = next((windows[kind] for kind in PLAINEST if kind in windows), None)
-    groups: dict[type, object] = {WindowFacts: None if plain is None else window_facts(plain)}
+    detailed = next((windows[kind] for kind in DETAILED if kind in windows), None)
+    groups: dict[type, object] = {
+        WindowFacts: None if plain is None else window_facts(plain),
+        AttentionFacts: _attention(windows, detailed, None) if detailed else NO_WINDOW,
+    }
     if not on_device:
         return groups | dict.fromkeys(ON_DEVICE)
     device = unprofiled(plain, step) if plain else None
-    if plain is None or device is None:
-        return groups | dict.fromkeys(ON_DEVICE, NO_WINDOW if plain is None else NO_WORK)
-    shapes = windows.get("shapes")
-    shaped = unprofiled(shapes, step) if shapes else None
+    seen = unprofiled(detailed, step) if detailed else None
+    if plain is None or device is None or detailed is None or seen is None:
+        return groups | dict.fromkeys((*ON_DEVICE, *ANYWHERE), NO_WINDOW if plain is None else NO_WORK)
     return groups | {
         DeviceFacts: device,
-        KernelFacts: kernel_facts(plain, device),
-        MatrixFacts: matrix_facts(shapes, shaped) if shapes and shaped else NO_SHAPES,
-        CopyFacts: copy_facts(plain, device),
+        KernelFacts: _kernels(windows, detailed, seen),
+        MatrixFacts: matrix_facts(detailed, seen) if "shapes" in windows else NO_SHAPES,
+        AttentionFacts: _attention(windows, detailed, seen),
+        CopyFacts: _copies(windows, detailed, seen),
         WaitFacts: wait_facts(windows.get("stacks", plain)),
         Launches: plain.launches,
         Peak: plain.peak or f"the peak rates of {plain.device or 'the device'} are not known",
         RanksFacts: ONE_RANK,
     }
+
+
+def _attention(windows: Windows, detailed: RankTrace, device: DeviceFacts | None) -> AttentionFacts | None:
+    """Attention in the window that tells its sizes, with the lines of the one that tells those."""
+    found = attention_facts(detailed, device)
+    lines = attention_facts(windows["stacks"], None) if "stacks" in windows else None
+    return replace(found, at=lines.at) if found and lines and not found.at else found
+
+
+def _kernels(windows: Windows, detailed: RankTrace, device: DeviceFacts) -> KernelFacts:
+    """Kernels of the window that tells their work, with the lines of the one that tells those."""
+    found, stacks = kernel_facts(detailed, device), windows.get("stacks")
+    at = {use.name: use.at for use in stacks.kernels} if stacks else {}
+    return replace(found, kernels=tuple(replace(use, at=use.at or at.get(use.name)) for use in found.kernels))
+
+
+def _copies(windows: Windows, detailed: RankTrace, device: DeviceFacts) -> CopyFacts | None:
+    """Copies in the window that tells most of them, with the lines of the one that tells those."""
+    found, stacks = copy_facts(detailed, device), windows.get("stacks")
+    if found is None or stacks is None:
+        return found
+    places = {_kind(site): site.at for site in reversed(stacks.sites)}
+    sites = [replace(site, at=site.at or places.get(_kind(site))) for site in found.sites]
+    way = {(detour.out, detour.back, detour.same): detour for detour in reversed(stacks.detours)}
+    detours = [
+        replace(detour, out_at=seen.out_at, back_at=seen.back_at)
+        if (seen := way.get((detour.out, detour.back, detour.same)))
+        else detour
+        for detour in found.detours
+    ]
+    return replace(found, at=blocked_at(stacks), sites=tuple(sites), detours=tuple(detours))
+
+
+def _kind(site: CopySite) -> tuple[object, ...]:
+    """What copies of one place have in common in every window: the bytes of each, not the shapes."""
+    return site.direction, site.host_memory, site.op, (site.bytes or 0) // site.count
 
 
 def window_facts(trace: RankTrace) -> WindowFacts | None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from perfdoctor.cli import report, run, runs, tips, trace, try_
+from perfdoctor.cli import loader, report, run, runs, tips, trace, try_
 
 app = typer.Typer(
     name="perfdoctor",
@@ -22,6 +22,7 @@ app = typer.Typer(
 
 # The command of `run` begins at its first word: what follows belongs to it, options included.
 app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
+app.command("loader", context_settings={"allow_interspersed_args": False})(loader.loader)
 app.command("report")(report.report)
 app.command("runs")(runs.runs)
 app.command("tips")(tips.tips)
@@ -51,4 +52,6 @@ def start(arguments: Sequence[str]) -> None:
     words = list(arguments)
     if words[:1] == ["run"]:
         words[1:] = run.marked(words[1:])
+    elif words[:1] == ["loader"]:
+        words[1:] = run.marked(words[1:], loader.WITH_VALUE)
     app(args=words, prog_name="perfdoctor")

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 WITH_VALUE = ("--steps", "--seconds", "--out", "--profiler-share")  # options of ours that take the next word
 
 
-def marked(words: Sequence[str]) -> list[str]:
+def marked(words: Sequence[str], with_value: Sequence[str] = WITH_VALUE) -> list[str]:
     """The words with `--` before a command that begins with `-m`, which is no option of ours."""
     position = 0
     while position < len(words) and words[position].startswith("-") and words[position] not in ("-", "--"):
         if words[position].startswith("-m"):
             return [*words[:position], "--", *words[position:]]
-        position += 2 if words[position] in WITH_VALUE else 1
+        position += 2 if words[position] in with_value else 1
     return list(words)
 
 
@@ -81,7 +81,7 @@ def _tell(path: Path, quiet: bool) -> None:
     from perfdoctor.render import words
 
     try:
-        report = saved.judge(path)
+        report = saved.judge(path, output.say)
     except PerfdoctorError as error:
         output.say(str(error), error.hint)
         return

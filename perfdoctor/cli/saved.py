@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +35,12 @@ def find(run: str | None, out: str | None) -> Path:
     raise NoSuchRun(f"there is no run called {run}", hint)
 
 
-def judge(path: Path) -> Report:
-    """The Report of a run directory, computed from its raw files and kept in its report.json."""
+def judge(path: Path, tell: Callable[[str], None] | None = None) -> Report:
+    """The Report of a run directory, computed from its raw files and kept in its report.json.
+
+    With `tell`, what the step model needs of this machine is measured first where it is not known yet, and
+    `tell` is called with the reason why that takes a moment.
+    """
     from perfdoctor import analysis, recorded, rundir
     from perfdoctor.render import json
 
@@ -44,6 +50,10 @@ def judge(path: Path) -> Report:
         raise PerfdoctorError(
             f"{path} may not be read: {error.strerror}", "check the folder's owner"
         ) from None
+    if tell is not None and records.sharing is None:
+        from perfdoctor import contention
+
+        records = replace(records, sharing=contention.note(records, tell))
     found = analysis.report(records, SourceLines(), *_windows(path, records))
     with suppress(OSError):  # a run kept by somebody else is read all the same
         rundir.write_json(path / "report.json", json.document(found))

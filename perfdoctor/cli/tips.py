@@ -13,19 +13,26 @@ def tips(
         str | None, typer.Argument(metavar="[ID]", help="Explain this tip.", show_default=False)
     ] = None,
 ) -> None:
-    """List what perfdoctor looks for, or explain one tip."""
+    """List what perfdoctor looks for, by class, or explain one tip."""
     from perfdoctor import catalogue
     from perfdoctor.cli import output
     from perfdoctor.errors import PerfdoctorError
+    from perfdoctor.render import tippage
 
-    known = {entry.id: entry for entry in catalogue.tips()}
+    known, planned = {entry.id: entry for entry in catalogue.tips()}, catalogue.planned()
     if tip is None:
-        width = max(map(len, known), default=0)
-        lines = [
-            f"{entry.id:<{width}}  {entry.bottleneck.value:<8}  {entry.title}" for entry in known.values()
-        ]
-        output.emit("".join(f"{line}\n" for line in lines), sys.stdout)
+        output.emit(tippage.listing(list(known.values()), planned, output.columns(sys.stdout)), sys.stdout)
     elif tip in known:
-        output.emit(f"{known[tip].title}\n\n{known[tip].doc.strip()}\n", sys.stdout)
+        output.emit(tippage.page(known[tip]), sys.stdout)
+    elif tip in planned:
+        output.emit(f"{tippage.planned_page(tip, planned[tip])}\n", sys.stdout)
     else:
-        raise PerfdoctorError(f"there is no tip called {tip}", "list them with: perfdoctor tips")
+        raise PerfdoctorError(f"there is no tip called {tip}", _nearest(tip, [*known, *planned]))
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    """What to type next: the tip that was probably meant, or the list."""
+    import difflib
+
+    close = difflib.get_close_matches(name, known, 1)
+    return f"perhaps: perfdoctor tips {close[0]}" if close else "list them with: perfdoctor tips"

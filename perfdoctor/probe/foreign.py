@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Optional, Set, Tuple
 
 from . import patch
 from .imports import on_import
+from .where import user_line
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
@@ -25,6 +26,7 @@ class Foreign:
         self.were_there = False  # torch latches at its first profiler whether all of them write to stderr
         self.prepared: Set[int] = set()  # by identity; one that is never ended keeps us away for good
         self.acting: Optional[int] = None  # the thread in which we prepare or end our own
+        self.line: Optional[Dict[str, Any]] = None  # of the script's that prepared the last one
         self.make_way: Callable[[], None] = lambda: None  # ends ours; returns once it is ended
 
     def before_prepare(self, args: Args, kwargs: Kwargs) -> None:
@@ -33,6 +35,7 @@ class Foreign:
             return
         self.were_there = True
         self.prepared.add(id(args[0]))
+        self.line = user_line()
         self.make_way()
 
     def before_end(self, args: Args, kwargs: Kwargs) -> Optional[int]:

@@ -190,6 +190,7 @@ class Loaders:
             startup_ns=epoch.startup_ns,
             first_wait_ns=epoch.first_wait_ns,
             workers=[worker.pid for worker in getattr(iterator, "_workers", ())],
+            items=_items(getattr(iterator, "_dataset", None)),
         )
 
     def _end(self, epoch: _Epoch) -> None:
@@ -314,6 +315,16 @@ def install(loaders: Loaders) -> None:
     patch.wrap(fetchers._BaseDatasetFetcher, "__init__", before_fetcher, after_fetcher, "fetcher_init")
     for fetcher in (fetchers._MapDatasetFetcher, fetchers._IterableDatasetFetcher):
         patch.wrap(fetcher, "fetch", made.before_fetch, made.after_fetch, "fetch")
+
+
+def _items(dataset: Any) -> Optional[int]:
+    """How many items a map-style dataset holds, where it tells: its sampler has just asked the same."""
+    if not hasattr(type(dataset), "__len__") or not hasattr(type(dataset), "__getitem__"):
+        return None
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError, AttributeError):
+        return None
 
 
 def _batch_size(loader: Any) -> Optional[int]:

@@ -10,20 +10,31 @@ from typing import Any, Dict
 from . import (
     asides,
     budget,
+    built,
+    calls,
+    clearing,
+    debugging,
+    evals,
     foreign,
     freshness,
     imports,
     loader,
+    looks,
     losses,
+    names,
     patch,
+    pauses,
     record,
+    retained,
     sampler,
     session,
+    settings,
     steps,
     where,
     window,
     windows,
     writer,
+    zeroing,
 )
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -42,31 +53,73 @@ def _begin(run_dir: str) -> None:
     for module in (
         asides,
         budget,
+        built,
+        calls,
+        clearing,
+        debugging,
+        evals,
         foreign,
         freshness,
         imports,
         loader,
+        looks,
         losses,
+        names,
         patch,
+        pauses,
         record,
+        retained,
         sampler,
         session,
+        settings,
         steps,
         where,
         window,
         windows,
         writer,
+        zeroing,
     ):
         patch.guarded("compiler", patch.hide_module)(module)
     hooks = steps.Steps(here, torch)
+    if here.options.get("loader"):
+        from . import loaderonly  # here: of no use to a run that trains
+
+        loaderonly.install(loaderonly.Only(here, loader.Loaders(here, hooks, torch), torch))
+        return
     steps.install(hooks)
     aside = asides.Asides(here, torch)
     asides.install(aside)
     hooks.on_device = aside.device_seen
     loader.install(loader.Loaders(here, hooks, torch))
     here.on_end.append(hooks.pulse)
+    _watch_models(here, hooks, torch)
+    modes = _watch_beside(here, hooks, torch)
     if here.options.get("profiler", True):
-        hooks.at_update = windows.watch(here, torch, lambda: hooks.largest).border
+        watched = windows.watch(here, torch, lambda: hooks.largest)
+        hooks.at_update, modes.foreign = watched.border, watched.foreign
+
+
+def _watch_models(here: session.Session, hooks: steps.Steps, torch: Any) -> None:
+    """Watch what is built, and how it acts at a few steps."""
+    constructors = built.Built(here, torch)
+    built.install(constructors)
+    hooks.on_root = patch.guarded("root", constructors.root_seen)
+    hooks.on_optimizer = patch.guarded("optimizer_built", constructors.optimizer_seen)
+    hooks.looks.add("calls", calls.Calls(hooks, constructors).ask)
+    hooks.looks.add("settings", settings.Settings(hooks).look)
+
+
+def _watch_beside(here: session.Session, hooks: steps.Steps, torch: Any) -> debugging.DebugModes:
+    """Watch what goes on between the steps: looked at rarely, written once a second."""
+    modes = debugging.DebugModes(here, torch)
+    debugging.install(modes)
+    collector = pauses.Pauses(here)
+    pauses.install(collector)
+    hooks.looks.add("debug mode", modes.look)
+    hooks.looks.add("retained", retained.Retained(here, torch).look)
+    zeros = zeroing.make(here, torch)
+    hooks.at_pulse += [hooks.clearing.pulse, modes.pulse, collector.pulse, zeros.pulse]
+    return modes
 
 
 def _options(run_dir: str) -> Dict[str, Any]:

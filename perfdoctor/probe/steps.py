@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
 import weakref
 from _thread import get_ident
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import patch, record
+from .clearing import Clearing
+from .evals import Evals
 from .freshness import Freshness
+from .looks import Looks
 from .losses import DeviceLosses
+from .names import names_of
 from .record import (
     AFTER_BACKWARD,
     AFTER_FORWARD,
@@ -30,7 +33,7 @@ from .record import (
     clock,
 )
 from .session import PULSE_NS, Session
-from .where import user_frame, user_line
+from .where import line_of, user_frame
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
@@ -59,7 +62,8 @@ class Steps:
         self.session = session
         self.torch = torch
         self.is_tracing = torch.jit.is_tracing
-        self.in_call = False
+        self.in_call: Any = False  # or what `inside` was when the outermost call began
+        self.inside: Any = True  # or who watches the calls inside one
         self.trains = False  # a forward with gradients, a backward or an update was seen
         self.modules: Dict[int, _Seen] = {}
         self.largest = 0  # modules in the largest model
@@ -72,6 +76,8 @@ class Steps:
         self.backward_depth = 0
         self.backwards_seen = 0
         self.on_device: Callable[[Any], None] = lambda device: None  # called with a device that trains
+        self.on_root: Callable[[Any, int], None] = lambda module, size: None  # with a model, its modules
+        self.on_optimizer: Callable[[Any, int], None] = lambda optimizer, number: None
         self.pending_samples = 0
         self.evaluated = False  # a module in eval mode was called since the last batch or backward
         self.loader_delivers = False
@@ -79,9 +85,10 @@ class Steps:
         self.unscaled: Any = None  # the loss before a GradScaler multiplied it
         self.freshness = Freshness()
         self.note_loss = patch.guarded("loss", self._note_loss)
-        self.evals = {"calls": 0, "grad_calls": 0, "seconds": 0.0, "grad_seconds": 0.0}
-        self.eval_line: Optional[Dict[str, Any]] = None
-        self.evals_written = 0
+        self.evals = Evals(session)
+        self.looks = Looks()
+        self.at_pulse: List[Callable[[], None]] = [self.evals.pulse]
+        self.clearing = Clearing(session, torch)
         self.next_pulse = clock() + PULSE_NS
 
     # ------------------------------------------------------------ whose thread
@@ -104,10 +111,11 @@ class Steps:
 
     # ------------------------------------------------------------ modules
 
-    def before_module(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, _Seen, int, bool]]:
+    def before_module(self, args: Args, kwargs: Kwargs) -> Any:
         """Enter forward or validation at an outermost call of a module that has parameters."""
-        if self.in_call:
-            return None
+        watcher = self.in_call
+        if watcher:
+            return None if watcher is True else watcher.enter(args, kwargs)
         if self.is_tracing():
             return None  # what we look at would become part of the traced graph
         module = args[0]
@@ -123,7 +131,7 @@ class Steps:
             phase = FORWARD
         else:
             phase = VALIDATION if seen.trained else EVAL_FORWARD
-        self.in_call = True
+        watcher = self.in_call = self.inside
         recorder.calls += 1
         if not self.loader_delivers and phase == FORWARD:
             self._count_samples(args)
@@ -132,12 +140,17 @@ class Steps:
             recorder.decide(recorder.base, recorder.base, VALIDATION)
         elif recorder.undecided:
             recorder.set_aside(recorder.base, recorder.base)
-        return recorder, seen, phase, recording
+        return recorder, None if watcher is True else watcher.enter(args, kwargs), phase, recording
 
-    def after_module(self, token: Tuple[Recorder, _Seen, int, bool], args: Args, result: Any) -> None:
+    def after_module(self, token: Any, args: Args, result: Any) -> None:
         """Leave the phase; in train mode what follows is the loss, until something else begins."""
+        if type(token) is not tuple:
+            token.leave(result)
+            return
         self.in_call = False
-        recorder, _, phase, recording = token
+        recorder, watcher, phase, recording = token
+        if watcher is not None:
+            watcher.leave(result)
         begin = recorder.since
         if phase == FORWARD and recording:
             recorder.leave_to(AFTER_FORWARD)
@@ -146,7 +159,7 @@ class Steps:
         if phase == EVAL_FORWARD:
             recorder.undecided = True
         elif phase == VALIDATION:
-            self._count_eval((recorder.since - begin) / 1e9, recording)
+            self.evals.count((recorder.since - begin) / 1e9, recording)
             self.evaluated = True
         if recorder.level <= CALL:
             recorder.mark(CALL)
@@ -175,29 +188,11 @@ class Steps:
         has_parameters = next(module.parameters(), None) is not None
         seen = self.modules[id(module)] = _Seen(has_parameters)
         if has_parameters:
-            parameters = list(module.parameters())
             size = sum(1 for _ in module.modules())
             self.largest = max(self.largest, size)
-            self.session.event(
-                "root",
-                module=type(module).__module__ + "." + type(module).__qualname__,
-                modules=size,
-                parameters=sum(p.numel() for p in parameters if not _is_lazy(p)),
-                device=str(parameters[0].device),
-                at=user_line(),
-            )
-            self.on_device(parameters[0].device)
+            self.on_root(module, size)
+            self.on_device(next(module.parameters()).device)
         return seen
-
-    def _count_eval(self, seconds: float, recording: bool) -> None:
-        evals = self.evals
-        evals["calls"] += 1
-        evals["seconds"] += seconds
-        if recording:
-            evals["grad_calls"] += 1
-            evals["grad_seconds"] += seconds
-            if self.eval_line is None:
-                self.eval_line = user_line()
 
     # ------------------------------------------------------------ backward
 
@@ -211,9 +206,14 @@ class Steps:
         self.backward_depth = 1
         recorder.enter(BACKWARD)
         recorder.decide(FORWARD, FORWARD, FORWARD)
+        if recorder.since >= self.next_pulse:
+            self.pulse()
         loss = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
         if recorder.level < UPDATE and self.freshness.judge(loss) and not recorder.backwards:
             recorder.flags |= FRESH
+        if self.clearing.open:
+            self.clearing.before_backward()
+        self.looks.before_backward(recorder, loss)
         if self.backwards_seen < NAMES_AT_BACKWARD:
             self._note_names()
         samples = self.take_samples()
@@ -230,6 +230,8 @@ class Steps:
         else:
             recorder.leave_to(AFTER_BACKWARD)
         recorder.backwards += 1
+        if self.clearing.open:
+            self.clearing.after_backward()
         self.note_loss(recorder, loss)
         if self.updated_in_backward:
             self.updated_in_backward = False
@@ -267,15 +269,13 @@ class Steps:
         frame = user_frame()
         if frame is None:
             return
-        code = frame.f_code
-        values = {name: frame.f_globals.get(name) for name in code.co_names}
-        values.update(frame.f_locals)
         tensor = self.torch.Tensor
         names = sorted(
-            name for name, value in values.items() if isinstance(value, tensor) and value.requires_grad
+            name
+            for name, value in names_of(frame).items()
+            if isinstance(value, tensor) and value.requires_grad
         )
-        at = {"file": os.path.abspath(code.co_filename), "line": frame.f_lineno, "function": code.co_name}
-        self.session.event("grad_names", names=names, function=code.co_name, at=at)
+        self.session.event("grad_names", names=names, function=frame.f_code.co_name, at=line_of(frame))
 
     # ------------------------------------------------------------ optimizers
 
@@ -323,6 +323,7 @@ class Steps:
         recorder.base = OTHER
         if not self.backward_depth:
             self._update(recorder, self._number(optimizer))
+            self.clearing.updated(optimizer)
 
     def _number(self, optimizer: Any) -> int:
         if id(optimizer) == self.last_optimizer[0]:
@@ -330,8 +331,7 @@ class Steps:
         number = self.optimizers.get(optimizer)
         if number is None:
             number = self.optimizers[optimizer] = len(self.optimizers) + 1
-            name = type(optimizer).__module__ + "." + type(optimizer).__qualname__
-            self.session.event("optimizer", id=number, **{"class": name}, at=user_line())
+            self.on_optimizer(optimizer, number)
         self.last_optimizer = (id(optimizer), number)
         return number
 
@@ -349,9 +349,8 @@ class Steps:
     def pulse(self) -> None:
         """Write the running totals, about once a second."""
         self.next_pulse = clock() + PULSE_NS
-        if self.evals["calls"] != self.evals_written:
-            self.evals_written = int(self.evals["calls"])
-            self.session.event("eval", at=self.eval_line, **self.evals)
+        for write in self.at_pulse:
+            write()
 
     # ------------------------------------------------------------ GradScaler
 
@@ -392,7 +391,3 @@ def install(steps: Steps) -> None:
 
 def _nothing(token: Any, args: Args, result: Any) -> None:
     return None
-
-
-def _is_lazy(parameter: Any) -> bool:
-    return type(parameter).__name__ == "UninitializedParameter"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from types import FrameType
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 _PROBE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+FRAMES_MAX = 8  # of the user's, from the inside: a training loop is not called from further out
 _known: Dict[str, bool] = {}  # file name as compiled -> is it the user's
 
 
@@ -41,7 +42,26 @@ def user_frame() -> Optional[FrameType]:
 def user_line() -> Optional[Dict[str, Any]]:
     """The innermost line of the user's code: {file, line, function}."""
     frame = user_frame()
-    if frame is None:
-        return None
+    return None if frame is None else line_of(frame)
+
+
+def user_frames() -> List[FrameType]:
+    """The frames on the stack that run the user's code, innermost first, at most FRAMES_MAX."""
+    found: List[FrameType] = []
+    frame: Optional[FrameType] = sys._getframe(1)
+    while frame is not None and len(found) < FRAMES_MAX:
+        if is_users(frame.f_code.co_filename):
+            found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def user_lines() -> List[Dict[str, Any]]:
+    """Their lines, innermost first."""
+    return [line_of(frame) for frame in user_frames()]
+
+
+def line_of(frame: FrameType) -> Dict[str, Any]:
+    """Where a frame is: {file, line, function}."""
     code = frame.f_code
     return {"file": os.path.abspath(code.co_filename), "line": frame.f_lineno, "function": code.co_name}

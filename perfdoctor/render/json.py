@@ -11,10 +11,12 @@ from typing import Any
 
 import orjson
 
+from perfdoctor.batch import BatchFacts
 from perfdoctor.model import Diagnosis, Finding, Location, NotJudged, Report, RunFacts, StepFacts
 from perfdoctor.render import words
 
 SCHEMA = "perfdoctor.report/1"
+BATCH_LINES = 3  # of each stage, costliest first
 TOO_LARGE = 2**63  # whole numbers from here on do not fit into 64 bits
 
 Json = dict[str, Any]
@@ -40,9 +42,11 @@ def document(report: Report) -> Json:
         "run": _run(report.run) | {"path": report.path},
         "steps": _steps(report.steps) if report.steps else None,
         **judgement(report.diagnosis, report.findings, report.not_judged, report.run.cwd),
+        "together": asdict(report.together) if report.together else None,
         "overhead": asdict(report.overhead) if report.overhead else None,
         "notes": list(report.notes),
         **{name: asdict(group) if group else None for name, group in groups.items()},
+        "batch": _batch(report.batch, report.run.cwd) if report.batch else None,
     }
     return {name: _within_range(value) for name, value in fields.items()}
 
@@ -85,6 +89,31 @@ def _steps(steps: StepFacts) -> Json:
     }
 
 
+def _batch(batch: BatchFacts, cwd: str) -> Json:
+    return {
+        "seconds": batch.batch_s,
+        "cpu_seconds": batch.cpu_s,
+        "in_workers": batch.in_workers,
+        "samples": batch.samples,
+        "hand_over_seconds": batch.hand_over_s,
+        "worker_start_s": batch.worker_start_s,
+        "stages": [
+            {
+                "stage": cost.stage.value,
+                "kind": cost.kind,
+                "library": cost.library,
+                "share": cost.share,
+                "seconds": cost.share * batch.batch_s,
+                "lines": [
+                    {"at": _place(line.at, cwd), "share": line.share, "function": line.leaf}
+                    for line in cost.lines[:BATCH_LINES]
+                ],
+            }
+            for cost in batch.costs
+        ],
+    }
+
+
 _STEP_TIMES = {"mean_s": "mean", "median_s": "median", "p95_s": "p95"}
 
 
@@ -108,6 +137,7 @@ def _finding(finding: Finding, cwd: str) -> Json:
         "title": finding.title,
         "because": list(advice.because),
         "gain": asdict(finding.gain),
+        "about": "time" if advice.change else "risk",
         "at": [_place(at, cwd) for at in advice.at],
         "tweak": advice.tweak,
         "same_result": advice.same_result,

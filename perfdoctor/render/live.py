@@ -11,8 +11,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -46,14 +46,26 @@ def is_wanted(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
     return False
 
 
-@contextmanager
-def watch(path: Path, process: Any) -> Iterator[None]:
+def watch(path: Path, process: Any) -> AbstractContextManager[None]:
     """Keep the live line of the run at `path` up to date on stderr, where it is a terminal."""
+
+    def follow() -> Callable[[float], str]:
+        from perfdoctor.samplers.progress import Follower  # here: the script's start does not wait for numpy
+
+        follower = Follower(path)
+        return lambda elapsed_s: figures(follower.look(), elapsed_s)
+
+    return shown(follow)
+
+
+@contextmanager
+def shown(follow: Callable[[], Callable[[float], str]]) -> Iterator[None]:
+    """Keep a live line on stderr, where it is a terminal; `follow()` gives what words elapsed seconds."""
     if not is_wanted(sys.stderr, os.environ):
         yield
         return
     ended = threading.Event()
-    drawer = threading.Thread(target=_draw_until, args=(ended, path), name="perfdoctor-live", daemon=True)
+    drawer = threading.Thread(target=_draw_until, args=(ended, follow), name="perfdoctor-live", daemon=True)
     drawer.start()
     try:
         yield
@@ -62,15 +74,13 @@ def watch(path: Path, process: Any) -> Iterator[None]:
         drawer.join()
 
 
-def _draw_until(ended: threading.Event, path: Path) -> None:
+def _draw_until(ended: threading.Event, follow: Callable[[], Callable[[float], str]]) -> None:
     if ended.wait(FIRST_S):
         return
-    from perfdoctor.samplers.progress import Follower  # here: the script's start does not wait for numpy
-
-    begin_s, follower, row = time.monotonic() - FIRST_S, Follower(path), LastRow(sys.stderr.fileno())
+    begin_s, line, row = time.monotonic() - FIRST_S, follow(), LastRow(sys.stderr.fileno())
     try:
         while not ended.is_set():
-            row.draw(f"perfdoctor  {figures(follower.look(), time.monotonic() - begin_s)}")
+            row.draw(f"perfdoctor  {line(time.monotonic() - begin_s)}")
             ended.wait(EVERY_S)
     except OSError:
         return  # the terminal went away

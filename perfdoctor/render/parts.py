@@ -85,7 +85,9 @@ def finding(found: Finding, cwd: str, brief: bool = False) -> RenderableType:
     heading.add_row(
         Text(str(found.rank), style="bold"),
         Text(harmless(found.title), style="bold"),
-        Text(words.gain(found.gain), style="bold green"),
+        Text(words.gain(found.gain), style="bold green")
+        if advice.change
+        else Text("risk", style="bold yellow"),
     )
     if brief:
         return Group(heading, Padding(bullet(advice.because[0]), (0, 0, 0, 3)))

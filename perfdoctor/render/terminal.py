@@ -8,7 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from perfdoctor.model import NotJudged, Phase, Report, StepFacts, WindowFacts
+from perfdoctor.batch import BatchFacts, Stage
+from perfdoctor.model import Gain, NotJudged, Phase, Report, StepFacts, WindowFacts
 from perfdoctor.render import parts, words
 from perfdoctor.render.words import harmless
 
@@ -36,11 +37,13 @@ def _blocks(report: Report, columns: int) -> Iterator[RenderableType]:
     yield _title(report, columns)
     yield parts.verdict(report.diagnosis)
     if report.steps is not None:
-        yield _step(report.steps, report.window)
+        yield _step(report.steps, report.window, report.batch, report.run.cwd)
     if report.findings:
         yield Text("What to change, best first", style="bold")
         for finding in report.findings:
             yield parts.finding(finding, report.run.cwd)
+        if report.together is not None:
+            yield _together(report.together)
     elif report.steps is not None and report.diagnosis.verdict in parts.IF_FREE:
         yield Text("No tip fits this run: the phases above say where to look.", style="bold")
     if report.notes:
@@ -48,6 +51,16 @@ def _blocks(report: Report, columns: int) -> Iterator[RenderableType]:
     if report.not_judged and report.steps is not None:  # without a step nothing is judged: said above
         yield parts.listed("Not judged", _grouped(report.not_judged), quiet=True)
     yield _footer(report)
+
+
+def _together(gain: Gain) -> RenderableType:
+    """What several findings bring at once: gains do not add."""
+    row = parts.two_columns()
+    row.add_row(
+        Text("The first of them together (gains do not add)", style="bold"),
+        Text(words.gain(gain), style="bold green"),
+    )
+    return row
 
 
 def _title(report: Report, columns: int) -> RenderableType:
@@ -64,7 +77,7 @@ def _title(report: Report, columns: int) -> RenderableType:
     return row
 
 
-def _step(steps: StepFacts, window: WindowFacts | None) -> RenderableType:
+def _step(steps: StepFacts, window: WindowFacts | None, batch: BatchFacts | None, cwd: str) -> RenderableType:
     rate = f"{words.figures(1 / steps.mean_s)} steps/s" if steps.mean_s else ""
     if steps.samples_per_s:
         rate = f"{words.figures(steps.samples_per_s)} samples/s"
@@ -74,7 +87,24 @@ def _step(steps: StepFacts, window: WindowFacts | None) -> RenderableType:
         Text.assemble(("One step: ", "bold"), (words.seconds(steps.mean_s), "bold"), (spread, parts.QUIET)),
         Text(rate, style=parts.QUIET),
     )
-    return Group(heading, _bars(steps), *([_operators(window)] if window else []))
+    lines = [_operators(window)] if window else []
+    return Group(heading, _bars(steps), *lines, *([_batch(batch, cwd)] if batch else []))
+
+
+def _batch(batch: BatchFacts, cwd: str) -> RenderableType:
+    """What a batch costs in a line: its stages, and where the costliest of them is."""
+    stages = []
+    most = max(Stage, key=batch.share)
+    for stage in Stage:
+        share, lines = batch.share(stage), batch.lines(stage)
+        if share >= words.LEAST_SHOWN:
+            place = f" ({harmless(words.place(lines[0].at, cwd))})" if stage is most and lines else ""
+            stages.append(f"{stage.value} {words.percent(share)}{place}")
+    where = "in a worker" if batch.in_workers else "in the training process"
+    text = f"a batch: {words.seconds(batch.batch_s)} {where}: {', '.join(stages)}"
+    if batch.hand_over_s >= words.LEAST_SHOWN * batch.batch_s:
+        text += f"; handing it over: {words.seconds(batch.hand_over_s)}"
+    return Text(text, style=parts.QUIET, overflow="fold")
 
 
 def _operators(window: WindowFacts) -> RenderableType:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+UNLIMITED_BYTES = 1 << 60  # version 1 writes "no limit" as the largest multiple of a page
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -31,19 +33,29 @@ class _Mount:
 
 def limits(pid: int | None = None, root: Path = Path("/")) -> Limits:
     """The tightest limits on `pid` (this process where None), below a file system that starts at `root`."""
-    process = root / "proc" / ("self" if pid is None else str(pid))
-    mounts = _mounts(process / "mountinfo", root)
     quotas: list[float] = []
     sets: list[int] = []
+    for folder in _folders(pid, root):
+        quotas.extend(_quota(folder))
+        sets.extend(_cpuset(folder))
+    return Limits(min(quotas, default=None), min(sets, default=None))
+
+
+def memory_left_bytes(pid: int | None = None, root: Path = Path("/")) -> int | None:
+    """Memory that control groups leave to `pid` (this process where None); None where none limits it."""
+    left = (bytes_ for folder in _folders(pid, root) for bytes_ in _memory_left(folder))
+    return min(left, default=None)
+
+
+def _folders(pid: int | None, root: Path) -> Iterator[Path]:
+    """The folders of all groups that a process is in, and of those above."""
+    process = root / "proc" / ("self" if pid is None else str(pid))
+    mounts = _mounts(process / "mountinfo", root)
     for controllers, group in _groups(process / "cgroup"):
         for mount in mounts:
             # Version 2 has an empty controller list on both sides; named v1 hierarchies control nothing.
-            if mount.controllers != controllers and not mount.controllers & controllers:
-                continue
-            for folder in _upwards(mount, group):
-                quotas.extend(_quota(folder))
-                sets.extend(_cpuset(folder))
-    return Limits(min(quotas, default=None), min(sets, default=None))
+            if mount.controllers == controllers or mount.controllers & controllers:
+                yield from _upwards(mount, group)
 
 
 def _groups(path: Path) -> Iterator[tuple[frozenset[str], str]]:
@@ -89,6 +101,16 @@ def _quota(folder: Path) -> Iterator[float]:
     # "max" and -1 are no quota
     if len(words) == 2 and all(word.isdigit() and int(word) > 0 for word in words):
         yield int(words[0]) / int(words[1])
+
+
+def _memory_left(folder: Path) -> Iterator[int]:
+    """What the group's own limit leaves, if it has one; file pages that can be dropped do not count."""
+    for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+        words = _text(folder / limit).strip(), _text(folder / used).strip()
+        if not all(word.isdigit() for word in words) or int(words[0]) >= UNLIMITED_BYTES:
+            continue
+        cached = re.search(r"^(?:total_)?inactive_file (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+        yield max(0, int(words[0]) - int(words[1]) + (int(cached[1]) if cached else 0))
 
 
 def _cpuset(folder: Path) -> Iterator[int]:

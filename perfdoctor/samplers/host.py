@@ -14,6 +14,7 @@ import psutil
 from perfdoctor.rundir import append_line
 from perfdoctor.samplers import cgroup
 from perfdoctor.samplers.processes import Member, Tree
+from perfdoctor.samplers.storage import Storage
 
 FIRST_INTERVAL_S = 1.0
 # From here on the interval is a fixed share of the time elapsed: what happened stays resolved as finely as
@@ -32,6 +33,7 @@ SETTLED_S = 3.0  # younger processes are not asked: workers that restart each ep
 
 LIMITS_INTERVAL_S = 60.0  # quotas may change under way; rarely
 NOT_BUSY = ("guest", "guest_nice", "steal")  # guests are in user time already; stolen time is not ours
+MOST_READERS = 4  # loader workers whose open files are looked at: they do the same work
 LOOPBACK = ("lo", "lo0")
 SHARED_MEMORY = "/dev/shm"
 
@@ -76,7 +78,9 @@ class HostSampler:
         self._machine: tuple[float, float] | None = None
         self._cost_s = 0.0  # of a sample, smoothed
         self._limits: tuple[float, float] | None = None  # (read when, cores)
+        self._memory_left_bytes: int | None = None  # by control groups, read with the limits
         self._maps = _Maps()
+        self._storage = Storage()
 
     def tick(self, now_s: float) -> bool:
         """Write a line if one is due; True if it did."""
@@ -105,7 +109,8 @@ class HostSampler:
             "left_out": max(0, len(members) - MOST_LISTED),
             "net": _network(),
             "shm": _shared_memory(),
-            "memory": _memory(),
+            "memory": self._memory(),
+            "storage": self._storage.in_use(_readers(members)),
             "perfdoctor_cpu_s": round(time.process_time() + self._own_cpu_s(), 3),
         }
 
@@ -120,12 +125,16 @@ class HostSampler:
                     "rank": member.rank,
                     "cpu_s": round(cpu.user + cpu.system, 3),
                     "threads": process.num_threads(),
-                    "rss_bytes": process.memory_info().rss,
+                    "rss_bytes": (memory := process.memory_info()).rss,
+                    # what no file is behind, its own or inherited by a fork: it grows with new memory only
+                    "anonymous_bytes": memory.rss - memory.shared if hasattr(memory, "shared") else None,
                 }
         except psutil.Error:
             return None  # it ended while it was read
         # CPU of children that have ended: what workers used that came and went between two samples.
         reading["ended_children_cpu_s"] = _ended_children(cpu)
+        if member.role != "other":
+            reading["thread_cpu_s"], reading["thread_delay_s"] = read_schedule(Path(f"/proc/{member.pid}"))
         reading["private_bytes"], reading["shared_bytes"] = self._maps.of(process, now_s)
         reading["read_bytes"], reading["written_bytes"] = _disk(process)
         return reading
@@ -136,7 +145,19 @@ class HostSampler:
             # Before there is a training process, ask again soon: it may have narrowed itself.
             read_s = now_s if main is not None else -math.inf
             self._limits = (read_s, usable_cores(main)[0])
+            self._memory_left_bytes = cgroup.memory_left_bytes(main)
         return self._limits[1]
+
+    def _memory(self) -> dict[str, int | None] | None:
+        try:
+            found = psutil.virtual_memory()
+        except (OSError, RuntimeError):
+            return None
+        return {
+            "total_bytes": found.total,
+            "available_bytes": found.available,
+            "limit_left_bytes": self._memory_left_bytes,
+        }
 
     def _machine_busy_cores(self) -> float | None:
         """Mean busy cores of the whole machine since the last sample."""
@@ -147,6 +168,15 @@ class HostSampler:
         if before is None or self._machine[1] <= before[1]:
             return None
         return round(max(0.0, (busy - before[0]) / (self._machine[1] - before[1])), 3)
+
+
+def _readers(members: list[Member]) -> list[int]:
+    """Who reads data: a few loader workers, or the training process where there are none."""
+    for role in ("worker", "main"):
+        found = [member.pid for member in members if member.role == role]
+        if found:
+            return found[:MOST_READERS]
+    return []
 
 
 def interval_s(elapsed_s: float, cost_s: float) -> float:
@@ -206,6 +236,15 @@ def read_maps(path: Path) -> tuple[int | None, int | None]:
     return (private, shared) if seen else (None, None)
 
 
+def read_schedule(process: Path) -> tuple[float | None, float | None]:
+    """Seconds that a process's first thread ran, and that it was ready but had no core; None if unknown."""
+    try:
+        ran_ns, waited_ns, _ = (process / "task" / process.name / "schedstat").read_bytes().split()
+        return int(ran_ns) / 1e9, int(waited_ns) / 1e9
+    except (OSError, ValueError):
+        return None, None
+
+
 def _disk(process: psutil.Process) -> tuple[int | None, int | None]:
     """Bytes read from and written to the disk; page-cache hits are not in them."""
     if not hasattr(process, "io_counters"):
@@ -243,11 +282,3 @@ def _shared_memory() -> dict[str, int] | None:
     except OSError:
         return None
     return {"total_bytes": found.f_blocks * found.f_frsize, "free_bytes": found.f_bavail * found.f_frsize}
-
-
-def _memory() -> dict[str, int] | None:
-    try:
-        found = psutil.virtual_memory()
-    except (OSError, RuntimeError):
-        return None
-    return {"total_bytes": found.total, "available_bytes": found.available}

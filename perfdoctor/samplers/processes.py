@@ -29,6 +29,7 @@ class Member:
     process: psutil.Process
     role: str  # "main", "worker" or "other"
     tag: str | None  # names the files of the training process it is or belongs to: "rank0", "rank0.1234"
+    declared: bool = False  # a loader worker that the probe has seen, not one that only looks like it
 
     @property
     def pid(self) -> int:
@@ -99,7 +100,7 @@ class Tree:
             role, tag = "main", self.mains[pid]
         elif tag is not None and (pid in declared or self._looks_like_worker(process, above)):
             role = "worker"
-        found[pid] = Member(process, role, tag)
+        found[pid] = Member(process, role, tag, pid in declared)
         # A fork server's children are workers, whose command line is the server's.
         below = FORK_SERVER if above == "main" and self._helps(process, FORK_SERVER) else role
         for child in _children(process):

@@ -60,13 +60,15 @@ class Folded:
             self._add((label, *stack.frames), stack.count)
 
     def add_worker(self, pid: int, stacks: Iterable[Sampled]) -> None:
-        """Add a chunk of a loader worker: its main thread, from the worker loop on."""
+        """Add a chunk of a loader worker: its main thread from the worker loop on, and others it started."""
         if len(self._workers) < MOST_WORKER_NAMES:
             self._workers.add(pid)
         label = f"worker {pid}" if pid in self._workers else "worker *"
         for stack in stacks:
             if stack.thread_id == pid:
                 self._add((label, *from_worker_loop(stack.frames)), stack.count)
+            else:
+                self._add((f"{label} thread {stack.thread_name or 'unnamed'}", *stack.frames), stack.count)
 
     def write(self) -> None:
         """Replace the file by what has been counted so far."""
@@ -227,6 +229,7 @@ class StackSampler:
             self._worker_due_s = now_s + (LATE_WORKER_PAUSE_S if late else WORKER_PAUSE_S)
         sampled = {tag for tag, rank in self._ranks.items() if not rank.off}
         ready = [member for member in workers if member.tag in sampled]
+        ready = [member for member in ready if member.declared] or ready
         if self._start is None or not ready or now_s < self._worker_due_s:
             return
         ready.sort(key=lambda member: member.pid)

@@ -1,8 +1,9 @@
 """The host waits for the device in every step, and then the device waits for the host.
 
 ## What it sees
-Calls such as `.item()`, `.nonzero()`, printing a tensor or an explicit synchronisation return only when the
-device has nothing left to do; the trace shows how long it then idles, for each operator and line.
+Calls such as `.item()`, `.cpu()`, `.nonzero()`, printing a tensor or an explicit synchronisation return
+only when the device has nothing left to do; the trace shows how long it then idles, for each operator and
+line.
 
 ## By hand
     if step % 50 == 0:
@@ -14,7 +15,7 @@ A wait behind which the device is still busy costs nothing: the time is computin
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import COPYING, WaitFacts
+from perfdoctor.analysis.device import COPYING, WaitFacts, at_line
 from perfdoctor.catalogue import tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
@@ -25,6 +26,8 @@ REPEATED = 5  # calls, where no step is marked: fewer are set-up or the profiler
 SURE = 0.5  # of what goes, if the next wait takes over the other half
 SHOWN = 3  # places named
 COPY = "memcpy"  # in the names of calls that copy
+FREE = "free"  # memory given back: inside an operator, the allocator's own
+CONVOLUTION = "conv"  # convolutions time their algorithms once for each shape, by events
 
 
 @tip(
@@ -55,15 +58,18 @@ def device_sync_in_loop(waits: WaitFacts) -> Advice | None:
 def _is_meant(call: BlockingCalls, waits: WaitFacts) -> bool:
     """Whether a call waits in the loop and leaves the device idle; moving batches is told elsewhere.
 
-    Older versions of torch make `.item()` wait inside its copy, to pageable memory.
+    Older versions of torch make `.item()` wait inside its copy, to pageable memory; `.cpu()` always does.
     """
-    moves = COPY in call.call.lower() and (call.op is None or call.op in COPYING)
-    return call.idle_us > 0 and call.count >= (waits.files_steps or REPEATED) and not moves
+    copies = COPY in call.call.lower() and (call.op is None or call.op in COPYING)
+    moves = call.direction == "HtoD" or (copies and call.direction != "DtoH")
+    name, op = call.call.lower(), (call.op or "").lower()
+    own = bool(op) and (FREE in name or CONVOLUTION in op)
+    return not own and call.idle_us > 0 and call.count >= (waits.files_steps or REPEATED) and not moves
 
 
 def _place(call: BlockingCalls, waits: WaitFacts) -> str:
     what = call.op or call.call
-    where = f" at line {call.at.line}" if call.at else ""
+    where = at_line(call.at)
     waited_s, idle_s = waits.per_step_s(call.us), waits.per_step_s(call.idle_us)
     if waited_s is None or idle_s is None:
         waited_ms, idle_ms, often = call.us / 1e3, call.idle_us / 1e3, f" in {call.count:,} calls"

@@ -1,7 +1,8 @@
 """The device has nothing to do because Python prepares its next work too slowly.
 
 ## What it sees
-The device idles until the host launches its next kernel, and few launches are ever waiting for it.
+The device idles until the host launches its next kernel, or while a launch is on its way to it, and few
+launches are ever waiting.
 
 ## By hand
     model = torch.compile(model, mode="reduce-overhead")     # one launch for many kernels
@@ -22,6 +23,11 @@ from perfdoctor.trace.results import IdleCause, Launches
 
 NOTICEABLE = 0.10  # share of the time
 AHEAD = 10  # launches that wait: a host so far ahead launches fast enough, and something else holds it up
+WORTH_A_WORD = 0.02  # share of the time
+# Of the latency of launches that nothing hides: a profiler's own part is not known, and a replayed graph has
+# next to none left.
+LATENCY_S = 10e-6  # of a launch, generously; a longer gap is another stream's, or code being loaded
+SHORTER = (0.0, 0.5, 0.9)
 REMOVED = (0.5, 0.7, 0.95)  # of what is left: launches become fewer and cheaper, not free
 
 
@@ -33,16 +39,23 @@ REMOVED = (0.5, 0.7, 0.95)  # of what is left: launches become fewer and cheaper
 )
 def interpreter_bound(device: DeviceFacts, launches: Launches) -> Advice | None:
     """Fewer launches, where the device waits for them."""
-    late = device.idle.get(IdleCause.HOST_LATE, 0.0)
+    late, gaps = (device.idle.get(cause, 0.0) for cause in (IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP))
+    gaps = min(gaps, launches.count * LATENCY_S / device.window_s) if device.window_s > 0 else 0.0
     low, likely, high = (
-        max(0.0, late - (1 - 1 / slower)) * removed for slower, removed in zip(PROFILED, REMOVED, strict=True)
+        max(0.0, late - (1 - 1 / slower)) * removed + gaps * shorter
+        for slower, removed, shorter in zip(PROFILED, REMOVED, SHORTER, strict=True)
     )
-    if late < NOTICEABLE or likely <= 0.0 or launches.queue_mean > AHEAD:
+    if late + gaps < NOTICEABLE or likely <= 0.0 or launches.queue_mean > AHEAD:
         return None
     return Advice(
         because=(
             f"the device idles {late:.1%} of the time because its next work was not launched yet",
             f"on average {launches.queue_mean:.1f} launches wait for the device",
+            *(
+                [f"another {gaps:.1%} it idles between a launch and its begin"]
+                if gaps >= WORTH_A_WORD
+                else []
+            ),
         ),
         change=removes(low, likely, high),
         tweak="--compile",

@@ -7,6 +7,9 @@ Stack samples of the training process pass through prints, progress bars, logger
     if step % 50 == 0:
         print(...)
 
+With a trainer: `Trainer(log_every_n_steps=50)`, `TrainingArguments(logging_steps=50)`; with a progress bar:
+`tqdm(..., mininterval=1)`.
+
 ## When not
 A script that is watched while it is debugged may well print every step. Writers that hand over to a thread of
 their own cost little: then the samples do not show them.
@@ -14,14 +17,20 @@ their own cost little: then the samples do not show them.
 
 from __future__ import annotations
 
+import re
+
 from perfdoctor.catalogue import tip
 from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, Phase, StackFacts, StepFacts
+from perfdoctor.model import Advice, Bottleneck, LineCost, Phase, StackFacts, StepFacts
 
 NOTICEABLE = 0.03  # share of step time
 SEEN = 5  # samples in those lines: fewer could be chance
 EVERY = 50  # steps between two lines that a person still reads as live
 SURE = 0.5  # of it goes if lines are only thinned out a little
+TRAINERS = (
+    (re.compile(r"\.fit\("), f"Trainer(log_every_n_steps={EVERY})  # and enable_progress_bar=False"),
+    (re.compile(r"\.train\("), f"TrainingArguments(logging_steps={EVERY})"),
+)
 
 
 @tip(title="Log every N steps, not every step", bottleneck=Bottleneck.HOST, effort=Effort.LINES)
@@ -41,5 +50,17 @@ def logging_every_step(step: StepFacts, stacks: StackFacts) -> Advice | None:
         ),
         change=removes(SURE * share, removed, share),
         at=tuple(line.at for line in lines[:3]),
-        code=f"if step % {EVERY} == 0:\n    ...  # what is logged now on every step",
+        code=_rarer(top),
     )
+
+
+def _rarer(line: LineCost) -> str:
+    """The user's own line, now and then; the setting, where a trainer or a progress bar does it."""
+    text = line.at.text or "..."
+    setting = next((setting for pattern, setting in TRAINERS if pattern.search(text)), None)
+    if setting is not None:
+        return setting
+    if text.startswith(("for ", "while ", "with ")):
+        return "tqdm(..., mininterval=1)  # redraw once a second"
+    step = "self.global_step" if text.startswith("self.log") else "step"  # a module of Lightning's
+    return f"if {step} % {EVERY} == 0:\n    {text}"

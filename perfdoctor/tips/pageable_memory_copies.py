@@ -15,16 +15,17 @@ A tensor that is made on the host only to be copied is better made on the device
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import CopyFacts, DeviceFacts
+from perfdoctor.analysis.device import CopyFacts, DeviceFacts, at_line, per_step_ms, places
 from perfdoctor.catalogue import tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
-from perfdoctor.trace.results import IdleCause
+from perfdoctor.trace.results import CopySite, CopyUse, IdleCause
 
 NOTICEABLE = 0.03  # share of the time; less drowns in step-to-step noise
 # Pinned over pageable bandwidth: 1.4 and 2.5 on the machines of NVIDIA's "How to Optimize Data Transfers in
 # CUDA C/C++", hardly more than 1 where the bus is what is slow.
 FASTER = (1.1, 2.0)
+SHOWN = 3  # lines named
 
 
 @tip(
@@ -35,7 +36,7 @@ FASTER = (1.1, 2.0)
 )
 def pageable_memory_copies(device: DeviceFacts, copies: CopyFacts) -> Advice | None:
     """Pinned memory, where copies from pageable memory keep the device waiting."""
-    pageable = [copy for copy in copies.copies if copy.direction == "HtoD" and copy.host_memory == "pageable"]
+    pageable = [copy for copy in copies.copies if _is_meant(copy)]
     us = sum(copy.us for copy in pageable)
     part = us / sum(copy.us for copy in copies.copies)
     copying, blocked = us * copies.scale, part * device.idle.get(IdleCause.COPY, 0.0)
@@ -51,11 +52,17 @@ def pageable_memory_copies(device: DeviceFacts, copies: CopyFacts) -> Advice | N
     ]
     if blocked >= NOTICEABLE:
         because.append(f"another {blocked:.1%} the device idles while they block the host")
+    found = places((site for site in copies.sites if _is_meant(site)), SHOWN)
+    because += [f"{op}{at_line(at)}: {per_step_ms(us, copies.files_steps)}" for op, at, us in found if at]
     low, likely = (share * (1 - 1 / faster) for faster in FASTER)
     return Advice(
         because=tuple(because),
         change=removes(low, likely, share),
-        at=copies.at,
+        at=tuple(at for _, at, _ in found if at is not None) or copies.at,
         tweak="--pin-memory",
         code="DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
     )
+
+
+def _is_meant(copy: CopyUse | CopySite) -> bool:
+    return (copy.direction, copy.host_memory) == ("HtoD", "pageable")

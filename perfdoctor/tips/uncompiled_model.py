@@ -1,7 +1,8 @@
 """Chains of pointwise kernels read and write the same memory again and again; compiling fuses them.
 
 ## What it sees
-Pointwise kernels that no compiler fused take a visible share of the device's time.
+Pointwise kernels that no compiler fused take a visible share of the device's time, nothing else computing
+beside them.
 
 ## By hand
     model = torch.compile(model)
@@ -27,12 +28,18 @@ COMPILED = "triton_"  # how the kernels that torch.compile writes are named
 FUSED = (0.2, 0.5, 0.75)
 
 
-@tip(title="Compile the model", bottleneck=Bottleneck.COMPUTE, effort=Effort.FLAG, applies=("gpu",))
+@tip(
+    title="Compile the model",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.FLAG,
+    applies=("gpu",),
+    rivals=("interpreter-bound",),
+)
 def uncompiled_model(kernels: KernelFacts) -> Advice | None:
     """torch.compile, where unfused pointwise kernels take a visible share."""
     found = [kernel for kernel in kernels.kernels if kernel.kind in FUSIBLE]
     plain = [kernel for kernel in found if not kernel.name.startswith(COMPILED)]
-    share = min(1.0, kernels.scale * sum(kernel.us for kernel in plain))
+    share = min(1.0, sum(kernels.alone(kernel) for kernel in plain))
     count = sum(kernel.count for kernel in plain)
     if share < NOTICEABLE or len(plain) < len(found) or not count:
         return None

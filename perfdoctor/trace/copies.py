@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from perfdoctor.trace.columns import UNKNOWN, DeviceKind, Trace
+from perfdoctor.trace.columns import UNKNOWN, DeviceKind, Ints, Trace
 from perfdoctor.trace.intervals import NS
 from perfdoctor.trace.results import CopyUse
 
 # "Memcpy HtoD (...)", or "CopyHostToDevice" as roctracer calls it.
 DIRECTION = re.compile(r"\b([HDPA])to([HDPA])\b|^Copy(H|D)\w+To(H|D)\w+$")
 MEMORIES = ("pageable", "pinned", "unified")
+ON_BUS = ("HtoD", "DtoH", "HtoH")  # between host and device; copies within the device are its own work
 
 
 def parse(name: str) -> tuple[str, str | None]:
@@ -23,6 +24,15 @@ def parse(name: str) -> tuple[str, str | None]:
     memory = next((memory for memory in MEMORIES if memory in lower), None)
     # ROCm says only "Host", and "Memcpy PtoP" names none.
     return "to".join(filter(None, found.groups())) if found else "unknown", memory
+
+
+def on_bus(trace: Trace) -> Ints:
+    """(device events,) bool: those named like copies between host and device."""
+    table = np.zeros(len(trace.names), bool)
+    for name in np.unique(trace.device.name).tolist():
+        table[name] = parse(trace.names[name])[0] in ON_BUS
+    found: Ints = table[trace.device.name]
+    return found
 
 
 def copies(trace: Trace) -> tuple[CopyUse, ...]:

@@ -84,6 +84,16 @@ def union(begin: Ints, end: Ints) -> Spans:
     return Spans(begin[first], reach[last])
 
 
+def crowded(begin: Ints, end: Ints) -> Spans:
+    """What two or more of the intervals [begin, end) cover at once: two (n,) int64 arrays in any order."""
+    edge = np.concatenate((begin, end))
+    step = np.repeat(np.array([1, -1], np.int8), [len(begin), len(end)])
+    order = np.argsort(edge, kind="stable")
+    edge, depth = edge[order], np.cumsum(step[order], dtype=np.int64)
+    shared = np.flatnonzero(depth[:-1] > 1) if len(edge) else np.empty(0, np.intp)
+    return union(edge[shared], edge[shared + 1])
+
+
 def both(one: Spans, other: Spans) -> Spans:
     """What either of two sets covers."""
     if not len(one) or not len(other):

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.trace.columns import UNKNOWN, DeviceKind, Ints, Trace
-from perfdoctor.trace.intervals import NS
+from perfdoctor.model import Location
+from perfdoctor.trace.columns import UNKNOWN, DeviceKind, Inputs, Ints, Trace
+from perfdoctor.trace.intervals import NS, crowded
 from perfdoctor.trace.marks import Marks
-from perfdoctor.trace.naming import kernel_class
+from perfdoctor.trace.naming import is_communication, kernel_class
 from perfdoctor.trace.numbers import dtype_of, input_type, tensor_cores
 from perfdoctor.trace.operators import Operators, details
-from perfdoctor.trace.results import ClassUse, KernelClass, KernelUse, MatrixUse, OpUse
+from perfdoctor.trace.places import line, places
+from perfdoctor.trace.results import ClassUse, KernelClass, KernelUse, MatrixUse, OpUse, WorkUse
 from perfdoctor.trace.work import Work, work
 
 CLASSES = tuple(KernelClass)
@@ -35,6 +37,8 @@ class Group:
     us: float
     occupancy_us: float  # share of warps times duration, of the events that say it
     occupied_us: float  # duration of those events
+    beside_us: float  # while other computing ran too
+    event: int  # number of one of them
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Done:
 
     op: str
     kind: KernelClass
+    inputs: Inputs
     count: int
     us: float  # of the device events of that class that they launched
     each: Work
@@ -56,6 +61,7 @@ class DeviceUse:
     kernels: tuple[KernelUse, ...]
     operators: tuple[OpUse, ...]
     matrices: tuple[MatrixUse, ...]
+    work: tuple[WorkUse, ...]
 
 
 class Kernels:
@@ -63,6 +69,7 @@ class Kernels:
 
     def __init__(self, trace: Trace, call: Ints, ops: Operators, marks: Marks) -> None:
         self.trace = trace
+        self.call = call
         self.op = np.full(len(call), UNKNOWN, np.int32)  # that launched each device event
         launched = np.flatnonzero(call != UNKNOWN)
         self.op[launched] = ops.innermost[call[launched]]
@@ -75,19 +82,21 @@ class Kernels:
 
     def use(self, ops: Operators) -> DeviceUse:
         """What is told of it; `self` may be dropped then, and with it what it holds of each event."""
-        return DeviceUse(self.classes(), self.kernels(), self.operators(ops), self.matrices())
+        return DeviceUse(self.classes(), self.kernels(ops), self.operators(ops), self.matrices(), self.work())
 
     def classes(self) -> tuple[ClassUse, ...]:
         """All device time by class, longest first."""
         found = [self._class(kind) for kind in CLASSES if any(group.kind is kind for group in self.groups)]
         return tuple(sorted(found, key=lambda use: -use.us))
 
-    def kernels(self) -> tuple[KernelUse, ...]:
+    def kernels(self, ops: Operators) -> tuple[KernelUse, ...]:
         """All names, longest first."""
         by_name: dict[int, list[Group]] = defaultdict(list)
         for group in self.groups:
             by_name[group.name].append(group)
-        found = [self._kernel(groups) for groups in by_name.values()]
+        main = [max(groups, key=lambda group: group.us) for groups in by_name.values()]
+        at = self._lines(ops, np.array([group.event for group in main], np.int64))
+        found = [self._kernel(groups, place) for groups, place in zip(by_name.values(), at, strict=True)]
         return tuple(sorted(found, key=lambda use: (-use.us, use.name)))
 
     def operators(self, ops: Operators) -> tuple[OpUse, ...]:
@@ -115,6 +124,49 @@ class Kernels:
                 found.append(MatrixUse(done.op, *sizes, dtype, done.count, done.us, _multiple(*sizes[1:])))
         return tuple(sorted(found, key=lambda use: -use.us))
 
+    def work(self) -> tuple[WorkUse, ...]:
+        """What was computed with which inputs, longest first."""
+        found = [
+            WorkUse(
+                op=done.op,
+                kind=done.kind,
+                shapes=tuple(shape for shape in done.inputs.shapes if shape),
+                dtype=done.each.dtype,
+                count=done.count,
+                us=done.us,
+                flops=done.each.flops,
+                bytes=done.each.bytes,
+            )
+            for done in self.done
+        ]
+        return tuple(sorted(found, key=lambda use: -use.us))
+
+    def _lines(self, ops: Operators, events: Ints) -> list[Location | None]:
+        """Lines of the user's code that launch events."""
+        if not len(self.trace.functions) and not self.trace.stacks:
+            return [None] * len(events)
+        at: list[Location | None] = [None] * len(events)
+        known = np.flatnonzero(self.call[events] != UNKNOWN)
+        calls = self.call[events[known]]
+        host = self.trace.calls
+        inner, outer = ops.innermost[calls], ops.outermost[calls]
+        place = places(self.trace, host.thread[calls], host.begin_ns[calls], inner, outer)
+        keys = zip(place.function.tolist(), place.stack.tolist(), strict=True)
+        for number, key in zip(known.tolist(), keys, strict=True):
+            at[number] = line(self.trace, *key)
+        return at
+
+    def _beside(self) -> Ints:
+        """(n,) nanoseconds of each device event while other computing ran too; copies compute nothing."""
+        device, found = self.trace.device, np.zeros(len(self.trace.device), np.int64)
+        told = np.array([not is_communication(name) for name in self.trace.names], bool)
+        rows = np.flatnonzero((device.kind == DeviceKind.KERNEL) & told[device.name])
+        lanes = device.device[rows], device.stream[rows]
+        if any((lane != lane[:1]).any() for lane in lanes):  # one stream runs one after the other
+            begin, end = device.begin_ns[rows], (device.begin_ns + device.duration_ns)[rows]
+            found[rows] = crowded(begin, end).within(begin, end)
+        return found
+
     def _grouped(self, optimizer: Ints) -> tuple[Ints, list[Group]]:
         """The group of each device event, (n,), and all groups."""
         device, names = self.trace.device, len(self.trace.names) + 1
@@ -129,12 +181,18 @@ class Kernels:
         told = ~np.isnan(device.occupancy)
         occupied_us = np.bincount(which, weights=duration * told)
         occupancy_us = np.bincount(which, weights=duration * np.where(told, device.occupancy, 0))
+        beside_us = np.bincount(which, weights=self._beside()) / NS
         groups = []
         for number, (code, event) in enumerate(zip(keys.tolist(), first.tolist(), strict=True)):
             name, op = divmod(code // 2, names)
             kind, dtype, tensor_core = self._kind(name, op - 1, event, bool(code % 2))
-            numbers = (float(column[number]) for column in (us, occupancy_us, occupied_us))
-            groups.append(Group(name, op - 1, kind, dtype, tensor_core, int(count[number]), *numbers))
+            numbers = [float(column[number]) for column in (us, occupancy_us, occupied_us, beside_us)]
+            groups.append(
+                Group(
+                    name, op - 1, kind, dtype, tensor_core, int(count[number]), numbers[0], numbers[1],
+                    numbers[2], numbers[3], event,
+                )
+            )  # fmt: skip
         return which, groups
 
     def _kind(
@@ -176,9 +234,8 @@ class Kernels:
         for number, (name, inputs, code) in enumerate(kinds.T.tolist()):
             each = work(trace.names[name], trace.inputs[inputs])
             if each:
-                found.append(
-                    Done(trace.names[name], CLASSES[code], int(count[number]), float(us[number]), each)
-                )
+                done = int(count[number]), float(us[number]), each
+                found.append(Done(trace.names[name], CLASSES[code], trace.inputs[inputs], *done))
         return found
 
     def _class(self, kind: KernelClass) -> ClassUse:
@@ -214,7 +271,7 @@ class Kernels:
         moved = float(device.bytes[events].sum()) if len(events) else None
         return moved, int(device.duration_ns[events].sum()) / NS
 
-    def _kernel(self, groups: list[Group]) -> KernelUse:
+    def _kernel(self, groups: list[Group], at: Location | None) -> KernelUse:
         """One name; its class, number type and operator are those that took longest."""
         main = max(groups, key=lambda group: group.us)
         op = max((group for group in groups if group.op != UNKNOWN), key=lambda group: group.us, default=None)
@@ -228,6 +285,8 @@ class Kernels:
             tensor_core=main.tensor_core,
             occupancy=sum(group.occupancy_us for group in groups) / occupied_us if occupied_us else None,
             op=self.trace.names[op.op] if op else None,
+            beside_us=sum(group.beside_us for group in groups),
+            at=at,
         )
 
 

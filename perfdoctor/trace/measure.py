@@ -9,21 +9,26 @@ from dataclasses import replace
 import numpy as np
 
 from perfdoctor.trace.activity import Activity, activity
+from perfdoctor.trace.attention import Attention
 from perfdoctor.trace.blocking import blocking
 from perfdoctor.trace.columns import UNKNOWN, Device, DeviceKind, Ints, Trace
 from perfdoctor.trace.copies import copies
+from perfdoctor.trace.detours import Detours
 from perfdoctor.trace.idle import Idle
 from perfdoctor.trace.intervals import NS, Spans, union
 from perfdoctor.trace.kernels import Kernels
 from perfdoctor.trace.launches import launches, launching_calls
+from perfdoctor.trace.making import Makers
 from perfdoctor.trace.marks import Marks, Step, marks
 from perfdoctor.trace.memory import memory
 from perfdoctor.trace.naming import is_communication
-from perfdoctor.trace.operators import operators
+from perfdoctor.trace.operators import Operators, operators
+from perfdoctor.trace.order import Order
 from perfdoctor.trace.peaks import peak
 from perfdoctor.trace.ranks import collectives
-from perfdoctor.trace.results import RankTrace, StepTrace, Times
+from perfdoctor.trace.results import CopySite, Detour, RankTrace, StepTrace, Times
 from perfdoctor.trace.roofline import roofs
+from perfdoctor.trace.sites import bus_copies, sites
 from perfdoctor.trace.streams import streams
 from perfdoctor.trace.waits import waits
 
@@ -46,12 +51,12 @@ def measure(trace: Trace) -> RankTrace:
     loading = marked.dataloader()
     loader, steps = marked.spans(loading), marked.steps()
     ran_what = Kernels(trace, call, ops, marked).use(ops)
-    device = _device(trace)
+    device, invalid = _device(trace), _is_invalid(trace)
     limits = peak(device) if device else None
-    invalid = _is_invalid(trace)
     ran = activity(trace.device, communication) if len(trace.device) and not invalid else None
     idle = Idle(trace, ran, call, marked, waiting) if ran else None
-    blocked = blocking(trace, marked, ops, wait_calls, _idle_by_call(trace, idle, steps))
+    blocked = blocking(trace, marked, ops, call, wait_calls, _idle_by_call(trace, idle, steps))
+    copied = _copied(trace, ops, call, ran, steps, loader) if ran else ((), ())
     del ops
     inside = _inside_operators(trace, marked, loader) if ran is None else None
     return RankTrace(
@@ -73,8 +78,12 @@ def measure(trace: Trace) -> RankTrace:
         kernels=ran_what.kernels,
         ops=ran_what.operators,
         copies=copies(trace),
+        sites=copied[0],
+        detours=copied[1],
         blocking=blocked,
         matrices=ran_what.matrices,
+        work=ran_what.work,
+        attention=Attention(trace, call, inside).all(_spans(steps)),
         peak=limits,
         roofs=roofs(ran_what.classes, limits),
         collectives=collectives(trace, communication),
@@ -160,6 +169,26 @@ def _idle_by_call(trace: Trace, idle: Idle | None, steps: Sequence[Step]) -> Int
     if idle is None:
         return np.zeros(len(trace.calls), np.int64)
     return idle.by_call([(step.begin_ns, step.end_ns) for step in steps] or None)
+
+
+def _spans(steps: Sequence[Step]) -> Spans:
+    """The time that steps cover."""
+    begin, end = (
+        np.array([getattr(step, edge) for step in steps], np.int64) for edge in ("begin_ns", "end_ns")
+    )
+    return union(begin, end)
+
+
+def _copied(
+    trace: Trace, ops: Operators, call: Ints, ran: Activity, steps: Sequence[Step], loader: Spans
+) -> tuple[tuple[CopySite, ...], tuple[Detour, ...]]:
+    """The copies over the bus by place, and the tensors that come back."""
+    copied, order = bus_copies(trace, ops, call, _spans(steps)), Order(trace.ops)
+    if not len(copied.event):
+        return (), ()
+    makers = Makers(trace, order, ops.outermost[call[call != UNKNOWN]], loader)
+    found = sites(trace, copied, makers, ran)
+    return found, Detours(trace, copied, order, ran).all(call, steps, loader)
 
 
 def _inside_operators(trace: Trace, marked: Marks, loader: Spans) -> Spans:

@@ -132,6 +132,22 @@ class KernelUse:
     tensor_core: bool | None
     occupancy: float | None  # mean share of warps, weighted by duration
     op: str | None  # the operator that launched most of it
+    beside_us: float = 0.0  # of `us`, while other computing ran too
+    at: Location | None = None  # a user's function that launches it, as in BlockingCalls
+
+
+@dataclass(frozen=True)
+class WorkUse:
+    """Calls of one operator with the same inputs, whose work is known from their shapes."""
+
+    op: str
+    kind: KernelClass
+    shapes: tuple[tuple[int, ...], ...]  # of its tensors, in order
+    dtype: str | None
+    count: int
+    us: float  # of what they launched of that class
+    flops: float  # of one call, as `bytes`; both at least
+    bytes: float | None
 
 
 @dataclass(frozen=True)
@@ -162,6 +178,42 @@ class CopyUse:
 
 
 @dataclass(frozen=True)
+class CopySite:
+    """Copies over the bus that one place in the code makes in the marked steps or, without them, anywhere."""
+
+    direction: str  # as in CopyUse
+    host_memory: str | None
+    op: str | None  # outermost operator around the launch: "aten::to", "aten::item", ...
+    at: Location | None  # as in BlockingCalls
+    dtype: str | None  # of what is copied, where shapes were recorded
+    shape: tuple[int, ...]  # of the first of them; () where not recorded or a scalar
+    made_by: str | None  # operator that made the tensor on the host just before, outside a DataLoader
+    count: int
+    bytes: int | None
+    us: float  # summed durations
+    exposed_us: float  # of it, hidden by no computing
+    idle_us: float  # that the device idles while the host makes the tensor and is in the operator
+
+
+@dataclass(frozen=True)
+class Detour:
+    """Tensors that leave the device and come back, nothing being launched in between; several of one kind."""
+
+    out: str | None  # outermost operators around the two copies
+    back: str | None
+    out_at: Location | None
+    back_at: Location | None
+    same: bool  # as many bytes come back
+    count: int
+    bytes: int  # that leave
+    us: float  # from the first copy's operator to the end of the second's
+    exposed_us: float  # of the copies
+    idle_us: float  # that the device idles in between
+    computing_us: float  # of it, time inside operators that launch nothing: they compute on the host
+    computing: tuple[str, ...] = ()  # their names, longest first
+
+
+@dataclass(frozen=True)
 class BlockingCalls:
     """Runtime calls that made the host wait for the device, by the operator and line that made them."""
 
@@ -172,6 +224,8 @@ class BlockingCalls:
     count: int
     us: float  # time inside the calls
     idle_us: float  # of the device's idle time in the marked steps, what followed before it had work again
+    direction: str | None = None  # of the copy that the same operator made over the bus: "HtoD", "DtoH"
+    host_memory: str | None = None  # of that copy
 
 
 @dataclass(frozen=True)
@@ -192,6 +246,23 @@ class MatrixUse:
     def flops(self) -> float:
         """Of all of them: 2 m n k for each product."""
         return 2.0 * self.batch * self.m * self.n * self.k * self.count
+
+
+@dataclass(frozen=True)
+class AttentionUse:
+    """Attention written out, of one size and place: softmax between two batched products, or its gradient.
+
+    Times are of the device; in a trace of the CPU, of operators on the host.
+    """
+
+    backward: bool
+    heads: int | None  # times the batch; None where shapes were not recorded
+    queries: int | None
+    keys: int | None
+    at: Location | None  # of the softmax, as in BlockingCalls
+    count: int
+    between_us: float  # scaling, masking, softmax, dropout: what stands between the two products
+    products_us: float
 
 
 @dataclass(frozen=True)
@@ -257,8 +328,12 @@ class RankTrace:
     kernels: tuple[KernelUse, ...]  # longest first, all of them
     ops: tuple[OpUse, ...]  # longest first
     copies: tuple[CopyUse, ...]
+    sites: tuple[CopySite, ...]  # of the copies over the bus, longest first
+    detours: tuple[Detour, ...]
     blocking: tuple[BlockingCalls, ...]  # longest first
     matrices: tuple[MatrixUse, ...]  # longest first
+    work: tuple[WorkUse, ...]  # longest first
+    attention: tuple[AttentionUse, ...]  # costliest first
     peak: Peak | None
     roofs: tuple[Roof, ...]  # of the classes whose work is known, longest first
     collectives: Collectives

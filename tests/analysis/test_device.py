@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.analysis import device
+from perfdoctor.analysis.device import WaitFacts, at_line, per_step_ms, places, share_per_us, wait_facts
+from perfdoctor.model import Location
 from perfdoctor.trace.results import IdleCause, KernelClass
-from tests.ranktraces import copy, host_only, matrix, rank, step, unmarked, use, wait
+from tests.ranktraces import copy, detour, host_only, matrix, rank, site, step, unmarked, use, wait
 
 
 def test_the_judged_time_is_that_of_the_steps():
@@ -103,3 +107,36 @@ def test_a_gain_is_bounded_and_never_below_one():
     gain = device.without(-0.1, 0.5, 1.0)
     assert (gain.low, gain.likely) == (1.0, 2.0)
     assert gain.high == pytest.approx(20.0)
+
+
+def test_a_wait_for_what_comes_back_is_told_of_the_detour_only() -> None:
+    way = detour(count=5)
+    out = replace(wait("aten::to", direction="DtoH", count=5), at=way.out_at)
+    read = wait("aten::item", count=5)
+    found = wait_facts(rank(blocking=(out, read), detours=(way,)))
+    assert found is not None
+    assert found.calls == (read,)
+    often = replace(out, count=11)  # most of what goes to the host stays there
+    assert wait_facts(rank(blocking=(often,), detours=(way,))) == WaitFacts((often,), 500_000.0, 5)
+
+
+def test_places_are_ranked_by_what_the_device_waits_for_them() -> None:
+    sites = (site(ms=1, line=3), site(ms=1, idle=5, line=8), site(ms=3, line=3))
+    found = [(op, at.line if at else 0, us) for op, at, us in places(sites, 2)]
+    assert found == [("aten::to", 8, 6_000.0), ("aten::to", 3, 4_000.0)]
+
+
+def test_a_place_is_named_by_line_and_text() -> None:
+    assert at_line(None) == ""
+    assert at_line(Location("train.py", 8, "main", "x.cpu()")) == " at line 8 (`x.cpu()`)"
+    assert per_step_ms(5_000, 5) == "1.00 ms a step"
+    assert per_step_ms(5_000, None) == "5.00 ms"
+
+
+def test_microseconds_of_the_marked_steps_become_shares_of_the_judged_ones() -> None:
+    long_first = (step(1, span=1000.0), *(step(number) for number in range(2, 7)))
+    trace = rank(long_first)
+    seen = device.device_facts(trace)
+    assert seen is not None
+    assert seen.steps == 5
+    assert share_per_us(trace, seen) == pytest.approx(1 / (6 * 100_000))

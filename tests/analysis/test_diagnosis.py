@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from perfdoctor.analysis.diagnosis import blame, conclude
 from perfdoctor.analysis.facts import Facts
+from perfdoctor.batch import Stage
 from perfdoctor.model import (
     Advice,
     Bottleneck,
@@ -21,6 +22,7 @@ from perfdoctor.model import (
     StepFacts,
     Verdict,
 )
+from tests import loadfacts
 from tests.facts import cpu, line, loader, model, run, stacks, step
 
 
@@ -42,6 +44,18 @@ def test_a_starved_run_waits_for_data():
     assert (found.verdict, found.share) == (Verdict.DATA, pytest.approx(0.6))
     assert found.ceiling_speedup == pytest.approx(2.5)
     assert found.confidence is Confidence.HIGH
+
+
+def test_waiting_for_batches_that_are_fetched_is_waiting_for_the_network():
+    remote = loadfacts.batch(loadfacts.cost(Stage.FETCHING, 0.9), loadfacts.cost(Stage.TRANSFORMING, 0.1))
+    of_step, of_loader, of_cpu = step(data_wait=90, forward=10), loader(workers=2, batch=190, cpu=7), cpu()
+    of_model = model(of_step, of_loader, of_cpu)
+    found = conclusion(of_step, remote, of_model, findings=[finding(Bottleneck.NETWORK, 3.0)])
+    assert found.verdict is Verdict.NETWORK
+    assert found.classes[Bottleneck.NETWORK] == pytest.approx(0.81)
+    # the workers need 0.95 of the step for their batches: a tenth of that is left without the network
+    assert found.ceilings[Bottleneck.NETWORK] == pytest.approx(1 / 0.19)
+    assert found.ceilings[Bottleneck.DATA] == pytest.approx(1 / 0.91)
 
 
 def test_a_wait_that_a_finding_can_take_out_outranks_compute_that_none_can():
@@ -178,3 +192,11 @@ def test_shares_are_shares_and_ceilings_bounded_whatever_was_measured(
 def test_stack_facts_without_lines_leave_other_to_the_host():
     found = conclusion(step(other=50, forward=50), StackFacts(10, "py-spy", {}))
     assert found.classes[Bottleneck.HOST] == pytest.approx(0.5)
+
+
+def test_a_log_that_the_timers_charge_to_the_forward_pass_is_charged_to_the_host():
+    of_step = step(other=10, forward=60, backward=30)
+    found = blame(facts(of_step, stacks(line(0.3, 1, "logging"), line(0.1, 2, "compute"))))
+    assert found is not None
+    assert found.classes[Bottleneck.HOST] == pytest.approx(0.3)
+    assert found.classes[Bottleneck.COMPUTE] == pytest.approx(0.7)

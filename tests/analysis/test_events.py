@@ -4,10 +4,11 @@ import pytest
 
 from perfdoctor.analysis import events
 from perfdoctor.analysis.records import Window
+from perfdoctor.analysis.source import Sources
 from perfdoctor.analysis.steps import find
 from perfdoctor.recorded import RankRecords
-from tests.facts import step
-from tests.records import MS, rows, update
+from tests.facts import line, stacks, step
+from tests.records import MS, no_source, rows, update
 
 STEPS = find(rows([update(10, calls=2, switches=8)] * 100))
 WINDOW = Window.of(STEPS)
@@ -52,7 +53,7 @@ def test_validation_is_split_by_the_passes_that_recorded_gradients():
 
 def test_no_validation_and_no_checkpoint_are_answers():
     assert events.eval_facts(of(), step(forward=1)) is None
-    assert events.save_facts(of(), WINDOW) is None
+    assert events.save_facts(of(), WINDOW, None, Sources(no_source)) is None
 
 
 def test_only_checkpoints_between_the_steps_count():
@@ -60,7 +61,7 @@ def test_only_checkpoints_between_the_steps_count():
         {"event": "save", "begin_ns": t * MS, "seconds": 0.05, "bytes": 1000, "at": AT}
         for t in (500, 1200, 1700, 2500)
     ]
-    found = events.save_facts(of(*saves), WINDOW)
+    found = events.save_facts(of(*saves), WINDOW, None, Sources(no_source))
     assert (found.count, found.bytes, found.steps_between) == (2, 1000, 50)
     assert found.seconds_per_step == pytest.approx(0.001)
 
@@ -106,3 +107,14 @@ def test_the_overhead_includes_the_windows():
     window = {"event": "window", "outcome": "ok", "steps": 4, "start_s": 0.1, "stop_s": 0.0, "export_s": 0.0}
     found = events.overhead_facts(of(cost, window), STEPS, step(forward=0.01), ())
     assert found.seconds_per_step == pytest.approx(0.1 / 100)
+
+
+def test_files_written_within_one_step_are_one_checkpoint():
+    saves = [
+        {"event": "save", "begin_ns": t * MS, "seconds": 0.01, "bytes": 1000, "at": AT}
+        for t in (1201, 1202, 1203, 1401, 1402, 1403)
+    ]
+    beside = stacks(line(0.1, kind="checkpoint"), line(0.2, kind="logging"))
+    found = events.save_facts(of(*saves), WINDOW, beside, Sources(no_source))
+    assert (found.count, found.bytes, found.steps_between) == (2, 3000, 20)
+    assert found.beside_share == pytest.approx(0.1)

@@ -15,12 +15,21 @@ BLAME = Blame(dict.fromkeys(Bottleneck, 0.2), {**dict.fromkeys(Bottleneck, 1.25)
 STEP = step(forward=10)
 
 
-def tip(name, *removed, kind=Bottleneck.DATA, needs=None, effort=Effort.FLAG, same_result=True, change=True):
+def tip(
+    name,
+    *removed,
+    kind=Bottleneck.DATA,
+    needs=None,
+    effort=Effort.FLAG,
+    same_result=True,
+    change=True,
+    rivals=(),
+):
     """A tip that takes these shares (low, likely, high) out of the step; without any it is silent."""
     silent = change and not removed
     shares = removed if len(removed) == 3 else removed * 3
     advice = Advice(("because",), removes(*shares) if removed else None, same_result=same_result)
-    heading = Heading(name.title(), kind, effort, ("cpu",), ("time",))
+    heading = Heading(name.title(), kind, effort, ("cpu",), ("time",), rivals=rivals)
     return Tip(name, heading, lambda **facts: None if silent else advice, needs or {"step": StepFacts}, "")
 
 
@@ -59,7 +68,25 @@ def test_no_gain_is_above_the_ceiling_of_its_class():
 
 def test_small_gains_are_a_note():
     found = judged(tip("a", 0.0, 0.018, 0.1))
-    assert found == Judgement(notes=("A: a small gain at most (1.02x likely)",))
+    assert found == Judgement(notes=("small things: a (1.02x)",))
+
+
+def test_small_things_share_one_note():
+    found = judged(tip("a", 0.0, 0.018, 0.1), tip("b", 0.0, 0.01, 0.1))
+    assert found.notes == ("small things: a (1.02x), b (1.01x)",)
+
+
+@pytest.mark.parametrize("told_by", ["a", "b"])
+def test_of_rivals_only_the_better_one_is_a_finding(told_by):
+    rivals = {"a": ("b",), "b": ("a",)}
+    found = judged(
+        *(
+            tip(name, share, rivals=rivals[name] if name == told_by else ())
+            for name, share in (("a", 0.2), ("b", 0.4))
+        )
+    )
+    assert names(found) == ["b"]
+    assert found.notes == ('"A" (1.25x likely) is another way than "B": choose one',)
 
 
 def test_what_would_not_help_is_not_mentioned():

@@ -164,7 +164,7 @@ def test_an_environment_that_acts_on_the_models_choice_is_neither_batch_nor_comp
                 p = policy(torch.tensor(state))  # trains
                 action = p.sample()  # compute
                 chances.append(p.log_prob(action))  # compute
-                state, reward, done = env.step(action.item())  # rest
+                state, reward, done = env.step(action.item())  # acts
             loss = -torch.stack(chances).sum()  # compute
             loss.backward()  # trains
         """,
@@ -178,9 +178,9 @@ def test_a_batch_drawn_from_what_was_played_is_still_a_batch():
         """
         while True:
             action = net(torch.tensor(state)).argmax().item()  # trains
-            after, reward = env.step(action)  # rest
+            after, reward = env.step(action)  # acts
             memory.append((state, action, reward, after))  # rest
-            state = after  # rest
+            state = after  # acts
             rows = random.sample(memory, 32)  # data
             batch = torch.tensor(rows)  # data
             loss = F.mse_loss(net(batch), target(batch))  # trains

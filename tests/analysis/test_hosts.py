@@ -110,3 +110,17 @@ def test_a_metric_that_the_driver_lacks_keeps_its_reason():
     assert found.utilisation is None
     assert found.reasons == {"utilisation": "not supported"}
     assert hosts.gpu_facts({}, window()) == "no accelerator was sampled"
+
+
+def test_the_least_memory_that_was_left_counts_a_containers_limit_too():
+    samples = [
+        sample(
+            t,
+            shm={"total_bytes": 64, "free_bytes": free},
+            memory={"total_bytes": 1000, "available_bytes": left, "limit_left_bytes": limit},
+        )
+        for t, free, left, limit in [(1, 60, 500, None), (2, 10, 450, 300), (3, 50, 480, 320)]
+    ]
+    found = hosts.memory_facts(samples)
+    assert not isinstance(found, str)
+    assert (found.shm_bytes, found.shm_free_bytes, found.available_bytes) == (64, 10, 300)

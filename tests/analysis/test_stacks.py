@@ -83,6 +83,20 @@ def test_shares_are_of_wall_time_and_add_up_to_the_phase():
     assert found[8, "logging"].share == pytest.approx(0.125)
 
 
+def test_what_the_timers_charge_to_the_forward_pass_is_told_by_its_samples():
+    sampled = other(stack(at(8), count=300), of_step=step(other=5, forward=80, backward=10, optimizer=5))
+    assert sampled[8, "logging"].share == pytest.approx(300 / 330)
+    few = other(stack(at(8), count=3), of_step=step(other=5, forward=80, backward=10, optimizer=5))
+    assert few[8, "logging"].share == pytest.approx(0.05)
+
+
+def test_a_log_inside_a_closure_of_an_optimizer_is_no_part_of_the_update():
+    optimizer, adam = f"wrapper ({TORCH}/optim/optimizer.py:530)", f"Adam.step ({TORCH}/optim/adam.py:227)"
+    assert (8, "logging") in other(stack(at(6), optimizer, adam, at(8)))
+    found = facts(*TRAINING, stack(at(6), optimizer, at(8, "MyAdam.step")))
+    assert Phase.OTHER not in found.phases
+
+
 def test_a_helper_that_builds_the_batch_is_named_by_its_own_line():
     line = other(stack(at(3), at(12, "get_batch")))[12, "data"]
     assert (line.at.file, line.at.function, line.at.text) == (
@@ -196,24 +210,10 @@ def test_without_the_source_lines_are_counted_and_not_named():
     assert set(found) == {(12, None)}
 
 
-def test_lines_of_a_dataset_are_found_in_workers_and_in_the_main_process():
-    fetch = f"fetch ({TORCH}/utils/data/_utils/fetch.py:52)"
-    worker = stack(
-        "run (/usr/lib/python3.11/process.py:3)",
-        fetch,
-        at(12, "__getitem__"),
-        "open (/usr/lib/python3.11/PIL.py:1)",
-        count=30,
-        root="worker 42",
-    )
-    idle = stack("get (/usr/lib/python3.11/queue.py:3)", count=500, root="worker 42")
-    main = stack(at(2), wrapper("data_wait"), fetch, at(15, "collate"), count=10)
-    found = facts(*TRAINING, worker, idle, main)
-    assert found.loader_samples == 40
-    assert [(line.at.line, line.share, line.leaf) for line in found.loader_lines] == [
-        (12, 0.75, "open"),
-        (15, 0.25, None),
-    ]
+def test_a_line_that_waits_for_what_threads_make_is_a_queue():
+    queue = "Queue.get (/usr/lib/python3.11/queue.py:171)"
+    wait = "Condition.wait (/usr/lib/python3.11/threading.py:320)"
+    assert (12, "queue") in other(stack(at(3), at(12, "get_batch"), queue, wait))
 
 
 def test_too_few_samples_are_a_reason():

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.analysis.stepmodel import BEST, LIKELY, WORST, queue
-from perfdoctor.change import Change
+from perfdoctor.analysis.sharing import Sharing
+from perfdoctor.analysis.stepmodel import BEST, EVEN, LIKELY, WORST, build, of_loop, queue
+from perfdoctor.change import Change, Estimate, removes
 from tests.facts import cpu, loader, model, step
 
 
@@ -68,17 +69,58 @@ def test_the_worst_case_is_never_better_than_the_best():
     assert crowded.step_with(2, BEST) <= crowded.step_with(2, LIKELY) <= crowded.step_with(2, WORST)
 
 
+ONE_DEAR = (0.5,) * 15 + (8.5,)  # one batch in sixteen costs seventeen times as much as the others
+
+
 def test_uneven_batches_cost_more_than_their_mean_where_the_queue_is_short():
-    assert queue(0.010, 0.019, 1.0, 2, 1) < queue(0.010, 0.019, 8.0, 2, 1)
+    assert queue(0.010, 0.019, EVEN, 2, 1) < queue(0.010, 0.019, ONE_DEAR, 2, 1)
 
 
 def test_a_longer_queue_hides_uneven_batches():
-    assert queue(0.010, 0.015, 6.0, 2, 16) < queue(0.010, 0.015, 6.0, 2, 1)
+    assert queue(0.010, 0.015, ONE_DEAR, 2, 16) < queue(0.010, 0.015, ONE_DEAR, 2, 1)
 
 
 def test_even_batches_queue_as_the_slower_of_both():
-    assert queue(0.010, 0.050, 1.0, 2, 2) == pytest.approx(0.025, rel=0.05)
-    assert queue(0.030, 0.010, 1.0, 2, 2) == pytest.approx(0.030, rel=0.05)
+    assert queue(0.010, 0.050, EVEN, 2, 2) == pytest.approx(0.025, rel=0.05)
+    assert queue(0.030, 0.010, EVEN, 2, 2) == pytest.approx(0.030, rel=0.05)
+
+
+def test_a_longer_queue_is_worth_what_the_simulation_says():
+    uneven = built(workers=2, batch=14, p95=100, wait=4, compute=9, spread=ONE_DEAR)
+    assert uneven.gain(Change(prefetch=16)).likely > 1.05
+    assert built(workers=2, batch=14, wait=4, compute=9).gain(Change(prefetch=16)).likely == pytest.approx(1)
+
+
+def test_fewer_workers_start_sooner_at_every_epoch():
+    many = built(workers=8, batch=1, wait=3, compute=8, epochs=50, epoch_wait_s=0.002)
+    assert many.step_with(2) < many.step_with(8)
+
+
+def test_what_goes_from_a_step_that_waits_for_batches_is_no_gain():
+    late = built(workers=2, batch=40, wait=11.5, compute=8.5)
+    assert late.gain(removes(0.1, 0.1, 0.1)).likely == pytest.approx(1.0, abs=0.02)
+    assert late.gain(Change(batch=Estimate(0.5, 0.5, 0.5))).likely > 1.5
+
+
+def test_what_moves_into_workers_runs_beside_the_step():
+    loop = of_loop(step(other=10, forward=10, cpu=20), cpu(cores=8))
+    assert loop.gain(Change(moved=Estimate(0.5, 0.5, 0.5), workers=1)).likely == pytest.approx(1.8, abs=0.2)
+
+
+def test_time_without_a_core_is_no_time_at_a_disk():
+    of_step, of_loader = step(data_wait=10, forward=10, cpu=18), loader(workers=2, batch=40, cpu=10)
+    disk = model(of_step, of_loader, cpu(cores=2))
+    core = model(of_step, of_loader, cpu(cores=2, worker_delay=3.0))
+    assert core.data_s == pytest.approx(0.010)
+    assert disk.data_s > 0.030
+
+
+def test_measured_sharing_replaces_the_usual_losses():
+    of_step, of_loader, of_cpu = step(data_wait=10, forward=10, cpu=30), loader(batch=10), cpu(cores=2)
+    gentle, harsh = (
+        build(of_step, of_loader, of_cpu, Sharing((loss,) * 3, (loss,) * 3)) for loss in (0.2, 2.0)
+    )
+    assert gentle.step_with(1) < harsh.step_with(1)
 
 
 @given(

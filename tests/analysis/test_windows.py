@@ -7,13 +7,20 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.analysis import report
-from perfdoctor.analysis.device import DeviceFacts, KernelFacts, MatrixFacts, WaitFacts
+from perfdoctor.analysis.device import (
+    AttentionFacts,
+    CopyFacts,
+    DeviceFacts,
+    KernelFacts,
+    MatrixFacts,
+    WaitFacts,
+)
 from perfdoctor.analysis.windows import NO_SHAPES, NO_WINDOW, NO_WORK, ON_DEVICE, unprofiled, window_groups
-from perfdoctor.model import Bottleneck, WindowFacts
+from perfdoctor.model import Bottleneck, Location, WindowFacts
 from perfdoctor.trace.results import OpUse
 from tests import facts
-from tests.ranktraces import matrix, rank, step, wait
-from tests.records import MS, no_source, records, rows, update
+from tests.ranktraces import attention, copy, detour, kernel, matrix, rank, site, step, wait
+from tests.records import MS, no_source, records, rows, source_of, update
 
 ON_CPU = replace(
     rank(ops=(OpUse("aten::mm", 10, 30.0, 0.0, 0), OpUse("aten::add", 40, 10.0, 0.0, 0))),
@@ -58,6 +65,40 @@ def test_each_kind_of_window_gives_what_it_alone_knows() -> None:
     assert window_groups({"plain": rank()}, facts.step(forward=100), True)[MatrixFacts] == NO_SHAPES
 
 
+def test_copies_and_kernels_take_their_lines_from_the_window_with_stacks() -> None:
+    one, other = copy("HtoD", "pinned", 5.0), copy("DtoH", "pageable", 1.0)
+    shapes = rank(
+        copies=(one, other), sites=(site(line=None, made_by="aten::randn"), site("DtoH", "pageable", line=None)),
+        detours=(replace(detour(), out_at=None, back_at=None),), kernels=(kernel("gemm", "matmul", 9),),
+        attention=(attention(),),
+    )  # fmt: skip
+    at = site(line=33).at
+    stacks = rank(
+        copies=(one,), sites=(site(line=33, shape=()),), detours=(detour(),),
+        kernels=(replace(kernel("gemm", "matmul", 8), at=at),), attention=(replace(attention(), at=at),),
+    )  # fmt: skip
+    groups = window_groups(
+        {"plain": rank(), "shapes": shapes, "stacks": stacks}, facts.step(forward=100), True
+    )
+    copies, kernels, attended = (groups[kind] for kind in (CopyFacts, KernelFacts, AttentionFacts))
+    assert isinstance(copies, CopyFacts)
+    assert isinstance(kernels, KernelFacts)
+    assert isinstance(attended, AttentionFacts)
+    assert [(found.made_by, found.at) for found in copies.sites] == [("aten::randn", at), (None, None)]
+    assert copies.detours == (detour(),)
+    assert [use.at for use in kernels.kernels] == [at]
+    assert attended.at == (at,)
+    assert copies.per_us == pytest.approx(1 / 500_000)
+
+
+def test_attention_is_told_without_a_device_too() -> None:
+    window = replace(ON_CPU, attention=(attention(),))
+    found = window_groups({"plain": window}, facts.step(forward=1.0), on_device=False)[AttentionFacts]
+    assert isinstance(found, AttentionFacts)
+    assert found.per_us == pytest.approx(1 / 500_000)
+    assert window_groups({"plain": ON_CPU}, facts.step(forward=1.0), False)[AttentionFacts] is None
+
+
 @pytest.mark.parametrize(
     ("mean_s", "compute"), [(0.100, 0.6), (0.080, 0.75), (0.060, 1.0), (0.040, 1.0), (0.120, 0.5)]
 )
@@ -99,3 +140,16 @@ def test_tips_of_the_device_judge_a_run_with_a_window() -> None:
 def test_notes_on_windows_that_could_not_be_read_reach_the_reader() -> None:
     told = report(records(STEPS), no_source, {}, ["a window could not be read"])
     assert "a window could not be read" in told.notes
+
+
+def test_a_wait_is_told_by_its_line_where_the_window_knows_only_the_function() -> None:
+    source = source_of(
+        train="def main():\n    for x in data:\n        loss = step(x)\n        total += loss.item()\n"
+    )
+    call = replace(wait(ms=100, idle=80), at=Location("/home/me/train.py", 1, "main"))
+    told = report(records(STEPS, None, GPU_RUN), source, {"plain": rank(), "stacks": rank(blocking=(call,))})
+    (found,) = (finding for finding in told.findings if finding.id == "device-sync-in-loop")
+    assert [(at.line, at.text) for at in found.advice.at] == [(4, "total += loss.item()")]
+    assert found.advice.because[-1] == (
+        "aten::item at line 4 (`total += loss.item()`): 20.00 ms of waiting a step, then 16.00 ms idle"
+    )

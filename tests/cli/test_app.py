@@ -11,7 +11,9 @@ HEAVY = ("torch", "numpy", "psutil", "rich", "orjson", "perfdoctor.analysis", "p
 def test_help_lists_the_verbs_and_what_to_start_with(perfdoctor):
     shown = perfdoctor("--help")
     assert shown.returncode == 0
-    assert all(f"\n  {verb} " in shown.stdout for verb in ("run", "report", "runs", "tips", "trace", "try"))
+    assert all(
+        f"\n  {verb} " in shown.stdout for verb in ("run", "loader", "report", "runs", "tips", "trace", "try")
+    )
     assert "perfdoctor run train.py" in shown.stdout
 
 

@@ -70,6 +70,7 @@ def test_an_epoch_knows_its_first_wait_apart_from_later_ones(tmp_path):
     ends = records.ranks[0].of("epoch_end")
     assert [epoch["index"] for epoch in epochs] == [1, 2]
     assert [end["batches"] for end in ends] == [6, 6]
+    assert [epoch["items"] for epoch in epochs] == [24, 24]
     assert all(epoch["first_wait_ns"] >= 8_000_000 for epoch in epochs)
 
 

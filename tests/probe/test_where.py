@@ -21,3 +21,12 @@ def test_the_line_is_the_innermost_one_of_the_user():
     line = json.loads("{}", object_hook=lambda _: where.user_line())
     assert line["file"] == os.path.abspath(__file__)
     assert line["function"] == "<lambda>"
+
+
+def test_callers_are_told_from_the_inside_out():
+    def inner():
+        return where.user_lines()
+
+    lines = inner()
+    assert [line["function"] for line in lines[:2]] == ["inner", "test_callers_are_told_from_the_inside_out"]
+    assert len(lines) <= where.FRAMES_MAX

@@ -8,15 +8,25 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from perfdoctor.batch import Stage
 from perfdoctor.model import Bottleneck, Phase
 from perfdoctor.render import json as public
-from tests import reports
+from tests import loadfacts, reports
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
 
 
 def parsed(report):
     return json.loads(public.dumps(report))
+
+
+def test_a_batch_is_told_by_stage_with_its_lines():
+    batch = loadfacts.batch(loadfacts.cost(Stage.DECODING, 1.0, kind="image", library="PIL"), ms=20)
+    found = parsed(replace(reports.STARVED, batch=batch))
+    jsonschema.Draft202012Validator(SCHEMA).validate(found)
+    (stage,) = found["batch"]["stages"]
+    assert (stage["stage"], stage["library"], stage["seconds"]) == ("decoding", "PIL", 0.02)
+    assert stage["lines"][0]["at"]["line"] == 12
 
 
 @pytest.mark.parametrize("name", ["STARVED", "HEALTHY", "NO_STEPS"])

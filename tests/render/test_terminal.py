@@ -6,9 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from perfdoctor.model import Confidence, Location, NotJudged, OperatorCost, Phase, Verdict, WindowFacts
+from perfdoctor.batch import Stage
+from perfdoctor.model import Confidence, Gain, Location, NotJudged, OperatorCost, Phase, Verdict, WindowFacts
 from perfdoctor.render import parts, terminal, words
-from tests import reports
+from tests import loadfacts, reports
+from tests.facts import line
 
 WIDTHS = [40, 60, 80, 100, 200]
 
@@ -165,3 +167,33 @@ def test_the_operators_of_a_window_take_one_line_and_the_page_says_how_to_see_mo
     assert "\x1b" not in shown
     assert "Inside the step: perfdoctor trace " in shown
     assert "Inside the step" not in terminal.page(reports.STARVED)
+
+
+def test_what_a_batch_costs_is_told_by_stage_and_where_most_of_it_is():
+    batch = loadfacts.batch(
+        loadfacts.cost(Stage.DECODING, 0.61, line(0.61, 31), kind="image"),
+        loadfacts.cost(Stage.READING, 0.2),
+        loadfacts.cost(Stage.COLLATING, 0.19),
+        hand_over_s=0.002,
+    )
+    page = " ".join(terminal.page(replace(reports.STARVED, batch=batch), 100).split())
+    assert "a batch: 12 ms in a worker: reading 20%, decoding 61% (train.py:31), collating 19%" in page
+    assert "; handing it over: 2 ms" in page
+    assert "a batch:" not in terminal.page(reports.STARVED)
+
+
+def test_several_findings_are_predicted_together():
+    page = terminal.page(replace(reports.STARVED, together=Gain(2.0, 2.4, 2.5)))
+    assert "together (gains do not add)" in page
+    assert "2.4× faster (2.0–2.5×)" in page
+
+
+def test_a_finding_about_something_else_than_time_is_a_risk():
+    risky = replace(
+        reports.STARVED.findings[0],
+        advice=replace(reports.STARVED.findings[0].advice, change=None),
+        gain=Gain(),
+    )
+    page = terminal.page(replace(reports.STARVED, findings=(risky,)))
+    assert "risk" in page
+    assert "no speed to gain" not in page

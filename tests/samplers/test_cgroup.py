@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.samplers.cgroup import Limits, count_cpus, limits
+from perfdoctor.samplers.cgroup import Limits, count_cpus, limits, memory_left_bytes
 
 V2_MOUNT = "29 23 0:26 {shown} /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1_CPU = "33 32 0:30 {shown} /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
@@ -120,3 +120,21 @@ def test_alien_files_never_raise(cgroup: str, mounts: str) -> None:
         (proc / "cgroup").write_text(cgroup, errors="replace")
         (proc / "mountinfo").write_text(mounts, errors="replace")
         assert limits(root=Path(folder)) == Limits(None, None)
+
+
+def test_memory_that_a_limit_leaves_counts_pages_that_can_be_dropped(tmp_path: Path) -> None:
+    files = {
+        "slice/memory.max": "1000\n",
+        "slice/memory.current": "900\n",
+        "slice/memory.stat": "anon 700\ninactive_file 150\n",
+        "slice/job/memory.max": "max\n",
+        "slice/job/memory.current": "500\n",
+    }
+    root = tree(tmp_path, "0::/slice/job\n", V2_MOUNT.format(shown="/"), files)
+    assert memory_left_bytes(root=root) == 250
+
+
+def test_no_limit_on_memory_leaves_it_to_the_machine(tmp_path: Path) -> None:
+    files = {"memory.limit_in_bytes": "9223372036854771712\n", "memory.usage_in_bytes": "500\n"}
+    root = tree(tmp_path, "0::/\n", V2_MOUNT.format(shown="/"), files)
+    assert memory_left_bytes(root=root) is None

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -75,6 +76,7 @@ def test_counts_of_chunks_add_up_in_one_line_a_stack(tmp_path: Path) -> None:
         "main;f (x:1) 6",
         "thread pin;g (x:2) 3",
         f"worker 5;{LOOP} 12",
+        "worker 5 thread feed;h (x:3) 3",
     ]
     assert path.stat().st_mode & 0o777 == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
@@ -192,6 +194,14 @@ def test_stopping_keeps_what_the_running_chunks_have(tmp_path: Path) -> None:
     bench.sampler.stop()
     assert {frames[0] for frames, _ in read(tmp_path)} == {"main", "worker 7"}
     assert bench.sampler.cpu_s() == 0.5
+
+
+def test_what_only_looks_like_a_worker_takes_no_turn_beside_real_ones(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    steps_file(tmp_path, os.getpid())
+    forked = bench.worker(7)
+    bench.sampler.tick(0.0, [bench.main, forked, replace(bench.worker(9), declared=True)])
+    assert [recording.pid for recording in bench.started] == [os.getpid(), 9]
 
 
 def test_workers_take_turns(tmp_path: Path) -> None:

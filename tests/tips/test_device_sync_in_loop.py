@@ -34,6 +34,11 @@ def test_a_call_without_operator_and_line_is_named_by_itself():
     assert tip(facts.waits(explicit)).because[-1].startswith("cudaDeviceSynchronize: ")
 
 
+def test_what_is_copied_to_the_host_is_waited_for():
+    out = wait("aten::to", 100, 50, call="cudaMemcpyAsync", direction="DtoH", host_memory="pageable")
+    assert tip(facts.waits(out)).because[-1].startswith("aten::to at line 12: 20.00 ms of waiting a step")
+
+
 def test_a_value_read_through_pageable_memory_waits_inside_its_copy():
     assert tip(facts.waits(wait("aten::item", 100, 50, call="cudaMemcpyAsync"))) is not None
 
@@ -45,6 +50,11 @@ def test_a_value_read_through_pageable_memory_waits_inside_its_copy():
         pytest.param(wait(ms=400, idle=100, count=1), id="once-at-the-end"),
         pytest.param(wait(ms=2, idle=2), id="small"),
         pytest.param(wait("aten::to", ms=100, idle=50, call="cudaMemcpyAsync"), id="a-blocking-copy"),
+        pytest.param(wait("aten::to", ms=100, idle=50, direction="HtoD"), id="a-wait-for-a-batch"),
+        pytest.param(
+            wait("aten::conv2d", 100, 50, call="cudaEventSynchronize"), id="cudnn-times-its-kernels"
+        ),
+        pytest.param(wait("aten::addmm", 100, 50, call="cudaFree"), id="the-allocator-short-of-memory"),
     ],
 )
 def test_is_silent(call):

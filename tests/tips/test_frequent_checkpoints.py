@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from perfdoctor.model import Location
 from perfdoctor.tips.frequent_checkpoints import frequent_checkpoints as tip
 from tests import facts
 from tests.facts import saves, step
@@ -35,3 +38,24 @@ def test_is_silent(of_step, of_saves):
 
 def test_fires_just_above_the_threshold():
     assert tip(step(forward=9.69, checkpoint=0.31), saves()) is not None
+
+
+def test_copying_and_writing_around_a_save_is_part_of_it():
+    advice = tip(step(forward=9.9, checkpoint=0.1), replace(saves(count=50, between=10), beside_share=0.2))
+    assert advice is not None
+    assert advice.because[0] == "saving takes 21% of the training time"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("torch.save(net, 'last.pt')", "if step % 100 == 0:\n    torch.save(net, 'last.pt')"),
+        ("trainer.fit(model, data)", "ModelCheckpoint(every_n_train_steps=100)"),
+        ("trainer.train()", "TrainingArguments(save_steps=100)"),
+    ],
+)
+def test_the_cure_is_written_for_the_line(text, code):
+    at = Location("train.py", 70, "main", text)
+    advice = tip(SLOW, replace(saves(between=10), at=at))
+    assert advice is not None
+    assert advice.code == code

@@ -21,6 +21,13 @@ def test_the_profilers_own_time_is_taken_off_before_anything_is_promised():
     assert gain.high == pytest.approx(1 / (1 - 0.95 * 0.5))
 
 
+def test_launches_on_their_way_count_as_far_as_a_launch_takes():
+    advice = tip(facts.device(launch_gap=0.3), launches(count=10_000))
+    assert advice.because[-1] == "another 20.0% it idles between a launch and its begin"  # 100 ms of 500
+    gain = facts.gain(advice)
+    assert (gain.low, gain.likely, gain.high) == pytest.approx((1.0, 1 / 0.9, 1 / (1 - 0.9 * 0.2)))
+
+
 @pytest.mark.parametrize(
     "device",
     [

@@ -35,3 +35,19 @@ def test_is_silent(lines):
 
 def test_fires_just_above_the_threshold():
     assert tip(SLOW, stacks(line(0.0301, kind="logging"))) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("print(loss)", "if step % 50 == 0:\n    print(loss)"),
+        ('self.log("loss", loss)', 'if self.global_step % 50 == 0:\n    self.log("loss", loss)'),
+        ("for x, y in tqdm(loader):", "tqdm(..., mininterval=1)  # redraw once a second"),
+        ("trainer.fit(model, data)", "Trainer(log_every_n_steps=50)  # and enable_progress_bar=False"),
+        ("Trainer(model, args).train()", "TrainingArguments(logging_steps=50)"),
+    ],
+)
+def test_the_cure_is_written_for_the_line(text, code):
+    advice = tip(SLOW, stacks(line(0.3, kind="logging", text=text)))
+    assert advice is not None
+    assert advice.code == code

@@ -4,7 +4,7 @@ import pytest
 
 from perfdoctor.tips.many_small_copies import many_small_copies as tip
 from tests import facts
-from tests.ranktraces import copy
+from tests.ranktraces import copy, site
 
 SMALL = copy("HtoD", "pinned", 4, count=500, size=1_000)
 
@@ -15,6 +15,16 @@ def test_counts_the_small_copies_of_a_step_and_their_share():
         "100 small copies a step take 20.0% of the time, hidden by nothing",
         "their mean is 1.0 kB and 8.0 µs",
     )
+
+
+def test_names_the_lines_that_make_them():
+    sites = (site(ms=1, idle=4, size=1_000, line=21), site(ms=4, size=2_000, line=8), site(ms=50, line=3))
+    advice = tip(facts.copies(SMALL, sites=sites))
+    assert advice.because[2:] == (
+        "aten::to at line 21: 1.00 ms a step",
+        "aten::to at line 8: 0.80 ms a step",
+    )
+    assert [at.line for at in advice.at] == [21, 8]
 
 
 def test_packing_them_cannot_bring_more_than_their_time():

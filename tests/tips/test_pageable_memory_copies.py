@@ -5,7 +5,7 @@ import pytest
 from perfdoctor.model import Location
 from perfdoctor.tips.pageable_memory_copies import pageable_memory_copies as tip
 from tests import facts
-from tests.ranktraces import copy
+from tests.ranktraces import copy, site
 
 LINE = Location("train.py", 30, "main")
 PAGEABLE = copy("HtoD", "pageable", 100, count=10, size=60_000_000)
@@ -36,6 +36,20 @@ def test_the_device_that_idles_beside_a_blocking_copy_counts():
 def test_only_the_pageable_part_of_the_copies_is_counted():
     mixed = facts.copies(PAGEABLE, copy("HtoD", "pinned", 300), share=0.4)
     assert facts.gain(tip(facts.device(exposed_copy=0.4), mixed)).high == pytest.approx(1 / 0.9)
+
+
+def test_names_the_lines_by_what_the_device_waits_for_them():
+    sites = (
+        site("HtoD", "pageable", ms=5, line=40),
+        site("HtoD", "pageable", ms=5, idle=10, line=44),
+        site(ms=99),
+    )
+    advice = tip(facts.device(exposed_copy=0.2), facts.copies(copy("HtoD", "pageable", 20), sites=sites))
+    assert advice.because[-2:] == (
+        "aten::to at line 44: 3.00 ms a step",
+        "aten::to at line 40: 1.00 ms a step",
+    )
+    assert [at.line for at in advice.at] == [44, 40]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,11 @@ def test_at_best_four_in_five_of_their_bytes_go():
     assert gain.high == pytest.approx(1 / (1 - 0.3 * 0.75))
 
 
+def test_what_runs_beside_other_computing_brings_nothing():
+    beside = kernel("vectorized", "pointwise", 50, beside=50), kernel("gemm", "matmul", 50)
+    assert tip(facts.kernels(*beside)) is None
+
+
 @pytest.mark.parametrize(
     "kernels",
     [

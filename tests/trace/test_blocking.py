@@ -64,3 +64,30 @@ def test_another_thread_caused_nothing() -> None:
     made.function("train.py(30): step", 5, 60, thread="other")
     made.call("cudaStreamSynchronize", 12, 38)
     assert (found(made)[0].op, found(made)[0].at) == (None, None)
+
+
+def test_a_wait_is_of_the_direction_that_its_operator_copies() -> None:
+    made = Recording()
+    made.op("aten::to", 10, 40)
+    made.call("cudaMemcpyAsync", 12, 20, correlation=1)
+    made.copy("Memcpy DtoH (Device -> Pageable)", 14, 19, correlation=1, bytes=4)
+    made.call("cudaStreamSynchronize", 21, 38)
+    made.call("cudaDeviceSynchronize", 50, 60)
+    ways = {use.call: (use.direction, use.host_memory) for use in found(made)}
+    assert ways == {
+        "cudaMemcpyAsync": ("DtoH", "pageable"), "cudaStreamSynchronize": ("DtoH", "pageable"),
+        "cudaDeviceSynchronize": (None, None),
+    }  # fmt: skip
+
+
+def test_copies_from_pinned_memory_are_told_from_others_at_the_same_operator() -> None:
+    made = Recording()
+    for number, memory in enumerate(("Pinned", "Pageable")):
+        made.op("aten::to", 100 * number, 100 * number + 40)
+        made.call("cudaMemcpyAsync", 100 * number + 12, 100 * number + 13, correlation=number + 1)
+        made.copy(
+            f"Memcpy HtoD ({memory} -> Device)", 100 * number + 14, 100 * number + 19, correlation=number + 1
+        )
+        made.call("cudaStreamSynchronize", 100 * number + 21, 100 * number + 38)
+    waits = [use for use in found(made) if use.call == "cudaStreamSynchronize"]
+    assert sorted(use.host_memory or "" for use in waits) == ["pageable", "pinned"]

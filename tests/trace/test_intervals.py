@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfdoctor.trace.intervals import NOTHING, Spans, both, union
+from perfdoctor.trace.intervals import NOTHING, Spans, both, crowded, union
 
 FAR = 40
 # Equal stamps, no duration, negative durations and nested events all occur in so small a range.
@@ -79,3 +79,9 @@ def test_epoch_nanoseconds_are_exact() -> None:
 
 def test_nothing_has_no_length() -> None:
     assert (NOTHING.total_ns, int(NOTHING.before(5)), len(NOTHING.minus(NOTHING))) == (0, 0, 0)
+
+
+def test_a_crowd_is_where_two_or_more_overlap() -> None:
+    spans = crowded(np.array([0, 5, 8, 20]), np.array([10, 9, 12, 30]))
+    assert (spans.begin.tolist(), spans.end.tolist()) == ([5], [10])
+    assert crowded(np.array([0, 10]), np.array([10, 20])).total_ns == 0

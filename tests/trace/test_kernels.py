@@ -84,3 +84,30 @@ def test_the_type_of_a_nameless_kernel_is_that_of_the_operators_input() -> None:
     made.op("aten::mm", 0, 9, shapes=((4, 4), (4, 4)), types=("c10::Half", "c10::Half"))
     made.launched("matmul_kernel", 2, 10, 12)
     assert measure(made.trace()).kernels[0].dtype == "float16"
+
+
+def test_what_runs_beside_other_computing_is_measured() -> None:
+    made = Recording()
+    made.kernel("gemm", 0, 10, stream=7)
+    made.kernel("vectorized_elementwise_kernel", 6, 14, stream=8)
+    made.kernel("ncclDevKernel_AllReduce", 10, 20, stream=9)
+    made.copy("Memcpy DtoD (Device -> Device)", 0, 20, stream=10)
+    beside = {use.name: use.beside_us for use in measure(made.trace()).kernels}
+    assert beside["gemm"] == beside["vectorized_elementwise_kernel"] == 4.0
+    assert beside["ncclDevKernel_AllReduce"] == 0.0
+
+
+def test_work_is_listed_with_the_shapes_it_was_done_for() -> None:
+    made = Recording()
+    for begin in (0, 10):
+        made.op("aten::mm", begin, begin + 5, shapes=[(4, 8), (8, 2)], types=["float", "float"])
+        made.launched("sgemm", begin + 1, begin + 2, begin + 5)
+    (use,) = measure(made.trace()).work
+    assert (use.op, use.shapes, use.dtype, use.count, use.us) == (
+        "aten::mm",
+        ((4, 8), (8, 2)),
+        "float32",
+        2,
+        6.0,
+    )
+    assert use.flops == 2 * 4 * 8 * 2

@@ -1,0 +1,57 @@
+"""How much more than its share of the cores training loses beside busy workers, and they beside it.
+
+Measured factors (perfdoctor.contention) are for workers that never pause beside training that never waits.
+Held against what is lost where cores are shared out evenly, they become two numbers that hold for any degree
+of crowding: 1 = as even sharing says, 2 = twice the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfdoctor.analysis.records import Json, number, positive
+
+LARGEST = 4.0  # times the loss of even sharing; more was something else on the machine
+DOUBT = 0.2  # of what is measured, either way: the script is not the load that was measured with
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Losses relative to even sharing, in the best, the likely and the worst case."""
+
+    compute: tuple[float, float, float]
+    worker: tuple[float, float, float]
+
+
+# A thread that is held up holds up its team, so contention weighs more than its share; not measured.
+UNMEASURED = Sharing(compute=(1.0, 1.2, 1.6), worker=(0.8, 1.0, 1.2))
+
+
+def sharing(factors: Json | None) -> Sharing:
+    """The losses that a machine's measured factors stand for; usual ones where they say nothing."""
+    threads, cores = positive((factors or {}).get("threads")), positive((factors or {}).get("cores"))
+    if factors is None or threads is None or cores is None:
+        return UNMEASURED
+    compute = _loss(factors.get("compute"), threads, cores)
+    worker = _loss(factors.get("worker"), threads, cores)
+    return Sharing(
+        UNMEASURED.compute if compute is None else _range(compute),
+        UNMEASURED.worker if worker is None else _range(worker),
+    )
+
+
+def _loss(factors: object, threads: float, cores: float) -> float | None:
+    """The mean loss over those numbers of workers that crowd the cores, or None where none does."""
+    if not isinstance(factors, Mapping):
+        return None
+    losses = []
+    for count, factor in factors.items():
+        crowd = (threads + number(float(count) if str(count).isdigit() else 0.0)) / cores
+        if crowd > 1 and positive(factor):
+            losses.append(min(LARGEST, max(0.0, (number(factor) - 1) / (crowd - 1))))
+    return sum(losses) / len(losses) if losses else None
+
+
+def _range(loss: float) -> tuple[float, float, float]:
+    return loss * (1 - DOUBT), loss, loss * (1 + DOUBT)

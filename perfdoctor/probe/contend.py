@@ -1,0 +1,122 @@
+"""How much training and busy workers slow each other down on this machine; a program of its own.
+
+    python contend.py '{"threads": 2, "workers": [1, 2], "seconds": 0.3}'
+
+prints one JSON object: {"threads": 2, "compute": {"1": 1.6, ...}, "worker": {"1": 1.4, ...}}, the factors by
+which a training step takes longer beside so many workers that never pause, and a worker beside the step and
+the other workers. Workers are processes that compute in Python, one core each, as most dataset code does.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Dict, List
+
+READY, GO = b"ready\n", b"go\n"
+LOOPS = 2_000  # additions between two looks at the clock: some 50 us
+WIDTH, BATCH = 512, 64  # of the layers that are trained: operations of a tenth of a millisecond to one
+SLICES = 5  # the median of so many is taken: one interruption by another program does not count
+
+
+def spin(seconds: float) -> None:
+    """Be a worker: say so, wait for the word, count for that long, and print additions per second."""
+    sys.stdout.buffer.write(READY)
+    sys.stdout.flush()
+    sys.stdin.buffer.readline()
+    begin, loops = time.perf_counter(), 0
+    while time.perf_counter() - begin < seconds:
+        for _ in range(LOOPS):
+            pass
+        loops += 1
+    sys.stdout.write(f"{loops / (time.perf_counter() - begin)}\n")
+
+
+def training() -> Callable[[], None]:
+    """A step of training three layers."""
+    import torch
+
+    model = torch.nn.Sequential(
+        torch.nn.Linear(WIDTH, WIDTH),
+        torch.nn.ReLU(),
+        torch.nn.Linear(WIDTH, WIDTH),
+        torch.nn.ReLU(),
+        torch.nn.Linear(WIDTH, 1),
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    batch = torch.randn(BATCH, WIDTH)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def rate(step: Callable[[], None], seconds: float) -> float:
+    """Steps per second, the median of some slices of the time."""
+    rates = []
+    for _ in range(SLICES):
+        begin, steps = time.perf_counter(), 0
+        while time.perf_counter() - begin < seconds / SLICES:
+            step()
+            steps += 1
+        rates.append(steps / (time.perf_counter() - begin))
+    return sorted(rates)[SLICES // 2]
+
+
+def crowd(count: int, seconds: float) -> List[Any]:
+    """So many workers, waiting for the word."""
+    command = [sys.executable, "-S", __file__, "spin", str(seconds)]
+    workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(count)]
+    for worker in workers:
+        worker.stdout.readline()  # type: ignore[union-attr]
+    return workers
+
+
+def started(workers: List[Any]) -> None:
+    """Give the word."""
+    for worker in workers:
+        worker.stdin.write(GO)
+        worker.stdin.flush()
+
+
+def finished(workers: List[Any]) -> float:
+    """Additions per second of one worker, in the mean, when all have ended."""
+    return sum(float(worker.communicate()[0]) for worker in workers) / len(workers)
+
+
+def measure(threads: int, counts: List[int], seconds: float) -> Dict[str, Any]:
+    """The factors for each number of workers."""
+    import torch
+
+    torch.set_num_threads(threads)
+    step = training()
+    rate(step, seconds)  # the first steps start threads and find kernels
+    alone = rate(step, seconds)
+    workers = crowd(1, seconds)
+    started(workers)
+    worker_alone = finished(workers)
+    compute, worker = {}, {}
+    for count in counts:
+        workers = crowd(count, seconds)
+        started(workers)
+        compute[str(count)] = alone / rate(step, seconds * 0.9)  # while all of them are still at it
+        worker[str(count)] = worker_alone / finished(workers)
+    return {"threads": threads, "compute": compute, "worker": worker}
+
+
+def main(words: List[str]) -> None:
+    """Run as a program."""
+    if words[0] == "spin":
+        spin(float(words[1]))
+    else:
+        asked = json.loads(words[0])
+        sys.stdout.write(json.dumps(measure(asked["threads"], asked["workers"], asked["seconds"])))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

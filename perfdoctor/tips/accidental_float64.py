@@ -1,0 +1,57 @@
+"""The model computes in double precision, often because numpy's default number type leaked in.
+
+## What it sees
+Most of the model's parameters are float64, and computing is a large part of the step. The lines that bring
+double precision in are named, as far as the calls or the text of the script tell.
+
+## By hand
+    torch.from_numpy(array).float()        # numpy makes float64 unless told otherwise
+    np.zeros(n, dtype=np.float32)
+    model.float()
+
+## When not
+Where double precision is meant: solvers, Gaussian processes, gradient checks.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.built import ModelFacts
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck, Phase, RunFacts, StepFacts
+
+MOSTLY = 0.5  # of the parameters
+NOTICEABLE = 0.10  # share of the step that computes
+# Of computing. On a CPU half as many numbers fit into a register and into a cache line, and launching costs
+# the same; on devices the rate is a half (A100 datasheet: 9.7 and 19.5 TFLOP/s) to a sixty-fourth (GeForce).
+GONE = {"cpu": (0.05, 0.35, 0.5)}
+ON_DEVICE = (0.2, 0.5, 0.95)
+LINES = 3
+
+
+@tip(
+    title="Compute in single precision",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.FLAG,
+    saves=("time", "memory"),
+)
+def accidental_float64(run: RunFacts, step: StepFacts, model: ModelFacts) -> Advice | None:
+    """float32, where float64 parameters take the time."""
+    compute = sum(step.share(phase) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER))
+    if model.float64 < MOSTLY or compute < NOTICEABLE:
+        return None
+    because = [
+        f"{model.float64:.0%} of {model.parameters:,} parameters are float64",
+        f"computing is {compute:.0%} of the step",
+    ]
+    because += [f"line {at.line}: {what}" for what, at in model.widened[:LINES]]
+    low, likely, high = (compute * gone for gone in GONE.get(run.device, ON_DEVICE))
+    places = tuple(at for _, at in model.widened[:LINES]) or ((model.at,) if model.at else ())
+    return Advice(
+        because=tuple(because),
+        change=removes(low, likely, high),
+        at=places,
+        tweak="--float32",
+        same_result=False,
+        code="torch.from_numpy(array).float()\nmodel.float()",
+    )

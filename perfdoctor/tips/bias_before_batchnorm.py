@@ -1,0 +1,57 @@
+"""Convolutions add a bias that the batch normalisation right behind them takes out again.
+
+## What it sees
+In steps looked at call by call, the output of a convolution with a bias went into a batch normalisation in
+train mode; its elements tell what the bias and its gradient cost.
+
+## By hand
+    nn.Conv2d(64, 128, 3, bias=False)      # nn.BatchNorm2d(128) has a bias of its own
+
+## When not
+If something else uses the convolution's output as well. Old checkpoints then hold a bias too many
+(`load_state_dict(..., strict=False)`). The gain is small: it is free for a new model.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.called import BiasFacts
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck, StepFacts
+
+NOTICEABLE = 0.005  # share of the step, at best: below it no trial could show a difference
+BYTES = 4  # of an element
+# What one pass over memory takes: a core streams about 10 GB/s; devices that train 0.5 to 3 TB/s.
+BYTES_PER_S = {"cpu": 10e9}
+DEVICE_BYTES_PER_S = 1e12
+# Passes over the outputs: none where the bias rides along with the product and its gradient, one for reading
+# the gradient, three where the forward pass reads and writes them once more.
+PASSES = (0.0, 1.0, 3.0)
+SHOWN = 5
+
+
+@tip(
+    title="Drop the bias of convolutions before batch normalisation",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.FLAG,
+    applies=("cpu", "gpu", "convolutional"),
+)
+def bias_before_batchnorm(step: StepFacts, biases: BiasFacts) -> Advice | None:
+    """bias=False, where it costs enough to be seen."""
+    pass_s = biases.elements * BYTES / BYTES_PER_S.get(biases.device, DEVICE_BYTES_PER_S)
+    low, likely, high = (min(1.0, passes * pass_s / step.mean_s) if step.mean_s else 0.0 for passes in PASSES)
+    if high < NOTICEABLE:
+        return None
+    paths = [path for path, _ in biases.layers if path]
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return Advice(
+        because=(
+            f"batch normalisation removes the bias of {', '.join(paths[:SHOWN])}{more}",
+            f"{biases.count:.0f} such calls a step write {biases.elements / 1e6:,.1f} million elements",
+        ),
+        change=removes(low, likely, high),
+        at=tuple(dict.fromkeys(at for _, at in biases.layers if at))[:SHOWN],
+        tweak="--drop-conv-bias",
+        same_result=False,
+        code="nn.Conv2d(..., bias=False)",
+    )

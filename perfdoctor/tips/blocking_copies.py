@@ -1,0 +1,64 @@
+"""Copies from pinned memory hold the host until they are done, and the device runs out of work meanwhile.
+
+## What it sees
+Host-to-device copies from pinned memory, which could run while the host goes on, are waited for; the trace
+shows how long the device then idles, for each line.
+
+## By hand
+    batch = batch.to(device, non_blocking=True)
+
+## When not
+A tensor that the host changes right after the copy was issued must not be copied this way. Without pinned
+memory the option has no effect, and a device that is busy all along loses nothing."""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.device import WaitFacts, at_line, per_step_ms
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck
+
+NOTICEABLE = 0.03  # share of the time; less drowns in step-to-step noise
+REPEATED = 5  # calls, where no step is marked: fewer are set-up
+SURE = 0.5  # of what goes, if the next wait takes over the other half
+SHOWN = 3  # lines named
+
+
+@tip(
+    title="Copy batches without waiting for the copy",
+    bottleneck=Bottleneck.TRANSFER,
+    effort=Effort.FLAG,
+    applies=("gpu",),
+)
+def blocking_copies(waits: WaitFacts) -> Advice | None:
+    """non_blocking=True, where waiting for copies from pinned memory leaves the device idle."""
+    calls = sorted(
+        (
+            call
+            for call in waits.calls
+            if (call.direction, call.host_memory) == ("HtoD", "pinned")
+            and call.count >= (waits.files_steps or REPEATED)
+        ),
+        key=lambda call: -call.idle_us,
+    )
+    waited, idle = (
+        sum(us) / waits.span_us for us in ([call.us for call in calls], [call.idle_us for call in calls])
+    )
+    # Without the waits the host is ahead by as much as it waited, and the device idles no longer than it did.
+    gone = min(waited, idle, 1.0)
+    if gone < NOTICEABLE:
+        return None
+    return Advice(
+        because=(
+            f"the host waits {min(waited, 1.0):.1%} of the time for copies from pinned memory to end",
+            f"behind those waits the device idles {min(idle, 1.0):.1%} of it",
+            *(
+                f"{call.op or call.call}{at_line(call.at)}: {per_step_ms(call.us, waits.files_steps)}"
+                for call in calls[:SHOWN]
+            ),
+        ),
+        change=removes(SURE * gone, gone, min(idle, 1.0)),
+        at=tuple(dict.fromkeys(call.at for call in calls if call.at is not None))[:SHOWN],
+        tweak="--non-blocking",
+        code="batch = batch.to(device, non_blocking=True)",
+    )

@@ -1,0 +1,73 @@
+"""Lists and arrays are copied, element by element or as a whole, into new tensors.
+
+## What it sees
+Lines that do nothing but `torch.tensor(...)` (or `FloatTensor(...)`) on data that is already there take a
+visible share: of the step, in the training loop, or of a batch that the step waits for, in the dataset.
+
+## By hand
+    x = torch.from_numpy(array)            # shares the array's memory
+    x = torch.as_tensor(array)             # the same, and takes lists as well
+    x = torch.from_numpy(np.stack(rows))   # for a list of arrays: a copy of each, not of each element
+
+## When not
+`from_numpy` shares memory: where the array is changed later, the tensor changes with it. Keep `torch.tensor`
+there, on one array instead of a list.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.copies import CopyLines
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Change, Effort, Estimate
+from perfdoctor.model import Advice, Bottleneck, LineCost, Phase, StepFacts
+
+NOTICEABLE = 0.05  # share of the step
+WAITED = 0.10  # share of the step that waits for batches: below it, what they cost does not matter
+OF_BATCH = 0.20  # of a batch's cost
+SEEN = 5  # samples of such lines: fewer could be chance
+# What is left: a list of numbers is still read one by one, an array is not copied at all, a list of arrays
+# is copied block by block in place of element by element.
+KEPT = (0.8, 0.2, 0.02)
+
+
+@tip(
+    title="Make tensors of arrays without copying them",
+    bottleneck=Bottleneck.DATA,
+    effort=Effort.LINES,
+)
+def copying_constructors(step: StepFacts, copied: CopyLines) -> Advice | None:
+    """The lines that copy, where they take a real share of the step or of batches that are late."""
+    late = step.share(Phase.DATA_WAIT) >= WAITED
+    in_loop, in_batch = _share(copied.in_loop, NOTICEABLE), _share(copied.in_batch, OF_BATCH) if late else 0.0
+    if not in_loop and not in_batch:
+        return None
+    lines = (copied.in_loop if in_loop else ()) + (copied.in_batch if in_batch else ())
+    because = []
+    if in_loop:
+        because.append(f"{in_loop:.0%} of each step copies data into new tensors in the training loop")
+    if in_batch:
+        wait = step.share(Phase.DATA_WAIT)
+        because.append(
+            f"{in_batch:.0%} of a batch is such copying, and {wait:.0%} of each step waits for batches"
+        )
+    top = lines[0]
+    return Advice(
+        because=(
+            *because,
+            f"line {top.at.line} takes the most" + (f": `{top.at.text}`" if top.at.text else ""),
+        ),
+        change=Change(step=_gone(in_loop), batch=_gone(in_batch)),
+        at=tuple(line.at for line in lines[:3]),
+        code="torch.from_numpy(array); of a list of arrays: torch.from_numpy(np.stack(rows))",
+    )
+
+
+def _share(lines: tuple[LineCost, ...], least: float) -> float:
+    """What the lines take together; 0 where it is too little, or seen too seldom."""
+    share = min(1.0, sum(line.share for line in lines))
+    return share if share >= least and sum(line.samples for line in lines) >= SEEN else 0.0
+
+
+def _gone(share: float) -> Estimate:
+    low, likely, high = (share * (1 - kept) for kept in KEPT)
+    return Estimate(low, likely, high)

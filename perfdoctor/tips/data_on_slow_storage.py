@@ -1,0 +1,67 @@
+"""Batches are late because their files lie on a rotating disk or a network file system.
+
+## What it sees
+The step waits for batches, most of what a batch costs is reading files, the CPU has little to do with it, and
+the files that are open lie on a network file system, or on a disk that says it rotates and is
+read at a rate such disks reach.
+
+## By hand
+Copy the data to a local SSD, or to /dev/shm if it fits, before training. Where that is not possible: many
+small files into few large ones, read in order (tar, Parquet, LMDB), and more workers to wait side by side.
+
+## When not
+Virtual machines often call every disk rotational: compare with `fio` or `dd` before moving data. What is read
+a second time may come out of memory.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.storage import StorageFacts
+from perfdoctor.batch import BatchFacts, Stage
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Change, Effort, Estimate
+from perfdoctor.model import Advice, Bottleneck, CpuFacts, DiskFacts, LoaderFacts, Phase, StepFacts
+
+NOTICEABLE = 0.10  # share of step time that waits
+LARGE = 0.40  # of a batch's cost is reading
+ON_CPU = 0.6  # of the batch's cost; above it reading finds its bytes in memory
+CROWDED = 0.25  # of the cores are others': then it may be cores that reading waits for
+DISK_BYTES = (0.1e6, 300e6)  # per second: a disk that seeks for each block, and the fastest read in order
+# Of the reading: a SATA SSD reads 500 MB/s in order against 150 to 250, and answers a hundred times sooner.
+REMOVED = (0.5, 0.8, 0.95)
+
+
+@tip(title="Move the data to a faster disk", bottleneck=Bottleneck.DATA, effort=Effort.LINES)
+def data_on_slow_storage(
+    step: StepFacts,
+    loader: LoaderFacts,
+    batch: BatchFacts,
+    storage: StorageFacts,
+    disk: DiskFacts,
+    cpu: CpuFacts,
+) -> Advice | None:
+    """The line that reads, where batches are late and their files lie on slow storage."""
+    share, lines = batch.share(Stage.READING), batch.lines(Stage.READING)
+    if step.share(Phase.DATA_WAIT) < NOTICEABLE or share < LARGE or not lines:
+        return None
+    if loader.batch_cpu_s > ON_CPU * loader.batch_s or (cpu.other_cores or 0.0) > CROWDED * cpu.usable_cores:
+        return None
+    rate = disk.read_bytes_per_s or 0.0
+    if storage.kind != "network" and not (
+        storage.kind == "rotational" and DISK_BYTES[0] <= rate <= DISK_BYTES[1]
+    ):
+        return None
+    blocked = min(share, 1.0 - loader.batch_cpu_s / loader.batch_s)
+    low, likely, high = (blocked * removed for removed in REMOVED)
+    what = "a network file system" if storage.kind == "network" else "a disk that says it rotates"
+    return Advice(
+        because=(
+            f"{step.share(Phase.DATA_WAIT):.0%} of each step waits for the next batch",
+            f"{share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms is reading files",
+            f"the CPU works for {loader.batch_cpu_s * 1e3:.1f} ms of it",
+            f"files are open on {storage.mount} ({storage.filesystem}), {what}",
+            f"{rate / 1e6:.2g} MB/s were read",
+        ),
+        change=Change(batch=Estimate(low, likely, high)),
+        at=tuple(line.at for line in lines[:3]),
+    )

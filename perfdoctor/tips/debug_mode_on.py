@@ -1,0 +1,121 @@
+"""A mode made for finding errors was left on, and slows every step.
+
+## What it sees
+While training: anomaly detection, `CUDA_LAUNCH_BLOCKING`, deterministic algorithms, a profiler of the
+script's own or the debug mode for synchronisations, on for most steps; or lines that look for NaN and take
+visible time.
+
+## By hand
+    torch.autograd.set_detect_anomaly(False)
+    # unset CUDA_LAUNCH_BLOCKING
+    torch.use_deterministic_algorithms(False)
+
+## When not
+While an error is being hunted. Where results must be the same to the last bit, deterministic algorithms are
+worth their time. A profiler that records a few steps and ends is no finding.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.debugging import DebugFacts, DebugMode
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck, Phase, RunFacts, StepFacts
+
+NOTICEABLE = 0.02  # likely share of the step: less drowns in noise
+SHOWN = 3  # places named
+Range = tuple[float, float, float]
+
+# Of forward and backward, at worst, likely, at best. Anomaly detection keeps a Python traceback for each
+# operation and looks for NaN in each gradient: it took 14 % (wide convolutions), 28 % to 65 % and 73 % (small
+# layers) of both passes of six models on one core, torch 2.13.
+ANOMALY = (0.10, 0.30, 0.75)
+# Of the step, with a device: an overhead of up to 746 %, 241 % and 196 % on three kinds, and of nothing
+# where the same kernels run (Zhuang et al., arXiv:2106.11872). The best case here is an overhead of 150 %.
+DETERMINISTIC = (0.0, 0.10, 0.60)
+# Of the step: torch.profiler made steps 1.0 to 1.4 times as long, by what it records (docs/trace.md).
+PROFILER = (0.0, 0.17, 0.29)
+# Of the step, by argument: with launches that wait, host and device take turns; without, they overlap. Either
+# can hide at most the shorter of the two.
+BLOCKING = (0.0, 0.20, 0.50)
+NOTHING: Range = (0.0, 0.0, 0.0)  # a warning per synchronisation, or CPU operations: known to be small
+
+WORDS = {
+    "anomaly": "anomaly detection is on",
+    "blocking": "CUDA_LAUNCH_BLOCKING is set: every launch waits until the device is done",
+    "deterministic": "deterministic algorithms are asked for",
+    "profiler": "a profiler of the script's own is recording",
+    "sync": "the debug mode for synchronisations is on",
+}
+CURES = {
+    "anomaly": "torch.autograd.set_detect_anomaly(False)",
+    "blocking": "unset CUDA_LAUNCH_BLOCKING",
+    "deterministic": "torch.use_deterministic_algorithms(False)",
+    "profiler": "# profile a few steps only: torch.profiler.schedule(wait=..., warmup=1, active=3, repeat=1)",
+    "sync": 'torch.cuda.set_sync_debug_mode("default")',
+}
+
+
+@tip(title="Turn off what is there for debugging", bottleneck=Bottleneck.HOST, effort=Effort.FLAG)
+def debug_mode_on(run: RunFacts, step: StepFacts, debug: DebugFacts) -> Advice | None:
+    """The modes that were on for most steps, where they are known to cost time."""
+    costly = {mode: cost for mode in debug.modes if (cost := _cost(mode, run, step, debug))[1] > 0}
+    checks = min(1.0, sum(line.share for line in debug.checks))
+    if max([checks, *(cost[1] for cost in costly.values())], default=0.0) < NOTICEABLE:
+        return None
+    gone = [_either([cost[case] for cost in costly.values()] + [checks]) for case in range(3)]
+    deterministic = any(mode.name == "deterministic" for mode in costly)
+    at = [mode.at for mode in costly if mode.at is not None] + [line.at for line in debug.checks]
+    because = [f"{WORDS[mode.name]}, at {mode.share:.0%} of the looks" for mode in costly]
+    if checks:
+        because.append(f"lines that look for NaN take {checks:.1%} of the step")
+    computing = _computing(step)
+    return Advice(
+        because=(*because, f"forward and backward are {computing:.0%} of the step")
+        if costly
+        else (*because,),
+        change=removes(*gone),
+        at=tuple(dict.fromkeys(at))[:SHOWN],
+        tweak="--no-debug" if costly else None,
+        same_result=not deterministic,
+        code="\n".join(_cure(mode) for mode in costly)
+        or "if step % 100 == 0:\n    ...  # look for NaN now and then",
+        bottleneck=None if run.device != "cpu" or not costly else Bottleneck.COMPUTE,
+    )
+
+
+def _cure(mode: DebugMode) -> str:
+    """The user's own line to take out where it is a block's, else the call that turns the mode off."""
+    text = mode.at.text if mode.at is not None else None
+    return f"# take out: {text}" if text is not None and text.startswith("with ") else CURES[mode.name]
+
+
+def _computing(step: StepFacts) -> float:
+    return min(1.0, step.share(Phase.FORWARD) + step.share(Phase.BACKWARD))
+
+
+def _cost(mode: DebugMode, run: RunFacts, step: StepFacts, debug: DebugFacts) -> Range:
+    """Shares of the step that a mode is known to take: low, likely, high."""
+    computing = _computing(step)
+    if mode.name == "anomaly":
+        return ANOMALY[0] * computing, ANOMALY[1] * computing, ANOMALY[2] * computing
+    if mode.name == "profiler":
+        return PROFILER
+    if run.device == "cpu":
+        return NOTHING
+    if mode.name == "deterministic":
+        return DETERMINISTIC
+    if mode.name != "blocking":
+        return NOTHING
+    if debug.device_busy is None:
+        return BLOCKING
+    shorter = min(debug.device_busy, 1.0 - debug.device_busy)
+    return BLOCKING[0], shorter / 2, shorter
+
+
+def _either(shares: list[float]) -> float:
+    """What several changes remove together, each from what the others leave."""
+    left = 1.0
+    for share in shares:
+        left *= 1.0 - min(1.0, share)
+    return 1.0 - left

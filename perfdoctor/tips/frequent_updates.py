@@ -1,0 +1,55 @@
+"""Updating the parameters takes about as long as computing the gradients for them.
+
+## What it sees
+The optimizer takes a large share of the step, each update follows few samples, and the optimizer is as fast
+as it can be set to: what is left is to update less often.
+
+## By hand
+    loss = criterion(model(x), y) / 4
+    loss.backward()
+    if step % 4 == 3:
+        optimizer.step()
+        optimizer.zero_grad()
+
+## When not
+Each update then sees N times as many samples: the training takes another path, and the learning rate may have
+to change. Where memory allows it, a batch N times as large does the same and is faster still.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.built import OptimizerFacts
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck, Phase, StepFacts
+
+NOTICEABLE = 0.15  # share of the step: below it, four accumulated batches save less than a tenth
+SMALL = 32  # samples an update; up to here batches are called small (Masters and Luschi, arXiv 1804.07612)
+TOGETHER = (2, 4, 8)  # backwards for each update: at worst, likely, at best
+USUAL = 4
+
+
+@tip(title="Update the parameters less often", bottleneck=Bottleneck.COMPUTE, effort=Effort.LINES)
+def frequent_updates(step: StepFacts, optimizers: OptimizerFacts) -> Advice | None:
+    """Accumulated gradients, where the update is a large part of a step of few samples."""
+    share = step.share(Phase.OPTIMIZER)
+    samples = step.samples_per_s * step.mean_s if step.samples_per_s else None
+    if share < NOTICEABLE or (samples is not None and samples > SMALL):
+        return None
+    if any(one.fusable for one in optimizers.optimizers):
+        return None  # the cure that leaves the training as it is comes first
+    largest = max(optimizers.optimizers, key=lambda one: one.elements)
+    low, likely, high = (share * (1 - 1 / count) for count in TOGETHER)
+    each = f" for each {samples:.0f} samples" if samples is not None else ""
+    return Advice(
+        because=(
+            f"{share:.0%} of the step is the update of {largest.elements:,} parameters{each}",
+            f"one update for {USUAL} backwards would take {share / USUAL:.0%}",
+        ),
+        change=removes(low, likely, high),
+        at=(largest.at,) if largest.at else (),
+        tweak=f"--accumulate {USUAL}",
+        same_result=False,
+        code=f"(loss / {USUAL}).backward()\nif step % {USUAL} == {USUAL - 1}:\n"
+        "    optimizer.step()\n    optimizer.zero_grad()",
+    )

@@ -1,0 +1,70 @@
+"""Validating takes a large share of the run.
+
+## What it sees
+Passes in eval mode between the updates, with the waits for their batches, take a large share of the time from
+the first step to the last, several times over.
+
+## By hand
+    if step % (4 * interval) == 0:
+        validate(model)
+
+or validate on a fixed sample, and on the whole set at the end.
+
+## When not
+Where early stopping or a schedule hangs on fresh figures. Where a model in eval mode makes the data that it
+trains on (reinforcement learning, pseudo-labels), its passes are no validation.
+"""
+
+from __future__ import annotations
+
+import re
+
+from perfdoctor.analysis.validation import ValidationFacts
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck, StepFacts
+
+# Share of wall time. A forward pass is a third of a step: validating on a fifth of the data after each epoch
+# takes 6 %, and on twice as much 12 %.
+NOTICEABLE = 0.15
+SEVERAL = 3  # validations: fewer have no interval
+RARER = (2, 4, 10)  # times longer between two of them: at least, likely, at most
+ACTING = 4.0  # steps between: a model that is asked more often may be making its own training data
+NAMED = re.compile(r"valid|eval|test|dev|score|accura|metric|(?:^|_)val(?:_|$)", re.IGNORECASE)
+
+
+@tip(title="Validate less often, or on less", bottleneck=Bottleneck.COMPUTE, effort=Effort.LINES)
+def frequent_validation(step: StepFacts, validation: ValidationFacts) -> Advice | None:
+    """A longer interval, where validating is a large share of the run."""
+    if step.mean_s <= 0 or validation.count < SEVERAL:
+        return None
+    seconds = validation.seconds_per_step + validation.wait_per_step_s
+    share = min(1.0, seconds / step.mean_s)
+    if share < NOTICEABLE or (validation.steps_between < ACTING and not _is_named(validation)):
+        return None
+    passes = min(share, validation.seconds_per_step / step.mean_s)
+    low, likely, high = (1 - 1 / times for times in RARER)
+    between = validation.steps_between
+    places = (validation.at, validation.passes)
+    return Advice(
+        because=(
+            f"validation takes {share:.0%} of the training time",
+            f"{validation.count:,} validations of {seconds * between:,.2f} s, one every {between:,.0f} steps",
+        ),
+        change=removes(low * passes, likely * share, high * share),
+        at=tuple(dict.fromkeys(at for at in places if at is not None)),
+        code=_rarer(validation),
+    )
+
+
+def _is_named(validation: ValidationFacts) -> bool:
+    """Whether the function that calls the model, or the line that calls it, speaks of validation."""
+    at, passes = validation.at, validation.passes
+    words = [passes.function if passes else None, at.text if at else None]
+    return any(word is not None and NAMED.search(word) for word in words)
+
+
+def _rarer(validation: ValidationFacts) -> str:
+    text = validation.at.text if validation.at is not None else None
+    call = text if text is not None and not text.startswith(("for ", "with ")) else "validate(model)"
+    return f"if step % {max(2, round(validation.steps_between * RARER[1]))} == 0:\n    {call}"

@@ -1,0 +1,64 @@
+"""Attention is written out as product, softmax and product, and its scores go through memory each time.
+
+## What it sees
+A softmax stands between two batched matrix products, and what is done to the scores between the two (scaling,
+masking, softmax, dropout) takes a visible share of the time.
+
+## By hand
+    out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=p)
+
+## When not
+Where the scores themselves are needed, they must be written out. A few dozen keys fit a cache as they are,
+and fusing saves little."""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.device import AttentionFacts, at_line
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.trace.results import AttentionUse
+
+NOTICEABLE = 0.05  # share of the time between the products
+KEPT = 0.5  # of that time, if the softmax itself is what takes it
+# FlashAttention computes attention two to four times as fast as the written-out form (Dao et al. 2022, 4.1
+# and figure 3): at best, half of the products' own time goes with what stood between them.
+PRODUCTS_GONE = 0.5
+SHOWN = 3  # sizes named
+
+
+@tip(
+    title="Use scaled_dot_product_attention",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.LINES,
+    saves=("time", "memory"),
+)
+def materialised_attention(attention: AttentionFacts) -> Advice | None:
+    """Fused attention, where handling the scores takes a visible share."""
+    between, products = (
+        attention.per_us * sum(us)
+        for us in (
+            [use.between_us for use in attention.uses],
+            [use.products_us for use in attention.uses],
+        )
+    )
+    share = min(1.0, between)
+    if share < NOTICEABLE:
+        return None
+    return Advice(
+        because=(
+            f"{share:.1%} of the time is spent on scores between the two products of attention",
+            f"the products themselves take {min(1.0, products):.1%}",
+            *(_size(use) for use in attention.uses[:SHOWN] if use.queries),
+            *(f"the softmax is{at_line(at)}" for at in attention.at[:1] if at.text),
+        ),
+        change=removes(KEPT * share, share, min(1.0, share + PRODUCTS_GONE * products)),
+        at=attention.at[:SHOWN],
+        same_result=False,
+        code="out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)",
+    )
+
+
+def _size(use: AttentionUse) -> str:
+    way = "backward" if use.backward else "forward"
+    return f"{use.count:,} times {way}: {use.heads:,} heads, {use.queries:,} queries, {use.keys:,} keys"

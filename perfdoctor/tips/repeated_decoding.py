@@ -1,0 +1,76 @@
+"""The same items are read and decoded again in every epoch, though they would fit into memory.
+
+## What it sees
+The step waits for batches, the loader has prepared more samples than the dataset holds, reading and decoding
+are a large part of what a batch costs, and the decoded dataset fits into the memory that is free.
+
+## By hand
+    class Data(Dataset):
+        def __init__(self, paths):
+            self.items = [decode(path) for path in paths]   # once, before workers start: they share it
+
+        def __getitem__(self, index):
+            return augment(self.items[index])               # what is random stays outside the cache
+
+Where that takes too long at the start: a tensor in shared memory (`torch.empty(...).share_memory_()`) that is
+filled as items are first read, or a decoded copy on a local disk (`np.memmap`).
+
+## When not
+Training over a single epoch reads everything once. A cache inside each worker helps little: in the next epoch
+another worker asks for the item.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.batch import BatchFacts, Stage
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Change, Effort, Estimate
+from perfdoctor.model import Advice, Bottleneck, LoaderFacts, MemoryFacts, Phase, StepFacts
+
+NOTICEABLE = 0.10  # share of step time that waits
+LARGE = 0.30  # of a batch's cost that a cache would take away
+AGAIN = 1.5  # samples prepared over items of the dataset: below it, most were read once
+OF_FREE = 0.5  # of the memory that was free: the rest belongs to what the run still grows by
+CACHED = (Stage.READING, Stage.FETCHING, Stage.DECODING)
+# Of reading and decoding that a cache removes: a lookup and a copy are left, and it may be cold for longer.
+REMOVED = (0.6, 0.9, 0.98)
+GB = 1e9
+
+
+@tip(
+    title="Keep decoded items in memory between epochs",
+    bottleneck=Bottleneck.DATA,
+    effort=Effort.LINES,
+)
+def repeated_decoding(
+    step: StepFacts, loader: LoaderFacts, batch: BatchFacts, memory: MemoryFacts
+) -> Advice | None:
+    """The line that reads or decodes, where the same items pass through it again."""
+    if not loader.items or not loader.samples or not loader.batch_bytes or memory.available_bytes is None:
+        return None
+    passes = loader.samples / loader.items
+    # what the batch holds is an item as it is after the transform: the decoded one can be larger or smaller
+    size_bytes = loader.batch_bytes * loader.batches / loader.samples * loader.items
+    share = sum(batch.share(stage) for stage in CACHED)
+    if step.share(Phase.DATA_WAIT) < NOTICEABLE or share < LARGE or passes < AGAIN:
+        return None
+    if size_bytes > OF_FREE * memory.available_bytes:
+        return None
+    later = 1.0 - 1.0 / passes  # of the batches, those of items seen before
+    low, likely, high = (min(1.0, share) * later * removed for removed in REMOVED)
+    free_gb = memory.available_bytes / GB
+    lines = sorted((line for stage in CACHED for line in batch.lines(stage)), key=lambda line: -line.share)
+    return Advice(
+        because=(
+            f"{step.share(Phase.DATA_WAIT):.0%} of each step waits for the next batch",
+            f"reading and decoding take {min(1.0, share):.0%} of a batch",
+            f"each item was read {passes:.1f} times",
+            f"{loader.items} items take {size_bytes / GB:.2g} GB in batches; {free_gb:.3g} GB were free",
+        ),
+        change=Change(batch=Estimate(low, likely, high)),
+        at=tuple(line.at for line in lines[:3]),
+        tweak="--cache-dataset",
+        same_result=False,  # it caches whole items: random augmentation inside them repeats
+        code="self.items = [self.read(index) for index in range(len(self))]  # before the workers start; "
+        "augment in __getitem__",
+    )

@@ -1,0 +1,61 @@
+"""A tensor goes from the device to the host and back within a step, and the device waits all the while.
+
+## What it sees
+A copy to the host is followed by one back of as many bytes, and nothing else is launched in between; the
+trace shows how long the device idles from the one to the other.
+
+## By hand
+    mask = scores > threshold        # not: torch.from_numpy(scores.cpu().numpy() > threshold).cuda()
+
+## When not
+What no library computes on the device has to be computed on the host: then do it less often, or for another
+step while the device works on this one."""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.device import CopyFacts, at_line
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.trace.results import Detour
+
+NOTICEABLE = 0.03  # share of the time; less drowns in step-to-step noise
+REPEATED = 5  # trips, where no step is marked: fewer are set-up
+ON_HOST = 0.5  # of the idle time inside operators of the host: that is what they went for (cpu-fallback)
+SURE = 0.5  # of what goes, if the same work then takes as long on the device
+SHOWN = 3  # trips named
+
+
+@tip(
+    title="Keep tensors on the device within a step",
+    bottleneck=Bottleneck.TRANSFER,
+    effort=Effort.LINES,
+    applies=("gpu",),
+)
+def round_trips(copies: CopyFacts) -> Advice | None:
+    """Both copies and the wait gone, where the device waits for a tensor to come back."""
+    trips = [
+        trip for trip in copies.detours if _is_meant(trip) and trip.count >= (copies.files_steps or REPEATED)
+    ]
+    share = min(1.0, copies.per_us * sum(trip.exposed_us + trip.idle_us for trip in trips))
+    if share < NOTICEABLE:
+        return None
+    copying = min(share, copies.per_us * sum(trip.exposed_us for trip in trips))
+    return Advice(
+        because=(
+            f"{share:.1%} of the time passes while tensors are on the host and the device waits for them",
+            *(_trip(trip) for trip in trips[:SHOWN]),
+        ),
+        change=removes(max(copying, SURE * share), share, share),
+        at=tuple(dict.fromkeys(at for trip in trips for at in (trip.out_at, trip.back_at) if at is not None)),
+        code="mask = scores > threshold  # torch's own operators, on the device",
+    )
+
+
+def _is_meant(trip: Detour) -> bool:
+    return trip.same and trip.computing_us < ON_HOST * trip.idle_us
+
+
+def _trip(trip: Detour) -> str:
+    size, out, back = trip.bytes / trip.count / 1e6, at_line(trip.out_at), at_line(trip.back_at)
+    return f"{trip.count:,} times {size:.2f} MB leave by {trip.out or 'a copy'}{out} and come back{back}"

@@ -1,0 +1,48 @@
+"""Gradients of a device travel through the CPU, because the process group is gloo's.
+
+## What it sees
+A process group whose only backend is gloo, parameters on a device, and exchange that backward does not hide.
+
+## By hand
+    torch.distributed.init_process_group("nccl")
+
+## When not
+Where the device's own library is not there, or ranks share one device.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.parallel import ParallelFacts
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck, StepFacts
+
+NOTICEABLE = 0.05  # share of the step
+# Of the exposed exchange: gloo copies to the host, sends and copies back, at 1 to 3 GB/s; the bus alone, by
+# which NCCL is bound at worst, carries 10 GB/s and more, links between devices a hundred (nccl-tests).
+GONE = (0.5, 0.8, 0.97)
+
+
+@tip(
+    title="Exchange gradients directly between the devices",
+    bottleneck=Bottleneck.NETWORK,
+    effort=Effort.FLAG,
+    applies=("gpu", "distributed"),
+)
+def slow_backend(step: StepFacts, parallel: ParallelFacts) -> Advice | None:
+    """NCCL instead of gloo, where a device waits for the exchange."""
+    if parallel.backend != "gloo" or parallel.device == "cpu" or parallel.exposed_s is None:
+        return None
+    share = min(1.0, parallel.synced * parallel.exposed_s / step.mean_s) if step.mean_s > 0 else 0.0
+    if share < NOTICEABLE:
+        return None
+    low, likely, high = (share * gone for gone in GONE)
+    return Advice(
+        because=(
+            f"gloo moves the gradients of {parallel.device} parameters through the CPU",
+            f"{share:.0%} of the step is exchange that backward does not hide",
+        ),
+        change=removes(low, likely, high),
+        at=(parallel.group_at,) if parallel.group_at else (),
+        code='torch.distributed.init_process_group("nccl")',
+    )

@@ -1,0 +1,69 @@
+"""Batches are late because decoding images, sound or video takes most of their cost.
+
+## What it sees
+The step waits for batches, and most of what a batch costs passes through an image, audio or video library:
+decoding, and shrinking what was decoded at full size.
+
+## By hand
+    image = Image.open(path)
+    image.draft("RGB", (2 * size, 2 * size))   # JPEG: decodes at 1/2, 1/4 or 1/8 of the size
+    image = image.convert("RGB").resize((size, size))
+
+or `torchvision.io.decode_jpeg` and `simplejpeg`, which decode faster; or a copy of the dataset, made once, at
+the size that training uses; on a GPU, `torchvision.io.decode_jpeg(..., device="cuda")`.
+
+## When not
+Where training crops small regions out of large images, they are needed at full size. Other decoders round
+differently: pixels can differ by one or two steps.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.batch import BatchFacts, Stage
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Change, Effort, Estimate
+from perfdoctor.model import Advice, Bottleneck, Phase, StepFacts
+
+NOTICEABLE = 0.10  # share of step time that waits
+MOST_OF_IT = 0.40  # of a batch's cost
+DECODED = 0.15  # of a batch's cost in the decoder itself: below it, resizing small images is something else
+MEDIA = ("image", "audio", "video")
+# What is left of the decoding: with a faster decoder of the same files, 1/1.2 to 1/1.5 (arXiv:2501.13131 and
+# the tables of arXiv:2605.08731: up to 1.5 times as fast as Pillow); with draft mode or copies of half the
+# size, a quarter of the pixels, and of a quarter of the size, a sixteenth.
+KEPT = (1 / 1.2, 0.5, 0.1)
+CURES = {
+    "image": "image.draft('RGB', (2 * size, 2 * size))  # before convert(): decodes JPEG at reduced size\n"
+    "or: torchvision.io.decode_jpeg, simplejpeg, or copies made once at the size that is used",
+    "audio": "decode once into a .npy file or memory map at the rate that is used, and slice that",
+    "video": "extract the frames that are used once, or decode in order with one open reader per worker",
+}
+
+
+@tip(
+    title="Decode less, or with a faster decoder",
+    bottleneck=Bottleneck.DATA,
+    effort=Effort.LINES,
+)
+def slow_image_decode(step: StepFacts, batch: BatchFacts) -> Advice | None:
+    """The line that decodes, where that is most of the cost of batches that the step waits for."""
+    decoded = batch.share(Stage.DECODING, *MEDIA)
+    shrunk = batch.share(Stage.TRANSFORMING, "image")
+    share = min(1.0, decoded + shrunk)
+    if step.share(Phase.DATA_WAIT) < NOTICEABLE or decoded < DECODED or share < MOST_OF_IT:
+        return None
+    cost = batch.of(Stage.DECODING, *MEDIA)[0]
+    lines = batch.lines(Stage.DECODING, *MEDIA) or batch.lines(Stage.TRANSFORMING, "image")
+    low, likely, high = sorted(share * (1 - kept) for kept in KEPT)
+    by = f" by {cost.library}" if cost.library else ""
+    also = f", {shrunk:.0%} converting and resizing" if shrunk >= 0.01 else ""
+    return Advice(
+        because=(
+            f"{step.share(Phase.DATA_WAIT):.0%} of each step waits for the next batch",
+            f"{decoded:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms is decoding ({cost.kind}){by}{also}",
+        ),
+        change=Change(batch=Estimate(low, likely, high)),
+        at=tuple(line.at for line in lines[:3]),
+        same_result=False,
+        code=CURES[cost.kind],
+    )

@@ -1,0 +1,92 @@
+"""Metrics, statistics or other work between the steps takes a visible share of every step.
+
+## What it sees
+Stack samples pass through lines of the training loop that training does not need: no batch and no gradient
+comes of them, and they neither log nor save.
+
+## By hand
+    if step % 50 == 0:
+        statistics.update(model)
+
+or, for metrics, in the validation only: during an epoch they describe a model that no longer is.
+
+## When not
+Where what is computed decides how training goes on: an environment, a schedule that follows the loss. On a
+device, a line that reads a tensor waits for the work before it: that is another finding.
+"""
+
+from __future__ import annotations
+
+import re
+
+from perfdoctor.analysis.between import BetweenFacts, BetweenLine
+from perfdoctor.analysis.debugging import CHECKS
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck, RunFacts, StepFacts
+
+NOTICEABLE = 0.05  # share of the step
+SEEN = 5  # samples in those lines: fewer could be chance
+EVERY = 10  # steps between two looks at a statistic that still shows its course
+SURE = 0.5  # of it goes if it is done every second step
+SHOWN = 3  # lines named
+METRICS = re.compile(
+    r"accura|f1|auc|precision|recall|bleu|rouge|iou|confusion|score|metric|perplex|evaluat|correct",
+    re.IGNORECASE,
+)
+# Work on the weights that belongs to the method, and lines that other findings are about.
+CLAIMED = re.compile(
+    r"\.data\b|(?:\b|_)(?:ema|swa)(?:\b|_)|averag\w*_model|state_dict|deepcopy|zero_grad|\.collect\(|empty_cache"
+    r"|synchronize|scheduler|barrier"
+)
+WAITS = re.compile(r"\.(?:item|cpu|tolist|numpy|nonzero|any|all)\(|\b(?:float|int|bool)\(")
+
+
+@tip(
+    title="Do work beside the training less often",
+    bottleneck=Bottleneck.HOST,
+    effort=Effort.LINES,
+)
+def slow_postprocessing(run: RunFacts, step: StepFacts, between: BetweenFacts) -> Advice | None:
+    """Every N steps, or in validation, where such work is a visible share of the step."""
+    on_device = run.device != "cpu"
+    lines = [line for line in between.lines if not _is_claimed(line, on_device)]
+    share = min(1.0, sum(line.share for line in lines))
+    if share < NOTICEABLE or sum(line.samples for line in lines) < SEEN:
+        return None
+    top = lines[0]
+    metrics = _is_metric(top)
+    low = 0.0 if on_device else SURE * share  # a device may be busy meanwhile
+    inside = f", most of it at line {top.inside.line}" if top.inside != top.at else ""
+    text = f": `{top.at.text}`" if top.at.text else ""
+    ms = share * step.mean_s * 1e3
+    places = [place for line in lines[:SHOWN] for place in (line.at, line.inside)]
+    return Advice(
+        because=(
+            f"{share:.0%} of each step ({ms:.2f} ms) goes into work that training does not need",
+            f"line {top.at.line} takes {min(1.0, top.share):.0%} of the step{inside}{text}",
+        ),
+        change=removes(low, share * (1 - 1 / EVERY), share),
+        at=tuple(dict.fromkeys(places)),
+        code=_moved(top) if metrics else _rarer(top),
+    )
+
+
+def _is_claimed(line: BetweenLine, on_device: bool) -> bool:
+    texts = [text for text in (line.at.text, line.inside.text) if text is not None]
+    return any(
+        CLAIMED.search(text) or CHECKS.search(text) or (on_device and WAITS.search(text)) for text in texts
+    )
+
+
+def _is_metric(line: BetweenLine) -> bool:
+    words = (line.at.text, line.inside.text, line.inside.function)
+    return any(word is not None and METRICS.search(word) for word in words)
+
+
+def _rarer(line: BetweenLine) -> str:
+    return f"if step % {EVERY} == 0:\n    {line.at.text or '...'}"
+
+
+def _moved(line: BetweenLine) -> str:
+    return f"# in the validation loop, on the model as it is then:\n{line.at.text or '...'}"

@@ -1,0 +1,59 @@
+"""Most of a step is spent whatever the batch holds: a larger batch would share it among more samples.
+
+## What it sees
+On a CPU, batches of few samples, memory to spare, and a step most of which is fixed cost: smaller batches of
+the same run take nearly as long, or each of its many operators takes hardly longer than calling it does.
+
+## By hand
+    DataLoader(dataset, batch_size=128, ...)
+
+## When not
+A larger batch takes another path of optimisation: the learning rate may have to grow with it, and accuracy
+has to be compared.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.sizes import SizeFacts
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck, LoaderFacts, MemoryFacts, RunFacts, StepFacts
+
+SMALL = 32  # samples; up to here batches are called small (Masters and Luschi, arXiv 1804.07612)
+NOTICEABLE = 0.40  # share of the step that is fixed
+MEMORY = 0.5  # of the machine's: with more in use, a larger batch may not fit
+LARGER = (2, 4, 8)  # times the batch: at worst, likely, at best
+ADVISED = 4
+
+
+@tip(
+    title="Use a larger batch",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.FLAG,
+    applies=("cpu",),
+    rivals=("frequent-updates",),
+)
+def small_batch(
+    run: RunFacts, step: StepFacts, sizes: SizeFacts, loader: LoaderFacts, memory: MemoryFacts
+) -> Advice | None:
+    """A larger batch, where fixed costs dominate and memory is free."""
+    low, likely, high = sizes.fixed
+    if run.device != "cpu" or sizes.samples > SMALL or likely < NOTICEABLE or loader.batch_size is None:
+        return None
+    used, total = memory.peak_rss_bytes, memory.total_bytes
+    if used is None or total is None or used > MEMORY * total:
+        return None
+    gone = [share * (1 - 1 / times) for share, times in zip((low, likely, high), LARGER, strict=True)]
+    size = loader.batch_size * ADVISED
+    return Advice(
+        because=(
+            f"about {likely:.0%} of a step of {sizes.samples:.0f} samples would be there with none",
+            sizes.because,
+            f"{used / 1e9:.1f} of {total / 1e9:.0f} GB of memory are in use",
+        ),
+        change=removes(*gone),
+        at=(loader.at,) if loader.at else (),
+        tweak=f"--batch-size {size}",
+        same_result=False,
+        code=f"batch_size={size}",
+    )

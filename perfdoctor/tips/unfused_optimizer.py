@@ -1,0 +1,74 @@
+"""The optimizer updates tensor by tensor, with several passes over memory for each.
+
+## What it sees
+The update takes a visible share of the step, and torch's own optimizer goes over its parameters one by one
+(its default on a CPU) or group by group, although it has a fused way for this device.
+
+## By hand
+    torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+
+## When not
+Optimizers without a fused way; sparse gradients; `differentiable=True`. Sums are rounded in another order:
+the last digits of the loss differ.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.built import Optimizer, OptimizerFacts
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck, Phase, StepFacts
+
+NOTICEABLE = 0.05  # share of the step; even halved, less is lost in the noise of a trial
+# Passes over memory for each element, one way and fused, counted in torch.optim's text. Adam by tensors:
+# lerp_ 3, mul_ and addcmul_ 5, sqrt, division and eps 6, addcdiv_ 4; fused it reads four and writes three.
+PASSES = {"Adam": (18, 7), "AdamW": (20, 7), "Adagrad": (11, 5)}
+SGD, SGD_WITH_MOMENTUM = (3, 3), (8, 5)
+BYTES = 4  # of an element
+BYTES_PER_S = 10e9  # one core streams about so much from memory; caches make it more
+DISPATCH_GONE = (0.5, 0.85, 0.95)  # of launching a dozen operations for each tensor: one is left for all
+MEMORY_GONE = (0.5, 1.0, 1.3)  # times what the count of passes says: caches hold small models
+FOREACH_GONE = (0.1, 0.3, 0.6)  # on a device, of grouped launches: the passes stay several
+
+
+@tip(
+    title="Let the optimizer update all tensors in one pass",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.FLAG,
+)
+def unfused_optimizer(step: StepFacts, optimizers: OptimizerFacts) -> Advice | None:
+    """fused=True, where the update takes a visible share and could be fused."""
+    share = step.share(Phase.OPTIMIZER)
+    found = [one for one in optimizers.optimizers if one.fusable]
+    if share < NOTICEABLE or not found:
+        return None
+    part = sum(one.elements for one in found) / max(1, sum(one.elements for one in optimizers.optimizers))
+    what = f"{share:.1%} of the step is the update"
+    first = max(found, key=lambda one: one.elements)
+    low, likely, high = (share * part * gone for gone in _gone(first, step.seconds[Phase.OPTIMIZER]))
+    return Advice(
+        because=(
+            f"{what} of {first.tensors:,} tensors by {first.kind} ({first.way})",
+            f"{first.elements:,} elements are {first.elements / max(1, first.tensors):,.0f} a tensor",
+        ),
+        change=removes(low, likely, high),
+        at=(first.built,) if first.built else (),
+        tweak="--fused-optimizer",
+        same_result=False,
+        code=f"torch.optim.{first.kind}(..., fused=True)",
+    )
+
+
+def _gone(one: Optimizer, update_s: float) -> tuple[float, float, float]:
+    """Shares of the update that go: of launching, and of what it moves through memory."""
+    if one.way == "foreach":
+        return FOREACH_GONE
+    passes, fused = PASSES.get(one.kind) or (SGD_WITH_MOMENTUM if one.momentum else SGD)
+    saved = 1 - fused / passes
+    streams_s = passes * BYTES * one.elements / BYTES_PER_S
+    moving = min(1.0, streams_s / update_s) if update_s > 0 and one.device == "cpu" else 0.0
+    low, likely, high = (
+        min(0.95, moving * saved * memory + (1 - moving) * dispatch)
+        for memory, dispatch in zip(MEMORY_GONE, DISPATCH_GONE, strict=True)
+    )
+    return low, likely, high

@@ -1,0 +1,60 @@
+"""Batches are late because tables are read from Parquet in a wasteful way.
+
+## What it sees
+The step waits for batches, and reading Parquet (pyarrow, pandas, petastorm) is a large part of what a batch
+costs. The line tells what is wasted: no choice of columns, or a file or row group read for each item.
+
+## By hand
+    table = pq.read_table(path, columns=["x", "y"])            # only what is used
+    for batch in pq.ParquetFile(path).iter_batches(4096, columns=["x", "y"]):   # rows by the thousand
+
+In a map-style dataset, read a row group once and keep it; shuffle row groups, then rows inside a buffer.
+
+## When not
+Where all columns are used and every row group is read once, the rest is decompression: lighter compression
+(`compression="lz4"`) or a decoded copy (`np.memmap`) helps.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.batch import BatchFacts, Stage
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Change, Effort, Estimate
+from perfdoctor.model import Advice, Bottleneck, Phase, StepFacts
+
+NOTICEABLE = 0.10  # share of step time that waits
+LARGE = 0.30  # of a batch's cost
+PER_ITEM = ("__getitem__", "__getitems__")
+# What is left of reading. How many columns are used is not known: with all of them nothing is gained, with
+# half of them half. A read per item becomes one per row group of thousands of rows.
+KEPT_COLUMNS, KEPT_PER_ITEM, KEPT_OTHER = (0.9, 0.5, 0.1), (0.5, 0.1, 0.02), (0.95, 0.7, 0.4)
+
+
+@tip(
+    title="Read only the columns and row groups that are used",
+    bottleneck=Bottleneck.DATA,
+    effort=Effort.LINES,
+)
+def wasteful_parquet_reads(step: StepFacts, batch: BatchFacts) -> Advice | None:
+    """The line that reads Parquet, where the step waits for it."""
+    share = batch.share(Stage.READING, "table")
+    lines = batch.lines(Stage.READING, "table")
+    if step.share(Phase.DATA_WAIT) < NOTICEABLE or share < LARGE or not lines:
+        return None
+    top, text = lines[0].at, lines[0].at.text or ""
+    all_columns = bool(text) and "columns" not in text
+    per_item = top.function is not None and top.function.rpartition(".")[2] in PER_ITEM
+    kept = KEPT_PER_ITEM if per_item else KEPT_COLUMNS if all_columns else KEPT_OTHER
+    low, likely, high = sorted(share * (1 - left) for left in kept)
+    wasted = ["it runs for each item: a row group is read again for every row"] if per_item else []
+    wasted += ["it names no columns: all of them are read"] if all_columns else []
+    return Advice(
+        because=(
+            f"{step.share(Phase.DATA_WAIT):.0%} of each step waits for the next batch",
+            f"{share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms reads tables, most at line {top.line}",
+            *wasted,
+        ),
+        change=Change(batch=Estimate(low, likely, high)),
+        at=tuple(line.at for line in lines[:3]),
+        code="pq.ParquetFile(path).iter_batches(4096, columns=[...])  # rows by the thousand",
+    )

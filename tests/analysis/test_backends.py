@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from perfdoctor.analysis.backends import NOT_SEEN, BackendFacts, backend_facts
+from perfdoctor.model import Location
+from perfdoctor.recorded import RankRecords
+
+
+def own(*events: dict[str, object]) -> RankRecords:
+    return RankRecords(0, None, None, events)
+
+
+def test_the_last_look_at_the_settings_counts() -> None:
+    at = {"file": "train.py", "line": 9, "function": "main"}
+    records = own(
+        {"event": "settings", "cudnn_benchmark": False},
+        {"event": "settings", "cudnn_benchmark": True, "at": at},
+    )
+    assert backend_facts(records) == BackendFacts(True, Location("train.py", 9, "main"))
+
+
+def test_what_was_not_recorded_is_said_to_be_missing() -> None:
+    assert backend_facts(own({"event": "settings", "device": "cpu"})) == NOT_SEEN
+    odd = backend_facts(own({"event": "settings", "cudnn_benchmark": "odd"}))
+    assert odd == BackendFacts(None, None)

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.analysis.debugging import debug_facts
+from perfdoctor.analysis.source import Sources
+from perfdoctor.recorded import RankRecords
+from tests.facts import line, stacks
+from tests.records import source_of
+
+SOURCES = Sources(source_of(train="torch.autograd.set_detect_anomaly(True)"))
+
+
+def mode(name, seen, looks):
+    at = {"file": "/home/me/train.py", "line": 1}
+    return {"event": "debug", "mode": name, "seen": seen, "looks": looks, "at": at}
+
+
+def facts(*events, of_stacks=None):
+    return debug_facts(RankRecords(0, None, None, events), of_stacks, 0.5, SOURCES)
+
+
+def test_modes_that_were_on_for_most_steps_are_kept_with_their_line():
+    found = facts(mode("anomaly", 1, 1), mode("anomaly", 9, 10), mode("profiler", 5, 10))
+    assert [(each.name, each.share) for each in found.modes] == [("anomaly", pytest.approx(0.9))]
+    assert found.modes[0].at.text == "torch.autograd.set_detect_anomaly(True)"
+    assert found.device_busy == 0.5
+
+
+def test_lines_that_look_for_nan_are_found_by_their_text():
+    check = line(0.1, text="assert torch.isfinite(loss)")
+    found = facts(of_stacks=stacks(check, line(0.1, text="plan.is_finished()")))
+    assert found.checks == (check,)
+
+
+def test_without_either_there_is_nothing():
+    assert facts(mode("profiler", 1, 10), of_stacks=stacks(line(0.5))) is None
+    assert facts() is None
+    assert facts({"event": "debug", "mode": "anomaly"}) is None

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.analysis.sharing import LARGEST, UNMEASURED, sharing
+
+
+def factors(**given):
+    return {"threads": 2, "cores": 2, "compute": {"1": 1.5}, "worker": {"1": 1.5}} | given
+
+
+def test_what_even_sharing_takes_is_a_loss_of_one():
+    found = sharing(factors())
+    assert found.compute[1] == pytest.approx(1.0)
+    assert found.worker[1] == pytest.approx(1.0)
+
+
+def test_teams_of_threads_that_wait_for_each_other_lose_more():
+    assert sharing(factors(compute={"1": 2.0})).compute[1] == pytest.approx(2.0)
+
+
+def test_several_numbers_of_workers_are_averaged():
+    assert sharing(factors(compute={"1": 2.0, "2": 2.0})).compute[1] == pytest.approx(1.5)
+
+
+def test_the_best_case_loses_least():
+    best, likely, worst = sharing(factors()).compute
+    assert best < likely < worst
+
+
+def test_factors_below_one_are_noise():
+    assert sharing(factors(compute={"1": 0.8})).compute == (0, 0, 0)
+
+
+def test_a_machine_that_was_busy_with_something_else_is_bounded():
+    assert sharing(factors(compute={"1": 99.0})).compute[1] == LARGEST
+
+
+@pytest.mark.parametrize(
+    "alien",
+    [
+        None,
+        {},
+        {"threads": 2},
+        factors(cores=8),
+        factors(compute=None, worker=[]),
+        factors(compute={"x": "y"}, worker={"1": None}),
+        factors(threads="2"),
+    ],
+)
+def test_what_says_nothing_leaves_the_usual_losses(alien):
+    assert sharing(alien) == UNMEASURED

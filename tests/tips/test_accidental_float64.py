@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.accidental_float64 import accidental_float64 as tip
+from tests.builtfacts import at, model
+from tests.facts import run, step
+
+COMPUTES = step(forward=4, backward=4, optimizer=1, other=1)
+WIDE = model(1.0, widened=(("Module.double", at(27)),))
+
+
+def test_names_what_widens_and_where():
+    advice = tip(run(), COMPUTES, WIDE)
+    assert advice.because == (
+        "100% of 1,000,000 parameters are float64",
+        "computing is 90% of the step",
+        "line 27: Module.double",
+    )
+    assert [at.line for at in advice.at] == [27]
+
+
+def test_without_such_a_line_the_model_is_named():
+    assert [at.line for at in tip(run(), COMPUTES, model(1.0)).at] == [25]
+
+
+def test_on_a_cpu_about_a_third_of_computing_goes_and_never_more_than_half():
+    share = tip(run(), COMPUTES, WIDE).change.step
+    assert (share.likely, share.high) == pytest.approx((0.9 * 0.35, 0.45))
+
+
+def test_on_a_device_it_may_be_nearly_all():
+    assert tip(run(device="GeForce"), COMPUTES, WIDE).change.step.high == pytest.approx(0.9 * 0.95)
+
+
+@pytest.mark.parametrize(
+    ("of_step", "found"),
+    [
+        pytest.param(COMPUTES, model(0.49), id="most-parameters-are-narrow"),
+        pytest.param(step(data_wait=91, forward=9), WIDE, id="little-computing"),
+    ],
+)
+def test_is_silent(of_step, found):
+    assert tip(run(), of_step, found) is None

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfdoctor.model import Bottleneck
+from perfdoctor.tips.allreduce_every_microstep import allreduce_every_microstep as tip
+from tests.builtfacts import parallel
+from tests.facts import step
+
+FOUR = replace(step(forward=20, backward=76, optimizer=4), backwards_per_step=4.0)
+SYNCED = parallel(synced=4.0, exposed_s=0.01)
+
+
+def test_counts_the_exchanges_and_names_the_backward():
+    advice = tip(FOUR, SYNCED)
+    assert advice.because == (
+        "4 exchanges of gradients for each update: 3 too many",
+        "one takes 10.0 ms that backward does not hide",
+    )
+    assert [at.line for at in advice.at] == [44]
+    assert advice.tweak == "--no-sync"
+
+
+def test_the_extra_exchanges_go():
+    share = tip(FOUR, replace(SYNCED, device="cuda")).change.step
+    assert (share.low, share.likely, share.high) == pytest.approx((0.15, 0.27, 0.3))
+
+
+def test_on_a_cpu_backward_beyond_twice_the_forward_is_exchange_too():
+    share = tip(FOUR, SYNCED).change.step  # torch counts 40 ms, backward takes 36 ms too long
+    assert (share.low, share.likely, share.high) == pytest.approx((0.135, 0.2565, 0.3))
+
+
+def test_no_more_than_their_part_of_backward_goes():
+    assert tip(FOUR, parallel(synced=4.0, exposed_s=9.0)).change.step.high == pytest.approx(0.76 * 3 / 4)
+
+
+def test_it_is_charged_to_what_the_phases_count_it_as():
+    assert tip(FOUR, SYNCED).bottleneck is Bottleneck.COMPUTE
+    assert tip(FOUR, replace(SYNCED, device="cuda")).bottleneck is None
+
+
+@pytest.mark.parametrize(
+    ("of_step", "found"),
+    [
+        pytest.param(FOUR, parallel(synced=1.0, unsynced=3.0, exposed_s=0.01), id="already-once"),
+        pytest.param(replace(FOUR, backwards_per_step=1.0), SYNCED, id="several-passes-one-backward"),
+        pytest.param(replace(FOUR, updates_per_step=2.0), SYNCED, id="an-update-after-each"),
+        pytest.param(
+            FOUR, parallel(device="cuda", synced=4.0, exposed_s=0.0007), id="just-under-the-threshold"
+        ),
+        pytest.param(FOUR, parallel(synced=4.0, exposed_s=None), id="not-measured"),
+    ],
+)
+def test_is_silent(of_step, found):
+    assert tip(of_step, found) is None

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.model import Location
+from perfdoctor.tips.debug_mode_on import debug_mode_on as tip
+from tests.facts import gain, line, run, step
+from tests.hostfacts import debug
+
+STEP = step(forward=4, backward=4, optimizer=2)
+GPU = run(device="Tesla V100")
+AT = Location("train.py", 9, "main", "torch.autograd.set_detect_anomaly(True)")
+
+
+def test_names_the_mode_and_the_line_that_turned_it_on():
+    advice = tip(run(), STEP, debug(anomaly=AT))
+    assert advice is not None
+    assert advice.because == (
+        "anomaly detection is on, at 100% of the looks",
+        "forward and backward are 80% of the step",
+    )
+    assert advice.at == (AT,)
+    assert advice.tweak == "--no-debug"
+    assert advice.code == "torch.autograd.set_detect_anomaly(False)"
+    assert advice.same_result
+    assert gain(advice).likely == pytest.approx(1 / (1 - 0.24))
+    assert gain(advice).high == pytest.approx(1 / (1 - 0.60))
+
+
+def test_launches_that_wait_cost_no_more_than_the_shorter_of_host_and_device():
+    advice = tip(GPU, STEP, debug(blocking=None, busy=0.7))
+    assert advice is not None
+    assert gain(advice).high == pytest.approx(1 / (1 - 0.3))
+    assert advice.at == ()
+    assert advice.code == "unset CUDA_LAUNCH_BLOCKING"
+
+
+def test_several_modes_do_not_add():
+    alone = gain(tip(GPU, STEP, debug(deterministic=AT)))
+    both = gain(tip(GPU, STEP, debug(deterministic=AT, blocking=None)))
+    assert alone.likely == pytest.approx(1 / 0.9)
+    assert both.likely == pytest.approx(1 / (0.9 * 0.8))
+
+
+def test_deterministic_algorithms_give_other_results_when_they_are_off():
+    advice = tip(GPU, STEP, debug(deterministic=AT))
+    assert advice is not None
+    assert not advice.same_result
+
+
+def test_lines_that_look_for_nan_are_measured():
+    check = line(0.10, 30, text="if torch.isnan(p.grad).any():")
+    advice = tip(run(), STEP, debug(check))
+    assert advice is not None
+    assert advice.because == ("lines that look for NaN take 10.0% of the step",)
+    assert advice.at == (check.at,)
+    assert advice.tweak is None
+    assert gain(advice).likely == pytest.approx(1 / 0.9)
+
+
+@pytest.mark.parametrize(
+    ("of_run", "of_step", "of_debug"),
+    [
+        pytest.param(run(), STEP, debug(deterministic=AT), id="deterministic-on-the-cpu"),
+        pytest.param(GPU, STEP, debug(sync=AT), id="warnings-of-synchronisations"),
+        pytest.param(
+            run(), step(forward=0.3, backward=0.3, data_wait=9.4), debug(anomaly=AT), id="no-compute"
+        ),
+        pytest.param(run(), STEP, debug(line(0.019, text="isnan(x)")), id="cheap-check"),
+    ],
+)
+def test_is_silent(of_run, of_step, of_debug):
+    assert tip(of_run, of_step, of_debug) is None
+
+
+def test_a_block_is_taken_out():
+    block = Location("train.py", 9, "main", "with torch.autograd.detect_anomaly():")
+    advice = tip(run(), STEP, debug(anomaly=block))
+    assert advice is not None
+    assert advice.code == "# take out: with torch.autograd.detect_anomaly():"

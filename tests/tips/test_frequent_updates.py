@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfdoctor.tips.frequent_updates import frequent_updates as tip
+from tests.builtfacts import optimizer, optimizers
+from tests.facts import step
+
+UPDATES = replace(step(forward=3, backward=3, optimizer=4), samples_per_s=400.0)
+FUSED = optimizers(optimizer(way="fused", elements=3_000_000))
+
+
+def test_names_the_share_and_the_line_that_updates():
+    advice = tip(UPDATES, FUSED)
+    assert advice.because == (
+        "40% of the step is the update of 3,000,000 parameters for each 4 samples",
+        "one update for 4 backwards would take 10%",
+    )
+    assert [at.line for at in advice.at] == [50]
+    assert (advice.tweak, advice.same_result) == ("--accumulate 4", False)
+
+
+def test_takes_all_but_one_update_in_so_many():
+    share = tip(UPDATES, FUSED).change.step
+    assert (share.low, share.likely, share.high) == pytest.approx((0.2, 0.3, 0.35))
+
+
+@pytest.mark.parametrize(
+    ("of_step", "found"),
+    [
+        pytest.param(UPDATES, optimizers(), id="a-faster-way-leaves-the-result-as-it-is"),
+        pytest.param(replace(UPDATES, samples_per_s=3_400.0), FUSED, id="34-samples-an-update"),
+        pytest.param(step(forward=4.5, backward=4.1, optimizer=1.4), FUSED, id="just-under-the-threshold"),
+    ],
+)
+def test_is_silent(of_step, found):
+    assert tip(of_step, found) is None
+
+
+def test_samples_need_not_be_known():
+    assert tip(step(forward=4.5, backward=3.9, optimizer=1.6), FUSED) is not None

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.frequent_validation import frequent_validation as tip
+from tests.facts import gain, step
+from tests.hostfacts import validation
+
+STEP = step(forward=3, backward=3, validation=4)
+
+
+def test_names_how_often_and_how_long_and_the_line_that_repeats_it():
+    advice = tip(STEP, validation(seconds=4, between=50))
+    assert advice is not None
+    assert advice.because == (
+        "validation takes 40% of the training time",
+        "10 validations of 0.20 s, one every 50 steps",
+    )
+    assert [at.line for at in advice.at] == [80, 60]
+    assert advice.code == "if step % 200 == 0:\n    accuracy = validate(model)"
+    assert gain(advice).low == pytest.approx(1 / (1 - 0.2))
+    assert gain(advice).likely == pytest.approx(1 / (1 - 0.3))
+    assert gain(advice).high == pytest.approx(1 / (1 - 0.36))
+
+
+def test_waits_for_its_batches_are_part_of_it():
+    advice = tip(step(forward=5, backward=3, validation=1, data_wait=1), validation(seconds=1, wait=1))
+    assert advice is not None
+    assert advice.because[0] == "validation takes 20% of the training time"
+
+
+def test_asking_the_model_at_every_step_is_validation_only_by_name():
+    assert tip(STEP, validation(between=1, function="act", text="play()")) is None
+    assert tip(STEP, validation(between=1, function="evaluate")) is not None
+
+
+@pytest.mark.parametrize(
+    ("of_step", "of_validation"),
+    [
+        pytest.param(
+            step(forward=8.51, validation=1.49), validation(seconds=1.49), id="just-under-the-share"
+        ),
+        pytest.param(STEP, validation(count=2), id="validated-twice"),
+    ],
+)
+def test_is_silent(of_step, of_validation):
+    assert tip(of_step, of_validation) is None
+
+
+def test_fires_just_above_the_threshold():
+    assert tip(step(forward=8.49, validation=1.51), validation(seconds=1.51)) is not None

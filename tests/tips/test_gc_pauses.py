@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.model import Location
+from perfdoctor.tips.gc_pauses import gc_pauses as tip
+from tests.facts import gain, step
+from tests.hostfacts import pauses
+
+STEP = step(forward=6, backward=4)
+ASKING = Location("train.py", 31, "main", "gc.collect()")
+
+
+def test_says_how_often_and_how_long_everything_is_collected():
+    advice = tip(STEP, pauses(young=0.1, full=2.0, every=50))
+    assert advice is not None
+    assert advice.because == (
+        "garbage collection takes 21.0% of the step; the longest pause took 100.0 ms",
+        "collections of everything: one in 50.0 steps, 100.0 ms each",
+    )
+    assert advice.at == ()
+    assert advice.tweak == "--gc-freeze"
+    assert gain(advice).likely == pytest.approx(1 / (1 - 0.18))
+    assert gain(advice).high == pytest.approx(1 / (1 - 0.21))
+
+
+def test_names_the_line_that_asks_for_them_and_takes_it_out():
+    advice = tip(STEP, pauses(full=2.0, every=1, at=ASKING))
+    assert advice is not None
+    assert advice.at == (ASKING,)
+    assert "line 31 asks for them" in advice.because
+    assert gain(advice).likely == pytest.approx(1 / (1 - 0.2))
+    assert "gc.freeze" not in (advice.code or "")
+
+
+def test_pauses_of_young_objects_alone_are_no_sure_gain():
+    advice = tip(STEP, pauses(young=1.0))
+    assert advice is not None
+    assert "young" in advice.because[1]
+    assert gain(advice).likely == pytest.approx(1.0)
+
+
+def test_fires_just_above_the_threshold_and_is_silent_just_under_it():
+    assert tip(STEP, pauses(full=0.31)) is not None
+    assert tip(STEP, pauses(full=0.29)) is None

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.idle_gpus import idle_gpus as tip
+from tests.builtfacts import gpu, model, parallel
+from tests.facts import run, step
+
+STEP = step(forward=40, backward=50, optimizer=10)
+ALONE = parallel(wrapper=None, world=1, devices=4, device="cuda")
+HERE = run(command=("train.py", "--name", "a b"), device="Tesla V100")
+
+
+def test_counts_the_devices_and_gives_the_command():
+    advice = tip(HERE, STEP, ALONE, gpu(0.9), model())
+    assert advice.because == (
+        "4 devices can be seen, 1 is used (90% busy)",
+        "each rank would exchange 4 MB of gradients a step",
+    )
+    assert advice.code == "torchrun --nproc-per-node 4 train.py --name 'a b'"
+
+
+def test_a_small_model_gains_nearly_the_number_of_devices():
+    share = tip(HERE, STEP, ALONE, gpu(), model()).change.step
+    assert share.low < share.likely < share.high < 0.75
+    assert share.likely == pytest.approx(0.75, abs=0.001)
+
+
+def test_exchange_of_a_large_model_eats_the_gain():
+    share = tip(HERE, STEP, ALONE, gpu(), model(parameters=300_000_000)).change.step
+    assert share.low == 0.0
+    assert 0.5 < share.likely < 0.75
+
+
+@pytest.mark.parametrize(
+    ("of_step", "found", "of_gpu"),
+    [
+        pytest.param(STEP, parallel(world=4, devices=4), gpu(), id="a-rank-for-each"),
+        pytest.param(STEP, parallel(world=1, device_ids=4, devices=4), gpu(), id="all-in-one-process"),
+        pytest.param(STEP, parallel(world=16, devices=8), gpu(), id="two-hosts"),
+        pytest.param(STEP, ALONE, gpu(0.49), id="it-waits-for-the-host"),
+        pytest.param(STEP, ALONE, gpu(None), id="not-sampled"),
+        pytest.param(step(data_wait=81, forward=19), ALONE, gpu(), id="it-waits-for-batches"),
+    ],
+)
+def test_is_silent(of_step, found, of_gpu):
+    assert tip(HERE, of_step, found, of_gpu, model()) is None

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.batch import Stage
+from perfdoctor.tips.repeated_decoding import repeated_decoding as tip
+from tests import facts
+from tests.facts import cpu, line, step
+from tests.loadfacts import GB, batch, cost, memory
+
+STARVED = step(data_wait=12, forward=3, backward=5)
+DECODES = batch(
+    cost(Stage.DECODING, 0.6, line(0.6, 39), kind="archive"), cost(Stage.READING, 0.2, line(0.2, 38))
+)
+
+
+def loader(passes=4.0, items=1000, batch_bytes=32 * 100_000, **given):
+    samples = round(passes * items)
+    return facts.loader(
+        batch=12, items=items, samples=samples, batches=samples // 32, batch_bytes=batch_bytes, **given
+    )
+
+
+def test_names_the_lines_and_how_often_items_were_read():
+    advice = tip(STARVED, loader(), DECODES, memory())
+    assert advice is not None
+    assert advice.because[1:] == (
+        "reading and decoding take 80% of a batch",
+        "each item was read 4.0 times",
+        "1000 items take 0.1 GB in batches; 8 GB were free",
+    )
+    assert [at.line for at in advice.at] == [39, 38]
+    assert advice.tweak == "--cache-dataset"
+
+
+def test_promises_nothing_for_the_first_time_an_item_is_read():
+    few, many = (tip(STARVED, loader(passes), DECODES, memory()) for passes in (2, 20))
+    assert few is not None
+    assert few.change is not None
+    assert few.change.batch.high <= 0.8 / 2
+    of = facts.model(STARVED, loader(), cpu())
+    assert 1 < facts.gain(few, of).likely < facts.gain(many, of).likely < 20 / 8
+
+
+@pytest.mark.parametrize(
+    ("of_step", "of_loader", "of_batch", "of_memory"),
+    [
+        pytest.param(step(data_wait=1.9, forward=18.1), loader(), DECODES, memory(), id="wait-is-noise"),
+        pytest.param(STARVED, loader(1.4), DECODES, memory(), id="most-items-were-read-once"),
+        pytest.param(
+            STARVED, loader(), batch(cost(Stage.DECODING, 0.29, kind="image")), memory(), id="cheap-to-decode"
+        ),
+        pytest.param(STARVED, loader(), DECODES, memory(available_bytes=GB // 6), id="too-large-for-memory"),
+        pytest.param(STARVED, loader(items=0), DECODES, memory(), id="unknown-length"),
+        pytest.param(STARVED, loader(batch_bytes=None), DECODES, memory(), id="unknown-size"),
+    ],
+)
+def test_is_silent(of_step, of_loader, of_batch, of_memory):
+    assert tip(of_step, of_loader, of_batch, of_memory) is None

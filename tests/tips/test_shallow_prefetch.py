@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.model import Bottleneck
+from perfdoctor.tips.shallow_prefetch import shallow_prefetch as tip
+from tests import facts
+from tests.facts import LOADER_LINE, cpu, loader, model, step
+
+ONE_DEAR = (0.5,) * 15 + (8.5,)
+LATE = step(data_wait=4, forward=9, cpu=9)
+UNEVEN = {"workers": 2, "batch": 14, "p95": 100, "spread": ONE_DEAR}
+
+
+def judge(of_step=LATE, **of_loader):
+    built = loader(**(UNEVEN | of_loader))
+    return tip(of_step, built, model(of_step, built, cpu()))
+
+
+def test_names_the_wait_the_spread_and_the_depth():
+    advice = judge(batch_bytes=1_000_000)
+    assert advice is not None
+    depth = advice.change.prefetch
+    assert advice.because == (
+        "31% of each step waits for the next batch",
+        "a batch costs 14.0 ms in the median and 100.0 ms at the 95th percentile",
+        f"2 batches a worker are kept ready; {depth} for each of 2 workers take {depth * 2} MB",
+    )
+    assert advice.at == (LOADER_LINE,)
+    assert advice.tweak == f"--prefetch {depth}"
+
+
+def test_expects_what_the_simulated_queue_says():
+    built = model(LATE, loader(**UNEVEN), cpu())
+    advice = judge()
+    deeper_s = built.step_after([advice.change])
+    assert facts.gain(advice, built).likely == pytest.approx(built.step_with(2) / deeper_s)
+    assert deeper_s < built.step_with(2)
+
+
+@pytest.mark.parametrize(
+    ("of_step", "of_loader"),
+    [
+        pytest.param(LATE, {"p95": 20.9}, id="even-batches"),
+        pytest.param(LATE, {"batch": 40}, id="workers-too-slow-in-the-mean"),
+        pytest.param(LATE, {"workers": 0}, id="no-workers"),
+        pytest.param(LATE, {"prefetch_factor": 32}, id="deep-already"),
+        pytest.param(step(data_wait=0.47, forward=9, cpu=9), {}, id="just-under-a-noticeable-wait"),
+        pytest.param(LATE, {"epoch_wait_s": 0.0036}, id="waits-at-epoch-starts"),
+    ],
+)
+def test_is_silent(of_step, of_loader):
+    assert judge(of_step, **of_loader) is None
+
+
+def test_its_class_is_data():
+    assert tip.__tip__.bottleneck is Bottleneck.DATA

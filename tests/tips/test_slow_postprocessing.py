@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.slow_postprocessing import slow_postprocessing as tip
+from tests.facts import gain, run, step
+from tests.hostfacts import between
+
+STEP = step(forward=6, backward=3, other=1)
+GPU = run(device="Tesla V100")
+
+
+def test_names_the_line_of_the_loop_and_the_hottest_line_inside():
+    advice = tip(run(), STEP, between(0.2, text="stats.update(net)", inside=41))
+    assert advice is not None
+    assert advice.because == (
+        "20% of each step (2.00 ms) goes into work that training does not need",
+        "line 30 takes 20% of the step, most of it at line 41: `stats.update(net)`",
+    )
+    assert [at.line for at in advice.at] == [30, 41]
+    assert advice.code == "if step % 10 == 0:\n    stats.update(net)"
+    assert gain(advice).low == pytest.approx(1 / 0.9)
+    assert gain(advice).likely == pytest.approx(1 / 0.82)
+    assert gain(advice).high == pytest.approx(1 / 0.8)
+
+
+def test_a_metric_belongs_into_validation():
+    advice = tip(run(), STEP, between(0.2, text="f1 = f1_score(y, out.argmax(1))"))
+    assert advice is not None
+    assert "validation" in (advice.code or "")
+
+
+def test_on_a_device_it_may_be_hidden():
+    assert gain(tip(GPU, STEP, between(0.2, text="stats.update(net)"))).low == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for p, q in zip(net.parameters(), slow.parameters()): q.data = 0.9 * q.data + 0.1 * p.data",
+        "ema.update(net)",
+        "gc.collect()",
+        "if torch.isnan(loss):",
+        "optimizer.zero_grad()",
+    ],
+)
+def test_lines_of_other_findings_and_of_the_method_are_left_out(text):
+    assert tip(run(), STEP, between(0.2, text=text)) is None
+
+
+def test_on_a_device_a_line_that_reads_a_tensor_waits_for_it():
+    text = "hits += (out.argmax(1) == y).sum().item()"
+    assert tip(GPU, STEP, between(0.2, text=text)) is None
+    assert tip(run(), STEP, between(0.2, text=text)) is not None
+
+
+def test_fires_just_above_the_threshold_and_is_silent_just_under_it():
+    assert tip(run(), STEP, between(0.051)) is not None
+    assert tip(run(), STEP, between(0.049)) is None
+    assert tip(run(), STEP, between(0.5, samples=4)) is None

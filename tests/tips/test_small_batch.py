@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.small_batch import small_batch as tip
+from tests.builtfacts import sizes
+from tests.facts import LOADER_LINE, loader, run, step
+from tests.loadfacts import GB, memory
+
+STEP = step(forward=4, backward=4, optimizer=2)
+FIXED = sizes(0.8, samples=4)
+LOADER = loader(batch_size=4)
+
+
+def test_says_what_is_fixed_how_that_is_known_and_that_memory_is_free():
+    advice = tip(run(), STEP, FIXED, LOADER, memory())
+    assert advice.because == (
+        "about 80% of a step of 4 samples would be there with none",
+        "4 samples still take 2.00 ms",
+        "2.0 of 16 GB of memory are in use",
+    )
+    assert advice.at == (LOADER_LINE,)
+    assert (advice.tweak, advice.same_result) == ("--batch-size 16", False)
+
+
+def test_the_fixed_part_is_shared_by_twice_to_eight_times_as_many():
+    share = tip(run(), STEP, FIXED, LOADER, memory()).change.step
+    assert (share.low, share.likely, share.high) == pytest.approx((0.2, 0.6, 0.84))
+
+
+@pytest.mark.parametrize(
+    ("device", "of_sizes", "of_memory"),
+    [
+        pytest.param("cpu", sizes(0.39, 4), memory(), id="just-under-the-threshold"),
+        pytest.param("cpu", sizes(0.8, 33), memory(), id="not-small"),
+        pytest.param("cpu", FIXED, memory(peak_rss_bytes=9 * GB), id="memory-in-use"),
+        pytest.param("cpu", FIXED, memory(peak_rss_bytes=None), id="memory-unknown"),
+        pytest.param("Tesla V100", FIXED, memory(), id="a-device-works-behind-the-hosts-back"),
+    ],
+)
+def test_is_silent(device, of_sizes, of_memory):
+    assert tip(run(device=device), STEP, of_sizes, LOADER, of_memory) is None
+
+
+def test_is_silent_where_the_loader_does_not_batch():
+    assert tip(run(), STEP, FIXED, loader(batch_size=None), memory()) is None

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.tensors_created_on_host import tensors_created_on_host as tip
+from tests import facts
+from tests.ranktraces import copy, site
+
+COPIED = copy("HtoD", "pageable", 5)
+
+
+def judged(*sites):
+    return tip(facts.copies(COPIED, sites=sites))
+
+
+def test_names_what_is_made_and_where():
+    advice = judged(site(made_by="aten::zeros", ms=5, idle=20, line=12), site(ms=100, idle=100))
+    assert advice.because == (
+        "50 tensors are made on the host and copied to the device",
+        "the device idles 4.0% of the time meanwhile",
+        "and copies them for 1.0% of it, hidden by nothing",
+        "made by aten::zeros at line 12",
+    )
+    assert [at.line for at in advice.at] == [12]
+    assert advice.same_result
+
+
+def test_all_of_that_time_goes_and_no_more():
+    gain = facts.gain(judged(site(made_by="aten::zeros", ms=5, idle=20)))
+    assert (gain.low, gain.likely, gain.high) == pytest.approx((1 / 0.975, 1 / 0.95, 1 / 0.95))
+
+
+@pytest.mark.parametrize("operator", ["aten::randn", "aten::normal_", "aten::rand_like"])
+def test_random_numbers_differ_on_the_device(operator):
+    assert not judged(site(made_by=operator, ms=5, idle=20)).same_result
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(site(ms=50, idle=50), id="a-batch"),
+        pytest.param(site(made_by="aten::zeros", ms=4, idle=10.9), id="small"),
+        pytest.param(site(made_by="aten::zeros", ms=50, idle=50, count=4), id="not-in-every-step"),
+    ],
+)
+def test_is_silent(made):
+    assert judged(made) is None

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.too_many_workers import too_many_workers as tip
+from tests import facts
+from tests.facts import LOADER_LINE, cpu, loader, model, run, step, threads
+
+CROWDED = step(data_wait=4, forward=8, backward=8, cpu=26)
+RESTARTING = {"workers": 8, "batch": 4, "epochs": 50, "epoch_start_s": 0.03, "epoch_wait_s": 0.003}
+
+
+def judge(of_step=CROWDED, cores=2.0, device="cpu", **of_loader):
+    of_cpu, built = cpu(cores=cores, busy=1.9), loader(**(RESTARTING | of_loader))
+    return tip(run(device=device), of_step, built, of_cpu, threads(2), model(of_step, built, of_cpu))
+
+
+def test_names_the_crowd_and_the_smaller_number():
+    advice = judge()
+    assert advice is not None
+    assert advice.because[0] == "8 workers and 2 threads that train share 2 usable cores, 1.9 of them busy"
+    assert advice.at == (LOADER_LINE,)
+    assert advice.tweak == f"--workers {advice.change.workers}"
+    assert advice.change.workers < 8
+
+
+def test_expects_no_more_than_what_fewer_workers_can_bring():
+    gain = facts.gain(judge(), model(CROWDED, loader(**RESTARTING), cpu(cores=2, busy=1.9)))
+    assert 1.03 <= gain.likely < 2
+
+
+@pytest.mark.parametrize(
+    ("cores", "of_loader"),
+    [
+        pytest.param(10, {}, id="a-core-for-each"),
+        pytest.param(2, {"workers": 0}, id="no-workers"),
+        pytest.param(2, {"workers": 2, "batch": 38, "epoch_wait_s": 0.0}, id="all-of-them-needed"),
+    ],
+)
+def test_is_silent(cores, of_loader):
+    assert judge(cores=cores, **of_loader) is None

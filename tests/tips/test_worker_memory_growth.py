@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.tips.worker_memory_growth import worker_memory_growth as tip
+from tests import facts
+from tests.loadfacts import growth, memory
+
+LOADER = facts.loader(workers=2)
+
+
+def test_says_how_much_and_how_soon_it_ends():
+    advice = tip(LOADER, growth(), memory())
+    assert advice is not None
+    assert advice.because == (
+        "2 workers took 200 MB more memory in 100 s",
+        "they had 200 MB at first",
+        "it still grows by 2 MB a second: 8 GB are left, for 1.1 hours at this rate",
+        "the dataset is train.Data",
+    )
+    assert advice.change is None
+    assert advice.at == (facts.LOADER_LINE,)
+
+
+@pytest.mark.parametrize(
+    "grown",
+    [
+        pytest.param(growth(seconds=29, late=4e6), id="too-short-to-tell"),
+        pytest.param(growth(first=1e9, last=1.19e9), id="a-small-share"),
+        pytest.param(growth(first=50e6, last=113e6), id="little-in-all"),
+        pytest.param(growth(late=0.9e6), id="it-flattens-out"),
+        pytest.param(growth(last=100e6, late=-1e6), id="it-shrinks"),
+    ],
+)
+def test_is_silent(grown):
+    assert tip(LOADER, grown, memory()) is None
