@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from perfdoctor.model import LineCost
+from perfdoctor.model import LineCost, Phase, StepFacts
+
+NAMED = 0.01  # of the step: a smaller loss is not mentioned
 
 
 class Stage(str, Enum):
@@ -69,3 +71,10 @@ class BatchFacts:
                 else line
             )
         return sorted(together.values(), key=lambda line: -line.share)
+
+
+def waits(step: StepFacts) -> str:
+    """What of a step is lost to batches, in a sentence."""
+    waited, crowded = step.share(Phase.DATA_WAIT), step.held_up - step.share(Phase.DATA_WAIT)
+    slowed = "" if crowded < NAMED else f", {crowded:.0%} is training slowed by its own workers"
+    return f"{waited:.0%} of each step waits for the next batch{slowed}"

@@ -21,7 +21,7 @@ from perfdoctor.rundir import SHARING, Json, read_json, write_json
 from perfdoctor.samplers import usable_cores
 
 PROGRAM = Path(__file__).parent / "probe" / "contend.py"
-SECONDS = 0.3  # for each of five or so measurements
+SECONDS = 0.3  # for each of some twenty measurements
 AT_MOST_S = 60.0  # a machine too busy to finish by then tells nothing
 QUIET_S = 0.3  # how long the cores are watched before
 QUIET = 0.15  # of the usable cores busy: beside more, others would be measured as well

@@ -1,4 +1,4 @@
-"""The words of perfdoctor as types: what is measured, what is concluded, what is reported.
+"""The words of perfdoctor as types: measured, concluded, reported.
 
 Seconds are `float` and end in `_s`, bytes are `int` and end in `_bytes`, a `share` runs from 0 to 1,
 a gain is a speedup (1.0 = none). A measured group that a run does not have is absent, never zero.
@@ -135,10 +135,16 @@ class StepFacts:
     first_loss: float | None = None
     last_loss: float | None = None
     drift: float = 0.0  # spread of block means over their mean: 0 = steady
+    crowded_s: float = 0.0  # seconds per step by which loader workers on the same cores slow training
 
     def share(self, phase: Phase) -> float:
         """Share of wall time that `phase` takes."""
         return self.seconds.get(phase, 0.0) / self.mean_s if self.mean_s else 0.0
+
+    @property
+    def held_up(self) -> float:
+        """Share of wall time lost to batches: waited for, or taken from training by who prepares them."""
+        return min(1.0, self.share(Phase.DATA_WAIT) + (self.crowded_s / self.mean_s if self.mean_s else 0.0))
 
 
 @dataclass(frozen=True)
@@ -186,6 +192,7 @@ class CpuFacts:
     limited_by: str = "machine"  # machine | affinity | cpuset | cgroup quota
     other_cores: float | None = None  # cores kept busy by other people's processes
     worker_delay: float | None = None  # seconds that a worker is ready but has no core, per second it runs
+    main_delay: float | None = None  # the same of all threads of the training process, per second of time
 
 
 @dataclass(frozen=True)
@@ -195,9 +202,7 @@ class ThreadFacts:
     intra_op: int
     set_by: str | None  # "OMP_NUM_THREADS=1", "torch.set_num_threads" or None for torch's default
     at: Location | None = None  # the set_num_threads line
-    per_module_s: float | None = (
-        None  # forward and backward seconds per step and module: how big operations are
-    )
+    per_module_s: float | None = None  # forward and backward seconds per step and module: size of operations
 
 
 @dataclass(frozen=True)

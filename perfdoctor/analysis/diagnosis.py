@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from perfdoctor.analysis.device import DeviceFacts
 from perfdoctor.analysis.facts import NO_STEPS, Facts
+from perfdoctor.analysis.parallel import ParallelFacts, exchanging, searching
 from perfdoctor.analysis.stepmodel import TRUSTED_ERROR, StepModel
 from perfdoctor.batch import BatchFacts, Stage
 from perfdoctor.model import (
@@ -60,10 +61,23 @@ def blame(facts: Facts) -> Blame | None:
     if step is None or step.mean_s <= 0:
         return None
     by_phase = _by_phase(step, facts.get(StackFacts), facts.get(BatchFacts))
+    crowded = min(step.crowded_s / step.mean_s, by_phase[Bottleneck.COMPUTE])
+    by_phase[Bottleneck.COMPUTE] -= crowded
+    by_phase[Bottleneck.DATA] += crowded
+    exchanged = min(_exchanged(step, facts.get(ParallelFacts)), by_phase[Bottleneck.COMPUTE])
+    by_phase[Bottleneck.COMPUTE] -= exchanged
+    by_phase[Bottleneck.NETWORK] += exchanged
     classes = _on_device(by_phase, facts.get(GpuFacts), facts.get(DeviceFacts))
     total = sum(classes.values())
     classes = {kind: share / total for kind, share in classes.items()}
     return Blame(classes, ceilings(classes, facts.get(StepModel), _remote(facts.get(BatchFacts))))
+
+
+def _exchanged(step: StepFacts, parallel: ParallelFacts | None) -> float:
+    """The share of the step, within forward and backward, that surely is exchange between processes."""
+    if parallel is None or parallel.wrapper != "DistributedDataParallel":
+        return 0.0
+    return exchanging(step, parallel)[0] + searching(step, parallel)
 
 
 def too_little(step: StepFacts | None) -> str | None:
@@ -240,6 +254,9 @@ def _doubts(step: StepFacts, facts: Facts, verdict: Verdict) -> tuple[str, ...]:
         said.append(
             f"no optimizer step or backward was seen: steps are counted by {step.marker.name.lower()}s"
         )
+    crowded = step.crowded_s / step.mean_s
+    if crowded >= WORTHWHILE:
+        said.append(f"in {crowded:.0%} of it training is slowed by its own workers, who have the cores")
     if model is not None and abs(model.error) > TRUSTED_ERROR:
         said.append(
             f"the step model misses the measured mean step by {model.error:+.0%}: predicted ranges are wider"

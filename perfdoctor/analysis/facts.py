@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from perfdoctor.analysis import events, hosts, steps
+from perfdoctor.analysis.attention import written_out
 from perfdoctor.analysis.backends import BackendFacts, backend_facts
 from perfdoctor.analysis.batches import batch_facts
 from perfdoctor.analysis.between import BetweenFacts, between_facts
 from perfdoctor.analysis.copies import CopyLines, copy_lines
 from perfdoctor.analysis.debugging import DebugFacts, debug_facts
+from perfdoctor.analysis.device import AttentionFacts
 from perfdoctor.analysis.gradients import ClearingFacts, ZeroingFacts, clearing_facts, zeroing_facts
 from perfdoctor.analysis.lines import Lines, located
 from perfdoctor.analysis.loaders import loader_facts
@@ -27,7 +29,7 @@ from perfdoctor.analysis.storage import StorageFacts, storage_facts
 from perfdoctor.analysis.summary import step_facts
 from perfdoctor.analysis.threads import ThreadWork, taken_from_threads, thread_work
 from perfdoctor.analysis.validation import ValidationFacts, validation_facts
-from perfdoctor.analysis.windows import ANYWHERE, ON_DEVICE, Windows, window_groups
+from perfdoctor.analysis.windows import ANYWHERE, NO_WINDOW, ON_DEVICE, Windows, window_groups
 from perfdoctor.analysis.workers import WorkerMemory, worker_memory
 from perfdoctor.batch import BatchFacts
 from perfdoctor.model import (
@@ -126,8 +128,9 @@ def _measure(
     work = thread_work(own, source, samples)
     host = records.run.get("host")
     cpu = hosts.cpu_facts(host if isinstance(host, dict) else {}, samples, step, _known(loader, LoaderFacts))
+    model = _model(step, loader, cpu, sharing(records.sharing))
     return {
-        StepFacts: step,
+        StepFacts: step if on_device else replace(step, crowded_s=_crowded_s(model, cpu)),
         LoaderFacts: loader,
         CpuFacts: cpu,
         ThreadFacts: events.thread_facts(own, boot, step),
@@ -145,14 +148,30 @@ def _measure(
         GpuFacts: gpu,
         BackendFacts: backend_facts(own) if on_device else None,
         OverheadFacts: events.overhead_facts(own, found, step, samples),
-        StepModel: _model(step, loader, cpu, sharing(records.sharing)),
+        StepModel: model,
         **_beside(own, found, window, samples, Sources(source)),
         DebugFacts: debug_facts(own, _known(stacks, StackFacts), _busy(gpu), Sources(source)),
         BetweenFacts: between_facts(own, step, source) if own.stacks else stacks,
         ValidationFacts: validation_facts(own, found, step, _known(loader, LoaderFacts), Sources(source)),
         **made_groups(own, found, windows, source),
-        **located(window_groups(windows, step, on_device), lines),
+        **_explained(located(window_groups(windows, step, on_device), lines), stacks, step, Sources(source)),
     }
+
+
+def _explained(
+    groups: dict[type, object], stacks: StackFacts | str, step: StepFacts, sources: Sources
+) -> dict[type, object]:
+    """What windows tell; of attention, stacks do where there is no window."""
+    if groups.get(AttentionFacts) != NO_WINDOW or not isinstance(stacks, StackFacts):
+        return groups
+    return groups | {AttentionFacts: written_out(stacks, step, sources)}
+
+
+def _crowded_s(model: StepModel | str, cpu: CpuFacts | str) -> float:
+    """Seconds per step that training loses because its own loader workers have the cores."""
+    if isinstance(model, str) or isinstance(cpu, str) or not model.workers or not cpu.worker_cores:
+        return 0.0
+    return model.crowded_s * cpu.worker_cores / (cpu.worker_cores + (cpu.other_cores or 0.0))
 
 
 def _beside(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from perfdoctor.analysis.records import Json, Window, number, positive
 from perfdoctor.model import CpuFacts, DiskFacts, GpuFacts, LoaderFacts, MemoryFacts, NetworkFacts, StepFacts
 
-ENOUGH = 4  # samples inside the steps: below it, the once-a-second sampler saw mostly borders
+ENOUGH = 3  # samples inside the steps: below it, the once-a-second sampler saw mostly borders
 
 
 def inside(host: Sequence[Json], window: Window) -> list[Json]:
@@ -41,7 +41,8 @@ def cpu_facts(
     ]
     others = max(0.0, sum(machine) / len(machine) - sum(known)) if len(machine) >= ENOUGH and known else None
     limited_by = str(run_host.get("limited_by") or "machine")
-    return CpuFacts(usable, busy, main, workers, limited_by, others, _delay(samples))
+    main_delay = growth(samples, "threads_delay_s", {"main"}) if len(samples) >= ENOUGH else None
+    return CpuFacts(usable, busy, main, workers, limited_by, others, _delay(samples), main_delay)
 
 
 def _delay(samples: Sequence[Json]) -> float | None:

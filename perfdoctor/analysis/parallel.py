@@ -10,10 +10,11 @@ from statistics import median
 
 from perfdoctor.analysis.called import settled
 from perfdoctor.analysis.records import location, number, positive, whole
-from perfdoctor.model import Location
+from perfdoctor.model import Location, Phase, StepFacts
 from perfdoctor.recorded import RankRecords
 
 NS_PER_S = 1e9
+BACKWARD = 2.0  # times a forward pass
 PYTHON = re.compile(r"python[\d.]*")
 
 
@@ -36,6 +37,27 @@ class ParallelFacts:
     exposed_s: float | None = None  # of one exchange, not hidden behind backward
     unused: int | None = None  # parameters that the last searched pass left without gradient
     search_s: float = 0.0  # of one search
+
+
+def exchanging(step: StepFacts, parallel: ParallelFacts) -> tuple[float, float, float]:
+    """Shares of the step that go into exchanging gradients: at least, likely, at most.
+
+    torch counts what backward does not hide in its first ten passes and every hundredth: too few to rely on
+    where ranks share cores. On a CPU there is a second estimate: backward computes twice what forward does
+    (each product has two gradients), and the rest of it is the exchange. The truth is taken to lie between.
+    """
+    if parallel.exposed_s is None or step.mean_s <= 0:
+        return 0.0, 0.0, 0.0
+    forward, backward = step.share(Phase.FORWARD), step.share(Phase.BACKWARD)
+    exchanges = min(parallel.synced, step.backwards_per_step)
+    counted = min(exchanges * parallel.exposed_s / step.mean_s, backward)
+    beyond = max(0.0, backward - BACKWARD * forward) if parallel.device == "cpu" else counted
+    return min(counted, beyond), (counted + beyond) / 2, max(counted, beyond)
+
+
+def searching(step: StepFacts, parallel: ParallelFacts) -> float:
+    """Share of the step that goes into searching for unused parameters."""
+    return min(1.0, parallel.search_s * parallel.synced / step.mean_s) if step.mean_s > 0 else 0.0
 
 
 def parallel_facts(records: RankRecords) -> ParallelFacts | None:

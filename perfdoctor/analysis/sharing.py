@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from perfdoctor.analysis.records import Json, number, positive
 
-LARGEST = 4.0  # times the loss of even sharing; more was something else on the machine
-DOUBT = 0.2  # of what is measured, either way: the script is not the load that was measured with
+LARGEST = 10.0  # times the loss of even sharing; more was something else on the machine
+SEEN_DOUBT = 0.2  # of a loss that the run itself showed, either way: another number of workers may lose more
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,13 @@ class Sharing:
 
     compute: tuple[float, float, float]
     worker: tuple[float, float, float]
+
+    def seen(self, compute: float, worker: float) -> Sharing:
+        """The same, where a run itself shows a loss; 0 stands for a run that could not show one."""
+        return Sharing(
+            _range(min(LARGEST, compute), SEEN_DOUBT) if compute > 0 else self.compute,
+            _range(min(LARGEST, worker), SEEN_DOUBT) if worker > 0 else self.worker,
+        )
 
 
 # A thread that is held up holds up its team, so contention weighs more than its share; not measured.
@@ -36,13 +43,16 @@ def sharing(factors: Json | None) -> Sharing:
     compute = _loss(factors.get("compute"), threads, cores)
     worker = _loss(factors.get("worker"), threads, cores)
     return Sharing(
-        UNMEASURED.compute if compute is None else _range(compute),
-        UNMEASURED.worker if worker is None else _range(worker),
+        UNMEASURED.compute if compute is None else _between(compute),
+        UNMEASURED.worker if worker is None else _between(worker),
     )
 
 
 def _loss(factors: object, threads: float, cores: float) -> float | None:
-    """The mean loss over those numbers of workers that crowd the cores, or None where none does."""
+    """The least loss beside a number of workers that crowds the cores, or None where none does.
+
+    With more workers than that, teams of threads stall for tens of steps at times, which no script is owed.
+    """
     if not isinstance(factors, Mapping):
         return None
     losses = []
@@ -50,8 +60,14 @@ def _loss(factors: object, threads: float, cores: float) -> float | None:
         crowd = (threads + number(float(count) if str(count).isdigit() else 0.0)) / cores
         if crowd > 1 and positive(factor):
             losses.append(min(LARGEST, max(0.0, (number(factor) - 1) / (crowd - 1))))
-    return sum(losses) / len(losses) if losses else None
+    return min(losses, default=None)
 
 
-def _range(loss: float) -> tuple[float, float, float]:
-    return loss * (1 - DOUBT), loss, loss * (1 + DOUBT)
+def _range(loss: float, doubt: float) -> tuple[float, float, float]:
+    return loss * (1 - doubt), loss, loss * (1 + doubt)
+
+
+def _between(loss: float) -> tuple[float, float, float]:
+    """From even sharing to the measured loss, which is that of small operations: large ones lose less."""
+    best, worst = sorted((1.0, loss))
+    return best, (best * worst) ** 0.5, worst

@@ -37,6 +37,7 @@ YIELDED = (
     0.5  # of the cores other people's processes keep busy, ours would get if it asked: schedulers are fair
 )
 REMOVABLE = 0.95  # no change takes more than this out of a resource: a bound on gains, not a forecast
+LEAST_LEFT = 0.3  # of the time that training took, whatever its threads waited for: those waits overlap
 OUTRUN = 0.8  # workers this much faster than the step never keep it waiting: what wait is left is receiving
 
 
@@ -61,6 +62,7 @@ class StepModel:
     fixed_s: float = 0.0  # waits for other loaders, which no number of workers of this one changes
     modelled_s: float = 0.0
     main_s: float = 0.0  # of the measured step, what the training thread did not wait
+    crowded_s: float = 0.0  # of that, what it lost because its threads had no core
     sharing: Sharing = UNMEASURED
 
     @property
@@ -122,15 +124,18 @@ class StepModel:
         )
 
     def together(self, workers: int, step_s: float, case: int = LIKELY) -> tuple[float, float]:
-        """Compute and batch cost side by side in a step of `step_s`: CPU parts stretch where cores lack."""
-        main = _ratio(self.compute_cpu_s, self.compute_s)
+        """Compute and batch cost side by side in a step of `step_s`: CPU parts stretch where cores lack.
+
+        Each stretches by its loss (`sharing`) times how far both at once ask for more cores than there are,
+        for the share of the step in which the other one is at it.
+        """
+        main = min(self.cores, _ratio(self.compute_cpu_s, self.compute_s))
         worker = min(1.0, _ratio(self.data_cpu_s, self.data_s))
-        worker_busy = min(1.0, self.data_s / (workers * step_s))
-        main_busy = min(1.0, self.compute_s / step_s)
-        for_main = max(1.0, (main + workers * worker_busy * worker) / self.cores)
-        for_worker = max(1.0, (main * main_busy + workers * worker) / self.cores)
-        compute_s = self.compute_s * (1 + (for_main - 1) * self.sharing.compute[case] * min(1.0, main))
-        return compute_s, self.data_s * (1 + (for_worker - 1) * self.sharing.worker[case] * worker)
+        crowd = max(0.0, (main + workers * worker) / self.cores - 1)
+        training = min(1.0, self.compute_s / step_s)
+        data_s = self.data_s * (1 + crowd * self.sharing.worker[case] * worker * training)
+        preparing = min(1.0, data_s / (workers * step_s))
+        return self.compute_s * (1 + crowd * self.sharing.compute[case] * min(1.0, main) * preparing), data_s
 
     def slower(self, compute_s: float, data_s: float, workers: int) -> float:
         """The slower of computing and preparing."""
@@ -212,7 +217,10 @@ def build(
     # more CPU seconds than the cores have: batches prepared ahead, or a clock read late
     fit = min(1.0, _ratio(cores * step.mean_s, seen.compute_cpu_s + seen.data_cpu_s) or 1.0)
     seen = replace(seen, compute_cpu_s=seen.compute_cpu_s * fit, data_cpu_s=seen.data_cpu_s * fit)
-    return _calibrated(seen, None if cpu.worker_delay is None else seen.data_cpu_s * cpu.worker_delay)
+    lost_s = None
+    if cpu.worker_delay is not None and cpu.main_delay is not None:
+        lost_s = cpu.main_delay * step.mean_s, cpu.worker_delay * seen.data_cpu_s
+    return _calibrated(seen, lost_s)
 
 
 def of_loop(step: StepFacts, cpu: CpuFacts, sharing: Sharing = UNMEASURED) -> StepModel:
@@ -239,10 +247,11 @@ def of_loop(step: StepFacts, cpu: CpuFacts, sharing: Sharing = UNMEASURED) -> St
     )
 
 
-def _calibrated(seen: StepModel, lacked_s: float | None) -> StepModel:
+def _calibrated(seen: StepModel, lost_s: tuple[float, float] | None) -> StepModel:
     """The demands as if each ran alone, and the step put together from what was seen as it ran.
 
-    `lacked_s`: how long the makers of a step's batches were ready but had no core, where that was measured.
+    `lost_s`: how long the threads of the training process and the makers of a step's batches were ready but
+    had no core, where that was measured.
     """
     if not seen.workers:
         return replace(seen, modelled_s=seen.step_with(0))
@@ -254,14 +263,30 @@ def _calibrated(seen: StepModel, lacked_s: float | None) -> StepModel:
     hand_over_s = min(missing_s * seen.workers, usual_s) if late else min(missing_s, 3 * usual_s)
     pace_s = seen.slower(seen.compute_s + hand_over_s, seen.data_s + hand_over_s, seen.workers)
     modelled_s = pace_s + seen.epoch_s + seen.fixed_s
-    return replace(_alone(seen, lacked_s), hand_over_s=hand_over_s, modelled_s=modelled_s)
+    alone = _alone(seen) if lost_s is None else _uncrowded(seen, *lost_s)
+    return replace(alone, hand_over_s=hand_over_s, modelled_s=modelled_s)
 
 
-def _alone(seen: StepModel, lacked_s: float | None) -> StepModel:
+def _uncrowded(seen: StepModel, main_lost_s: float, data_lost_s: float) -> StepModel:
+    """The demands without the time for which cores were missing, and what each loses to the other by it."""
+    # neither can be less than its CPU seconds need on the cores it can use
+    compute_s = max(
+        seen.compute_cpu_s / seen.cores, seen.compute_s - main_lost_s, seen.compute_s * LEAST_LEFT
+    )
+    data_s = max(seen.data_cpu_s, seen.data_s - data_lost_s)
+    alone = replace(seen, compute_s=compute_s, data_s=data_s, crowded_s=seen.compute_s - compute_s)
+    unit = replace(alone, sharing=Sharing((1.0,) * 3, (1.0,) * 3))
+    _, stretched_s = unit.together(seen.workers, seen.step_s)
+    worker = _ratio(seen.data_s - data_s, stretched_s - data_s)
+    unit = replace(unit, sharing=Sharing((1.0,) * 3, (worker,) * 3))
+    stretched_s, _ = unit.together(seen.workers, seen.step_s)
+    compute = _ratio(seen.compute_s - compute_s, stretched_s - compute_s)
+    return replace(alone, sharing=alone.sharing.seen(compute, worker))
+
+
+def _alone(seen: StepModel) -> StepModel:
     """Take the contention out of demands that were measured while they ran together."""
     alone = seen
-    if lacked_s is not None:
-        alone = replace(seen, data_s=max(seen.data_cpu_s, seen.data_s - lacked_s))
     for _ in range(ROUNDS):
         compute_s, data_s = alone.together(seen.workers, seen.step_s)
         alone = replace(
@@ -270,8 +295,6 @@ def _alone(seen: StepModel, lacked_s: float | None) -> StepModel:
             compute_s=max(
                 alone.compute_cpu_s / alone.cores, alone.compute_s * _ratio(seen.compute_s, compute_s)
             ),
-            data_s=max(alone.data_cpu_s, alone.data_s * _ratio(seen.data_s, data_s))
-            if lacked_s is None
-            else alone.data_s,
+            data_s=max(alone.data_cpu_s, alone.data_s * _ratio(seen.data_s, data_s)),
         )
-    return alone
+    return replace(alone, crowded_s=seen.compute_s - alone.compute_s)

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List
 READY, GO = b"ready\n", b"go\n"
 LOOPS = 2_000  # additions between two looks at the clock: some 50 us
 WIDTH, BATCH = 512, 64  # of the layers that are trained: operations of a tenth of a millisecond to one
-SLICES = 5  # the median of so many is taken: one interruption by another program does not count
+WINDOWS = 7  # the median of so many is taken
 
 
 def spin(seconds: float) -> None:
@@ -57,15 +57,12 @@ def training() -> Callable[[], None]:
 
 
 def rate(step: Callable[[], None], seconds: float) -> float:
-    """Steps per second, the median of some slices of the time."""
-    rates = []
-    for _ in range(SLICES):
-        begin, steps = time.perf_counter(), 0
-        while time.perf_counter() - begin < seconds / SLICES:
-            step()
-            steps += 1
-        rates.append(steps / (time.perf_counter() - begin))
-    return sorted(rates)[SLICES // 2]
+    """Steps per second."""
+    begin, steps = time.perf_counter(), 0
+    while time.perf_counter() - begin < seconds:
+        step()
+        steps += 1
+    return steps / (time.perf_counter() - begin)
 
 
 def crowd(count: int, seconds: float) -> List[Any]:
@@ -90,7 +87,11 @@ def finished(workers: List[Any]) -> float:
 
 
 def measure(threads: int, counts: List[int], seconds: float) -> Dict[str, Any]:
-    """The factors for each number of workers."""
+    """The factors for each number of workers; of training, the median over some windows of `seconds`.
+
+    Teams of threads that wait for each other by spinning are held up very unevenly beside a busy worker: by
+    1.5 to 5 times from one half second to the next on one machine of two cores, at times by forty.
+    """
     import torch
 
     torch.set_num_threads(threads)
@@ -102,9 +103,10 @@ def measure(threads: int, counts: List[int], seconds: float) -> Dict[str, Any]:
     worker_alone = finished(workers)
     compute, worker = {}, {}
     for count in counts:
-        workers = crowd(count, seconds)
+        workers = crowd(count, seconds * (WINDOWS + 1))
         started(workers)
-        compute[str(count)] = alone / rate(step, seconds * 0.9)  # while all of them are still at it
+        factors = sorted(alone / rate(step, seconds) for _ in range(WINDOWS))
+        compute[str(count)] = factors[WINDOWS // 2]
         worker[str(count)] = worker_alone / finished(workers)
     return {"threads": threads, "compute": compute, "worker": worker}
 

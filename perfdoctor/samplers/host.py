@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ FIRST_INTERVAL_S = 1.0
 STEADY_AFTER_S = 600.0
 LONGEST_INTERVAL_S = 60.0
 EARLY_S = 0.05  # a tick may come a little before its time
-COST_SHARE = 0.003  # of one core; a tree of hundreds of processes is sampled less often, not at more cost
+COST_SHARE = 0.006  # of one core; a tree of hundreds of processes is sampled less often, not at more cost
 COST_SAMPLES = 8  # the cost is a mean over about this many: one that reads memory maps costs three times more
 MOST_LISTED = 96  # processes a line; a line stays below 25 kB
 
@@ -32,6 +33,7 @@ MAPS_PER_SAMPLE = 4
 SETTLED_S = 3.0  # younger processes are not asked: workers that restart each epoch would be walked each time
 
 LIMITS_INTERVAL_S = 60.0  # quotas may change under way; rarely
+MOST_THREADS = 64  # of a training process that are looked at: those of torch, which come first
 NOT_BUSY = ("guest", "guest_nice", "steal")  # guests are in user time already; stolen time is not ours
 MOST_READERS = 4  # loader workers whose open files are looked at: they do the same work
 LOOPBACK = ("lo", "lo0")
@@ -135,6 +137,8 @@ class HostSampler:
         reading["ended_children_cpu_s"] = _ended_children(cpu)
         if member.role != "other":
             reading["thread_cpu_s"], reading["thread_delay_s"] = read_schedule(Path(f"/proc/{member.pid}"))
+        if member.role == "main":
+            reading["threads_delay_s"] = threads_delay_s(Path(f"/proc/{member.pid}/task"))
         reading["private_bytes"], reading["shared_bytes"] = self._maps.of(process, now_s)
         reading["read_bytes"], reading["written_bytes"] = _disk(process)
         return reading
@@ -243,6 +247,19 @@ def read_schedule(process: Path) -> tuple[float | None, float | None]:
         return int(ran_ns) / 1e9, int(waited_ns) / 1e9
     except (OSError, ValueError):
         return None, None
+
+
+def threads_delay_s(tasks: Path) -> float | None:
+    """Seconds that all threads of a process together were ready but had no core; None if unknown."""
+    total_ns, seen = 0, False
+    try:
+        for task in sorted(os.listdir(tasks))[:MOST_THREADS]:
+            with suppress(OSError, ValueError, IndexError):  # a thread may end while it is read
+                total_ns += int((tasks / task / "schedstat").read_bytes().split()[1])
+                seen = True
+    except OSError:
+        return None
+    return total_ns / 1e9 if seen else None
 
 
 def _disk(process: psutil.Process) -> tuple[int | None, int | None]:

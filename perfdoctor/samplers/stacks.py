@@ -32,6 +32,7 @@ WORKER_HZ = 10
 WORKER_CHUNK_S = 5.0
 WORKER_PAUSE_S = 1.0  # attaching costs 20-30 ms of CPU: at most one a second where workers restart quickly
 LATE_WORKER_PAUSE_S = 30.0
+UNDECLARED_AFTER_S = 2.0  # until then a forked helper of the script may look like a worker yet to fetch
 MOST_WORKER_NAMES = 32  # workers that restart each epoch have new ids; later ones are counted as "worker *"
 
 FAILURES_ALLOWED = 2  # an attach may hit a bad moment; a second failure in a row is a refusal
@@ -229,7 +230,9 @@ class StackSampler:
             self._worker_due_s = now_s + (LATE_WORKER_PAUSE_S if late else WORKER_PAUSE_S)
         sampled = {tag for tag, rank in self._ranks.items() if not rank.off}
         ready = [member for member in workers if member.tag in sampled]
-        ready = [member for member in ready if member.declared] or ready
+        declared = [member for member in ready if member.declared]
+        waited = all(now_s - rank.began_s >= UNDECLARED_AFTER_S for rank in self._ranks.values())
+        ready = declared or (ready if waited else [])
         if self._start is None or not ready or now_s < self._worker_due_s:
             return
         ready.sort(key=lambda member: member.pid)

@@ -13,17 +13,13 @@ With FSDP, gradients that are not exchanged stay whole in memory.
 
 from __future__ import annotations
 
-from perfdoctor.analysis.parallel import ParallelFacts
+from perfdoctor.analysis.parallel import ParallelFacts, exchanging
 from perfdoctor.catalogue import tip
 from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, Phase, StepFacts
+from perfdoctor.model import Advice, Bottleneck, StepFacts
 
 NOTICEABLE = 0.02  # share of the step
 SEVERAL = 1.9  # exchanges an update: two, but for a lone odd step
-# torch counts what backward does not hide in its first ten passes and every hundredth: too few to rely on
-# where ranks share cores. On a CPU there is a second estimate: backward computes twice what forward does, as
-# each product has two gradients, and the rest of it is the exchange. The truth is taken to lie between.
-BACKWARD = 2.0
 GONE = (0.5, 0.9, 1.0)  # of that: what stays may have to wait where an earlier exchange had waited for it
 
 
@@ -38,12 +34,9 @@ def allreduce_every_microstep(step: StepFacts, parallel: ParallelFacts) -> Advic
     exchanges = min(parallel.synced, step.backwards_per_step)
     if parallel.unsynced or exchanges < SEVERAL or step.updates_per_step > 1 or parallel.exposed_s is None:
         return None
-    forward, backward = step.share(Phase.FORWARD), step.share(Phase.BACKWARD)
-    counted = min(exchanges * parallel.exposed_s / step.mean_s, backward)
-    beyond = max(0.0, backward - BACKWARD * forward) if parallel.device == "cpu" else counted
     extra = (exchanges - 1) / exchanges
-    exposed = sorted((counted * extra, (counted + beyond) / 2 * extra, beyond * extra))
-    low, likely, high = (share * gone for share, gone in zip(exposed, GONE, strict=True))
+    shares = exchanging(step, parallel)
+    low, likely, high = (share * extra * gone for share, gone in zip(shares, GONE, strict=True))
     if likely < NOTICEABLE:
         return None
     return Advice(
@@ -53,7 +46,6 @@ def allreduce_every_microstep(step: StepFacts, parallel: ParallelFacts) -> Advic
         ),
         change=removes(low, likely, high),
         at=(parallel.backward_at,) if parallel.backward_at else (),
-        bottleneck=Bottleneck.COMPUTE if parallel.device == "cpu" else None,  # counted as backward there
         tweak="--no-sync",
         code="with model.no_sync():  # for all but the last backward of an update\n    loss.backward()",
     )

@@ -22,11 +22,12 @@ import re
 from perfdoctor.analysis.validation import ValidationFacts
 from perfdoctor.catalogue import tip
 from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, StepFacts
+from perfdoctor.model import Advice, Bottleneck, EvalFacts, StepFacts
 
 # Share of wall time. A forward pass is a third of a step: validating on a fifth of the data after each epoch
 # takes 6 %, and on twice as much 12 %.
 NOTICEABLE = 0.15
+RECORDED = 0.5  # of its time: most passes record a graph
 SEVERAL = 3  # validations: fewer have no interval
 RARER = (2, 4, 10)  # times longer between two of them: at least, likely, at most
 ACTING = 4.0  # steps between: a model that is asked more often may be making its own training data
@@ -34,7 +35,7 @@ NAMED = re.compile(r"valid|eval|test|dev|score|accura|metric|(?:^|_)val(?:_|$)",
 
 
 @tip(title="Validate less often, or on less", bottleneck=Bottleneck.COMPUTE, effort=Effort.LINES)
-def frequent_validation(step: StepFacts, validation: ValidationFacts) -> Advice | None:
+def frequent_validation(step: StepFacts, evals: EvalFacts, validation: ValidationFacts) -> Advice | None:
     """A longer interval, where validating is a large share of the run."""
     if step.mean_s <= 0 or validation.count < SEVERAL:
         return None
@@ -42,6 +43,8 @@ def frequent_validation(step: StepFacts, validation: ValidationFacts) -> Advice 
     share = min(1.0, seconds / step.mean_s)
     if share < NOTICEABLE or (validation.steps_between < ACTING and not _is_named(validation)):
         return None
+    if evals.grad_seconds_per_step > RECORDED * evals.seconds_per_step:
+        return None  # the cure that validates as often comes first
     passes = min(share, validation.seconds_per_step / step.mean_s)
     low, likely, high = (1 - 1 / times for times in RARER)
     between = validation.steps_between

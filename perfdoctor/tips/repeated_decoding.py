@@ -22,10 +22,10 @@ another worker asks for the item.
 
 from __future__ import annotations
 
-from perfdoctor.batch import BatchFacts, Stage
+from perfdoctor.batch import BatchFacts, Stage, waits
 from perfdoctor.catalogue import tip
 from perfdoctor.change import Change, Effort, Estimate
-from perfdoctor.model import Advice, Bottleneck, LoaderFacts, MemoryFacts, Phase, StepFacts
+from perfdoctor.model import Advice, Bottleneck, LoaderFacts, MemoryFacts, StepFacts
 
 NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.30  # of a batch's cost that a cache would take away
@@ -52,7 +52,7 @@ def repeated_decoding(
     # what the batch holds is an item as it is after the transform: the decoded one can be larger or smaller
     size_bytes = loader.batch_bytes * loader.batches / loader.samples * loader.items
     share = sum(batch.share(stage) for stage in CACHED)
-    if step.share(Phase.DATA_WAIT) < NOTICEABLE or share < LARGE or passes < AGAIN:
+    if step.held_up < NOTICEABLE or share < LARGE or passes < AGAIN:
         return None
     if size_bytes > OF_FREE * memory.available_bytes:
         return None
@@ -62,7 +62,7 @@ def repeated_decoding(
     lines = sorted((line for stage in CACHED for line in batch.lines(stage)), key=lambda line: -line.share)
     return Advice(
         because=(
-            f"{step.share(Phase.DATA_WAIT):.0%} of each step waits for the next batch",
+            waits(step),
             f"reading and decoding take {min(1.0, share):.0%} of a batch",
             f"each item was read {passes:.1f} times",
             f"{loader.items} items take {size_bytes / GB:.2g} GB in batches; {free_gb:.3g} GB were free",

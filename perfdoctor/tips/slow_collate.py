@@ -15,10 +15,10 @@ type that is needed on the device (bytes rather than float32).
 
 from __future__ import annotations
 
-from perfdoctor.batch import BatchFacts, Stage
+from perfdoctor.batch import BatchFacts, Stage, waits
 from perfdoctor.catalogue import tip
 from perfdoctor.change import Change, Effort, Estimate
-from perfdoctor.model import Advice, Bottleneck, LoaderFacts, Phase, StepFacts
+from perfdoctor.model import Advice, Bottleneck, LoaderFacts, StepFacts
 
 NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.35  # of a batch's cost: removing half of it shortens the batch by a sixth
@@ -31,14 +31,14 @@ KEPT_OWN, KEPT_TORCH = (0.5, 0.2, 0.05), (0.9, 0.6, 0.3)
 def slow_collate(step: StepFacts, loader: LoaderFacts, batch: BatchFacts) -> Advice | None:
     """The costliest line of the collate function, where the step waits for it."""
     share = batch.share(Stage.COLLATING)
-    if step.share(Phase.DATA_WAIT) < NOTICEABLE or share < LARGE:
+    if step.held_up < NOTICEABLE or share < LARGE:
         return None
     lines = batch.lines(Stage.COLLATING)
     low, likely, high = sorted(share * (1 - kept) for kept in (KEPT_OWN if lines else KEPT_TORCH))
     where = f"line {lines[0].at.line} takes {lines[0].share:.0%} of the batch" if lines else None
     return Advice(
         because=(
-            f"{step.share(Phase.DATA_WAIT):.0%} of each step waits for the next batch",
+            waits(step),
             f"collating takes {loader.collate_s * 1e3:.1f} of a batch's {batch.batch_s * 1e3:.1f} ms",
             where or "all of it in torch's own collate function, a call for each sample",
         ),

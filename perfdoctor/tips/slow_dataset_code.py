@@ -15,18 +15,24 @@ the cost, a faster decoder helps more.
 
 from __future__ import annotations
 
-from perfdoctor.batch import BatchFacts, Stage
+from collections import defaultdict
+from collections.abc import Sequence
+
+from perfdoctor.batch import BatchFacts, Stage, waits
 from perfdoctor.catalogue import tip
 from perfdoctor.change import Change, Effort, Estimate
-from perfdoctor.model import Advice, Bottleneck, CpuFacts, LoaderFacts, Phase, StepFacts
+from perfdoctor.model import Advice, Bottleneck, CpuFacts, LineCost, LoaderFacts, StepFacts
 
 NOTICEABLE = 0.10  # share of step time that waits
 MOST_OF_IT = 0.40  # of batch time in one place: more than the others together, nearly
 ON_CPU = (
     0.5  # of the batch's cost; below it the line waits for something that the table of calls does not know
 )
+MOST_IN_ONE = 0.60  # of batch time in one function whose lines share it
+SHOWN = 3
 CROWDED = 0.25  # of the cores are others': below the CPU share, it may be cores that the line waits for
 KEPT = (0.5, 0.2, 0.05)  # of the place's cost after a rewrite: by hand, vectorised, compiled
+KEPT_OF_MANY = (0.7, 0.5, 0.2)  # where it is spread over lines that each have to be rewritten
 CURES = {
     ".iloc": "take the columns out of the DataFrame once (`.to_numpy()`) and index arrays",
     ".loc": "take the columns out of the DataFrame once (`.to_numpy()`) and index arrays",
@@ -44,24 +50,37 @@ def slow_dataset_code(
     step: StepFacts, loader: LoaderFacts, batch: BatchFacts, cpu: CpuFacts
 ) -> Advice | None:
     """The costliest place of the dataset's own code, where the step waits for it."""
-    if step.share(Phase.DATA_WAIT) < NOTICEABLE:
+    if step.held_up < NOTICEABLE:
         return None
     crowded = (cpu.other_cores or 0.0) >= CROWDED * cpu.usable_cores
-    if loader.batch_cpu_s < ON_CPU * loader.batch_s and not crowded:
+    worked_s = loader.batch_cpu_s * (1 + (cpu.worker_delay or 0.0))  # it ran, or lacked a core
+    if worked_s < ON_CPU * loader.batch_s and not crowded:
         return None
-    lines = batch.lines(Stage.TRANSFORMING, "")
-    if not lines or lines[0].share < MOST_OF_IT:
+    lines = _place(batch.lines(Stage.TRANSFORMING, ""))
+    if not lines:
         return None
-    top = lines[0]
-    low, likely, high = sorted(top.share * (1 - kept) for kept in KEPT)
+    top, share = lines[0], min(1.0, sum(line.share for line in lines))
+    low, likely, high = sorted(share * (1 - kept) for kept in (KEPT if len(lines) == 1 else KEPT_OF_MANY))
     text = top.at.text or ""
+    where = "at" if len(lines) == 1 else "most at"
     return Advice(
         because=(
-            f"{step.share(Phase.DATA_WAIT):.0%} of each step waits for the next batch",
-            f"{top.share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms is spent in `{top.at.function}`, "
-            f"at line {top.at.line}" + (f": `{text}`" if text else ""),
+            waits(step),
+            f"{share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms is spent in `{top.at.function}`, "
+            f"{where} line {top.at.line}" + (f": `{text}`" if text else ""),
         ),
         change=Change(batch=Estimate(low, likely, high)),
-        at=(top.at,),
+        at=tuple(line.at for line in lines[:SHOWN]),
         code=next((cure for sign, cure in CURES.items() if sign in text), None),
     )
+
+
+def _place(lines: Sequence[LineCost]) -> list[LineCost]:
+    """The one line that takes most of a batch, or the lines of the one function that does; else nothing."""
+    if lines and lines[0].share >= MOST_OF_IT:
+        return [lines[0]]
+    functions: dict[tuple[str, str | None], list[LineCost]] = defaultdict(list)
+    for line in lines:
+        functions[line.at.file, line.at.function].append(line)
+    own = max(functions.values(), key=lambda found: sum(line.share for line in found), default=[])
+    return own if sum(line.share for line in own) >= MOST_IN_ONE else []

@@ -19,10 +19,10 @@ differently: pixels can differ by one or two steps.
 
 from __future__ import annotations
 
-from perfdoctor.batch import BatchFacts, Stage
+from perfdoctor.batch import BatchFacts, Stage, waits
 from perfdoctor.catalogue import tip
 from perfdoctor.change import Change, Effort, Estimate
-from perfdoctor.model import Advice, Bottleneck, Phase, StepFacts
+from perfdoctor.model import Advice, Bottleneck, StepFacts
 
 NOTICEABLE = 0.10  # share of step time that waits
 MOST_OF_IT = 0.40  # of a batch's cost
@@ -50,7 +50,7 @@ def slow_image_decode(step: StepFacts, batch: BatchFacts) -> Advice | None:
     decoded = batch.share(Stage.DECODING, *MEDIA)
     shrunk = batch.share(Stage.TRANSFORMING, "image")
     share = min(1.0, decoded + shrunk)
-    if step.share(Phase.DATA_WAIT) < NOTICEABLE or decoded < DECODED or share < MOST_OF_IT:
+    if step.held_up < NOTICEABLE or decoded < DECODED or share < MOST_OF_IT:
         return None
     cost = batch.of(Stage.DECODING, *MEDIA)[0]
     lines = batch.lines(Stage.DECODING, *MEDIA) or batch.lines(Stage.TRANSFORMING, "image")
@@ -59,7 +59,7 @@ def slow_image_decode(step: StepFacts, batch: BatchFacts) -> Advice | None:
     also = f", {shrunk:.0%} converting and resizing" if shrunk >= 0.01 else ""
     return Advice(
         because=(
-            f"{step.share(Phase.DATA_WAIT):.0%} of each step waits for the next batch",
+            waits(step),
             f"{decoded:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms is decoding ({cost.kind}){by}{also}",
         ),
         change=Change(batch=Estimate(low, likely, high)),

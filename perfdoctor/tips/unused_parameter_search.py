@@ -14,7 +14,7 @@ for ever.
 
 from __future__ import annotations
 
-from perfdoctor.analysis.parallel import ParallelFacts
+from perfdoctor.analysis.parallel import ParallelFacts, searching
 from perfdoctor.catalogue import tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, StepFacts
@@ -32,18 +32,17 @@ GONE = (0.7, 0.9, 2.0)
 )
 def unused_parameter_search(step: StepFacts, parallel: ParallelFacts) -> Advice | None:
     """A plain DDP, where the search never found anything."""
-    share = parallel.search_s * parallel.synced / step.mean_s if step.mean_s > 0 else 0.0
+    share = searching(step, parallel)
     if not parallel.find_unused or parallel.unused != 0 or share < NOTICEABLE:
         return None
     low, likely, high = (min(1.0, share * gone) for gone in GONE)
     return Advice(
         because=(
             "find_unused_parameters=True, and every parameter had a gradient in all passes that were counted",
-            f"the search takes {parallel.search_s * 1e3:.2f} ms a pass, {min(1.0, share):.1%} of the step",
+            f"the search takes {parallel.search_s * 1e3:.2f} ms a pass, {share:.1%} of the step",
         ),
         change=removes(low, likely, high),
         at=(parallel.wrapped_at,) if parallel.wrapped_at else (),
-        bottleneck=Bottleneck.COMPUTE if parallel.device == "cpu" else None,  # counted as forward there
         tweak="--ddp-static-graph",
         code="DistributedDataParallel(model, static_graph=True)",
     )

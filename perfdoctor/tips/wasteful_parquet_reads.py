@@ -17,10 +17,10 @@ Where all columns are used and every row group is read once, the rest is decompr
 
 from __future__ import annotations
 
-from perfdoctor.batch import BatchFacts, Stage
+from perfdoctor.batch import BatchFacts, Stage, waits
 from perfdoctor.catalogue import tip
 from perfdoctor.change import Change, Effort, Estimate
-from perfdoctor.model import Advice, Bottleneck, Phase, StepFacts
+from perfdoctor.model import Advice, Bottleneck, StepFacts
 
 NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.30  # of a batch's cost
@@ -39,7 +39,7 @@ def wasteful_parquet_reads(step: StepFacts, batch: BatchFacts) -> Advice | None:
     """The line that reads Parquet, where the step waits for it."""
     share = batch.share(Stage.READING, "table")
     lines = batch.lines(Stage.READING, "table")
-    if step.share(Phase.DATA_WAIT) < NOTICEABLE or share < LARGE or not lines:
+    if step.held_up < NOTICEABLE or share < LARGE or not lines:
         return None
     top, text = lines[0].at, lines[0].at.text or ""
     all_columns = bool(text) and "columns" not in text
@@ -50,7 +50,7 @@ def wasteful_parquet_reads(step: StepFacts, batch: BatchFacts) -> Advice | None:
     wasted += ["it names no columns: all of them are read"] if all_columns else []
     return Advice(
         because=(
-            f"{step.share(Phase.DATA_WAIT):.0%} of each step waits for the next batch",
+            waits(step),
             f"{share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms reads tables, most at line {top.line}",
             *wasted,
         ),

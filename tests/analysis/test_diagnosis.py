@@ -22,7 +22,7 @@ from perfdoctor.model import (
     StepFacts,
     Verdict,
 )
-from tests import loadfacts
+from tests import builtfacts, loadfacts
 from tests.facts import cpu, line, loader, model, run, stacks, step
 
 
@@ -200,3 +200,17 @@ def test_a_log_that_the_timers_charge_to_the_forward_pass_is_charged_to_the_host
     assert found is not None
     assert found.classes[Bottleneck.HOST] == pytest.approx(0.3)
     assert found.classes[Bottleneck.COMPUTE] == pytest.approx(0.7)
+
+
+def test_training_slowed_by_its_own_workers_is_charged_to_data():
+    slowed = replace(step(data_wait=1, forward=9), crowded_s=0.003)
+    found = blame(facts(slowed))
+    assert found is not None
+    assert found.classes[Bottleneck.DATA] == pytest.approx(0.4)
+
+
+def test_exchange_inside_backward_is_charged_to_the_network():
+    shared = builtfacts.parallel(synced=1.0, exposed_s=0.004, device="cpu")
+    found = blame(facts(step(forward=2, backward=8), shared))
+    assert found is not None
+    assert found.classes[Bottleneck.NETWORK] == pytest.approx(0.4)

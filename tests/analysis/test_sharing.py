@@ -16,24 +16,24 @@ def test_what_even_sharing_takes_is_a_loss_of_one():
 
 
 def test_teams_of_threads_that_wait_for_each_other_lose_more():
-    assert sharing(factors(compute={"1": 2.0})).compute[1] == pytest.approx(2.0)
+    assert sharing(factors(compute={"1": 3.0})).compute == pytest.approx((1.0, 2.0, 4.0))
 
 
-def test_several_numbers_of_workers_are_averaged():
-    assert sharing(factors(compute={"1": 2.0, "2": 2.0})).compute[1] == pytest.approx(1.5)
+def test_of_several_numbers_of_workers_the_least_loss_counts():
+    assert sharing(factors(compute={"1": 3.0, "2": 40.0})).compute[2] == pytest.approx(4.0)
 
 
 def test_the_best_case_loses_least():
-    best, likely, worst = sharing(factors()).compute
+    best, likely, worst = sharing(factors(compute={"1": 3.0})).compute
     assert best < likely < worst
 
 
 def test_factors_below_one_are_noise():
-    assert sharing(factors(compute={"1": 0.8})).compute == (0, 0, 0)
+    assert sharing(factors(compute={"1": 0.8})).compute[0] == 0
 
 
 def test_a_machine_that_was_busy_with_something_else_is_bounded():
-    assert sharing(factors(compute={"1": 99.0})).compute[1] == LARGEST
+    assert sharing(factors(compute={"1": 99.0})).compute[2] == LARGEST
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,12 @@ def test_a_machine_that_was_busy_with_something_else_is_bounded():
 )
 def test_what_says_nothing_leaves_the_usual_losses(alien):
     assert sharing(alien) == UNMEASURED
+
+
+def test_what_a_run_shows_itself_is_believed():
+    assert UNMEASURED.seen(2.0, 0.5).compute == pytest.approx((1.6, 2.0, 2.4))
+    assert UNMEASURED.seen(2.0, 0.5).worker[1] == 0.5
+
+
+def test_a_run_that_shows_no_loss_leaves_the_usual_ones():
+    assert UNMEASURED.seen(0.0, 0.0) == UNMEASURED

@@ -19,7 +19,13 @@ from perfdoctor.recorded import Stack, _read_stacks
 from perfdoctor.samplers import pyspy, stacks
 from perfdoctor.samplers.processes import Member, Tree
 from perfdoctor.samplers.pyspy import Outcome, Recording, Sampled, parse
-from perfdoctor.samplers.stacks import Folded, StackSampler, from_worker_loop, training_thread
+from perfdoctor.samplers.stacks import (
+    UNDECLARED_AFTER_S,
+    Folded,
+    StackSampler,
+    from_worker_loop,
+    training_thread,
+)
 from tests.samplers.processes import BUSY, FORKING, python, steps_file, wait_for
 
 needs_pyspy = pytest.mark.skipif(pyspy.executable() is None, reason="py-spy is not installed")
@@ -190,10 +196,18 @@ def test_one_chunk_follows_the_other_and_later_ones_are_longer_and_slower(tmp_pa
 def test_stopping_keeps_what_the_running_chunks_have(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     steps_file(tmp_path, os.getpid())
-    bench.sampler.tick(0.0, [bench.main, bench.worker(7)])
+    bench.sampler.tick(0.0, [bench.main, replace(bench.worker(7), declared=True)])
     bench.sampler.stop()
     assert {frames[0] for frames, _ in read(tmp_path)} == {"main", "worker 7"}
     assert bench.sampler.cpu_s() == 0.5
+
+
+def test_what_only_looks_like_a_worker_takes_a_turn_where_none_makes_itself_known(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    steps_file(tmp_path, os.getpid())
+    for now_s in (0.0, UNDECLARED_AFTER_S):
+        bench.sampler.tick(now_s, [bench.main, bench.worker(7)])
+        assert (7 in [recording.pid for recording in bench.started]) == (now_s > 0)
 
 
 def test_what_only_looks_like_a_worker_takes_no_turn_beside_real_ones(tmp_path: Path) -> None:
@@ -312,7 +326,7 @@ def test_forked_workers_are_sampled_too(tmp_path: Path) -> None:
     with python(tmp_path, FORKING.format(method="fork")) as target:
         steps_file(tmp_path, target.pid)
         began = time.monotonic()
-        sampled(tmp_path, target.pid, lambda _: time.monotonic() > began + 4)
+        sampled(tmp_path, target.pid, lambda _: time.monotonic() > began + 6)
     workers = [frames for frames, _ in read(tmp_path) if frames[0].startswith("worker ")]
     assert any(f"work ({tmp_path}/target.py:5)" in frames for frames in workers)
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from perfdoctor.model import Bottleneck
 from perfdoctor.tips.allreduce_every_microstep import allreduce_every_microstep as tip
 from tests.builtfacts import parallel
 from tests.facts import step
@@ -35,11 +34,6 @@ def test_on_a_cpu_backward_beyond_twice_the_forward_is_exchange_too():
 
 def test_no_more_than_their_part_of_backward_goes():
     assert tip(FOUR, parallel(synced=4.0, exposed_s=9.0)).change.step.high == pytest.approx(0.76 * 3 / 4)
-
-
-def test_it_is_charged_to_what_the_phases_count_it_as():
-    assert tip(FOUR, SYNCED).bottleneck is Bottleneck.COMPUTE
-    assert tip(FOUR, replace(SYNCED, device="cuda")).bottleneck is None
 
 
 @pytest.mark.parametrize(

@@ -25,15 +25,15 @@ def test_the_first_five_stand_for_many():
     assert len(advice.at) == 5
 
 
-def test_expects_one_pass_over_the_outputs_to_go():
+def test_expects_hardly_anything_on_a_cpu_and_one_pass_over_the_outputs_at_best():
     share = tip(STEP, biases(10.0)).change.step
-    assert (share.low, share.likely, share.high) == pytest.approx((0.0, 0.04, 0.12))
+    assert (share.low, share.likely, share.high) == pytest.approx((0.0, 0.004, 0.04))
 
 
 @pytest.mark.parametrize(
     "found",
     [
-        pytest.param(biases(0.4), id="just-under-the-threshold"),
+        pytest.param(biases(1.2), id="just-under-the-threshold"),
         pytest.param(biases(10.0, device="cuda"), id="memory-of-a-device-is-fast"),
     ],
 )

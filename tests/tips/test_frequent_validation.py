@@ -3,14 +3,18 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.frequent_validation import frequent_validation as tip
-from tests.facts import gain, step
+from tests.facts import evals, gain, step
 from tests.hostfacts import validation
 
 STEP = step(forward=3, backward=3, validation=4)
 
 
+def judge(of_step, of_validation, grad=0.0):
+    return tip(of_step, evals(seconds=4, grad=grad), of_validation)
+
+
 def test_names_how_often_and_how_long_and_the_line_that_repeats_it():
-    advice = tip(STEP, validation(seconds=4, between=50))
+    advice = judge(STEP, validation(seconds=4, between=50))
     assert advice is not None
     assert advice.because == (
         "validation takes 40% of the training time",
@@ -24,14 +28,14 @@ def test_names_how_often_and_how_long_and_the_line_that_repeats_it():
 
 
 def test_waits_for_its_batches_are_part_of_it():
-    advice = tip(step(forward=5, backward=3, validation=1, data_wait=1), validation(seconds=1, wait=1))
+    advice = judge(step(forward=5, backward=3, validation=1, data_wait=1), validation(seconds=1, wait=1))
     assert advice is not None
     assert advice.because[0] == "validation takes 20% of the training time"
 
 
 def test_asking_the_model_at_every_step_is_validation_only_by_name():
-    assert tip(STEP, validation(between=1, function="act", text="play()")) is None
-    assert tip(STEP, validation(between=1, function="evaluate")) is not None
+    assert judge(STEP, validation(between=1, function="act", text="play()")) is None
+    assert judge(STEP, validation(between=1, function="evaluate")) is not None
 
 
 @pytest.mark.parametrize(
@@ -44,8 +48,13 @@ def test_asking_the_model_at_every_step_is_validation_only_by_name():
     ],
 )
 def test_is_silent(of_step, of_validation):
-    assert tip(of_step, of_validation) is None
+    assert judge(of_step, of_validation) is None
 
 
 def test_fires_just_above_the_threshold():
-    assert tip(step(forward=8.49, validation=1.51), validation(seconds=1.51)) is not None
+    assert judge(step(forward=8.49, validation=1.51), validation(seconds=1.51)) is not None
+
+
+def test_validation_that_records_gradients_has_a_cure_that_validates_as_often():
+    assert judge(STEP, validation(seconds=4, between=50), grad=2.1) is None
+    assert judge(STEP, validation(seconds=4, between=50), grad=1.9) is not None

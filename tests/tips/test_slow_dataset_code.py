@@ -44,6 +44,19 @@ def test_on_a_crowded_machine_little_cpu_time_does_not_mean_waiting():
     assert advice is not None
 
 
+def test_a_function_whose_lines_share_the_cost_is_named_by_them():
+    spread = batch(cost(Stage.TRANSFORMING, 0.9, line(0.39, 1), line(0.3, 2), line(0.2, 3, function="other")))
+    advice = tip(STARVED, loader(batch=12), spread, cpu())
+    assert advice is not None
+    assert "69% of a batch's 12.0 ms is spent in `main`, most at line 1" in advice.because[1]
+    assert [at.line for at in advice.at] == [1, 2]
+
+
+def test_time_without_a_core_is_work_too():
+    starved_of_cores = cpu(cores=2, worker_delay=1.5, main_delay=0.5)
+    assert tip(STARVED, loader(workers=2, batch=12, cpu=5), SLOW, starved_of_cores) is not None
+
+
 @pytest.mark.parametrize(
     ("of_step", "of_loader", "of_batch"),
     [
@@ -52,8 +65,8 @@ def test_on_a_crowded_machine_little_cpu_time_does_not_mean_waiting():
         pytest.param(
             STARVED,
             loader(batch=12),
-            batch(cost(Stage.TRANSFORMING, 0.9, line(0.39, 1), line(0.39, 2))),
-            id="no-line-takes-most",
+            batch(cost(Stage.TRANSFORMING, 0.9, line(0.39, 1), line(0.2, 2), line(0.2, 3, function="other"))),
+            id="neither-a-line-nor-a-function-takes-most",
         ),
         pytest.param(
             STARVED, loader(batch=12), batch(cost(Stage.DECODING, 0.9, kind="image")), id="it-decodes"

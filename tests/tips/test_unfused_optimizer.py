@@ -65,6 +65,6 @@ def test_is_silent(found):
     assert tip(UPDATES, optimizers(found)) is None
 
 
-@pytest.mark.parametrize(("ms", "fires"), [(0.49, False), (0.51, True)])
-def test_speaks_from_a_twentieth_of_the_step(ms, fires):
+@pytest.mark.parametrize(("ms", "fires"), [(1.49, False), (1.51, True)])
+def test_speaks_from_a_seventh_of_the_step(ms, fires):
     assert (tip(step(forward=5, backward=5 - ms, optimizer=ms), optimizers()) is not None) is fires
