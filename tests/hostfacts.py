@@ -19,9 +19,11 @@ def pauses(
     return PauseFacts(often + 2.0, (young + full) / 1e3, often, full / 1e3, full * every / 1e3, at)
 
 
-def debug(*checks: LineCost, busy: float | None = None, **modes: Location | None) -> DebugFacts:
+def debug(
+    *checks: LineCost, busy: float | None = None, tracing: float | None = None, **modes: Location | None
+) -> DebugFacts:
     """These modes on at every look, with the lines that turned them on; and lines that look for NaN."""
-    return DebugFacts(tuple(DebugMode(name, 1.0, at) for name, at in modes.items()), checks, busy)
+    return DebugFacts(tuple(DebugMode(name, 1.0, at) for name, at in modes.items()), checks, busy, tracing)
 
 
 def clearing(kept: int = 0, cleared: int = 0, doubtful: bool = False) -> ClearingFacts:

@@ -16,7 +16,7 @@ Where double precision is meant: solvers, Gaussian processes, gradient checks.
 from __future__ import annotations
 
 from perfdoctor.analysis.built import ModelFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, Phase, RunFacts, StepFacts
 
@@ -34,6 +34,7 @@ LINES = 3
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
     saves=("time", "memory"),
+    checked=Checked.SCRIPTS,
 )
 def accidental_float64(run: RunFacts, step: StepFacts, model: ModelFacts) -> Advice | None:
     """float32, where float64 parameters take the time."""

@@ -14,7 +14,7 @@ With FSDP, gradients that are not exchanged stay whole in memory.
 from __future__ import annotations
 
 from perfdoctor.analysis.parallel import ParallelFacts, exchanging
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, StepFacts
 
@@ -28,6 +28,7 @@ GONE = (0.5, 0.9, 1.0)  # of that: what stays may have to wait where an earlier 
     bottleneck=Bottleneck.NETWORK,
     effort=Effort.FLAG,
     applies=("cpu", "gpu", "distributed"),
+    checked=Checked.SCRIPTS,
 )
 def allreduce_every_microstep(step: StepFacts, parallel: ParallelFacts) -> Advice | None:
     """no_sync, where accumulated gradients are exchanged each time."""

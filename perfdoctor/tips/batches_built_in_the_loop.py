@@ -6,9 +6,9 @@ training process and without a DataLoader.
 
 ## By hand
     class Batches(torch.utils.data.Dataset):
-        def __getitem__(self, index): ...        # what the loop does for one item
+        def __getitem__(self, index): ...        # what the loop does for one batch
 
-    for x, y in DataLoader(Batches(...), batch_size=32, shuffle=True, num_workers=2):
+    for x, y in DataLoader(Batches(...), batch_size=None, num_workers=1):
 
 ## When not
 Where an algorithm makes its data from the model as it trains (reinforcement learning, self-play), batches
@@ -55,5 +55,5 @@ def batches_built_in_the_loop(
         ),
         change=better,
         at=tuple(line.at for line in lines[:3]),
-        code=f"for batch in DataLoader(dataset, batch_size=..., shuffle=True, num_workers={workers}):",
+        code=f"for batch in DataLoader(batches, batch_size=None, num_workers={workers}):  # a batch an item",
     )

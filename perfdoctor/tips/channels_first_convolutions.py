@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 
 from perfdoctor.analysis.device import KernelFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import KernelClass, KernelUse
@@ -36,6 +36,7 @@ KEPT = 0.5  # of the conversions may stay at the edges of what is not channels l
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
     applies=("gpu", "convolutional"),
+    checked=Checked.TRACES,
 )
 def channels_first_convolutions(kernels: KernelFacts) -> Advice | None:
     """channels_last, where converting layouts for convolutions takes a visible share."""

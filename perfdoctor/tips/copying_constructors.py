@@ -17,7 +17,7 @@ there, on one array instead of a list.
 from __future__ import annotations
 
 from perfdoctor.analysis.copies import CopyLines
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, Estimate
 from perfdoctor.model import Advice, Bottleneck, LineCost, Phase, StepFacts
 
@@ -34,6 +34,7 @@ KEPT = (0.8, 0.2, 0.02)
     title="Make tensors of arrays without copying them",
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
 )
 def copying_constructors(step: StepFacts, copied: CopyLines) -> Advice | None:
     """The lines that copy, where they take a real share of the step or of batches that are late."""

@@ -18,7 +18,7 @@ worth their time. A profiler that records a few steps and ends is no finding.
 from __future__ import annotations
 
 from perfdoctor.analysis.debugging import DebugFacts, DebugMode
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, Phase, RunFacts, StepFacts
 
@@ -30,6 +30,9 @@ Range = tuple[float, float, float]
 # operation and looks for NaN in each gradient: it took 14 % (wide convolutions), 28 % to 65 % and 73 % (small
 # layers) of both passes of six models on one core, torch 2.13.
 ANOMALY = (0.10, 0.30, 0.75)
+# Where stacks tell what share of forward keeps tracebacks, backward is taken to look for NaN about as long,
+# in proportion; torch's own work on its metadata comes on top.
+MORE = 1.3
 # Of the step, with a device: an overhead of up to 746 %, 241 % and 196 % on three kinds, and of nothing
 # where the same kernels run (Zhuang et al., arXiv:2106.11872). The best case here is an overhead of 150 %.
 DETERMINISTIC = (0.0, 0.10, 0.60)
@@ -56,7 +59,12 @@ CURES = {
 }
 
 
-@tip(title="Turn off what is there for debugging", bottleneck=Bottleneck.HOST, effort=Effort.FLAG)
+@tip(
+    title="Turn off what is there for debugging",
+    bottleneck=Bottleneck.HOST,
+    effort=Effort.FLAG,
+    checked=Checked.SCRIPTS,
+)
 def debug_mode_on(run: RunFacts, step: StepFacts, debug: DebugFacts) -> Advice | None:
     """The modes that were on for most steps, where they are known to cost time."""
     costly = {mode: cost for mode in debug.modes if (cost := _cost(mode, run, step, debug))[1] > 0}
@@ -97,6 +105,9 @@ def _computing(step: StepFacts) -> float:
 def _cost(mode: DebugMode, run: RunFacts, step: StepFacts, debug: DebugFacts) -> Range:
     """Shares of the step that a mode is known to take: low, likely, high."""
     computing = _computing(step)
+    if mode.name == "anomaly" and debug.tracing is not None:
+        forward = debug.tracing * step.share(Phase.FORWARD)
+        return forward, debug.tracing * computing, min(computing, MORE * debug.tracing * computing)
     if mode.name == "anomaly":
         return ANOMALY[0] * computing, ANOMALY[1] * computing, ANOMALY[2] * computing
     if mode.name == "profiler":

@@ -16,7 +16,7 @@ A wait behind which the device is still busy costs nothing: the time is computin
 from __future__ import annotations
 
 from perfdoctor.analysis.device import COPYING, WaitFacts, at_line
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import BlockingCalls
@@ -31,7 +31,11 @@ CONVOLUTION = "conv"  # convolutions time their algorithms once for each shape, 
 
 
 @tip(
-    title="Wait for the device less often", bottleneck=Bottleneck.HOST, effort=Effort.LINES, applies=("gpu",)
+    title="Wait for the device less often",
+    bottleneck=Bottleneck.HOST,
+    effort=Effort.LINES,
+    applies=("gpu",),
+    checked=Checked.TRACES,
 )
 def device_sync_in_loop(waits: WaitFacts) -> Advice | None:
     """The waits that drain the device, by operator and line."""

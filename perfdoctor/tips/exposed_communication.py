@@ -16,7 +16,7 @@ rank's trace cannot tell the two apart; the traces of all ranks can.
 from __future__ import annotations
 
 from perfdoctor.analysis.device import DeviceFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 
@@ -30,6 +30,7 @@ GONE = (0.2, 0.5, 0.95)
     bottleneck=Bottleneck.NETWORK,
     effort=Effort.FLAG,
     applies=("distributed",),
+    checked=Checked.TRACES,
 )
 def exposed_communication(device: DeviceFacts) -> Advice | None:
     """Hidden or smaller exchange, where it is waited for."""

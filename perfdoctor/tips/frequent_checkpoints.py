@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, Phase, SaveFacts, StepFacts
 
@@ -34,7 +34,10 @@ TRAINERS = (
 
 
 @tip(
-    title="Save checkpoints less often, or in the background", bottleneck=Bottleneck.HOST, effort=Effort.LINES
+    title="Save checkpoints less often, or in the background",
+    bottleneck=Bottleneck.HOST,
+    effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
 )
 def frequent_checkpoints(step: StepFacts, saves: SaveFacts) -> Advice | None:
     """A longer interval, where saving is a visible share of the run."""

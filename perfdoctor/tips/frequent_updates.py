@@ -19,7 +19,7 @@ to change. Where memory allows it, a batch N times as large does the same and is
 from __future__ import annotations
 
 from perfdoctor.analysis.built import OptimizerFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, Phase, StepFacts
 
@@ -29,7 +29,12 @@ TOGETHER = (2, 4, 8)  # backwards for each update: at worst, likely, at best
 USUAL = 4
 
 
-@tip(title="Update the parameters less often", bottleneck=Bottleneck.COMPUTE, effort=Effort.LINES)
+@tip(
+    title="Update the parameters less often",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
+)
 def frequent_updates(step: StepFacts, optimizers: OptimizerFacts) -> Advice | None:
     """Accumulated gradients, where the update is a large part of a step of few samples."""
     share = step.share(Phase.OPTIMIZER)

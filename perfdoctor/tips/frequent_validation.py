@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 
 from perfdoctor.analysis.validation import ValidationFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, EvalFacts, StepFacts
 
@@ -34,7 +34,12 @@ ACTING = 4.0  # steps between: a model that is asked more often may be making it
 NAMED = re.compile(r"valid|eval|test|dev|score|accura|metric|(?:^|_)val(?:_|$)", re.IGNORECASE)
 
 
-@tip(title="Validate less often, or on less", bottleneck=Bottleneck.COMPUTE, effort=Effort.LINES)
+@tip(
+    title="Validate less often, or on less",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
+)
 def frequent_validation(step: StepFacts, evals: EvalFacts, validation: ValidationFacts) -> Advice | None:
     """A longer interval, where validating is a large share of the run."""
     if step.mean_s <= 0 or validation.count < SEVERAL:

@@ -20,7 +20,7 @@ cycles first. Objects frozen are never collected, even if they become garbage.
 from __future__ import annotations
 
 from perfdoctor.analysis.pauses import PauseFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, StepFacts
 
@@ -28,7 +28,12 @@ NOTICEABLE = 0.03  # share of the step in pauses; a quiet script spends a tenth 
 FROZEN = (0.5, 0.9)  # of a full collection's cost: what the loop itself keeps making is looked at still
 
 
-@tip(title="Stop the garbage collector's pauses", bottleneck=Bottleneck.HOST, effort=Effort.FLAG)
+@tip(
+    title="Stop the garbage collector's pauses",
+    bottleneck=Bottleneck.HOST,
+    effort=Effort.FLAG,
+    checked=Checked.SCRIPTS,
+)
 def gc_pauses(step: StepFacts, pauses: PauseFacts) -> Advice | None:
     """Freezing what is there, or not asking for collections, where pauses are a visible share."""
     share = min(1.0, pauses.seconds_per_step / step.mean_s) if step.mean_s > 0 else 0.0

@@ -13,7 +13,7 @@ Where gradients are taken in eval mode on purpose: adversarial examples, gradien
 
 from __future__ import annotations
 
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, EvalFacts, StepFacts
 
@@ -26,6 +26,7 @@ SAVED = (0.05, 0.15, 0.40)  # of such a pass: large layers hide the graph's cost
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
     saves=("time", "memory"),
+    checked=Checked.SCRIPTS,
 )
 def gradients_in_validation(step: StepFacts, evals: EvalFacts) -> Advice | None:
     """no_grad, where eval-mode passes record gradients."""

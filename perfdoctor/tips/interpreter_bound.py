@@ -16,7 +16,7 @@ timers tell.
 from __future__ import annotations
 
 from perfdoctor.analysis.device import PROFILED, DeviceFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import IdleCause, Launches
@@ -36,6 +36,7 @@ REMOVED = (0.5, 0.7, 0.95)  # of what is left: launches become fewer and cheaper
     bottleneck=Bottleneck.HOST,
     effort=Effort.FLAG,
     applies=("gpu",),
+    checked=Checked.TRACES,
 )
 def interpreter_bound(device: DeviceFacts, launches: Launches) -> Advice | None:
     """Fewer launches, where the device waits for them."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, LineCost, Phase, StackFacts, StepFacts
 
@@ -33,7 +33,12 @@ TRAINERS = (
 )
 
 
-@tip(title="Log every N steps, not every step", bottleneck=Bottleneck.HOST, effort=Effort.LINES)
+@tip(
+    title="Log every N steps, not every step",
+    bottleneck=Bottleneck.HOST,
+    effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
+)
 def logging_every_step(step: StepFacts, stacks: StackFacts) -> Advice | None:
     """Logging less often, where it is a visible share of the step."""
     lines = [line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "logging"]

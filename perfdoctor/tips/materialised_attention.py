@@ -14,7 +14,7 @@ and fusing saves little."""
 from __future__ import annotations
 
 from perfdoctor.analysis.device import AttentionFacts, at_line
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import AttentionUse
@@ -32,6 +32,7 @@ SHOWN = 3  # sizes named
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
     saves=("time", "memory"),
+    checked=Checked.SCRIPTS,
 )
 def materialised_attention(attention: AttentionFacts) -> Advice | None:
     """Fused attention, where handling the scores takes a visible share."""

@@ -14,7 +14,7 @@ gain.
 from __future__ import annotations
 
 from perfdoctor.analysis.device import MatrixFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import MatrixUse
@@ -33,6 +33,7 @@ SHOWN = 3  # shapes named
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
     applies=("gpu",),
+    checked=Checked.TRACES,
 )
 def misaligned_shapes(matrices: MatrixFacts) -> Advice | None:
     """Padding, where misaligned products take a visible share."""

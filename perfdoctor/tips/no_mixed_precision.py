@@ -16,7 +16,7 @@ that). In float16, gradients need a GradScaler. Compare the loss.
 from __future__ import annotations
 
 from perfdoctor.analysis.device import KernelFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import KernelClass, Peak
@@ -37,6 +37,7 @@ WELL_TUNED = 0.7  # of the published rate: large products reach about so much, o
     effort=Effort.FLAG,
     applies=("gpu",),
     saves=("time", "memory"),
+    checked=Checked.TRACES,
 )
 def no_mixed_precision(kernels: KernelFacts, peak: Peak) -> Advice | None:
     """Autocast, where wide products take the time and the device is much faster in 16 bits."""

@@ -16,7 +16,7 @@ A tensor that is made on the host only to be copied is better made on the device
 from __future__ import annotations
 
 from perfdoctor.analysis.device import CopyFacts, DeviceFacts, at_line, per_step_ms, places
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import CopySite, CopyUse, IdleCause
@@ -33,6 +33,7 @@ SHOWN = 3  # lines named
     bottleneck=Bottleneck.TRANSFER,
     effort=Effort.FLAG,
     applies=("gpu",),
+    checked=Checked.TRACES,
 )
 def pageable_memory_copies(device: DeviceFacts, copies: CopyFacts) -> Advice | None:
     """Pinned memory, where copies from pageable memory keep the device waiting."""

@@ -23,7 +23,7 @@ another worker asks for the item.
 from __future__ import annotations
 
 from perfdoctor.batch import BatchFacts, Stage, waits
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, Estimate
 from perfdoctor.model import Advice, Bottleneck, LoaderFacts, MemoryFacts, StepFacts
 
@@ -41,6 +41,7 @@ GB = 1e9
     title="Keep decoded items in memory between epochs",
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
 )
 def repeated_decoding(
     step: StepFacts, loader: LoaderFacts, batch: BatchFacts, memory: MemoryFacts

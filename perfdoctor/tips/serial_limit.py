@@ -17,7 +17,7 @@ less, or for more at once.
 from __future__ import annotations
 
 from perfdoctor.batch import BatchFacts, Stage
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, Estimate
 from perfdoctor.model import Advice, Bottleneck, CpuFacts, LoaderFacts, Phase, StepFacts
 
@@ -31,6 +31,7 @@ REMOVED = (0.0, 0.8, 1.0)  # of the wait: none where the thing behind the lock i
     title="Take the lock out of the way of preparing batches",
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
 )
 def serial_limit(step: StepFacts, loader: LoaderFacts, batch: BatchFacts, cpu: CpuFacts) -> Advice | None:
     """The lock that batches wait for, where cores are free."""

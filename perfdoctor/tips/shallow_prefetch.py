@@ -15,7 +15,7 @@ spread evenly over the batches, no queue is needed.
 from __future__ import annotations
 
 from perfdoctor.analysis.stepmodel import EVEN, StepModel
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort
 from perfdoctor.model import Advice, Bottleneck, LoaderFacts, Phase, StepFacts
 
@@ -25,7 +25,7 @@ DEPTHS = (4, 8, 16, 32)  # batches kept ready per worker
 KNEE = 0.02  # a deeper queue that brings less than this is not worth its memory
 
 
-@tip(title="Keep more batches ready", bottleneck=Bottleneck.DATA, effort=Effort.FLAG)
+@tip(title="Keep more batches ready", bottleneck=Bottleneck.DATA, effort=Effort.FLAG, checked=Checked.SCRIPTS)
 def shallow_prefetch(step: StepFacts, loader: LoaderFacts, model: StepModel) -> Advice | None:
     """A deeper queue, where uneven batches run the short one empty."""
     waited_s = step.seconds.get(Phase.DATA_WAIT, 0.0) - loader.other_wait_s - loader.epoch_wait_s

@@ -16,7 +16,7 @@ type that is needed on the device (bytes rather than float32).
 from __future__ import annotations
 
 from perfdoctor.batch import BatchFacts, Stage, waits
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, Estimate
 from perfdoctor.model import Advice, Bottleneck, LoaderFacts, StepFacts
 
@@ -27,7 +27,12 @@ LARGE = 0.35  # of a batch's cost: removing half of it shortens the batch by a s
 KEPT_OWN, KEPT_TORCH = (0.5, 0.2, 0.05), (0.9, 0.6, 0.3)
 
 
-@tip(title="Collate the batch in one call", bottleneck=Bottleneck.DATA, effort=Effort.LINES)
+@tip(
+    title="Collate the batch in one call",
+    bottleneck=Bottleneck.DATA,
+    effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
+)
 def slow_collate(step: StepFacts, loader: LoaderFacts, batch: BatchFacts) -> Advice | None:
     """The costliest line of the collate function, where the step waits for it."""
     share = batch.share(Stage.COLLATING)

@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from perfdoctor.batch import BatchFacts, Stage, waits
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, Estimate
 from perfdoctor.model import Advice, Bottleneck, CpuFacts, LineCost, LoaderFacts, StepFacts
 
@@ -45,6 +45,7 @@ CURES = {
     title="Rewrite the dataset code that takes most of a batch",
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
 )
 def slow_dataset_code(
     step: StepFacts, loader: LoaderFacts, batch: BatchFacts, cpu: CpuFacts

@@ -20,7 +20,7 @@ differently: pixels can differ by one or two steps.
 from __future__ import annotations
 
 from perfdoctor.batch import BatchFacts, Stage, waits
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, Estimate
 from perfdoctor.model import Advice, Bottleneck, StepFacts
 
@@ -44,6 +44,7 @@ CURES = {
     title="Decode less, or with a faster decoder",
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
 )
 def slow_image_decode(step: StepFacts, batch: BatchFacts) -> Advice | None:
     """The line that decodes, where that is most of the cost of batches that the step waits for."""

@@ -21,7 +21,7 @@ import re
 
 from perfdoctor.analysis.between import BetweenFacts, BetweenLine
 from perfdoctor.analysis.debugging import CHECKS
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, RunFacts, StepFacts
 
@@ -46,6 +46,7 @@ WAITS = re.compile(r"\.(?:item|cpu|tolist|numpy|nonzero|any|all)\(|\b(?:float|in
     title="Do work beside the training less often",
     bottleneck=Bottleneck.HOST,
     effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
 )
 def slow_postprocessing(run: RunFacts, step: StepFacts, between: BetweenFacts) -> Advice | None:
     """Every N steps, or in validation, where such work is a visible share of the step."""

@@ -15,7 +15,7 @@ has to be compared.
 from __future__ import annotations
 
 from perfdoctor.analysis.sizes import SizeFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, LoaderFacts, MemoryFacts, RunFacts, StepFacts
 
@@ -32,6 +32,7 @@ ADVISED = 4
     effort=Effort.FLAG,
     applies=("cpu",),
     rivals=("frequent-updates",),
+    checked=Checked.SCRIPTS,
 )
 def small_batch(
     run: RunFacts, step: StepFacts, sizes: SizeFacts, loader: LoaderFacts, memory: MemoryFacts

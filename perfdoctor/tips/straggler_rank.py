@@ -16,7 +16,7 @@ that is none.
 from __future__ import annotations
 
 from perfdoctor.analysis.ranks import RanksFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 
@@ -31,6 +31,7 @@ PART = 0.5  # of the waiting, if the next slowest rank is nearly as late
     bottleneck=Bottleneck.NETWORK,
     effort=Effort.REWRITE,
     applies=("distributed",),
+    checked=Checked.TRACES,
 )
 def straggler_rank(ranks: RanksFacts) -> Advice | None:
     """The rank that the others wait for, where it is always the same one."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 
 from perfdoctor.analysis.stepmodel import StepModel
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort
 from perfdoctor.model import Advice, Bottleneck, CpuFacts, LoaderFacts, Phase, StepFacts
 
@@ -30,7 +30,12 @@ KNEE = 0.05  # a worker more that brings less than this is not worth its memory
 ENOUGH = 1.03  # a likely gain below it is not worth a change
 
 
-@tip(title="Prepare batches in more worker processes", bottleneck=Bottleneck.DATA, effort=Effort.FLAG)
+@tip(
+    title="Prepare batches in more worker processes",
+    bottleneck=Bottleneck.DATA,
+    effort=Effort.FLAG,
+    checked=Checked.SCRIPTS,
+)
 def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: StepModel) -> Advice | None:
     """More workers, where batches are late and the step model finds room for them."""
     waited_s = (

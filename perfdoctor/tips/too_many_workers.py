@@ -14,7 +14,7 @@ Workers that mostly wait for a disk or a network need no core of their own: many
 from __future__ import annotations
 
 from perfdoctor.analysis.stepmodel import StepModel
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, Estimate
 from perfdoctor.model import Advice, Bottleneck, CpuFacts, LoaderFacts, RunFacts, StepFacts, ThreadFacts
 
@@ -27,6 +27,7 @@ KNEE = 0.02  # of two counts this close, the smaller: it takes less memory
     bottleneck=Bottleneck.DATA,
     effort=Effort.FLAG,
     saves=("time", "memory"),
+    checked=Checked.SCRIPTS,
 )
 def too_many_workers(
     run: RunFacts,

@@ -15,7 +15,7 @@ back.
 from __future__ import annotations
 
 from perfdoctor.analysis.device import KernelFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 from perfdoctor.trace.results import KernelClass
@@ -34,6 +34,7 @@ FUSED = (0.2, 0.5, 0.75)
     effort=Effort.FLAG,
     applies=("gpu",),
     rivals=("interpreter-bound",),
+    checked=Checked.TRACES,
 )
 def uncompiled_model(kernels: KernelFacts) -> Advice | None:
     """torch.compile, where unfused pointwise kernels take a visible share."""

@@ -15,7 +15,7 @@ the last digits of the loss differ.
 from __future__ import annotations
 
 from perfdoctor.analysis.built import Optimizer, OptimizerFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, Phase, StepFacts
 
@@ -37,6 +37,7 @@ FOREACH_GONE = (0.1, 0.3, 0.6)  # on a device, of grouped launches: the passes s
     title="Let the optimizer update all tensors in one pass",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
+    checked=Checked.SCRIPTS,
 )
 def unfused_optimizer(step: StepFacts, optimizers: OptimizerFacts) -> Advice | None:
     """fused=True, where the update takes a visible share and could be fused."""

@@ -13,7 +13,7 @@ seen by them. A dataset that opens files and never closes them keeps them open.
 
 from __future__ import annotations
 
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, Estimate
 from perfdoctor.model import Advice, Bottleneck, LoaderFacts, StepFacts
 
@@ -21,7 +21,12 @@ NOTICEABLE = 0.02  # share of wall time: the smallest gain that is reported
 SURE = 0.6  # of the stall certainly goes: forking or spawning; the rest is the first batch, partly
 
 
-@tip(title="Keep the worker processes alive between epochs", bottleneck=Bottleneck.DATA, effort=Effort.FLAG)
+@tip(
+    title="Keep the worker processes alive between epochs",
+    bottleneck=Bottleneck.DATA,
+    effort=Effort.FLAG,
+    checked=Checked.SCRIPTS,
+)
 def workers_restart_each_epoch(step: StepFacts, loader: LoaderFacts) -> Advice | None:
     """Persistent workers, where their start-up is a visible share of the run."""
     if not loader.num_workers or loader.persistent_workers or loader.epochs < 2 or not loader.epoch_start_s:

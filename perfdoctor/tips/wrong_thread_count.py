@@ -15,7 +15,7 @@ one machine have to share its cores.
 
 from __future__ import annotations
 
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, CpuFacts, Phase, RunFacts, StepFacts, ThreadFacts
 
@@ -33,6 +33,7 @@ CROWDED = (1.02, 1.2, 2.0)  # speedup of compute when threads no longer outnumbe
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
     applies=("cpu",),
+    checked=Checked.SCRIPTS,
 )
 def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu: CpuFacts) -> Advice | None:
     """Threads to match the cores, where compute on the CPU is what the step waits for."""

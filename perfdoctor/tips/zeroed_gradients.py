@@ -17,7 +17,7 @@ take no part in some steps, results differ.
 from __future__ import annotations
 
 from perfdoctor.analysis.gradients import ZeroingFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, Phase, RunFacts, StepFacts
 
@@ -32,6 +32,7 @@ ADDING = 0.5  # of backward at most: its own products cost no less than adding t
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
     saves=("time", "memory"),
+    checked=Checked.SCRIPTS,
 )
 def zeroed_gradients(run: RunFacts, step: StepFacts, zeroing: ZeroingFacts) -> Advice | None:
     """set_to_none, where zeroing is a visible share of the step."""

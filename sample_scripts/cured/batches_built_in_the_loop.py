@@ -1,4 +1,4 @@
-"""Predicts the next letter of Python source from triples of letters; two workers build the batches."""
+"""Predicts the next letter of Python source from triples of letters; a worker builds the batches."""
 
 import argparse
 import inspect
@@ -26,16 +26,19 @@ def context(end):
     return [triples[text[at - 3 : at].lower()] for at in range(end - CONTEXT + 1, end + 1)]
 
 
-class Contexts(Dataset):
-    def __init__(self, count):
-        self.ends = [random.randrange(CONTEXT + 3, len(text)) for _ in range(count)]
+class Batches(Dataset):
+    """Whole batches, so that nothing is left to collate."""
+
+    def __init__(self, count, size):
+        self.ends = [[random.randrange(CONTEXT + 3, len(text)) for _ in range(size)] for _ in range(count)]
 
     def __len__(self):
         return len(self.ends)
 
     def __getitem__(self, index):
-        end = self.ends[index]
-        return np.array(context(end)), letters[text[end]]
+        ends = self.ends[index]
+        rows = torch.from_numpy(np.array([context(end) for end in ends]))
+        return rows, torch.tensor([letters[text[end]] for end in ends])
 
 
 torch.manual_seed(0)
@@ -43,7 +46,7 @@ torch.set_num_threads(1)  # the matrices are small: more threads would wait for 
 random.seed(0)
 model = nn.Sequential(nn.EmbeddingBag(len(triples), 16, sparse=True), nn.Linear(16, len(letters)))
 optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-loader = DataLoader(Contexts(args.steps * args.batch_size), batch_size=args.batch_size, num_workers=2)
+loader = DataLoader(Batches(args.steps, args.batch_size), batch_size=None, num_workers=1)
 
 for step, (rows, labels) in enumerate(loader):
     loss = nn.functional.cross_entropy(model(rows), labels)

@@ -37,3 +37,20 @@ def test_without_either_there_is_nothing():
     assert facts(mode("profiler", 1, 10), of_stacks=stacks(line(0.5))) is None
     assert facts() is None
     assert facts({"event": "debug", "mode": "anomaly"}) is None
+
+
+MODULE = "module_call (/perfdoctor/probe/patch.py:156)"
+TRACE = "extract (/usr/lib/python3.11/traceback.py:228)"
+
+
+@pytest.mark.parametrize(("count", "share"), [(20, 0.25), (4, None)])
+def test_the_share_of_forward_that_keeps_tracebacks_comes_from_stacks(count, share):
+    taken = (
+        (("main", MODULE, "forward (train.py:5)", TRACE), count // 4),
+        (("main", MODULE, "forward (train.py:5)"), count - count // 4),
+        (("main", "main (train.py:9)", TRACE), 99),
+        (("thread 2", MODULE, TRACE), 99),
+    )
+    found = debug_facts(RankRecords(0, None, None, (mode("anomaly", 9, 9),), taken), None, None, SOURCES)
+    assert found is not None
+    assert found.tracing == share

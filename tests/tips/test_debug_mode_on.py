@@ -27,6 +27,13 @@ def test_names_the_mode_and_the_line_that_turned_it_on():
     assert gain(advice).high == pytest.approx(1 / (1 - 0.60))
 
 
+def test_what_stacks_tell_of_tracebacks_replaces_the_known_range():
+    advice = tip(run(), STEP, debug(anomaly=AT, tracing=0.5))
+    assert gain(advice).low == pytest.approx(1 / (1 - 0.20))
+    assert gain(advice).likely == pytest.approx(1 / (1 - 0.40))
+    assert gain(advice).high == pytest.approx(1 / (1 - 0.52))
+
+
 def test_launches_that_wait_cost_no_more_than_the_shorter_of_host_and_device():
     advice = tip(GPU, STEP, debug(blocking=None, busy=0.7))
     assert advice is not None
