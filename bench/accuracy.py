@@ -1,9 +1,9 @@
 """How right the doctor is on scripts whose cause is known: verdict, first finding, line, predicted gain.
 
-python bench/accuracy.py [--scripts too_few_workers,...] [--folder DIR] [--no-twins] [--write]
+python bench/accuracy.py [--scripts too_few_workers,...] [--folder DIR] [--rounds 3] [--write]
 
 Every script runs watched, one at a time. Then the script and its mended twin run in turns, three times
-each, with nothing but step times recorded; the measured gain is the median of the three ratios of
+each, with nothing but step times recorded; the measured gain is the median of the ratios of
 training time per sample. Training time runs from the first step's begin to the last step's end: a
 predicted gain is a gain of it.
 """
@@ -48,10 +48,10 @@ HEADINGS = (
     "model error",
 )
 
-EXPLANATION = f"""\
+EXPLANATION = """\
 Gains are speedups of the training time, from the first step's begin to the last step's end. The
 predicted one is low / likely / high, for the planted cause. The measured one is the twin's: script and
-twin run in turns, {ROUNDS} times, with nothing but step times recorded; it is the median of the ratios
+twin run in turns, ROUNDS times, with nothing but step times recorded; it is the median of the ratios
 of their time per sample. The step error is that of the predicted step time (step time / likely gain)
 against the twin's, the model error the step model's miss of the step as it is. What saves memory or
 mends a wrong result has no gain to compare."""
@@ -234,9 +234,9 @@ def training_s(report: Json) -> tuple[float, float | None]:
     return steps["wall_s"], rate * steps["wall_s"] if rate else None
 
 
-def gain(script: Path, twin: Path) -> float:
+def gain(script: Path, twin: Path, rounds: int) -> float:
     """How many times faster the twin trains a sample: the median over rounds."""
-    return statistics.median(_ratio(script, twin) for _ in range(ROUNDS))
+    return statistics.median(_ratio(script, twin) for _ in range(rounds))
 
 
 def _ratio(script: Path, twin: Path) -> float:
@@ -250,13 +250,15 @@ def _ratio(script: Path, twin: Path) -> float:
     return slow_s / quick_s
 
 
-def judge(truth: Truth, twins: bool) -> Outcome:
+def judge(truth: Truth, rounds: int) -> Outcome:
     """Watch a script, and measure its twin; what fails is said in the outcome."""
     report = None
     try:
         report = watch(truth.script)
-        measure = twins and truth.twin is not None and truth.saves == "time"
-        return Outcome(truth, report, gain(truth.script, truth.twin) if measure and truth.twin else None)
+        measured = None
+        if rounds and truth.twin is not None and truth.saves == "time":
+            measured = gain(truth.script, truth.twin, rounds)
+        return Outcome(truth, report, measured)
     except subprocess.CalledProcessError as error:
         own_words = (error.stderr or "").partition("\nperfdoctor: ")[0]
         last = own_words.strip().splitlines()[-1:] or ["it said nothing"]
@@ -324,7 +326,7 @@ def markdown(rows: list[list[str]]) -> list[str]:
     return [head, "|" + "---|" * len(rows[0]), *rest]
 
 
-def page(outcomes: list[Outcome]) -> str:
+def page(outcomes: list[Outcome], rounds: int) -> str:
     """The part of the page that this program owns."""
     import torch
 
@@ -335,7 +337,7 @@ def page(outcomes: list[Outcome]) -> str:
             "",
             *(f"- {line}" for line in summary(outcomes)),
             "",
-            EXPLANATION,
+            EXPLANATION.replace("ROUNDS times", "once" if rounds == 1 else f"{rounds} times"),
             "",
             *markdown([list(HEADINGS), *(each.cells() for each in outcomes)]),
             "",
@@ -346,10 +348,12 @@ def page(outcomes: list[Outcome]) -> str:
     )  # fmt: skip
 
 
-def write(outcomes: list[Outcome]) -> None:
+def write(outcomes: list[Outcome], rounds: int) -> None:
     """Replace this program's part of the page; the rest of it is written by hand."""
     head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n{page(outcomes)}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    PAGE.write_text(
+        f"{head}{BEGIN}\n{page(outcomes, rounds)}\n{END}{rest.partition(END)[2]}", encoding="utf-8"
+    )
 
 
 def show(console: Console, outcomes: list[Outcome]) -> None:
@@ -382,17 +386,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scripts", metavar="A,B", help="which, with commas between; all of them otherwise")
     parser.add_argument("--folder", type=Path, default=SCRIPTS, help="scripts whose cause is known")
-    parser.add_argument("--no-twins", action="store_true", help="do not measure the mended twins")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of script and mended twin; 0: no twins")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     args = parser.parse_args()
     console = Console()
     outcomes = []
     for truth in chosen(args.folder.resolve(), args.scripts):
-        outcomes.append(judge(truth, twins=not args.no_twins))
+        outcomes.append(judge(truth, args.rounds))
         console.print("; ".join(outcomes[-1].cells()), markup=False, highlight=False)
     show(console, outcomes)
     if args.write:
-        write(outcomes)
+        write(outcomes, args.rounds)
 
 
 if __name__ == "__main__":

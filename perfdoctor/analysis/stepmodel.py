@@ -73,7 +73,7 @@ class StepModel:
     def step_with(self, workers: int, case: int = LIKELY) -> float:
         """Modelled seconds of a step with that many workers."""
         if workers == 0:
-            return self.compute_s + self.data_s + self.fixed_s
+            return self.compute_s + self.data_s + self.fixed_s + self._epoch_starts(0, case)
         hand_over_s = self.hand_over_s if self.workers else HAND_OVER_S[case] * self.batches
         step_s = max(self.compute_s, self.data_s / workers) + hand_over_s
         for _ in range(ROUNDS):
@@ -144,11 +144,19 @@ class StepModel:
         return queue(compute_s, data_s, self.spread, workers, self.prefetch)
 
     def _epoch_starts(self, workers: int, case: int) -> float:
+        """Waits at epoch starts, seconds per step: the first batch, and starting the workers.
+
+        As many workers as there are cores start side by side; having fewer is not credited with what it costs
+        to start them at every epoch: not restarting them is the cure.
+        """
         first_batches_s = self.epochs_per_step * self.data_s / max(self.batches, 1.0)
-        if self.workers:  # starting workers takes as much longer as there are more of them
-            first_batches_s = min(first_batches_s, self.epoch_s)
-            return first_batches_s + (self.epoch_s - first_batches_s) * workers / self.workers
-        return first_batches_s + self.starts_per_step * WORKER_START_S[case] * workers
+        if not self.workers:
+            return (first_batches_s if workers else 0.0) + self.starts_per_step * WORKER_START_S[
+                case
+            ] * workers
+        first_batches_s = min(first_batches_s, self.epoch_s)
+        least = min(self.workers, math.ceil(self.cores))
+        return first_batches_s + (self.epoch_s - first_batches_s) * max(least, workers) / self.workers
 
 
 def queue(compute_s: float, data_s: float, spread: Sequence[float], workers: int, prefetch: int) -> float:

@@ -26,7 +26,7 @@ NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.40  # of a batch's cost is reading
 ON_CPU = 0.6  # of the batch's cost; above it reading finds its bytes in memory
 CROWDED = 0.25  # of the cores are others': then it may be cores that reading waits for
-DISK_BYTES = (0.1e6, 300e6)  # per second: a disk that seeks for each block, and the fastest read in order
+DISK_BYTES = (0.4e6, 300e6)  # per blocked second: a disk that seeks for each block, the fastest one in order
 # Of the reading: a SATA SSD reads 500 MB/s in order against 150 to 250, and answers a hundred times sooner.
 REMOVED = (0.5, 0.8, 0.95)
 
@@ -44,14 +44,15 @@ def data_on_slow_storage(
     share, lines = batch.share(Stage.READING), batch.lines(Stage.READING)
     if step.share(Phase.DATA_WAIT) < NOTICEABLE or share < LARGE or not lines:
         return None
-    if loader.batch_cpu_s > ON_CPU * loader.batch_s or (cpu.other_cores or 0.0) > CROWDED * cpu.usable_cores:
+    worked_s = loader.batch_cpu_s * (1 + (cpu.worker_delay or 0.0))  # it ran, or lacked a core
+    if worked_s > ON_CPU * loader.batch_s or (cpu.other_cores or 0.0) > CROWDED * cpu.usable_cores:
         return None
+    blocked = min(share, 1.0 - worked_s / loader.batch_s)
     rate = disk.read_bytes_per_s or 0.0
-    if storage.kind != "network" and not (
-        storage.kind == "rotational" and DISK_BYTES[0] <= rate <= DISK_BYTES[1]
-    ):
+    blocked_rate = rate * step.mean_s / (blocked * loader.batch_s * loader.batches_per_step)
+    at_disk_rate = storage.kind == "rotational" and DISK_BYTES[0] <= blocked_rate <= DISK_BYTES[1]
+    if storage.kind != "network" and not at_disk_rate:
         return None
-    blocked = min(share, 1.0 - loader.batch_cpu_s / loader.batch_s)
     low, likely, high = (blocked * removed for removed in REMOVED)
     what = "a network file system" if storage.kind == "network" else "a disk that says it rotates"
     return Advice(

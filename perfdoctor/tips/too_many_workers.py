@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from perfdoctor.analysis.stepmodel import StepModel
 from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Change, Effort, Estimate
+from perfdoctor.change import Change, Effort
 from perfdoctor.model import Advice, Bottleneck, CpuFacts, LoaderFacts, RunFacts, StepFacts, ThreadFacts
 
 ENOUGH = 1.03  # a likely gain below it is not worth a change
@@ -42,12 +42,10 @@ def too_many_workers(
     wanted = (loader.num_workers + computing) * run.ranks
     if not loader.num_workers or wanted <= cpu.usable_cores:
         return None
-    # what starting them costs at every epoch has a cure of its own
-    lasting = model.after([Change(starts=Estimate(1.0, 1.0, 1.0))])
-    times = {count: lasting.step_with(count) for count in range(loader.num_workers)}
+    times = {count: model.step_with(count) for count in range(loader.num_workers)}
     best_s = min(times.values())
     workers = next(count for count, step_s in times.items() if step_s <= best_s * (1 + KNEE))
-    if lasting.gain(Change(workers=workers)).likely < ENOUGH:
+    if model.gain(Change(workers=workers)).likely < ENOUGH:
         return None
     each = f"{loader.num_workers} workers and {computing} thread{'s' if computing > 1 else ''} that train"
     ranks = f" on each of {run.ranks} ranks" if run.ranks > 1 else ""

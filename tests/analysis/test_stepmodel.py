@@ -91,9 +91,19 @@ def test_a_longer_queue_is_worth_what_the_simulation_says():
     assert built(workers=2, batch=14, wait=4, compute=9).gain(Change(prefetch=16)).likely == pytest.approx(1)
 
 
-def test_fewer_workers_start_sooner_at_every_epoch():
+def test_more_workers_take_longer_to_start_at_every_epoch():
+    some = built(workers=2, batch=1, wait=3, compute=8, epochs=50, epoch_wait_s=0.002)
+    assert some.step_with(8) > some.step_with(2)
+
+
+def test_fewer_workers_than_cores_are_not_credited_with_what_restarting_costs():
     many = built(workers=8, batch=1, wait=3, compute=8, epochs=50, epoch_wait_s=0.002)
-    assert many.step_with(2) < many.step_with(8)
+    assert many.step_with(2) == pytest.approx(many.step_with(8), rel=0.02)
+
+
+def test_workers_beyond_the_cores_queue_to_be_started():
+    many = built(workers=8, batch=1, wait=3, compute=8, cores=2, epochs=50, epoch_wait_s=0.002)
+    assert many.step_with(2) < many.step_with(8) - 0.001
 
 
 def test_what_goes_from_a_step_that_waits_for_batches_is_no_gain():

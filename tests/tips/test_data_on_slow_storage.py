@@ -44,7 +44,7 @@ def test_a_disk_that_rotates_counts_where_it_is_read_at_such_a_rate():
         pytest.param(STARVED, BLOCKED, READS, storage("solid"), 12, QUIET, id="a-fast-disk"),
         pytest.param(STARVED, BLOCKED, READS, storage("unknown"), 12, QUIET, id="an-unknown-disk"),
         pytest.param(
-            STARVED, BLOCKED, READS, storage("rotational"), 400, QUIET, id="faster-than-any-disk-that-rotates"
+            STARVED, BLOCKED, READS, storage("rotational"), 600, QUIET, id="faster-than-any-disk-that-rotates"
         ),
         pytest.param(STARVED, BLOCKED, READS, storage("rotational"), 0.09, QUIET, id="the-disk-is-not-read"),
         pytest.param(
