@@ -394,9 +394,9 @@ def main() -> None:
     for truth in chosen(args.folder.resolve(), args.scripts):
         outcomes.append(judge(truth, args.rounds))
         console.print("; ".join(outcomes[-1].cells()), markup=False, highlight=False)
+        if args.write:  # after each, so that an interrupted run leaves what it has
+            write(outcomes, args.rounds)
     show(console, outcomes)
-    if args.write:
-        write(outcomes, args.rounds)
 
 
 if __name__ == "__main__":
