@@ -194,6 +194,10 @@ class CpuFacts:
     worker_delay: float | None = None  # seconds that a worker is ready but has no core, per second it runs
     main_delay: float | None = None  # the same of all threads of the training process, per second of time
 
+    def worked_s(self, cpu_s: float) -> float:
+        """Seconds in which a worker that ran for `cpu_s` ran or had no core: it waited for nothing else."""
+        return cpu_s * (1.0 + (self.worker_delay or 0.0))
+
 
 @dataclass(frozen=True)
 class ThreadFacts:

@@ -125,6 +125,18 @@ class WaitFacts:
     span_us: float
     files_steps: int | None
 
+    def behind(self, calls: Sequence[BlockingCalls]) -> tuple[float, float, float]:
+        """Shares of the time: waited in these calls, idle behind them, and what goes without them.
+
+        The host is then ahead by as much as it waited, and the device idles no longer than it did.
+        """
+        waited, idle = sum(call.us for call in calls), sum(call.idle_us for call in calls)
+        return (
+            waited / self.span_us,
+            idle / self.span_us,
+            min(waited / self.span_us, idle / self.span_us, 1.0),
+        )
+
     def per_step_s(self, us: float) -> float | None:
         """Microseconds over the whole file as seconds per step."""
         return us / US_PER_S / self.files_steps if self.files_steps else None

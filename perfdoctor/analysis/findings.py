@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfdoctor.analysis.device import without
-from perfdoctor.analysis.diagnosis import Blame, too_little
+from perfdoctor.analysis.diagnosis import CLOSE_TO_ALL, Blame, too_little
 from perfdoctor.analysis.facts import Facts
 from perfdoctor.analysis.stepmodel import StepModel
 from perfdoctor.catalogue import Tip
@@ -121,7 +121,7 @@ def _together(model: StepModel | None, findings: Sequence[Finding], blamed: Blam
         return None
     kinds: set[Bottleneck] = {finding.bottleneck for finding in first}
     left = 1.0 - sum(1.0 - 1.0 / blamed.ceilings[kind] for kind in kinds)
-    ceiling = 1.0 / max(left, 1.0 / max(blamed.ceilings.values()) ** len(kinds))
+    ceiling = 1.0 / max(left, 1.0 / CLOSE_TO_ALL)
     gain = _bounded(
         gain_of(model, [finding.advice.change for finding in first if finding.advice.change]), ceiling
     )

@@ -89,8 +89,8 @@ def finished(workers: List[Any]) -> float:
 def measure(threads: int, counts: List[int], seconds: float) -> Dict[str, Any]:
     """The factors for each number of workers; of training, the median over some windows of `seconds`.
 
-    Teams of threads that wait for each other by spinning are held up very unevenly beside a busy worker: by
-    1.5 to 5 times from one half second to the next on one machine of two cores, at times by forty.
+    Teams of threads that wait for each other by spinning are held up very unevenly beside a busy worker, from
+    one half second to the next.
     """
     import torch
 

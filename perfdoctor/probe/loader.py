@@ -171,7 +171,7 @@ class Loaders:
             return
         recorder.batches += 1
         self.delivered = recorder.level <= BATCH
-        self.steps.give_samples(_samples(result, self.torch.Tensor))
+        self.steps.give_samples(samples_of(result, self.torch.Tensor))
         if epoch is None:
             return
         epoch.batches += 1
@@ -261,10 +261,10 @@ class Making:
         end = clock()
         read_cpu = thread_clock() - cpu - self.collate_cpu_ns
         read = end - begin - self.collate_ns
-        costs = (read, read_cpu, self.collate_ns, self.collate_cpu_ns, _bytes(result, self.tensor))
+        costs = (read, read_cpu, self.collate_ns, self.collate_cpu_ns, bytes_of(result, self.tensor))
         held, stride = self.held, self.stride
         held[0] += stride
-        held[1] += stride * _samples(result, self.tensor)
+        held[1] += stride * samples_of(result, self.tensor)
         for place, cost in enumerate(costs, 2):
             held[place] += stride * cost
         if self.written >= EACH_ROWS:
@@ -334,7 +334,7 @@ def _batch_size(loader: Any) -> Optional[int]:
     return size if isinstance(size, int) else None
 
 
-def _leaves(batch: Any, tensor: type) -> List[Any]:
+def leaves(batch: Any, tensor: type) -> List[Any]:
     """The tensors of a batch, at most LEAVES_MAX."""
     found: List[Any] = []
     waiting = [batch]
@@ -351,16 +351,16 @@ def _leaves(batch: Any, tensor: type) -> List[Any]:
     return found
 
 
-def _samples(batch: Any, tensor: Any) -> int:
+def samples_of(batch: Any, tensor: Any) -> int:
     """How many samples a batch holds: the first dimension of its first tensor; 0 if it has none."""
     first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
     if isinstance(first, tensor) and first.dim():
         return int(first.shape[0])
-    for leaf in _leaves(batch, tensor):
+    for leaf in leaves(batch, tensor):
         if leaf.dim():
             return int(leaf.shape[0])
     return 0
 
 
-def _bytes(batch: Any, tensor: type) -> int:
-    return sum(leaf.numel() * leaf.element_size() for leaf in _leaves(batch, tensor))
+def bytes_of(batch: Any, tensor: type) -> int:
+    return sum(leaf.numel() * leaf.element_size() for leaf in leaves(batch, tensor))

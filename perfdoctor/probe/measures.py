@@ -8,7 +8,7 @@ import time
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .loader import _bytes, _leaves, _samples
+from .loader import bytes_of, leaves, samples_of
 from .where import is_users
 
 SIZED = 32  # batches of a stretch whose sizes are looked at
@@ -75,7 +75,7 @@ def stretch(
             for _ in range(size):
                 batch = take()
                 if len(sizes) < SIZED:
-                    sizes.append((_samples(batch, Tensor), _bytes(batch, Tensor)))
+                    sizes.append((samples_of(batch, Tensor), bytes_of(batch, Tensor)))
             if over():
                 break
             marks.append(clock())
@@ -147,7 +147,7 @@ class Costs:
 
 def same(torch: Any, one: Any, other: Any) -> bool:
     """Whether two batches hold the same tensors; False where they hold none."""
-    pairs = list(zip(_leaves(one, torch.Tensor), _leaves(other, torch.Tensor)))
+    pairs = list(zip(leaves(one, torch.Tensor), leaves(other, torch.Tensor)))
     return bool(pairs) and all(
         left.shape == right.shape and torch.equal(left, right) for left, right in pairs
     )

@@ -41,11 +41,7 @@ def blocking_copies(waits: WaitFacts) -> Advice | None:
         ),
         key=lambda call: -call.idle_us,
     )
-    waited, idle = (
-        sum(us) / waits.span_us for us in ([call.us for call in calls], [call.idle_us for call in calls])
-    )
-    # Without the waits the host is ahead by as much as it waited, and the device idles no longer than it did.
-    gone = min(waited, idle, 1.0)
+    waited, idle, gone = waits.behind(calls)
     if gone < NOTICEABLE:
         return None
     return Advice(

@@ -17,7 +17,7 @@ a second time may come out of memory.
 from __future__ import annotations
 
 from perfdoctor.analysis.storage import StorageFacts
-from perfdoctor.batch import BatchFacts, Stage
+from perfdoctor.batch import BatchFacts, Stage, waits
 from perfdoctor.catalogue import tip
 from perfdoctor.change import Change, Effort, Estimate
 from perfdoctor.model import Advice, Bottleneck, CpuFacts, DiskFacts, LoaderFacts, Phase, StepFacts
@@ -44,7 +44,7 @@ def data_on_slow_storage(
     share, lines = batch.share(Stage.READING), batch.lines(Stage.READING)
     if step.share(Phase.DATA_WAIT) < NOTICEABLE or share < LARGE or not lines:
         return None
-    worked_s = loader.batch_cpu_s * (1 + (cpu.worker_delay or 0.0))  # it ran, or lacked a core
+    worked_s = cpu.worked_s(loader.batch_cpu_s)
     if worked_s > ON_CPU * loader.batch_s or (cpu.other_cores or 0.0) > CROWDED * cpu.usable_cores:
         return None
     blocked = min(share, 1.0 - worked_s / loader.batch_s)
@@ -57,7 +57,7 @@ def data_on_slow_storage(
     what = "a network file system" if storage.kind == "network" else "a disk that says it rotates"
     return Advice(
         because=(
-            f"{step.share(Phase.DATA_WAIT):.0%} of each step waits for the next batch",
+            waits(step),
             f"{share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms is reading files",
             f"the CPU works for {loader.batch_cpu_s * 1e3:.1f} ms of it",
             f"files are open on {storage.mount} ({storage.filesystem}), {what}",

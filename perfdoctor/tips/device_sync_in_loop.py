@@ -40,11 +40,7 @@ CONVOLUTION = "conv"  # convolutions time their algorithms once for each shape, 
 def device_sync_in_loop(waits: WaitFacts) -> Advice | None:
     """The waits that drain the device, by operator and line."""
     calls = sorted((call for call in waits.calls if _is_meant(call, waits)), key=lambda call: -call.idle_us)
-    waited, idle = (
-        sum(us) / waits.span_us for us in ([call.us for call in calls], [call.idle_us for call in calls])
-    )
-    # Without the waits the host is ahead by as much as it waited, and the device idles no longer than it did.
-    gone = min(waited, idle, 1.0)
+    waited, idle, gone = waits.behind(calls)
     if gone < NOTICEABLE:
         return None
     return Advice(

@@ -16,7 +16,7 @@ less, or for more at once.
 
 from __future__ import annotations
 
-from perfdoctor.batch import BatchFacts, Stage
+from perfdoctor.batch import BatchFacts, Stage, waits
 from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, Estimate
 from perfdoctor.model import Advice, Bottleneck, CpuFacts, LoaderFacts, Phase, StepFacts
@@ -49,7 +49,7 @@ def serial_limit(step: StepFacts, loader: LoaderFacts, batch: BatchFacts, cpu: C
     held = batch.locked[:2]
     return Advice(
         because=(
-            f"{step.share(Phase.DATA_WAIT):.0%} of each step waits for the next batch{busy}",
+            f"{waits(step)}{busy}",
             f"{share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms waits for a lock (line {line})",
             *(f"line {own.at.line} runs while it is held, {own.share:.0%} of a batch" for own in held),
         ),

@@ -54,7 +54,7 @@ def slow_dataset_code(
     if step.held_up < NOTICEABLE:
         return None
     crowded = (cpu.other_cores or 0.0) >= CROWDED * cpu.usable_cores
-    worked_s = loader.batch_cpu_s * (1 + (cpu.worker_delay or 0.0))  # it ran, or lacked a core
+    worked_s = cpu.worked_s(loader.batch_cpu_s)
     if worked_s < ON_CPU * loader.batch_s and not crowded:
         return None
     lines = _place(batch.lines(Stage.TRANSFORMING, ""))

@@ -17,7 +17,7 @@ Where the link itself is full, more requests do not help: fewer bytes do, or a l
 
 from __future__ import annotations
 
-from perfdoctor.batch import BatchFacts, Stage
+from perfdoctor.batch import BatchFacts, Stage, waits
 from perfdoctor.catalogue import tip
 from perfdoctor.change import Change, Effort, Estimate
 from perfdoctor.model import Advice, Bottleneck, LoaderFacts, NetworkFacts, Phase, StepFacts
@@ -66,7 +66,7 @@ def slow_remote_reads(
     )
     return Advice(
         because=(
-            f"{step.share(Phase.DATA_WAIT):.0%} of each step waits for the next batch",
+            waits(step),
             f"{share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms passes in network code",
             f"the CPU works for {cpu_ms:.1f} ms of it",
             how,

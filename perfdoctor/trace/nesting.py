@@ -32,11 +32,11 @@ class Nest:
     def outermost(self, place: Ints) -> Ints:
         """Places of the events at the top around those at `place`; UNKNOWN stays."""
         top: Ints = place.copy()
-        todo = np.flatnonzero(top != UNKNOWN)
-        while len(todo):
-            above = self.parent[top[todo]]
-            todo, above = todo[above != UNKNOWN], above[above != UNKNOWN]
-            top[todo] = above
+        open_ = np.flatnonzero(top != UNKNOWN)
+        while len(open_):
+            above = self.parent[top[open_]]
+            open_, above = open_[above != UNKNOWN], above[above != UNKNOWN]
+            top[open_] = above
         return top
 
     def self_ns(self) -> Ints:
@@ -78,12 +78,12 @@ def innermost(events: HostEvents, rows: Ints | None, thread: Ints, at_ns: Ints) 
     return found
 
 
-def _climb(place: Ints, todo: Ints, at_ns: Ints, end_ns: Ints, parent: Ints) -> None:
-    """Move each place[todo] up to the first event that is not over at its point in time, or to UNKNOWN."""
-    while len(todo):  # as often as events are nested
-        todo = todo[end_ns[place[todo]] <= at_ns[todo]]
-        place[todo] = parent[place[todo]]
-        todo = todo[place[todo] != UNKNOWN]
+def _climb(place: Ints, open_: Ints, at_ns: Ints, end_ns: Ints, parent: Ints) -> None:
+    """Move each place[open_] up to the first event that is not over at its point in time, or to UNKNOWN."""
+    while len(open_):  # as often as events are nested
+        open_ = open_[end_ns[place[open_]] <= at_ns[open_]]
+        place[open_] = parent[place[open_]]
+        open_ = open_[place[open_] != UNKNOWN]
 
 
 def _by_begin(events: HostEvents, rows: Ints) -> Ints:
