@@ -1,5 +1,5 @@
 # Two commands do all the set-up on a machine that has only Python and make:
-#   make demo    watch a sample script and show its report
+#   make demo    watch a sample script, show its report, and prove the first finding
 #   make test    linters, types and tests
 #   make docs    the generated pages, and the site in site/
 
@@ -7,11 +7,13 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 DEMO   ?= sample_scripts/too_few_workers.py
+TRIED  ?= --workers auto
 
 .PHONY: demo test lint format docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/perfdoctor run $(DEMO)
+	$(BIN)/perfdoctor try $(TRIED)
 
 test: lint
 	$(BIN)/python -m pytest

@@ -216,11 +216,11 @@ def watch(script: Path, *options: str) -> Json:
     perfdoctor = [sys.executable, "-m", "perfdoctor"]
     with tempfile.TemporaryDirectory() as out:
         run = [*perfdoctor, "run", "-q", *options, "--out", out, str(script)]
-        _call(run, script.parent)
-        return dict(json.loads(_call([*perfdoctor, "report", "--json", "--out", out], script.parent)))
+        call(run, script.parent)
+        return dict(json.loads(call([*perfdoctor, "report", "--json", "--out", out], script.parent)))
 
 
-def _call(command: list[str], folder: Path) -> str:
+def call(command: list[str], folder: Path) -> str:
     done = subprocess.run(
         command, cwd=folder, check=True, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S
     )

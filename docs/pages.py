@@ -7,25 +7,57 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from perfdoctor import catalogue
-from perfdoctor.render import tippage
+from perfdoctor.catalogue import Tweak
+from perfdoctor.render import tippage, tweaklist
 
-TIPS = Path(__file__).parent / "tips"
+DOCS = Path(__file__).parent
+TIPS, TWEAKS = DOCS / "tips", DOCS / "tweaks"
+FOLDERS = (TIPS, TWEAKS)  # that hold generated pages and nothing else
 
 
 def pages() -> dict[Path, str]:
     """Every generated page by its path."""
-    tips, planned = catalogue.tips(), catalogue.planned()
-    found = {TIPS / f"{tip.id}.md": tippage.page(tip) for tip in tips}
-    return found | {TIPS / "index.md": tippage.index(tips, planned)}
+    tips, planned, tweaks = catalogue.tips(), catalogue.planned(), catalogue.tweaks()
+    return {
+        **{TIPS / f"{tip.id}.md": tippage.page(tip) for tip in tips},
+        TIPS / "index.md": tippage.index(tips, planned),
+        **{TWEAKS / f"{tweak.id}.md": tweaklist.explained(tweak) for tweak in tweaks},
+        TWEAKS / "index.md": index(tweaks),
+    }
+
+
+def index(tweaks: Sequence[Tweak]) -> str:
+    """All tweaks by what they do to the result, with links."""
+    lines = [
+        "# Tweaks",
+        "",
+        "What `perfdoctor try` can change inside the script's process, to measure it.",
+        "",
+    ]
+    for result, about in tweaklist.ABOUT.items():
+        lines += [f"## {result.capitalize()}", "", f"{about[0].upper()}{about[1:]}.", ""]
+        lines += ["| tweak | the change |", "|---|---|"]
+        lines += [f"| {_flags(tweak)} | {tweak.title} |" for tweak in tweaks if tweak.result == result]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _flags(tweak: Tweak) -> str:
+    """How a tweak is typed; a bar would end the cell."""
+    takes = {tweak.flag: tweak.takes, **tweak.extras}
+    typed = [flag if kind is None else f"{flag} {kind.placeholder}" for flag, kind in takes.items()]
+    own, *extras = (f"`{words}`".replace("|", "\\|") for words in typed)
+    return " ".join([f"[{own}]({tweak.id}.md)", *extras])
 
 
 def stale() -> list[Path]:
     """Pages that are missing, differ from their source, or have none any more."""
     wanted = pages()
-    odd = [path for path in TIPS.glob("*.md") if path not in wanted]
+    odd = [path for folder in FOLDERS for path in folder.glob("*.md") if path not in wanted]
     return odd + [
         path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
@@ -33,7 +65,8 @@ def stale() -> list[Path]:
 
 def write() -> None:
     """Write what is stale and remove what has no source."""
-    TIPS.mkdir(exist_ok=True)
+    for folder in FOLDERS:
+        folder.mkdir(exist_ok=True)
     wanted = pages()
     for path in stale():
         if path in wanted:
@@ -49,7 +82,7 @@ def main() -> None:
     if not parser.parse_args().check:
         write()
     elif odd := stale():
-        names = ", ".join(path.name for path in odd)
+        names = ", ".join(path.relative_to(DOCS).as_posix() for path in odd)
         sys.exit(f"not what the source says: {names}; write them with: python docs/pages.py")
 
 

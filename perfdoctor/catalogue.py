@@ -109,6 +109,37 @@ def planned() -> dict[str, Planned]:
     return dict(sorted(table.items()))
 
 
+@dataclass(frozen=True)
+class Tweak:
+    """One change that can be applied inside the user's process. `takes` and each of `extras` read a word."""
+
+    id: str
+    title: str
+    flag: str
+    result: str  # bit for bit, within rounding, another path
+    takes: Any  # None: the flag alone
+    extras: dict[str, Any]  # further flags that go with it
+    doc: str
+
+
+def tweaks() -> list[Tweak]:
+    """Every tweak under `perfdoctor/tweaks/`, by id; the id is the file's name with dashes."""
+    package = importlib.import_module("perfdoctor.tweaks")
+    read = importlib.import_module("perfdoctor.probe.tweak").function_of
+    found = []
+    for name in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
+        if name.startswith("_"):
+            continue  # what several tweaks share
+        module = importlib.import_module(f"perfdoctor.tweaks.{name}")
+        said = read(module).__tweak__
+        doc = inspect.getdoc(module) or ""
+        title = doc.partition("\n")[0].rstrip(".")
+        found.append(
+            Tweak(name.replace("_", "-"), title, said.flag, said.result, said.takes, said.extras, doc)
+        )
+    return found
+
+
 def _read(module: Any) -> Tip:
     name = module.__name__.rpartition(".")[2]
     judges = [

@@ -17,6 +17,7 @@ from perfdoctor.errors import CannotStart, PerfdoctorError
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # what a shell answers
 SCRIPT_SUFFIXES = (".py", ".pyc", ".pyw", ".pyz")
 PYTHON = re.compile(r"(python|pypy)[\d.]*t?(\.exe)?")
+FIRST_LINE_BYTES = 256  # the kernel reads no more of it
 OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # of the interpreter
 
 
@@ -32,6 +33,18 @@ class Command:
     def script_is_missing(self) -> bool:
         """Whether the interpreter is about to say that there is no such file."""
         return self.script is not None and not os.path.exists(self.script)
+
+    @property
+    def is_python(self) -> bool:
+        """Whether an interpreter of Python runs it: named, or in the first line of what is named."""
+        program = self.argv[0]
+        if PYTHON.fullmatch(os.path.basename(program)):
+            return True
+        try:
+            with open(shutil.which(program) or program, "rb") as file:
+                return b"python" in file.readline(FIRST_LINE_BYTES)
+        except OSError:
+            return False
 
 
 def resolve(words: Sequence[str], environ: Mapping[str, str]) -> Command:

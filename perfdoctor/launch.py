@@ -7,20 +7,20 @@ wrong on our side, the command runs on, and its status is what `Outcome` tells.
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from perfdoctor import command, limits, missed, redact, relay, rundir
+from perfdoctor import command, limits, missed, relay, rundir
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.runfile import RunFile
 
 LOOKS_S = (4.0, 10.0, 30.0)  # when to look for interpreters that the probe did not reach; later once a minute
 LATER_LOOKS_S = 60.0
@@ -38,6 +38,21 @@ Sample = Callable[[Path, int, Mapping[str, Any]], Sampler]
 
 
 @dataclass(frozen=True)
+class Apart:
+    """How a command runs for a trial: in a folder given, its output in a file, seeded, its writes caught."""
+
+    path: Path  # the run directory of this execution, made here
+    log: Path
+    seed: int
+    max_training_s: float | None = None  # since the first step
+    before: tuple[str, ...] = ()  # words that start the command in a view of the file system
+    environ: Mapping[str, str] = field(default_factory=dict)
+    protect: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # how the probe keeps the user's files as they are
+
+
+@dataclass(frozen=True)
 class Options:
     """What `perfdoctor run` was asked for."""
 
@@ -50,6 +65,8 @@ class Options:
     profiler_share: float = 0.01  # of the time since the first step, for all windows together
     stacks: bool = True
     loader: Mapping[str, Any] | None = None  # measure a DataLoader, with these options, instead of training
+    tweaks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of trial.Variant.tweaks
+    trial: Apart | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +76,7 @@ class Outcome:
     path: Path | None
     status: int  # as a shell tells it: 128 + number after a signal
     signal: int | None = None
+    interrupted: bool = False  # Ctrl-C, or another signal, was meant for perfdoctor and the command alike
 
 
 def run(
@@ -82,7 +100,7 @@ def run(
             with _OurTrouble(options.quiet):
                 stopped = _attend(child, path, options, watch or _no_watch, sample or _sample)
         child.end.wait()
-    return _outcome(path, child.process.returncode, stopped)
+    return replace(_outcome(path, child.process.returncode, stopped), interrupted=signals.ending)
 
 
 def mirror(outcome: Outcome) -> NoReturn:
@@ -101,8 +119,9 @@ def say(sentence: str, quiet: bool) -> None:
 
 def _attend(child: _Child, path: Path, options: Options, watch: Watch, sample: Sample) -> bool:
     """Stay beside the command to its end and write down what became of it; True if we ended it."""
-    record = _Record(path, child)
-    record.write(options.quiet)
+    began = child.began_ns, child.began_epoch_s
+    record = RunFile(path, child.command.argv, child.process.pid, began, options.tweaks)
+    _write(record, options.quiet)
     lookout = _Lookout(path, child.process.pid, options.quiet)
     limit = _limit(path, options)
     ending = limits.Ending(child.process.pid)
@@ -114,16 +133,27 @@ def _attend(child: _Child, path: Path, options: Options, watch: Watch, sample: S
             _stand_by(child.end, limit, ending.tick if options.stop else sampler.stop, lookout)
     finally:
         child.end.wait()
-        record.finish(ending.begun, lookout.found.values())
-        record.write(options.quiet)
+        record.finish(child.process.returncode, child.end.at_ns, ending.begun, lookout.found.values())
+        _write(record, options.quiet)
     _pack(path, options.quiet)
-    return ending.begun
+    return ending.begun or (options.trial is not None and limit.reached)
+
+
+def _write(record: RunFile, quiet: bool) -> None:
+    """Write run.json; a full disk is said and nothing more."""
+    try:
+        record.write()
+    except OSError as error:
+        say(f"cannot write {record.file}: {error.strerror}", quiet)
 
 
 def _limit(path: Path, options: Options) -> limits.Bound:
     if options.loader is not None:
         return limits.Measuring(path, options.loader["seconds"])
-    return limits.Limit(path, options.max_steps, options.max_seconds)
+    if options.trial is None:
+        return limits.Limit(path, options.max_steps, options.max_seconds)
+    within_s = options.trial.max_training_s  # the probe ends the script from within: give it time to
+    return limits.Limit(path, options.max_steps, options.max_seconds, within_s, limits.LEAVING_S)
 
 
 def _pack(path: Path, quiet: bool) -> None:
@@ -217,52 +247,12 @@ class _Lookout:
             self.found[pid] = found
 
 
-class _Record:
-    """run.json: written when the command has started, and again when it has ended."""
-
-    def __init__(self, path: Path, child: _Child) -> None:
-        self._path = path
-        self._child = child
-        self._fields: dict[str, Any] = {
-            "schema": rundir.SCHEMA,
-            "id": path.name,
-            "command": redact.command(child.command.argv),
-            "cwd": _here(),
-            "pid": child.process.pid,
-            "started_epoch_s": child.began_epoch_s,
-            "begin_ns": child.began_ns,
-            "end_ns": None,
-            "exit_code": None,
-            "outcome": "running",
-            "versions": {"perfdoctor": _version()},
-            "host": _host(child.process.pid),
-            "environment": redact.environment(os.environ),
-            "notes": [],
-        }
-
-    def finish(self, stopped: bool, found: Iterable[missed.Missed]) -> None:
-        """Add how the command ended."""
-        returncode = self._child.process.returncode
-        outcome = "ok" if returncode == 0 else "failed" if returncode > 0 else "signalled"
-        python = missed.python_version(self._path)
-        self._fields["versions"] |= {"python": python} if python else {}
-        self._fields |= {
-            "end_ns": self._child.end.at_ns,
-            "exit_code": returncode,
-            "outcome": "stopped" if stopped else outcome,
-            "notes": missed.notes(self._path, self._child.command.argv, found),
-        }
-
-    def write(self, quiet: bool) -> None:
-        """Replace run.json; a full disk is said and nothing more."""
-        try:
-            rundir.write_json(self._path / "run.json", self._fields)
-        except OSError as error:
-            say(f"cannot write {self._path / 'run.json'}: {error.strerror}", quiet)
-
-
 def _make_run(started: command.Command, options: Options) -> Path | None:
     """The run directory with its options, or None where nothing can be written: the command still runs."""
+    if options.trial is not None:
+        options.trial.path.mkdir(mode=0o700, parents=True)
+        rundir.write_json(options.trial.path / "config.json", _config(options))
+        return options.trial.path
     try:
         kind = "runs" if options.loader is None else "loaders"
         parent = rundir.home(options.out, kind).absolute()
@@ -291,6 +281,9 @@ def _config(options: Options) -> dict[str, Any]:
         "profiler": options.profiler,
         "profiler_share": options.profiler_share,
         "loader": options.loader,
+        "tweaks": options.tweaks,
+        "trial": None if options.trial is None else {"seed": options.trial.seed},
+        "protect": None if options.trial is None else options.trial.protect,
     }
 
 
@@ -298,15 +291,30 @@ def _start(chosen: command.Command, path: Path | None, options: Options) -> _Chi
     environ = os.environ if path is None else environment(os.environ, path)
     began = time.perf_counter_ns(), time.time()
     try:
-        # close_fds: what the shell opened for the command (3>log) stays open, as without us.
-        # Where it is not the script that was asked for, its output makes room for ours.
-        stdout = sys.stderr if options.loader is not None else None
-        process = subprocess.Popen(chosen.argv, env=environ, close_fds=False, stdout=stdout)
+        process = _open(chosen.argv, environ, options)
     except OSError as error:
         if path is not None:
             shutil.rmtree(path, ignore_errors=True)
         raise command.cannot_start(chosen.argv[0], error) from None
     return _Child(chosen, process, _End(process), *began)
+
+
+def _open(argv: Sequence[str], environ: Mapping[str, str], options: Options) -> subprocess.Popen[bytes]:
+    """The command's process."""
+    apart = options.trial
+    if apart is None:
+        # close_fds: what the shell opened for the command (3>log) stays open, as without us.
+        # Where it is not the script that was asked for, its output makes room for ours.
+        stdout = sys.stderr if options.loader is not None else None
+        return subprocess.Popen(argv, env=environ, close_fds=False, stdout=stdout)
+    with open(apart.log, "wb") as log:
+        return subprocess.Popen(
+            (*apart.before, *argv),
+            env={**environ, **apart.environ},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
 
 
 def environment(environ: Mapping[str, str], path: Path) -> dict[str, str]:
@@ -321,40 +329,10 @@ def _no_watch(path: Path, process: subprocess.Popen[bytes]) -> AbstractContextMa
     return nullcontext()
 
 
-def _version() -> str | None:
-    from importlib import metadata  # here: the command has started by now, and did not wait for it
-
-    try:
-        return metadata.version("perfdoctor")
-    except metadata.PackageNotFoundError:  # run from a checkout
-        return None
-
-
-def _here() -> str | None:
-    try:
-        return os.getcwd()
-    except OSError:  # the folder was removed
-        return None
-
-
 def _sample(path: Path, pid: int, options: Mapping[str, Any]) -> Sampler:
     from perfdoctor import samplers  # here: the command does not wait for numpy and psutil
 
     return samplers.start(path, pid, options)
-
-
-def _host(pid: int) -> dict[str, Any]:
-    from perfdoctor import samplers
-
-    usable, limited_by = samplers.usable_cores(pid)
-    return {
-        "name": platform.node(),
-        "platform": platform.platform(),
-        "cores": os.cpu_count(),
-        "usable_cores": usable,
-        "limited_by": limited_by,
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-    }
 
 
 def _outcome(path: Path | None, returncode: int, stopped: bool = False) -> Outcome:

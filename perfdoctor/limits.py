@@ -20,7 +20,7 @@ ENDINGS = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 
 MEASURING = "measuring"  # the file in which a process that measures its loader says how far that is
 DONE = "done"
-LEAVING_S = 5.0  # for a script to end by itself once its loader was measured: it has its own cleaning up
+LEAVING_S = 5.0  # for a script to end by itself once the probe has ended it: it has its own cleaning up
 # Between batches a measurement looks at its clock: one that takes so much longer is stuck in a batch.
 STUCK, STUCK_S = 2.0, 60.0
 
@@ -29,6 +29,10 @@ class Bound(Protocol):
     """What says when a watch is over; asked every `pause_s`."""
 
     pause_s: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether what was asked for was seen: how the command ends from then on says nothing about it."""
 
     def is_over(self) -> bool:
         """Whether the watch has come to its end."""
@@ -42,6 +46,11 @@ class Measuring:
         self._file = run / MEASURING
         self._longest_s = STUCK * seconds + STUCK_S
         self._begin_s = self._done_s = math.inf
+
+    @property
+    def reached(self) -> bool:
+        """Whether all was measured."""
+        return self._done_s < math.inf
 
     def is_over(self) -> bool:
         """Whether the script should be gone by now."""
@@ -66,25 +75,47 @@ def progress(run: Path) -> str | None:
 class Limit:
     """The bounds of one watch, asked every `pause_s` whether it is over."""
 
-    def __init__(self, run: Path, max_steps: int | None, max_seconds: float | None) -> None:
-        self.pause_s = POLL_S if max_steps is not None or max_seconds is not None else math.inf
+    def __init__(
+        self,
+        run: Path,
+        max_steps: int | None,
+        max_seconds: float | None,
+        max_training_s: float | None = None,
+        grace_s: float = 0.0,
+    ) -> None:
+        bounds = (max_steps, max_seconds, max_training_s)
+        self.pause_s = math.inf if all(bound is None for bound in bounds) else POLL_S
         self._run = run
         self._max_steps = math.inf if max_steps is None else max_steps
         self._end_s = math.inf if max_seconds is None else time.monotonic() + max_seconds
+        self._max_training_s = math.inf if max_training_s is None else max_training_s
         from perfdoctor.samplers.progress import Follower  # here: the command does not wait for numpy
 
         self._follower = Follower(run)
-        self._over = False
+        self._grace_s = grace_s  # for a script that ends by itself after its last step
+        self._first_step_s = self._over_s = math.inf
+
+    @property
+    def reached(self) -> bool:
+        """Whether the watch has come to its end by its bounds, and not by that of the script."""
+        return self._over_s < math.inf
 
     def is_over(self) -> bool:
         """Whether the watch has come to its end; the first time it has, the probes are told."""
-        if not self._over and (time.monotonic() >= self._end_s or self._steps() >= self._max_steps):
-            self._over = True
+        now_s = time.monotonic()
+        if not self.reached and (now_s >= self._end_s or self._trained(now_s)):
+            self._over_s = now_s + (self._grace_s if now_s < self._end_s else 0.0)
             rundir.end_watch(self._run)
-        return self._over
+        return now_s >= self._over_s
 
-    def _steps(self) -> int:
-        return 0 if self._max_steps == math.inf else self._follower.look().steps
+    def _trained(self, now_s: float) -> bool:
+        """Whether enough steps were taken, or were taken for long enough."""
+        if self._max_steps == self._max_training_s == math.inf:
+            return False
+        steps = self._follower.look().steps
+        if steps:
+            self._first_step_s = min(self._first_step_s, now_s)
+        return steps >= self._max_steps or now_s - self._first_step_s >= self._max_training_s
 
 
 class Ending:

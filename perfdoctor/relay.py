@@ -20,6 +20,7 @@ PASSED_ON = (
     signal.SIGUSR2,
     signal.SIGCONT,
 )
+ENDS = (*FROM_KEYBOARD, signal.SIGTERM, signal.SIGHUP)
 
 
 class Relay:
@@ -30,6 +31,7 @@ class Relay:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self.ending = False  # a signal that ends a program has come
         self._early: list[int] = []
         self._before: dict[int, Any] = {}
 
@@ -50,6 +52,7 @@ class Relay:
             _send(process, number)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.ending |= number in ENDS
         if self._process is None:
             self._early.append(number)
         elif number not in FROM_KEYBOARD or not _in_foreground():

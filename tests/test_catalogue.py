@@ -56,9 +56,11 @@ from perfdoctor.model import (
     ThreadFacts,
 )
 from perfdoctor.trace.results import IdleCause, KernelClass, Launches, Peak
+from perfdoctor.trials import flags
 from tests import builtfacts, facts, hostfacts, loadfacts, ranktraces
 
 TIPS = catalogue.tips()
+TWEAKS = catalogue.tweaks()
 SECTIONS = ("## What it sees", "## By hand", "## When not")
 HEALTHY_STEP = facts.step(data_wait=0.2, forward=9, backward=12, optimizer=2, other=0.5, cpu=46)
 HEALTHY_LOADER = facts.loader(workers=2, batch=4, epochs=3, epoch_start_s=0.06, steady_wait_s=0.0002)
@@ -429,6 +431,8 @@ def test_it_never_raises_and_its_change_is_in_order(tip, data):
         return
     assert isinstance(advice, Advice)
     assert advice.because
+    if advice.tweak is not None:  # one that exists, with a value that it takes
+        flags.read(advice.tweak.split(), TWEAKS)
     change = advice.change or Change()
     for share in (change.step, change.batch, change.starts, change.moved):
         assert -1e9 < share.low <= share.likely <= share.high <= 1 + 1e-9

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.command import interpreter, resolve
+from perfdoctor.command import Command, interpreter, resolve
 from perfdoctor.errors import CannotStart, PerfdoctorError
 
 NOWHERE = {"PATH": "/nowhere"}
@@ -121,3 +121,12 @@ def test_an_active_environment_without_torch_gives_way_to_one_that_has_it(
     assert interpreter({"CONDA_PREFIX": base}) == sys.executable
     monkeypatch.setattr(sys, "prefix", str(folder / "bare"))
     assert interpreter({"CONDA_PREFIX": base}) == f"{base}/bin/python"
+
+
+def test_a_launcher_that_is_a_python_script_is_pythons_and_a_shell_script_is_not(tmp_path: Path) -> None:
+    for name, first in (("torchrun", "#!/opt/env/bin/python3"), ("train.sh", "#!/bin/sh")):
+        (tmp_path / name).write_text(f"{first}\n")
+    assert Command((str(tmp_path / "torchrun"),), "torchrun").is_python
+    assert Command(("python3.11", "-m", "train"), "train").is_python
+    assert not Command((str(tmp_path / "train.sh"),), "train").is_python
+    assert not Command((str(tmp_path / "missing"),), "missing").is_python

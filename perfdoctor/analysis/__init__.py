@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfdoctor import catalogue
 from perfdoctor.analysis.diagnosis import blame, conclude
-from perfdoctor.analysis.facts import gather
+from perfdoctor.analysis.facts import Facts, gather
 from perfdoctor.analysis.findings import judge
 from perfdoctor.analysis.source import Source
 from perfdoctor.analysis.windows import Windows
@@ -25,7 +25,7 @@ from perfdoctor.model import (
 )
 from perfdoctor.recorded import RunRecords
 
-__all__ = ["report"]
+__all__ = ["examine", "report"]
 
 
 def report(
@@ -35,10 +35,17 @@ def report(
 
     `windows`: the lowest rank's windows of torch.profiler, by kind; `notes`: what reading them met.
     """
+    return examine(records, source, windows, notes)[0]
+
+
+def examine(
+    records: RunRecords, source: Source, windows: Windows | None = None, notes: Sequence[str] = ()
+) -> tuple[Report, Facts]:
+    """The report as `report` makes it, and the facts behind it, which tell what tweaks would bring."""
     facts = gather(records, source, windows or {})
     blamed = blame(facts)
     judged = judge(catalogue.tips(), facts, blamed)
-    return Report(
+    found = Report(
         run=facts.run,
         steps=facts.get(StepFacts),
         diagnosis=conclude(facts, blamed, judged.findings),
@@ -55,6 +62,7 @@ def report(
         together=judged.together,
         path=str(records.path),
     )
+    return found, facts
 
 
 def _with_text(finding: Finding, source: Source) -> Finding:

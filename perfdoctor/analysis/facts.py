@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from perfdoctor.analysis import events, hosts, steps
+from perfdoctor.analysis import events, hosts, steps, tweaked
 from perfdoctor.analysis.attention import written_out
 from perfdoctor.analysis.backends import BackendFacts, backend_facts
 from perfdoctor.analysis.batches import batch_facts
@@ -85,7 +85,7 @@ def gather(records: RunRecords, source: Source, windows: Windows) -> Facts:
     records = tidy(records)
     first, means_s = _steps_of_all(records)
     run = run_facts(records)
-    notes = (*_launch_notes(records), *records.problems, *_rank_notes(means_s))
+    notes = (*tweaked.notes(records), *_launch_notes(records), *records.problems, *_rank_notes(means_s))
     if first is None:
         return Facts(
             run,

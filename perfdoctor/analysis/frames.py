@@ -10,7 +10,7 @@ from functools import lru_cache
 from perfdoctor.model import Phase
 
 _FRAME = re.compile(r"^(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
-_PROBE = re.compile(r"perfdoctor[/\\]probe[/\\]")
+_PROBE = re.compile(r"perfdoctor[/\\](?:probe|tweaks)[/\\]")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 _STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python\d[^/\\]*[/\\]|^<|^$")
 _TORCH = re.compile(r"[/\\](?:site|dist)-packages[/\\]torch[/\\]")

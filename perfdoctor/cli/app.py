@@ -27,6 +27,7 @@ app.command("report")(report.report)
 app.command("runs")(runs.runs)
 app.command("tips")(tips.tips)
 app.command("trace")(trace.trace)
+# Its tweaks are found by looking into their folder: what is no option of ours is one of them, or mistyped.
 app.command("try", context_settings={"ignore_unknown_options": True})(try_.try_)
 
 
@@ -54,4 +55,7 @@ def start(arguments: Sequence[str]) -> None:
         words[1:] = run.marked(words[1:])
     elif words[:1] == ["loader"]:
         words[1:] = run.marked(words[1:], loader.WITH_VALUE)
-    app(args=words, prog_name="perfdoctor")
+    command: tuple[str, ...] = ()
+    if words[:1] == ["try"]:
+        words, command = try_.parted(words)
+    app(args=words, prog_name="perfdoctor", obj=command)

@@ -110,9 +110,10 @@ def _watch(path: Path, process: Any) -> AbstractContextManager[None]:
 def _show(path: Path, json: bool) -> None:
     from perfdoctor import recorded
     from perfdoctor.analysis import loadercurve
-    from perfdoctor.cli import output, saved
+    from perfdoctor.cli import output
+    from perfdoctor.sources import SourceLines
 
-    curve = loadercurve.curve(recorded.read(path), saved.SourceLines())
+    curve = loadercurve.curve(recorded.read(path), SourceLines())
     if not curve.settings:
         log = path / "probe.log"
         trouble = f"what went wrong is written in {log}" if log.exists() else None

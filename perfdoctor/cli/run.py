@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-WITH_VALUE = ("--steps", "--seconds", "--out", "--profiler-share")  # options of ours that take the next word
+# Options of ours that take the next word.
+WITH_VALUE = ("--steps", "--seconds", "--out", "--profiler-share", "--with")
 
 
 def marked(words: Sequence[str], with_value: Sequence[str] = WITH_VALUE) -> list[str]:
@@ -45,6 +46,9 @@ def run(
         float, typer.Option(min=0, max=1, metavar="SHARE", help="Of run time, for profiler windows.")
     ] = 0.01,
     no_stacks: Annotated[bool, typer.Option("--no-stacks", help="Take no stack samples.")] = False,
+    tweaks: Annotated[
+        str, typer.Option("--with", metavar="TWEAKS", help='Apply tweaks: "--workers 4 --amp".')
+    ] = "",
 ) -> None:
     """Watch a command, unchanged, and show what its training waits for.
 
@@ -62,6 +66,7 @@ def run(
         profiler=not no_profiler,
         profiler_share=profiler_share,
         stacks=not no_stacks,
+        tweaks=_applied(tweaks),
     )
     outcome = launch.run(command, options, None if quiet else live.watch)
     try:
@@ -72,6 +77,30 @@ def run(
         if sys.exc_info()[0] is not None:
             sys.excepthook(*sys.exc_info())
         launch.mirror(outcome)
+
+
+def _applied(typed: str) -> dict[str, dict[str, Any]]:
+    """The tweaks that `--with` names, as the probe is told them."""
+    import shlex
+
+    if not typed:
+        return {}
+    from perfdoctor import catalogue
+    from perfdoctor.errors import PerfdoctorError
+    from perfdoctor.probe.tweak import AUTO
+    from perfdoctor.trial import Variant
+    from perfdoctor.trials import flags
+
+    try:
+        settings = flags.read(shlex.split(typed), catalogue.tweaks())
+    except ValueError as error:  # of quotes that are not closed
+        hint = "quote all of it: --with '--workers 4 --amp'"
+        raise PerfdoctorError(f"--with {typed}: {str(error).lower()}", hint) from None
+    for setting in settings:
+        if AUTO in setting.values.values():
+            words = " ".join(setting.words)
+            raise PerfdoctorError(f"{words}: only a trial can choose", f"let it: perfdoctor try {words}")
+    return Variant(settings).tweaks
 
 
 def _tell(path: Path, quiet: bool) -> None:

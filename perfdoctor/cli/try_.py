@@ -1,21 +1,189 @@
-"""`perfdoctor try`: apply changes and measure them; not part of this version."""
+"""`perfdoctor try`: apply changes inside the script and measure them against the script as it is."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.cli.loader import INTERRUPTED
+from perfdoctor.errors import NoSuchRun, PerfdoctorError
+
+if TYPE_CHECKING:
+    from perfdoctor.cli.again import Again
+    from perfdoctor.trial import Setting, Trial, Variant
+    from perfdoctor.trials import Asked
+
+OPTIONS = tuple(  # what a mistyped flag may have meant, beside tweaks
+    "--each --auto --list --rounds --steps --seconds --metric --json --yes --out --run --help".split()
+)
+ALL = "all tweaks: perfdoctor try --list"
+
+
+def parted(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """The words before the first `--`, and the command behind it; a later `--` is the command's own."""
+    own = list(words)
+    at = own.index("--") if "--" in own else len(own)
+    return own[:at], tuple(own[at + 1 :])
 
 
 def try_(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[--TWEAK VALUE]...", show_default=False)
+    context: typer.Context,
+    tweaks: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="--TWEAK [VALUE]",
+            help="What to change. The command stands after --; without one, the newest run's is tried.",
+            show_default=False,
+        ),
+    ] = None,
+    each: Annotated[bool, typer.Option("--each", help="Measure each tweak alone, and all together.")] = False,
+    auto: Annotated[bool, typer.Option("--auto", help="Try what the run advises, keep what helps.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List tweaks, or explain those named.")] = False,
+    rounds: Annotated[int | None, typer.Option(metavar="N", min=3, help="Rounds, at most.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Steps measured in each round.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(metavar="S", min=1, help="For the whole trial.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="A figure printed, to compare: 'acc: ([0-9.]+)'.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print everything measured, as JSON.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Go on even if files cannot be protected.")] = False,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Keep the trial in this folder.")] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="ID", help="The run whose command is tried; the newest without it.")
     ] = None,
 ) -> None:
-    """Try a change and measure it: not in this version."""
-    raise PerfdoctorError(
-        "try is not available in this version",
-        'make the change shown "by hand", run again, and compare the step times: perfdoctor runs',
-    )
+    """Try changes and measure them: perfdoctor try --workers 4 --amp -- train.py.
+
+    The script runs as it is and changed, in turns, each ended after the same number of steps. Your files stay
+    as they are.
+    """
+    if list_:
+        _list(tweaks or [])
+        return
+    from perfdoctor.trials import Asked
+
+    again, variants = _chosen(tweaks or [], each, auto, context.obj or (), run)
+    asked = Asked(again.command, variants, again.cwd, rounds, steps, seconds, metric, yes, out, again.run)
+    here = os.getcwd()
+    trial = _measured(asked, auto, again.told)
+    _show(trial, json, here)
+    if trial.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _chosen(
+    words: Sequence[str], each: bool, auto: bool, command: tuple[str, ...], run: str | None
+) -> tuple[Again, tuple[Variant, ...]]:
+    """What to run, and in which variants; those for --auto are tried besides what the run advises."""
+    from perfdoctor import catalogue
+    from perfdoctor.cli import again
+    from perfdoctor.trial import Variant
+    from perfdoctor.trials import flags
+
+    settings = flags.read(words, catalogue.tweaks(), OPTIONS)
+    if auto and each:
+        hint = "choose one: --auto keeps what helps and goes on from there, --each tells all alone"
+        raise PerfdoctorError("--auto and --each exclude each other", hint)
+    if not (settings or each or auto):
+        raise _nothing_asked(command, run)
+    found = again.given(command, run) if command else again.last(run)
+    if not (settings or auto):
+        settings = _advised(found)
+    alone = [Variant((setting,)) for setting in settings]
+    if auto:
+        return found, tuple(alone)
+    return found, (*(alone if each and len(alone) > 1 else ()), Variant(settings))
+
+
+def _nothing_asked(command: tuple[str, ...], run: str | None) -> PerfdoctorError:
+    """What to type instead of nothing: what the run advises first."""
+    from perfdoctor.cli import again
+
+    try:
+        found = again.given(command, run) if command else again.last(run)
+    except NoSuchRun:
+        return PerfdoctorError("no tweak is given", f"name one, as in: perfdoctor try --workers 4; {ALL}")
+    advice = _advice(found.run)
+    if not advice:
+        return PerfdoctorError("no tweak is given, and no run advises one", f"name one; {ALL}")
+    behind = f" -- {shlex.join(command)}" if command else ""
+    return PerfdoctorError("no tweak is given", f"the run advises: perfdoctor try {advice[0]}{behind}; {ALL}")
+
+
+def _advice(run: Path | None) -> list[str]:
+    """Tweaks that the findings of a run name, best first."""
+    from perfdoctor.cli import saved
+
+    findings = saved.judge(run).findings if run is not None else ()
+    return [finding.advice.tweak for finding in findings if finding.advice.tweak]
+
+
+def _advised(found: Again) -> tuple[Setting, ...]:
+    """All tweaks that the run advises, each once, as its best finding has it."""
+    from perfdoctor import catalogue
+    from perfdoctor.trials import flags
+
+    known = catalogue.tweaks()
+    settings: dict[str, Setting] = {}
+    for words in _advice(found.run):
+        for setting in flags.read(shlex.split(words), known):
+            settings.setdefault(setting.tweak, setting)
+    if not settings:
+        hint = f"name them: perfdoctor try --each --workers 4 --amp; {ALL}"
+        raise PerfdoctorError("no run of this command advises a tweak", hint)
+    return tuple(settings.values())
+
+
+def _measured(asked: Asked, auto: bool, told: Sequence[str]) -> Trial:
+    """The trial, kept beside its executions."""
+    from perfdoctor import trials
+    from perfdoctor.cli import output
+    from perfdoctor.render import trialjson, trialprogress
+
+    with trialprogress.shown() as progress:
+        for sentence in told:
+            progress.say(sentence)
+        trial = trials.walk(asked, progress) if auto else trials.run(asked, progress)
+    try:
+        trialjson.write(trial)
+    except OSError as error:
+        output.say(f"the trial cannot be kept: {error.strerror}")
+    return trial
+
+
+def _show(trial: Trial, json: bool, here: str) -> None:
+    from perfdoctor.cli import output
+
+    if json:
+        from perfdoctor.render import trialjson
+
+        output.emit(trialjson.dumps(trial).decode(), sys.stdout)
+        return
+    from perfdoctor.render import trialpage
+
+    width, colour = output.columns(sys.stdout), output.wants_colour(sys.stdout)
+    output.emit(trialpage.page(trial, width, colour, here), sys.stdout)
+
+
+def _list(words: Sequence[str]) -> None:
+    """All tweaks, or the pages of those named."""
+    from perfdoctor import catalogue
+    from perfdoctor.cli import output
+    from perfdoctor.render import tweaklist
+    from perfdoctor.trials import flags
+
+    known = catalogue.tweaks()
+    if not words:
+        width, colour = output.columns(sys.stdout), output.wants_colour(sys.stdout)
+        output.emit(tweaklist.page(known, width, colour), sys.stdout)
+        return
+    named = [flags.named(word, known) for word in words if word.startswith("-")]
+    output.emit("\n".join(map(tweaklist.explained, named)), sys.stdout)

@@ -91,7 +91,7 @@ class Built:
             "optimizer",
             id=number,
             **{"class": type(optimizer).__module__ + "." + type(optimizer).__qualname__},
-            way=_way(first, tensors),
+            way=way_of(first, tensors),
             momentum=bool(first.get("momentum")),
             differentiable=bool(first.get("differentiable")),
             sparse=any(p.grad is not None and p.grad.is_sparse for p in tensors),
@@ -197,7 +197,7 @@ def _wrap_exported(module: Any, name: str, after: patch.After, package: str) -> 
         setattr(exporting, name, getattr(module, name))
 
 
-def _way(group: Dict[str, Any], tensors: Any) -> Optional[str]:
+def way_of(group: Dict[str, Any], tensors: Any) -> Optional[str]:
     """How torch's own optimizers go over their parameters, by the rule of torch.optim; None for others."""
     if "foreach" not in group:
         return None

@@ -6,13 +6,12 @@ for by its number or its line. It is measured where the script would have begun 
 
 from __future__ import annotations
 
-import _thread
 import os
 import sys
-import threading
 from typing import Any, Dict, List, Optional, Tuple
 
 from . import patch
+from .ending import Ending
 from .loader import Args, Kwargs, Loaders
 from .loading import Loading
 from .measures import Caught, described
@@ -36,7 +35,7 @@ class Only:
         self.places: Dict[int, Dict[str, Any]] = {}
         self.updates = 0
         self.measuring = False
-        self.over = False
+        self.ending = Ending()
         self._marks = -1  # descriptor of MEASURING
 
     # ------------------------------------------------------------ hooks
@@ -51,7 +50,7 @@ class Only:
 
     def before_iter(self, args: Args, kwargs: Kwargs) -> None:
         """Measure instead of iterating, if this is the moment; does not return then."""
-        self.before_going_on()
+        self.ending.before_going_on()
         if self.measuring or self.session.in_worker():
             return
         self.session.recording()  # opens this process's files
@@ -65,18 +64,12 @@ class Only:
 
     def before_update(self, optimizer: Any) -> None:
         """An optimizer is about to step."""
-        self.before_going_on()
         self.updates += 1
         if self.updates > WITHOUT_LOADER and self._pick() == (None, None):
             self.session.recording()
             self.session.event("loading_none", updates=WITHOUT_LOADER)
             self._claim()
             self._end()
-
-    def before_going_on(self, args: Args = (), kwargs: Optional[Kwargs] = None) -> None:
-        """A script that swallowed its end neither trains on nor saves what was never trained."""
-        if self.over:
-            raise SystemExit(0)
 
     # ------------------------------------------------------------ which loader
 
@@ -139,12 +132,9 @@ class Only:
         Loading(loader, self.torch, {**self.options, "ranks": ranks}, self.session.event, self._mark).run()
 
     def _end(self) -> None:
-        self.over = True
         if self._marks >= 0:
             self._mark(DONE)
-        if threading.current_thread() is not threading.main_thread():
-            _thread.interrupt_main()
-        raise SystemExit(0)
+        self.ending.begin()
 
 
 def install(only: Only) -> None:
@@ -157,7 +147,7 @@ def install(only: Only) -> None:
     data = only.torch.utils.data
     patch.wrap(data.DataLoader, "__init__", only.loaders.before_init, only.after_init, "loader_init")
     patch.wrap(data.DataLoader, "__iter__", only.before_iter, nothing, "loading")
-    patch.wrap(only.torch, "save", only.before_going_on, nothing, "save")
+    only.ending.install(only.torch)
     register_optimizer_step_pre_hook(patch.optimizer_hook("optimizer", only.before_update))
 
 

@@ -15,6 +15,8 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 Before = Callable[[Tuple[Any, ...], Dict[str, Any]], Any]
 After = Callable[[Any, Tuple[Any, ...], Any], None]
+Prepare = Callable[[Tuple[Any, ...], Dict[str, Any]], Optional[Tuple[Tuple[Any, ...], Dict[str, Any], Any]]]
+Conclude = Callable[[Any, Any], Any]
 
 _log_path: Optional[str] = None
 _broken: Dict[str, str] = {}  # name of a patch -> why it was turned off
@@ -223,3 +225,101 @@ def wrap(owner: Any, attribute: str, before: Before, after: After, name: str, me
         setattr(owner, attribute, build(original, before, after, name))
     except Exception as error:
         report_trouble(name, error)
+
+
+def alter(
+    owner: Any,
+    attribute: str,
+    before: Prepare,
+    after: Optional[Conclude],
+    name: str,
+    method: bool = False,
+) -> None:
+    """Replace `owner.attribute` by a wrapper that may change its arguments and its result.
+
+    `before(args, kwargs)` returns None to stay out of this call, or (args, kwargs, token) to call with;
+    `after(token, result)` returns the result to hand on. Where the call raised, `after` sees None and what it
+    returns is dropped. Raises what is wrong with the attribute: a tweak that cannot be applied has failed.
+    """
+    build = altering_method if method else altering
+    replace(owner, attribute, lambda original: build(original, before, after, name))
+
+
+def replace(owner: Any, attribute: str, build: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace `owner.attribute` by what `build` makes of it: for calls that do something else instead.
+
+    What it makes has to keep the laws that the wrappers here keep by themselves.
+    """
+    setattr(owner, attribute, build(getattr(owner, attribute)))
+
+
+def altering(
+    original: Callable[..., Any], before: Prepare, after: Optional[Conclude], name: str
+) -> Callable[..., Any]:
+    """A function like `original` between `before` and `after`: see `alter`."""
+    from torch.compiler import is_compiling
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(*args, **kwargs)
+        token = None
+        changed = _prepared(before, args, kwargs, name)
+        if changed is not None:
+            args, kwargs, token = changed
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            _concluded(after, token, None, name)
+            cut(error)
+            raise
+        return _concluded(after, token, result, name)
+
+    return _finished(wrapper, original, name)
+
+
+def altering_method(
+    original: Callable[..., Any], before: Prepare, after: Optional[Conclude], name: str
+) -> Callable[..., Any]:
+    """Like `altering`, for a method whose frame torch's profiler looks into: see `around_method`."""
+    from torch.compiler import is_compiling
+
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(self, *args, **kwargs)
+        token = None
+        changed = _prepared(before, (self, *args), kwargs, name)
+        if changed is not None:
+            (self, *args), kwargs, token = changed  # type: ignore[assignment]
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            _concluded(after, token, None, name)
+            cut(error)
+            raise
+        return _concluded(after, token, result, name)
+
+    return _finished(wrapper, original, name)
+
+
+def _prepared(
+    before: Prepare, args: Tuple[Any, ...], kwargs: Dict[str, Any], name: str
+) -> Optional[Tuple[Tuple[Any, ...], Dict[str, Any], Any]]:
+    """What `before` answers; None where it stays out, or fails."""
+    if name in _broken:
+        return None
+    try:
+        return before(args, kwargs)
+    except Exception as error:
+        report_trouble(name, error)
+        return None
+
+
+def _concluded(after: Optional[Conclude], token: Any, result: Any, name: str) -> Any:
+    """The result to hand on; as it came where `before` stayed out or `after` fails."""
+    if after is None or token is None:
+        return result
+    try:
+        return after(token, result)
+    except Exception as error:
+        report_trouble(name, error)
+        return result

@@ -87,6 +87,7 @@ class Recorder:
         self.marks = self.backwards = self.batches = self.calls = self.switches = self.samples = 0
         self.loss = math.nan
         self.on_samples_asked: Optional[Callable[[], None]] = None
+        self.on_off: Callable[[], None] = lambda: None  # the watch was ended from outside
         self.max_marks: Optional[int] = None  # end of the watch, in markers of the first optimizer
         self.first_optimizer_marks = 0
 
@@ -199,6 +200,7 @@ class Recorder:
         asked = self.rows.map
         if asked[CONTROL_BYTE] == 1 and not self.held:
             self.off = True
+            self.on_off()
         if asked[SAMPLE_BYTE] == 1 and self.on_samples_asked is not None:
             asked[SAMPLE_BYTE] = 2
             self.on_samples_asked()

@@ -46,6 +46,7 @@ class Session:
         self._waiting: List[Tuple[str, Dict[str, Any]]] = []
         self._events = 0
         self.on_end: List[Callable[[], None]] = []
+        self.on_off: Callable[[], None] = lambda: None  # the watch was ended before the script
         os.register_at_fork(after_in_child=patch.guarded("fork", self._forked))
         self._permit()
 
@@ -92,6 +93,7 @@ class Session:
         self.event("cost", **_calibrate())
         recorder.rows = rows
         recorder.on_samples_asked = patch.guarded("stack sampler", self._sample)
+        recorder.on_off = self.on_off
         recorder.max_marks = self.options.get("max_steps")
         recorder.off = False
         recorder.since = recorder.begin = clock()

@@ -9,31 +9,19 @@ from typing import Any, Dict
 
 from . import (
     asides,
-    budget,
     built,
     calls,
-    clearing,
     debugging,
-    evals,
-    foreign,
-    freshness,
-    imports,
     loader,
-    looks,
-    losses,
-    names,
     patch,
     pauses,
-    record,
     retained,
-    sampler,
     session,
     settings,
     steps,
-    where,
-    window,
+    trial,
+    tweak,
     windows,
-    writer,
     zeroing,
 )
 
@@ -50,36 +38,8 @@ def _begin(run_dir: str) -> None:
     torch = sys.modules["torch"]
     here = session.Session(run_dir, _options(run_dir))
     _boot(here, torch)
-    for module in (
-        asides,
-        budget,
-        built,
-        calls,
-        clearing,
-        debugging,
-        evals,
-        foreign,
-        freshness,
-        imports,
-        loader,
-        looks,
-        losses,
-        names,
-        patch,
-        pauses,
-        record,
-        retained,
-        sampler,
-        session,
-        settings,
-        steps,
-        where,
-        window,
-        windows,
-        writer,
-        zeroing,
-    ):
-        patch.guarded("compiler", patch.hide_module)(module)
+    _hide_from_compiler()
+    tweak.apply_all(here, torch)
     hooks = steps.Steps(here, torch)
     if here.options.get("loader"):
         from . import loaderonly  # here: of no use to a run that trains
@@ -87,6 +47,11 @@ def _begin(run_dir: str) -> None:
         loaderonly.install(loaderonly.Only(here, loader.Loaders(here, hooks, torch), torch))
         return
     steps.install(hooks)
+    if here.options.get("trial"):
+        trial.seed(here.options["trial"], torch)
+        trial.install(here, hooks, torch)
+        loader.install(loader.Loaders(here, hooks, torch))
+        return
     aside = asides.Asides(here, torch)
     asides.install(aside)
     hooks.on_device = aside.device_seen
@@ -97,6 +62,13 @@ def _begin(run_dir: str) -> None:
     if here.options.get("profiler", True):
         watched = windows.watch(here, torch, lambda: hooks.largest)
         hooks.at_update, modes.foreign = watched.border, watched.foreign
+
+
+def _hide_from_compiler() -> None:
+    """Keep torch.compile away from all modules of the probe."""
+    ours = [module for name, module in sys.modules.items() if name.startswith(f"{__package__}.")]
+    for module in ours:
+        patch.guarded("compiler", patch.hide_module)(module)
 
 
 def _watch_models(here: session.Session, hooks: steps.Steps, torch: Any) -> None:

@@ -342,7 +342,9 @@ class Steps:
         if recorder.max_marks is not None:
             # With several optimizers the step is not over until the first one comes round again.
             over = recorder.first_optimizer_marks - recorder.max_marks
-            recorder.off = over > 0 or (over == 0 and len(self.optimizers) <= 1)
+            if over > 0 or (over == 0 and len(self.optimizers) <= 1):
+                recorder.off = True
+                recorder.on_off()
         if self.at_update is not None:
             self.at_update(recorder, number)
 

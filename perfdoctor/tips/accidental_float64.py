@@ -52,7 +52,7 @@ def accidental_float64(run: RunFacts, step: StepFacts, model: ModelFacts) -> Adv
         because=tuple(because),
         change=removes(low, likely, high),
         at=places,
-        tweak="--float32",
+        tweak="--float32" if model.float64 == 1.0 else None,  # of several types, they may be meant
         same_result=False,
         code="torch.from_numpy(array).float()\nmodel.float()",
     )

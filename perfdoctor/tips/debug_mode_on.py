@@ -24,6 +24,7 @@ from perfdoctor.model import Advice, Bottleneck, Phase, RunFacts, StepFacts
 
 NOTICEABLE = 0.02  # likely share of the step: less drowns in noise
 SHOWN = 3  # places named
+KEPT = "deterministic"  # the mode that the tweak leaves on: it makes results repeatable
 Range = tuple[float, float, float]
 
 # Of forward and backward, at worst, likely, at best. Anomaly detection keeps a Python traceback for each
@@ -72,7 +73,7 @@ def debug_mode_on(run: RunFacts, step: StepFacts, debug: DebugFacts) -> Advice |
     if max([checks, *(cost[1] for cost in costly.values())], default=0.0) < NOTICEABLE:
         return None
     gone = [_either([cost[case] for cost in costly.values()] + [checks]) for case in range(3)]
-    deterministic = any(mode.name == "deterministic" for mode in costly)
+    deterministic = any(mode.name == KEPT for mode in costly)
     at = [mode.at for mode in costly if mode.at is not None] + [line.at for line in debug.checks]
     because = [f"{WORDS[mode.name]}, at {mode.share:.0%} of the looks" for mode in costly]
     if checks:
@@ -84,7 +85,7 @@ def debug_mode_on(run: RunFacts, step: StepFacts, debug: DebugFacts) -> Advice |
         else (*because,),
         change=removes(*gone),
         at=tuple(dict.fromkeys(at))[:SHOWN],
-        tweak="--no-debug" if costly else None,
+        tweak="--no-debug" if any(mode.name != KEPT for mode in costly) else None,
         same_result=not deterministic,
         code="\n".join(_cure(mode) for mode in costly)
         or "if step % 100 == 0:\n    ...  # look for NaN now and then",

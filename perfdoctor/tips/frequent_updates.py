@@ -53,7 +53,7 @@ def frequent_updates(step: StepFacts, optimizers: OptimizerFacts) -> Advice | No
         ),
         change=removes(low, likely, high),
         at=(largest.at,) if largest.at else (),
-        tweak=f"--accumulate {USUAL}",
+        tweak=f"--accumulate {USUAL}" if len(optimizers.optimizers) == 1 else None,  # whose turn is it?
         same_result=False,
         code=f"(loss / {USUAL}).backward()\nif step % {USUAL} == {USUAL - 1}:\n"
         "    optimizer.step()\n    optimizer.zero_grad()",

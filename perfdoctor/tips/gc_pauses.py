@@ -41,7 +41,7 @@ def gc_pauses(step: StepFacts, pauses: PauseFacts) -> Advice | None:
     if share < NOTICEABLE:
         return None
     asked = pauses.at is not None
-    low, likely = (full, full) if asked else (full * FROZEN[0], full * FROZEN[1])
+    low, likely = full * FROZEN[0], full if asked else full * FROZEN[1]
     longest_ms = pauses.longest_s * 1e3
     return Advice(
         because=(

@@ -59,7 +59,7 @@ def interpreter_bound(device: DeviceFacts, launches: Launches) -> Advice | None:
             ),
         ),
         change=removes(low, likely, high),
-        tweak="--compile",
+        tweak="--compile --compile-mode reduce-overhead",
         same_result=False,
         code='model = torch.compile(model, mode="reduce-overhead")',
     )

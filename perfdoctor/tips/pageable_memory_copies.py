@@ -60,7 +60,7 @@ def pageable_memory_copies(device: DeviceFacts, copies: CopyFacts) -> Advice | N
         because=tuple(because),
         change=removes(low, likely, share),
         at=tuple(at for _, at, _ in found if at is not None) or copies.at,
-        tweak="--pin-memory",
+        tweak="--pin-memory --non-blocking",
         code="DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
     )
 

@@ -16,11 +16,13 @@ Where that takes too long at the start: a tensor in shared memory (`torch.empty(
 filled as items are first read, or a decoded copy on a local disk (`np.memmap`).
 
 ## When not
-Training over a single epoch reads everything once. A cache inside each worker helps little: in the next epoch
-another worker asks for the item.
+Training over a single epoch reads everything once. A cache inside each worker helps less: in the next epoch
+another worker may ask for the item. Items that are partly random cannot be kept as a whole.
 """
 
 from __future__ import annotations
+
+import re
 
 from perfdoctor.batch import BatchFacts, Stage, waits
 from perfdoctor.catalogue import Checked, tip
@@ -35,6 +37,7 @@ CACHED = (Stage.READING, Stage.FETCHING, Stage.DECODING)
 # Of reading and decoding that a cache removes: a lookup and a copy are left, and it may be cold for longer.
 REMOVED = (0.6, 0.9, 0.98)
 GB = 1e9
+DRAWS = re.compile(r"rand|augment|jitter", re.IGNORECASE)  # lines of items that differ each time
 
 
 @tip(
@@ -57,8 +60,11 @@ def repeated_decoding(
         return None
     if size_bytes > OF_FREE * memory.available_bytes:
         return None
-    later = 1.0 - 1.0 / passes  # of the batches, those of items seen before
-    low, likely, high = (min(1.0, share) * later * removed for removed in REMOVED)
+    again = 1.0 - 1.0 / passes  # of the batches, those of items seen before
+    known = (_known_to_its_worker(passes, loader.num_workers), again, again)
+    low, likely, high = (
+        min(1.0, share) * part * removed for part, removed in zip(known, REMOVED, strict=True)
+    )
     free_gb = memory.available_bytes / GB
     lines = sorted((line for stage in CACHED for line in batch.lines(stage)), key=lambda line: -line.share)
     return Advice(
@@ -70,8 +76,19 @@ def repeated_decoding(
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:3]),
-        tweak="--cache-dataset",
-        same_result=False,  # it caches whole items: random augmentation inside them repeats
+        tweak=None if loader.iterable or _draws(batch) else "--cache-dataset",
         code="self.items = [self.read(index) for index in range(len(self))]  # before the workers start; "
         "augment in __getitem__",
     )
+
+
+def _known_to_its_worker(passes: float, workers: int) -> float:
+    """The share of batches whose items their worker has had before, if each worker keeps its own."""
+    elsewhere = 1.0 - 1.0 / max(1, workers)  # how likely an item went to another worker, in each pass
+    count = int(passes)
+    return 1.0 - sum(elsewhere**before for before in range(count)) / count
+
+
+def _draws(batch: BatchFacts) -> bool:
+    """Whether a line that prepares items draws random numbers: the tweak keeps whole items only."""
+    return any(DRAWS.search(line.at.text or "") for line in batch.lines(Stage.TRANSFORMING))

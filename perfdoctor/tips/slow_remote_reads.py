@@ -17,10 +17,12 @@ Where the link itself is full, more requests do not help: fewer bytes do, or a l
 
 from __future__ import annotations
 
+from perfdoctor.analysis.stepmodel import StepModel
 from perfdoctor.batch import BatchFacts, Stage, waits
 from perfdoctor.catalogue import tip
 from perfdoctor.change import Change, Effort, Estimate
-from perfdoctor.model import Advice, Bottleneck, LoaderFacts, NetworkFacts, Phase, StepFacts
+from perfdoctor.model import Advice, Bottleneck, CpuFacts, LoaderFacts, NetworkFacts, Phase, StepFacts
+from perfdoctor.tips.too_few_workers import KNEE, most_workers
 
 NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.40  # of a batch's cost
@@ -44,7 +46,12 @@ BUSY_LINK_BYTES = 100e6  # per second: a gigabit link is full at 125 MB/s
     effort=Effort.LINES,
 )
 def slow_remote_reads(
-    step: StepFacts, loader: LoaderFacts, batch: BatchFacts, network: NetworkFacts
+    step: StepFacts,
+    loader: LoaderFacts,
+    batch: BatchFacts,
+    network: NetworkFacts,
+    cpu: CpuFacts,
+    model: StepModel,
 ) -> Advice | None:
     """The line that fetches, where the step waits for batches that wait for a network."""
     share = batch.share(Stage.FETCHING)
@@ -58,6 +65,7 @@ def slow_remote_reads(
     cpu_ms = loader.batch_cpu_s * 1e3
     opens = batch.connecting >= CONNECTING or any(sign in (lines[0].at.text or "") for sign in OPENS)
     low, likely, high = (share * removed for removed in REMOVED)
+    workers = model.knee(most_workers(model, cpu), KNEE)
     outside = f"{received / 1e6:.2g} MB/s" if received >= LITTLE_BYTES else "hardly anything"
     how = (
         f"{received / 1e6:.0f} MB/s came in: the link may be full"
@@ -74,5 +82,6 @@ def slow_remote_reads(
         ),
         change=Change(batch=Estimate(0.0 if full else low, low if full else likely, high)),
         at=tuple(line.at for line in lines[:3]),
+        tweak=f"--workers {workers}" if workers > loader.num_workers and not loader.iterable else None,
         code=f"{SESSION}\n{ITERABLE if loader.iterable else MAP_STYLE}",
     )

@@ -14,6 +14,8 @@ has to be compared.
 
 from __future__ import annotations
 
+import math
+
 from perfdoctor.analysis.sizes import SizeFacts
 from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
@@ -24,6 +26,7 @@ NOTICEABLE = 0.40  # share of the step that is fixed
 MEMORY = 0.5  # of the machine's: with more in use, a larger batch may not fit
 LARGER = (2, 4, 8)  # times the batch: at worst, likely, at best
 ADVISED = 4
+BATCHES = 4  # of an epoch that have to be left for a trial: with fewer, the smaller last one decides
 
 
 @tip(
@@ -54,7 +57,7 @@ def small_batch(
         ),
         change=removes(*gone),
         at=(loader.at,) if loader.at else (),
-        tweak=f"--batch-size {size}",
+        tweak=f"--batch-size {size}" if (loader.items or math.inf) >= BATCHES * size else None,
         same_result=False,
         code=f"batch_size={size}",
     )

@@ -45,9 +45,7 @@ def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: 
     )
     if waited_s < NOTICEABLE * step.mean_s:
         return None
-    blocked = model.data_cpu_s < WAITING * model.data_s
-    most = min(MOST, math.ceil(cpu.usable_cores * (IN_PARALLEL if blocked else 1)))
-    workers = model.knee(most, KNEE)
+    workers = model.knee(most_workers(model, cpu), KNEE)
     change = Change(workers=workers)
     if workers <= loader.num_workers or model.gain(change).likely < ENOUGH:
         return None
@@ -68,3 +66,9 @@ def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: 
         same_result=not loader.iterable,
         code=f"DataLoader(..., num_workers={workers}, persistent_workers=True)",
     )
+
+
+def most_workers(model: StepModel, cpu: CpuFacts) -> int:
+    """How many workers are worth a thought: as many as cores, more where they mostly wait."""
+    blocked = model.data_cpu_s < WAITING * model.data_s
+    return min(MOST, math.ceil(cpu.usable_cores * (IN_PARALLEL if blocked else 1)))

@@ -59,6 +59,7 @@ def too_many_workers(
         ),
         change=Change(workers=workers),
         at=(loader.at,) if loader.at else (),
-        tweak=f"--workers {workers}",
+        tweak=None if loader.iterable else f"--workers {workers}",
+        same_result=not loader.iterable,  # each worker makes whole batches of its part
         code=f"DataLoader(..., num_workers={workers})",
     )

@@ -15,17 +15,14 @@ one machine have to share its cores.
 
 from __future__ import annotations
 
+from perfdoctor.analysis.predicted import LARGE_S, TOO_MANY, of_threads
 from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, CpuFacts, Phase, RunFacts, StepFacts, ThreadFacts
 
 MOSTLY_COMPUTE = 0.4  # of the step
 IDLE = 0.7  # cores that idle: less may be a sampling error
-LARGE_S = 0.0005  # per module, forward and backward: smaller operations do not gain from threads
-PARALLEL = (0.3, 0.6, 0.9)  # share of compute that threads speed up: small layers, usual, large matrices
 YIELDED = 0.5  # of the cores other people's processes keep busy is lost to ours: schedulers are fair
-TOO_MANY = 1.5  # threads per usable core from which they wait for each other's turns
-CROWDED = (1.02, 1.2, 2.0)  # speedup of compute when threads no longer outnumber cores
 
 
 @tip(
@@ -44,16 +41,15 @@ def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu
         return None
     cores = int(cpu.usable_cores - (cpu.worker_cores or 0.0) + 0.3)  # the workers keep theirs
     if threads.intra_op >= TOO_MANY * cpu.usable_cores:
-        wanted = max(1, int(cpu.usable_cores))
-        speedups = list(CROWDED)
+        wanted, effective = max(1, int(cpu.usable_cores)), cpu.usable_cores
         what = f"{threads.intra_op} threads compete for {cpu.usable_cores:g} usable cores"
     elif _too_few(threads, cpu, cores):
         wanted = cores
         effective = max(threads.intra_op, cores - YIELDED * (cpu.other_cores or 0.0))
-        speedups = [1 / (1 - part + part * threads.intra_op / effective) for part in PARALLEL]
         what = f"{cpu.busy_cores:.1f} of {cpu.usable_cores:g} usable cores are busy"
     else:
         return None
+    speedups = of_threads(threads.intra_op, effective, effective, large=True)
     low, likely, high = (compute * (1 - 1 / speedup) for speedup in speedups)
     return Advice(
         because=(

@@ -46,3 +46,9 @@ def test_a_mistyped_command_line_is_said_on_stderr_with_status_two(perfdoctor, w
     assert shown.stdout == ""
     assert "Traceback" not in shown.stderr
     assert "--help" in shown.stderr
+
+
+def test_what_stands_behind_dashes_is_left_to_the_command_by_try_alone(perfdoctor):
+    shown = perfdoctor("try", "--amp", "--", "nothing-of-the-kind", "--workers", "--", "--help")
+    assert shown.returncode == 2
+    assert shown.stderr.startswith("perfdoctor: nothing-of-the-kind: command not found\n")

@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from perfdoctor.render import trialjson
+from tests import trialresults
+
 
 def test_the_newest_run_is_shown_without_a_name(saved, perfdoctor):
     saved("20260102-030405-old", started_epoch_s=1.0)
@@ -127,3 +130,62 @@ def test_the_page_keeps_to_the_width_asked_for(saved, perfdoctor):
     saved(command=["python", "train.py", "--name", "x" * 300])
     narrow = perfdoctor("report", env=os.environ | {"COLUMNS": "60"}).stdout
     assert max(map(len, narrow.splitlines()[:-2])) <= 60
+
+
+@pytest.fixture
+def tried(folder):
+    """Keeps a trial."""
+
+    def keep(name: str, *verdicts, parent: str = ".perfdoctor/trials"):
+        path = folder / parent / name
+        path.mkdir(parents=True)
+        trialjson.write(trialresults.trial(*verdicts, path=str(path)))
+        return path
+
+    return keep
+
+
+def test_trials_shows_the_newest_trial_and_lists_those_before(tried, perfdoctor):
+    tried("20260102-030405-train", trialresults.FASTER)
+    broken = tried("20260103-030405-train", trialresults.SLOWER)
+    (broken / trialjson.FILE).write_text("{")
+    tried("20260104-030405-train", trialresults.UNCLEAR)
+    shown = perfdoctor("report", "--trials")
+    assert shown.returncode == 0, shown.stderr
+    page, earlier = shown.stdout.split("Earlier ones: perfdoctor report --trials ID")
+    assert "No difference seen" in page
+    assert ".perfdoctor/trials/20260104-030405-train" in page
+    assert "20260102-030405-train" in earlier
+    assert "--workers 4: faster: 1.9×" in earlier
+    assert "20260103" not in shown.stdout
+
+
+def test_a_trial_is_found_by_id_by_path_and_in_another_folder(tried, perfdoctor):
+    path = tried("20260102-030405-a", trialresults.FASTER)
+    tried("20260103-030405-b", trialresults.SLOWER)
+    tried("20260104-030405-c", trialresults.FAILED, parent="kept")
+    assert "Faster" in perfdoctor("report", "--trials", path.name).stdout
+    assert "Faster" in perfdoctor("report", "--trials", str(path)).stdout
+    assert "Failed" in perfdoctor("report", "--trials", "--out", "kept").stdout
+
+
+def test_a_trial_as_json_is_the_document_that_was_kept(tried, perfdoctor):
+    path = tried("20260102-030405-a", trialresults.FASTER)
+    printed = json.loads(perfdoctor("report", "--trials", "--json").stdout)
+    assert printed == json.loads((path / trialjson.FILE).read_text())
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "there are no trials"),
+        (("missing",), "there is no trial called missing"),
+        (("alien",), "alien holds no trial that can be read"),
+    ],
+)
+def test_what_is_no_trial_gets_one_sentence_and_what_to_type_next(folder, perfdoctor, words, sentence):
+    alien(folder)
+    shown = perfdoctor("report", "--trials", *words)
+    assert shown.returncode == 2
+    assert shown.stderr.splitlines()[0] == f"perfdoctor: {sentence}"
+    assert "perfdoctor" in shown.stderr.splitlines()[1]

@@ -17,6 +17,7 @@ from perfdoctor.cli.run import marked
         (["-q", "--steps", "3", "-m", "pkg"], ["-q", "--steps", "3", "--", "-m", "pkg"]),
         (["--out=d", "-mpkg"], ["--out=d", "--", "-mpkg"]),
         (["--steps", "-m", "x"], ["--steps", "-m", "x"]),
+        (["--with", "--amp", "-m", "x"], ["--with", "--amp", "--", "-m", "x"]),
         (["train.py", "-m", "x"], ["train.py", "-m", "x"]),
         (["--", "python", "-m", "x"], ["--", "python", "-m", "x"]),
         (["-", "-m", "x"], ["-", "-m", "x"]),
@@ -85,6 +86,34 @@ def test_the_probe_is_told_what_windows_may_cost(folder, perfdoctor, words, prof
     (run,) = (folder / "kept").iterdir()
     config = json.loads((run / "config.json").read_text())
     assert (config["profiler"], config["profiler_share"]) == (profiler, share)
+
+
+def test_tweaks_are_handed_to_the_probe_as_a_trial_would(folder, perfdoctor):
+    (folder / "train.py").write_text("pass")
+    shown = perfdoctor("run", "--out", "kept", "--with", "--workers 4 --persistent-workers", "train.py")
+    assert shown.returncode == 0, shown.stderr
+    (run,) = (folder / "kept").iterdir()
+    assert json.loads((run / "config.json").read_text())["tweaks"] == {
+        "workers": {"value": 4},
+        "persistent_workers": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        ("--wokers 4", "there is no tweak --wokers"),
+        ("--workers 999", "--workers 999: this value is not allowed"),
+        ("--workers auto", "--workers auto: only a trial can choose"),
+        ("--workers '4", "--with --workers '4: no closing quotation"),
+    ],
+)
+def test_tweaks_that_cannot_be_meant_start_nothing(folder, perfdoctor, typed, sentence):
+    (folder / "train.py").write_text("open('started', 'w')")
+    shown = perfdoctor("run", "--with", typed, "train.py")
+    assert shown.returncode == 2
+    assert shown.stderr.startswith(f"perfdoctor: {sentence}\n")
+    assert not (folder / "started").exists()
 
 
 def test_a_share_is_between_nought_and_one(perfdoctor):

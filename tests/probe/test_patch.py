@@ -121,3 +121,121 @@ def test_a_vanished_log_is_no_error(tmp_path):
     patch.log_to(str(tmp_path / "gone" / "probe.log"))
     patch.report_trouble("forward", ValueError("x"))
     assert patch.broken() == {"forward": "ValueError: x"}
+
+
+class Owner:
+    """Somebody else's, with a function and a method to alter."""
+
+    def scaled(self, value, by=1):
+        """Scales."""
+        return value * by
+
+    def fails(self, value):
+        raise ValueError("the user's")
+
+
+@pytest.fixture
+def owner(monkeypatch):
+    for name in ("scaled", "fails"):
+        monkeypatch.setattr(Owner, name, getattr(Owner, name))
+    return Owner()
+
+
+METHODS = pytest.mark.parametrize("method", [False, True], ids=["function", "method"])
+
+
+@METHODS
+def test_an_altered_call_gets_other_arguments_and_hands_on_another_result(owner, method):
+    def before(args, kwargs):
+        return (args[0], args[1] + 1), {**kwargs, "by": 10}, "token"
+
+    patch.alter(Owner, "scaled", before, lambda token, result: (token, result), "forward", method)
+    assert owner.scaled(2) == ("token", 30)
+    assert (Owner.scaled.__name__, Owner.scaled.__doc__) == ("scaled", "Scales.")
+    assert Owner.scaled.__code__.co_name == "forward"
+
+
+@METHODS
+def test_a_call_that_before_stays_out_of_is_as_it_was(owner, method):
+    patch.alter(Owner, "scaled", nothing, lambda token, result: "altered", "forward", method)
+    assert owner.scaled(2, by=3) == 6
+
+
+@METHODS
+def test_without_a_token_the_result_stays(owner, method):
+    patch.alter(
+        Owner,
+        "scaled",
+        lambda args, kwargs: (args, {"by": 5}, None),
+        lambda *end: "altered",
+        "forward",
+        method,
+    )
+    assert owner.scaled(2) == 10
+
+
+@METHODS
+def test_none_as_a_result_is_handed_on(owner, method):
+    patch.alter(Owner, "scaled", lambda args, kwargs: (args, kwargs, 1), nothing, "forward", method)
+    assert owner.scaled(2) is None
+
+
+@METHODS
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(boom, nothing), (lambda args, kwargs: (args, kwargs, 1), boom)],
+    ids=["before", "after"],
+)
+def test_an_error_of_ours_leaves_an_altered_call_as_it_was_and_turns_it_off(
+    owner, method, before, after, log
+):
+    patch.alter(Owner, "scaled", before, after, "forward", method)
+    assert [owner.scaled(2, by=3), owner.scaled(4)] == [6, 4]
+    assert log.read_text().count("ZeroDivisionError: ours") == 1
+    assert list(patch.broken()) == ["forward"]
+
+
+@METHODS
+def test_an_error_of_the_scripts_passes_an_altered_call_whatever_after_returns(owner, method):
+    seen = []
+
+    def after(token, result):
+        seen.append((token, result))
+        return "altered"
+
+    patch.alter(Owner, "fails", lambda args, kwargs: (args, kwargs, "token"), after, "forward", method)
+    with pytest.raises(ValueError, match="the user's") as caught:
+        owner.fails(1)
+    assert seen == [("token", None)]
+    if sys.version_info >= (3, 11):
+        files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+        assert files == [__file__, __file__]
+
+
+def test_an_altered_method_has_the_object_as_a_local_named_self(owner):
+    seen = []
+    patch.alter(Owner, "scaled", lambda args, kwargs: seen.append(args[0]), None, "forward", True)
+    owner.scaled(2)
+    assert seen == [owner]
+    assert Owner.scaled.__code__.co_varnames[0] == "self"
+
+
+def test_what_is_not_there_cannot_be_altered(owner):
+    with pytest.raises(AttributeError, match="missing"):
+        patch.alter(Owner, "missing", nothing, nothing, "forward")
+    assert not hasattr(Owner, "missing")
+
+
+@METHODS
+def test_the_compiler_sees_the_call_as_it_was_and_breaks_no_graph(owner, method):
+    import torch
+    import torch._dynamo.testing
+
+    patch.alter(Owner, "scaled", lambda args, kwargs: (args, {"by": 100}, None), None, "forward", method)
+    counter = torch._dynamo.testing.CompileCounter()
+    compiled = torch.compile(
+        lambda value: owner.scaled(value + 1, by=2).sum(), backend=counter, fullgraph=True
+    )
+    assert compiled(torch.ones(3)).item() == 12
+    assert counter.frame_count == 1
+    assert owner.scaled(1, by=2) == 100

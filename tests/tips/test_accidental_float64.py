@@ -20,6 +20,11 @@ def test_names_what_widens_and_where():
     assert [at.line for at in advice.at] == [27]
 
 
+@pytest.mark.parametrize(("share", "tweak"), [(1.0, "--float32"), (0.9, None)])
+def test_names_the_tweak_where_all_parameters_are_wide(share, tweak):
+    assert tip(run(), COMPUTES, model(share)).tweak == tweak
+
+
 def test_without_such_a_line_the_model_is_named():
     assert [at.line for at in tip(run(), COMPUTES, model(1.0)).at] == [25]
 

@@ -53,6 +53,13 @@ def test_deterministic_algorithms_give_other_results_when_they_are_off():
     advice = tip(GPU, STEP, debug(deterministic=AT))
     assert advice is not None
     assert not advice.same_result
+    assert advice.tweak is None  # they make results repeatable, and the tweak leaves them on
+
+
+def test_the_tweak_takes_out_what_stands_beside_deterministic_algorithms():
+    advice = tip(GPU, STEP, debug(deterministic=AT, blocking=None))
+    assert advice is not None
+    assert advice.tweak == "--no-debug"
 
 
 def test_lines_that_look_for_nan_are_measured():

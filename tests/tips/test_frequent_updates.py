@@ -41,3 +41,8 @@ def test_is_silent(of_step, found):
 
 def test_samples_need_not_be_known():
     assert tip(step(forward=4.5, backward=3.9, optimizer=1.6), FUSED) is not None
+
+
+def test_several_optimizers_are_advised_without_a_tweak():
+    both = optimizers(optimizer(way="fused"), optimizer(way="fused"))
+    assert tip(UPDATES, both).tweak is None

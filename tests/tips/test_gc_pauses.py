@@ -29,6 +29,7 @@ def test_names_the_line_that_asks_for_them_and_takes_it_out():
     assert advice is not None
     assert advice.at == (ASKING,)
     assert "line 31 asks for them" in advice.because
+    assert gain(advice).low == pytest.approx(1 / (1 - 0.1))
     assert gain(advice).likely == pytest.approx(1 / (1 - 0.2))
     assert "gc.freeze" not in (advice.code or "")
 

@@ -15,6 +15,10 @@ def test_says_how_long_the_device_idles_and_how_many_launches_wait_for_it():
     )
 
 
+def test_tries_one_launch_for_many_kernels():
+    assert tip(facts.device(host_late=0.5), launches()).tweak == "--compile --compile-mode reduce-overhead"
+
+
 def test_the_profilers_own_time_is_taken_off_before_anything_is_promised():
     gain = facts.gain(tip(facts.device(host_late=0.5), launches()))
     assert gain.likely == pytest.approx(1 / (1 - 0.7 * (0.5 - (1 - 1 / 1.2))))

@@ -18,7 +18,7 @@ def test_says_how_much_of_the_time_copies_from_pageable_memory_take_and_how_fast
         "10 such copies, 6.0 GB/s",
     )
     assert advice.at == (LINE,)
-    assert advice.tweak == "--pin-memory"
+    assert advice.tweak == "--pin-memory --non-blocking"
 
 
 def test_at_best_the_copies_hide_behind_computing_altogether():

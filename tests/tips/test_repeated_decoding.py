@@ -42,6 +42,28 @@ def test_promises_nothing_for_the_first_time_an_item_is_read():
     assert 1 < facts.gain(few, of).likely < facts.gain(many, of).likely < 20 / 8
 
 
+def test_a_cache_in_each_of_many_workers_is_worth_less_at_worst():
+    one, four = (tip(STARVED, loader(workers=workers), DECODES, memory()) for workers in (1, 4))
+    assert one.change.batch.low == pytest.approx(0.8 * 0.75 * 0.6)
+    # of four passes: all of the first, 3/4 of the second, 9/16 of the third, 27/64 of the last find nothing
+    assert four.change.batch.low == pytest.approx(0.8 * (1 - (1 + 3 / 4 + 9 / 16 + 27 / 64) / 4) * 0.6)
+    assert four.change.batch.likely == one.change.batch.likely
+
+
+@pytest.mark.parametrize("text", ["x = x + 0.1 * torch.randn(size)", "return self.augment(x)"])
+def test_items_that_draw_random_numbers_are_not_kept_as_a_whole(text):
+    draws = cost(Stage.TRANSFORMING, 0.1, line(0.1, 44, text=text))
+    advice = tip(STARVED, loader(), batch(*DECODES.costs, draws), memory())
+    assert advice is not None
+    assert advice.tweak is None
+
+
+def test_an_order_without_items_is_not_kept():
+    advice = tip(STARVED, loader(iterable=True), DECODES, memory())
+    assert advice is not None
+    assert advice.tweak is None
+
+
 @pytest.mark.parametrize(
     ("of_step", "of_loader", "of_batch", "of_memory"),
     [

@@ -16,8 +16,13 @@ def fetches(share=0.9, text="answer = session.get(url)", **given):
     return batch(cost(Stage.FETCHING, share, line(share, 58, text=text)), ms=190, **given)
 
 
+def judge(of_step, of_loader, of_batch, of_network, of_cpu=None):
+    of_cpu = of_cpu or cpu(cores=4)
+    return tip(of_step, of_loader, of_batch, of_network, of_cpu, facts.model(of_step, of_loader, of_cpu))
+
+
 def test_names_the_line_and_what_the_cpu_does():
-    advice = tip(STARVED, LOADER, fetches(), network())
+    advice = judge(STARVED, LOADER, fetches(), network())
     assert advice is not None
     assert advice.because[1:] == (
         "90% of a batch's 190.0 ms passes in network code",
@@ -28,12 +33,12 @@ def test_names_the_line_and_what_the_cpu_does():
 
 
 def test_its_gain_is_no_more_than_the_batches_cost():
-    found = facts.gain(tip(STARVED, LOADER, fetches(), network()), facts.model(STARVED, LOADER, cpu()))
+    found = facts.gain(judge(STARVED, LOADER, fetches(), network()), facts.model(STARVED, LOADER, cpu()))
     assert 1 < found.low < found.likely < found.high < 10
 
 
 def test_a_server_on_the_same_machine_counts():
-    advice = tip(STARVED, LOADER, fetches(), network(mb=0))
+    advice = judge(STARVED, LOADER, fetches(), network(mb=0))
     assert advice is not None
     assert "hardly anything came in" in advice.because[3]
 
@@ -44,13 +49,34 @@ def test_a_server_on_the_same_machine_counts():
     ids=["line", "stacks"],
 )
 def test_says_that_connections_are_opened_again_and_again(of_batch):
-    advice = tip(STARVED, LOADER, of_batch, network())
+    advice = judge(STARVED, LOADER, of_batch, network())
     assert advice is not None
     assert advice.because[-1] == "a connection is opened for each request"
 
 
+def test_tries_as_many_requests_side_by_side_as_workers_can_make():
+    advice = judge(STARVED, LOADER, fetches(), network())
+    assert advice is not None
+    of = facts.model(STARVED, LOADER, cpu(cores=4))
+    assert advice.tweak == f"--workers {of.knee(16, 0.05)}"
+    assert of.knee(16, 0.05) > 4  # they wait, and need no core each
+
+
+@pytest.mark.parametrize(
+    "of_loader",
+    [
+        pytest.param(loader(workers=2, batch=190, cpu=7, iterable=True), id="iterable"),
+        pytest.param(loader(workers=31, batch=190, cpu=7), id="enough-workers"),
+    ],
+)
+def test_no_more_workers_where_they_would_not_help(of_loader):
+    advice = judge(STARVED, of_loader, fetches(), network())
+    assert advice is not None
+    assert advice.tweak is None
+
+
 def test_promises_little_where_the_link_is_full():
-    slow, full = (tip(STARVED, LOADER, fetches(), network(mb)) for mb in (1, 115))
+    slow, full = (judge(STARVED, LOADER, fetches(), network(mb)) for mb in (1, 115))
     of = facts.model(STARVED, LOADER, cpu())
     assert facts.gain(full, of).likely < facts.gain(slow, of).likely
 
@@ -64,4 +90,4 @@ def test_promises_little_where_the_link_is_full():
     ],
 )
 def test_is_silent(of_step, of_loader, of_batch):
-    assert tip(of_step, of_loader, of_batch, network()) is None
+    assert judge(of_step, of_loader, of_batch, network()) is None

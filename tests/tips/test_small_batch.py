@@ -42,5 +42,10 @@ def test_is_silent(device, of_sizes, of_memory):
     assert tip(run(device=device), STEP, of_sizes, LOADER, of_memory) is None
 
 
+@pytest.mark.parametrize(("items", "tweak"), [(64, "--batch-size 16"), (63, None), (None, "--batch-size 16")])
+def test_a_trial_needs_an_epoch_of_some_batches(items, tweak):
+    assert tip(run(), STEP, FIXED, loader(batch_size=4, items=items), memory()).tweak == tweak
+
+
 def test_is_silent_where_the_loader_does_not_batch():
     assert tip(run(), STEP, FIXED, loader(batch_size=None), memory()) is None

@@ -29,6 +29,12 @@ def test_expects_no_more_than_what_fewer_workers_can_bring():
     assert 1.03 <= gain.likely < 2
 
 
+def test_an_iterable_dataset_is_advised_without_a_tweak():
+    advice = judge(iterable=True)
+    assert advice is not None
+    assert (advice.tweak, advice.same_result) == (None, False)
+
+
 @pytest.mark.parametrize(
     ("cores", "of_loader"),
     [

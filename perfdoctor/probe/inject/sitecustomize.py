@@ -20,6 +20,7 @@ IMPORTLIB = "<frozen importlib._bootstrap>"  # the interpreter keeps frames of t
 FOLDER = os.path.dirname(__file__)
 OLDEST = (3, 8)  # interpreters before this one have no torch worth watching
 LOAD_ERRORS = (ImportError, SyntaxError, OSError, AttributeError, NameError, TypeError, AssertionError)
+UNPROTECTED = 125  # as env and docker tell that they, not the command, failed
 STARTED_BYTES = 256 * 1024  # some 4000 interpreters; a job that starts more does not fill the disk with them
 
 
@@ -88,6 +89,8 @@ def _wait_for_torch(run: str) -> None:
     if any(type(finder).__name__ == ImportWatcher.__name__ for finder in sys.meta_path):
         return  # already waiting: this file was reached by two names
     _write_started(run, started_ns)
+    if os.path.isdir(os.path.join(run, "diverted")):
+        _divert(run)
     if "torch" in sys.modules:
         _begin(run, started_ns)
     else:
@@ -108,24 +111,40 @@ def _write_started(run: str, started_ns: int) -> None:
 
 
 def _begin(run: str, started_ns: int) -> None:
-    """Load the probe from its own folder, past `sys.path`, and start it."""
+    """Start the probe, and with it the tweaks."""
     if not os.path.isdir(run):
         return
     try:
-        from importlib import import_module
-        from importlib.util import module_from_spec, spec_from_file_location
+        start = _load("start")
+        sys.modules["_perfdoctor"].started_ns = started_ns  # type: ignore[attr-defined]
+        start.begin(run)
+    except LOAD_ERRORS as error:  # what `start.begin` itself runs into, patch.py keeps from the script
+        _log(run, f"the probe could not start: {type(error).__name__}: {error}")
 
-        folder = os.path.dirname(FOLDER)
+
+def _divert(run: str) -> None:
+    """Keep this process of a trial from changing files, or end it."""
+    try:
+        _load("divert").begin(run)
+    except (*LOAD_ERRORS, KeyError, ValueError) as error:
+        os.write(2, f"perfdoctor: cannot protect files: {type(error).__name__}: {error}\n".encode())
+        os._exit(UNPROTECTED)
+
+
+def _load(name: str) -> "Any":
+    """A module of what lives inside the user's process: from its own folder, past `sys.path`."""
+    from importlib import import_module
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    if "_perfdoctor" not in sys.modules:
+        folder = os.path.dirname(os.path.dirname(FOLDER))
         init = os.path.join(folder, "__init__.py")
         spec = spec_from_file_location("_perfdoctor", init, submodule_search_locations=[folder])
         assert spec is not None
         assert spec.loader is not None
-        package = sys.modules["_perfdoctor"] = module_from_spec(spec)
-        spec.loader.exec_module(package)
-        package.started_ns = started_ns  # type: ignore[attr-defined]
-        import_module("_perfdoctor.start").begin(run)
-    except LOAD_ERRORS as error:  # what `start.begin` itself runs into, patch.py keeps from the script
-        _log(run, f"the probe could not start: {type(error).__name__}: {error}")
+        sys.modules["_perfdoctor"] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["_perfdoctor"])
+    return import_module(f"_perfdoctor.probe.{name}")
 
 
 def _log(run: str, line: str) -> None:

@@ -19,7 +19,7 @@ import json, os, sys
 
 def begin(run_dir):
     torch = sys.modules["torch"]
-    facts = {"done": torch.done, "already": torch.already, "started_ns": sys.modules[__package__].started_ns}
+    facts = {"done": torch.done, "already": torch.already, "started_ns": sys.modules["_perfdoctor"].started_ns}
     with open(os.path.join(run_dir, "begun.jsonl"), "a") as file:
         file.write(json.dumps(facts) + "\\n")
 """
@@ -39,10 +39,11 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.cwd = folder / "work"
         self.run = folder / "run"
-        self.probe = folder / "probe"
+        self.probe = folder / "perfdoctor" / "probe"
         self.inject = self.probe / "inject"
         for made in (self.cwd, self.run, self.probe):
-            made.mkdir()
+            made.mkdir(parents=True)
+        (self.probe.parent / "__init__.py").touch()
         shutil.copytree(PROBE / "inject", self.inject, ignore=shutil.ignore_patterns("__pycache__"))
         (self.probe / "__init__.py").touch()
         (self.probe / "start.py").write_text(START)

@@ -1,0 +1,346 @@
+"""How often a trial finds a difference where there is none, and how small a difference it finds.
+
+    python bench/trials.py [--scripts healthy_lstm,...] [--executions 24] [--trials 2000] [--keep FILE]
+    python bench/trials.py --from FILE [--write]
+    python bench/trials.py --real 20 [--scripts healthy_lstm,...] [--write]
+
+Scripts are executed again and again as they are. Trials are then played with what was recorded: rounds are
+taken from executions that followed each other, so that what slows a machine for a while slows some of them
+together. Made-up noise shows what recorded noise may not hold. `--real` makes real trials of a script against
+itself, by the same code as `perfdoctor try`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.table import Table
+
+from perfdoctor import recorded, rundir, trials
+from perfdoctor.trial import ORIGINAL, Outcome
+from perfdoctor.trials import Asked, measured, ratios
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = ROOT / "sample_scripts"
+PAGE = ROOT / "docs" / "variability.md"
+PLAYED, REAL = "trials played", "real trials"  # the parts of the page that this program owns
+CHOSEN = ("healthy_lstm", "healthy_workers", "too_few_workers")
+STEPS, WARM_UP, MEASURED = 60, 10, 30  # of an execution; played trials measure from any step past warm-up on
+PLANS = (3, 5, 8)  # rounds
+PLANNED = 5  # as `perfdoctor try` plans, for what is shown of one plan only
+TRUE = (1.02, 1.05, 1.1, 1.3)  # speedups to be found
+TIMEOUT_S = 300
+
+Floats = npt.NDArray[np.float64]
+Random = np.random.Generator
+Noise = Callable[[Random, int], Floats]  # -> seconds per step of so many executions that follow each other
+
+
+# ---------------------------------------------------------------- noise
+
+
+def even(random: Random, count: int) -> Floats:
+    """Each execution is off by 3 %."""
+    return random.normal(0.0, 0.03, count)
+
+
+def rare(random: Random, count: int) -> Floats:
+    """Student's t with two degrees of freedom: now and then an execution takes a multiple."""
+    return 0.03 * np.abs(random.standard_t(2, count))
+
+
+def lasting(random: Random, count: int) -> Floats:
+    """What slows an execution passes slowly."""
+    noise = random.normal(0.0, 0.03, count)
+    for index in range(1, count):
+        noise[index] += 0.9 * noise[index - 1]
+    return noise
+
+
+def drifting(random: Random, count: int) -> Floats:
+    """A machine that gets warm: each execution is 1 % slower than the one before."""
+    return 0.01 * np.arange(count) + random.normal(0.0, 0.01, count)
+
+
+def bursts(random: Random, count: int) -> Floats:
+    """Another program takes a third of the machine for about three executions, and comes back."""
+    busy, noise = False, random.normal(0.0, 0.01, count)
+    for index in range(count):
+        busy = random.random() < (2 / 3 if busy else 0.2)
+        noise[index] += 0.3 * busy
+    return noise
+
+
+def two_speeds(random: Random, count: int) -> Floats:
+    """Where a process lies in memory makes it 5 % slower, or not, for all its life."""
+    return 0.05 * random.integers(0, 2, count) + random.normal(0.0, 0.005, count)
+
+
+MADE_UP: Mapping[str, Noise] = {
+    "each execution off by 3 %": even,
+    "heavy tails": rare,
+    "slowness that lasts": lasting,
+    "a drift": drifting,
+    "bursts of other work": bursts,
+    "two speeds by layout": two_speeds,
+}
+
+
+def record(script: str, executions: int, console: Console) -> list[list[float]]:
+    """Seconds per step of each execution, measured from each possible first step."""
+    found = []
+    for number in range(executions):
+        with tempfile.TemporaryDirectory() as out:
+            watch = [sys.executable, "-m", "perfdoctor", "run", "-q", "--no-profiler", "--no-stacks"]
+            bounds = ["--steps", str(STEPS), "--stop", "--out", out]
+            subprocess.run(
+                [*watch, *bounds, str(SCRIPTS / f"{script}.py")],
+                cwd=SCRIPTS,
+                check=True,
+                capture_output=True,
+                timeout=TIMEOUT_S,
+            )
+            records = recorded.read(rundir.latest(Path(out)))
+        firsts = range(WARM_UP, STEPS - MEASURED + 1)
+        taken = [measured.execution(records, number, first, MEASURED).step_s for first in firsts]
+        found.append([step_s for step_s in taken if step_s is not None])
+        console.print(f"{script} {number + 1}/{executions}: {found[-1][0] * 1e3:.2f} ms a step")
+    return found
+
+
+def replayed(executions: Sequence[Sequence[float]]) -> Noise:
+    """Executions in the order in which they were recorded, from a random one and a random step on.
+
+    Of two neighbours it is drawn which comes first: some dozens of executions hold few orders by themselves.
+    """
+    firsts = min(map(len, executions))
+    logs = np.log([list(each[:firsts]) for each in executions])
+
+    def noise(random: Random, count: int) -> Floats:
+        at, first = random.integers(0, len(logs) - count + 1), random.integers(0, firsts)
+        pairs = logs[at : at + count, first].reshape(-1, 2)
+        return np.asarray(random.permuted(pairs, axis=1).ravel())
+
+    return noise
+
+
+# ---------------------------------------------------------------- played trials
+
+
+@dataclass(frozen=True)
+class Played:
+    """How trials under one noise ended."""
+
+    outcomes: tuple[Outcome, ...]
+    rounds: tuple[int, ...]
+
+    def share(self, *outcomes: Outcome) -> float:
+        """How many of the trials ended so."""
+        return sum(outcome in outcomes for outcome in self.outcomes) / len(self.outcomes)
+
+    @property
+    def alarms(self) -> float:
+        """How many saw a difference."""
+        return self.share(Outcome.FASTER, Outcome.SLOWER)
+
+
+def play(noise: Noise, count: int, planned: int, true: float = 1.0, corrected: bool = True) -> Played:
+    """Trials of a variant that is `true` times as fast; uncorrected, each look is taken for the only one."""
+    random = np.random.default_rng(planned)
+    ends = [_play(noise(random, 2 * planned), planned, true, corrected) for _ in range(count)]
+    return Played(tuple(outcome for outcome, _ in ends), tuple(rounds for _, rounds in ends))
+
+
+def _play(logs: Floats, planned: int, true: float, corrected: bool) -> tuple[Outcome, int]:
+    seconds = np.exp(logs).reshape(planned, 2)
+    seconds[1::2] = seconds[1::2, ::-1].copy()  # every other round in the opposite order
+    pairs = [(float(original_s), float(variant_s) / true) for original_s, variant_s in seconds]
+    for rounds in range(ratios.LEAST_ROUNDS, planned + 1):
+        plan = planned if corrected else rounds
+        found = ratios.compare(pairs[:rounds], plan)
+        over = found.outcome is not Outcome.NO_DIFFERENCE
+        if over or rounds == planned or (corrected and ratios.enough(pairs[:rounds], planned)):
+            return found.outcome, rounds
+    raise ValueError(f"{planned} rounds are too few")
+
+
+def scatter(noise: Noise) -> float:
+    """How far neighbouring executions lie apart: the standard deviation of their log ratio."""
+    random = np.random.default_rng(0)
+    pairs = np.array([noise(random, 2) for _ in range(1000)])
+    return float(np.std(pairs[:, 0] - pairs[:, 1]))
+
+
+def alarm_rows(noises: Mapping[str, Noise], count: int) -> Iterator[list[str]]:
+    """A line for each noise: false alarms for each plan, rounds needed, false alarms without correction."""
+    yield [
+        "noise",
+        "ratio of neighbours scatters by",
+        *(f"{planned} rounds" for planned in PLANS),
+        f"rounds needed of {PLANNED}",
+        f"{PLANNED} rounds, each look at 95 %",
+    ]
+    for name, noise in noises.items():
+        found = {planned: play(noise, count, planned) for planned in PLANS}
+        naive = play(noise, count, PLANNED, corrected=False)
+        yield [
+            name,
+            f"{scatter(noise):.1%}",
+            *(f"{found[planned].alarms:.1%}" for planned in PLANS),
+            f"{np.mean(found[PLANNED].rounds):.1f}",
+            f"{naive.alarms:.1%}",
+        ]
+
+
+def power_rows(noises: Mapping[str, Noise], count: int) -> Iterator[list[str]]:
+    """A line for each noise: how often a true speedup is called faster, and after how many rounds."""
+    yield ["noise", *(f"{true:g} times as fast" for true in TRUE)]
+    for name, noise in noises.items():
+        found = [play(noise, count, PLANNED, true) for true in TRUE]
+        yield [
+            name,
+            *(f"{each.share(Outcome.FASTER):.0%} ({np.mean(each.rounds):.1f} rounds)" for each in found),
+        ]
+
+
+# ---------------------------------------------------------------- real trials
+
+
+class Quiet:
+    """Shows nothing of a trial."""
+
+    def begin(self, what: str, done: int, of: int, left_s: float | None) -> None:
+        """An execution begins."""
+
+    def say(self, sentence: str) -> None:
+        """A sentence."""
+
+    def end(self) -> None:
+        """The trial is over."""
+
+
+def real_rows(scripts: Sequence[str], count: int, console: Console) -> Iterator[list[str]]:
+    """A line for each script: real trials against itself."""
+    yield ["script", "trials", "faster", "slower", "another result", "half width of the interval", "rounds"]
+    for script in scripts:
+        verdicts = []
+        for number in range(count):
+            with tempfile.TemporaryDirectory() as out:
+                command = (sys.executable, str(SCRIPTS / f"{script}.py"))
+                trial = trials.run(Asked(command, (ORIGINAL,), str(SCRIPTS), yes=True, out=out), Quiet())
+            (verdict,) = trial.verdicts
+            verdicts.append((verdict, trial.rounds))
+            console.print(f"{script} {number + 1}/{count}: {verdict.outcome.value}: {verdict.because}")
+        outcomes = [verdict.outcome for verdict, _ in verdicts]
+        widths = [
+            verdict.speedup.high / verdict.speedup.likely - 1
+            for verdict, _ in verdicts
+            if verdict.speedup is not None
+        ]
+        yield [
+            script,
+            str(count),
+            *(str(outcomes.count(each)) for each in (Outcome.FASTER, Outcome.SLOWER, Outcome.CHANGED)),
+            f"{np.median(widths):.1%}" if widths else "-",
+            f"{np.mean([rounds for _, rounds in verdicts]):.1f}",
+        ]
+
+
+# ---------------------------------------------------------------- what is shown
+
+
+def machine() -> str:
+    """Where this was measured."""
+    import torch
+
+    cores = f"{os.cpu_count()} cores, load {os.getloadavg()[2]:.1f}"
+    return f"{cores}, Python {platform.python_version()}, torch {torch.__version__}"
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table; the first row is its heading."""
+    head, *rest = ["| " + " | ".join(row) + " |" for row in rows]
+    return [head, "|" + "---|" * len(rows[0]), *rest]
+
+
+def write(part: str, lines: Sequence[str]) -> None:
+    """Replace one part of the page; the rest of it is written by hand."""
+    begin, end = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
+    head, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
+    tail = rest.partition(end)[2]
+    PAGE.write_text("\n".join([f"{head}{begin}", *lines, f"{end}{tail}"]), encoding="utf-8")
+
+
+def show(console: Console, title: str, rows: Sequence[Sequence[str]]) -> None:
+    """Print a table."""
+    table = Table(*rows[0], title=title)
+    for row in rows[1:]:
+        table.add_row(*row)
+    console.print(table)
+
+
+def played(args: argparse.Namespace, scripts: Sequence[str], console: Console) -> None:
+    """Record, play, print, and write the page if asked to."""
+    if args.source is not None:
+        kept = json.loads(args.source.read_text(encoding="utf-8"))
+    else:
+        kept = {
+            "machine": machine(),
+            "step_s": {each: record(each, args.executions, console) for each in scripts},
+        }
+    if args.keep is not None:
+        args.keep.write_text(json.dumps(kept), encoding="utf-8")
+    noises = {**{script: replayed(times) for script, times in kept["step_s"].items()}, **MADE_UP}
+    alarms, power = list(alarm_rows(noises, args.trials)), list(power_rows(noises, args.trials))
+    show(console, "False alarms", alarms)
+    show(console, "Speedups found", power)
+    if args.write:
+        each = next(iter(kept["step_s"].values()))
+        said = f"{args.trials} trials each, from {len(each)} executions of each script; {kept['machine']}."
+        written = f"Written by `python bench/trials.py --write`: {said}"
+        write(PLAYED, [written, "", *markdown(alarms), "", *markdown(power)])
+
+
+def main() -> None:
+    """Play trials, or make real ones."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scripts", default=",".join(CHOSEN), help="which, with commas between")
+    parser.add_argument("--executions", type=int, default=24, help="recorded of each script")
+    parser.add_argument("--trials", type=int, default=2000, help="played under each noise")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="keep what was recorded")
+    parser.add_argument("--from", type=Path, dest="source", metavar="FILE", help="play what was kept")
+    parser.add_argument(
+        "--real", type=int, metavar="N", help="make N real trials of each script against itself"
+    )
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    args = parser.parse_args()
+    console = Console()
+    scripts = args.scripts.split(",")
+    if args.executions < 2 * max(PLANS):
+        raise SystemExit(
+            f"--executions {args.executions}: {max(PLANS)} rounds need at least {2 * max(PLANS)}"
+        )
+    if args.real is None:
+        played(args, scripts, console)
+        return
+    rows = list(real_rows(scripts, args.real, console))
+    show(console, "Real trials of a script against itself", rows)
+    if args.write:
+        written = f"Written by `python bench/trials.py --real {args.real} --write`; {machine()}."
+        write(REAL, [written, "", *markdown(rows)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""The command to try: the one given, or that of a saved run once more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfdoctor.errors import CannotStart, NoSuchRun, PerfdoctorError
+
+if TYPE_CHECKING:
+    from perfdoctor.command import Command
+
+GIVE_IT = "give the command after --: perfdoctor try ... -- train.py"
+
+
+@dataclass(frozen=True)
+class Again:
+    """What is to be run, and the run that tells what to expect of it."""
+
+    command: tuple[str, ...]
+    cwd: str | None = None  # None: here
+    run: Path | None = None  # a run of this command as it is, without tweaks
+    told: tuple[str, ...] = ()  # what the user should know before it starts
+
+
+def given(words: tuple[str, ...], run: str | None) -> Again:
+    """The command given, with the run asked for or the newest, if that was a run of this command."""
+    from perfdoctor import redact, rundir
+    from perfdoctor.cli import saved
+
+    chosen = _resolved(words)
+    if chosen.name == "stdin":
+        raise PerfdoctorError("a script from stdin can be read only once", "write it to a file and name that")
+    try:
+        path = saved.find(run, None)
+    except NoSuchRun:
+        if run is not None:
+            raise
+        return Again(words)
+    facts = rundir.read_json(path / "run.json") or {}
+    typed = (facts.get("command"), facts.get("cwd"))
+    if run is None and typed != (redact.command(chosen.argv), os.getcwd()):
+        return Again(words)
+    return _with_run(Again(words), path, facts, chosen)
+
+
+def last(run: str | None) -> Again:
+    """The command of the run asked for, or of the newest.
+
+    Raises PerfdoctorError where there is none, or where it cannot be run again as it was.
+    """
+    from perfdoctor import rundir
+    from perfdoctor.cli import saved
+
+    try:
+        path = saved.find(run, None)
+    except NoSuchRun as error:
+        raise NoSuchRun(f"there is no command to try: {error}", f"{error.hint}; or {GIVE_IT}") from None
+    facts = rundir.read_json(path / "run.json") or {}
+    words, cwd = _words(path, facts), _folder(path, facts)
+    first = os.path.join(cwd, words[0]) if os.sep in words[0] else words[0]
+    chosen = _resolved((first, *words[1:]))
+    if chosen.name == "stdin":
+        raise PerfdoctorError(f"the script of run {path.name} came from stdin and was not kept", GIVE_IT)
+    if chosen.script is not None and not os.path.exists(os.path.join(cwd, chosen.script)):
+        raise PerfdoctorError(
+            f"the script of run {path.name} is not there any more: {chosen.script}", GIVE_IT
+        )
+    return _with_run(Again(words, cwd), path, facts, chosen)
+
+
+def _resolved(words: Sequence[str]) -> Command:
+    """What the words start. A command that cannot be started was mistyped: nothing has run yet."""
+    from perfdoctor import command
+
+    try:
+        return command.resolve(words, os.environ)
+    except CannotStart as error:
+        raise PerfdoctorError(str(error), error.hint) from None
+
+
+def _words(path: Path, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """The run's command, if it was kept whole."""
+    from perfdoctor import redact
+
+    words = facts.get("command")
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+        raise PerfdoctorError(f"run {path.name} does not say what was run", GIVE_IT)
+    if any(redact.REDACTED in word for word in words):
+        raise PerfdoctorError(
+            f"the command of run {path.name} held what looks like a secret, which is not kept", GIVE_IT
+        )
+    return tuple(words)
+
+
+def _folder(path: Path, facts: Mapping[str, Any]) -> str:
+    cwd = facts.get("cwd")
+    if not isinstance(cwd, str) or not os.path.isdir(cwd):
+        raise PerfdoctorError(f"the folder of run {path.name} is not there any more: {cwd}", GIVE_IT)
+    return cwd
+
+
+def _with_run(again: Again, path: Path, facts: Mapping[str, Any], chosen: Command) -> Again:
+    """With the run, unless it was itself tweaked, and with what to say of a script that is another by now."""
+    started_s = facts.get("started_epoch_s")
+    told = [
+        f"{name} has changed since run {path.name}: what that run found may not hold any more"
+        for name in _sources(chosen)
+        if isinstance(started_s, (int, float)) and _written_s(again.cwd, name) > started_s
+    ]
+    if facts.get("tweaks"):
+        told.append(f"run {path.name} had tweaks on: nothing is predicted from it")
+    return Again(again.command, again.cwd, None if facts.get("tweaks") else path, tuple(told))
+
+
+def _sources(chosen: Command) -> list[str]:
+    """The files that a command names as its script, or the one that its module is likely to be."""
+    if chosen.script is not None:
+        return [chosen.script]
+    named = [word for word in chosen.argv[1:] if word.endswith(".py")]
+    return named or [f"{chosen.name.replace('.', os.sep)}.py"]
+
+
+def _written_s(cwd: str | None, name: str) -> float:
+    """When a file was last written, in seconds since 1970; 0 where there is none."""
+    try:
+        return os.stat(os.path.join(cwd or "", name)).st_mtime
+    except OSError:
+        return 0.0

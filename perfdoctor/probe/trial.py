@@ -1,0 +1,57 @@
+"""One execution of a trial: seeded like the others, ended after so many steps, its memory written down."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import sys
+from typing import Any, Dict
+
+from . import patch
+from .ending import Ending
+from .imports import on_import
+from .session import Session
+from .steps import Steps
+
+NUMPY_SEEDS = 2**32  # numpy's old generator takes no larger ones
+
+
+def seed(options: Dict[str, Any], torch: Any) -> None:
+    """Seed every generator that the script may draw from; what it seeds after importing torch, wins."""
+    number = int(options["seed"])
+    random.seed(number)
+    torch.manual_seed(number)
+    on_import("numpy.random", patch.guarded("seed", lambda module: module.seed(number % NUMPY_SEEDS)))
+
+
+def install(session: Session, hooks: Steps, torch: Any) -> None:
+    """End the script with its last step, and write down how much memory it took."""
+    ending = Ending()
+    ending.install(torch)
+
+    def note() -> None:
+        session.event("trial_end", ended_early=ending.over, peak=_peak(torch), broken=patch.broken())
+
+    def over() -> None:
+        if not ending.over and os.getpid() == session.pid:
+            ending.over = True
+            patch.guarded("trial", note)()
+            ending.begin()
+
+    session.on_off = over
+    session.on_end.append(note)
+
+
+def _peak(torch: Any) -> Dict[str, Any]:
+    """The most memory this process ever took, in bytes: of the host, and of its devices together."""
+    host_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
+    if not torch.cuda.is_initialized():
+        return {"host_bytes": host_bytes, "device_bytes": None}
+    devices = range(torch.cuda.device_count())
+    return {
+        "host_bytes": host_bytes,
+        "device_bytes": sum(int(torch.cuda.max_memory_allocated(device)) for device in devices),
+    }

@@ -1,0 +1,197 @@
+"""What a trial's page says in words: verdicts, predictions, places, and what to type next."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from perfdoctor import redact
+from perfdoctor.model import Gain
+from perfdoctor.render import words
+from perfdoctor.render.trialjson import summary
+from perfdoctor.trial import Execution, Outcome, Place, Trial, Verdict
+from perfdoctor.trials.ratios import NARROW
+
+PYTHON = re.compile(r"(python|pypy)[\d.]*t?")
+FIGURE = "--metric 'accuracy: ([0-9.]+)'"
+SAME = {True: "the same", False: "changed", None: "not judged"}
+LATE_S = 2.0  # from here on a later beginning is told even if nothing earns it back: starts differ by less
+LONGER = 3  # times: twice the rounds, and longer ones
+IN_FULL = 3  # places of a change that are named once more where it is said how to keep it
+
+
+def ratio(gain: Gain) -> str:
+    """A speedup with its range: `1.9× (1.8–2.1×)`."""
+    low, high = words.times(gain.low), words.times(gain.high)
+    return f"{words.times(gain.likely)} ({low.removesuffix('×')}–{high})"
+
+
+def told(verdict: Verdict) -> str:
+    """The verdict on one variant: `faster: 1.9× (1.8–2.1×)`."""
+    gain, outcome = verdict.speedup, verdict.outcome
+    if gain is None:
+        return outcome.value
+    per = " per sample" if verdict.per == "sample" else ""
+    if outcome is Outcome.NO_DIFFERENCE:
+        return f"{outcome.value}: between {words.times(gain.low)} and {words.times(gain.high)}{per}"
+    return f"{outcome.value}: {ratio(gain)}{per}"
+
+
+def headline(trial: Trial) -> str:
+    """The trial in one sentence, without its full stop."""
+    if not trial.verdicts:
+        return "Nothing was measured"
+    best = winner(trial)
+    if len(trial.verdicts) == 1:
+        only = told(trial.verdicts[0])
+        return only[0].upper() + only[1:]
+    if trial.kept:
+        gained = f", {ratio(best.speedup)}" if best and best.speedup else ""
+        return f"Worth keeping: {' '.join(trial.kept)}{gained}"
+    number = len(trial.verdicts)
+    if best is None or best.speedup is None:
+        return f"None of {number} changes was seen to be faster"
+    faster = sum(verdict.outcome is Outcome.FASTER for verdict in trial.verdicts)
+    are = "is" if faster == 1 else "are"
+    return (
+        f"{faster} of {number} changes {are} faster; the fastest: {best.variant.name}, {ratio(best.speedup)}"
+    )
+
+
+def winner(trial: Trial) -> Verdict | None:
+    """The fastest variant, of those that --auto kept if it kept any; None if nothing is faster.
+
+    Only what was compared with the original counts: --auto compares with what it has kept, too.
+    """
+    faster = [
+        verdict
+        for verdict in trial.verdicts
+        if verdict.outcome is Outcome.FASTER
+        and not verdict.over
+        and (not trial.kept or verdict.variant.words == trial.kept)
+    ]
+    return max(faster, key=_likely, default=None)
+
+
+def _likely(verdict: Verdict) -> float:
+    return verdict.speedup.likely if verdict.speedup is not None else 1.0
+
+
+def prediction(verdict: Verdict) -> str | None:
+    """What was predicted, and how the measurement compares."""
+    predicted, measured = verdict.predicted, verdict.speedup
+    if predicted is None:
+        return None
+    if measured is None:
+        return ratio(predicted)
+    how = "as measured"
+    if measured.high < predicted.low:
+        how = "more than measured"
+    elif measured.low > predicted.high:
+        how = "less than measured"
+    return f"{ratio(predicted)}, {how}"
+
+
+def agreement(verdict: Verdict) -> str | None:
+    """Whether the result stayed the same, and what tells, unless that is what the verdict says anyway."""
+    found = verdict.agreement
+    if found is None:
+        return None
+    said = [SAME[found.same], found.because if found.because != verdict.because else ""]
+    if found.same is None and found.difference is not None:  # nobody else says how far they are apart
+        own = "" if found.noise is None else f", the original's own by {words.percent(found.noise)}"
+        said.append(f"they differ by {words.percent(found.difference)}{own}")
+    return ": ".join(filter(None, said))
+
+
+def change(place: Place, cwd: str) -> str:
+    """`train.py:41  DataLoader num_workers: 0 -> 4`, or why nothing was changed there."""
+    where = f"{words.place(place.at, cwd)}  " if place.at is not None else ""
+    if place.because is not None:
+        return f"{where}{place.what}: {place.because}"
+    if place.now is None:
+        return f"{where}{place.what}"
+    before = "" if place.was is None else f"{_value(place.was)} -> "
+    return f"{where}{place.what}: {before}{_value(place.now)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return value if isinstance(value, str) else repr(value)
+
+
+def distinct(places: Iterable[Place]) -> list[Place]:
+    """Places without those that several executions tell, in order; a count may differ between them."""
+    found: dict[tuple[object, ...], Place] = {}
+    for place in places:
+        found.setdefault((place.tweak, place.what, place.at, place.because), place)
+    return list(found.values())
+
+
+def applied(verdict: Verdict) -> list[Place]:
+    """Where the variant's tweaks changed something."""
+    return distinct(place for execution in verdict.executions for place in execution.applied)
+
+
+def left_alone(verdict: Verdict) -> list[Place]:
+    """Where they could have, and did not."""
+    return distinct(place for execution in verdict.executions for place in execution.left_alone)
+
+
+def warm_up(trial: Trial, verdict: Verdict) -> str | None:
+    """How much later than the original the variant gets to what is measured, and when that is earned back."""
+    before_s, after_s = _begun_s(trial.originals), _begun_s(verdict.executions)
+    if before_s is None or after_s is None:
+        return None
+    pays_off = verdict.pays_off_steps
+    if pays_off is None and after_s - before_s < LATE_S:
+        return None
+    earned = "" if pays_off is None else f": earned back after {words.count(pays_off, 'step')}"
+    return f"{words.seconds(after_s)} from the start instead of {words.seconds(before_s)}{earned}"
+
+
+def _begun_s(executions: Sequence[Execution]) -> float | None:
+    """Seconds from the start of the command to the first measured step."""
+    found = summary(executions)
+    return None if found.warm_up_s is None else (found.start_s or 0.0) + found.warm_up_s
+
+
+def command(trial: Trial) -> str:
+    """The command as one types it behind `perfdoctor run`, without secrets."""
+    typed = redact.command(trial.command)
+    named = len(typed) > 1 and (typed[1] == "-m" or not typed[1].startswith("-"))
+    if named and PYTHON.fullmatch(os.path.basename(typed[0])):
+        del typed[0]
+    return shlex.join(typed)
+
+
+def next_steps(trial: Trial, cwd: str) -> Iterator[tuple[str, str | None]]:
+    """What to do with the result: sentences, and what to type for them."""
+    best = winner(trial)
+    kept = best.variant.words if best is not None else trial.kept
+    if kept:
+        measured = [verdict for verdict in trial.verdicts if verdict.variant.words == kept]
+        known = distinct(place for verdict in measured for place in applied(verdict))
+        places = [change(place, cwd) for place in known if place.at is not None]
+        lines = "; ".join(places[:IN_FULL])
+        yield (f"to keep it, change {lines}" if lines else "to keep it, change the script"), None
+        yield "to run with it as it is", f'perfdoctor run --with "{shlex.join(kept)}" {command(trial)}'
+    for verdict in trial.verdicts:
+        again = f"perfdoctor try {verdict.variant.name}"
+        gain = verdict.speedup
+        doubtful = verdict.agreement is not None and verdict.agreement.same is not True
+        if doubtful and verdict.outcome in (Outcome.CHANGED, Outcome.FASTER) and verdict.metric is None:
+            yield (
+                "whether it learns as well, a figure that the script prints can tell",
+                f"{again} {FIGURE} -- {command(trial)}",
+            )
+        unclear = verdict.outcome is Outcome.NO_DIFFERENCE and gain and gain.high / gain.likely - 1.0 > NARROW
+        if unclear and not kept:
+            more = f"--rounds {2 * trial.rounds} --seconds {LONGER * trial.seconds:.0f}"
+            yield "a longer trial may tell", f"{again} {more} -- {command(trial)}"
+    if trial.interrupted:
+        yield "the trial was interrupted: the same again measures to the end", None

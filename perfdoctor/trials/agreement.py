@@ -1,0 +1,200 @@
+"""Whether a variant learns what the original learns: their losses, under one seed, step by step.
+
+A tweak that keeps every bit is held to that, wherever the script repeats itself bit for bit. Where it
+does not, what can be compared is the loss in blocks of steps, against how far the originals' blocks lie
+apart. Rounding is another matter: its differences are amplified from step to step until two runs differ
+as if they had seen their batches in another order, and neither is wrong. So a variant that rounds
+otherwise may differ in its blocks by what the loss itself fluctuates from step to step, however little
+the originals do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+
+import numpy as np
+
+from perfdoctor.analysis.steps import Floats, Ints
+from perfdoctor.probe.tweak import BITWISE, PATH
+from perfdoctor.trial import Agreement, Execution
+from perfdoctor.trials.ratios import quantile
+
+BLOCKS = 5  # long enough to even out steps, and enough of them to see a loss that turns away late
+LEAST_STEPS = 10  # two in a block
+LEAST_ORIGINALS = 3  # a spread from two has one degree of freedom: it would allow anything
+ALIKE = 0.9  # of the longest curve's steps: curves of executions that were cut short are left out
+WRONG = 0.01  # how often the spread of originals may call one more original another result
+# Four roundoffs of bfloat16 (8 bits of significand), the coarsest format that a tweak computes in: an
+# operation rounds its inputs, its weights and its result, and the loss is such a result again.
+ROUNDOFF = 4 * 2.0**-8
+LAG = 3  # updates that a gradient scaler skips while it looks for its scale: the loss falls so much later
+# Means of two runs in another order of batches lie 0.8 standard errors apart on average if their steps are
+# independent; they are not quite, for a run that got ahead stays ahead.
+APART = 2.0
+LOST = 10  # steps without a known loss, to the end, that are no accident of reading a device late
+
+Curves = Sequence[Floats]
+
+
+@dataclass(frozen=True)
+class _Both:
+    """Losses of the steps that all have: a row for each execution."""
+
+    originals: Floats
+    variants: Floats
+    numbers: Ints  # of the steps, from 1
+
+    @property
+    def steps(self) -> int:
+        return int(self.originals.shape[1])
+
+    @property
+    def scale(self) -> float:
+        """The original's mean absolute loss."""
+        return float(np.mean(np.abs(self.originals))) or 1.0
+
+    @property
+    def noise(self) -> float | None:
+        """Of the originals from each other, on average."""
+        if len(self.originals) < 2:
+            return None
+        return self._apart(combinations(self.originals, 2))
+
+    @property
+    def difference(self) -> float:
+        """Of the variant from the original, on average."""
+        return self._apart(product(self.originals, self.variants))
+
+    @property
+    def gap(self) -> float:
+        """The same of the means of blocks."""
+        before, after = _blocks(self.originals).mean(axis=0), _blocks(self.variants).mean(axis=0)
+        return float(np.mean(np.abs(after - before))) / self.scale
+
+    @property
+    def spread(self) -> float:
+        """How large the gap may be if the variant were one more original: a t-interval in each block."""
+        count = len(self.originals)
+        apart = np.std(_blocks(self.originals), axis=0, ddof=1).mean() / self.scale
+        error = float(apart) * math.sqrt(1.0 / count + 1.0 / len(self.variants))
+        return quantile(1.0 - WRONG / 2.0, count - 1) * error
+
+    @property
+    def rounding(self) -> float:
+        """How large the gap may be through rounding alone."""
+        # Of a step around the trend: von Neumann's mean square successive difference (1941)
+        fluctuation = math.sqrt(float(np.mean(np.diff(self.originals) ** 2)) / 2.0)
+        error = fluctuation * math.sqrt(2.0 / (self.steps // BLOCKS))
+        mean = self.originals.mean(axis=0)
+        late = float(np.mean(np.abs(_blocks(mean[LAG:]) - _blocks(mean[:-LAG]))))
+        return max(ROUNDOFF, APART * error / self.scale, late / self.scale)
+
+    def _apart(self, pairs: Iterable[tuple[Floats, Floats]]) -> float:
+        return float(np.mean([np.mean(np.abs(one - other)) for one, other in pairs])) / self.scale
+
+
+def agree(originals: Sequence[Execution], variants: Sequence[Execution], result: str) -> Agreement:
+    """Whether executions of a variant, whose tweaks together promise `result`, learn what the original does.
+
+    `result` is a word of probe.tweak.RESULTS. What cannot be judged has `same` None, and says why.
+    """
+    before, after = _curves(originals), _curves(variants)
+    if not before or not after:
+        whose = "the original's" if not before else "the variant's"
+        return Agreement(None, because=f"none of {whose} losses is known")
+    lost = _lost(before, after)
+    if lost is not None:
+        return Agreement(False, because=f"its loss is no number after step {lost}; the original's stays one")
+    both = _common(before, after)
+    if both is None:
+        return Agreement(None, because=f"the loss is known in fewer than {LEAST_STEPS} steps of both")
+    same, because = _judge(both, result)
+    return Agreement(same, both.difference, both.noise, both.steps, because)
+
+
+def _judge(both: _Both, result: str) -> tuple[bool | None, str]:
+    """(same, a sentence that says what was compared)."""
+    over = f"over {both.steps} steps"
+    if result == PATH:
+        return None, f"the losses {over} are shown and not judged: it trains along another path"
+    if both.difference == 0.0 and not both.noise:
+        return True, f"the losses {over} are the same to the last bit"
+    if both.noise is None and result == BITWISE:
+        return None, f"the losses differ {over}; whether the original's do from each other is not known"
+    if both.noise and len(both.originals) < LEAST_ORIGINALS:
+        return (
+            None,
+            f"the original does not repeat its own losses {over}, and ran too few times to tell how far",
+        )
+    if result == BITWISE:
+        return _bitwise(both, over)
+    allowed = max(both.rounding, both.spread if both.noise else 0.0)
+    return (
+        both.gap <= allowed,
+        f"mean losses differ by {_share(both.gap)} {over}; {_share(allowed)} is allowed",
+    )
+
+
+def _bitwise(both: _Both, over: str) -> tuple[bool, str]:
+    """What promises the same bits is held to them, or to the original's own spread."""
+    if both.noise:
+        said = f"the original differs from itself by {_share(both.noise)}, so mean losses {over} are compared"
+        return both.gap <= both.spread, f"{said}: {_share(both.gap)} apart, {_share(both.spread)} is allowed"
+    first = both.numbers[np.any(both.variants != both.originals[0], axis=0)][0]
+    said = f"the losses differ by {_share(both.difference)} {over}, from step {first} on"
+    if both.gap <= both.rounding:
+        return False, f"{said}: no more than other random numbers would make, as a dataset draws in workers"
+    return False, f"{said}; the original repeats its own to the last bit"
+
+
+# ---------------------------------------------------------------- curves
+
+
+def _curves(executions: Sequence[Execution]) -> list[Floats]:
+    """Losses of the executions that have any."""
+    curves = [np.asarray(execution.losses, dtype=np.float64) for execution in executions]
+    return [curve for curve in curves if np.any(np.isfinite(curve))]
+
+
+def _lost(before: Curves, after: Curves) -> int | None:
+    """The last step of a variant that has a loss, where the original goes on to have one."""
+    steps = min(max(map(len, before)), max(map(len, after)))
+    goes_on = min(_last_known(curve[:steps]) for curve in before if len(curve) >= steps)
+    for curve in after:
+        last = _last_known(curve)
+        if len(curve) >= steps and last + LOST <= goes_on:
+            return last
+    return None
+
+
+def _last_known(curve: Floats) -> int:
+    """The number of the last step with a loss, from 1."""
+    return int(np.flatnonzero(np.isfinite(curve))[-1]) + 1
+
+
+def _common(before: Curves, after: Curves) -> _Both | None:
+    """The steps in which all have a loss; curves that were cut short are left out."""
+    longest = min(max(map(len, before)), max(map(len, after)))
+    kept = [[curve for curve in curves if len(curve) >= ALIKE * longest] for curves in (before, after)]
+    steps = min(len(curve) for curves in kept for curve in curves)
+    originals, variants = (np.stack([curve[:steps] for curve in curves]) for curves in kept)
+    known = np.all(np.isfinite(np.concatenate([originals, variants])), axis=0)
+    if np.count_nonzero(known) < LEAST_STEPS:
+        return None
+    return _Both(originals[:, known], variants[:, known], np.flatnonzero(known) + 1)
+
+
+def _blocks(losses: Floats) -> Floats:
+    """Means of BLOCKS stretches of the last axis; what is left over at its end is left out."""
+    length = losses.shape[-1] // BLOCKS
+    return np.asarray(
+        losses[..., : BLOCKS * length].reshape(*losses.shape[:-1], BLOCKS, length).mean(axis=-1)
+    )
+
+
+def _share(value: float) -> str:
+    """A share in percent, with two digits that count."""
+    return f"{100 * value:.2g}%"

@@ -1,0 +1,89 @@
+"""Originals and variants in turns, round by round, until each variant is decided."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from perfdoctor.model import Gain
+from perfdoctor.trial import ORIGINAL, Ending, Execution, Variant, Verdict
+from perfdoctor.trials import ratios
+from perfdoctor.trials.asked import Progress
+from perfdoctor.trials.execute import Executor
+from perfdoctor.trials.plan import LEAST_STEPS, Plan
+from perfdoctor.trials.verdict import BROKEN, Rounds, verdict
+
+
+@dataclass
+class Bench:
+    """Measures variants of one command against the original; keeps all that was executed."""
+
+    executor: Executor
+    progress: Progress
+    plan: Plan
+    looked: Execution  # the original's first execution, which the plan was made from
+    predict: Callable[[Variant], Gain | None] = lambda variant: None
+    originals: list[Execution] = field(default_factory=list)
+    interrupted: bool = False
+    rounds: int = 0  # of all comparisons together
+    stopped_early: bool = False
+
+    def compare(self, variants: Sequence[Variant], base: Variant = ORIGINAL) -> list[Verdict]:
+        """Measure each variant against executions of `base` in the same rounds: of the original, usually."""
+        originals: list[Execution] = []
+        found: dict[str, list[Execution]] = {variant.name: [] for variant in variants}
+        alive, first = list(variants), self.rounds
+        while alive and self.rounds - first < self.plan.rounds and not self.interrupted:
+            self._round(
+                [(base, originals), *((each, found[each.name]) for each in alive)], self.rounds - first
+            )
+            self.rounds += 1
+            alive = [variant for variant in alive if self._goes_on(variant, originals, found[variant.name])]
+        self.stopped_early |= self.rounds - first < self.plan.rounds and not self.interrupted
+        if not base.settings:
+            self.originals += originals
+        return [
+            verdict(
+                variant,
+                found[variant.name],
+                originals,
+                [] if base.settings else [self.looked],
+                self.plan.rounds,
+                self.predict(variant),
+            )
+            for variant in variants
+        ]
+
+    def _round(self, turns: Sequence[tuple[Variant, list[Execution]]], number: int) -> None:
+        """Each once; every other round in the opposite order, so that a drift of the machine cancels."""
+        of = self.plan.rounds * len(turns)
+        for place, (variant, executions) in enumerate(turns if number % 2 == 0 else turns[::-1]):
+            done = number * len(turns) + place
+            self.progress.begin(variant.name, done, of, (of - done) * self.plan.execution_s)
+            name = f"{self.rounds + 1}-{'base' if executions is turns[0][1] else _slug(variant)}"
+            executions.append(self._fitted(self.executor.execute(variant, name, self.rounds, self.plan)))
+            if executions[-1].ending is Ending.INTERRUPTED:
+                self.interrupted = True
+                return
+
+    def _fitted(self, execution: Execution) -> Execution:
+        """A script that ends before its planned steps is measured over those that it takes, from then on."""
+        if execution.ending is not Ending.TOO_SHORT or execution.steps < LEAST_STEPS:
+            return execution
+        self.plan = replace(self.plan, steps=min(self.plan.steps, execution.steps))
+        return replace(execution, ending=Ending.MEASURED)
+
+    def _goes_on(
+        self, variant: Variant, originals: Sequence[Execution], executions: Sequence[Execution]
+    ) -> bool:
+        """Whether another round can tell more about a variant."""
+        last = executions[-1] if executions else None
+        if last is None or last.ending in BROKEN or last.broken or (variant.settings and not last.applied):
+            return False
+        return not ratios.enough(Rounds.of(originals, executions).costs, self.plan.rounds)
+
+
+def _slug(variant: Variant) -> str:
+    """A file name for a variant that is not the original, even where it changes nothing."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", " ".join(variant.words)).strip("-")[:60] or "unchanged"

@@ -1,0 +1,143 @@
+"""What came out for one variant: its executions against the originals of the same rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import median
+
+from perfdoctor.model import Gain
+from perfdoctor.probe.tweak import BITWISE, RESULTS
+from perfdoctor.trial import Ending, Execution, Outcome, Variant, Verdict
+from perfdoctor.trials import agreement, measured, ratios
+
+SAME_SAMPLES = 0.02  # samples in a step may differ by this share: the last batch of an epoch is smaller
+BROKEN: Mapping[Ending, Outcome] = {
+    Ending.FAILED: Outcome.FAILED,
+    Ending.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
+    Ending.TOO_SHORT: Outcome.FAILED,
+    Ending.NO_STEPS: Outcome.FAILED,
+}
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Executions of a variant, each beside the original of its round."""
+
+    both: tuple[tuple[Execution, Execution], ...]
+
+    @classmethod
+    def of(cls, originals: Sequence[Execution], executions: Sequence[Execution]) -> Rounds:
+        """The rounds in which both were measured."""
+        by_round = {original.round: original for original in originals if _is_whole(original)}
+        return cls(
+            tuple(
+                (by_round[own.round], own) for own in executions if _is_whole(own) and own.round in by_round
+            )
+        )
+
+    @cached_property
+    def per_sample(self) -> bool:
+        """Whether a step of the variant holds another number of samples: then samples are compared."""
+        held = [(_samples(original), _samples(own)) for original, own in self.both]
+        return any(
+            before is not None and after is not None and abs(after / before - 1.0) > SAME_SAMPLES
+            for before, after in held
+        )
+
+    @property
+    def costs(self) -> list[tuple[float, float]]:
+        """(original's, variant's) seconds per step, or per sample."""
+        return [(self._cost_s(original), self._cost_s(own)) for original, own in self.both]
+
+    def _cost_s(self, execution: Execution) -> float:
+        assert execution.step_s is not None  # of what was measured
+        return execution.step_s / (_samples(execution) or 1.0) if self.per_sample else execution.step_s
+
+
+def verdict(
+    variant: Variant,
+    executions: Sequence[Execution],
+    originals: Sequence[Execution],
+    more: Sequence[Execution],
+    planned_rounds: int,
+    predicted: Gain | None,
+) -> Verdict:
+    """The verdict on a variant that was executed beside `originals`; `more` of them only show the losses."""
+    told = Verdict(variant, Outcome.NOT_MEASURED, "", tuple(executions), predicted=predicted)
+    finished = [execution for execution in executions if execution.ending is not Ending.INTERRUPTED]
+    if not finished:
+        return replace(told, because="interrupted before it was measured")
+    last = finished[-1]
+    if last.ending in BROKEN:
+        return replace(told, outcome=BROKEN[last.ending], because=_why_broken(last))
+    if last.broken:
+        return replace(
+            told, outcome=Outcome.FAILED, because=f"it turned itself off: {'; '.join(last.broken)}"
+        )
+    if variant.settings and not last.applied:
+        return replace(told, outcome=Outcome.NO_EFFECT, because=_why_untouched(last))
+    rounds = Rounds.of(originals, finished)
+    told = replace(
+        told,
+        per="sample" if rounds.per_sample else "step",
+        agreement=agreement.agree([*more, *originals], finished, _strongest(variant)),
+        metric=_metric(originals, finished),
+    )
+    if len(rounds.both) < ratios.LEAST_ROUNDS:
+        because = f"{len(rounds.both)} of at least {ratios.LEAST_ROUNDS} rounds were measured"
+        return replace(told, because=because)
+    return _compared(told, rounds, planned_rounds)
+
+
+def _compared(told: Verdict, rounds: Rounds, planned_rounds: int) -> Verdict:
+    """The verdict by the interval, unless the result is another."""
+    found = ratios.compare(rounds.costs, planned_rounds)
+    changed = told.agreement is not None and told.agreement.same is False
+    return replace(
+        told,
+        outcome=Outcome.CHANGED if changed else found.outcome,
+        because=told.agreement.because if told.agreement and changed else found.because,
+        speedup=found.speedup,
+        confidence=found.confidence,
+        pays_off_steps=measured.pays_off(
+            [original for original, _ in rounds.both], [own for _, own in rounds.both]
+        ),
+    )
+
+
+def _is_whole(execution: Execution) -> bool:
+    return execution.ending is Ending.MEASURED and execution.step_s is not None
+
+
+def _samples(execution: Execution) -> float | None:
+    """Samples that a step holds."""
+    if execution.samples_per_s is None or execution.step_s is None:
+        return None
+    return execution.samples_per_s * execution.step_s or None
+
+
+def _strongest(variant: Variant) -> str:
+    """What the variant's tweaks together do to the result: the most that one of them does."""
+    return max((setting.result for setting in variant.settings), key=RESULTS.index, default=BITWISE)
+
+
+def _why_broken(execution: Execution) -> str:
+    if execution.ending is Ending.TOO_SHORT:
+        return f"it ended after {execution.steps} measured steps"
+    if execution.ending is Ending.NO_STEPS:
+        return "it ended without a training step"
+    return execution.error or "it failed"
+
+
+def _why_untouched(execution: Execution) -> str:
+    reasons = list(dict.fromkeys(f"{place.what}: {place.because}" for place in execution.left_alone))
+    return "; ".join(["nothing to change", *reasons])
+
+
+def _metric(originals: Sequence[Execution], executions: Sequence[Execution]) -> tuple[float, float] | None:
+    """The figure that each printed last, the original's and the variant's; medians over rounds."""
+    before = [execution.printed[-1] for execution in originals if execution.printed]
+    after = [execution.printed[-1] for execution in executions if execution.printed]
+    return (median(before), median(after)) if before and after else None

@@ -1,0 +1,119 @@
+"""DataLoaders as a script builds them: the arguments of their constructor, and their settings once they are
+built.
+
+Workers are asked for by argument, everything that depends on them is set on the loader once it is built: so
+it does not matter which of two tweaks was applied first.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from typing import Any, Callable, Dict, Optional, Set
+
+from ..probe.tweak import Tweaking
+
+Given = Dict[str, Any]
+
+# A DataLoader whose constructor does not call torch's.
+STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
+BUILT = "_iterator"  # what torch's constructor sets last
+
+
+def on_arguments(here: Tweaking, change: Callable[[Given], bool]) -> None:
+    """Let `change` alter what a DataLoader's constructor was given, by name; it returns whether it did.
+
+    A subclass hands on what it likes: only the call that reaches torch's own constructor is looked at.
+    Loaders that a worker builds for itself stay as they are.
+    """
+
+    def alter(loader: type) -> None:
+        signature = inspect.signature(vars(loader)["__init__"])
+
+        def before(args: Any, kwargs: Any) -> Any:
+            if here.session.in_worker():
+                return None
+            try:
+                given = dict(signature.bind(*args, **kwargs).arguments)
+            except TypeError:
+                return None  # the script is about to learn that from torch
+            del given["self"]
+            return (args[:1], given, None) if change(given) else None
+
+        here.alter(loader, "__init__", before)
+
+    each_kind(here, alter)
+
+
+def on_built(here: Tweaking, look: Callable[[Any], None]) -> None:
+    """Call `look(loader)` for each DataLoader once its constructor is done."""
+
+    def before(args: Any, kwargs: Any) -> Any:
+        return None if here.session.in_worker() else (args, kwargs, args[0])
+
+    def after(loader: Any, result: Any) -> Any:
+        if BUILT in vars(loader):
+            look(loader)
+        return result
+
+    each_kind(here, lambda loader: here.alter(loader, "__init__", before, after))
+
+
+def each_kind(here: Tweaking, alter: Callable[[type], None]) -> None:
+    """Call `alter` with torch's DataLoader, and with torchdata's once the script has imported it."""
+    alter(here.torch.utils.data.DataLoader)
+    here.on_import(STATEFUL, lambda module: alter(module.StatefulDataLoader))
+
+
+def set_each(
+    here: Tweaking,
+    name: str,
+    value: Any,
+    reason: Callable[[Any], Optional[str]],
+    then: Callable[[Any], None] = lambda loader: None,
+) -> None:
+    """Set `name` of each DataLoader to `value`, unless `reason(loader)` says why not; then call
+    `then(loader)`.
+
+    A library may build a loader anew from the user's: it comes with the setting, and is not told again.
+    """
+    changed: Set[int] = set()  # ids of their datasets
+
+    def look(loader: Any) -> None:
+        was, because = getattr(loader, name), reason(loader)
+        if because is None and was == value:
+            if id(loader.dataset) in changed:
+                then(loader)
+                return
+            because = f"{name} is {value} already"
+        if because is not None:
+            here.left_alone("DataLoader", because)
+            return
+        vars(loader)[name] = value  # torch allows some of these settings in the constructor only
+        changed.add(id(loader.dataset))
+        here.applied(f"DataLoader {name}", was, value)
+        then(loader)
+
+    on_built(here, look)
+
+
+def keeping_shuffles(here: Tweaking) -> Callable[[Any], None]:
+    """A function to call with each loader whose workers were made to persist.
+
+    Starting workers draws a number from the generator that shuffles, and workers that persist are started
+    once: from the second epoch on the same seed would give another order. The number is drawn all the same.
+    """
+    torch = here.torch
+    loaders: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def before(args: Any, kwargs: Any) -> Any:
+        loader = args[1] if len(args) > 1 else kwargs.get("loader")
+        first = args[2] if len(args) > 2 else kwargs.get("first_iter", False)
+        return None if first or loader not in loaders else (args, kwargs, loader)
+
+    def after(loader: Any, result: Any) -> Any:
+        torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+        return result
+
+    here.alter(torch.utils.data.dataloader._BaseDataLoaderIter, "_reset", before, after)
+    return loaders.add

@@ -1,0 +1,52 @@
+"""How much memory is left, as seen from inside the process that fills it."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, Iterator
+
+from ..probe.measures import free_memory_bytes
+
+GROUPS = "/sys/fs/cgroup"
+OWN = "/proc/self/cgroup"
+
+
+def left_share() -> float:
+    """The share of the memory that is left: of the machine's, or of the control group that leaves least."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(1.0, free_memory_bytes() / whole, *map(_left_in, _folders()))
+
+
+def _folders() -> Iterator[str]:
+    """Where this process's group is, of version 2 or 1, and where a container shows its own."""
+    for line in _text(OWN).splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" or "memory" in controllers.split(","):
+            mount = os.path.join(GROUPS, "" if number == "0" else "memory")
+            yield os.path.join(mount, path.lstrip("/"))
+            yield mount
+
+
+def _left_in(folder: str) -> float:
+    """1.0 where the group has no limit; file pages that the kernel can drop count as left."""
+    for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+        allowed, taken = _text(os.path.join(folder, limit)).strip(), _text(os.path.join(folder, used)).strip()
+        if allowed.isdigit() and int(allowed) and taken.isdigit():
+            table = _table(os.path.join(folder, "memory.stat"))
+            files = table.get("total_inactive_file", table.get("inactive_file", 0))
+            return 1.0 - (int(taken) - files) / int(allowed)
+    return 1.0
+
+
+def _table(path: str) -> Dict[str, int]:
+    pairs = [line.split() for line in _text(path).splitlines()]
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,146 @@
+"""Compute in 16 bits where it is safe (autocast).
+
+`--amp-dtype bf16|fp16` names the type; without it bf16, or fp16 on a CUDA device that has no bf16 units.
+
+## What changes
+Each outermost call of a module that has parameters, training or not, runs under `torch.autocast`. What it
+returns is float32 again, in the same containers, so the loss is computed as before. Parameters, gradients,
+optimizers and checkpoints stay float32. In fp16 the backward pass starts from a large scale instead of 1, and
+gradients are divided by it when the pass ends: clipping, logging, accumulation and optimizers see true ones.
+A step whose gradients overflowed is skipped, and the scale halved.
+
+## Left alone
+- Modules that the script calls under autocast, or that enter it themselves.
+- Modules whose parameters are not float32: the script called `.half()`, `.bfloat16()` or `.double()`.
+- Training steps that torch.compile takes as a whole, and functions that are no modules.
+- Loss scaling, where the script has its own `GradScaler`, for `torch.autograd.grad`, and for
+  `backward(create_graph=True)`. fp16 where parameters are sharded (FSDP).
+- In fp16, hooks on gradients, `retain_grad()`, and tensors that are in no model, no optimizer and no call see
+  scaled gradients, as they do with a `GradScaler`.
+
+fp16 on a CPU is slow, and torch has no recurrent layers for it: that is so by hand, too.
+
+## Same result
+Within rounding: products are computed with fewer digits, sums and losses are not. Compare the loss.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Dict, List, Optional
+
+from ..probe.tweak import ROUNDING, OneOf, Tweaking, tweak
+from ._modules import Args, Kwargs, mapped, name_of, on_root_calls
+from ._scaling import Scaling
+
+DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
+FULL = "float32"
+AMPERE = (8, 0)  # NVIDIA's compute capability from which on there are bf16 units: CUDA C++ Programming Guide
+SHARDED = ("FullyShardedDataParallel", "DTensor")  # types, by name: importing them costs
+
+
+@tweak("--amp", ROUNDING, extras={"--amp-dtype": OneOf(*DTYPES)})
+def amp(here: Tweaking, amp_dtype: Optional[str] = None) -> None:
+    """Run every model under autocast, with loss scaling in fp16."""
+    scaling = Scaling(here)
+    mixed = _Mixed(here, scaling, amp_dtype)
+    on_root_calls(here, mixed.before, mixed.after)
+    here.alter(here.torch.autocast, "__enter__", mixed.script_enters)
+    if amp_dtype != "bf16":  # its exponents reach as far as those of float32
+        scaling.install()
+
+
+class _Mixed:
+    """Autocast around the outermost calls of one process."""
+
+    def __init__(self, here: Tweaking, scaling: Scaling, asked: Optional[str]) -> None:
+        self.here = here
+        self.torch = here.torch
+        self.scaling = scaling
+        self.asked = asked
+        self.modes: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # None: left alone
+        self.told: weakref.WeakSet[Any] = weakref.WeakSet()  # as changed
+        self.ours: Any = None  # the autocast that is entered
+        self.script_entered = False  # one of its own, inside
+
+    def before(self, module: Any, args: Args, kwargs: Kwargs) -> Any:
+        """Enter autocast."""
+        if module not in self.modes:
+            self.modes[module] = self._chosen(module)
+        mode = self.modes[module]
+        if mode is None:
+            return None
+        if _is_on(self.torch, mode["device_type"]):
+            self._leave(module, "the script calls it under autocast")
+            return None
+        self.script_entered = False
+        self.ours = self.torch.autocast(**mode)
+        self.ours.__enter__()
+        return args, kwargs, (module, self.ours, args)
+
+    def after(self, token: Any, result: Any) -> Any:
+        """Leave it, and hand back float32."""
+        module, entered, args = token
+        entered.__exit__(None, None, None)
+        self.ours = None
+        if self.script_entered:
+            self._leave(module, "it enters autocast by itself")
+            return result
+        dtype = entered.fast_dtype
+        if module not in self.told:
+            self.told.add(module)
+            self.here.applied(name_of(module), FULL, _word(dtype))
+        if dtype is self.torch.float16:
+            self.scaling.cover(module, args)
+        return mapped(self.torch, result, lambda tensor: tensor.float() if tensor.dtype is dtype else tensor)
+
+    def script_enters(self, args: Args, kwargs: Kwargs) -> None:
+        """Notice a module with an autocast of its own."""
+        if self.ours is not None and args[0] is not self.ours and args[0]._enabled:
+            self.script_entered = True
+
+    def _leave(self, module: Any, because: str) -> None:
+        """From now on."""
+        self.modes[module] = None
+        self.here.left_alone(name_of(module), because)
+
+    def _chosen(self, module: Any) -> Optional[Dict[str, Any]]:
+        """The arguments of autocast for a module; None where it stays as it is."""
+        parameters = list(module.parameters())
+        kinds = {_word(one.dtype) for one in parameters if one.is_floating_point()}
+        device = parameters[0].device
+        name = self.asked or ("bf16" if self._has_bf16(device) else "fp16")
+        mode = {"device_type": device.type, "dtype": getattr(self.torch, DTYPES[name])}
+        if kinds != {FULL}:
+            self._leave(module, f"its parameters are {' and '.join(sorted(kinds)) or 'no fractions'}")
+        elif not self._is_possible(mode):
+            self._leave(module, f"autocast cannot compute in {name} on {device.type}")
+        elif name == "fp16" and _is_sharded(module, parameters):
+            self._leave(module, "its parameters are sharded, and no rank alone can tell that fp16 overflowed")
+        else:
+            return mode
+        return None
+
+    def _has_bf16(self, device: Any) -> bool:
+        return device.type != "cuda" or bool(self.torch.cuda.get_device_capability(device) >= AMPERE)
+
+    def _is_possible(self, mode: Dict[str, Any]) -> bool:
+        try:
+            return bool(self.torch.autocast(**mode)._enabled)
+        except RuntimeError:
+            return False
+
+
+def _is_sharded(module: Any, parameters: List[Any]) -> bool:
+    return any(type(one).__name__ in SHARDED for one in (*parameters, *module.modules()))
+
+
+def _word(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
+def _is_on(torch: Any, device: str) -> bool:
+    try:
+        return bool(torch.is_autocast_enabled(device))
+    except TypeError:  # torch before 2.4
+        return bool(torch.is_autocast_cpu_enabled() if device == "cpu" else torch.is_autocast_enabled())

@@ -1,0 +1,67 @@
+"""Keep images and convolutions channels-last (NHWC) in memory.
+
+## What changes
+The 4-D parameters of each model with 2-D convolutions, in place before its first call or before
+DistributedDataParallel takes them; and each 4-D tensor of fractions that goes into it. Shapes, values and
+parameter objects stay; what the model hands back can be channels-last too.
+
+## Left alone
+- Models without 2-D convolutions, and models that are channels-last already.
+- A model that calls `.view()` on a feature map fails: by hand, `.flatten()` or `.reshape()` takes its place.
+
+## Same result
+Within rounding: convolutions add in another order.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from ..probe.tweak import ROUNDING, Tweaking, tweak
+from ._modules import Args, Kwargs, before_ddp, is_lazy, mapped, name_of, on_root_calls
+
+FOUR_D = 4  # batch, channels, height, width: the one layout that channels-last is for
+
+
+@tweak("--channels-last", ROUNDING)
+def channels_last(here: Tweaking) -> None:
+    """Convert models with 2-D convolutions, and what goes into them."""
+    torch = here.torch
+    converted: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+
+    def convert(module: Any) -> bool:
+        if module not in converted and not is_lazy(torch, module):
+            converted[module] = _converted(here, module)
+        return converted.get(module, False)
+
+    def reordered(tensor: Any) -> Any:
+        if tensor.dim() != FOUR_D or not tensor.is_floating_point():
+            return tensor
+        return tensor.contiguous(memory_format=torch.channels_last)
+
+    def before(module: Any, args: Args, kwargs: Kwargs) -> Any:
+        if not convert(module):
+            return None
+        return mapped(torch, args, reordered), mapped(torch, kwargs, reordered), None
+
+    before_ddp(here, convert)
+    on_root_calls(here, before)
+
+
+def _converted(here: Tweaking, module: Any) -> bool:
+    """Whether the module is converted now."""
+    torch = here.torch
+    kinds = (torch.nn.Conv2d, torch.nn.ConvTranspose2d)
+    weights = [part.weight for part in module.modules() if isinstance(part, kinds)]
+    if not weights:
+        here.left_alone(name_of(module), "it has no 2-D convolution")
+        return False
+    in_order = [weight.is_contiguous(memory_format=torch.channels_last) for weight in weights]
+    ambiguous = [weight.is_contiguous() for weight in weights]  # 1 x 1 kernels are both
+    if all(in_order) and not all(ambiguous):
+        here.left_alone(name_of(module), "it is channels-last already")
+        return False
+    module.to(memory_format=torch.channels_last)
+    here.applied(name_of(module), "NCHW", "NHWC")
+    return True

@@ -1,0 +1,72 @@
+"""Compile the model with torch.compile.
+
+`--compile-mode default|reduce-overhead|max-autotune` is handed on to torch.compile.
+
+## What changes
+Each outermost module that trains is compiled at its first call, in place: its type, its parameters and the
+keys of its state_dict stay. Under DistributedDataParallel the module inside is compiled, as torch's
+documentation has it. Compiling takes from seconds to minutes; a trial reports it apart, as warm-up.
+
+## Left alone
+- Models that are compiled already, as a whole or in parts, and TorchScript.
+- Models inside `DataParallel` or `FullyShardedDataParallel`: compile their blocks by hand.
+- Methods other than the call itself, the loss, the optimizer.
+- Models that are never called for training.
+
+## Same result
+Within rounding: fused operations round less often. A model with dropout draws other random numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any, Optional
+
+from ..probe.tweak import ROUNDING, OneOf, Tweaking, tweak
+from ._modules import Args, Kwargs, name_of, on_root_calls
+
+WRAPPERS = ("DataParallel", "FullyShardedDataParallel")  # by name: importing them costs
+
+
+@tweak("--compile", ROUNDING, extras={"--compile-mode": OneOf("default", "reduce-overhead", "max-autotune")})
+def compile(here: Tweaking, compile_mode: str = "default") -> None:
+    """Compile every model at its first training call."""
+    torch = here.torch
+    seen: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def before(module: Any, args: Args, kwargs: Kwargs) -> None:
+        if module in seen or not module.training or not torch.is_grad_enabled():
+            return
+        seen.add(module)
+        because = _why_not(torch, module)
+        if because is not None:
+            here.left_alone(name_of(module), because)
+            return
+        # What module.compile() does, but for the partial: without it, a model that is one of torch's own
+        # containers stays uncompiled, without a word (pytorch#150915).
+        whole = functools.partial(module._call_impl)
+        module._compiled_call_impl = torch.compile(whole, mode=compile_mode)
+        here.applied(name_of(module), "eager", f"compiled ({compile_mode})")
+
+    on_root_calls(here, before)
+
+
+def _why_not(torch: Any, module: Any) -> Optional[str]:
+    if isinstance(module, torch.jit.ScriptModule):
+        return "it is TorchScript"
+    if type(module).__name__ in WRAPPERS:
+        return f"{type(module).__name__} and torch.compile do not go together"
+    if _is_compiled(module):
+        return "it is compiled already"
+    if any(_is_compiled(part) for part in module.modules()):
+        return "parts of it are compiled already"
+    return None
+
+
+def _is_compiled(module: Any) -> bool:
+    return (
+        module._compiled_call_impl is not None
+        or hasattr(module, "_orig_mod")  # of torch.compile(module)
+        or hasattr(module.forward, "_torchdynamo_orig_callable")
+    )

@@ -1,0 +1,138 @@
+"""Record no gradients in passes that only evaluate.
+
+## What changes
+Models that are called in eval mode with gradients on are called under `torch.no_grad()`: the graph for a
+backward pass is not recorded. First each line that makes such calls is watched: three passes, recorded as
+before, have to be dropped without a backward pass through what they returned.
+
+## Left alone
+- Passes whose output a backward pass goes through: a frozen teacher or critic, or training in eval mode.
+- Passes whose input wants a gradient, and modules that take gradients themselves, as force fields do.
+- Passes in train mode, and under `no_grad` or `inference_mode` already.
+
+What a line does first is taken for what it always does, for the same model called from the same lines.
+
+## Same result
+Bit for bit for all that is trained. What validation prints can differ in the last digits where a module has
+another way without gradients, as `nn.TransformerEncoder` does.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Dict, List, Optional, Tuple
+
+from ..probe.tweak import BITWISE, Tweaking, tweak
+from ..probe.where import line_of, user_frames
+from ._modules import Args, Kwargs, mapped, on_root_calls
+
+WHAT = "passes in eval mode"
+PASSES = 3  # that a pass goes unused once may be chance; three times it is what the line is for
+
+
+class Site:
+    """The lines that call one model in eval mode."""
+
+    def __init__(self, at: Optional[Dict[str, Any]]) -> None:
+        self.at = at
+        self.dropped = 0  # passes whose graph is gone unused
+        self.because: Optional[str] = None  # why its passes are left alone
+
+
+class Pass:
+    """Held by the graph of one pass alone, so that it goes when the graph goes."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    def __del__(self) -> None:
+        self.site.dropped += 1
+
+
+class Evaluation:
+    """The passes in eval mode of one process."""
+
+    def __init__(self, here: Tweaking) -> None:
+        self.here = here
+        self.torch = here.torch
+        self.sites: weakref.WeakKeyDictionary[Any, Dict[Any, Site]] = weakref.WeakKeyDictionary()
+        self.watched: Optional[Site] = None  # of the pass under way
+
+    def before(self, module: Any, args: Args, kwargs: Kwargs) -> Optional[Tuple[Args, Kwargs, Any]]:
+        """Watch the pass, or make it without gradients."""
+        torch = self.torch
+        if module.training or not torch.is_grad_enabled():
+            return None
+        site = self._site(module)
+        if site.because is not None:
+            return None
+        given = (*args, *kwargs.values())
+        if any(isinstance(value, torch.Tensor) and value.requires_grad for value in given):
+            self._leave(site, "what goes in wants a gradient")
+            return None
+        if site.dropped < PASSES:
+            self.watched = site
+            return args, kwargs, (site, None)
+        self.here.applied(f"{WHAT} recording gradients", True, False, site.at)
+        guard = torch.no_grad()
+        guard.__enter__()
+        return args, kwargs, (site, guard)
+
+    def after(self, token: Tuple[Site, Any], result: Any) -> Any:
+        """Let the graph tell whether it was used."""
+        site, guard = token
+        if guard is not None:
+            guard.__exit__(None, None, None)
+            return result
+        self.watched = None
+        if site.because is not None:
+            return result
+        nodes: List[Any] = []
+
+        def look(tensor: Any) -> Any:
+            nodes.append(tensor.grad_fn)
+            return tensor
+
+        mapped(self.torch, result, look)
+        self._watch([node for node in nodes if node is not None], site)
+        return result
+
+    def _watch(self, nodes: List[Any], site: Site) -> None:
+        """Tie a pass to the graph behind what it returned; without a graph it proves nothing."""
+        if not nodes:
+            return
+        tied = Pass(site)
+
+        def used(gradients: Any) -> None:
+            self._leave(tied.site, "a backward pass goes through what they return")
+
+        for node in nodes:
+            node.register_prehook(self.here.guarded(used))
+
+    def before_gradients(self, args: Args, kwargs: Kwargs) -> None:
+        """Gradients are taken: inside a pass, it needs its graph."""
+        if self.watched is not None:
+            self._leave(self.watched, "the model takes gradients itself")
+
+    def _leave(self, site: Site, because: str) -> None:
+        if site.because is None:
+            site.because = because
+            self.here.left_alone(WHAT, because, site.at)
+
+    def _site(self, module: Any) -> Site:
+        frames = user_frames()
+        key = tuple((frame.f_code, frame.f_lineno) for frame in frames)
+        sites = self.sites.setdefault(module, {})
+        if key not in sites:
+            sites[key] = Site(line_of(frames[0]) if frames else None)
+        return sites[key]
+
+
+@tweak("--no-grad-eval", BITWISE)
+def no_grad_eval(here: Tweaking) -> None:
+    """Make passes in eval mode without gradients, where nobody asks for them."""
+    torch = here.torch
+    own = Evaluation(here)
+    on_root_calls(here, own.before, own.after)
+    for name in ("backward", "grad"):
+        here.alter(torch.autograd, name, own.before_gradients)

@@ -1,0 +1,114 @@
+"""Copy batches to the device without waiting for the copy.
+
+## What changes
+`batch.to(device)` and `batch.cuda()` of tensors that a `DataLoader` has pinned (`pin_memory=True`) get
+`non_blocking=True`: the host goes on while the device copies. CUDA devices only.
+
+## Left alone
+- Memory that is not pinned, which the host copies itself: add `--pin-memory`.
+- Memory that the script has pinned itself, or has written into: it may do so again while the device reads.
+- Copies from the device to the host, where the host could read before they have arrived, and `Module.to`.
+- A script that puts work on CUDA streams of its own, which may rely on copies that wait.
+- Without a CUDA device there is nothing to do.
+
+## Same result
+Bit for bit: what the device does next waits for the copy.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Dict, Optional, Tuple
+
+from ..probe.tweak import BITWISE, Tweaking, tweak
+
+WHAT = "copy to the device"
+TOLD_MAX = 64  # copies whose reason to be left alone is told: finding their line costs more than staying out
+
+
+@tweak("--non-blocking", BITWISE)
+def non_blocking(here: Tweaking) -> None:
+    """Let the device copy what a loader has pinned by itself."""
+    torch = here.torch
+    if torch.version.cuda is None and torch.version.hip is None:
+        return
+    copies = Copies(here)
+    here.on_import("torch.utils.data._utils.pin_memory", copies.watch_loaders)
+    here.alter(torch.cuda, "set_stream", copies.before_stream)
+    for name in ("to", "cuda"):
+        here.alter(torch.Tensor, name, copies.before_to if name == "to" else copies.before_cuda)
+
+
+class Copies:
+    """Which tensors a loader has pinned, and what becomes of calls that copy."""
+
+    def __init__(self, here: Tweaking) -> None:
+        self.here = here
+        self.tensor = here.torch.Tensor
+        self.pinned: Dict[int, Tuple[Any, int]] = {}  # identity -> weak reference, version
+        self.streams = False  # the script has streams of its own
+        self.looked = 0
+
+    def watch_loaders(self, module: Any) -> None:
+        """Note each tensor that a DataLoader pins: its function calls itself for every part of a batch."""
+        self.here.alter(module, "pin_memory", self.before_pin, self.after_pin)
+
+    def before_pin(self, args: Any, kwargs: Any) -> Any:
+        """Wait for the result."""
+        return args, kwargs, args
+
+    def after_pin(self, args: Any, result: Any) -> Any:
+        """Remember a tensor that was pinned here for as long as it is there."""
+        if isinstance(result, self.tensor) and result is not args[0] and not result.is_inference():
+            identity, pinned = id(result), self.pinned
+            gone = weakref.ref(result, lambda _: pinned.pop(identity, None))
+            pinned[identity] = gone, result._version
+        return result
+
+    def before_stream(self, args: Any, kwargs: Any) -> None:
+        """A stream was chosen."""
+        self.streams = True
+
+    def before_to(self, args: Any, kwargs: Any) -> Any:
+        """`tensor.to(...)`, whose first argument may be a device, a tensor or a number type."""
+        if not args[0].is_cpu:
+            return None
+        target = args[1] if len(args) > 1 else kwargs.get("device", kwargs.get("other"))
+        return self._altered(args, kwargs, 3) if self._is_cuda(target) else None
+
+    def before_cuda(self, args: Any, kwargs: Any) -> Any:
+        """`tensor.cuda(...)`."""
+        return self._altered(args, kwargs, 2) if args[0].is_cpu else None
+
+    def _is_cuda(self, target: Any) -> bool:
+        if isinstance(target, str):
+            return target.startswith("cuda")
+        if isinstance(target, self.tensor):
+            return bool(target.is_cuda)
+        return type(target) is int or getattr(target, "type", None) == "cuda"
+
+    def _altered(self, args: Any, kwargs: Any, place: int) -> Any:
+        """The call without waiting; `place` is where the flag stands among the arguments, if by position."""
+        if len(args) > place or kwargs.get("non_blocking"):
+            return None
+        source = args[0]
+        because = self._unfit(source)
+        if because is None:
+            self.here.applied(f"{WHAT} non_blocking", False, True)
+            return args, {**kwargs, "non_blocking": True}, None
+        if self.looked < TOLD_MAX:
+            self.looked += 1
+            self.here.left_alone(WHAT, because)
+        return None
+
+    def _unfit(self, source: Any) -> Optional[str]:
+        """Why the host has to wait for this copy, if so."""
+        if self.streams:
+            return "the script has CUDA streams of its own"
+        base = source if source._base is None else source._base
+        _, version = self.pinned.get(id(base), (None, None))
+        if version is None:
+            return "no DataLoader has pinned its memory"
+        if version != source._version:
+            return "the script writes into it"
+        return None

@@ -1,0 +1,69 @@
+"""Let matrix products in float32 use TF32.
+
+## What changes
+`torch.set_float32_matmul_precision("high")` and `torch.backends.cudnn.allow_tf32 = True`, once a model on a
+CUDA device is called.
+
+## Left alone
+- Devices other than NVIDIA's from Ampere on: they have no TF32 units.
+- Settings that are on already. What the script sets after that first call stays as it sets it.
+
+## Same result
+Within rounding: products are computed from numbers with 10 bits after the binary point instead of 23.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..probe.tweak import ROUNDING, Tweaking, tweak
+from ._modules import Args, Kwargs, name_of, on_root_calls
+
+AMPERE = (8, 0)  # the first compute capability with TF32: CUDA C++ Programming Guide
+OFF, ON = "float32", "tf32"
+
+
+@tweak("--tf32", ROUNDING)
+def tf32(here: Tweaking) -> None:
+    """Turn TF32 on for the device of the first model."""
+    torch = here.torch
+    devices = set()
+
+    def before(module: Any, args: Args, kwargs: Kwargs) -> None:
+        device = next(module.parameters()).device
+        if device in devices:
+            return
+        devices.add(device)
+        if not _has_units(torch, device):
+            here.left_alone(name_of(module), f"{device} has no TF32 units")
+            return
+        matmul, convolution = _is_on_for_matmul(torch), _is_on_for_cudnn(torch)
+        if matmul and convolution:
+            here.left_alone("float32 matrix products", "TF32 is on already")
+        if not matmul:
+            torch.set_float32_matmul_precision("high")
+            here.applied("float32 matrix products", OFF, ON)
+        if not convolution:
+            torch.backends.cudnn.allow_tf32 = True
+            here.applied("float32 in cuDNN", OFF, ON)
+
+    on_root_calls(here, before)
+
+
+def _has_units(torch: Any, device: Any) -> bool:
+    if device.type != "cuda" or torch.version.hip is not None:
+        return False
+    return bool(torch.cuda.get_device_capability(device) >= AMPERE)
+
+
+def _is_on_for_matmul(torch: Any) -> bool:
+    """By the newer of two settings, where torch has it: the older one cannot be read once both were set."""
+    matmul = torch.backends.cuda.matmul
+    newer = getattr(matmul, "fp32_precision", None)
+    return bool(matmul.allow_tf32) if newer is None else newer == ON
+
+
+def _is_on_for_cudnn(torch: Any) -> bool:
+    cudnn = torch.backends.cudnn
+    newer = getattr(getattr(cudnn, "conv", None), "fp32_precision", None)
+    return bool(cudnn.allow_tf32) if newer is None else newer == ON

@@ -1,0 +1,105 @@
+"""Prepare batches in N worker processes.
+
+## What changes
+`num_workers` of each `DataLoader` that the script builds, whoever calls the constructor: the script,
+Lightning, the Hugging Face Trainer. Batches and their order stay the same. `--workers 0` also drops what only
+workers have: prefetch, persistence, a time-out, a start method.
+
+A batch sampler of the script's own is fine: it runs in the training process, and workers are handed its
+indices. Each worker has a copy of the dataset: what the script changes in it later, workers that run do not
+see, and a file that is open when they start is read by all of them through one position.
+
+## Left alone
+- A loader over an `IterableDataset`, unless what its `__iter__` calls asks `get_worker_info` for
+  `num_workers`: each worker would go through all of it. One worker is always right (`--workers 1`).
+- A loader that has as many workers already.
+
+## Same result
+Bit for bit, unless the dataset draws random numbers, since each worker draws its own; and unless an
+`IterableDataset` shares itself out, since each worker makes whole batches of its part.
+"""
+
+from __future__ import annotations
+
+import inspect
+from types import FunctionType
+from typing import Any, Iterator, List, Set
+
+from ..probe.tweak import BITWISE, Count, Tweaking, tweak
+from ..probe.where import is_users
+from ._loaders import Given, on_arguments
+
+ONLY_WITH_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
+# What a dataset must ask for to take its share. Seeds are asked for in the same place: the first alone says
+# little.
+SHARING = {"get_worker_info", "num_workers"}
+
+
+@tweak("--workers", BITWISE, Count(0, 512, auto=True))
+def workers(here: Tweaking, count: int) -> None:
+    """Give every DataLoader `count` worker processes."""
+    iterable = here.torch.utils.data.IterableDataset
+    changed: Set[int] = set()  # ids of datasets: a library may build a loader anew from the user's
+
+    def change(given: Given) -> bool:
+        dataset, was = given["dataset"], given.get("num_workers", 0)
+        if was == count:
+            if id(dataset) not in changed:
+                here.left_alone("DataLoader", f"num_workers is {count} already")
+            return False
+        if isinstance(dataset, iterable) and max(was, count) > 1 and not shares_itself_out(dataset):
+            here.left_alone("DataLoader", "each worker would go through all of its IterableDataset")
+            return False
+        changed.add(id(dataset))
+        here.applied("DataLoader num_workers", was, count)
+        given["num_workers"] = count
+        if count == 0:
+            for name in ONLY_WITH_WORKERS:
+                given.pop(name, None)
+        return True
+
+    on_arguments(here, change)
+
+
+def shares_itself_out(dataset: Any) -> bool:
+    """Whether an iterable dataset's own code asks which part of it this worker is to give.
+
+    Read off the names in its `__iter__` and in the functions and methods of the same package, or of the
+    user's, that these name. A dataset that wraps another one, which may, counts as one that does not.
+    """
+    kind = type(dataset)
+    todo: List[Any] = [inspect.getattr_static(kind, "__iter__", None)]
+    seen: Set[Any] = set()
+    names: Set[str] = set()
+    while todo:
+        function = _function(todo.pop())
+        if function is None or function in seen:
+            continue
+        seen.add(function)
+        if not (is_users(function.__code__.co_filename) or _package(function) == _package(kind)):
+            continue
+        for name in _names(function.__code__):
+            names.add(name)
+            todo += [inspect.getattr_static(kind, name, None), function.__globals__.get(name)]
+    return names >= SHARING
+
+
+def _function(found: Any) -> Any:
+    """The function behind a method, a property or a decorator; None where there is none in Python."""
+    if isinstance(found, property):
+        found = found.fget
+    elif isinstance(found, (staticmethod, classmethod)):
+        found = found.__func__
+    return inspect.unwrap(found) if isinstance(found, FunctionType) else None
+
+
+def _package(item: Any) -> str:
+    return str(item.__module__).partition(".")[0]
+
+
+def _names(code: Any) -> Iterator[str]:
+    """Names that a function uses, those of functions inside it too."""
+    yield from code.co_names
+    for const in code.co_consts:
+        if hasattr(const, "co_names"):
+            yield from _names(const)

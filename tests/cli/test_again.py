@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from perfdoctor import redact
+from perfdoctor.cli import again
+from perfdoctor.errors import PerfdoctorError
+
+LATER_S = 4e9  # in 2096: no file here is newer
+
+
+@pytest.fixture
+def script(folder):
+    (folder / "train.py").write_text("pass\n")
+    return folder
+
+
+def run_of(saved, folder, **fields):
+    return saved(
+        **{"command": [sys.executable, "train.py"], "cwd": str(folder), "started_epoch_s": LATER_S, **fields}
+    )
+
+
+def test_the_newest_runs_command_is_run_again_in_its_folder(script, saved):
+    run_of(saved, script)
+    newest = run_of(saved, script, name="20260303-030405-train", started_epoch_s=LATER_S + 1)
+    found = again.last(None)
+    assert found == again.Again((sys.executable, "train.py"), str(script), newest)
+
+
+def test_the_run_may_be_named(script, saved):
+    path = run_of(saved, script)
+    run_of(saved, script, name="20260303-030405-train", started_epoch_s=LATER_S + 1)
+    assert again.last(path.name).run == path
+
+
+def test_a_run_in_another_folder_is_found_by_its_path(folder, saved, monkeypatch):
+    there = folder / "there"
+    there.mkdir()
+    (there / "train.py").write_text("pass\n")
+    (there / "start.sh").write_text("#!/bin/sh\n")
+    (there / "start.sh").chmod(0o755)
+    path = run_of(saved, there, command=["./start.sh", "train.py"])
+    assert again.last(str(path)).cwd == str(there)
+
+
+def test_a_script_that_changed_since_is_told(script, saved):
+    path = run_of(saved, script, started_epoch_s=1.0)
+    found = again.last(None)
+    assert found.told == (
+        f"train.py has changed since run {path.name}: what that run found may not hold any more",
+    )
+    assert found.run == path
+
+
+@pytest.mark.parametrize(
+    "command", [["python", "-m", "pkg.train"], ["torchrun", "pkg/train.py"]], ids=["module", "launcher"]
+)
+def test_the_script_behind_a_module_or_a_launcher_is_looked_at_too(script, saved, monkeypatch, command):
+    (script / "pkg").mkdir()
+    (script / "pkg" / "train.py").write_text("pass\n")
+    (script / "torchrun").write_text("#!/bin/sh\n")
+    (script / "torchrun").chmod(0o755)
+    monkeypatch.setenv("PATH", str(script), prepend=os.pathsep)
+    run_of(saved, script, command=command, started_epoch_s=1.0)
+    (told,) = again.last(None).told
+    assert told.startswith(f"pkg{os.sep}train.py has changed")
+
+
+def test_nothing_is_predicted_from_a_run_that_had_tweaks_on(script, saved):
+    path = run_of(saved, script, tweaks={"workers": {"value": 4}})
+    found = again.last(None)
+    assert (found.run, found.told) == (
+        None,
+        (f"run {path.name} had tweaks on: nothing is predicted from it",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"command": [sys.executable, "gone.py"]}, "the script of run {} is not there any more: gone.py"),
+        ({"command": ["./gone.sh"]}, "/gone.sh: there is no such file"),
+        ({"command": [sys.executable, "-"]}, "the script of run {} came from stdin and was not kept"),
+        (
+            {"command": [sys.executable, "train.py", "--api-key", redact.REDACTED]},
+            "the command of run {} held what",
+        ),
+        ({"command": None}, "run {} does not say what was run"),
+        ({"command": []}, "run {} does not say what was run"),
+        ({"command": [1]}, "run {} does not say what was run"),
+        ({"cwd": "/not/here"}, "the folder of run {} is not there any more: /not/here"),
+        ({"cwd": None}, "the folder of run {} is not there any more: None"),
+    ],
+)
+def test_a_command_that_cannot_be_run_again_is_said(script, saved, fields, sentence):
+    path = run_of(saved, script, **fields)
+    with pytest.raises(PerfdoctorError) as caught:
+        again.last(None)
+    assert sentence.format(path.name) in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_without_a_run_both_ways_out_are_named(folder):
+    with pytest.raises(PerfdoctorError, match="there is no command to try: no runs in") as caught:
+        again.last(None)
+    assert caught.value.hint == f"watch a script first: perfdoctor run train.py; or {again.GIVE_IT}"
+
+
+def test_a_command_given_has_the_newest_runs_predictions_if_it_is_the_same(script, saved):
+    path = run_of(saved, script)
+    words = (sys.executable, "train.py")
+    assert again.given(words, None) == again.Again(words, None, path)
+
+
+@pytest.mark.parametrize("fields", [{"command": [sys.executable, "train.py", "-x"]}, {"cwd": "/"}])
+def test_a_command_given_has_none_of_another_command_or_folder(script, saved, fields):
+    run_of(saved, script, **fields)
+    words = (sys.executable, "train.py")
+    assert again.given(words, None) == again.Again(words)
+
+
+def test_a_command_given_may_name_the_run_to_expect_the_same_of(script, saved):
+    path = run_of(saved, script, command=[sys.executable, "train.py", "--lr", "0.1"])
+    assert again.given(("train.py", "--lr", "0.2"), path.name).run == path
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("-",), "a script from stdin can be read only once"),
+        (("nothing-of-the-kind",), "nothing-of-the-kind: command not found"),
+        (("train.ipynb",), "a notebook is not a script"),
+    ],
+)
+def test_a_command_given_that_cannot_be_tried_is_said(script, words, sentence):
+    with pytest.raises(PerfdoctorError) as caught:
+        again.given(words, None)
+    assert (str(caught.value), caught.value.exit_code) == (sentence, 2)

@@ -1,0 +1,153 @@
+"""--batch-size: other batches for training, the same ones for evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.tweaks import loading
+from tests.tweaks.applying import Told, applied
+
+torch = pytest.importorskip("torch")
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+DATA = range(24)
+SHUFFLING = {
+    "shuffle": lambda: {"shuffle": True},
+    "random": lambda: {"sampler": RandomSampler(DATA)},
+    "subset": lambda: {"sampler": SubsetRandomSampler(DATA)},
+    "weighted": lambda: {"sampler": WeightedRandomSampler([1.0] * 24, 24)},
+    "distributed": lambda: {"sampler": DistributedSampler(DATA, 1, 0)},  # type: ignore[arg-type]
+}
+
+
+def sizes(loader: Any) -> list[int]:
+    return [len(batch) for batch in loader]
+
+
+def reasons(told: Told) -> list[str]:
+    return [place["because"] for place in told.left_alone]
+
+
+@pytest.mark.parametrize("shuffling", SHUFFLING.values(), ids=SHUFFLING)
+def test_a_loader_that_shuffles_has_other_batches_from_the_start(shuffling: Any) -> None:
+    with applied("batch_size", 10) as told:
+        loader = DataLoader(DATA, 4, **shuffling())
+        assert (loader.batch_size, len(loader)) == (10, 3)
+        assert sizes(loader) == [10, 10, 4]
+    (place,) = told.applied
+    assert (place["what"], place["was"], place["now"]) == ("DataLoader batch_size", 4, 10)
+    assert place["at"]["file"] == __file__
+    assert not told.left_alone
+
+
+def test_each_epoch_goes_over_the_same_samples_in_the_same_order() -> None:
+    def order() -> list[int]:
+        torch.manual_seed(0)
+        return loading.values(DataLoader(DATA, 4, shuffle=True, drop_last=True))
+
+    original = order()
+    with applied("batch_size", 8):
+        assert order() == original
+    with applied("batch_size", 7):
+        assert order() == original[:21]
+
+
+def test_the_losses_are_others() -> None:
+    original = loading.losses(epochs=2)
+    with applied("batch_size", 2 * loading.BATCH):
+        changed = loading.losses(epochs=2)
+    assert len(changed) == len(original) / 2
+
+
+def test_evaluation_beside_training_is_left_alone() -> None:
+    with applied("batch_size", 8) as told:
+        training = DataLoader(DATA, 4, shuffle=True)
+        evaluation = DataLoader(DATA, 6)
+        assert set(sizes(training)) == {8}
+        assert set(sizes(evaluation)) == {6}
+        with torch.no_grad():
+            assert set(sizes(DataLoader(DATA, 3))) == {3}
+    assert len(told.applied) == 1
+    assert reasons(told) == [
+        "it does not shuffle, beside another one that trains",
+        "it is iterated without gradients",
+    ]
+    assert [place["at"]["line"] for place in told.left_alone] == sorted(
+        place["at"]["line"] for place in told.left_alone
+    )
+
+
+@pytest.mark.parametrize("dataset", [DATA, loading.Stream()], ids=["map", "iterable"])
+def test_where_none_shuffles_the_first_that_is_iterated_with_gradients_trains(dataset: Any) -> None:
+    with applied("batch_size", 6) as told:
+        evaluation, training = DataLoader(DATA, 4), DataLoader(dataset, 3)
+        with torch.no_grad():
+            assert set(sizes(evaluation)) == {4}
+        assert set(sizes(training)) == {6}
+        assert set(sizes(training)) == {6}
+        assert set(sizes(evaluation)) == {4}
+        assert (training.batch_size, evaluation.batch_size) == (6, 4)
+    assert [(place["was"], place["now"]) for place in told.applied] == [(3, 6)]
+
+
+def test_a_distributed_sampler_that_does_not_shuffle_does_not_train() -> None:
+    with applied("batch_size", 6) as told:
+        DataLoader(DATA, shuffle=True)
+        sampler = DistributedSampler(DATA, 1, 0, shuffle=False)  # type: ignore[arg-type,var-annotated]
+        assert set(sizes(DataLoader(DATA, 4, sampler=sampler))) == {4}
+    assert len(told.applied) == len(told.left_alone) == 1
+
+
+def test_batches_that_are_made_elsewhere_are_left_alone() -> None:
+    class Batches:
+        def __iter__(self) -> Iterator[list[int]]:
+            return iter([[0, 1], [2]])
+
+    own = BatchSampler(SequentialSampler(DATA), 3, drop_last=False)
+    with applied("batch_size", 6) as told:
+        assert set(sizes(DataLoader(DATA, batch_sampler=own))) == {3}
+        assert sizes(DataLoader(DATA, batch_sampler=Batches())) == [2, 1]
+        assert loading.values(DataLoader(torch.ones(3, 1), batch_size=None)) == [1, 1, 1]
+    assert not told.applied
+    assert reasons(told) == ["its batches are made elsewhere"] * 3
+
+
+def test_a_loader_of_this_size_is_left_alone() -> None:
+    with applied("batch_size", 4) as told:
+        DataLoader(DATA, 4, shuffle=True)
+    assert not told.applied
+    assert reasons(told) == ["batch_size is 4 already"]
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_loader_that_accelerate_builds_anew_is_told_once(shuffle: bool) -> None:
+    accelerate = pytest.importorskip("accelerate")
+    with applied("batch_size", 8) as told:
+        loader = DataLoader(loading.Processes(), 4, shuffle=shuffle)
+        prepared = accelerate.data_loader.prepare_data_loader(loader, put_on_device=False)
+        assert set(sizes(prepared)) == {8}
+    assert len(told.applied) == 1
+    assert not told.left_alone
+
+
+def test_the_share_of_a_process_in_accelerates_batches_has_this_size() -> None:
+    accelerate = pytest.importorskip("accelerate")
+    with applied("batch_size", 8) as told:
+        loader = DataLoader(loading.Processes(), 4, shuffle=True)
+        prepared = accelerate.data_loader.prepare_data_loader(
+            loader, num_processes=2, process_index=0, put_on_device=False
+        )
+        assert set(sizes(prepared)) == {8}
+    assert len(told.applied) == 1
+    assert not told.left_alone

@@ -1,0 +1,83 @@
+"""--persistent-workers: the same processes prepare every epoch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tweaks import loading
+from tests.tweaks.applying import applied
+
+torch = pytest.importorskip("torch")
+from torch.utils.data import DataLoader
+
+
+def epochs(loader: DataLoader) -> tuple[set[int], set[int]]:
+    """The processes that prepared two epochs."""
+    return set(loading.values(loader)), set(loading.values(loader))
+
+
+def test_the_same_workers_prepare_every_epoch() -> None:
+    first, second = epochs(DataLoader(loading.Processes(), 4, num_workers=1))
+    assert not first & second
+    with applied("persistent_workers") as told:
+        first, second = epochs(DataLoader(loading.Processes(), 4, num_workers=1))
+    assert first == second
+    (place,) = told.applied
+    assert (place["what"], place["was"], place["now"]) == ("DataLoader persistent_workers", False, True)
+    assert place["at"]["function"] == "test_the_same_workers_prepare_every_epoch"
+
+
+def test_losses_stay_the_same_bit_for_bit_over_epochs() -> None:
+    original = loading.losses(num_workers=1)
+    with applied("persistent_workers"):
+        assert loading.losses(num_workers=1) == original
+
+
+def test_a_generator_of_the_loaders_own_shuffles_as_before() -> None:
+    def order() -> list[int]:
+        shuffler = torch.Generator().manual_seed(3)
+        loader = DataLoader(range(20), 4, shuffle=True, num_workers=1, generator=shuffler)
+        return loading.values(loader) + loading.values(loader)
+
+    original = order()
+    with applied("persistent_workers"):
+        assert order() == original
+
+
+@pytest.mark.parametrize("order", [("workers", "persistent_workers"), ("persistent_workers", "workers")])
+def test_workers_asked_for_beside_it_persist_in_whichever_order(order: tuple[str, str]) -> None:
+    values = {"workers": (2,), "persistent_workers": ()}
+    with applied(order[0], *values[order[0]]), applied(order[1], *values[order[1]]):
+        first, second = epochs(DataLoader(loading.Processes(), 4))
+    assert first == second
+    assert len(first) == 2
+
+
+def test_a_loader_without_workers_is_left_alone() -> None:
+    with applied("persistent_workers") as told:
+        assert loading.values(DataLoader(range(4))) == list(range(4))
+    assert not told.applied
+    assert told.left_alone[0]["because"] == "it has no workers"
+
+
+def test_a_loader_whose_workers_persist_is_left_alone_and_draws_nothing() -> None:
+    original = loading.losses(num_workers=1, persistent_workers=True, epochs=3)
+    with applied("persistent_workers") as told:
+        assert loading.losses(num_workers=1, persistent_workers=True, epochs=3) == original
+    assert told.left_alone[0]["because"] == "persistent_workers is True already"
+
+
+def test_a_loader_that_accelerate_builds_anew_shuffles_as_before() -> None:
+    accelerate = pytest.importorskip("accelerate")
+
+    def order() -> list[int]:
+        torch.manual_seed(0)
+        loader = DataLoader(range(20), 4, shuffle=True, num_workers=1)
+        prepared = accelerate.data_loader.prepare_data_loader(loader, put_on_device=False)
+        return loading.values(prepared) + loading.values(prepared)
+
+    original = order()
+    with applied("persistent_workers") as told:
+        assert order() == original
+    assert len(told.applied) == 1
+    assert not told.left_alone
