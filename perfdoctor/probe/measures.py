@@ -101,13 +101,13 @@ def _spent(pids: List[int]) -> Tuple[float, float, float, float]:
 
 def _cpu_s(pid: int) -> float:
     """CPU seconds of a process; 0 where it is gone."""
-    words = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    words = text_of(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / TICKS if len(words) > 12 else 0.0
 
 
 def _delay_s(name: str) -> float:
     """Seconds that a thread was ready to run and had no core; 0 where the kernel does not tell."""
-    words = _text(f"/proc/{name}/schedstat").split()
+    words = text_of(f"/proc/{name}/schedstat").split()
     return int(words[1]) / 1e9 if len(words) == 3 else 0.0
 
 
@@ -155,14 +155,14 @@ def same(torch: Any, one: Any, other: Any) -> bool:
 
 def private_bytes(pid: int) -> Optional[int]:
     """Memory that belongs to a process alone, None where the kernel does not tell."""
-    lines = [line.split() for line in _text(f"/proc/{pid}/smaps_rollup").splitlines()]
+    lines = [line.split() for line in text_of(f"/proc/{pid}/smaps_rollup").splitlines()]
     sizes = [int(words[1]) for words in lines if words[0] in ("Private_Clean:", "Private_Dirty:")]
     return sum(sizes) * 1024 if sizes else None
 
 
 def free_memory_bytes() -> float:
     """What the machine has left for processes; without end where it does not tell."""
-    lines = [line.split() for line in _text("/proc/meminfo").splitlines()]
+    lines = [line.split() for line in text_of("/proc/meminfo").splitlines()]
     return next((int(words[1]) * 1024.0 for words in lines if words[0] == "MemAvailable:"), float("inf"))
 
 
@@ -189,7 +189,8 @@ def described(error: BaseException) -> Dict[str, Any]:
     return {"error": words[:LONGEST_ERROR], "at": places[-1] if places else None}
 
 
-def _text(path: str) -> str:
+def text_of(path: str) -> str:
+    """A small file's text; empty where it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model import Gain
 from perfdoctor.trial import ORIGINAL, Ending, Execution, Variant, Verdict
 from perfdoctor.trials import ratios
@@ -62,7 +63,12 @@ class Bench:
             done = number * len(turns) + place
             self.progress.begin(variant.name, done, of, (of - done) * self.plan.execution_s)
             name = f"{self.rounds + 1}-{'base' if executions is turns[0][1] else _slug(variant)}"
-            executions.append(self._fitted(self.executor.execute(variant, name, self.rounds, self.plan)))
+            try:
+                executions.append(self._fitted(self.executor.execute(variant, name, self.rounds, self.plan)))
+            except PerfdoctorError as error:  # the disk is full: what was measured stays
+                self.progress.say(f"{error}; {error.hint}")
+                self.interrupted = True
+                return
             if executions[-1].ending is Ending.INTERRUPTED:
                 self.interrupted = True
                 return

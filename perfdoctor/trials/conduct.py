@@ -184,7 +184,7 @@ def _how_measured(executions: Sequence[Execution], planned: plan.Plan) -> list[s
     if planned.period is not None and planned.steps < planned.period:
         told.append(
             f"epochs, validations or checkpoints come every {planned.period} steps, and {planned.steps} "
-            f"were measured: what comes with them is told wrongly, unless with --steps {planned.period}"
+            f"were measured: to count them as often as they come, add --steps {planned.period}"
         )
     return told
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfdoctor import launch, recorded
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.trial import ORIGINAL, Ending, Execution, Variant
 from perfdoctor.trials import measured, metric
 from perfdoctor.trials.memory import Peak
@@ -63,9 +64,7 @@ class Executor:
         path = self.folder / name
         log = self.folder / f"{name}.log"
         prepared = self.protection.prepare(path)
-        environ = {"PYTHONHASHSEED": str(SEED), **prepared.environ}
-        if "PYTHONHASHSEED" in os.environ:
-            environ["PYTHONHASHSEED"] = os.environ["PYTHONHASHSEED"]
+        environ = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", str(SEED)), **prepared.environ}
         apart = launch.Apart(path, log, SEED, max_training_s, prepared.before, environ, prepared.options)
         options = launch.Options(
             max_steps=max_steps,
@@ -80,6 +79,9 @@ class Executor:
         peak = Peak()
         try:
             outcome = launch.run(self.command, options, None, peak.watch)
+        except OSError as error:
+            hint = "make room there, or pass another folder: perfdoctor try --out FOLDER ..."
+            raise PerfdoctorError(f"cannot write to {self.folder}: {error.strerror}", hint) from None
         finally:
             self.protection.tidy(path)
         return outcome, peak, log

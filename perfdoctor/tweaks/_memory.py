@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Dict, Iterator
 
-from ..probe.measures import free_memory_bytes
+from ..probe.measures import free_memory_bytes, text_of
 
 GROUPS = "/sys/fs/cgroup"
 OWN = "/proc/self/cgroup"
@@ -19,7 +19,7 @@ def left_share() -> float:
 
 def _folders() -> Iterator[str]:
     """Where this process's group is, of version 2 or 1, and where a container shows its own."""
-    for line in _text(OWN).splitlines():
+    for line in text_of(OWN).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number == "0" or "memory" in controllers.split(","):
@@ -31,7 +31,10 @@ def _folders() -> Iterator[str]:
 def _left_in(folder: str) -> float:
     """1.0 where the group has no limit; file pages that the kernel can drop count as left."""
     for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-        allowed, taken = _text(os.path.join(folder, limit)).strip(), _text(os.path.join(folder, used)).strip()
+        allowed, taken = (
+            text_of(os.path.join(folder, limit)).strip(),
+            text_of(os.path.join(folder, used)).strip(),
+        )
         if allowed.isdigit() and int(allowed) and taken.isdigit():
             table = _table(os.path.join(folder, "memory.stat"))
             files = table.get("total_inactive_file", table.get("inactive_file", 0))
@@ -40,13 +43,5 @@ def _left_in(folder: str) -> float:
 
 
 def _table(path: str) -> Dict[str, int]:
-    pairs = [line.split() for line in _text(path).splitlines()]
+    pairs = [line.split() for line in text_of(path).splitlines()]
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""

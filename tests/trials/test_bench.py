@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.probe.tweak import BITWISE
 from perfdoctor.trial import Ending, Execution, Outcome, Setting, Variant
 from perfdoctor.trials.bench import Bench
@@ -29,14 +30,26 @@ class Scripted:
 
 
 class Silent:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
     def begin(self, what: str, done: int, of: int, left_s: float | None) -> None:
         self.last = (what, done, of, left_s)
 
     def say(self, sentence: str) -> None:
-        pass
+        self.said.append(sentence)
 
     def end(self) -> None:
         pass
+
+
+class Full(Scripted):
+    """The disk is full from the fourth round on."""
+
+    def execute(self, variant: Variant, name: str, number: int, plan: Plan) -> Execution:
+        if number == 3:
+            raise PerfdoctorError("cannot write to trials: No space left on device", "make room there")
+        return super().execute(variant, name, number, plan)
 
 
 def bench(executor: Scripted) -> Bench:
@@ -142,3 +155,14 @@ def test_samples_are_compared_where_a_step_holds_more_of_them() -> None:
     assert verdict.outcome is Outcome.FASTER
     assert verdict.speedup is not None
     assert verdict.speedup.likely == pytest.approx(4 / 3, rel=0.05)
+
+
+def test_what_was_measured_before_the_disk_was_full_is_judged() -> None:
+    made = bench(Full(original=lambda number: execution(0.1 * 1.1**number), workers=noisy(0.1)))
+    (verdict,) = made.compare([WORKERS])
+    assert made.interrupted
+    assert made.progress.said == [  # type: ignore[attr-defined]
+        "cannot write to trials: No space left on device; make room there"
+    ]
+    assert len(verdict.executions) == 3
+    assert verdict.speedup is not None
