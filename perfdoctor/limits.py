@@ -12,12 +12,14 @@ from typing import Protocol
 import psutil
 
 from perfdoctor import rundir
+from perfdoctor.model import Marker
 
 POLL_S = 0.1  # how often steps are counted and deadlines looked at
 # What ends a script, and how long it may take: it may save a checkpoint, or swallow an interrupt.
 ENDINGS = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 
 
+EVALUATING_S = 60.0  # that a script may evaluate before it trains; longer, and evaluating is what it does
 MEASURING = "measuring"  # the file in which a process that measures its loader says how far that is
 DONE = "done"
 LEAVING_S = 5.0  # for a script to end by itself once the probe has ended it: it has its own cleaning up
@@ -112,10 +114,14 @@ class Limit:
         """Whether enough steps were taken, or were taken for long enough."""
         if self._max_steps == self._max_training_s == math.inf:
             return False
-        steps = self._follower.look().steps
-        if steps:
+        seen = self._follower.look()
+        if seen.steps:
             self._first_step_s = min(self._first_step_s, now_s)
-        return steps >= self._max_steps or now_s - self._first_step_s >= self._max_training_s
+        trained_s = now_s - self._first_step_s
+        trains = seen.marker is not None and seen.marker >= Marker.BACKWARD
+        if self._max_training_s < math.inf and not trains and trained_s < EVALUATING_S:
+            return False  # training may still begin
+        return seen.steps >= self._max_steps or trained_s >= self._max_training_s
 
 
 class Ending:

@@ -185,5 +185,7 @@ def _list(words: Sequence[str]) -> None:
         width, colour = output.columns(sys.stdout), output.wants_colour(sys.stdout)
         output.emit(tweaklist.page(known, width, colour), sys.stdout)
         return
-    named = [flags.named(word, known) for word in words if word.startswith("-")]
+    bare = {tweak.id for tweak in known}  # `--list amp`; other words without dashes are values
+    flagged = [f"--{word}" if word in bare else word for word in words]
+    named = [flags.named(word, known) for word in flagged if word.startswith("-")]
     output.emit("\n".join(map(tweaklist.explained, named)), sys.stdout)

@@ -36,11 +36,19 @@ def install(session: Session, hooks: Steps, torch: Any) -> None:
     def over() -> None:
         if not ending.over and os.getpid() == session.pid:
             ending.over = True
+            patch.guarded("trial losses", _last_losses)(hooks, torch)
             patch.guarded("trial", note)()
             ending.begin()
 
     session.on_off = over
     session.on_end.append(note)
+
+
+def _last_losses(hooks: Steps, torch: Any) -> None:
+    """Wait for the losses that are still on their way from a device: nothing is measured any more."""
+    if hooks.device_losses is not None:
+        torch.cuda.synchronize()
+        hooks.device_losses.collect()
 
 
 def _peak(torch: Any) -> Dict[str, Any]:

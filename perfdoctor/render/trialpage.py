@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
@@ -67,7 +68,8 @@ def _blocks(trial: Trial, columns: int, cwd: str) -> Iterator[RenderableType]:
     if trial.notes:
         yield parts.listed("Good to know", [" ".join(note.split()) for note in trial.notes])
     kept = f"Kept in {harmless(words.path(trial.path, cwd))}"
-    yield Text(f"{kept}\nShown again by: perfdoctor report --trials", style=parts.QUIET, overflow="fold")
+    again = f"perfdoctor report --trials {harmless(shlex.quote(words.path(trial.path, cwd)))}"
+    yield Text(f"{kept}\nShown again by: {again}", style=parts.QUIET, overflow="fold")
 
 
 def _title(trial: Trial) -> RenderableType:

@@ -191,7 +191,8 @@ def next_steps(trial: Trial, cwd: str) -> Iterator[tuple[str, str | None]]:
             )
         unclear = verdict.outcome is Outcome.NO_DIFFERENCE and gain and gain.high / gain.likely - 1.0 > NARROW
         if unclear and not kept:
-            more = f"--rounds {2 * trial.rounds} --seconds {LONGER * trial.seconds:.0f}"
+            seconds = LONGER * trial.seconds / len(trial.verdicts)
+            more = f"--rounds {2 * max(3, len(verdict.executions))} --seconds {seconds:.0f}"
             yield "a longer trial may tell", f"{again} {more} -- {command(trial)}"
     if trial.interrupted:
         yield "the trial was interrupted: the same again measures to the end", None

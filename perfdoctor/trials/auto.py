@@ -178,7 +178,11 @@ class _Walker:
         while not self.interrupted:
             left = [candidate for candidate in left if not candidate.is_in(self.base)]
             promises = [self._promise(candidate) for candidate in left]
-            worthwhile = [index for index, gain in enumerate(promises) if gain.high > 1.0 + self._noise()]
+            worthwhile = [
+                index
+                for index, gain in enumerate(promises)
+                if left[index].finding is None or gain.high > 1.0 + self._noise()
+            ]
             if not worthwhile:
                 self._note_rest(left, f"less is promised than can be told here ({self._noise():.1%})")
                 break

@@ -29,19 +29,20 @@ class Bench:
     interrupted: bool = False
     rounds: int = 0  # of all comparisons together
     stopped_early: bool = False
+    trouble: list[str] = field(default_factory=list)  # what ended the trial, other than the user
 
     def compare(self, variants: Sequence[Variant], base: Variant = ORIGINAL) -> list[Verdict]:
         """Measure each variant against executions of `base` in the same rounds: of the original, usually."""
         originals: list[Execution] = []
         found: dict[str, list[Execution]] = {variant.name: [] for variant in variants}
         alive, first = list(variants), self.rounds
-        while alive and self.rounds - first < self.plan.rounds and not self.interrupted:
+        while alive and self.rounds - first < self.plan.rounds and not self._ended:
             self._round(
                 [(base, originals), *((each, found[each.name]) for each in alive)], self.rounds - first
             )
             self.rounds += 1
             alive = [variant for variant in alive if self._goes_on(variant, originals, found[variant.name])]
-        self.stopped_early |= self.rounds - first < self.plan.rounds and not self.interrupted
+        self.stopped_early |= self.rounds - first < self.plan.rounds and not self._ended
         if not base.settings:
             self.originals += originals
         return [
@@ -56,27 +57,39 @@ class Bench:
             for variant in variants
         ]
 
+    @property
+    def _ended(self) -> bool:
+        return self.interrupted or bool(self.trouble)
+
     def _round(self, turns: Sequence[tuple[Variant, list[Execution]]], number: int) -> None:
         """Each once; every other round in the opposite order, so that a drift of the machine cancels."""
         of = self.plan.rounds * len(turns)
         for place, (variant, executions) in enumerate(turns if number % 2 == 0 else turns[::-1]):
             done = number * len(turns) + place
             self.progress.begin(variant.name, done, of, (of - done) * self.plan.execution_s)
-            name = f"{self.rounds + 1}-{'base' if executions is turns[0][1] else _slug(variant)}"
+            name = self._name(turns.index((variant, executions)), variant)
             try:
                 executions.append(self._fitted(self.executor.execute(variant, name, self.rounds, self.plan)))
             except PerfdoctorError as error:  # the disk is full: what was measured stays
-                self.progress.say(f"{error}; {error.hint}")
+                self.trouble.append(f"the trial ended here: {error}; {error.hint}")
+                return
+            except KeyboardInterrupt:  # between two executions
                 self.interrupted = True
                 return
             if executions[-1].ending is Ending.INTERRUPTED:
                 self.interrupted = True
                 return
 
+    def _name(self, index: int, variant: Variant) -> str:
+        """The folder of an execution: by round, place among the variants and what is tried."""
+        return f"{self.rounds + 1}-{f'{index}-{_slug(variant)}' if index else 'base'}"
+
     def _fitted(self, execution: Execution) -> Execution:
         """A script that ends before its planned steps is measured over those that it takes, from then on."""
         if execution.ending is not Ending.TOO_SHORT or execution.steps < LEAST_STEPS:
             return execution
+        if execution.ended_early:  # by its time limit: the variant is that slow, and no other is cut for it
+            return replace(execution, ending=Ending.MEASURED)
         self.plan = replace(self.plan, steps=min(self.plan.steps, execution.steps))
         return replace(execution, ending=Ending.MEASURED)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from perfdoctor import catalogue, command, rundir
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model import Gain
+from perfdoctor.recorded import RunRecords
 from perfdoctor.trial import Ending, Execution, Trial, Variant, Verdict
 from perfdoctor.trials import auto, flags, measured, metric, plan, protect
 from perfdoctor.trials.asked import Asked, Progress
@@ -99,9 +100,10 @@ def _prepare(
     planned = plan.make(
         step_s=looked.step_s or 0.0,
         start_s=looked.start_s or 0.0,
-        warm_up_steps=max(measured.warm_up(records), measured.LEAST_WARM_UP + _ahead(variants)),
+        warm_up_steps=_warm_up(records, variants, looked),
         longest_steps=longest,
         period=measured.period(records),
+        updates_per_step=measured.updates_per_step(records),
         variants=count,
         spent_s=time.monotonic() - began_s,
         rounds=asked.rounds,
@@ -112,22 +114,27 @@ def _prepare(
     return Bench(executor, progress, planned, looked, predict), executor.protection
 
 
-def _ahead(variants: Sequence[Variant]) -> int:
-    """The most batches that workers of a variant prepare before the first step: those come for nothing."""
-    values = [
-        {setting.tweak: setting.values.get(flags.VALUE) for setting in each.settings} for each in variants
+def _loading(variants: Sequence[Variant]) -> list[dict[str, int]]:
+    """Workers and prefetch that the original (nothing) and each variant set."""
+    own = [
+        {
+            each.tweak: value
+            for each in variant.settings
+            if isinstance(value := each.values.get(flags.VALUE), int)
+        }
+        for variant in variants
     ]
-    return max(
-        (
-            _whole(each.get("workers")) * (_whole(each.get("prefetch")) or measured.PREFETCH)
-            for each in values
-        ),
-        default=0,
-    )
+    return [{}, *own]
 
 
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 0
+def _warm_up(records: RunRecords, variants: Sequence[Variant], looked: Execution) -> int:
+    """Steps until all have settled; what is compiled meets a smaller batch at the end of an epoch."""
+    steps = measured.warm_up(records, _loading(variants))
+    every = measured.period(records)
+    compiles = any(setting.tweak == "compile" for each in variants for setting in each.settings)
+    if compiles and every is not None and every * (looked.step_s or 0.0) <= plan.LOOK_S:
+        return every + steps
+    return steps
 
 
 def _unknown(variant: Variant) -> Gain | None:
@@ -171,7 +178,12 @@ def _conclude(
         seconds,
         bench.interrupted,
         bench.stopped_early,
-        (protection.said, *_how_measured(executions, bench.plan), *_unmatched(asked, executions)),
+        (
+            protection.said,
+            *_how_measured(executions, bench.plan),
+            *_unmatched(asked, executions),
+            *bench.trouble,
+        ),
         path=str(bench.executor.folder),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from dataclasses import dataclass, replace
@@ -38,13 +39,16 @@ class Executor:
         """Run the original for a few seconds of training, and tell what it recorded."""
         outcome, peak, log = self._launch("look", ORIGINAL, None, FIRST_STEP_S, LOOK_S)
         records = None if outcome.path is None else recorded.read(outcome.path)
-        settled = measured.warm_up(records) if records else 0
-        found = measured.execution(records, 0, settled, None) if records else Execution(0, Ending.FAILED)
+        if records is None:
+            return self._told(Execution(0, Ending.FAILED), outcome, peak, log), None
+        found = measured.execution(records, 0, measured.warm_up(records), None)
+        if found.step_s is None:  # steps so slow that all of them are warm-up: better than nothing
+            found = measured.execution(records, 0, 0, None)
         return self._told(found, outcome, peak, log), records
 
     def execute(self, variant: Variant, name: str, number: int, plan: Plan) -> Execution:
         """Run a variant once, in round `number`, to its last step; `name` is that of its folder."""
-        total = plan.warm_up_steps + plan.steps
+        total = math.ceil((plan.warm_up_steps + plan.steps) * plan.updates_per_step)
         outcome, peak, log = self._launch(name, variant, total, plan.limit_s + FIRST_STEP_S, plan.limit_s)
         if outcome.path is None:
             return self._told(Execution(number, Ending.FAILED), outcome, peak, log)

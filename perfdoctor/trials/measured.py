@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -12,7 +12,7 @@ import numpy as np
 from perfdoctor.analysis import steps as recorded_steps
 from perfdoctor.analysis.records import location, number, positive, whole
 from perfdoctor.analysis.steps import Floats, Ints, Steps
-from perfdoctor.model import Phase
+from perfdoctor.model import Marker, Phase
 from perfdoctor.recorded import RankRecords, RunRecords
 from perfdoctor.rundir import Json
 from perfdoctor.trial import Ending, Execution, Place
@@ -66,16 +66,31 @@ def execution(records: RunRecords, at_round: int, warm_up_steps: int, steps: int
     return _timed(replace(told, ending=ending), measured, whole(records.run.get("begin_ns")))
 
 
-def warm_up(records: RunRecords) -> int:
+def warm_up(records: RunRecords, given: Sequence[Mapping[str, int]] = ({},)) -> int:
     """How many steps an execution needs to settle, at least LEAST_WARM_UP, from one that went on for longer.
 
     These are the slow first steps (compiling, trying algorithms), and then the batches that workers prepared
-    meanwhile, for those come faster than workers can make them.
+    meanwhile, for those come faster than workers can make them. `given`: `workers` and `prefetch` of each
+    variant that is to settle, where it has its own.
     """
     return max(
-        (max(LEAST_WARM_UP, _settled(found)) + _drain(own, found) for own, found in _ranks(records)),
+        (
+            max(LEAST_WARM_UP, _settled(found)) + max(_drain(own, found, values) for values in given)
+            for own, found in _ranks(records)
+        ),
         default=LEAST_WARM_UP,
     )
+
+
+def updates_per_step(records: RunRecords) -> float:
+    """Updates of the first optimizer in a step, for the probe counts those; 1 where nothing is updated."""
+    for own, found in _ranks(records)[:1]:
+        rows = own.steps
+        if rows is None or found.marker is not Marker.UPDATE:
+            continue
+        first = rows["marks"][(rows["marker"] == Marker.UPDATE) & (rows["optimizer"] == 1)].sum()
+        return max(1.0, float(first) / float(found.weight.sum()))
+    return 1.0
 
 
 def period(records: RunRecords) -> int | None:
@@ -177,12 +192,13 @@ def _change(logs: Floats) -> int:
     return best + 1 if excess[best] >= math.log(SLOWER) else 0
 
 
-def _drain(own: RankRecords, steps: Steps) -> int:
-    """How many steps are fed by what workers prepare ahead."""
+def _drain(own: RankRecords, steps: Steps, given: Mapping[str, int]) -> int:
+    """How many steps are fed by what workers prepare ahead; `given` takes the place of what loaders say."""
     used = {whole(event.get("loader")) for event in own.of("epoch")}
     ahead = max(
         (
-            (whole(event.get("num_workers")) or 0) * (whole(event.get("prefetch_factor")) or PREFETCH)
+            given.get("workers", whole(event.get("num_workers")) or 0)
+            * given.get("prefetch", whole(event.get("prefetch_factor")) or PREFETCH)
             for event in own.of("loader")
             if whole(event.get("id")) in used
         ),
@@ -231,8 +247,9 @@ def _told(records: RunRecords, at_round: int) -> Execution:
         left_alone=_places(events, "left_alone"),
         host_bytes=_sum(host for host, _ in peaks),
         device_bytes=_sum(device for _, device in peaks),
-        broken=_broken(events),
-        ended_early=any(event.get("ended_early") is True for event in events),
+        broken=_broken(events, records.run.get("tweaks")),
+        ended_early=records.run.get("outcome") == "stopped"
+        or any(event.get("ended_early") is True for event in events),
     )
 
 
@@ -260,12 +277,12 @@ def _places(events: Sequence[Json], outcome: str) -> tuple[Place, ...]:
     return tuple(places)
 
 
-def _broken(events: Sequence[Json]) -> tuple[str, ...]:
+def _broken(events: Sequence[Json], tweaks: object) -> tuple[str, ...]:
     """Tweaks that turned themselves off, and why; other parts of the probe that did are no matter here."""
+    asked = tweaks if isinstance(tweaks, dict) else {}
     found = [event.get("broken") for event in events if event.get("event") == "trial_end"]
     named = {name: why for each in found if isinstance(each, dict) for name, why in each.items()}
-    tweaked = {event.get("tweak") for event in events if event.get("event") == "tweak"}
-    return tuple(f"{name}: {why}" for name, why in named.items() if name in tweaked)
+    return tuple(f"{name}: {why}" for name, why in named.items() if name in asked)
 
 
 def _peaks(own: RankRecords) -> tuple[float | None, float | None]:

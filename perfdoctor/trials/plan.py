@@ -29,6 +29,7 @@ class Plan:
     steps: int  # measured after the warm-up
     execution_s: float  # expected of one execution, from its start to its end
     limit_s: float  # after which it is ended
+    updates_per_step: float = 1.0  # of the first optimizer: a critic may have several
     period: int | None = None  # steps between epochs, validations or checkpoints, where they come evenly
 
 
@@ -39,6 +40,7 @@ def make(
     warm_up_steps: int,
     longest_steps: int | None,
     period: int | None = None,
+    updates_per_step: float = 1.0,
     variants: int,
     spent_s: float,
     rounds: int | None = None,
@@ -74,5 +76,6 @@ def make(
         steps,
         start_s + training_s + LEAVING_S,
         PATIENCE * (start_s + training_s) + SLACK_S,
+        updates_per_step,
         period,
     )

@@ -13,6 +13,7 @@ from perfdoctor.trial import Ending, Execution, Outcome, Variant, Verdict
 from perfdoctor.trials import agreement, measured, ratios
 
 SAME_SAMPLES = 0.02  # samples in a step may differ by this share: the last batch of an epoch is smaller
+RESIZING = {"accumulate", "batch-size"}  # tweaks that change how many samples a step holds
 BROKEN: Mapping[Ending, Outcome] = {
     Ending.FAILED: Outcome.FAILED,
     Ending.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
@@ -45,6 +46,11 @@ class Rounds:
             before is not None and after is not None and abs(after / before - 1.0) > SAME_SAMPLES
             for before, after in held
         )
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is known how many samples steps hold."""
+        return all(_samples(execution) is not None for pair in self.both for execution in pair)
 
     @property
     def costs(self) -> list[tuple[float, float]]:
@@ -85,6 +91,13 @@ def verdict(
         agreement=agreement.agree([*more, *originals], finished, _strongest(variant)),
         metric=_metric(originals, finished),
     )
+    uncounted = RESIZING & {setting.tweak for setting in variant.settings}
+    if uncounted and not rounds.counted:
+        because = f"--{min(uncounted)} changes what a step holds, and its samples could not be counted"
+        return replace(told, because=because)
+    lost = [original for original in originals if original.ending in BROKEN]
+    if not rounds.both and lost:
+        return replace(told, because=f"the original failed: {_why_broken(lost[-1])}")
     if len(rounds.both) < ratios.LEAST_ROUNDS:
         because = f"{len(rounds.both)} of at least {ratios.LEAST_ROUNDS} rounds were measured"
         return replace(told, because=because)

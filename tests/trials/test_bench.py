@@ -63,7 +63,7 @@ def noisy(step_s: float) -> Any:
 def test_turns_are_taken_in_an_order_that_is_balanced() -> None:
     executor = Scripted(original=noisy(0.1), workers=noisy(0.099))
     bench(executor).compare([WORKERS])
-    assert executor.asked[:5] == ["1-base", "1-workers-4", "2-workers-4", "2-base", "3-base"]
+    assert executor.asked[:5] == ["1-base", "1-1-workers-4", "2-1-workers-4", "2-base", "3-base"]
 
 
 def test_a_variant_that_is_twice_as_fast_is_faster_and_needs_no_more_rounds_than_it_takes() -> None:
@@ -81,7 +81,7 @@ def test_a_variant_with_nothing_to_change_is_executed_once() -> None:
     executor = Scripted(original=noisy(0.1), workers=execution(0.1))
     (verdict,) = bench(executor).compare([WORKERS])
     assert verdict.outcome is Outcome.NO_EFFECT
-    assert executor.asked == ["1-base", "1-workers-4"]
+    assert executor.asked == ["1-base", "1-1-workers-4"]
 
 
 def test_a_variant_that_fails_is_not_tried_again_while_others_go_on() -> None:
@@ -160,9 +160,9 @@ def test_samples_are_compared_where_a_step_holds_more_of_them() -> None:
 def test_what_was_measured_before_the_disk_was_full_is_judged() -> None:
     made = bench(Full(original=lambda number: execution(0.1 * 1.1**number), workers=noisy(0.1)))
     (verdict,) = made.compare([WORKERS])
-    assert made.interrupted
-    assert made.progress.said == [  # type: ignore[attr-defined]
-        "cannot write to trials: No space left on device; make room there"
+    assert not made.interrupted
+    assert made.trouble == [
+        "the trial ended here: cannot write to trials: No space left on device; make room there"
     ]
     assert len(verdict.executions) == 3
     assert verdict.speedup is not None
