@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from perfdoctor import limits
+from perfdoctor.model import Marker
 
 
 @pytest.fixture
@@ -44,3 +47,24 @@ def test_the_last_whole_line_says_how_far_a_measurement_is(tmp_path):
     for text, stage in (("", ""), ("0 workers\n", "0 workers"), ("0 workers\n2 work", "0 workers")):
         (tmp_path / limits.MEASURING).write_text(text)
         assert limits.progress(tmp_path) == stage
+
+
+def test_evaluating_before_training_is_not_training(tmp_path, clock, monkeypatch):
+    limit = limits.Limit(tmp_path, 100, None, max_training_s=6.0)
+    seen = SimpleNamespace(steps=500, marker=Marker.CALL)
+    monkeypatch.setattr(limit, "_follower", SimpleNamespace(look=lambda: seen))
+    assert not limit.is_over()
+    clock[0] += 20
+    assert not limit.is_over()
+    clock[0] += limits.EVALUATING_S
+    assert limit.is_over()  # a script that only evaluates is measured all the same
+
+
+def test_training_is_over_after_its_steps_or_its_time(tmp_path, clock, monkeypatch):
+    limit = limits.Limit(tmp_path, 100, None, max_training_s=6.0)
+    seen = SimpleNamespace(steps=10, marker=Marker.UPDATE)
+    monkeypatch.setattr(limit, "_follower", SimpleNamespace(look=lambda: seen))
+    assert not limit.is_over()
+    clock[0] += 7
+    assert limit.is_over()
+    assert limit.reached

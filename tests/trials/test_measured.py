@@ -286,3 +286,25 @@ def test_a_start_that_differs_as_starts_do_is_no_longer_warm_up() -> None:
     originals = [execution(0.1, start_s=3.0), execution(0.1, start_s=3.4), execution(0.1, start_s=3.1)]
     variants = [execution(0.05, start_s=3.2), execution(0.05, start_s=3.5), execution(0.05, start_s=3.6)]
     assert measured.pays_off(originals, variants) is None
+
+
+def test_a_critic_has_several_updates_in_a_step_and_the_probe_counts_those() -> None:
+    assert measured.updates_per_step(run(*steps(*[10] * 20))) == 1.0
+    wgan = [update(10, optimizer=number) for _ in range(8) for number in (1, 1, 1, 1, 1, 2)]
+    assert measured.updates_per_step(run(*wgan)) == pytest.approx(5.0)
+    assert measured.updates_per_step(records(None)) == 1.0
+
+
+def test_what_a_variant_prepares_ahead_is_used_up_as_well() -> None:
+    events = [loader(1, 2), epoch(0)]
+    found = run(*steps(*[10] * 60), events=events)
+    own = measured.warm_up(found)
+    assert measured.warm_up(found, [{}, {"workers": 8}]) == own + (8 - 2) * 2
+    assert measured.warm_up(found, [{}, {"prefetch": 5}]) == own + 2 * (5 - 2)
+
+
+def test_a_tweak_that_turned_itself_off_is_told_even_if_it_never_acted() -> None:
+    ended = {"event": "trial_end", "broken": {"amp": "TypeError: no", "losses": "ValueError: no"}}
+    found = run(*steps(*[10] * 20), events=[ended])
+    tweaked = replace(found, run={**found.run, "tweaks": {"amp": {}}})
+    assert measured.execution(tweaked, 0, 2, 10).broken == ("amp: TypeError: no",)
