@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import accuracy
@@ -97,7 +98,18 @@ def measure(truth: accuracy.Truth, rounds: int, seconds: int | None) -> Tried | 
             if tweak is None:
                 return None
             limit = ["--seconds", str(seconds)] if seconds else []
-            words = [*perfdoctor, "try", *shlex.split(tweak), *limit, "--json", "--out", out]
+            run = next(path for path in Path(out).iterdir() if (path / "run.json").exists())
+            words = [
+                *perfdoctor,
+                "try",
+                *shlex.split(tweak),
+                *limit,
+                "--json",
+                "--run",
+                str(run),
+                "--out",
+                out,
+            ]
             trial = json.loads(accuracy.call(words, truth.script.parent))
             twin = accuracy.gain(truth.script, truth.twin, rounds) if truth.twin and rounds else None
             return Tried(name, tweak, trial["variants"][0], twin)
