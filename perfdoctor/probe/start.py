@@ -19,8 +19,6 @@ from . import (
     session,
     settings,
     steps,
-    trial,
-    tweak,
     windows,
     zeroing,
 )
@@ -38,8 +36,14 @@ def _begin(run_dir: str) -> None:
     torch = sys.modules["torch"]
     here = session.Session(run_dir, _options(run_dir))
     _boot(here, torch)
+    tweaked, tried = here.options.get("tweaks"), here.options.get("trial")
+    if tweaked:
+        from . import tweak  # here: most runs do without, and start sooner
+    if tried:
+        from . import trial
     _hide_from_compiler()
-    tweak.apply_all(here, torch)
+    if tweaked:
+        tweak.apply_all(here, torch)
     hooks = steps.Steps(here, torch)
     if here.options.get("loader"):
         from . import loaderonly  # here: of no use to a run that trains
@@ -47,8 +51,8 @@ def _begin(run_dir: str) -> None:
         loaderonly.install(loaderonly.Only(here, loader.Loaders(here, hooks, torch), torch))
         return
     steps.install(hooks)
-    if here.options.get("trial"):
-        trial.seed(here.options["trial"], torch)
+    if tried:
+        trial.seed(tried, torch)
         trial.install(here, hooks, torch)
         loader.install(loader.Loaders(here, hooks, torch))
         return
