@@ -49,7 +49,7 @@ def index(tweaks: Sequence[Tweak]) -> str:
 def _flags(tweak: Tweak) -> str:
     """How a tweak is typed; a bar would end the cell."""
     takes = {tweak.flag: tweak.takes, **tweak.extras}
-    typed = [flag if kind is None else f"{flag} {kind.placeholder}" for flag, kind in takes.items()]
+    typed = [flag if kind is None else f"{flag} {kind.metavar}" for flag, kind in takes.items()]
     own, *extras = (f"`{words}`".replace("|", "\\|") for words in typed)
     return " ".join([f"[{own}]({tweak.id}.md)", *extras])
 

@@ -156,21 +156,21 @@ class Loading:
 
     def run(self) -> None:
         """Measure until every setting is done or the time is over."""
-        todo = self._settings()
-        limit = max(1.0, self._fresh_batches() / len(todo))
-        while todo:
-            workers = todo.pop(0)
+        waiting = self._settings()
+        limit = max(1.0, self._fresh_batches() / len(waiting))
+        while waiting:
+            workers = waiting.pop(0)
             reason = self._reason_to_stop(workers)
             if reason is not None:
                 self._tell("loading_stop", workers=workers, because=reason)
-                if self._iterable and workers and 0 in todo:
-                    todo = [0]
+                if self._iterable and workers and 0 in waiting:
+                    waiting = [0]
                     continue
                 break
             self._mark(f"{workers} workers")
-            share_s = (self._end_s(REAL_SHARE) - time.monotonic()) / (len(todo) + 1)
+            share_s = (self._end_s(REAL_SHARE) - time.monotonic()) / (len(waiting) + 1)
             self._guarded(workers, self._real, share_s, limit)
-            todo += self._beyond(todo)
+            waiting += self._beyond(waiting)
         self._without_reading()
 
     def _end_s(self, share: float) -> float:
@@ -188,9 +188,9 @@ class Loading:
         ordered = [own, *sorted(counts - {0, own})] if own else sorted(counts - {0})
         return [*ordered, 0] if self._iterable else [0, *ordered]
 
-    def _beyond(self, todo: List[int]) -> List[int]:
+    def _beyond(self, waiting: List[int]) -> List[int]:
         """One more setting past the cores, where batches wait for something that is not a core."""
-        if self._given is not None or self._once or any(todo) or not self._rates:
+        if self._given is not None or self._once or any(waiting) or not self._rates:
             return []
         most = max(self._rates)
         before = max((rate for workers, rate in self._rates.items() if workers < most), default=math.inf)
@@ -323,11 +323,11 @@ class Loading:
             self._index_name: indices,
             "worker_init_fn": None,
         }
-        todo = sorted(self._rates)
-        while todo and time.monotonic() < self._end_s(1.0):
-            workers = todo.pop(0)
+        waiting = sorted(self._rates)
+        while waiting and time.monotonic() < self._end_s(1.0):
+            workers = waiting.pop(0)
             self._mark(f"{workers} workers, without reading")
-            share_s = (self._end_s(1.0) - time.monotonic()) / (len(todo) + 1)
+            share_s = (self._end_s(1.0) - time.monotonic()) / (len(waiting) + 1)
             self._guarded(workers, self._synthetic, changed, share_s)
 
     def _synthetic(self, workers: int, changed: Dict[str, Any], share_s: float) -> None:

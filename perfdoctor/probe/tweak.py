@@ -35,7 +35,7 @@ class Count:
         self.auto = auto
 
     @property
-    def placeholder(self) -> str:
+    def metavar(self) -> str:
         """How help shows the value."""
         return "N|auto" if self.auto else "N"
 
@@ -60,7 +60,7 @@ class OneOf:
         self.words = words
 
     @property
-    def placeholder(self) -> str:
+    def metavar(self) -> str:
         """How help shows the value."""
         return "|".join(self.words)
 

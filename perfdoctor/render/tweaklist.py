@@ -49,7 +49,7 @@ def _blocks(tweaks: Sequence[Tweak]) -> Iterator[RenderableType]:
 
 
 def _typed(flag: str, takes: Any) -> str:
-    return flag if takes is None else f"{flag} {takes.placeholder}"
+    return flag if takes is None else f"{flag} {takes.metavar}"
 
 
 def explained(tweak: Tweak) -> str:

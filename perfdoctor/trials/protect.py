@@ -18,7 +18,7 @@ from typing import Any, Literal
 from perfdoctor.trials.view import REAL, inside
 
 PROGRAM = str(Path(__file__).with_name("view.py"))
-START = (sys.executable, "-I", "-S", PROGRAM)  # without `site` and the user's variables: 20 ms
+START = (sys.executable, "-I", "-S", PROGRAM)  # without `site` and the user's variables: it starts sooner
 CHECK_S = 60.0  # for a check that takes a tenth of a second on an idle machine
 RUNNING = ".perfdoctor-running"  # locked by the process whose trial the folder is
 # Of what is free, for changes that can be kept in memory only: the command needs the rest.

@@ -40,7 +40,7 @@ NOTHING_TO_COPY = frozenset(  # file systems that hold no files of a user's, whe
     "proc sysfs devtmpfs devpts cgroup cgroup2 mqueue debugfs tracefs securityfs pstore bpf configfs fusectl "
     "hugetlbfs binfmt_misc efivarfs autofs rpc_pipefs nsfs selinuxfs resctrl".split()
 )
-MOST_OVERLAYS = 200  # each takes a fifth of a millisecond; beyond that folders are read-only
+MOST_OVERLAYS = 200  # each costs every execution a mount; beyond that folders are read-only
 # Where scripts and libraries write, if they lie in folders that the user does not own.
 PLACES = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME")
 TEMPORARY = "/var/tmp"

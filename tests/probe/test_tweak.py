@@ -54,7 +54,7 @@ def test_a_count_without_auto_refuses_it():
 def test_one_of_a_few_words_is_read_as_it_stands():
     kind = tweak.OneOf("bf16", "fp16")
     assert kind.read("bf16") == "bf16"
-    assert (kind.placeholder, kind.allowed) == ("bf16|fp16", "one of bf16, fp16")
+    assert (kind.metavar, kind.allowed) == ("bf16|fp16", "one of bf16, fp16")
     with pytest.raises(ValueError, match="BF16"):
         kind.read("BF16")
 
