@@ -1,11 +1,11 @@
 """How right the doctor is on scripts whose cause is known: verdict, first finding, line, predicted gain.
 
-python bench/accuracy.py [--scripts too_few_workers,...] [--folder DIR] [--rounds 3] [--write]
+python bench/accuracy.py [--scripts too_few_workers,...] [--folder DIR] [--rounds 3] [--keep DIR] [--write]
 
 Every script runs watched, one at a time. Then the script and its mended twin run in turns, three times
 each, with nothing but step times recorded; the measured gain is the median of the ratios of
 training time per sample. Training time runs from the first step's begin to the last step's end: a
-predicted gain is a gain of it.
+predicted gain is a gain of it. What was kept is not run again: the doctor as it is now judges it.
 """
 
 from __future__ import annotations
@@ -211,13 +211,14 @@ def _of_row(folder: Path, row: dict[str, str | None]) -> Truth:
 # ---------------------------------------------------------------- what happens
 
 
-def watch(script: Path, *options: str) -> Json:
-    """Run a script watched, in its own folder, and return its report."""
+def watch(script: Path, *options: str, keep: Path | None = None) -> Json:
+    """Run a script watched, in its own folder, and return its report; `keep` holds its run, or will."""
     perfdoctor = [sys.executable, "-m", "perfdoctor"]
-    with tempfile.TemporaryDirectory() as out:
-        run = [*perfdoctor, "run", "-q", *options, "--out", out, str(script)]
-        call(run, script.parent)
-        return dict(json.loads(call([*perfdoctor, "report", "--json", "--out", out], script.parent)))
+    with tempfile.TemporaryDirectory() as temporary:
+        out = keep / script.stem if keep else Path(temporary)
+        if not (keep and out.exists()):
+            call([*perfdoctor, "run", "-q", *options, "--out", str(out), str(script)], script.parent)
+        return dict(json.loads(call([*perfdoctor, "report", "--json", "--out", str(out)], script.parent)))
 
 
 def call(command: list[str], folder: Path) -> str:
@@ -250,15 +251,25 @@ def _ratio(script: Path, twin: Path) -> float:
     return slow_s / quick_s
 
 
-def judge(truth: Truth, rounds: int) -> Outcome:
+def twins_gain(truth: Truth, rounds: int, keep: Path | None) -> float | None:
+    """What mending the cause brought, measured or kept; None where there is nothing to compare."""
+    if not rounds or truth.twin is None or truth.saves != "time":
+        return None
+    kept = keep / truth.script.stem / "twins_gain.json" if keep else None
+    if kept and kept.exists():
+        return float(json.loads(kept.read_text()))
+    measured = gain(truth.script, truth.twin, rounds)
+    if kept:
+        kept.write_text(json.dumps(measured))
+    return measured
+
+
+def judge(truth: Truth, rounds: int, keep: Path | None = None) -> Outcome:
     """Watch a script, and measure its twin; what fails is said in the outcome."""
     report = None
     try:
-        report = watch(truth.script)
-        measured = None
-        if rounds and truth.twin is not None and truth.saves == "time":
-            measured = gain(truth.script, truth.twin, rounds)
-        return Outcome(truth, report, measured)
+        report = watch(truth.script, keep=keep)
+        return Outcome(truth, report, twins_gain(truth, rounds, keep))
     except subprocess.CalledProcessError as error:
         own_words = (error.stderr or "").partition("\nperfdoctor: ")[0]
         last = own_words.strip().splitlines()[-1:] or ["it said nothing"]
@@ -387,12 +398,14 @@ def main() -> None:
     parser.add_argument("--scripts", metavar="A,B", help="which, with commas between; all of them otherwise")
     parser.add_argument("--folder", type=Path, default=SCRIPTS, help="scripts whose cause is known")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of script and mended twin; 0: no twins")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep runs and measured gains; use those kept")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     args = parser.parse_args()
     console = Console()
     outcomes = []
+    keep = args.keep.resolve() if args.keep else None
     for truth in chosen(args.folder.resolve(), args.scripts):
-        outcomes.append(judge(truth, args.rounds))
+        outcomes.append(judge(truth, args.rounds, keep))
         console.print("; ".join(outcomes[-1].cells()), markup=False, highlight=False)
         if args.write:  # after each, so that an interrupted run leaves what it has
             write(outcomes, args.rounds)

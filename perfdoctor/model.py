@@ -178,6 +178,7 @@ class LoaderFacts:
     other_wait_s: float = 0.0  # waits for other loaders (validation), seconds per step
     samples: int = 0  # prepared while watched
     items: int | None = None  # in the dataset, where it is one that can be indexed
+    epoch_end_s: float | None = None  # mean wait at an epoch's end, when workers that do not live on stop
     spread: tuple[float, ...] = (1.0,)  # batch costs over their mean, at even quantiles
 
 

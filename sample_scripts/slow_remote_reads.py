@@ -20,6 +20,7 @@ ANSWER_S = 0.001
 
 class TileHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # an answer leaves at once, not after the next acknowledgement
 
     def setup(self):
         super().setup()

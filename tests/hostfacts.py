@@ -20,10 +20,13 @@ def pauses(
 
 
 def debug(
-    *checks: LineCost, busy: float | None = None, tracing: float | None = None, **modes: Location | None
+    *checks: LineCost,
+    busy: float | None = None,
+    anomaly_s: tuple[float, float] | None = None,
+    **modes: Location | None,
 ) -> DebugFacts:
     """These modes on at every look, with the lines that turned them on; and lines that look for NaN."""
-    return DebugFacts(tuple(DebugMode(name, 1.0, at) for name, at in modes.items()), checks, busy, tracing)
+    return DebugFacts(tuple(DebugMode(name, 1.0, at) for name, at in modes.items()), checks, busy, anomaly_s)
 
 
 def clearing(kept: int = 0, cleared: int = 0, doubtful: bool = False) -> ClearingFacts:

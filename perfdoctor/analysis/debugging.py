@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from perfdoctor.analysis.frames import parse
 from perfdoctor.analysis.records import location, number
 from perfdoctor.analysis.source import Sources
-from perfdoctor.model import LineCost, Location, Phase, StackFacts
+from perfdoctor.model import LineCost, Location, StackFacts
 from perfdoctor.recorded import RankRecords
 
 MOST = 0.5  # of the looks: what is on for less than most steps was turned on for a while, on purpose
-ENOUGH = 20  # samples of forward: fewer tell no share
-TRACEBACKS = re.compile(r"[/\\](?:traceback|linecache)\.py$")
 CHECKS = re.compile(r"\b(?:isnan|isinf|isfinite|assert_all_finite|check_numerics)\b")
 
 
@@ -33,9 +30,7 @@ class DebugFacts:
     modes: tuple[DebugMode, ...] = ()
     checks: tuple[LineCost, ...] = ()
     device_busy: float | None = None  # share of the time, as its driver says; None without a device
-    tracing: float | None = (
-        None  # share of forward in which tracebacks are kept; None where too little was seen
-    )
+    anomaly_s: tuple[float, float] | None = None  # per backward: keeping tracebacks, looking for NaN
 
 
 def debug_facts(
@@ -54,22 +49,19 @@ def debug_facts(
     )
     lines = [line for lines in stacks.phases.values() for line in lines] if stacks is not None else []
     checks = tuple(line for line in lines if is_check(line))
-    return DebugFacts(modes, checks, busy, _tracing(records)) if modes or checks else None
+    return DebugFacts(modes, checks, busy, _anomaly(records)) if modes or checks else None
 
 
-def _tracing(records: RankRecords) -> float | None:
-    """The share of forward that anomaly detection spends on tracebacks, one for each operation.
-
-    Backward looks for NaN in C++, once for each operation as well: no stack tells how long.
-    """
-    forward = traced = 0
-    for (label, *names), count in records.stacks:
-        frames = [frame for name in names if (frame := parse(name)) is not None] if label == "main" else []
-        phases = [frame.phase for frame in frames if frame.phase is not None]
-        if phases and phases[-1] is Phase.FORWARD:
-            forward += count
-            traced += count * any(TRACEBACKS.search(frame.file) for frame in frames)
-    return traced / forward if forward >= ENOUGH else None
+def _anomaly(records: RankRecords) -> tuple[float, float] | None:
+    """What anomaly detection costs one backward: tracebacks as the graph is made, looks for NaN in backward."""
+    weighed = records.of("anomaly")
+    if not weighed:
+        return None
+    last = weighed[-1]  # the first may be one of warm-up
+    return (
+        number(last.get("frames")) * number(last.get("frame_s")),
+        number(last.get("gradients")) * number(last.get("gradient_s")),
+    )
 
 
 def is_check(line: LineCost) -> bool:

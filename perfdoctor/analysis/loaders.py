@@ -76,6 +76,7 @@ def _facts(event: Json, rows: Rows, records: RankRecords, window: Window, loader
         epochs=len(epochs),
         # the first epoch's start also pays for what is done once: the later ones tell, where there are any
         epoch_start_s=sum(starts[1:] or starts) / len(starts[1:] or starts) / 1e9 if starts else None,
+        epoch_end_s=_epoch_end_s(records, event["id"]),
         steady_wait_s=_steady_wait_s(records, event["id"], window),
         worker_start_s=_worker_start_s(records, event["id"]),
         loaders=loaders,
@@ -85,6 +86,16 @@ def _facts(event: Json, rows: Rows, records: RankRecords, window: Window, loader
         samples=int(rows["samples"].sum()),
         items=max((whole(entry.get("items")) or 0 for entry in epochs), default=0) or None,
     )
+
+
+def _epoch_end_s(records: RankRecords, identity: int) -> float | None:
+    """Mean wait for the end of an epoch, when there is no batch left: workers that do not live on stop then."""
+    waits = [
+        number(entry["end_wait_ns"])
+        for entry in records.of("epoch_end")
+        if entry.get("loader") == identity and entry.get("end_wait_ns") is not None
+    ]
+    return sum(waits) / len(waits) / 1e9 if waits else None
 
 
 def _spread(costs: Floats, weight: Floats) -> tuple[float, ...]:
@@ -109,9 +120,15 @@ def _steps_inside(records: RankRecords, identity: int, window: Window) -> int:
     inside = 0
     for entry in (entry for entry in records.of("epoch") if entry.get("loader") == identity):
         begin = number(entry.get("begin_ns"))
-        end = number((finished.get(entry.get("index")) or {}).get("t_ns")) or window.end_ns
+        end = _left_ns(finished.get(entry.get("index")) or {}) or window.end_ns
         inside += int(np.count_nonzero((window.step_ends_ns > begin) & (window.step_ends_ns <= end)))
     return inside
+
+
+def _left_ns(ended: Json) -> float:
+    """When an epoch was over: when it gave no batch any more, or where the loop left it, after its last one."""
+    left = ended.get("end_wait_ns", 0) is None
+    return number(ended.get("last_ns")) if left else number(ended.get("t_ns"))
 
 
 def _rows_of(rows: Rows | None, identity: int, window: Window) -> Rows | None:

@@ -87,7 +87,8 @@ def restarts(step: StepFacts, loader: LoaderFacts) -> Estimate:
     stall_s = loader.epoch_start_s - (loader.steady_wait_s or 0.0)
     removed_s = stall_s - loader.batch_s  # the first batch still has to be prepared
     share, most = (
-        min(1.0, max(0.0, seconds) * (loader.epochs - 1) / step.wall_s) for seconds in (removed_s, stall_s)
+        min(1.0, (max(0.0, seconds) + (loader.epoch_end_s or 0.0)) * (loader.epochs - 1) / step.wall_s)
+        for seconds in (removed_s, stall_s)
     )
     return Estimate(SURE * share, share, most)
 

@@ -127,15 +127,30 @@ class StepModel:
         """Compute and batch cost side by side in a step of `step_s`: CPU parts stretch where cores lack.
 
         Each stretches by its loss (`sharing`) times how far both at once ask for more cores than there are,
-        for the share of the step in which the other one is at it.
+        for the share of the step in which the other one is at it. Workers are busy independently of each
+        other: that several are at once is rarer than that one is.
         """
         main = min(self.cores, _ratio(self.compute_cpu_s, self.compute_s))
         worker = min(1.0, _ratio(self.data_cpu_s, self.data_s))
-        crowd = max(0.0, (main + workers * worker) / self.cores - 1)
         training = min(1.0, self.compute_s / step_s)
-        data_s = self.data_s * (1 + crowd * self.sharing.worker[case] * worker * training)
+        preparing = min(1.0, self.data_s / (workers * step_s))
+        lacking = self._lacking(main + worker, worker, workers - 1, preparing) * training
+        data_s = self.data_s * (1 + lacking * self.sharing.worker[case] * worker)
         preparing = min(1.0, data_s / (workers * step_s))
-        return self.compute_s * (1 + crowd * self.sharing.compute[case] * min(1.0, main) * preparing), data_s
+        lacking = self._lacking(main, worker, workers, preparing)
+        return self.compute_s * (1 + lacking * self.sharing.compute[case] * min(1.0, main)), data_s
+
+    def _lacking(self, busy: float, worker: float, workers: int, preparing: float) -> float:
+        """Cores lacking, in the mean, per core there is: beside `busy` cores, each worker is at it or not."""
+        if busy + workers * worker <= self.cores:
+            return 0.0
+        return sum(
+            math.comb(workers, at_it)
+            * preparing**at_it
+            * (1 - preparing) ** (workers - at_it)
+            * max(0.0, (busy + at_it * worker) / self.cores - 1)
+            for at_it in range(workers + 1)
+        )
 
     def slower(self, compute_s: float, data_s: float, workers: int) -> float:
         """The slower of computing and preparing."""

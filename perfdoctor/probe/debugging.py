@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
-from typing import Any, Callable, Dict, Optional, Tuple
+import traceback
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import patch
 from .foreign import Foreign
-from .record import Recorder
+from .record import Recorder, clock
 from .session import Session
 from .where import user_line
 
@@ -15,6 +17,10 @@ Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
 
 BLOCKING_VARIABLE = "CUDA_LAUNCH_BLOCKING"
+WEIGHED = 3  # graphs that anomaly detection watches, weighed: each costs about as much as one backward of it
+NODES_MAX = 5_000  # of a graph; a larger one is weighed in part, and told to be larger
+TRIES = 5  # of each piece of work that is timed: the fastest counts
+TRACEBACK = "traceback_"  # where torch keeps the lines of a node's traceback
 
 
 class DebugModes:
@@ -28,12 +34,25 @@ class DebugModes:
         self.seen: Dict[str, int] = {}  # mode -> looks at which it was on
         self.lines: Dict[str, Optional[Dict[str, Any]]] = {}
         self.written = 0
+        self.weighed = 0
+        self.weigh = patch.guarded("anomaly detection", self._weigh)
 
     def look(self, recorder: Recorder, loss: Any) -> None:
         """Ask torch which modes are on."""
         self.looks += 1
         for mode in self._on():
             self.seen[mode] = self.seen.get(mode, 0) + 1
+            if mode == "anomaly" and self.weighed < WEIGHED:
+                self.weigh(loss)
+
+    def _weigh(self, loss: Any) -> None:
+        """Tell what anomaly detection does to a graph, where nothing has to wait for a device to know it."""
+        if type(loss) is self.torch.Tensor and loss.is_cpu and loss.grad_fn is not None:
+            self.weighed += 1
+            weighed = _weigh(loss)
+            if not self.torch.is_anomaly_check_nan_enabled():
+                weighed["gradients"] = 0
+            self.session.event("anomaly", **weighed)
 
     def _on(self) -> Tuple[str, ...]:
         torch = self.torch
@@ -65,6 +84,47 @@ class DebugModes:
             if mode == "profiler" and self.foreign is not None:
                 at = self.foreign.line
             self.session.event("debug", mode=mode, looks=self.looks, seen=seen, at=at)
+
+
+def _weigh(loss: Any) -> Dict[str, Any]:
+    """Frames in the tracebacks of a graph, the gradients that are looked at, and what one of each costs."""
+    nodes: List[Any] = [loss.grad_fn]
+    known = set(nodes)
+    frames = gradients = elements = 0
+    for node in nodes:  # grows on the way
+        frames += len(node.metadata.get(TRACEBACK, ()))
+        edges = [edge for edge in node.next_functions if edge[0] is not None]
+        gradients += len(edges)
+        elements += sum(_elements(*edge) for edge in edges)
+        new = [parent for parent in dict.fromkeys(parent for parent, _ in edges) if parent not in known]
+        if len(known) + len(new) > NODES_MAX:
+            break
+        known.update(new)
+        nodes += new
+    usual = loss.detach().new_zeros(elements // max(1, gradients))
+    return {
+        "nodes": len(known),
+        "frames": frames,
+        "gradients": gradients,
+        "frame_s": _fastest(traceback.format_stack) / len(traceback.format_stack()),
+        "gradient_s": _fastest(lambda: usual.isnan().any().item()),
+    }
+
+
+def _elements(node: Any, number: int) -> int:
+    """The size of a gradient that a node is given."""
+    given = getattr(node, "_input_metadata", None)  # torch before 2.1 does not tell
+    return math.prod(given[number].shape) if given else 0
+
+
+def _fastest(work: Callable[[], object]) -> float:
+    """Seconds of the fastest of a few calls."""
+    times = []
+    for _ in range(TRIES):
+        begin = clock()
+        work()
+        times.append(clock() - begin)
+    return min(times) / 1e9
 
 
 def install(modes: DebugModes) -> None:

@@ -54,13 +54,14 @@ BATCHES = Layout(
 class _Epoch:
     """One iterator of one loader."""
 
-    __slots__ = ("batches", "begin", "first_wait_ns", "index", "loader", "startup_ns", "wait_ns")
+    __slots__ = ("batches", "begin", "first_wait_ns", "index", "last_ns", "loader", "startup_ns", "wait_ns")
 
     def __init__(self, loader: int, index: int, begin: int, startup_ns: int) -> None:
         self.loader = loader
         self.index = index
         self.begin = begin
         self.startup_ns = startup_ns
+        self.last_ns = begin  # when its last batch was there
         self.first_wait_ns: Optional[int] = None
         self.batches = 0
         self.wait_ns = 0
@@ -141,8 +142,17 @@ class Loaders:
         if result is None:
             return
         number = self.starting
+        self._leave(number, id(result))
         index = self.started[number] = self.started.get(number, 0) + 1
         self.epochs[id(result)] = _Epoch(number, index, begin, recorder.since - begin)
+
+    def _leave(self, number: int, iterator: int) -> None:
+        """End the epochs that a loop left before their last batch: the same loader begins another."""
+        over = [
+            key for key, one in self.epochs.items() if key == iterator or (one.loader == number and one.batches)
+        ]
+        for key in over:
+            self._end(self.epochs.pop(key), None)
 
     def before_next(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int, int]]:
         """Wait for a batch; the batch before it is done with."""
@@ -167,7 +177,7 @@ class Loaders:
         if result is None:
             if epoch is not None:
                 del self.epochs[id(args[0])]
-                self._end(epoch)
+                self._end(epoch, recorder.since - begin)
             return
         recorder.batches += 1
         self.delivered = recorder.level <= BATCH
@@ -175,6 +185,7 @@ class Loaders:
         if epoch is None:
             return
         epoch.batches += 1
+        epoch.last_ns = recorder.since
         if epoch.first_wait_ns is None:
             epoch.first_wait_ns = recorder.since - begin
             self._begin(epoch, args[0])
@@ -193,9 +204,15 @@ class Loaders:
             items=_items(getattr(iterator, "_dataset", None)),
         )
 
-    def _end(self, epoch: _Epoch) -> None:
+    def _end(self, epoch: _Epoch, end_wait_ns: Optional[int]) -> None:
         self.session.event(
-            "epoch_end", loader=epoch.loader, index=epoch.index, batches=epoch.batches, wait_ns=epoch.wait_ns
+            "epoch_end",
+            loader=epoch.loader,
+            index=epoch.index,
+            batches=epoch.batches,
+            wait_ns=epoch.wait_ns,
+            end_wait_ns=end_wait_ns,
+            last_ns=epoch.last_ns,
         )
 
 

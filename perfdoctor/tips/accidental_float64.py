@@ -16,15 +16,17 @@ Where double precision is meant: solvers, Gaussian processes, gradient checks.
 from __future__ import annotations
 
 from perfdoctor.analysis.built import ModelFacts
+from perfdoctor.analysis.predicted import LARGE_S
 from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, Phase, RunFacts, StepFacts
+from perfdoctor.model import Advice, Bottleneck, Phase, RunFacts, StepFacts, ThreadFacts
 
 MOSTLY = 0.5  # of the parameters
 NOTICEABLE = 0.10  # share of the step that computes
-# Of computing. On a CPU half as many numbers fit into a register and into a cache line, and launching costs
-# the same; on devices the rate is a half (A100 datasheet: 9.7 and 19.5 TFLOP/s) to a sixty-fourth (GeForce).
-GONE = {"cpu": (0.05, 0.35, 0.5)}
+# Of computing. On a CPU half as many numbers fit into a register and into a cache line: of large operations
+# half the time goes, while of small ones what it costs to call them stays. On devices the rate is a half
+# (A100 datasheet: 9.7 and 19.5 TFLOP/s) to a sixty-fourth (GeForce).
+ON_CPU, ON_CPU_SMALL = (0.2, 0.45, 0.5), (0.05, 0.2, 0.5)
 ON_DEVICE = (0.2, 0.5, 0.95)
 LINES = 3
 
@@ -36,7 +38,9 @@ LINES = 3
     saves=("time", "memory"),
     checked=Checked.SCRIPTS,
 )
-def accidental_float64(run: RunFacts, step: StepFacts, model: ModelFacts) -> Advice | None:
+def accidental_float64(
+    run: RunFacts, step: StepFacts, model: ModelFacts, threads: ThreadFacts
+) -> Advice | None:
     """float32, where float64 parameters take the time."""
     compute = sum(step.share(phase) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER))
     if model.float64 < MOSTLY or compute < NOTICEABLE:
@@ -46,7 +50,7 @@ def accidental_float64(run: RunFacts, step: StepFacts, model: ModelFacts) -> Adv
         f"computing is {compute:.0%} of the step",
     ]
     because += [f"line {at.line}: {what}" for what, at in model.widened[:LINES]]
-    low, likely, high = (compute * gone for gone in GONE.get(run.device, ON_DEVICE))
+    low, likely, high = (compute * gone for gone in _gone(run, threads))
     places = tuple(at for _, at in model.widened[:LINES]) or ((model.at,) if model.at else ())
     return Advice(
         because=tuple(because),
@@ -56,3 +60,11 @@ def accidental_float64(run: RunFacts, step: StepFacts, model: ModelFacts) -> Adv
         same_result=False,
         code="torch.from_numpy(array).float()\nmodel.float()",
     )
+
+
+def _gone(run: RunFacts, threads: ThreadFacts) -> tuple[float, float, float]:
+    """The share of computing that goes, at worst, likely and at best."""
+    if run.device != "cpu":
+        return ON_DEVICE
+    small = threads.per_module_s is None or threads.per_module_s < LARGE_S
+    return ON_CPU_SMALL if small else ON_CPU

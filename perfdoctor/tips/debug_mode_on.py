@@ -31,9 +31,9 @@ Range = tuple[float, float, float]
 # operation and looks for NaN in each gradient: it took 14 % (wide convolutions), 28 % to 65 % and 73 % (small
 # layers) of both passes of six models on one core, torch 2.13.
 ANOMALY = (0.10, 0.30, 0.75)
-# Where stacks tell what share of forward keeps tracebacks, backward is taken to look for NaN about as long,
-# in proportion; torch's own work on its metadata comes on top.
+# Where the graph was weighed, at worst only the tracebacks go, and at best torch's own work on them as well.
 MORE = 1.3
+LEAST_LEFT = 0.05  # of forward and of backward: weighing calls from Python, which is dearer than from C++
 # Of the step, with a device: an overhead of up to 746 %, 241 % and 196 % on three kinds, and of nothing
 # where the same kernels run (Zhuang et al., arXiv:2106.11872). The best case here is an overhead of 150 %.
 DETERMINISTIC = (0.0, 0.10, 0.60)
@@ -106,9 +106,8 @@ def _computing(step: StepFacts) -> float:
 def _cost(mode: DebugMode, run: RunFacts, step: StepFacts, debug: DebugFacts) -> Range:
     """Shares of the step that a mode is known to take: low, likely, high."""
     computing = _computing(step)
-    if mode.name == "anomaly" and debug.tracing is not None:
-        forward = debug.tracing * step.share(Phase.FORWARD)
-        return forward, debug.tracing * computing, min(computing, MORE * debug.tracing * computing)
+    if mode.name == "anomaly" and debug.anomaly_s is not None:
+        return _weighed(debug.anomaly_s, step)
     if mode.name == "anomaly":
         return ANOMALY[0] * computing, ANOMALY[1] * computing, ANOMALY[2] * computing
     if mode.name == "profiler":
@@ -123,6 +122,14 @@ def _cost(mode: DebugMode, run: RunFacts, step: StepFacts, debug: DebugFacts) ->
         return BLOCKING
     shorter = min(debug.device_busy, 1.0 - debug.device_busy)
     return BLOCKING[0], shorter / 2, shorter
+
+
+def _weighed(anomaly_s: tuple[float, float], step: StepFacts) -> Range:
+    """Shares of the step that anomaly detection takes, where it was weighed."""
+    forward, backward = ((1 - LEAST_LEFT) * step.share(phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
+    traced_s, checked_s = (part_s * step.backwards_per_step for part_s in anomaly_s)
+    traced, checked = min(forward, traced_s / step.mean_s), min(backward, checked_s / step.mean_s)
+    return traced, traced + checked, min(forward + backward, MORE * (traced + checked))
 
 
 def _either(shares: list[float]) -> float:

@@ -24,7 +24,7 @@ from perfdoctor.model import Advice, Bottleneck, CpuFacts, LoaderFacts, Phase, S
 NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.25  # of a batch's cost: with two workers at most half of it can be such a wait
 SATURATED = 0.9  # of the cores: above it, batches wait for those, too
-REMOVED = (0.0, 0.8, 1.0)  # of the wait: none where the thing behind the lock is itself the limit
+REMOVED = (0.0, 1.0, 1.0)  # of the wait: all of it, or none where what is behind the lock is itself the limit
 
 
 @tip(

@@ -1,4 +1,4 @@
-"""Predicts the next letter of Python source from triples of letters; a worker builds the batches."""
+"""Predicts the next letter of Python source from triples of letters; two workers build the batches."""
 
 import argparse
 import inspect
@@ -46,7 +46,7 @@ torch.set_num_threads(1)  # the matrices are small: more threads would wait for 
 random.seed(0)
 model = nn.Sequential(nn.EmbeddingBag(len(triples), 16, sparse=True), nn.Linear(16, len(letters)))
 optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-loader = DataLoader(Batches(args.steps, args.batch_size), batch_size=None, num_workers=1)
+loader = DataLoader(Batches(args.steps, args.batch_size), batch_size=None, num_workers=2)
 
 for step, (rows, labels) in enumerate(loader):
     loss = nn.functional.cross_entropy(model(rows), labels)

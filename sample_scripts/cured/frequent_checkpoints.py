@@ -1,4 +1,4 @@
-"""Tells which module a line of source comes from; a large embedding table is saved every 250 steps."""
+"""Tells which module a line of source comes from; a large embedding table is saved every hundred steps."""
 
 import argparse
 import inspect
@@ -53,7 +53,7 @@ def main(epochs, every, folder):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--save-every", type=int, default=250)
+    parser.add_argument("--save-every", type=int, default=100)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         main(args.epochs, args.save_every, folder)

@@ -1,4 +1,4 @@
-"""Is a graph connected? Graphs of any size are read one at a time, and the weights move after eight of them."""
+"""Is a graph connected? Graphs of any size are read one at a time, and the weights move after four of them."""
 
 import argparse
 
@@ -55,8 +55,8 @@ def train(graphs, width):
         nodes, edges, joined = random_graph(random)
         logit = model(nodes, edges)
         loss = nn.functional.binary_cross_entropy_with_logits(logit, logit.new_tensor(joined))
-        (loss / 8).backward()
-        if number % 8 == 0:
+        (loss / 4).backward()
+        if number % 4 == 0:
             optimizer.step()
             optimizer.zero_grad()
         total += loss.item()

@@ -1,4 +1,4 @@
-"""Lightning learns two moons with a residual network and looks at the validation set every hundred batches (needs lightning)."""
+"""Lightning learns two moons with a residual network and looks at the validation set every forty batches (needs lightning)."""
 
 import argparse
 import tempfile
@@ -54,7 +54,7 @@ def moons(count, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=64_000)
-    parser.add_argument("--every", type=int, default=100)
+    parser.add_argument("--every", type=int, default=40)
     args = parser.parse_args()
 
     lightning.seed_everything(0)

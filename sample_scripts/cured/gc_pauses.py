@@ -1,7 +1,6 @@
-"""Friends of friends: a social network as Python objects, and a model that tells friends from strangers."""
+"""Friends of friends: a social network as Python objects; the garbage collector comes when it wants."""
 
 import argparse
-import gc
 import random
 
 import torch
@@ -69,7 +68,6 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)  # the matrices are small: more threads would wait for each other
     people = society(args.people)
-    gc.freeze()  # the people stay: nothing to look for among them
     model = Affinity(args.people)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(args.steps):
@@ -78,8 +76,6 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if step % 10 == 0:
-            gc.collect()
         if step % 50 == 0:
             print(f"step {step}: loss {loss.item():.3f}")
 

@@ -1,4 +1,4 @@
-"""Names of Python functions are guessed from their docstrings; two processes turn text into features."""
+"""Names of Python functions are guessed from their docstrings; two workers turn text into features."""
 
 import argparse
 import asyncio
@@ -7,14 +7,12 @@ import inspect
 import logging
 import random
 import re
-from concurrent.futures import ProcessPoolExecutor
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 BUCKETS = 4096
-PROCESSES = 2
-BATCH_SHARE = 16  # documents that a process takes at once
 
 
 def documents():
@@ -39,35 +37,24 @@ def features(document):
     return row, label
 
 
-class PooledLoader:
-    """Batches in random order, made by a pool of processes a few batches ahead."""
+class Documents(Dataset):
+    """Documents as features, for a DataLoader to spread over its workers."""
 
-    def __init__(self, items, batch_size, ahead=4):
-        self.items, self.batch_size, self.ahead = items, batch_size, ahead
-        self.pool = ProcessPoolExecutor(PROCESSES)
+    def __init__(self):
+        self.items = documents()
 
-    def __iter__(self):
-        order = random.sample(self.items, len(self.items))
-        chunks = [order[at : at + self.batch_size] for at in range(0, len(order), self.batch_size)]
-        waiting = collections.deque()
-        for chunk in chunks:
-            waiting.append(self.pool.map(features, chunk, chunksize=BATCH_SHARE))
-            if len(waiting) > self.ahead:
-                yield self.collate(waiting.popleft())
-        while waiting:
-            yield self.collate(waiting.popleft())
+    def __len__(self):
+        return len(self.items)
 
-    @staticmethod
-    def collate(results):
-        rows, labels = zip(*results)
-        return torch.stack(rows), torch.tensor(labels)
+    def __getitem__(self, index):
+        return features(self.items[index])
 
 
 def main(epochs, batch_size):
     random.seed(0)
     torch.manual_seed(0)
-    torch.set_num_threads(1)  # the other core belongs to the loader
-    loader = PooledLoader(documents(), batch_size)
+    torch.set_num_threads(1)  # the other core belongs to the workers
+    loader = DataLoader(Documents(), batch_size=batch_size, shuffle=True, num_workers=2)
     model = nn.Sequential(nn.Linear(BUCKETS, 256), nn.ReLU(), nn.Linear(256, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for epoch in range(epochs):

@@ -1,4 +1,4 @@
-"""An echo network forecasts a chaotic series, thirty-two windows of it at a time."""
+"""An echo network forecasts a chaotic series, sixteen windows of it at a time."""
 
 import argparse
 
@@ -58,7 +58,7 @@ def main(batch_size, epochs):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--epochs", type=int, default=1)
     args = parser.parse_args()
     main(args.batch_size, args.epochs)

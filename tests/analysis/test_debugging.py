@@ -39,18 +39,13 @@ def test_without_either_there_is_nothing():
     assert facts({"event": "debug", "mode": "anomaly"}) is None
 
 
-MODULE = "module_call (/perfdoctor/probe/patch.py:156)"
-TRACE = "extract (/usr/lib/python3.11/traceback.py:228)"
+def weighed(**fields):
+    return {"event": "anomaly", **fields}
 
 
-@pytest.mark.parametrize(("count", "share"), [(20, 0.25), (4, None)])
-def test_the_share_of_forward_that_keeps_tracebacks_comes_from_stacks(count, share):
-    taken = (
-        (("main", MODULE, "forward (train.py:5)", TRACE), count // 4),
-        (("main", MODULE, "forward (train.py:5)"), count - count // 4),
-        (("main", "main (train.py:9)", TRACE), 99),
-        (("thread 2", MODULE, TRACE), 99),
-    )
-    found = debug_facts(RankRecords(0, None, None, (mode("anomaly", 9, 9),), taken), None, None, SOURCES)
-    assert found is not None
-    assert found.tracing == share
+def test_what_anomaly_detection_costs_comes_from_the_last_graph_that_was_weighed():
+    last = weighed(frames=3000, frame_s=1e-5, gradients=700, gradient_s=5e-6)
+    found = facts(mode("anomaly", 9, 9), weighed(frames=9, frame_s=9.0), last)
+    assert found.anomaly_s == (pytest.approx(0.03), pytest.approx(0.0035))
+    assert facts(mode("anomaly", 9, 9)).anomaly_s is None
+    assert facts(mode("anomaly", 9, 9), weighed()).anomaly_s == (0.0, 0.0)

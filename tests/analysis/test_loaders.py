@@ -77,6 +77,25 @@ def test_the_training_loader_is_the_one_inside_whose_epochs_steps_end():
     assert found.other_wait_s == pytest.approx((0.005 + 0.098) / 100)
 
 
+def test_a_validation_that_leaves_its_loader_does_not_train_until_the_next_one():
+    validation = {**MADE, "id": 2, "dataset": "train.Validation"}
+    events = [MADE, validation, epoch(), ended(t=2000, batches=100)]
+    for index in range(5):
+        begin = 1001 + 200 * index
+        events.append(epoch(2, index=index, begin=begin))
+        left = {"end_wait_ns": None, "last_ns": (begin + 5) * MS}
+        events.append({**ended(2, index=index, t=begin + 200, batches=3), **left})
+    both = np.concatenate([fetches(100, 1, loader=1), fetches(15, 90, loader=2, every_ms=60)])
+    assert facts(*events, loader=both).dataset == "train.Data"
+
+
+def test_waits_at_the_ends_of_epochs_are_known_apart():
+    ends = [{**ended(index=index), "end_wait_ns": wait * MS} for index, wait in enumerate((4.0, 8.0))]
+    made = (MADE, epoch(), epoch(index=1))
+    assert facts(*made, *ends, loader=fetches(100, 6)).epoch_end_s == pytest.approx(0.006)
+    assert facts(*made, ended(), loader=fetches(100, 6)).epoch_end_s is None
+
+
 def test_workers_start_when_their_epoch_does():
     born = {"event": "worker", "pid": 77, "first_fetch_ns": 1030 * MS}
     found = facts(MADE, epoch(workers=[77]), born, loader=fetches(10, 6))

@@ -36,6 +36,18 @@ def test_modes_are_seen_while_training_with_the_lines_that_turned_them_on(tmp_pa
     }  # fmt: skip
 
 
+def test_graphs_that_anomaly_detection_watches_are_weighed_a_few_times():
+    modes = DebugModes(Session(), torch)
+    for check_nan in (True, True, False, True):
+        with torch.autograd.detect_anomaly(check_nan=check_nan):
+            weight = torch.ones(3, 5, requires_grad=True)
+            modes.look(None, (weight * 2).sum())
+    first, _, unchecked = (event for event in modes.session.events if event["event"] == "anomaly")
+    assert (first["nodes"], first["gradients"]) == (3, 2)  # sum, product, the leaf that adds up gradients
+    assert first["frames"] >= 2 and first["frame_s"] > 0 and first["gradient_s"] > 0
+    assert unchecked["gradients"] == 0
+
+
 def test_what_is_on_is_asked_for_and_not_guessed():
     modes = DebugModes(Session(), torch)
     modes.look(None, None)

@@ -74,6 +74,27 @@ def test_an_epoch_knows_its_first_wait_apart_from_later_ones(tmp_path):
     assert all(epoch["first_wait_ns"] >= 8_000_000 for epoch in epochs)
 
 
+def test_an_epoch_that_the_loop_leaves_ends_with_its_last_batch(tmp_path):
+    records = watched(
+        tmp_path,
+        """
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        train, other = (DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8) for _ in "ab")
+        for x, in train:
+            net(x).mean().backward(); opt.step(); opt.zero_grad()
+            for y, in other:
+                break
+        """,
+    )
+    ends = records.ranks[0].of("epoch_end")
+    assert [(end["loader"], end["batches"]) for end in ends] == [(2, 1)] * 3 + [(1, 4)]
+    assert all(end["end_wait_ns"] is None and end["last_ns"] < end["t_ns"] for end in ends[:3])
+    assert ends[3]["end_wait_ns"] >= 0
+
+
 def test_validation_batches_do_not_count_as_training_samples(tmp_path):
     records = watched(
         tmp_path,

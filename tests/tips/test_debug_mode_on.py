@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.model import Location
+from perfdoctor.model import Location, Phase
 from perfdoctor.tips.debug_mode_on import debug_mode_on as tip
 from tests.facts import gain, line, run, step
 from tests.hostfacts import debug
@@ -27,11 +27,19 @@ def test_names_the_mode_and_the_line_that_turned_it_on():
     assert gain(advice).high == pytest.approx(1 / (1 - 0.60))
 
 
-def test_what_stacks_tell_of_tracebacks_replaces_the_known_range():
-    advice = tip(run(), STEP, debug(anomaly=AT, tracing=0.5))
-    assert gain(advice).low == pytest.approx(1 / (1 - 0.20))
-    assert gain(advice).likely == pytest.approx(1 / (1 - 0.40))
-    assert gain(advice).high == pytest.approx(1 / (1 - 0.52))
+def test_a_weighed_graph_replaces_the_known_range():
+    forward_s, backward_s = (STEP.seconds[phase] for phase in (Phase.FORWARD, Phase.BACKWARD))
+    advice = tip(run(), STEP, debug(anomaly=AT, anomaly_s=(forward_s / 2, backward_s / 4)))
+    traced, checked = STEP.share(Phase.FORWARD) / 2, STEP.share(Phase.BACKWARD) / 4
+    assert gain(advice).low == pytest.approx(1 / (1 - traced))
+    assert gain(advice).likely == pytest.approx(1 / (1 - traced - checked))
+    assert gain(advice).high == pytest.approx(1 / (1 - 1.3 * (traced + checked)))
+
+
+def test_what_was_weighed_never_takes_all_of_a_phase():
+    advice = tip(run(), STEP, debug(anomaly=AT, anomaly_s=(9.0, 9.0)))
+    computing = STEP.share(Phase.FORWARD) + STEP.share(Phase.BACKWARD)
+    assert gain(advice).likely == gain(advice).high == pytest.approx(1 / (1 - 0.95 * computing))
 
 
 def test_launches_that_wait_cost_no_more_than_the_shorter_of_host_and_device():

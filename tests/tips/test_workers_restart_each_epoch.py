@@ -39,5 +39,11 @@ def test_is_silent(change):
     assert tip(STEPS, loader(**{**STALLED, **change})) is None
 
 
+def test_workers_that_stop_at_each_end_of_an_epoch_take_time_as_well():
+    advice = tip(STEPS, loader(**STALLED, epoch_end_s=0.1))
+    assert advice is not None
+    assert facts.gain(advice).likely == pytest.approx(10 / 6)
+
+
 def test_fires_just_above_the_threshold():
     assert tip(STEPS, loader(**{**STALLED, "epoch_start_s": 0.0401})) is not None
