@@ -28,9 +28,11 @@ from perfdoctor.trial import Setting, Variant
 
 SURE = 0.6  # of the stall certainly goes: forking or spawning; the rest is the first batch, partly
 LARGE_S = 0.0005  # per module, forward and backward: smaller operations gain little from threads, or nothing
-# Share of compute that threads speed up: small layers, usual ones, large matrices; of small operations, which
-# torch shares out in part or not at all, from none on.
-PARALLEL, PARALLEL_OF_SMALL = (0.3, 0.6, 0.9), (0.0, 0.3, 0.6)
+# Share of compute that threads speed up: small layers, usual ones, large matrices. Of small operations, which
+# torch shares out in part or not at all, from none on; of very large ones, next to whose milliseconds the
+# microseconds of sharing out vanish, all but what memory holds up.
+PARALLEL, PARALLEL_OF_SMALL, PARALLEL_OF_LARGE = (0.3, 0.6, 0.9), (0.0, 0.3, 0.6), (0.5, 0.8, 0.95)
+VERY_LARGE_S = 0.005  # per module: some 10^8 multiplications, the more the better they share out
 TOO_MANY = 1.5  # threads per usable core from which they wait for each other's turns
 CROWDED = (1.02, 1.2, 2.0)  # speedup of compute when threads no longer outnumber cores
 ALONE = (1.0, 1.0, 1.0)  # what one thread loses to busy workers, by even sharing: it holds up no team
@@ -93,19 +95,28 @@ def restarts(step: StepFacts, loader: LoaderFacts) -> Estimate:
     return Estimate(SURE * share, share, most)
 
 
-def of_threads(now: float, then: float, cores: float, large: bool) -> tuple[float, float, float]:
+def of_threads(
+    now: float, then: float, cores: float, per_module_s: float | None
+) -> tuple[float, float, float]:
     """The speedup of computing with `then` threads instead of `now`: low, likely, high.
 
     More threads than cores do not compute faster (Amdahl's law for the others), and many more slow each other
-    down. `large`: a module's operations are worth sharing out.
+    down. `per_module_s`: how long a module computes, forward and backward, which tells how well it shares out.
     """
     cores = max(1.0, cores)
     ratio = min(now, cores) / min(then, cores)
     low, likely, high = sorted(
         _crowd(now, cores, case) / _crowd(then, cores, case) / (1.0 - part + part * ratio)
-        for case, part in enumerate(PARALLEL if large else PARALLEL_OF_SMALL)
+        for case, part in enumerate(_parallel(per_module_s))
     )
     return low, likely, high
+
+
+def _parallel(per_module_s: float | None) -> tuple[float, float, float]:
+    """The share of computing that threads speed up, by the size of a module's operations."""
+    if per_module_s is None or LARGE_S <= per_module_s < VERY_LARGE_S:
+        return PARALLEL
+    return PARALLEL_OF_SMALL if per_module_s < LARGE_S else PARALLEL_OF_LARGE
 
 
 def _crowd(threads: float, cores: float, case: int) -> float:
@@ -257,8 +268,7 @@ def _with_threads(model: StepModel, count: int, facts: Facts, case: int) -> Step
     step, threads = facts.get(StepFacts), facts.get(ThreadFacts)
     if step is None or threads is None or model.compute_s <= 0:
         return model
-    large = threads.per_module_s is None or threads.per_module_s >= LARGE_S
-    speedup = of_threads(threads.intra_op, count, model.cores, large)[WORST - case]
+    speedup = of_threads(threads.intra_op, count, model.cores, threads.per_module_s)[WORST - case]
     computing = min(1.0, sum(step.seconds.get(phase, 0.0) for phase in COMPUTING) / model.main_s)
     compute_s = model.compute_s * (1.0 - computing + computing / speedup)
     before, after = (max(1.0, min(number, model.cores)) for number in (threads.intra_op, count))

@@ -19,7 +19,7 @@ Kwargs = Dict[str, Any]
 BLOCKING_VARIABLE = "CUDA_LAUNCH_BLOCKING"
 WEIGHED = 3  # graphs that anomaly detection watches, weighed: each costs about as much as one backward of it
 NODES_MAX = 5_000  # of a graph; a larger one is weighed in part, and told to be larger
-TRIES = 5  # of each piece of work that is timed: the fastest counts
+TRIES = 5  # of each piece of work that is timed: the median counts
 TRACEBACK = "traceback_"  # where torch keeps the lines of a node's traceback
 
 
@@ -106,8 +106,8 @@ def _weigh(loss: Any) -> Dict[str, Any]:
         "nodes": len(known),
         "frames": frames,
         "gradients": gradients,
-        "frame_s": _fastest(traceback.format_stack) / len(traceback.format_stack()),
-        "gradient_s": _fastest(lambda: usual.isnan().any().item()),
+        "frame_s": _usual_s(traceback.format_stack) / len(traceback.format_stack()),
+        "gradient_s": _usual_s(lambda: usual.isnan().any().item()),
     }
 
 
@@ -117,14 +117,14 @@ def _elements(node: Any, number: int) -> int:
     return math.prod(given[number].shape) if given else 0
 
 
-def _fastest(work: Callable[[], object]) -> float:
-    """Seconds of the fastest of a few calls."""
+def _usual_s(work: Callable[[], object]) -> float:
+    """Seconds of the median of a few calls."""
     times = []
     for _ in range(TRIES):
         begin = clock()
         work()
         times.append(clock() - begin)
-    return min(times) / 1e9
+    return sorted(times)[TRIES // 2] / 1e9
 
 
 def install(modes: DebugModes) -> None:

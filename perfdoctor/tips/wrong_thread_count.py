@@ -49,7 +49,7 @@ def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu
         what = f"{cpu.busy_cores:.1f} of {cpu.usable_cores:g} usable cores are busy"
     else:
         return None
-    speedups = of_threads(threads.intra_op, effective, effective, large=True)
+    speedups = of_threads(threads.intra_op, effective, effective, threads.per_module_s)
     low, likely, high = (compute * (1 - 1 / speedup) for speedup in speedups)
     return Advice(
         because=(

@@ -265,12 +265,17 @@ def test_one_thread_frees_the_cores_for_workers_that_were_late():
     now=st.integers(1, 512),
     then=st.integers(1, 512),
     cores=st.floats(0.1, 256),
-    large=st.booleans(),
+    each_s=st.none() | st.floats(1e-6, 1.0),
 )
-def test_what_threads_bring_is_ordered_and_turns_back(now, then, cores, large):
-    low, likely, high = of_threads(now, then, cores, large)
+def test_what_threads_bring_is_ordered_and_turns_back(now, then, cores, each_s):
+    low, likely, high = of_threads(now, then, cores, each_s)
     assert 0 < low <= likely <= high
-    assert of_threads(now, now, cores, large) == (1, 1, 1)
+    assert of_threads(now, now, cores, each_s) == (1, 1, 1)
+
+
+def test_the_larger_the_operations_the_more_threads_bring():
+    small, usual, large = (of_threads(1, 4, 4, each_s) for each_s in (1e-4, 1e-3, 1e-2))
+    assert all(small[case] < usual[case] < large[case] for case in range(3))
 
 
 @given(
