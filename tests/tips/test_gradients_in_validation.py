@@ -4,13 +4,13 @@ import pytest
 
 from perfdoctor.tips.gradients_in_validation import gradients_in_validation as tip
 from tests import facts
-from tests.facts import evals, step
+from tests.facts import evals, run, step
 
 VALIDATES = step(forward=3, backward=3, validation=4)
 
 
 def test_names_the_passes_and_their_share():
-    advice = tip(VALIDATES, evals(seconds=4, grad=4))
+    advice = tip(run(), VALIDATES, evals(seconds=4, grad=4))
     assert advice is not None
     assert advice.because == (
         "100 of 100 passes in eval mode recorded gradients",
@@ -29,8 +29,13 @@ def test_names_the_passes_and_their_share():
     ],
 )
 def test_is_silent(of_evals):
-    assert tip(VALIDATES, of_evals) is None
+    assert tip(run(), VALIDATES, of_evals) is None
 
 
 def test_fires_just_above_the_threshold():
-    assert tip(VALIDATES, evals(seconds=4, grad=0.501)) is not None
+    assert tip(run(), VALIDATES, evals(seconds=4, grad=0.501)) is not None
+
+
+def test_on_a_cpu_fresh_memory_costs_as_well():
+    on_cpu, on_device = (tip(run(device=name), VALIDATES, evals(seconds=4, grad=4)) for name in ("cpu", "A100"))
+    assert on_cpu.change.step.likely > on_device.change.step.likely
