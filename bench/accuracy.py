@@ -399,7 +399,7 @@ def main() -> None:
     parser.add_argument("--scripts", metavar="A,B", help="which, with commas between; all of them otherwise")
     parser.add_argument("--folder", type=Path, default=SCRIPTS, help="scripts whose cause is known")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of script and mended twin; 0: no twins")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep runs and measured gains; use those kept")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep runs and gains; use those kept")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     args = parser.parse_args()
     console = Console()

@@ -1,6 +1,6 @@
-"""What watching costs: alternating bare and watched runs of five loads, start-up, commands, memory.
+"""What watching costs: alternating bare and watched runs, of one process and of two ranks, start-up, memory.
 
-    python bench/overhead.py [--rounds 5] [--loads mlp,cnn] [--write]
+    python bench/overhead.py [--rounds 5] [--loads mlp,cnn,ddp-1,ddp-16] [--write]
 
 Per-step figures are CPU time of the training thread, as the load itself measured it: a low quantile over
 steps, then the median over rounds, so that neither other work on the machine nor the few steps inside
@@ -48,6 +48,15 @@ LOADS = {
     "loader": "4 loader workers",
     "busy_thread": "a busy Python thread beside the loop",
 }
+RANKS = {
+    "ddp-1": ("DistributedDataParallel, 1 bucket", ["--way", "buckets", "--pieces", "1"]),
+    "ddp-16": ("DistributedDataParallel, 16 buckets", ["--way", "buckets", "--pieces", "16"]),
+    "calls-1": ("1 all-reduce a step", ["--way", "calls", "--pieces", "1"]),
+    "calls-16": ("16 all-reduces a step", ["--way", "calls", "--pieces", "16"]),
+    "handles-16": ("16 all-reduces with handles", ["--way", "handles", "--pieces", "16"]),
+    "fsdp-4": ("4 layers sharded by fully_shard", ["--way", "sharded", "--pieces", "4"]),
+}
+RANK_COUNT = 2
 QUIET = 0.2  # quantile over steps that stands for an undisturbed one
 WARM_UP = 0.1  # of the steps: lazy initialisation, and nothing of ours
 STARTS = 21  # runs of each short command
@@ -64,6 +73,8 @@ class Sample:
     own_peak_bytes: int = 0  # of perfdoctor's process
     windows: int = 0  # recorded
     windows_share: float = 0.0  # start, stop, export and slowdown of all windows, of the time of the steps
+    rows: float = 0.0  # of exchanges, per step
+    own_us: float = 0.0  # per step, of recording exchanges, as the probe timed itself
 
 
 @dataclass
@@ -72,6 +83,7 @@ class Results:
 
     samples: dict[tuple[str, str], list[Sample]] = field(default_factory=dict)
     commands_s: dict[str, float] = field(default_factory=dict)
+    ranks: dict[tuple[str, str], list[Sample]] = field(default_factory=dict)
 
 
 # ---------------------------------------------------------------- measuring
@@ -81,6 +93,10 @@ def run_load(load: str, options: list[str] | None, folder: Path) -> Sample:
     """Run a load once, bare or watched, and read the figures that it wrote."""
     figures = folder / "figures.json"
     command = [str(HERE / "loads" / f"{load}.py"), "--figures", str(figures)]
+    if load in RANKS:
+        script = str(HERE / "loads" / "ranks.py")
+        launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(RANK_COUNT)]
+        command = [*launcher, script, "--figures", str(figures), *RANKS[load][1]]
     if options is None:
         command = [sys.executable, *command]
     else:
@@ -103,6 +119,10 @@ def run_load(load: str, options: list[str] | None, folder: Path) -> Sample:
         sample.windows = sum(window.get("outcome") == "ok" for window in found.of("window"))
         steps_s = (taken["wall_ns"][-1] - taken["wall_ns"][0]) / 1e9
         sample.windows_share = events.windows_s(found, mean_s) / steps_s
+        told = found.of("collectives")
+        if told and found.collectives is not None:
+            sample.rows = len(found.collectives) / len(taken["wall_ns"])
+            sample.own_us = told[-1]["own_s"] * 1e6 / len(taken["wall_ns"])
     return sample
 
 
@@ -120,15 +140,17 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
     return peak
 
 
-def measure_loads(loads: list[str], rounds: int, console: Console) -> dict[tuple[str, str], list[Sample]]:
+def measure_loads(
+    loads: list[str], ways_of: dict[str, list[str] | None], rounds: int, console: Console
+) -> dict[tuple[str, str], list[Sample]]:
     """Alternate the ways within each round; every other round backwards, so that drift cancels."""
     samples: dict[tuple[str, str], list[Sample]] = {}
     for load in loads:
         for number in range(rounds):
-            ways = list(WAYS) if number % 2 == 0 else list(WAYS)[::-1]
+            ways = list(ways_of) if number % 2 == 0 else list(ways_of)[::-1]
             for way in ways:
                 with tempfile.TemporaryDirectory() as folder:
-                    sample = run_load(load, WAYS[way], Path(folder))
+                    sample = run_load(load, ways_of[way], Path(folder))
                 samples.setdefault((load, way), []).append(sample)
                 console.print(f"{load} {number + 1}/{rounds} {way}: {sample.step_cpu_us:.1f} us CPU a step")
     return samples
@@ -209,6 +231,33 @@ def rows(results: Results) -> list[list[str]]:
     return table
 
 
+def rank_rows(results: Results) -> list[list[str]]:
+    """One line per load of several ranks."""
+    table = []
+    for load in dict.fromkeys(load for load, _ in results.ranks):
+        bare, watched = results.ranks[load, "bare"], results.ranks[load, "always on"]
+        added = (after.step_cpu_us - before.step_cpu_us for before, after in zip(bare, watched, strict=True))
+        own_us = statistics.median(sample.own_us for sample in watched)
+        count = statistics.median(sample.rows for sample in watched)
+        table.append([
+            RANKS[load][0],
+            f"{statistics.median(sample.step_cpu_us for sample in bare):.0f}",
+            f"{statistics.median(added):+.1f}",
+            f"{count:.1f}",
+            f"{own_us:.1f}",
+            f"{own_us / count if count else 0.0:.1f}",
+        ])  # fmt: skip
+    return table
+
+
+RANK_HEADINGS = [
+    "load",
+    "bare CPU a step, us",
+    "CPU added a step, us",
+    "rows a step",
+    "of that for rows, us",
+    "us a row",
+]
 HEADINGS = [
     "load",
     "watched",
@@ -227,6 +276,11 @@ def show(results: Results, console: Console) -> None:
     for row in rows(results):
         table.add_row(*row)
     console.print(table)
+    if results.ranks:
+        ranks = Table(*RANK_HEADINGS, title=f"What watching {RANK_COUNT} ranks costs")
+        for row in rank_rows(results):
+            ranks.add_row(*row)
+        console.print(ranks)
     for name, seconds in results.commands_s.items():
         console.print(f"{name}: {seconds * 1e3:.1f} ms")
 
@@ -252,6 +306,13 @@ def page(results: Results, rounds: int) -> str:
         "|" + "---|" * len(HEADINGS),
         *("| " + " | ".join(row) + " |" for row in rows(results)),
         "",
+        *(
+            ["| " + " | ".join(RANK_HEADINGS) + " |", "|" + "---|" * len(RANK_HEADINGS)]
+            if results.ranks
+            else []
+        ),
+        *("| " + " | ".join(row) + " |" for row in rank_rows(results)),
+        "",
         "| | ms |",
         "|---|---|",
         *(f"| {name} | {seconds * 1e3:.1f} |" for name, seconds in results.commands_s.items()),
@@ -263,12 +324,21 @@ def main() -> None:
     """Measure, print, and write the page if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--loads", default=",".join(LOADS), help="which loads, with commas between")
+    parser.add_argument(
+        "--loads", default=",".join([*LOADS, *RANKS]), help="which loads, with commas between"
+    )
+    parser.add_argument("--no-commands", action="store_true", help="leave out start-up and commands")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     args = parser.parse_args()
     console = Console()
     loads = args.loads.split(",")
-    results = Results(measure_loads(loads, args.rounds, console), measure_commands())
+    alone, together = [load for load in loads if load in LOADS], [load for load in loads if load in RANKS]
+    in_ranks = {way: WAYS[way] for way in ("bare", "always on")}
+    results = Results(
+        measure_loads(alone, WAYS, args.rounds, console),
+        {} if args.no_commands else measure_commands(),
+        measure_loads(together, in_ranks, args.rounds, console),
+    )
     show(results, console)
     if args.write:
         PAGE.write_text(page(results, args.rounds), encoding="utf-8")

@@ -1,7 +1,7 @@
 """Training in many processes: each rank's step, what the ranks exchange, and who waits for whom.
 
-A rank's time inside a collective is *waiting* as long as another rank has not come, and *moving* from then on.
-Only what no computing hides counts: that is the phase `grad_sync` of the step.
+A rank's time inside a collective is *waiting* as long as another rank has not come, and *moving* from then
+on. Only what no computing hides counts: that is the phase `grad_sync` of the step.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perfdoctor.model import Bottleneck, Location, Phase
+from perfdoctor.model import Bottleneck, Gain, Location, Phase
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class LateRank:
     phase: Phase  # which of its phases takes longer than the median rank's, most of all
     excess_s: float  # by how much, per step
     why: str  # the same in words, with numbers, and what else is different: cores, clocks, memory, node
+    saved_s: float = 0.0  # per step: how much sooner all ranks would go on if it came when the others do
+    whole_node: bool = False  # `last` and `caused` are those of all ranks of its node
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,17 @@ class ExchangeFacts:
 
 
 @dataclass(frozen=True)
+class ScalePoint:
+    """What to expect of another number of ranks, each with as many samples a step as now."""
+
+    ranks: int
+    step_s: float
+    speedup: Gain  # of samples per second, against one rank
+    bound: Bottleneck  # what most of the step is then
+    because: str  # "the exchange takes 41 % of the step"
+
+
+@dataclass(frozen=True)
 class JobFacts:
     """All ranks that trained together. `ranks` are in order; `missing` left no record."""
 
@@ -77,6 +90,10 @@ class JobFacts:
     exchange: ExchangeFacts | None = None
     skew: tuple[float, ...] = ()  # over time: share of each part of the run that the median rank waited
     matched: int = 0  # exchanges that were found on every rank
+    shown: int = 0  # the rank that the rest of the report is about
+    waits: Mapping[Bottleneck, float] = field(default_factory=dict)  # its waiting, by what made others late
+    crowded_s: float = 0.0  # of its moving, per step: its threads had no core, for other programs had them
+    scale: tuple[ScalePoint, ...] = ()  # fewest ranks first
     attempt: int = 0  # restarts by the launcher before this one
     clock_error_s: float | None = None  # of times of different nodes against each other; None on one node
     notes: tuple[str, ...] = ()

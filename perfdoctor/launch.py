@@ -18,12 +18,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from perfdoctor import command, limits, missed, relay, rundir
+from perfdoctor import command, limits, missed, relay, rundir, tasks
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.runfile import RunFile
-
-LOOKS_S = (4.0, 10.0, 30.0)  # when to look for interpreters that the probe did not reach; later once a minute
-LATER_LOOKS_S = 60.0
 
 
 class Sampler(Protocol):
@@ -50,6 +47,7 @@ class Apart:
     protect: Mapping[str, Any] = field(
         default_factory=dict
     )  # how the probe keeps the user's files as they are
+    watched: bool = False  # what ranks exchange is recorded, too: not steps and losses alone
 
 
 @dataclass(frozen=True)
@@ -67,6 +65,7 @@ class Options:
     loader: Mapping[str, Any] | None = None  # measure a DataLoader, with these options, instead of training
     tweaks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of trial.Variant.tweaks
     trial: Apart | None = None
+    task: tasks.Task | None = None  # of a job whose launcher has started one of us for each
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,7 @@ class Outcome:
     status: int  # as a shell tells it: 128 + number after a signal
     signal: int | None = None
     interrupted: bool = False  # Ctrl-C, or another signal, was meant for perfdoctor and the command alike
+    failed: str | None = None  # which rank of several failed first, and how, in a sentence
 
 
 def run(
@@ -98,9 +98,15 @@ def run(
         signals.aim(child.process)
         if path is not None:
             with _OurTrouble(options.quiet):
-                stopped = _attend(child, path, options, watch or _no_watch, sample or _sample)
+                stopped = _attend(child, path, options, watch or _no_watch, sample or _sampled(options))
         child.end.wait()
-    return replace(_outcome(path, child.process.returncode, stopped), interrupted=signals.ending)
+    outcome = replace(_outcome(path, child.process.returncode, stopped), interrupted=signals.ending)
+    if path is None or not outcome.status or outcome.interrupted:
+        return outcome
+    failed = None
+    with _OurTrouble(options.quiet):
+        failed = _failed(path, chosen.argv, child.process.returncode, options.task)
+    return replace(outcome, failed=failed)
 
 
 def mirror(outcome: Outcome) -> NoReturn:
@@ -122,7 +128,7 @@ def _attend(child: _Child, path: Path, options: Options, watch: Watch, sample: S
     began = child.began_ns, child.began_epoch_s
     record = RunFile(path, child.command.argv, child.process.pid, began, options.tweaks)
     _write(record, options.quiet)
-    lookout = _Lookout(path, child.process.pid, options.quiet)
+    lookout = missed.Lookout(path, child.process.pid, lambda note: say(note, options.quiet))
     limit = _limit(path, options)
     ending = limits.Ending(child.process.pid)
     try:
@@ -135,8 +141,25 @@ def _attend(child: _Child, path: Path, options: Options, watch: Watch, sample: S
         child.end.wait()
         record.finish(child.process.returncode, child.end.at_ns, ending.begun, lookout.found.values())
         _write(record, options.quiet)
+        _tidy(path)
     _pack(path, options.quiet)
     return ending.begun or (options.trial is not None and limit.reached)
+
+
+def _failed(path: Path, argv: Sequence[str], returncode: int, task: tasks.Task | None) -> str | None:
+    """Of several ranks, which one failed first and how; one whose end nobody saw is written down as well."""
+    from perfdoctor import ended, jobs  # here: the command did not wait for numpy
+
+    job = jobs.join([path])
+    failures = list(job.failures)
+    if not failures and task is not None:
+        failures = [{"event": ended.FAILED, "rank": task.rank, "exitcode": returncode}]
+    elif not failures and job.world > 1:
+        failures = [line for folder in job.folders for line in ended.lost(folder)]
+        for line in failures:
+            rundir.append_line(path / rundir.AGENT, line)
+    last = [line for line in failures if (line.get("attempt") or 0) == job.attempt]
+    return next(ended.sentences(last, ended.launcher(argv)), None)
 
 
 def _write(record: RunFile, quiet: bool) -> None:
@@ -164,7 +187,7 @@ def _pack(path: Path, quiet: bool) -> None:
         say(f"the windows stay uncompressed: {error.strerror}", quiet)
 
 
-def _stand_by(end: _End, limit: limits.Bound, then: Callable[[], None], lookout: _Lookout) -> None:
+def _stand_by(end: _End, limit: limits.Bound, then: Callable[[], None], lookout: missed.Lookout) -> None:
     """Wait for the end of the command, doing on the way what has to be done at its time."""
     while not end.wait(min(lookout.pause_s, limit.pause_s)):
         lookout.tick()
@@ -218,46 +241,18 @@ class _End:
         return self._ended.wait(timeout_s)
 
 
-class _Lookout:
-    """Looks now and then for interpreters that the probe did not reach."""
-
-    def __init__(self, path: Path, pid: int, quiet: bool) -> None:
-        self._path = path
-        self._pid = pid
-        self._quiet = quiet
-        self._begin_s = time.monotonic()
-        self._due_s = list(LOOKS_S)
-        self.found: dict[int, missed.Missed] = {}
-
-    @property
-    def pause_s(self) -> float:
-        """How long until the next look."""
-        return max(0.0, self._begin_s + self._due_s[0] - time.monotonic())
-
-    def tick(self) -> None:
-        """Look, if it is time; a training that goes unwatched is told at once."""
-        if self.pause_s > 0:
-            return
-        due_s = self._due_s.pop(0)
-        if not self._due_s:
-            self._due_s.append(due_s + LATER_LOOKS_S)
-        for pid, found in missed.look(self._pid, self._path).items():
-            if pid not in self.found and found.imported_torch:
-                say(missed.note(found), self._quiet)
-            self.found[pid] = found
-
-
 def _make_run(started: command.Command, options: Options) -> Path | None:
     """The run directory with its options, or None where nothing can be written: the command still runs."""
     if options.trial is not None:
         options.trial.path.mkdir(mode=0o700, parents=True)
-        rundir.write_json(options.trial.path / "config.json", _config(options))
+        _prepare(options.trial.path, options)
         return options.trial.path
+    name = started.name if options.task is None else f"{started.name}-task{options.task.rank}"
     try:
         kind = "runs" if options.loader is None else "loaders"
         parent = rundir.home(options.out, kind).absolute()
-        path = rundir.create(parent, started.name)
-        rundir.write_json(path / "config.json", _config(options))
+        path = rundir.create(parent, name)
+        _prepare(path, options)
     except OSError as error:
         if options.out is not None:
             hint = "pass a folder that you may write to: perfdoctor run --out FOLDER ..."
@@ -272,6 +267,22 @@ def _make_run(started: command.Command, options: Options) -> Path | None:
     return path
 
 
+def _prepare(path: Path, options: Options) -> None:
+    """Put into a run directory what the probe needs there. Raises OSError where it cannot be written."""
+    rundir.write_json(path / "config.json", _config(options))
+    with suppress(OSError):  # a file system without links: the environment tells the probe where the run is
+        (path / rundir.PROBE).symlink_to(missed.INJECT)
+    if options.task is not None:
+        tasks.share_windows(path, options.task)
+
+
+def _tidy(path: Path) -> None:
+    """Take out what was needed only while the command ran."""
+    with suppress(OSError):
+        (path / rundir.PROBE).unlink(missing_ok=True)
+        tasks.part_windows(path)
+
+
 def _config(options: Options) -> dict[str, Any]:
     return {
         "watcher_pid": os.getpid(),  # whom a system that asks lets look into the command
@@ -282,9 +293,13 @@ def _config(options: Options) -> dict[str, Any]:
         "profiler_share": options.profiler_share,
         "loader": options.loader,
         "tweaks": options.tweaks,
-        "trial": None if options.trial is None else {"seed": options.trial.seed},
+        "trial": _trial(options.trial),
         "protect": None if options.trial is None else options.trial.protect,
     }
+
+
+def _trial(apart: Apart | None) -> dict[str, Any] | None:
+    return None if apart is None else {"seed": apart.seed, "watched": apart.watched}
 
 
 def _start(chosen: command.Command, path: Path | None, options: Options) -> _Child:
@@ -318,8 +333,14 @@ def _open(argv: Sequence[str], environ: Mapping[str, str], options: Options) -> 
 
 
 def environment(environ: Mapping[str, str], path: Path) -> dict[str, str]:
-    """The user's environment with the probe in it."""
-    entries = [missed.INJECT]
+    """The user's environment with the probe in it.
+
+    The interpreter finds the probe by a link beside the run's files. So the probe finds the run, even where a
+    launcher gives its ranks nothing of the environment but PYTHONPATH.
+    """
+    beside = path / rundir.PROBE
+    by_link = beside.is_dir() and os.pathsep not in str(beside)
+    entries = [str(beside) if by_link else missed.INJECT]
     if environ.get("PYTHONPATH"):  # an empty entry would mean the current folder
         entries.append(environ["PYTHONPATH"])
     return {**environ, "PYTHONPATH": os.pathsep.join(entries), "PERFDOCTOR_RUN": str(path)}
@@ -329,10 +350,16 @@ def _no_watch(path: Path, process: subprocess.Popen[bytes]) -> AbstractContextMa
     return nullcontext()
 
 
-def _sample(path: Path, pid: int, options: Mapping[str, Any]) -> Sampler:
-    from perfdoctor import samplers  # here: the command does not wait for numpy and psutil
+def _sampled(options: Options) -> Sample:
+    """The samplers of the host, which say a line where ranks hang."""
 
-    return samplers.start(path, pid, options)
+    def sample(path: Path, pid: int, given: Mapping[str, Any]) -> Sampler:
+        from perfdoctor import samplers  # here: the command does not wait for numpy and psutil
+
+        others = None if options.task is None else lambda: tasks.stalls(path)
+        return samplers.start(path, pid, given, lambda sentence: say(sentence, options.quiet), others)
+
+    return sample
 
 
 def _outcome(path: Path | None, returncode: int, stopped: bool = False) -> Outcome:

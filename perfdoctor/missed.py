@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,14 @@ import psutil
 
 from perfdoctor import redact
 from perfdoctor.command import OPTIONS_WITH_VALUE, PYTHON
+from perfdoctor.rundir import PROBE
 
 INJECT = str(Path(__file__).parent / "probe" / "inject")
 GRACE_S = 3.0  # an interpreter younger than this may not have come to its first line
 SCRIPT_BYTES = 1 << 20  # a shell script longer than this is not read
 SHOWN_CHARACTERS = 80  # of a command line in a note
+LOOKS_S = (4.0, 10.0, 30.0)  # when to look for interpreters that the probe did not reach; later once a minute
+LATER_LOOKS_S = 60.0
 DROPPING = "EIS"  # interpreter options that ignore PYTHONPATH or sitecustomize
 
 
@@ -37,13 +40,42 @@ class Missed:
     imported_torch: bool
 
 
+class Lookout:
+    """Looks now and then for interpreters that the probe did not reach."""
+
+    def __init__(self, path: Path, pid: int, tell: Callable[[str], None]) -> None:
+        self._path = path
+        self._pid = pid
+        self._tell = tell
+        self._begin_s = time.monotonic()
+        self._due_s = list(LOOKS_S)
+        self.found: dict[int, Missed] = {}
+
+    @property
+    def pause_s(self) -> float:
+        """How long until the next look."""
+        return max(0.0, self._begin_s + self._due_s[0] - time.monotonic())
+
+    def tick(self) -> None:
+        """Look, if it is time; a training that goes unwatched is told at once."""
+        if self.pause_s > 0:
+            return
+        due_s = self._due_s.pop(0)
+        if not self._due_s:
+            self._due_s.append(due_s + LATER_LOOKS_S)
+        for pid, found in look(self._pid, self._path).items():
+            if pid not in self.found and found.imported_torch:
+                self._tell(note(found))
+            self.found[pid] = found
+
+
 def look(root_pid: int, run: Path) -> dict[int, Missed]:
     """The interpreters at and below `root_pid` that run without the probe, by process id."""
     reached = {entry.get("pid") for entry in _lines(run / "started.jsonl")}
     found = {}
     for process in _tree(root_pid):
         try:
-            if process.pid not in reached and _is_old_python(process) and (missed := _judge(process)):
+            if process.pid not in reached and (missed := _judge(process, run)):
                 found[process.pid] = missed
         except (psutil.Error, OSError):
             continue  # it ended while we looked, or is not ours to look at
@@ -88,6 +120,16 @@ def _tree(root_pid: int) -> list[psutil.Process]:
         return []
 
 
+def _judge(process: psutil.Process, run: Path) -> Missed | None:
+    if os.geteuid() not in (0, process.uids().effective):
+        return _judge_foreign(process)
+    if not _is_old_python(process):
+        return None
+    argv = tuple(process.cmdline())
+    reason = _reason(argv, process.environ(), run)
+    return None if reason is None else Missed(argv, *reason, _maps_torch(process.pid))
+
+
 def _is_old_python(process: psutil.Process) -> bool:
     if not PYTHON.fullmatch(os.path.basename(process.exe())):
         return False
@@ -97,21 +139,24 @@ def _is_old_python(process: psutil.Process) -> bool:
     return not forked and time.time() - process.create_time() >= GRACE_S
 
 
-def _judge(process: psutil.Process) -> Missed | None:
+def _judge_foreign(process: psutil.Process) -> Missed | None:
+    """Of another user's process only the command line can be seen."""
     argv = tuple(process.cmdline())
-    reason = _reason(argv, process.environ())
-    return None if reason is None else Missed(argv, *reason, _maps_torch(process.pid))
+    if not argv or not PYTHON.fullmatch(os.path.basename(argv[0])):
+        return None
+    return Missed(argv, *_because_of_environment("it runs as another user (sudo)"), imported_torch=False)
 
 
-def _reason(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str] | None:
+def _reason(argv: Sequence[str], environ: Mapping[str, str], run: Path) -> tuple[str, str] | None:
     option = _dropping_option(argv)
     if option:
         return _because_of_option(option)
+    entries = environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(run / PROBE) in entries:
+        return None  # it finds the run by the link
     if "PERFDOCTOR_RUN" not in environ:
-        return _because_of_environment("its environment was emptied (env -i, sudo, a container)")
-    if INJECT not in environ.get("PYTHONPATH", "").split(os.pathsep):
-        return _because_of_path("PYTHONPATH was replaced")
-    return None
+        return _because_of_environment("its environment was emptied (env -i, ssh, a container)")
+    return None if INJECT in entries else _because_of_path("PYTHONPATH was replaced")
 
 
 def _because_of_option(option: str) -> tuple[str, str]:

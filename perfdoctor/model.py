@@ -15,6 +15,7 @@ from perfdoctor.change import Change
 
 if TYPE_CHECKING:
     from perfdoctor.batch import BatchFacts
+    from perfdoctor.job import JobFacts
 
 
 class Phase(str, Enum):
@@ -394,7 +395,6 @@ class Report:
     memory: MemoryFacts | None = None
     window: WindowFacts | None = None
     batch: BatchFacts | None = None
-    together: Gain | None = (
-        None  # what the first three findings bring in combination, where there are several
-    )
+    together: Gain | None = None  # what the first three findings bring in combination
     path: str = ""  # the run directory
+    job: JobFacts | None = None  # all ranks, where there are several

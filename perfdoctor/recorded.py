@@ -7,33 +7,50 @@ Raw files are append-only and readable at any moment; a missing or truncated one
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
-import orjson
 
 from perfdoctor.errors import NoSuchRun, NotARun
-from perfdoctor.rundir import HEADER_BYTES, SHARING, Json, read_json
+from perfdoctor.rawfiles import (
+    Lines,
+    Rows,
+    Stack,
+    read_header,
+    read_lines,
+    read_now,
+    read_rows,
+    read_stacks,
+)
+from perfdoctor.rundir import AGENT, SHARING, Json, read_json
 
-MAX_STACK_LINES = 2_000_000  # a folded-stack file past this is cut, and said so
-
-Rows = npt.NDArray[np.void]
-Stack = tuple[tuple[str, ...], int]
+__all__ = [
+    "Folder", "Process", "RankRecords", "Rows", "RunRecords", "Stack", "look", "read", "read_rows",
+    "records_of", "steps_made", "whole",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RankRecords:
-    """What one rank's process and its loader workers recorded."""
+    """What one rank's process and its loader workers recorded, and where it ran."""
 
     rank: int
     steps: Rows | None
     loader: Rows | None
-    events: tuple[Json, ...]
+    events: Sequence[Json]
     stacks: tuple[Stack, ...] = ()
     stacks_source: str | None = None
+    collectives: Rows | None = None
+    now: Json | None = None  # the collective that it was in when the record ended
+    pid: int | None = None
+    node: str = ""  # the name of its host
+    job: Json = field(default_factory=dict)  # what its launcher told it: rank, world, attempt, ...
+    boot: Json = field(default_factory=dict)
+    run: Json = field(default_factory=dict)  # run.json of its folder
+    host: Sequence[Json] = ()  # samples of its host
 
     def of(self, event: str) -> list[Json]:
         """The events of one kind, in order."""
@@ -52,13 +69,133 @@ class RunRecords:
     gpus: Mapping[int, tuple[Json, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     sharing: Json | None = None  # of perfdoctor.contention
+    failures: tuple[Json, ...] = ()  # ranks whose end the launcher noticed
 
 
-def read(path: Path) -> RunRecords:
+@dataclass(frozen=True)
+class Process:
+    """A process that trained, as the names and headers of its files tell; nothing else of it was read."""
+
+    tag: str  # of its files: `rank0`, or `rank0.<pid>` for a further process of the same rank
+    rank: int
+    pid: int | None
+    opened_epoch_s: float  # when it began to record; 0 where that is not known
+    boot: Json
+
+    @property
+    def job(self) -> Json:
+        """What its launcher told it."""
+        told = self.boot.get("job")
+        return told if isinstance(told, dict) else {}
+
+    @property
+    def attempt(self) -> int | None:
+        """Which start of the job by its launcher it belongs to, from 0."""
+        return whole(self.job, "attempt")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A run directory and the processes that are shown of it; what ranks recorded is read when asked for."""
+
+    path: Path
+    run: Json
+    boots: tuple[Json, ...]
+    processes: Mapping[int, Process]  # one of each rank
+    attempt: int  # the one that they belong to
+    failures: tuple[Json, ...]
+    problems: tuple[str, ...]
+    restarts: tuple[str, ...] = ()  # that there were other attempts, in a sentence
+
+    @cached_property
+    def host_name(self) -> str:
+        """The host that was sampled, and where the ranks ran that do not tell."""
+        told = self.run.get("host")
+        name = told.get("name") if isinstance(told, dict) else None
+        return str(name or self.path.name)
+
+    def host(self, problems: list[str]) -> Lines:
+        """Samples of the host, read once they are looked at."""
+        return Lines(self.path / "host.jsonl", problems)
+
+    def trained(self, rank: int) -> bool:
+        """Whether the rank made a step."""
+        return _made(self.path, self.processes[rank]) > 0
+
+    def named(self, rank: int, host: Sequence[Json] = ()) -> RankRecords:
+        """The rank without anything that it recorded."""
+        process = self.processes[rank]
+        node = str(process.job.get("host") or self.host_name)
+        own_host = host if node == self.host_name else ()
+        return RankRecords(
+            rank, None, None, (), pid=process.pid, node=node, job=process.job, boot=process.boot,
+            run=self.run, host=own_host,
+        )  # fmt: skip
+
+    def timed(self, rank: int, problems: list[str], host: Sequence[Json] = ()) -> RankRecords:
+        """The rank's steps and collectives; its events are read once they are looked at."""
+        tag = self.processes[rank].tag
+        collectives = self.path / f"collectives.{tag}.bin"
+        return replace(
+            self.named(rank, host),
+            steps=read_rows(self.path / f"steps.{tag}.bin", problems),
+            events=Lines(self.path / f"events.{tag}.jsonl", problems),
+            collectives=read_rows(collectives, problems),
+            now=read_now(collectives),
+        )
+
+    def whole(self, rank: int, problems: list[str], host: Sequence[Json] = ()) -> RankRecords:
+        """All that the rank and its loader workers recorded."""
+        tag, own = self.processes[rank].tag, self.timed(rank, problems, host)
+        parts = [read_rows(self.path / f"{name}.{tag}.bin", problems) for name in ("loader", "workers")]
+        kept = [part for part in parts if part is not None and len(part)]
+        alike = [part for part in kept if part.dtype == kept[0].dtype]
+        loader = _with_loaders(np.concatenate(alike), own.events) if alike else None
+        source, stacks = read_stacks(self.path / f"stacks.{tag}.txt", problems)
+        events = tuple(own.events)
+        return replace(own, events=events, loader=loader, stacks=stacks, stacks_source=source)
+
+
+def read(path: Path, others: bool = True) -> RunRecords:
     """Read a run directory; what cannot be read is listed in `problems`.
 
+    Without `others`, of the ranks after the first one that trained only the names are there.
     Raises NoSuchRun where there is no such folder and NotARun where it is not a run's.
     """
+    return records_of(look(path), others)
+
+
+def records_of(folder: Folder, others: bool = True) -> RunRecords:
+    """Read what `folder` shows, as `read` does."""
+    problems: list[str] = []
+    host = tuple(folder.host(problems))
+    ranks: dict[int, RankRecords] = {}
+    trained = False
+    for rank in sorted(folder.processes):
+        if others or not trained:
+            ranks[rank] = folder.whole(rank, problems, host)
+            trained = trained or steps_made(ranks[rank].steps) > 0
+        else:
+            ranks[rank] = folder.named(rank, host)
+    gpus = {
+        int(file.stem[3:]): tuple(read_lines(file, problems))
+        for file in sorted(folder.path.glob("gpu[0-9]*.jsonl"))
+    }
+    return RunRecords(
+        folder.path,
+        folder.run,
+        ranks,
+        folder.boots,
+        host,
+        gpus,
+        (*folder.restarts, *folder.problems, *dict.fromkeys(problems)),
+        read_json(folder.path / SHARING),
+        folder.failures,
+    )
+
+
+def look(path: Path) -> Folder:
+    """What a run directory holds, by the names and headers of its files. Raises as `read` does."""
     if not path.is_dir():
         raise NoSuchRun(f"there is no run at {path}", "list the runs here with: perfdoctor runs")
     problems: list[str] = []
@@ -68,27 +205,86 @@ def read(path: Path) -> RunRecords:
             raise NotARun(f"{path} is not a run of perfdoctor", "list the runs here with: perfdoctor runs")
         problems.append("run.json cannot be read: command and exit status are not known")
         run = {}
-    ranks = _read_ranks(path, problems)
-    gpus = {
-        int(file.stem[3:]): tuple(_lines(file, problems)) for file in sorted(path.glob("gpu[0-9]*.jsonl"))
-    }
-    boots = tuple(_lines(path / "boot.jsonl", problems))
-    host = tuple(_lines(path / "host.jsonl", problems))
-    sharing = read_json(path / SHARING)
-    return RunRecords(path, run, ranks, boots, host, gpus, tuple(problems), sharing)
+    boots = tuple(read_lines(path / "boot.jsonl", problems))
+    booted: dict[int, list[Json]] = {}
+    for boot in boots:
+        booted.setdefault(whole(boot, "pid") or 0, []).append(boot)
+    known = [_process(path, tag, booted) for tag in sorted(_tags(path))]
+    attempt, restarts = _last_attempt(path, known, boots)
+    processes = _shown(path, [own for own in known if own.attempt in (None, attempt)], problems)
+    failures = tuple(_failure(entry, booted) for entry in read_lines(path / AGENT, problems))
+    return Folder(path, run, boots, processes, attempt or 0, failures, tuple(problems), restarts)
 
 
-def _read_ranks(path: Path, problems: list[str]) -> dict[int, RankRecords]:
-    """Each rank's process; where several processes of one rank trained, the one with the most rows."""
-    found: dict[int, list[RankRecords]] = {}
-    for tag in sorted(_tags(path)):
-        found.setdefault(int(tag.split(".")[0][4:]), []).append(_read_process(path, tag, problems))
+def _process(path: Path, tag: str, booted: Mapping[int, Sequence[Json]]) -> Process:
+    header = read_header(path / f"steps.{tag}.bin") or {}
+    rank, _, suffix = tag.removeprefix("rank").partition(".")
+    pid = whole(header, "pid") or (int(suffix) if suffix else None)
+    own = booted.get(pid, ()) if pid else ()
+    # Process ids of several hosts in one folder may be the same: then the rank tells.
+    told = [boot for boot in own if whole(boot.get("job"), "rank") == int(rank)]
+    opened_s = header.get("opened_epoch_s")
+    return Process(
+        tag,
+        int(rank),
+        pid,
+        float(opened_s) if isinstance(opened_s, (int, float)) else 0.0,
+        next(iter([*told, *own]), {}),
+    )
+
+
+def whole(told: object, name: str) -> int | None:
+    """A whole number of 0 or more in an object of a record, or None."""
+    value = told.get(name) if isinstance(told, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _failure(entry: Json, booted: Mapping[int, Sequence[Json]]) -> Json:
+    """What a launcher noticed; rank, attempt and host come from the boot record of the process."""
+    boot: Json = next(iter(booted.get(whole(entry, "pid") or 0, ())), {})
+    told = boot.get("job")
+    known = told if isinstance(told, dict) else {}
+    return {name: known[name] for name in ("rank", "attempt", "host") if name in known} | entry
+
+
+def _shown(path: Path, known: Sequence[Process], problems: list[str]) -> dict[int, Process]:
+    """Each rank's process; where several processes of one rank trained, the one with the most steps."""
+    found: dict[int, list[Process]] = {}
+    for process in known:
+        found.setdefault(process.rank, []).append(process)
     for rank, several in found.items():
         if len(several) > 1:
             problems.append(
                 f"{len(several)} processes of rank {rank} trained: the one with the most steps is shown"
             )
-    return {rank: max(several, key=_length) for rank, several in sorted(found.items())}
+            several.sort(key=lambda process: _length(_steps_of(path, process)))
+    return {rank: several[-1] for rank, several in sorted(found.items())}
+
+
+def _last_attempt(
+    path: Path, known: Sequence[Process], boots: Iterable[Json]
+) -> tuple[int | None, tuple[str, ...]]:
+    """The last attempt that trained; and the others in a sentence, with their steps."""
+    started = {whole(boot.get("job"), "attempt") for boot in boots} | {own.attempt for own in known}
+    attempts = sorted(attempt for attempt in started if attempt is not None)
+    if len(attempts) < 2:
+        return next(iter(attempts), None), ()
+    made = {
+        attempt: next((count for own in known if own.attempt == attempt and (count := _made(path, own))), 0)
+        for attempt in attempts
+    }
+    last = max((attempt for attempt, count in made.items() if count), default=max(made))
+    others = [f"{count:,} in attempt {number}" for number, count in made.items() if number != last]
+    told = f"attempt {last} is shown; steps of the others: {', '.join(others)}"
+    return last, (f"the launcher started the ranks {len(made)} times: {told}",)
+
+
+def _made(path: Path, process: Process) -> int:
+    return steps_made(_steps_of(path, process))
+
+
+def _steps_of(path: Path, process: Process) -> Rows | None:
+    return read_rows(path / f"steps.{process.tag}.bin", [])
 
 
 def _tags(path: Path) -> set[str]:
@@ -99,26 +295,19 @@ def _tags(path: Path) -> set[str]:
     return {match[1] for match in names if match}
 
 
-def _length(records: RankRecords) -> list[int]:
+def _length(steps: Rows | None) -> list[int]:
     """How much a process trained: markers of each kind, the strongest first."""
-    steps = records.steps
-    if steps is None:
+    if steps is None or not {"marks", "marker"} <= set(steps.dtype.names or ()):
         return []
     return [int(np.sum(steps["marks"][steps["marker"] == marker])) for marker in (4, 3, 2, 1)]
 
 
-def _read_process(path: Path, tag: str, problems: list[str]) -> RankRecords:
-    steps = read_rows(path / f"steps.{tag}.bin", problems)
-    events = tuple(_lines(path / f"events.{tag}.jsonl", problems))
-    parts = [read_rows(path / f"{name}.{tag}.bin", problems) for name in ("loader", "workers")]
-    kept = [part for part in parts if part is not None and len(part)]
-    alike = [part for part in kept if part.dtype == kept[0].dtype]
-    loader = _with_loaders(np.concatenate(alike), events) if alike else None
-    source, stacks = _read_stacks(path / f"stacks.{tag}.txt", problems)
-    return RankRecords(int(tag.split(".")[0][4:]), steps, loader, events, stacks, source)
+def steps_made(steps: Rows | None) -> int:
+    """How many markers of the strongest kind a process made; several optimizers count each."""
+    return next((count for count in _length(steps) if count), 0)
 
 
-def _with_loaders(rows: Rows, events: tuple[Json, ...]) -> Rows:
+def _with_loaders(rows: Rows, events: Iterable[Json]) -> Rows:
     """Fill in the loader of rows from spawned workers, which do not know whose they are."""
     if np.all(rows["loader"]):
         return rows
@@ -131,86 +320,3 @@ def _with_loaders(rows: Rows, events: tuple[Json, ...]) -> Rows:
     unknown = rows["loader"] == 0
     rows["loader"][unknown] = [owners.get(int(pid), 0) % 65536 for pid in rows["pid"][unknown]]
     return rows
-
-
-def read_rows(path: Path, problems: list[str]) -> Rows | None:
-    """The valid rows of a fixed-width file, or None where it is missing or not one."""
-    try:
-        with open(path, "rb") as file:
-            layout = _layout(file.read(HEADER_BYTES))
-            if layout is None:
-                problems.append(f"{path.name} has no readable header and was left out")
-                return None
-            rows: Rows = np.fromfile(file, dtype=layout)  # a row cut short at the end is not read
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        problems.append(f"{path.name} cannot be read: {error.strerror}")
-        return None
-    written = np.flatnonzero(rows["end_ns"])
-    if len(written) and written[-1] == len(written) - 1:
-        return rows[: len(written)]  # what follows was allocated ahead; no copy of a hundred megabytes
-    return rows[written]
-
-
-def _layout(header: bytes) -> np.dtype[np.void] | None:
-    """The columns that a header names, or None."""
-    try:
-        described = orjson.loads(header.split(b"\n")[0].rstrip(b"\x01 "))
-        layout = np.dtype([(str(name), str(kind)) for name, kind in described["columns"]])
-        return layout if layout.itemsize == described["row_bytes"] and not layout.hasobject else None
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _lines(path: Path, problems: list[str]) -> Iterator[Json]:
-    """The JSON objects of a file, a line each; broken lines are counted and left out."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        problems.append(f"{path.name} cannot be read: {error.strerror}")
-        return
-    broken = 0
-    for line in data.split(b"\n"):
-        if not line.strip(b" \r\0"):
-            continue
-        try:
-            entry = orjson.loads(line)
-        except ValueError:
-            broken += 1
-            continue
-        if isinstance(entry, dict):
-            yield entry
-        else:
-            broken += 1
-    if broken:
-        problems.append(f"{path.name}: {broken} broken line{'s' if broken > 1 else ''} left out")
-
-
-def _read_stacks(path: Path, problems: list[str]) -> tuple[str | None, tuple[Stack, ...]]:
-    """Folded stacks added up by stack, and the sampler that took them."""
-    source = None
-    counts: dict[tuple[str, ...], int] = {}
-    try:
-        with open(path, encoding="utf-8", errors="backslashreplace") as file:
-            for number, line in enumerate(file):
-                if number >= MAX_STACK_LINES:
-                    problems.append(
-                        f"{path.name} is longer than {MAX_STACK_LINES} lines: the rest was left out"
-                    )
-                    break
-                if line.startswith("#"):
-                    found = re.search(r"source=(\S+)", line)
-                    source = found[1] if found else source
-                    continue
-                frames, _, count = line.rstrip("\n").rpartition(" ")
-                if frames and count.isdigit():
-                    key = tuple(frames.split(";"))
-                    counts[key] = counts.get(key, 0) + int(count)
-    except FileNotFoundError:
-        return None, ()
-    except OSError as error:
-        problems.append(f"{path.name} cannot be read: {error.strerror}")
-    return source, tuple(counts.items())

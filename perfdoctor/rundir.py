@@ -16,6 +16,9 @@ SCHEMA = "perfdoctor.run/1"
 HEADER_BYTES = 4096  # of a rows file; also where its rows begin
 GZIP_LEVEL = 3  # traces shrink to a tenth at 100 MB/s; level 9 takes four times as long for little more
 SHARING = "sharing.json"  # how the machine shares its cores, measured after the run
+AGENT = "agent.jsonl"  # ranks whose end the launcher noticed, a line each
+NOW_BYTE = 3968  # of a collectives file's header: from here to 4031, the collective that the rank is in
+PROBE = "probe"  # a link to what is injected, while the command runs
 CONTROL_BYTE = 4094  # of a steps file: written from outside to end the watch
 
 Json = dict[str, Any]

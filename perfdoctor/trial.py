@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -29,13 +29,16 @@ class Setting:
 
 @dataclass(frozen=True)
 class Variant:
-    """Tweaks that are applied together; without any, the script as it is."""
+    """Tweaks that are applied together, or a number of ranks; without any, the script as it is."""
 
     settings: tuple[Setting, ...] = ()
+    ranks: int | None = None  # started by a launcher on this host; None: as the command says
 
     @property
     def name(self) -> str:
-        """As on the command line; `original` without tweaks."""
+        """As on the command line, or `2 ranks`; `original` without tweaks."""
+        if self.ranks is not None:
+            return f"{self.ranks} rank{'' if self.ranks == 1 else 's'}"
         return " ".join(self.words) or "original"
 
     @property
@@ -50,6 +53,14 @@ class Variant:
 
 
 ORIGINAL = Variant()
+
+
+def typed(module: str, values: object) -> str:
+    """A tweak that the probe was told, as one types it: `--amp --amp-dtype bf16`."""
+    words = [f"--{module.replace('_', '-')}"]
+    for name, value in values.items() if isinstance(values, Mapping) else ():
+        words.append(str(value) if name == "value" else f"--{name.replace('_', '-')} {value}")
+    return " ".join(words)
 
 
 class Ending(str, Enum):
@@ -96,6 +107,12 @@ class Execution:
     ended_early: bool = False
     printed: tuple[float, ...] = ()  # values of --metric, in the order in which they were printed
     error: str | None = None  # in one line
+    ranks: int = 0  # that took steps
+    # Mean seconds of a measured step: phases by their names, means over ranks, `grad_sync` parted into
+    # `waiting` for the last rank and `moving` with all ranks there. They add up to the mean rank's step.
+    phases: Mapping[str, float] = field(default_factory=dict)
+    cpu_s: float | None = None  # CPU seconds of a step, of all ranks together without loader workers
+    may_differ: tuple[str, ...] = ()  # why a tweak cannot keep here what it promises of the result
     log: str = ""  # the file with what it printed
 
 
@@ -146,6 +163,20 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Scaled:
+    """A job of so many ranks, each with the batches of one. Compared with the fewest ranks of its trial."""
+
+    ranks: int
+    step_s: float | None  # of the slowest rank
+    samples_per_s: float | None  # of all ranks together
+    speedup: Gain | None = None  # of the job
+    efficiency: Gain | None = None  # speedup over how many times as many ranks
+    lost: Mapping[str, float] = field(default_factory=dict)  # seconds by which a step is longer, by cause
+    bound: str | None = None  # what keeps it from being faster, in a sentence
+    expected: bool = False  # not measured: by the ring's law, from the most ranks that were
+
+
+@dataclass(frozen=True)
 class Trial:
     """Everything one `perfdoctor try` found."""
 
@@ -161,3 +192,6 @@ class Trial:
     notes: tuple[str, ...] = ()  # how files were protected, what was not compared and why
     kept: tuple[str, ...] = ()  # --auto: words of the best command line
     path: str = ""  # the folder with its files
+    cwd: str = ""  # where the command ran
+    base: Variant = ORIGINAL  # what all were compared with; of a scaling curve, the fewest ranks
+    scaling: tuple[Scaled, ...] = ()  # --ranks: the fewest first

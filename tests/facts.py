@@ -12,9 +12,11 @@ from perfdoctor.analysis.device import (
     MatrixFacts,
     WaitFacts,
 )
+from perfdoctor.analysis.exchange import CommFacts, of_device, of_ranks
 from perfdoctor.analysis.findings import gain_of
 from perfdoctor.analysis.ranks import RanksFacts
 from perfdoctor.analysis.stepmodel import StepModel, build
+from perfdoctor.job import ExchangeFacts, RankFacts
 from perfdoctor.model import (
     Advice,
     Bottleneck,
@@ -230,6 +232,48 @@ def waits(*calls: BlockingCalls, steps: int | None = 5) -> WaitFacts:
     return WaitFacts(calls, 500_000.0, steps)
 
 
+def comm(exposed: float = 0.2, all: float = 0.5) -> CommFacts:
+    """Communication in a trace of a device."""
+    return of_device(device(exposed_comm=exposed, comm=all))
+
+
+def exchange(**given: Any) -> ExchangeFacts:
+    """20 MB of gradients a step in one bucket among two ranks: 20 ms, of which 10 are hidden."""
+    return ExchangeFacts(
+        **{
+            "kind": "DistributedDataParallel",
+            "ranks": 2,
+            "exchanges": 1.0,
+            "buckets": 1.0,
+            "bytes": 20_000_000,
+            "busy_s": 0.020,
+            "moving_s": 0.020,
+            "exposed_s": 0.010,
+            "waiting_s": 0.0,
+            "hidden": 0.5,
+            "bus_bytes_per_s": 1e9,
+            "at": Location("train.py", 22),
+            **given,
+        }
+    )
+
+
+def among(moving: float = 10.0, waiting: float = 0.0, mean: float = 100.0, **phases: float) -> RankFacts:
+    """A rank whose step of `mean` ms has so much of exchange, and these phases besides."""
+    seconds = {Phase(name): ms / 1e3 for name, ms in phases.items()}
+    seconds[Phase.GRAD_SYNC] = (moving + waiting) / 1e3
+    return RankFacts(0, "here", 400, mean / 1e3, seconds, waiting / 1e3, moving / 1e3)
+
+
+def exchanged(
+    moving: float = 10.0, waiting: float = 0.0, crowded: float = 0.0, compared: bool = True, **given: Any
+) -> CommFacts:
+    """Exchange in a run whose step takes 100 ms, `moving` of them exposed."""
+    found = of_ranks(among(moving, waiting), exchange(**given), compared, crowded / 1e3)
+    assert found is not None
+    return found
+
+
 def ranks(
     late: int = 3,
     waiting: float = 0.3,
@@ -237,6 +281,7 @@ def ranks(
     last: int = 90,
     matched: int = 100,
     excess: float = 10.0,
+    **given: Any,
 ) -> RanksFacts:
     """Eight ranks, of which one comes late and computes `excess` ms longer."""
-    return RanksFacts(late, 8, matched, last, caused, waiting, Bottleneck.COMPUTE, excess / 1e3)
+    return RanksFacts(late, 8, matched, last, caused, waiting, Bottleneck.COMPUTE, excess / 1e3, **given)

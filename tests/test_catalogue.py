@@ -24,6 +24,7 @@ from perfdoctor.analysis.device import (
     MatrixFacts,
     WaitFacts,
 )
+from perfdoctor.analysis.exchange import CommFacts
 from perfdoctor.analysis.findings import gain_of
 from perfdoctor.analysis.gradients import ClearingFacts, ZeroingFacts
 from perfdoctor.analysis.parallel import ParallelFacts
@@ -94,6 +95,7 @@ HEALTHY = {
     Launches: ranktraces.launches(),
     Peak: ranktraces.V100,
     RanksFacts: facts.ranks(waiting=0.01),
+    CommFacts: facts.comm(exposed=0.01, all=0.2),
     PauseFacts: hostfacts.pauses(young=0.05, full=0.1),
     DebugFacts: hostfacts.debug(deterministic=None),
     ClearingFacts: hostfacts.clearing(kept=1, cleared=20),
@@ -402,6 +404,7 @@ def traced(draw):
         ),
         Launches: ranktraces.launches(draw(counts), draw(MS), draw(MS)),
         Peak: ranktraces.V100,
+        CommFacts: facts.comm(shares["exposed_comm"], draw(SHARE)),
         RanksFacts: facts.ranks(
             waiting=draw(SHARE),
             caused=draw(SHARE),

@@ -19,7 +19,8 @@ import pytest
 
 from perfdoctor import launch
 from perfdoctor.errors import CannotStart, PerfdoctorError
-from tests.launching import WATCHED, bare, environment, record, runs, watched
+from perfdoctor.tasks import Task
+from tests.launching import DRIVER, WATCHED, bare, environment, record, runs, watched
 
 DEADLINE_S = 30.0
 
@@ -186,6 +187,81 @@ def test_killing_perfdoctor_leaves_the_script_alone_and_a_readable_run(tmp_path:
     (tmp_path / "go").touch()
     until((tmp_path / "done").exists)
     assert (record(tmp_path)["outcome"], record(tmp_path)["end_ns"]) == ("running", None)
+
+
+def test_a_rank_that_is_left_nothing_but_pythonpath_is_reached(folder: Path) -> None:
+    (folder / "train.py").write_text("import os\nprint('PERFDOCTOR_RUN' in os.environ)")
+    words = ("env", "-i", f"HOME={folder}", 'PYTHONPATH="$PYTHONPATH"', sys.executable, "train.py")
+    seen = watched(
+        folder, "bash", "-c", " ".join(words)
+    )  # as ssh and pdsh start what deepspeed tells them to
+    assert (seen.status, seen.stdout) == (0, "False\n")
+    assert len((runs(folder)[0] / "started.jsonl").read_text().splitlines()) == 1
+    assert record(folder)["notes"] == ["the command ended without importing torch"]
+
+
+def test_two_runs_at_once_do_not_take_each_others_ranks(folder: Path) -> None:
+    (folder / "train.py").write_text("print(1)")
+    inner = f'env -i HOME={folder} PYTHONPATH="$PYTHONPATH" {sys.executable} train.py'
+    (folder / "outer.sh").write_text(f"{sys.executable} -c '{DRIVER}' bash -c '{inner}'\n{inner}\n")
+    assert watched(folder, "bash", "outer.sh").stdout == "1\n1\n"
+    started = [(path / "started.jsonl").read_text().splitlines() for path in runs(folder)]
+    assert [len(lines) for lines in started] == [
+        2,
+        1,
+    ]  # the outer one: the driver of the inner, and the second
+
+
+def test_what_is_kept_holds_no_link_to_code(folder: Path) -> None:
+    (folder / "train.py").write_text(
+        "import os\nassert os.path.islink(os.environ['PERFDOCTOR_RUN'] + '/probe')"
+    )
+    assert run("train.py").status == 0
+    assert not any(entry.is_symlink() for entry in runs(folder)[0].iterdir())
+
+
+def test_where_links_cannot_be_made_the_environment_tells(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: object) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    (folder / "train.py").write_text("print(1)")
+    assert run("train.py").status == 0
+    assert (runs(folder)[0] / "started.jsonl").exists()
+
+
+# ---------------------------------------------------------------- ranks that fail
+
+BOOT = """
+import json, os, sys
+run = os.environ["PERFDOCTOR_RUN"]
+def boot(rank, pid):
+    job = {"rank": rank, "world": 2, "id": "x", "host": os.uname().nodename}
+    with open(run + "/boot.jsonl", "a") as file:
+        file.write(json.dumps({"event": "boot", "pid": pid, "job": job}) + "\\n")
+"""
+
+
+def test_the_rank_that_failed_first_is_told_with_its_own_status(folder: Path) -> None:
+    fail = {"event": "rank_failed", "pid": 11, "exitcode": 7, "t_ns": 5}
+    code = f"boot(0, 10)\nboot(1, 11)\nopen(run + '/agent.jsonl', 'w').write(json.dumps({fail}) + '\\n')"
+    (folder / "train.py").write_text(f"{BOOT}{code}\nsys.exit(1)")
+    outcome = run("train.py")
+    assert (outcome.status, outcome.failed) == (1, "rank 1 failed, with exit code 7")
+
+
+def test_a_task_that_fails_is_told_by_its_rank(folder: Path) -> None:
+    (folder / "train.py").write_text("raise SystemExit(7)")
+    assert run("train.py", task=Task(1, 2, "x")).failed == "rank 1 failed, with exit code 7"
+    assert runs(folder)[0].name.endswith("-train-task1")
+
+
+@pytest.mark.parametrize("code", ["boot(0, 10)\nboot(1, 11)", "sys.exit(1)"])
+def test_nothing_is_told_of_ranks_where_none_failed_or_there_are_none(folder: Path, code: str) -> None:
+    (folder / "train.py").write_text(BOOT + code)
+    assert run("train.py").failed is None
 
 
 # ---------------------------------------------------------------- what cannot be started or written

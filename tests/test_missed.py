@@ -113,6 +113,8 @@ def test_running_interpreters_are_looked_at(tmp_path: Path, monkeypatch: pytest.
             "PYTHONPATH was replaced",
         ),
         ((sys.executable,), environment(), "its environment was emptied"),
+        ((sys.executable,), environment(PYTHONPATH=missed.INJECT), "its environment was emptied"),
+        ((sys.executable,), environment(PYTHONPATH=str(tmp_path / "probe")), None),
     )
     for words, env, why in cases:
         with running(*words, env=env) as process:
@@ -124,6 +126,16 @@ def test_running_interpreters_are_looked_at(tmp_path: Path, monkeypatch: pytest.
             assert why in found[process.pid].why
             assert not found[process.pid].imported_torch
     assert len((tmp_path / "started.jsonl").read_text().splitlines()) == 1
+
+
+def test_an_interpreter_of_another_user_is_told_by_its_command_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(sys.executable, env=environment()) as process:
+        monkeypatch.setattr(missed.os, "geteuid", lambda: 4_000_000_000)
+        found = missed.look(process.pid, tmp_path)
+    assert "another user" in found[process.pid].why
+    assert not found[process.pid].imported_torch
 
 
 def test_a_process_that_is_gone_is_no_trouble(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_the_users_own_python_path_keeps_its_entries(tmp_path: Path) -> None:
 def test_no_empty_entry_is_added_to_the_python_path(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import os\nprint(os.environ['PYTHONPATH'])")
     path = watched(tmp_path, "script.py").stdout.strip()
-    assert path.endswith("inject")
+    assert path.endswith("/probe")
     assert ":" not in path
 
 

@@ -13,6 +13,7 @@ from perfdoctor.trial import (
     Execution,
     Outcome,
     Place,
+    Scaled,
     Setting,
     Trial,
     Variant,
@@ -106,6 +107,33 @@ def trial(*verdicts: Verdict, **fields: Any) -> Trial:
         "path": "/home/ada/digits/.perfdoctor/trials/20260102-030405-train",
     }
     return Trial(verdicts=verdicts, **(values | fields))
+
+
+TWO = Verdict(
+    Variant(ranks=2),
+    Outcome.FASTER,
+    "between 1.600 and 1.800 times as fast, over 3 rounds",
+    executions(0.07, ranks=2, phases={"forward": 0.06, "moving": 0.01}, cpu_s=0.13),
+    speedup=Gain(1.6, 1.7, 1.8),
+    confidence=0.95,
+    per="sample",
+)
+FOUR = Verdict(
+    Variant(ranks=4), Outcome.FAILED, "RuntimeError: no port", (Execution(0, Ending.FAILED, error="no port"),)
+)
+CURVE = (
+    Scaled(1, 0.06, 533.0),
+    Scaled(
+        2, 0.07, 914.0, Gain(1.6, 1.7, 1.8), Gain(0.8, 0.85, 0.9), {"moving": 0.01}, "14% is moving gradients"
+    ),
+    Scaled(4, None, None),
+)
+
+
+def scaled(**fields: Any) -> Trial:
+    """A scaling curve of one, two and four ranks, the last of which fail."""
+    curve = {"base": Variant(ranks=1), "scaling": CURVE, "cwd": "/home/ada/digits"}
+    return trial(TWO, FOUR, **(curve | fields))
 
 
 ALL = (FASTER, UNCLEAR, SLOWER, CHANGED, UNTOUCHED, FAILED, NO_MEMORY, NOT_MEASURED)

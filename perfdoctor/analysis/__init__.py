@@ -12,6 +12,7 @@ from perfdoctor.analysis.findings import judge
 from perfdoctor.analysis.source import Source
 from perfdoctor.analysis.windows import Windows
 from perfdoctor.batch import BatchFacts
+from perfdoctor.job import JobFacts
 from perfdoctor.model import (
     CpuFacts,
     Finding,
@@ -29,20 +30,29 @@ __all__ = ["examine", "report"]
 
 
 def report(
-    records: RunRecords, source: Source, windows: Windows | None = None, notes: Sequence[str] = ()
+    records: RunRecords,
+    source: Source,
+    windows: Windows | None = None,
+    notes: Sequence[str] = (),
+    job: JobFacts | None = None,
 ) -> Report:
     """Everything a renderer needs. `source` gives a line of a file, or None past its end.
 
-    `windows`: the lowest rank's windows of torch.profiler, by kind; `notes`: what reading them met.
+    `windows`: the lowest rank's windows of torch.profiler, by kind; `notes`: what reading them met; `job`:
+    what all ranks do, of which `records` holds one.
     """
-    return examine(records, source, windows, notes)[0]
+    return examine(records, source, windows, notes, job)[0]
 
 
 def examine(
-    records: RunRecords, source: Source, windows: Windows | None = None, notes: Sequence[str] = ()
+    records: RunRecords,
+    source: Source,
+    windows: Windows | None = None,
+    notes: Sequence[str] = (),
+    job: JobFacts | None = None,
 ) -> tuple[Report, Facts]:
     """The report as `report` makes it, and the facts behind it, which tell what tweaks would bring."""
-    facts = gather(records, source, windows or {})
+    facts = gather(records, source, windows or {}, job)
     blamed = blame(facts)
     judged = judge(catalogue.tips(), facts, blamed)
     found = Report(
@@ -61,6 +71,7 @@ def examine(
         batch=facts.get(BatchFacts),
         together=judged.together,
         path=str(records.path),
+        job=facts.get(JobFacts) or job,
     )
     return found, facts
 

@@ -53,7 +53,7 @@ def debug_facts(
 
 
 def _anomaly(records: RankRecords) -> tuple[float, float] | None:
-    """What anomaly detection costs one backward: tracebacks as the graph is made, looks for NaN in backward."""
+    """What anomaly detection costs one backward: tracebacks as the graph is made, looks for NaN after."""
     weighed = records.of("anomaly")
     if not weighed:
         return None

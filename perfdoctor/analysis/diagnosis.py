@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from perfdoctor.analysis.device import DeviceFacts
 from perfdoctor.analysis.facts import NO_STEPS, Facts
 from perfdoctor.analysis.parallel import ParallelFacts, exchanging, searching
 from perfdoctor.analysis.stepmodel import TRUSTED_ERROR, StepModel
 from perfdoctor.batch import BatchFacts, Stage
+from perfdoctor.job import JobFacts
 from perfdoctor.model import (
     Bottleneck,
     Confidence,
@@ -31,6 +33,7 @@ TOO_FEW_STEPS, TOO_SHORT_S = 5, 1.0  # below either, no verdict at all
 MANY_STEPS, LONG_S = 100, 5.0  # from here on the verdict does not move any more on steady runs
 UNSTEADY, WILD = 0.25, 0.80  # spread of block means over their mean
 LEAST_SHOWN = 0.005  # a class below this share is not named
+CROWDED = 0.25  # seconds without a core per second: from here on the cores, too, make an exchange long
 CLOSE_TO_ALL = 100.0  # ceilings end here: "more than a hundred times" says as much as a larger number
 
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
@@ -64,20 +67,38 @@ def blame(facts: Facts) -> Blame | None:
     crowded = min(step.crowded_s / step.mean_s, by_phase[Bottleneck.COMPUTE])
     by_phase[Bottleneck.COMPUTE] -= crowded
     by_phase[Bottleneck.DATA] += crowded
+    _charge_waiting(by_phase, step, facts.get(JobFacts))
     exchanged = min(_exchanged(step, facts.get(ParallelFacts)), by_phase[Bottleneck.COMPUTE])
     by_phase[Bottleneck.COMPUTE] -= exchanged
     by_phase[Bottleneck.NETWORK] += exchanged
     classes = _on_device(by_phase, facts.get(GpuFacts), facts.get(DeviceFacts))
     total = sum(classes.values())
     classes = {kind: share / total for kind, share in classes.items()}
-    return Blame(classes, ceilings(classes, facts.get(StepModel), _remote(facts.get(BatchFacts))))
+    return Blame(classes, ceilings(classes, facts.get(StepModel), fetching(facts.get(BatchFacts))))
+
+
+def _charge_waiting(classes: dict[Bottleneck, float], step: StepFacts, job: JobFacts | None) -> None:
+    """Of the exchange, waiting for a late rank goes to the class of what made it late.
+
+    And what its own threads lack cores for, which other programs have, is no link that is slow.
+    """
+    if job is None:
+        return
+    crowded = {Bottleneck.COMPUTE: job.crowded_s}
+    for kind, lost_s in (*job.waits.items(), *crowded.items()):
+        share = min(lost_s / step.mean_s, classes[Bottleneck.NETWORK])
+        classes[Bottleneck.NETWORK] -= share
+        classes[kind] += share
 
 
 def _exchanged(step: StepFacts, parallel: ParallelFacts | None) -> float:
-    """The share of the step, within forward and backward, that surely is exchange between processes."""
+    """The share of the step, within forward and backward, that surely is exchange between processes.
+
+    Exchanges that were timed are a phase of their own.
+    """
     if parallel is None or parallel.wrapper != "DistributedDataParallel":
         return 0.0
-    return exchanging(step, parallel)[0] + searching(step, parallel)
+    return (0.0 if parallel.measured else exchanging(step, parallel)[0]) + searching(step, parallel)
 
 
 def too_little(step: StepFacts | None) -> str | None:
@@ -92,10 +113,10 @@ def _by_phase(
 ) -> dict[Bottleneck, float]:
     """Each phase to its class; `other` is split by what its lines are for, waits by what batches wait for."""
     classes = dict.fromkeys(Bottleneck, 0.0)
-    remote = step.share(Phase.DATA_WAIT) * _remote(batch)
-    classes[Bottleneck.DATA] = step.share(Phase.DATA_WAIT) - remote
+    far = step.share(Phase.DATA_WAIT) * fetching(batch)
+    classes[Bottleneck.DATA] = step.share(Phase.DATA_WAIT) - far
     classes[Bottleneck.TRANSFER] = step.share(Phase.HOST_TO_DEVICE)
-    classes[Bottleneck.NETWORK] = step.share(Phase.GRAD_SYNC) + remote
+    classes[Bottleneck.NETWORK] = step.share(Phase.GRAD_SYNC) + far
     classes[Bottleneck.COMPUTE] = sum(step.share(phase) for phase in COMPUTING)
     classes[Bottleneck.HOST] = step.share(Phase.CHECKPOINT)
     lines = stacks.phases.get(Phase.OTHER, ()) if stacks else ()
@@ -138,7 +159,7 @@ def _on_device(
     return charged
 
 
-def _remote(batch: BatchFacts | None) -> float:
+def fetching(batch: BatchFacts | None) -> float:
     """The share of a batch that is fetched over a network."""
     return batch.share(Stage.FETCHING) if batch is not None else 0.0
 
@@ -263,9 +284,25 @@ def _doubts(step: StepFacts, facts: Facts, verdict: Verdict) -> tuple[str, ...]:
         )
     if step.drift > UNSTEADY and verdict is not Verdict.INCONCLUSIVE:
         said.append(_wandering(step))
+    job = facts.get(JobFacts)
+    if verdict is Verdict.NETWORK and job is not None and not job.matched:
+        said.append("the exchanges of all ranks could not be held together: some of it may be waiting")
+    lacking = _lacking(job)
+    if verdict is Verdict.NETWORK and lacking >= CROWDED:
+        said.append(
+            f"ranks had threads without a core {lacking:.0%} of the time: part of the exchange is that"
+        )
+    if verdict is Verdict.NETWORK and job is not None and job.matched and job.missing:
+        said.append("ranks are missing: what looks like the network may be waiting for them")
     if facts.run.device != "cpu" and facts.get(GpuFacts) is None:
         said.append(f"the accelerator was not sampled ({facts.missing.get(GpuFacts, 'no reason known')})")
     return tuple(said)
+
+
+def _lacking(job: JobFacts | None) -> float:
+    """How long threads of the median rank were ready but had no core, per second."""
+    delays = [rank.delay for rank in job.ranks if rank.delay is not None] if job is not None else []
+    return median(delays) if delays else 0.0
 
 
 def _confidence(step: StepFacts, facts: Facts, verdict: Verdict, kind: Bottleneck) -> Confidence:
@@ -286,6 +323,7 @@ def _confidence(step: StepFacts, facts: Facts, verdict: Verdict, kind: Bottlenec
         or step.wall_s < LONG_S
         or step.count < MANY_STEPS
         or step.drift > UNSTEADY
+        or (kind is Bottleneck.NETWORK and _lacking(facts.get(JobFacts)) >= CROWDED)
         or (kind is Bottleneck.DATA and model is not None and abs(model.error) > TRUSTED_ERROR)
         or (step.share(Phase.OTHER) > UNEXPLAINED and facts.get(StackFacts) is None)
     )

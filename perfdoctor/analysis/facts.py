@@ -13,14 +13,20 @@ from perfdoctor.analysis.batches import batch_facts
 from perfdoctor.analysis.between import BetweenFacts, between_facts
 from perfdoctor.analysis.copies import CopyLines, copy_lines
 from perfdoctor.analysis.debugging import DebugFacts, debug_facts
-from perfdoctor.analysis.device import AttentionFacts
+from perfdoctor.analysis.device import AttentionFacts, DeviceFacts
+from perfdoctor.analysis.exchange import CommFacts, of_device, of_ranks
 from perfdoctor.analysis.gradients import ClearingFacts, ZeroingFacts, clearing_facts, zeroing_facts
 from perfdoctor.analysis.lines import Lines, located
 from perfdoctor.analysis.loaders import loader_facts
 from perfdoctor.analysis.making import MADE, made_groups
+from perfdoctor.analysis.nests import NestFacts, nest_facts
+from perfdoctor.analysis.orphans import OrphanFacts, orphan_facts
+from perfdoctor.analysis.parallel import ParallelFacts
 from perfdoctor.analysis.pauses import PauseFacts, pause_facts
+from perfdoctor.analysis.ranks import RanksFacts, of_job
 from perfdoctor.analysis.records import Json, Window, number, positive, tidy
 from perfdoctor.analysis.retained import RetainedFacts, retained_facts
+from perfdoctor.analysis.scaling import points
 from perfdoctor.analysis.sharing import Sharing, sharing
 from perfdoctor.analysis.source import Source, Sources
 from perfdoctor.analysis.stacks import stack_facts
@@ -32,6 +38,7 @@ from perfdoctor.analysis.validation import ValidationFacts, validation_facts
 from perfdoctor.analysis.windows import ANYWHERE, NO_WINDOW, ON_DEVICE, Windows, window_groups
 from perfdoctor.analysis.workers import WorkerMemory, worker_memory
 from perfdoctor.batch import BatchFacts
+from perfdoctor.job import JobFacts
 from perfdoctor.model import (
     CpuFacts,
     DiskFacts,
@@ -57,7 +64,7 @@ PER_STEP = (
     LoaderFacts, CpuFacts, ThreadFacts, StackFacts, EvalFacts, SaveFacts, MemoryFacts, DiskFacts,
     NetworkFacts, GpuFacts, OverheadFacts, StepModel, BackendFacts, BatchFacts, ThreadWork,
     CopyLines, StorageFacts, WorkerMemory, PauseFacts, DebugFacts, ClearingFacts, ZeroingFacts, RetainedFacts,
-    ValidationFacts, BetweenFacts,
+    OrphanFacts, NestFacts, ValidationFacts, BetweenFacts, JobFacts,
     *MADE,
 )  # fmt: skip
 
@@ -80,41 +87,72 @@ class Facts:
         return found if isinstance(found, kind) else None
 
 
-def gather(records: RunRecords, source: Source, windows: Windows) -> Facts:
-    """All that the records of a run tell, and the windows of its lowest rank."""
+def gather(records: RunRecords, source: Source, windows: Windows, job: JobFacts | None = None) -> Facts:
+    """All that the records of a run tell, and the windows of its lowest rank. `job`: what all ranks do."""
     records = tidy(records)
-    first, means_s = _steps_of_all(records)
+    rank, found = _first_trained(records)
     run = run_facts(records)
-    notes = (*tweaked.notes(records), *_launch_notes(records), *records.problems, *_rank_notes(means_s))
-    if first is None:
+    here = _ranks_here(job, rank, run)
+    run = replace(run, ranks=max(run.ranks, here))
+    notes = (*tweaked.notes(records), *_launch_notes(records), *records.problems, *_shown_note(job, rank))
+    if found is None or rank is None:
         return Facts(
             run,
             {},
             dict.fromkeys((StepFacts, *PER_STEP, *ON_DEVICE, *ANYWHERE), _why_no_steps(records)),
             notes,
         )
-    measured = _measure(records, records.ranks[min(means_s)], first, source, windows)
+    if job is not None:
+        found = steps.settled(found)
+    measured = _measure(records, records.ranks[rank], found, source, windows, run.ranks)
+    measured |= _of_job(job, measured)
     groups = {kind: value for kind, value in measured.items() if not isinstance(value, str | None)}
     missing = {kind: value for kind, value in measured.items() if isinstance(value, str)}
-    return Facts(run, groups, missing, (*notes, *_crowd_notes(_known(groups.get(CpuFacts), CpuFacts))))
+    crowd = () if here > len(records.ranks) else _crowd_notes(_known(groups.get(CpuFacts), CpuFacts))
+    return Facts(run, groups, missing, (*notes, *crowd))
 
 
-def _steps_of_all(records: RunRecords) -> tuple[steps.Steps | None, dict[int, float]]:
-    """The steps of the lowest rank that trained, and every such rank's mean step in seconds.
-
-    One rank's steps at a time: those of many ranks together would not fit.
-    """
-    first, means_s = None, {}
+def _first_trained(records: RunRecords) -> tuple[int | None, steps.Steps | None]:
+    """The lowest rank that trained, and its steps."""
     for rank, own in sorted(records.ranks.items()):
         found = steps.find(own.steps)
         if found is not None:
-            first = first or found
-            means_s[rank] = float(found.seconds.sum() / found.weight.sum())
-    return first, means_s
+            return rank, found
+    return None, None
+
+
+def _ranks_here(job: JobFacts | None, rank: int | None, run: RunFacts) -> int:
+    """How many ranks of the job share the host of the shown one."""
+    ranks = {one.rank: one.node for one in job.ranks} if job is not None else {}
+    node = ranks.get(rank) if rank is not None else None
+    return sum(other == node for other in ranks.values()) if node is not None else run.ranks
+
+
+def _of_job(job: JobFacts | None, measured: Mapping[type, object]) -> dict[type, object]:
+    """What all ranks together add to the groups of the shown one."""
+    device, step, cpu = (measured.get(kind) for kind in (DeviceFacts, StepFacts, CpuFacts))
+    comm: object = of_device(device) if isinstance(device, DeviceFacts) else device
+    if job is None:
+        return {CommFacts: comm}
+    own = next((one for one in job.ranks if one.rank == job.shown), None)
+    if isinstance(step, StepFacts):
+        job = replace(job, scale=points(job, step, _known(cpu, CpuFacts)))
+    if job.exchange is not None and own is not None and not isinstance(device, DeviceFacts):
+        comm = of_ranks(own, job.exchange, job.matched > 0, job.crowded_s)
+    parallel = _known(measured.get(ParallelFacts), ParallelFacts)
+    added: dict[type, object] = {
+        JobFacts: job,
+        CommFacts: comm,
+        ParallelFacts: replace(parallel, own=own, exchange=job.exchange, crowded_s=job.crowded_s)
+        if parallel is not None
+        else None,
+    }
+    late = of_job(job)
+    return added | {RanksFacts: late} if late is not None else added
 
 
 def _measure(
-    records: RunRecords, own: RankRecords, found: steps.Steps, source: Source, windows: Windows
+    records: RunRecords, own: RankRecords, found: steps.Steps, source: Source, windows: Windows, ranks: int
 ) -> dict[type, object]:
     window, boot = Window.of(found), events.boot_of(own, records.boots)
     begin_ns = positive((boot or {}).get("begin_ns")) or positive(records.run.get("begin_ns"))
@@ -125,10 +163,11 @@ def _measure(
     on_device = _device(records) != "cpu"
     gpu = hosts.gpu_facts(records.gpus, window) if on_device else None
     lines = Lines(source, run_facts(records), _known(stacks, StackFacts))
-    work = thread_work(own, source, samples)
+    alone = hosts.of_rank(samples, own.rank) if len(records.ranks) > 1 else samples
+    work = thread_work(own, source, alone)
     host = records.run.get("host")
-    cpu = hosts.cpu_facts(host if isinstance(host, dict) else {}, samples, step, _known(loader, LoaderFacts))
-    model = _model(step, loader, cpu, sharing(records.sharing))
+    cpu = hosts.cpu_facts(host if isinstance(host, dict) else {}, alone, step, _known(loader, LoaderFacts))
+    model = _model(step, loader, hosts.share_of(cpu, ranks), sharing(records.sharing))
     return {
         StepFacts: step if on_device else replace(step, crowded_s=_crowded_s(model, cpu)),
         LoaderFacts: loader,
@@ -149,6 +188,7 @@ def _measure(
         BackendFacts: backend_facts(own) if on_device else None,
         OverheadFacts: events.overhead_facts(own, found, step, samples),
         StepModel: model,
+        NestFacts: nest_facts(stacks, Sources(source)),
         **_beside(own, found, window, samples, Sources(source)),
         DebugFacts: debug_facts(own, _known(stacks, StackFacts), _busy(gpu), Sources(source)),
         BetweenFacts: between_facts(own, step, source) if own.stacks else stacks,
@@ -182,6 +222,7 @@ def _beside(
         PauseFacts: pause_facts(own, window, sources),
         ClearingFacts: clearing_facts(own, sources),
         ZeroingFacts: zeroing_facts(own, window, sources),
+        OrphanFacts: orphan_facts(own, sources),
         RetainedFacts: retained_facts(own, found, window, samples, sources),
     }
 
@@ -279,12 +320,7 @@ def _crowd_notes(cpu: CpuFacts | None) -> tuple[str, ...]:
     return (f"{busy}: times and gains will differ on a quiet machine",)
 
 
-def _rank_notes(means_s: Mapping[int, float]) -> tuple[str, ...]:
-    if len(means_s) < 2:
-        return ()
-    slowest = max(means_s, key=lambda rank: means_s[rank])
-    from_ms, to_ms = min(means_s.values()) * 1e3, means_s[slowest] * 1e3
-    return (
-        f"{len(means_s)} ranks trained; the figures are those of rank {min(means_s)}",
-        f"mean step per rank: {from_ms:.1f} to {to_ms:.1f} ms (slowest: rank {slowest})",
-    )
+def _shown_note(job: JobFacts | None, rank: int | None) -> tuple[str, ...]:
+    """Which of several ranks the figures are of."""
+    several = job is not None and sum(one.steps > 0 for one in job.ranks) > 1
+    return (f"findings and phases are those of rank {rank}",) if several and rank is not None else ()

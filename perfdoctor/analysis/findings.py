@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfdoctor.analysis.device import without
@@ -53,7 +53,7 @@ def judge(tips: Sequence[Tip], facts: Facts, blamed: Blame | None) -> Judgement:
         if advice is not None:
             kind = advice.bottleneck or tip.bottleneck
             changes = [advice.change] if advice.change else []
-            advised.append((tip, advice, _bounded(gain_of(model, changes), blamed.ceilings[kind])))
+            advised.append((tip, advice, within(gain_of(model, changes), (kind,), blamed.ceilings)))
     advised.sort(key=lambda entry: (-_worth(*entry), entry[0].id))
     worthwhile = [entry for entry in advised if entry[2].likely >= SMALL or entry[1].change is None]
     worthwhile, rivals = _without_rivals(worthwhile)
@@ -119,12 +119,8 @@ def _together(model: StepModel | None, findings: Sequence[Finding], blamed: Blam
     first = [finding for finding in findings if finding.advice.change is not None][:COMBINED]
     if len(first) < 2 or blamed is None:
         return None
-    kinds: set[Bottleneck] = {finding.bottleneck for finding in first}
-    left = 1.0 - sum(1.0 - 1.0 / blamed.ceilings[kind] for kind in kinds)
-    ceiling = 1.0 / max(left, 1.0 / CLOSE_TO_ALL)
-    gain = _bounded(
-        gain_of(model, [finding.advice.change for finding in first if finding.advice.change]), ceiling
-    )
+    changes = [finding.advice.change for finding in first if finding.advice.change]
+    gain = within(gain_of(model, changes), {finding.bottleneck for finding in first}, blamed.ceilings)
     best = max(finding.gain.likely for finding in first)
     return Gain(gain.low, max(gain.likely, best), max(gain.high, best))
 
@@ -137,7 +133,9 @@ def _why_not(tip: Tip, facts: Facts, blamed: Blame | None) -> str | None:
     return "nothing was timed" if blamed is None else too_little(facts.get(StepFacts))
 
 
-def _bounded(gain: Gain, ceiling: float) -> Gain:
-    """No gain is above the ceiling of its class, and low <= likely <= high."""
+def within(gain: Gain, kinds: Iterable[Bottleneck], ceilings: Mapping[Bottleneck, float]) -> Gain:
+    """The gain, but no more than if all time of these classes were free."""
+    left = 1.0 - sum(1.0 - 1.0 / ceilings[kind] for kind in kinds)
+    ceiling = 1.0 / max(left, 1.0 / CLOSE_TO_ALL)
     likely = min(gain.likely, ceiling)
     return Gain(min(gain.low, likely), likely, min(max(gain.high, likely), ceiling))

@@ -51,7 +51,7 @@ class Loop:
         loops = loops or [node for line in lines if (node := listing.comprehension(line)) is not None]
         self.is_loop = bool(loops)
         nodes = loops if loops else (scope.body if scope else [])
-        self.units = [_unit(node) for node in statements(list(dict.fromkeys(nodes)))]
+        self.units = [unit_of(node) for node in statements(list(dict.fromkeys(nodes)))]
         self._data, self._compute, self._acts = _split(self.units, self.anchors, frozenset(results))
 
     def role(self, line: int) -> Role:
@@ -138,7 +138,8 @@ def _from_model(
     return found, acted
 
 
-def _unit(node: ast.stmt) -> Unit:
+def unit_of(node: ast.stmt) -> Unit:
+    """The names that a statement, or the header of a compound one, sets and needs."""
     sets: set[str] = set()
     needs: set[str] = set()
     parts = [node] if isinstance(node, Function) else header(node)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from perfdoctor.analysis.records import Json, Window, number, positive
+from perfdoctor.analysis.records import Json, Window, number, positive, whole
 from perfdoctor.model import CpuFacts, DiskFacts, GpuFacts, LoaderFacts, MemoryFacts, NetworkFacts, StepFacts
 
 ENOUGH = 3  # samples inside the steps: below it, the once-a-second sampler saw mostly borders
@@ -13,6 +14,24 @@ ENOUGH = 3  # samples inside the steps: below it, the once-a-second sampler saw 
 def inside(host: Sequence[Json], window: Window) -> list[Json]:
     """Samples taken between the first step and the last, in order."""
     return [entry for entry in host if window.holds(entry.get("t_ns"))]
+
+
+def of_rank(samples: Sequence[Json], rank: int) -> list[Json]:
+    """The samples with the processes of other ranks told apart from this one's: their role is "rank"."""
+
+    def told(proc: Json) -> Json:
+        other = whole(proc.get("rank")) not in (None, rank)
+        return {**proc, "role": "rank"} if other and proc.get("role") in ("main", "worker") else proc
+
+    return [{**entry, "procs": [told(proc) for proc in entry.get("procs") or ()]} for entry in samples]
+
+
+def share_of(cpu: CpuFacts | str, ranks: int) -> CpuFacts | str:
+    """The cores that one of so many ranks of a host can have to itself; each has the same claim to them."""
+    if isinstance(cpu, str) or ranks < 2:
+        return cpu
+    others = cpu.other_cores / ranks if cpu.other_cores is not None else None
+    return replace(cpu, usable_cores=max(1.0, cpu.usable_cores / ranks), other_cores=others)
 
 
 def cpu_facts(
@@ -28,11 +47,11 @@ def cpu_facts(
         return "the number of usable cores is not known"
     main = _main_cores(step, loader)
     workers = _worker_cores(step, loader)
-    sampled = {role: growth(samples, "cpu_s", {role}) for role in ("main", "worker", "other")}
+    sampled = {role: growth(samples, "cpu_s", {role}) for role in ("main", "worker", "rank", "other")}
     if len(samples) >= ENOUGH:
         main = main if main is not None else sampled["main"]
         workers = sampled["worker"] if sampled["worker"] is not None else workers
-    known = [value for value in (main, workers, sampled["other"]) if value is not None]
+    known = [value for value in (main, workers, sampled["rank"], sampled["other"]) if value is not None]
     busy = min(usable, sum(known)) if main is not None else None
     machine = [
         number(entry.get("machine_busy_cores"))

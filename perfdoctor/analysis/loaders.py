@@ -89,7 +89,7 @@ def _facts(event: Json, rows: Rows, records: RankRecords, window: Window, loader
 
 
 def _epoch_end_s(records: RankRecords, identity: int) -> float | None:
-    """Mean wait for the end of an epoch, when there is no batch left: workers that do not live on stop then."""
+    """Mean wait for an epoch's end, when no batch is left: workers that do not live on stop then."""
     waits = [
         number(entry["end_wait_ns"])
         for entry in records.of("epoch_end")
@@ -126,7 +126,7 @@ def _steps_inside(records: RankRecords, identity: int, window: Window) -> int:
 
 
 def _left_ns(ended: Json) -> float:
-    """When an epoch was over: when it gave no batch any more, or where the loop left it, after its last one."""
+    """When an epoch was over: when it gave no batch any more, or after its last one if the loop left it."""
     left = ended.get("end_wait_ns", 0) is None
     return number(ended.get("last_ns")) if left else number(ended.get("t_ns"))
 

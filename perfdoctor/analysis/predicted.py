@@ -6,14 +6,15 @@ step as they are asked for, also where that makes it slower. Of other tweaks the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfdoctor.analysis.diagnosis import CLOSE_TO_ALL, COMPUTING, too_little
+from perfdoctor.analysis.diagnosis import COMPUTING, fetching, too_little
 from perfdoctor.analysis.facts import Facts
-from perfdoctor.analysis.findings import gain_of
+from perfdoctor.analysis.findings import gain_of, within
 from perfdoctor.analysis.sizes import SizeFacts
 from perfdoctor.analysis.stepmodel import BEST, LIKELY, TRUSTED_ERROR, WORST, StepModel
+from perfdoctor.batch import BatchFacts
 from perfdoctor.change import NOTHING, Change, Estimate, removes
 from perfdoctor.model import (
     Bottleneck,
@@ -73,14 +74,6 @@ def predict(variant: Variant, facts: Facts, report: Report) -> Gain | None:
     return within(gain, {kind for part in parts for kind in part.kinds}, report.diagnosis.ceilings)
 
 
-def within(gain: Gain, kinds: Iterable[Bottleneck], ceilings: Mapping[Bottleneck, float]) -> Gain:
-    """The gain, but no more than if all time of these classes were free."""
-    left = 1.0 - sum(1.0 - 1.0 / ceilings[kind] for kind in kinds)
-    ceiling = 1.0 / max(left, 1.0 / CLOSE_TO_ALL)
-    likely = min(gain.likely, ceiling)
-    return Gain(min(gain.low, likely), likely, min(max(gain.high, likely), ceiling))
-
-
 def restarts(step: StepFacts, loader: LoaderFacts) -> Estimate:
     """The share of the training time that goes if workers live on between epochs."""
     short = not loader.num_workers or loader.persistent_workers or loader.epochs < 2
@@ -101,7 +94,7 @@ def of_threads(
     """The speedup of computing with `then` threads instead of `now`: low, likely, high.
 
     More threads than cores do not compute faster (Amdahl's law for the others), and many more slow each other
-    down. `per_module_s`: how long a module computes, forward and backward, which tells how well it shares out.
+    down. `per_module_s`: what a module computes, forward and backward: it tells how well it shares out.
     """
     cores = max(1.0, cores)
     ratio = min(now, cores) / min(then, cores)
@@ -132,6 +125,8 @@ def _directly(tweak: str, settings: Settings, facts: Facts) -> _Part | None:
     if tweak not in DIRECT:
         return None
     judge, kinds = DIRECT[tweak]
+    if DATA in kinds and fetching(facts.get(BatchFacts)) > 0:
+        kinds = (*kinds, Bottleneck.NETWORK)  # what batches wait for that come from afar
     change = judge(settings, facts)
     return None if change is None else _Part(change, kinds)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from perfdoctor.analysis.device import DeviceFacts, blamed_shares, device_facts
+from perfdoctor.job import JobFacts
 from perfdoctor.model import Bottleneck
 from perfdoctor.trace.ranks import Together
 from perfdoctor.trace.results import RankTrace
@@ -24,6 +25,11 @@ class RanksFacts:
     waiting: float  # share of its time that the median other rank waits inside collectives, hidden by nothing
     cause: Bottleneck  # what the late rank does longest in excess of the median rank
     excess_s: float  # that excess, per step; over the whole where no step is marked
+    what: str = "collectives"  # that are counted
+    saved: float | None = None  # share of the step that goes if it comes when the others do; None: not known
+    why: str | None = None  # the excess in words, and what else is different
+    node: str | None = None  # where there are several: its own
+    whole_node: bool = False  # all ranks of its node are late together
 
 
 def ranks_facts(ranks: Sequence[RankTrace], found: Together | None) -> RanksFacts | None:
@@ -48,6 +54,30 @@ def ranks_facts(ranks: Sequence[RankTrace], found: Together | None) -> RanksFact
         waiting=median(waiting),
         cause=cause,
         excess_s=excess_s,
+    )
+
+
+def of_job(job: JobFacts) -> RanksFacts | None:
+    """What the timers of all ranks tell, or None where none of them is late."""
+    late = job.late
+    others = [rank for rank in job.ranks if late is not None and rank.rank != late.rank and rank.mean_s > 0]
+    if late is None or not others:
+        return None
+    mean_s = median(rank.mean_s for rank in others)
+    return RanksFacts(
+        late=late.rank,
+        ranks=job.world,
+        matched=job.matched,
+        last=round(late.last * job.matched),
+        caused=late.caused,
+        waiting=min(1.0, median(rank.waiting_s / rank.mean_s for rank in others)),
+        cause=late.cause,
+        excess_s=late.excess_s,
+        what="exchanges",
+        saved=min(1.0, max(0.0, late.saved_s / mean_s)),
+        why=late.why,
+        node=late.node if len(job.nodes) > 1 else None,
+        whole_node=late.whole_node,
     )
 
 

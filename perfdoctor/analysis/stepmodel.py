@@ -56,7 +56,7 @@ class StepModel:
     prefetch: int
     cores: float  # usable, less what other people's processes keep busy
     hand_over_s: float  # per step; what it is with workers, as far as this run tells
-    epoch_s: float  # waits at epoch starts, per step
+    epoch_s: float  # waits at the starts and ends of epochs, per step
     epochs_per_step: float
     starts_per_step: float = 0.0  # one over the steps seen
     fixed_s: float = 0.0  # waits for other loaders, which no number of workers of this one changes
@@ -231,7 +231,7 @@ def build(
         prefetch=max(1, loader.prefetch_factor or 2),
         cores=cores,
         hand_over_s=0.0,
-        epoch_s=loader.epoch_wait_s if loader.num_workers else 0.0,
+        epoch_s=_epochs_s(step, loader) if loader.num_workers else 0.0,
         epochs_per_step=loader.epochs / max(1, step.count),
         starts_per_step=1 / max(1, step.count),
         fixed_s=loader.other_wait_s,
@@ -244,6 +244,11 @@ def build(
     if cpu.worker_delay is not None and cpu.main_delay is not None:
         lost_s = cpu.main_delay * step.mean_s, cpu.worker_delay * seen.data_cpu_s
     return _calibrated(seen, lost_s)
+
+
+def _epochs_s(step: StepFacts, loader: LoaderFacts) -> float:
+    """Waits at the starts of epochs, and at their ends for workers to stop, in seconds per step."""
+    return loader.epoch_wait_s + (loader.epoch_end_s or 0.0) * loader.epochs / max(1, step.count)
 
 
 def of_loop(step: StepFacts, cpu: CpuFacts, sharing: Sharing = UNMEASURED) -> StepModel:
@@ -292,6 +297,7 @@ def _calibrated(seen: StepModel, lost_s: tuple[float, float] | None) -> StepMode
 
 def _uncrowded(seen: StepModel, main_lost_s: float, data_lost_s: float) -> StepModel:
     """The demands without the time for which cores were missing, and what each loses to the other by it."""
+    main_lost_s = min(main_lost_s, seen.data_cpu_s)  # workers hold cores for no longer than they run
     # neither can be less than its CPU seconds need on the cores it can use
     compute_s = max(
         seen.compute_cpu_s / seen.cores, seen.compute_s - main_lost_s, seen.compute_s * LEAST_LEFT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +74,13 @@ def find(rows: Rows | None) -> Steps | None:
     return _gather(
         rows, marker, closes, _first_row(rows, int(np.flatnonzero(_bearing(rows, marker))[0])), per_step
     )
+
+
+def settled(steps: Steps) -> Steps:
+    """The steps of a rank among others, the first one not timed: there they wait for whoever started last."""
+    disturbed = steps.disturbed.copy()
+    disturbed[:1] = True
+    return replace(steps, disturbed=disturbed)
 
 
 def _bearing(rows: Rows, marker: Marker) -> Bools:

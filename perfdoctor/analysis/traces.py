@@ -29,6 +29,7 @@ from perfdoctor.analysis.device import (
     without_waiting,
 )
 from perfdoctor.analysis.diagnosis import NOTHING_WORTHWHILE, UNSTEADY, WORTHWHILE, Blame, ceilings, decide
+from perfdoctor.analysis.exchange import CommFacts, of_device
 from perfdoctor.analysis.facts import PER_STEP, Facts
 from perfdoctor.analysis.findings import judge
 from perfdoctor.analysis.ranks import RanksFacts, ranks_facts
@@ -148,6 +149,7 @@ def _facts(
         return Facts(run, known, missing | dict.fromkeys(ON_DEVICE, little or NO_DEVICE))
     groups: dict[type, object] = {
         DeviceFacts: device,
+        CommFacts: of_device(device),
         KernelFacts: kernel_facts(trace, device),
         MatrixFacts: matrix_facts(trace, device),
         AttentionFacts: attention_facts(trace, device),

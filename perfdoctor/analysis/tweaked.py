@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from perfdoctor.analysis.records import location
 from perfdoctor.recorded import RunRecords
 from perfdoctor.rundir import Json
+from perfdoctor.trial import typed
 
 PLACES = 3  # named in one note
 
@@ -22,15 +22,7 @@ def notes(records: RunRecords) -> Iterator[str]:
         applied = _listed([_changed(event, cwd) for event in own if event.get("outcome") == "applied"])
         left = _listed([_left(event, cwd) for event in own if event.get("outcome") == "left_alone"])
         did = applied or "it found nothing to change"
-        yield f"{_typed(module, values)} was on: {did}" + (f"; left alone: {left}" if left else "")
-
-
-def _typed(module: str, values: Any) -> str:
-    """The tweak as one types it: `--amp --amp-dtype bf16`."""
-    words = [f"--{module.replace('_', '-')}"]
-    for name, value in values.items() if isinstance(values, Mapping) else ():
-        words.append(str(value) if name == "value" else f"--{name.replace('_', '-')} {value}")
-    return " ".join(words)
+        yield f"{typed(module, values)} was on: {did}" + (f"; left alone: {left}" if left else "")
 
 
 def _changed(event: Json, cwd: str) -> str:

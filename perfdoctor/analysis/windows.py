@@ -24,6 +24,7 @@ from perfdoctor.analysis.device import (
     matrix_facts,
     wait_facts,
 )
+from perfdoctor.analysis.exchange import CommFacts
 from perfdoctor.analysis.ranks import RanksFacts
 from perfdoctor.model import OperatorCost, StepFacts, WindowFacts
 from perfdoctor.trace.results import CopySite, Launches, Peak, RankTrace
@@ -31,7 +32,7 @@ from perfdoctor.trace.results import CopySite, Launches, Peak, RankTrace
 Windows = Mapping[str, RankTrace]  # by kind: "plain", "shapes", "stacks"
 
 ON_DEVICE = (
-    DeviceFacts, KernelFacts, MatrixFacts, CopyFacts, WaitFacts, Launches, Peak, RanksFacts,
+    DeviceFacts, KernelFacts, MatrixFacts, CopyFacts, WaitFacts, Launches, Peak, RanksFacts, CommFacts,
 )  # fmt: skip
 ANYWHERE = (AttentionFacts,)  # what windows tell of a step on the CPU, too
 NO_WINDOW = "no window of torch.profiler was recorded: the run was too short for one (--profiler-share)"

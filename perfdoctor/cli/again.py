@@ -69,7 +69,21 @@ def last(run: str | None) -> Again:
         raise PerfdoctorError(
             f"the script of run {path.name} is not there any more: {chosen.script}", GIVE_IT
         )
+    _check_nodes(path)
     return _with_run(Again(words, cwd), path, facts, chosen)
+
+
+def _check_nodes(path: Path) -> None:
+    """Raise PerfdoctorError where a launcher had started the command on several nodes."""
+    from perfdoctor import jobs
+
+    job = jobs.join([path])
+    if job.node_size and job.world > job.node_size:
+        launcher = f"torchrun --nproc-per-node {job.node_size} train.py"
+        raise PerfdoctorError(
+            f"run {path.name} was one node of a job of {job.world:,} ranks: here it would wait for others",
+            f"try it on one node: perfdoctor try ... -- {launcher}",
+        )
 
 
 def _resolved(words: Sequence[str]) -> Command:
@@ -105,15 +119,23 @@ def _folder(path: Path, facts: Mapping[str, Any]) -> str:
 
 def _with_run(again: Again, path: Path, facts: Mapping[str, Any], chosen: Command) -> Again:
     """With the run, unless it was itself tweaked, and with what to say of a script that is another by now."""
+    from perfdoctor import jobs
+
     started_s = facts.get("started_epoch_s")
     told = [
         f"{name} has changed since run {path.name}: what that run found may not hold any more"
         for name in _sources(chosen)
         if isinstance(started_s, (int, float)) and _written_s(again.cwd, name) > started_s
     ]
+    job = jobs.join([path])
+    part = bool(job.missing)
     if facts.get("tweaks"):
         told.append(f"run {path.name} had tweaks on: nothing is predicted from it")
-    return Again(again.command, again.cwd, None if facts.get("tweaks") else path, tuple(told))
+    elif part:
+        told.append(
+            f"run {path.name} was a part of a job of {job.world:,} ranks: nothing is predicted from it"
+        )
+    return Again(again.command, again.cwd, None if facts.get("tweaks") or part else path, tuple(told))
 
 
 def _sources(chosen: Command) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from perfdoctor.cli import loader, report, run, runs, tips, trace, try_
+from perfdoctor.cli import loader, net, report, run, runs, tips, trace, try_
 
 app = typer.Typer(
     name="perfdoctor",
@@ -23,6 +23,7 @@ app = typer.Typer(
 # The command of `run` begins at its first word: what follows belongs to it, options included.
 app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
 app.command("loader", context_settings={"allow_interspersed_args": False})(loader.loader)
+app.command("net", context_settings={"allow_interspersed_args": False})(net.net)
 app.command("report")(report.report)
 app.command("runs")(runs.runs)
 app.command("tips")(tips.tips)

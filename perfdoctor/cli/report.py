@@ -16,8 +16,13 @@ if TYPE_CHECKING:
 
 
 def report(
-    run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="A run's id or folder; the newest run without it.")
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            help="A run's id or folder, the newest without it; or the folders of a job's nodes.",
+            show_default=False,
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where the runs are kept.")] = None,
@@ -25,13 +30,18 @@ def report(
         bool, typer.Option("--trials", help="Of what perfdoctor try measured: the newest trial, or RUN.")
     ] = False,
 ) -> None:
-    """Show the report of a saved run, or of a trial."""
+    """Show the report of a saved run, or of a trial.
+
+    Runs of one job that lie side by side are joined; those of nodes without a shared folder are named.
+    """
+    names = runs or []
     if trials:
-        _trial(run, json, out)
+        _trial(names, json, out)
         return
     from perfdoctor.cli import output, saved
 
-    found = saved.judge(saved.find(run, out))
+    first, *others = saved.meant(names, out)
+    found = saved.judge(first, others=others)
     if json:
         from perfdoctor.render import json as public
 
@@ -43,11 +53,15 @@ def report(
     output.emit(page, sys.stdout)
 
 
-def _trial(name: str | None, json: bool, out: str | None) -> None:
+def _trial(names: list[str], json: bool, out: str | None) -> None:
     """The page of a trial, with the trials before it; or its document."""
     from perfdoctor.cli import output
+    from perfdoctor.errors import PerfdoctorError
     from perfdoctor.render import trialjson, trialpage
 
+    if len(names) > 1:
+        raise PerfdoctorError("one trial at a time is shown", f"perfdoctor report --trials {names[0]}")
+    name = next(iter(names), None)
     folders = _folders(out)
     found = trialjson.read(_meant(name, folders, out))
     if json:

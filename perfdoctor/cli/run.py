@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,9 @@ import typer
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from perfdoctor.launch import Outcome
+    from perfdoctor.tasks import Task
 
 # Options of ours that take the next word.
 WITH_VALUE = ("--steps", "--seconds", "--out", "--profiler-share", "--with")
@@ -54,24 +58,25 @@ def run(
 
     Exit status, output and signals are the command's own; perfdoctor writes to stderr.
     """
-    from perfdoctor import launch
+    from perfdoctor import launch, tasks
     from perfdoctor.render import live
 
+    task = tasks.of(os.environ)
     options = launch.Options(
         max_steps=steps,
         max_seconds=seconds,
         stop=stop,
         out=out,
-        quiet=quiet,
+        quiet=quiet or not (task is None or task.leads),
         profiler=not no_profiler,
         profiler_share=profiler_share,
         stacks=not no_stacks,
         tweaks=_applied(tweaks),
+        task=task,
     )
-    outcome = launch.run(command, options, None if quiet else live.watch)
+    outcome = launch.run(command, options, None if options.quiet else live.watch)
     try:
-        if outcome.path is not None:
-            _tell(outcome.path, quiet)
+        _report(outcome, task, quiet)
     finally:
         # Whatever goes wrong in a report, the command's status is what the caller asked for.
         if sys.exc_info()[0] is not None:
@@ -101,6 +106,25 @@ def _applied(typed: str) -> dict[str, dict[str, Any]]:
             words = " ".join(setting.words)
             raise PerfdoctorError(f"{words}: only a trial can choose", f"let it: perfdoctor try {words}")
     return Variant(settings).tweaks
+
+
+def _report(outcome: Outcome, task: Task | None, quiet: bool) -> None:
+    """What to say at the end: of several tasks, the first shows the page, and the others only failures."""
+    from perfdoctor import tasks
+    from perfdoctor.cli import output
+
+    if outcome.path is None:
+        return
+    if task is not None and not task.leads:
+        if outcome.status and not outcome.interrupted:
+            failed = outcome.failed or f"rank {task.rank} ended with status {outcome.status}"
+            output.say(f"{failed}; kept in {outcome.path}")
+        return
+    if task is not None:
+        tasks.wait_for_others(outcome.path)
+    _tell(outcome.path, quiet)
+    if quiet and outcome.failed is not None:
+        output.say(outcome.failed)
 
 
 def _tell(path: Path, quiet: bool) -> None:

@@ -1,16 +1,18 @@
-"""Saved runs: which one is meant, and its Report."""
+"""Saved runs: which ones are meant, and the Report of the job that they are parts of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfdoctor.errors import NoSuchRun, PerfdoctorError
+from perfdoctor.errors import NoSuchRun
 
 if TYPE_CHECKING:
+    from perfdoctor.job import JobFacts
+    from perfdoctor.jobs import Job
     from perfdoctor.model import Report
 
 
@@ -29,28 +31,52 @@ def find(run: str | None, out: str | None) -> Path:
     raise NoSuchRun(f"there is no run called {run}", hint)
 
 
-def judge(path: Path, tell: Callable[[str], None] | None = None) -> Report:
-    """The Report of a run directory, computed from its raw files and kept in its report.json.
+def meant(names: Sequence[str], out: str | None) -> list[Path]:
+    """The run directories that the user means: one, or those of a job's nodes; some may be missing."""
+    if len(names) < 2:
+        return [find(next(iter(names), None), out)]
+    paths = []
+    for name in names:
+        try:
+            paths.append(find(name, out))
+        except NoSuchRun:
+            paths.append(Path(name))  # the report of the others says so
+    return paths
 
-    With `tell`, what the step model needs of this machine is measured first where it is not known yet, and
-    `tell` is called with the reason why that takes a moment.
+
+def judge(path: Path, tell: Callable[[str], None] | None = None, others: Sequence[Path] = ()) -> Report:
+    """The Report of a run directory, computed from its raw files and kept in the report.json beside them.
+
+    `others` are parts of the same job; without them, those that lie beside the run are found. With `tell`,
+    the run has just ended: what the step model needs of this machine is measured first where it is not known
+    yet, `tell` is called with the reason why that takes a moment, and only the part that leads a job tells of
+    all of it.
     """
-    from perfdoctor import analysis, recorded, rundir
+    from perfdoctor import analysis, jobs, rundir
     from perfdoctor.render import json
     from perfdoctor.sources import SourceLines
     from perfdoctor.trace import windows
 
-    try:
-        records = recorded.read(path)
-    except PermissionError as error:
-        raise PerfdoctorError(
-            f"{path} may not be read: {error.strerror}", "check the folder's owner"
-        ) from None
+    job = jobs.join([path, *others]) if others else jobs.of(path, leading=tell is not None)
+    records = job.shown()
     if tell is not None and records.sharing is None:
         from perfdoctor import contention
 
         records = replace(records, sharing=contention.note(records, tell))
-    found = analysis.report(records, SourceLines(), *windows.measured(path, records))
+    measured, notes = windows.measured(records.path, records)
+    facts = _facts(job)
+    if facts is None:  # else they are among its notes
+        notes += job.notes
+    found = analysis.report(records, SourceLines(), measured, notes, facts)
     with suppress(OSError):  # a run kept by somebody else is read all the same
-        rundir.write_json(path / "report.json", json.document(found))
+        rundir.write_json(records.path / "report.json", json.document(found))
     return found
+
+
+def _facts(job: Job) -> JobFacts | None:
+    """What all ranks of a job show together; None of one rank alone, and of a part of a job."""
+    if job.world < 2 or job.part:
+        return None
+    from perfdoctor.analysis.job import job_facts
+
+    return job_facts(job)

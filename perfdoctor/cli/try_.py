@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from perfdoctor.trials import Asked
 
 OPTIONS = tuple(  # what a mistyped flag may have meant, beside tweaks
-    "--each --auto --list --rounds --steps --seconds --metric --json --yes --out --run --help".split()
+    "--each --auto --ranks --list --rounds --steps --seconds --metric --json --yes --out --run --help".split()
 )
 ALL = "all tweaks: perfdoctor try --list"
 
@@ -44,6 +44,9 @@ def try_(
     ] = None,
     each: Annotated[bool, typer.Option("--each", help="Measure each tweak alone, and all together.")] = False,
     auto: Annotated[bool, typer.Option("--auto", help="Try what the run advises, keep what helps.")] = False,
+    ranks: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help="Compare numbers of ranks instead: 1,2,4.")
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List tweaks, or explain those named.")] = False,
     rounds: Annotated[int | None, typer.Option(metavar="N", min=3, help="Rounds, at most.")] = None,
     steps: Annotated[
@@ -70,8 +73,14 @@ def try_(
         return
     from perfdoctor.trials import Asked
 
-    again, variants = _chosen(tweaks or [], each, auto, context.obj or (), run)
-    asked = Asked(again.command, variants, again.cwd, rounds, steps, seconds, metric, yes, out, again.run)
+    counts = _counts(ranks, tweaks or each or auto) if ranks is not None else ()
+    if counts:
+        again, variants = _compared(context.obj or (), run)
+    else:
+        again, variants = _chosen(tweaks or [], each, auto, context.obj or (), run)
+    asked = Asked(
+        again.command, variants, again.cwd, rounds, steps, seconds, metric, yes, out, again.run, counts
+    )
     here = os.getcwd()
     trial = _measured(asked, auto, again.told)
     _show(trial, json, here)
@@ -84,7 +93,6 @@ def _chosen(
 ) -> tuple[Again, tuple[Variant, ...]]:
     """What to run, and in which variants; those for --auto are tried besides what the run advises."""
     from perfdoctor import catalogue
-    from perfdoctor.cli import again
     from perfdoctor.trial import Variant
     from perfdoctor.trials import flags
 
@@ -94,7 +102,7 @@ def _chosen(
         raise PerfdoctorError("--auto and --each exclude each other", hint)
     if not (settings or each or auto):
         raise _nothing_asked(command, run)
-    found = again.given(command, run) if command else again.last(run)
+    found = _command(command, run)
     if not (settings or auto):
         settings = _advised(found)
     alone = [Variant((setting,)) for setting in settings]
@@ -103,12 +111,32 @@ def _chosen(
     return found, (*(alone if each and len(alone) > 1 else ()), Variant(settings))
 
 
-def _nothing_asked(command: tuple[str, ...], run: str | None) -> PerfdoctorError:
-    """What to type instead of nothing: what the run advises first."""
+def _counts(typed: str, beside: object) -> tuple[int, ...]:
+    """The numbers of ranks to compare, if nothing else is to be changed."""
+    from perfdoctor.trials import launching
+
+    if beside:
+        hint = "compare ranks first, then try the tweak with the ranks that are best"
+        raise PerfdoctorError("--ranks and tweaks exclude each other: one curve, one script", hint)
+    return launching.counts(typed)
+
+
+def _compared(command: tuple[str, ...], run: str | None) -> tuple[Again, tuple[Variant, ...]]:
+    """What to run with several numbers of ranks: it has no variants but those."""
+    return _command(command, run), ()
+
+
+def _command(command: tuple[str, ...], run: str | None) -> Again:
+    """What to run: the command given, or that of a run."""
     from perfdoctor.cli import again
 
+    return again.given(command, run) if command else again.last(run)
+
+
+def _nothing_asked(command: tuple[str, ...], run: str | None) -> PerfdoctorError:
+    """What to type instead of nothing: what the run advises first."""
     try:
-        found = again.given(command, run) if command else again.last(run)
+        found = _command(command, run)
     except NoSuchRun:
         return PerfdoctorError("no tweak is given", f"name one, as in: perfdoctor try --workers 4; {ALL}")
     advice = _advice(found.run)
@@ -151,7 +179,8 @@ def _measured(asked: Asked, auto: bool, told: Sequence[str]) -> Trial:
     with trialprogress.shown() as progress:
         for sentence in told:
             progress.say(sentence)
-        trial = trials.walk(asked, progress) if auto else trials.run(asked, progress)
+        measure = trials.walk if auto else trials.scale if asked.ranks else trials.run
+        trial = measure(asked, progress)
     try:
         trialjson.write(trial)
     except OSError as error:

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
 from _thread import get_ident
 from typing import Any, Dict, Optional, Tuple
 
 from . import patch
 from .imports import on_import
-from .record import CHECKPOINT, GRAD_SYNC, HOST_TO_DEVICE, OTHER, VALIDATION, Recorder
+from .record import CHECKPOINT, HOST_TO_DEVICE, OTHER, VALIDATION, Recorder
 from .session import Session
 from .where import user_line
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
-
-
-COLLECTIVES = (
-    "all_reduce",
-    "all_gather",
-    "all_gather_into_tensor",
-    "reduce_scatter_tensor",
-    "broadcast",
-    "barrier",
-)
 
 
 class Asides:
@@ -76,19 +65,6 @@ class Asides:
             recorder.current = recorder.stack[-1]
         recorder.leave()
 
-    def before_collective(self, args: Args, kwargs: Kwargs) -> Optional[Recorder]:
-        """Enter grad_sync where the training thread itself calls a collective between its phases."""
-        recorder = self.session.recording() if self.session.recorder is not None else None
-        if recorder is None or recorder.stack:
-            return None
-        recorder.enter(GRAD_SYNC)
-        recorder.decide(OTHER, OTHER, VALIDATION)
-        return recorder
-
-    def after_collective(self, recorder: Recorder, args: Args, result: Any) -> None:
-        """Leave grad_sync."""
-        recorder.leave()
-
     def after_threads(self, token: Any, args: Args, result: Any) -> None:
         """Note who sets the number of intra-op threads."""
         self.session.event("threads", intra_op=self.torch.get_num_threads(), at=user_line())
@@ -109,17 +85,6 @@ def install(asides: Asides) -> None:
     torch = asides.torch
     patch.wrap(torch, "save", asides.before_save, asides.after_save, "checkpoint")
     patch.wrap(torch, "set_num_threads", _always, asides.after_threads, "threads")
-
-    def watch_collectives(module: Any) -> None:
-        package = sys.modules["torch.distributed"]
-        for name in COLLECTIVES:
-            original = getattr(module, name, None)
-            if original is not None:
-                patch.wrap(module, name, asides.before_collective, asides.after_collective, "grad_sync")
-                if getattr(package, name, None) is original:  # torch.distributed took the names over already
-                    setattr(package, name, getattr(module, name))
-
-    on_import("torch.distributed.distributed_c10d", patch.guarded("grad_sync", watch_collectives))
 
     def watch_safetensors(module: Any) -> None:
         patch.wrap(module, "save_file", asides.before_save, asides.after_save, "checkpoint")

@@ -9,9 +9,9 @@ import os
 import sys
 import weakref
 from types import CodeType, FrameType
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
-from . import patch
+from . import job, patch
 from .imports import on_import
 from .record import clock
 from .session import Session
@@ -35,6 +35,8 @@ class Built:
         self.optimizers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self.searches = False  # whether searching for unused parameters is timed
         self.search_calls, self.search_s = 0, 0.0
+        self.on_group: Callable[[], None] = lambda: None  # the process has its default group
+        self.on_parallel: Callable[[Any], None] = lambda model: None  # with a DistributedDataParallel
 
     # ------------------------------------------------------------ layers
 
@@ -120,6 +122,8 @@ class Built:
             device = getattr(wrapper, "device", None)
             fields["device"] = getattr(device, "type", None)
         self.session.event("wrapper", kind=type(wrapper).__name__, at=user_line(), **fields)
+        if group is not None:
+            self.on_parallel(wrapper)
         if fields.get("find_unused") and not self.searches:
             self.searches = True
             patch.wrap(
@@ -138,12 +142,15 @@ class Built:
     def after_group(self, token: Any, args: Args, result: Any) -> None:
         """Note the default process group."""
         distributed = sys.modules["torch.distributed"]
+        world = distributed.get_world_size()
         self.session.event(
             "process_group",
             backend=distributed.get_backend(),
-            world=distributed.get_world_size(),
+            world=world,
+            job={**job.identity(), "rank": distributed.get_rank(), "world": world},
             at=user_line(),
         )
+        self.on_group()
 
     # ------------------------------------------------------------ number types
 

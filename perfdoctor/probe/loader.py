@@ -149,7 +149,9 @@ class Loaders:
     def _leave(self, number: int, iterator: int) -> None:
         """End the epochs that a loop left before their last batch: the same loader begins another."""
         over = [
-            key for key, one in self.epochs.items() if key == iterator or (one.loader == number and one.batches)
+            key
+            for key, one in self.epochs.items()
+            if key == iterator or (one.loader == number and one.batches)
         ]
         for key in over:
             self._end(self.epochs.pop(key), None)

@@ -93,6 +93,20 @@ def optimizer_hook(name: str, function: Callable[[Any], None]) -> Callable[[Any,
     return hook
 
 
+def part(name: str, function: Callable[[Any], None]) -> Callable[[Any], None]:
+    """`function(value)` as a part of a callback that asked the compiler already: its errors end it alone."""
+
+    def call(value: Any) -> None:
+        if name in _broken:
+            return
+        try:
+            function(value)
+        except Exception as error:
+            report_trouble(name, error)
+
+    return call
+
+
 def cut(error: BaseException) -> None:
     """Drop the current frame, which is ours, from the head of the error's traceback.
 

@@ -15,6 +15,7 @@ from .writer import CONTROL_BYTE, SAMPLE_BYTE, Layout
 
 clock = time.perf_counter_ns  # bound now: scripts mock `time`
 process_clock = time.process_time_ns
+wall_clock = time.time_ns
 
 DATA_WAIT, HOST_TO_DEVICE, FORWARD, BACKWARD, GRAD_SYNC, OPTIMIZER, VALIDATION, CHECKPOINT = range(8)
 OTHER = 8
@@ -80,6 +81,7 @@ class Recorder:
         self.since = self.begin = clock()
         self.cpu = process_clock()
         self.written = 0
+        self.updates = 0
         self.merge = 1  # markers that a row covers
         self.flags = 0
         self.cpu_due = False  # the next row reads the process's CPU clock, whatever its number
@@ -142,6 +144,12 @@ class Recorder:
         elif self.stack and self.stack[-1] in (AFTER_FORWARD, AFTER_BACKWARD):
             self.stack[-1] = self.base
 
+    def move(self, phase: int, to: int, ns: int) -> None:
+        """Of the time that the open row has in `phase`, `ns` belong to another, as it turns out."""
+        ns = min(ns, self.spent[phase])
+        self.spent[phase] -= ns
+        self.spent[to] += ns
+
     def unwind(self, depth: int) -> None:
         """Drop phases that an exception left open."""
         while len(self.stack) > depth:
@@ -154,6 +162,7 @@ class Recorder:
                 return
         elif marker != END:
             self.level = marker
+            self.updates += marker == UPDATE
         self.marks += 1
         if optimizer == 1:
             self.first_optimizer_marks += 1

@@ -12,7 +12,7 @@ import time
 from _thread import get_ident
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import patch, sampler
+from . import job, patch, sampler
 from .record import END, STEPS, Recorder, clock
 from .writer import Lines, MappedRows
 
@@ -42,6 +42,7 @@ class Session:
         self.pid = os.getpid()
         self.recorder: Optional[Recorder] = None
         self.tag: Optional[str] = None
+        self.rank = 0
         self._lines: Optional[Lines] = None
         self._waiting: List[Tuple[str, Dict[str, Any]]] = []
         self._events = 0
@@ -83,8 +84,8 @@ class Session:
         recorder.off = True
         if self.in_worker() or not os.path.isdir(self.run_dir):
             return recorder
-        rank = _rank()
-        rows, self.tag = self._rows(rank)
+        self.rank = _rank()
+        rows, self.tag = self._rows(self.rank)
         os.environ[TAG_VARIABLE] = self.tag
         self._lines = Lines(self.path("events", "jsonl"))
         waiting, self._waiting = self._waiting, []
@@ -153,8 +154,7 @@ def _rank() -> int:
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank())
-    word = os.environ.get("RANK", "0")
-    return int(word) if word.isdigit() else 0
+    return int(job.identity().get("rank", 0))
 
 
 def _calibrate() -> Dict[str, float]:

@@ -11,8 +11,11 @@ from . import (
     asides,
     built,
     calls,
+    collectives,
     debugging,
+    job,
     loader,
+    orphans,
     patch,
     pauses,
     retained,
@@ -36,6 +39,7 @@ def _begin(run_dir: str) -> None:
     torch = sys.modules["torch"]
     here = session.Session(run_dir, _options(run_dir))
     _boot(here, torch)
+    job.watch_failures(here.append)
     tweaked, tried = here.options.get("tweaks"), here.options.get("trial")
     if tweaked:
         from . import tweak  # here: most runs do without, and start sooner
@@ -54,8 +58,9 @@ def _begin(run_dir: str) -> None:
     if tried:
         trial.seed(tried, torch)
         trial.install(here, hooks, torch)
-        loader.install(loader.Loaders(here, hooks, torch))
-        return
+        if not tried.get("watched"):
+            loader.install(loader.Loaders(here, hooks, torch))
+            return
     aside = asides.Asides(here, torch)
     asides.install(aside)
     hooks.on_device = aside.device_seen
@@ -76,13 +81,18 @@ def _hide_from_compiler() -> None:
 
 
 def _watch_models(here: session.Session, hooks: steps.Steps, torch: Any) -> None:
-    """Watch what is built, and how it acts at a few steps."""
+    """Watch what is built, how it acts at a few steps, and what it exchanges with other ranks."""
     constructors = built.Built(here, torch)
     built.install(constructors)
+    between = collectives.Collectives(here, hooks)
+    collectives.install(between)
+    constructors.on_group = patch.guarded("grad_sync", between.group_made)
+    constructors.on_parallel = patch.guarded("gradients", between.model_made)
     hooks.on_root = patch.guarded("root", constructors.root_seen)
     hooks.on_optimizer = patch.guarded("optimizer_built", constructors.optimizer_seen)
     hooks.looks.add("calls", calls.Calls(hooks, constructors).ask)
     hooks.looks.add("settings", settings.Settings(hooks).look)
+    hooks.looks.add("orphans", orphans.Orphans(hooks, constructors.optimizers).look)
 
 
 def _watch_beside(here: session.Session, hooks: steps.Steps, torch: Any) -> debugging.DebugModes:
@@ -119,4 +129,5 @@ def _boot(here: session.Session, torch: Any) -> None:
         begin_ns=here.born_ns,
         threads=torch.get_num_threads(),
         threads_env={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
+        job=job.identity(),
     )

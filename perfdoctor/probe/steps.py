@@ -89,6 +89,7 @@ class Steps:
         self.looks = Looks()
         self.at_pulse: List[Callable[[], None]] = [self.evals.pulse]
         self.clearing = Clearing(session, torch)
+        self.gradients: Any = None  # exchanges by DistributedDataParallel, where there is one
         self.next_pulse = clock() + PULSE_NS
 
     # ------------------------------------------------------------ whose thread
@@ -206,6 +207,8 @@ class Steps:
         self.backward_depth = 1
         recorder.enter(BACKWARD)
         recorder.decide(FORWARD, FORWARD, FORWARD)
+        if self.gradients is not None:
+            self.gradients.before_backward(recorder)
         if recorder.since >= self.next_pulse:
             self.pulse()
         loss = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
@@ -229,6 +232,8 @@ class Steps:
             recorder.leave()
         else:
             recorder.leave_to(AFTER_BACKWARD)
+        if self.gradients is not None:
+            self.gradients.after_backward(recorder)
         recorder.backwards += 1
         if self.clearing.open:
             self.clearing.after_backward()

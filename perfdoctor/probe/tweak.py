@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import patch
 from .imports import on_import
@@ -109,6 +109,7 @@ class Tweaking:
         self.session = session
         self.torch = torch
         self._told: Dict[Tuple[Any, ...], None] = {}
+        self._doubts: Set[str] = set()
 
     def applied(
         self, what: str, was: Any = None, now: Any = None, at: Optional[Dict[str, Any]] = None
@@ -119,6 +120,13 @@ class Tweaking:
     def left_alone(self, what: str, because: str, at: Optional[Dict[str, Any]] = None) -> None:
         """Tell that `what` was not changed, and why; once for each line."""
         self._tell("left_alone", what, at, because=because)
+
+    def may_differ(self, because: str) -> None:
+        """Tell why this script cannot have the result that the tweak promises; in a loader worker, too."""
+        if because not in self._doubts:
+            self._doubts.add(because)
+            tell = self.session.append if self.session.in_worker() else self.session.event
+            tell("tweak", tweak=self.name, outcome="may_differ", because=because)
 
     def _tell(self, outcome: str, what: str, at: Optional[Dict[str, Any]], **fields: Any) -> None:
         at = user_line() if at is None else at

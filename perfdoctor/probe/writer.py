@@ -37,7 +37,7 @@ class Layout:
         return struct.calcsize("<" + "".join(_KINDS[code] for _, code in self.columns[:position]))
 
     def header(self, rank: int) -> bytes:
-        """The first HEADER_BYTES of a file with these columns."""
+        """The first HEADER_BYTES of a file with these columns; only the line that they begin with is text."""
         fields = {
             "schema": "perfdoctor.rows/1",
             "kind": self.kind,
@@ -49,7 +49,7 @@ class Layout:
             "opened_ns": time.perf_counter_ns(),
             "opened_epoch_s": time.time(),
         }
-        return json.dumps(fields).encode().ljust(HEADER_BYTES - 1) + b"\n"
+        return (json.dumps(fields).encode() + b"\n").ljust(HEADER_BYTES - 1) + b"\n"
 
 
 class MappedRows:

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from perfdoctor.batch import BatchFacts
+from perfdoctor.job import ExchangeFacts, JobFacts, RankFacts
 from perfdoctor.model import Diagnosis, Finding, Location, NotJudged, Report, RunFacts, StepFacts
 from perfdoctor.render import words
 
@@ -47,6 +48,7 @@ def document(report: Report) -> Json:
         "notes": list(report.notes),
         **{name: asdict(group) if group else None for name, group in groups.items()},
         "batch": _batch(report.batch, report.run.cwd) if report.batch else None,
+        "ranks": _ranks(report.job, report.run.cwd) if report.job else None,
     }
     return {name: _within_range(value) for name, value in fields.items()}
 
@@ -112,6 +114,31 @@ def _batch(batch: BatchFacts, cwd: str) -> Json:
             for cost in batch.costs
         ],
     }
+
+
+def _ranks(job: JobFacts, cwd: str) -> Json:
+    late, exchange = job.late, job.exchange
+    plain = ("world", "nodes", "missing", "matched", "shown", "attempt", "clock_error_s", "skew", "notes")
+    return {
+        **{name: getattr(job, name) for name in plain},
+        "waits": {cause.value: value_s for cause, value_s in job.waits.items()},
+        "scale": [asdict(point) | {"bound": point.bound.value} for point in job.scale],
+        "late": asdict(late) | {"cause": late.cause.value, "phase": late.phase.value} if late else None,
+        "exchange": _exchange(exchange, cwd) if exchange else None,
+        "each": [_each(rank) for rank in job.ranks],
+    }
+
+
+def _exchange(exchange: ExchangeFacts, cwd: str) -> Json:
+    names = ("calls_per_step", "bytes_per_step", "seconds_per_step")
+    kinds = {name: dict(zip(names, figures, strict=True)) for name, figures in exchange.by_kind.items()}
+    return asdict(exchange) | {"by_kind": kinds, "at": _place(exchange.at, cwd) if exchange.at else None}
+
+
+def _each(rank: RankFacts) -> Json:
+    flat = {name: value for name, value in asdict(rank).items() if name not in ("mean_s", "seconds")}
+    phases = {phase.value: value_s for phase, value_s in rank.seconds.items()}
+    return flat | {"step_s": rank.mean_s, "phases": phases}
 
 
 _STEP_TIMES = {"mean_s": "mean", "median_s": "median", "p95_s": "p95"}

@@ -7,6 +7,7 @@ from typing import Any
 
 from perfdoctor.model import RunFacts
 from perfdoctor.render import words
+from perfdoctor.trial import typed
 
 UNKNOWN = "-"
 HEADINGS = ("run", "verdict", "steps", "step time", "outcome", "command")
@@ -27,7 +28,7 @@ def row(name: str, run: Mapping[str, Any], report: Mapping[str, Any]) -> Row:
         f"{count:,}" if isinstance(count, int) else UNKNOWN,
         words.seconds(mean_s) if isinstance(mean_s, (int, float)) else UNKNOWN,
         words.ending(facts),
-        words.script(facts),
+        _tweaked(run) + words.script(facts),
     )
     return tuple(map(words.harmless, cells))
 
@@ -47,6 +48,12 @@ def _aligned(row: Row, widths: Sequence[int]) -> list[str]:
 
 def _cut(line: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _tweaked(run: Mapping[str, Any]) -> str:
+    """`with --workers 4: ` for a run that had tweaks on."""
+    told = [typed(str(module), values) for module, values in _object(run.get("tweaks")).items()]
+    return f"with {' '.join(told)}: " if told else ""
 
 
 def _facts(name: str, run: Mapping[str, Any]) -> RunFacts:

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from perfdoctor.model import Advice, Diagnosis, Finding, Location, Verdict
+from perfdoctor.model import Advice, Diagnosis, Finding, Location, Phase, Verdict
 from perfdoctor.render import words
 from perfdoctor.render.page import draw
 from perfdoctor.render.words import harmless
@@ -21,6 +21,18 @@ PLACES = 3  # source lines shown for one finding
 LONGEST_NAME = 45  # columns of a file name that still leave room for the source beside it
 
 QUIET = "dim"
+
+COLOURS = {
+    Phase.DATA_WAIT: "yellow",
+    Phase.HOST_TO_DEVICE: "magenta",
+    Phase.FORWARD: "green",
+    Phase.BACKWARD: "green",
+    Phase.GRAD_SYNC: "blue",
+    Phase.OPTIMIZER: "green",
+    Phase.VALIDATION: "cyan",
+    Phase.CHECKPOINT: "red",
+    Phase.OTHER: "red",
+}
 
 IF_FREE = {
     Verdict.DATA: "If batches were always ready",

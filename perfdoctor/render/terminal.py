@@ -10,21 +10,10 @@ from rich.text import Text
 
 from perfdoctor.batch import BatchFacts, Stage
 from perfdoctor.model import Gain, NotJudged, Phase, Report, StepFacts, WindowFacts
-from perfdoctor.render import parts, words
+from perfdoctor.render import parts, ranks, words
 from perfdoctor.render.words import harmless
 
 OPERATORS = 3  # named on the page
-COLOURS = {
-    Phase.DATA_WAIT: "yellow",
-    Phase.HOST_TO_DEVICE: "magenta",
-    Phase.FORWARD: "green",
-    Phase.BACKWARD: "green",
-    Phase.GRAD_SYNC: "blue",
-    Phase.OPTIMIZER: "green",
-    Phase.VALIDATION: "cyan",
-    Phase.CHECKPOINT: "red",
-    Phase.OTHER: "red",
-}
 
 
 def page(report: Report, width: int = 80, colour: bool = False) -> str:
@@ -36,8 +25,11 @@ def page(report: Report, width: int = 80, colour: bool = False) -> str:
 def _blocks(report: Report, columns: int) -> Iterator[RenderableType]:
     yield _title(report, columns)
     yield parts.verdict(report.diagnosis)
+    if report.job is not None:
+        yield ranks.block(report.job, report.run.cwd)
     if report.steps is not None:
-        yield _step(report.steps, report.window, report.batch, report.run.cwd)
+        of = f" of rank {report.job.shown}" if report.job is not None else ""
+        yield Group(_step(report.steps, of), *_inside(report))
     if report.findings:
         yield Text("What to change, best first", style="bold")
         for finding in report.findings:
@@ -66,8 +58,9 @@ def _together(gain: Gain) -> RenderableType:
 def _title(report: Report, columns: int) -> RenderableType:
     run = report.run
     steps = words.count(report.steps.count, "step") if report.steps else "no steps"
-    ranks = f"{run.ranks} ranks" if run.ranks > 1 else ""
-    facts = [words.ending(run), steps, words.duration(run.duration_s), harmless(run.device), ranks]
+    several = f"{run.ranks} ranks" if run.ranks > 1 else ""
+    of_job = ranks.size(report.job) if report.job is not None else several
+    facts = [words.ending(run), steps, words.duration(run.duration_s), harmless(run.device), of_job]
     name = parts.one_line(Text.assemble(("perfdoctor  ", "bold"), harmless(words.script(run))))
     told = Text(words.joined(facts), style=parts.QUIET)
     if name.cell_len + 2 + told.cell_len > columns:
@@ -77,18 +70,25 @@ def _title(report: Report, columns: int) -> RenderableType:
     return row
 
 
-def _step(steps: StepFacts, window: WindowFacts | None, batch: BatchFacts | None, cwd: str) -> RenderableType:
+def _step(steps: StepFacts, of: str) -> RenderableType:
     rate = f"{words.figures(1 / steps.mean_s)} steps/s" if steps.mean_s else ""
     if steps.samples_per_s:
         rate = f"{words.figures(steps.samples_per_s)} samples/s"
     spread = f"  median {words.seconds(steps.median_s)}, p95 {words.seconds(steps.p95_s)}"
     heading = parts.two_columns()
     heading.add_row(
-        Text.assemble(("One step: ", "bold"), (words.seconds(steps.mean_s), "bold"), (spread, parts.QUIET)),
+        Text.assemble((f"One step{of}: {words.seconds(steps.mean_s)}", "bold"), (spread, parts.QUIET)),
         Text(rate, style=parts.QUIET),
     )
-    lines = [_operators(window)] if window else []
-    return Group(heading, _bars(steps), *lines, *([_batch(batch, cwd)] if batch else []))
+    return Group(heading, _bars(steps))
+
+
+def _inside(report: Report) -> Iterator[RenderableType]:
+    """Lines below the phases: the costliest operators, and what a batch costs."""
+    if report.window is not None:
+        yield _operators(report.window)
+    if report.batch is not None:
+        yield _batch(report.batch, report.run.cwd)
 
 
 def _batch(batch: BatchFacts, cwd: str) -> RenderableType:
@@ -131,7 +131,7 @@ def _bars(steps: StepFacts) -> Table:
             name = phase.value.replace("_", " ")
             value = words.seconds(steps.seconds[phase])
             table.add_row(
-                name, value, words.percent(share), parts.Bar(before, before + share, COLOURS[phase])
+                name, value, words.percent(share), parts.Bar(before, before + share, parts.COLOURS[phase])
             )
         before += share
     return table

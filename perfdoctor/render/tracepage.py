@@ -12,7 +12,7 @@ from rich.text import Text
 from perfdoctor.analysis.device import NOT_COMPUTE, DeviceFacts, idle_label
 from perfdoctor.analysis.traces import TraceReport
 from perfdoctor.model import Bottleneck
-from perfdoctor.render import names, parts, words
+from perfdoctor.render import names, parts, traceranks, words
 from perfdoctor.render.words import harmless
 from perfdoctor.trace.measure import INVALID
 from perfdoctor.trace.results import IdleCause, KernelClass, RankTrace, Roof
@@ -48,7 +48,7 @@ def _blocks(report: TraceReport, columns: int, top: int | None) -> Iterator[Rend
     yield parts.verdict(report.diagnosis, "Training" if _trains(report.ranks) else "The loop")
     yield _device_time(report.device) if report.device is not None else _host_time(report)
     if len(report.ranks) > 1:
-        yield _ranks(report)
+        yield traceranks.block(report)
     if report.findings:
         yield _findings(report, top)
     elif report.diagnosis.verdict in parts.IF_FREE:
@@ -143,21 +143,6 @@ def _bars(what: str, whole_s: float, told: str, rows: Sequence[tuple[str, float,
             table.add_row(label, words.seconds(share * whole_s), words.percent(share), bar)
         before += share
     return Group(heading, table)
-
-
-def _ranks(report: TraceReport) -> RenderableType:
-    table = parts.table("Ranks", "span", "busy", "compute", "exposed comm.", "waiting", "idle")
-    waits = report.together.ranks if report.together is not None else ()
-    for number, trace in enumerate(report.ranks):
-        name = str(trace.rank) if trace.rank is not None else f"file {number + 1}"
-        if trace.times is None:
-            table.add_row(name, "no work of a device")
-            continue
-        times, span = trace.times, trace.times.span_us or 1.0
-        waiting_us = min(waits[number].waiting_us, times.exposed_comm_us) if waits else 0.0
-        shares = (times.busy_us, times.compute_us, times.exposed_comm_us, waiting_us, times.idle_us)
-        table.add_row(name, words.seconds(span * US), *(words.percent(us / span) for us in shares))
-    return table
 
 
 def _findings(report: TraceReport, top: int | None) -> RenderableType:

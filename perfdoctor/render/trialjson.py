@@ -24,6 +24,7 @@ from perfdoctor.trial import (
     Execution,
     Outcome,
     Place,
+    Scaled,
     Setting,
     Trial,
     Variant,
@@ -100,6 +101,9 @@ def document(trial: Trial) -> Json:
         "variants": [_variant(verdict) for verdict in trial.verdicts],
         "kept": list(trial.kept),
         "notes": list(trial.notes),
+        "cwd": trial.cwd,
+        "base_ranks": trial.base.ranks,
+        "scaling": [asdict(point) for point in trial.scaling],
     }
 
 
@@ -107,6 +111,7 @@ def _variant(verdict: Verdict) -> Json:
     before_after = ("original", "variant")
     return {
         "tweaks": [" ".join(setting.words) for setting in verdict.variant.settings],
+        "ranks": verdict.variant.ranks,
         "verdict": verdict.outcome.value,
         "because": verdict.because,
         "speedup": asdict(verdict.speedup) if verdict.speedup else None,
@@ -153,8 +158,15 @@ def trial_of(document: Mapping[str, Any]) -> Trial:
         "verdicts": tuple(_verdict(entry) for entry in document["variants"]),
         "notes": tuple(document["notes"]),
         "kept": tuple(document["kept"]),
+        "base": Variant(ranks=document.get("base_ranks")),  # trials of before had none
+        "scaling": tuple(map(_scaled, document.get("scaling", ()))),
     }
     return _of(Trial, values)
+
+
+def _scaled(entry: Mapping[str, Any]) -> Scaled:
+    gains = {name: _maybe(Gain, entry[name]) for name in ("speedup", "efficiency")}
+    return _of(Scaled, dict(entry) | gains)
 
 
 def _of(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
@@ -169,7 +181,7 @@ def _verdict(entry: Mapping[str, Any]) -> Verdict:
     )
     metric = entry["metric"]
     values = dict(entry) | {
-        "variant": Variant(settings),
+        "variant": Variant(settings, entry.get("ranks")),
         "outcome": Outcome(entry["verdict"]),
         "executions": _executions(entry),
         "over": tuple(entry["over"]),
@@ -197,6 +209,7 @@ def _execution(entry: Mapping[str, Any]) -> Execution:
         "left_alone": tuple(map(_place, entry["left_alone"])),
         "broken": tuple(entry["broken"]),
         "printed": tuple(entry["printed"]),
+        "may_differ": tuple(entry.get("may_differ", ())),
     }
     return _of(Execution, values)
 

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from perfdoctor.render import parts, trialwords, words
+from perfdoctor.render import parts, trialscale, trialwords, words
 from perfdoctor.render.trialjson import Summary, summary
 from perfdoctor.render.words import harmless
 from perfdoctor.trial import Execution, Outcome, Place, Trial, Verdict
@@ -54,15 +54,13 @@ def _listed(trial: Trial) -> RenderableType:
 
 def _blocks(trial: Trial, columns: int, cwd: str) -> Iterator[RenderableType]:
     yield _title(trial)
-    yield _headline(trial)
-    if trial.originals:
-        yield _table(trial, columns)
-    if len(trial.verdicts) == 1:  # its verdict is the headline
-        yield _facts(trial, trial.verdicts[0], cwd)
+    if trial.scaling:
+        yield Text(harmless(trialscale.headline(trial)), style=f"bold {trialscale.colour(trial)}")
+        yield from trialscale.blocks(trial)
+        steps = list(trialscale.next_steps(trial, cwd))
     else:
-        for verdict in trial.verdicts:
-            yield _variant(trial, verdict, cwd)
-    steps = list(trialwords.next_steps(trial, cwd))
+        yield from _compared(trial, columns, cwd)
+        steps = list(trialwords.next_steps(trial, cwd))
     if steps:
         yield _next(steps)
     if trial.notes:
@@ -72,8 +70,22 @@ def _blocks(trial: Trial, columns: int, cwd: str) -> Iterator[RenderableType]:
     yield Text(f"{kept}\nShown again by: {again}", style=parts.QUIET, overflow="fold")
 
 
+def _compared(trial: Trial, columns: int, cwd: str) -> Iterator[RenderableType]:
+    """The verdicts: what was measured of each variant, and what is known of it."""
+    yield _headline(trial)
+    if trial.originals:
+        yield _table(trial, columns)
+    if len(trial.verdicts) == 1:  # its verdict is the headline
+        yield _facts(trial, trial.verdicts[0], cwd)
+    else:
+        for verdict in trial.verdicts:
+            yield _variant(trial, verdict, cwd)
+
+
 def _title(trial: Trial) -> RenderableType:
-    name = Text.assemble(("perfdoctor try  ", "bold"), harmless(trialwords.command(trial)))
+    ranks = trialscale.asked(trial)
+    verb = f"perfdoctor try --ranks {ranks}  " if ranks else "perfdoctor try  "
+    name = Text.assemble((verb, "bold"), harmless(trialwords.command(trial)))
     facts = [
         "interrupted" if trial.interrupted else "",
         f"{words.count(trial.rounds, 'round')}{', enough to tell' if trial.stopped_early else ''}",

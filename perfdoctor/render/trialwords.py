@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from perfdoctor import redact
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model import Gain
 from perfdoctor.render import words
 from perfdoctor.render.trialjson import summary
 from perfdoctor.trial import Execution, Outcome, Place, Trial, Verdict
+from perfdoctor.trials import launching
 from perfdoctor.trials.ratios import NARROW
 
 PYTHON = re.compile(r"(python|pypy)[\d.]*t?")
@@ -169,8 +171,39 @@ def command(trial: Trial) -> str:
     return shlex.join(typed)
 
 
+def scaled(trial: Trial, ranks: int) -> str:
+    """The command with so many ranks, as one types it behind `perfdoctor run`."""
+    try:
+        typed = redact.command(launching.command(trial.command, ranks, os.environ))
+    except PerfdoctorError:  # a trial of elsewhere: its programs may not be here
+        return command(trial)
+    if PYTHON.fullmatch(os.path.basename(typed[0])) and tuple(typed[1:3]) == launching.TORCHRUN:
+        typed[:3] = ["torchrun"]
+    return shlex.join(typed)
+
+
+def moved(trial: Trial, typed: str, cwd: str) -> str:
+    """What is typed, with the way to the folder that it holds for where that is another than `cwd`."""
+    return f"cd {shlex.quote(trial.cwd)} && {typed}" if trial.cwd and cwd and trial.cwd != cwd else typed
+
+
+def is_wide(gain: Gain) -> bool:
+    """Whether more rounds would tell more."""
+    return gain.high / gain.likely - 1.0 > NARROW
+
+
+def longer_s(trial: Trial) -> float:
+    """Seconds of a trial that tells more."""
+    return LONGER * trial.seconds / max(1, len(trial.verdicts))
+
+
 def next_steps(trial: Trial, cwd: str) -> Iterator[tuple[str, str | None]]:
-    """What to do with the result: sentences, and what to type for them."""
+    """What to do with the result: sentences, and what to type for them in `cwd`."""
+    for sentence, typed in _next_steps(trial, cwd):
+        yield sentence, None if typed is None else moved(trial, typed, cwd)
+
+
+def _next_steps(trial: Trial, cwd: str) -> Iterator[tuple[str, str | None]]:
     best = winner(trial)
     kept = best.variant.words if best is not None else trial.kept
     if kept:
@@ -189,10 +222,9 @@ def next_steps(trial: Trial, cwd: str) -> Iterator[tuple[str, str | None]]:
                 "whether it learns as well, a figure that the script prints can tell",
                 f"{again} {FIGURE} -- {command(trial)}",
             )
-        unclear = verdict.outcome is Outcome.NO_DIFFERENCE and gain and gain.high / gain.likely - 1.0 > NARROW
+        unclear = verdict.outcome is Outcome.NO_DIFFERENCE and gain and is_wide(gain)
         if unclear and not kept:
-            seconds = LONGER * trial.seconds / len(trial.verdicts)
-            more = f"--rounds {2 * max(3, len(verdict.executions))} --seconds {seconds:.0f}"
+            more = f"--rounds {2 * max(3, len(verdict.executions))} --seconds {longer_s(trial):.0f}"
             yield "a longer trial may tell", f"{again} {more} -- {command(trial)}"
     if trial.interrupted:
         yield "the trial was interrupted: the same again measures to the end", None

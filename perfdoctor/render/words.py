@@ -27,6 +27,7 @@ SENTENCES = {
 # For an output that cannot encode Unicode: one ASCII letter or two for each sign the pages use.
 ASCII = str.maketrans(
     {"█": "#", "·": "-", "–": "-", "—": "-", "×": "x", "µ": "u", "…": "~", "≤": "<=", "≥": ">="}
+    | dict(zip("▁▂▃▄▅▆▇", "_.:-=+*", strict=True))
 )
 
 

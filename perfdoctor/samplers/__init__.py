@@ -6,19 +6,25 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from perfdoctor.samplers import gpu, pyspy
+from perfdoctor.samplers.ends import Ends
 from perfdoctor.samplers.host import HostSampler, usable_cores
 from perfdoctor.samplers.processes import Tree
 from perfdoctor.samplers.progress import Follower, Progress, latest
 from perfdoctor.samplers.stacks import StackSampler
+from perfdoctor.samplers.stalls import Stalls
+from perfdoctor.stalled import Stall
 
 __all__ = ["Follower", "Handle", "Progress", "latest", "start", "usable_cores"]
+
+Tell = Callable[[str], None]
+Others = Callable[[], Iterable[Stall]]
 
 TICK_S = 1.0
 STOP_GRACE_S = 5.0  # for py-spy to write out; the caller is not held up longer
@@ -28,9 +34,14 @@ EXPECTED = (OSError, psutil.Error, ValueError, KeyError, TypeError, AttributeErr
 class Handle:
     """The samplers of one run, at work until `stop`."""
 
-    def __init__(self, run: Path, pid: int, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, run: Path, pid: int, options: Mapping[str, Any], tell: Tell, others: Others | None
+    ) -> None:
         self._run = run
         self._tree = Tree(run, pid)
+        self._ends = Ends(run, self._tree)
+        look = _look if options.get("stacks", True) else _no_look
+        self._stalls = Stalls(run, self._tree, look, tell, others=others)
         self._stopping = threading.Event()
         self._off: set[str] = set()
         self._stacks = self._stack_sampler() if options.get("stacks", True) else None
@@ -57,6 +68,7 @@ class Handle:
         self._tick()
         while not self._stopping.wait(TICK_S):
             self._tick()
+        self._guard("ends", self._ends.close)
         if self._stacks is not None:
             self._guard("stacks", self._stacks.stop)
         if self._gpu is not None:
@@ -64,10 +76,12 @@ class Handle:
 
     def _tick(self) -> None:
         now_s = time.monotonic()
+        self._guard("ends", lambda: self._ends.tick(now_s))
         self._guard("host", lambda: self._host_and_gpu(now_s))
         if self._stacks is not None:
             stacks = self._stacks
             self._guard("stacks", lambda: stacks.tick(now_s, self._tree.look(now_s)))
+        self._guard("stalls", lambda: self._stalls.tick(now_s))
 
     def _host_and_gpu(self, now_s: float) -> None:
         if self._host.tick(now_s) and self._gpu is not None:
@@ -89,12 +103,32 @@ class Handle:
             _log(self._run, f"{name} sampler turned off: {type(error).__name__}: {error}")
 
 
-def start(path: Path, pid: int, options: Mapping[str, Any]) -> Handle:
+def start(
+    path: Path,
+    pid: int,
+    options: Mapping[str, Any],
+    tell: Tell = lambda sentence: None,
+    others: Others | None = None,
+) -> Handle:
     """Sample the processes below `pid` into the run directory at `path` from a background thread.
 
-    `options` are the run's (config.json); `stacks: false` leaves the stack samples out.
+    `options` are the run's (config.json); `stacks: false` leaves the stack samples out. `tell` says a line
+    where no step ends any more, with what `others` saw: the watches of the other tasks of the same job.
     """
-    return Handle(path, pid, options)
+    return Handle(path, pid, options, tell, others)
+
+
+def _look(pids: Sequence[int]) -> dict[int, tuple[pyspy.Sampled, ...]]:
+    program = pyspy.executable()
+    if program is None:
+        return {}
+    found = pyspy.dump(program, pids)
+    missed = [pid for pid in pids if pid not in found]  # a bad moment, perhaps
+    return found | pyspy.dump(program, missed)
+
+
+def _no_look(pids: Sequence[int]) -> dict[int, tuple[pyspy.Sampled, ...]]:
+    return {}
 
 
 def _log(run: Path, words: str) -> None:

@@ -18,6 +18,7 @@ SETTLED_S = 3.0  # a fresh fork still shows its parent's command line: younger p
 FORK_SERVER = "multiprocessing.forkserver"
 HELPERS = ("multiprocessing.resource_tracker", FORK_SERVER)
 SPAWNED = "--multiprocessing-fork"
+HOST = os.uname().nodename
 # Not in every kernel; without it every look scans the whole of /proc.
 LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
@@ -53,6 +54,7 @@ class Tree:
         self._declared = _DeclaredWorkers(run)
         self._looked: tuple[float, list[Member]] | None = None
         self._ended: set[int] = set()  # the command or training processes that are gone
+        self._boots = _Boots(run)
         self.mains: dict[int, str] = {}  # pid of a training process -> its tag
 
     def look(self, now_s: float) -> list[Member]:
@@ -63,6 +65,21 @@ class Tree:
         if self._looked is None or self._looked[0] != now_s:
             self._looked = (now_s, self._look())
         return self._looked[1]
+
+    def ranks(self, now_s: float) -> dict[str, int]:
+        """The process of each tag: training processes, ended ones too, and ranks that are about to train.
+
+        Until it trains, a rank is known by the number that its launcher gave it.
+        """
+        members = {member.pid for member in self.look(now_s)}
+        tags = {tag: pid for pid, tag in self.mains.items()}
+        counted = {tag.split(".")[0] for tag in tags}
+        early = self._boots.local.items()
+        return {tag: pid for pid, tag in early if tag not in counted and pid in members} | tags
+
+    def is_job(self) -> bool:
+        """Whether these are ranks of a job of several."""
+        return self._boots.world > 1 or len({tag.split(".")[0] for tag in self.mains.values()}) > 1
 
     def _look(self) -> list[Member]:
         self._find_mains()
@@ -81,10 +98,12 @@ class Tree:
         return sorted(members.values(), key=lambda member: (order[member.role], member.process.create_time()))
 
     def _find_mains(self) -> None:
+        self._boots.read()
         for path in self._run.glob(steps_name("rank[0-9]*")):
             header = read_header(path)
-            if header is not None:
-                self.mains[int(header["pid"])] = path.name.removeprefix("steps.").removesuffix(".bin")
+            tag = path.name.removeprefix("steps.").removesuffix(".bin")
+            if header is not None and not self._boots.is_foreign(tag, int(header["pid"])):
+                self.mains[int(header["pid"])] = tag
 
     def _walk(
         self, pid: int, tag: str | None, above: str, declared: set[int], found: dict[int, Member]
@@ -162,6 +181,54 @@ def read_header(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return dict(header)
+
+
+def has_row(path: Path) -> bool:
+    """Whether the first row of a training process's steps has been written: start-up is over."""
+    header = read_header(path)
+    if header is None:
+        return False
+    with open(path, "rb") as file:
+        file.seek(int(header.get("header_bytes", HEADER_BYTES)))
+        return any(file.read(8))
+
+
+class _Boots:
+    """What launchers told the processes that imported torch, read from the boot records as those grow."""
+
+    def __init__(self, run: Path) -> None:
+        self._path = run / "boot.jsonl"
+        self._bytes = 0
+        self._foreign: set[tuple[str, int]] = set()
+        self.local: dict[int, str] = {}  # pid of a numbered process on this host -> the tag it begins with
+        self.world = 1  # ranks of the job
+
+    def read(self) -> None:
+        """Take in what was added since the last time."""
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(self._bytes)
+                data = file.read()
+        except OSError:
+            return
+        whole = data[: data.rfind(b"\n") + 1]
+        self._bytes += len(whole)
+        for line in whole.splitlines():
+            try:
+                boot = orjson.loads(line)
+                told, pid = boot["job"], int(boot["pid"])
+                tag = f"rank{int(told['rank'])}"
+            except (ValueError, KeyError, TypeError):
+                continue  # of no job, or a broken line
+            if told.get("host", HOST) != HOST:
+                self._foreign.add((tag, pid))
+            else:
+                self.local[pid] = tag
+                self.world = max(self.world, int(told.get("world", 1)))
+
+    def is_foreign(self, tag: str, pid: int) -> bool:
+        """Whether a process of another host has the tag; here, its number may be anybody's."""
+        return (tag.split(".")[0], pid) in self._foreign
 
 
 class _DeclaredWorkers:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 
 from perfdoctor.model import Marker
 from perfdoctor.recorded import Rows
 from perfdoctor.rundir import HEADER_BYTES
-from perfdoctor.samplers.processes import read_header, steps_name
+from perfdoctor.samplers.processes import has_row, read_header, steps_name
 
 RECENT_S = 5.0  # the span that "now" means in a live line
-BLOCK_ROWS = 4096  # read at once when catching up
+FEW_ROWS, BLOCK_ROWS = 256, 4096  # read at first, and at once when catching up
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,59 @@ class Progress:
 NOTHING = Progress(0, 0, None, None, None, None)
 
 
+class Tail:
+    """The rows of one file as they come; each look reads only what was added since the last."""
+
+    def __init__(self, path: Path, layout: np.dtype[np.void]) -> None:
+        self._path = path
+        self._layout = layout
+        self._offset = HEADER_BYTES
+
+    @classmethod
+    def of(cls, path: Path) -> Tail | None:
+        """The tail of a rows file, or None while it has no header that can be read."""
+        header = read_header(path)
+        if header is None:
+            return None
+        try:
+            layout = np.dtype([(str(name), str(kind)) for name, kind in header["columns"]])
+        except (TypeError, ValueError, KeyError):
+            return None
+        fits = layout.itemsize == header["row_bytes"] and layout.names and layout.names[0] == "end_ns"
+        return cls(path, layout) if fits else None
+
+    def new(self) -> Iterator[Rows]:
+        """The rows written since the last time, in blocks. Raises OSError where the file is gone."""
+        size, asked = self._layout.itemsize, FEW_ROWS
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while True:
+                data = os.pread(descriptor, asked * size, self._offset)
+                block = np.frombuffer(data[: len(data) // size * size], dtype=self._layout)
+                # The file is preallocated: rows are valid up to the first whose end is 0.
+                empty = np.flatnonzero(block["end_ns"] == 0)
+                valid = block[: int(empty[0])] if len(empty) else block
+                self._offset += len(valid) * size
+                if len(valid):
+                    yield valid
+                if len(valid) < asked:
+                    return
+                asked = BLOCK_ROWS
+        finally:
+            os.close(descriptor)
+
+
 class Follower:
-    """Follows the steps file of the lowest rank; each look reads only what was added since the last."""
+    """Follows the steps of the lowest rank: of one process until that is gone, then of the newest one."""
 
     def __init__(self, run: Path) -> None:
         self._run = run
         self._path: Path | None = None
-        self._layout: np.dtype[np.void] = np.dtype([("end_ns", "<i8")])
-        self._offset = HEADER_BYTES
+        self._tail: Tail | None = None
+        self._pid = -1
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
         self._rows = 0
         self._steps = 0
         self._marker = int(Marker.OPEN)  # boundaries only: no step yet
@@ -50,48 +96,36 @@ class Follower:
 
     def look(self) -> Progress:
         """The progress as of now."""
-        if self._path is None and not self._open():
-            return NOTHING
         with contextlib.suppress(OSError):  # the run directory may go away: what was seen stays true
-            self._catch_up()
+            if not self._catch_up() and not psutil.pid_exists(self._pid) and self._turn():
+                self._catch_up()
         return self._progress()
 
-    def _open(self) -> bool:
-        def order(path: Path) -> tuple[int, ...]:
-            return tuple(int(number) for number in re.findall(r"\d+", path.name))
+    def _catch_up(self) -> bool:
+        """Read what was added; whether there was anything."""
+        before = self._rows
+        for rows in self._tail.new() if self._tail is not None else ():
+            self._add(rows)
+        return self._rows > before
 
-        for path in sorted(self._run.glob(steps_name("rank[0-9]*")), key=order):
+    def _turn(self) -> bool:
+        """Turn to the newest process of the lowest rank that trains; whether it is another than before."""
+        own: dict[int, list[tuple[float, int, Path]]] = {}
+        for path in self._run.glob(steps_name("rank[0-9]*")):
             header = read_header(path)
-            if header is None:
-                continue
-            try:
-                layout = np.dtype([(str(name), str(kind)) for name, kind in header["columns"]])
-            except (TypeError, ValueError, KeyError):
-                continue
-            if layout.itemsize == header["row_bytes"] and layout.names and layout.names[0] == "end_ns":
-                self._path, self._layout = path, layout
+            if header is not None:
+                opened_s = header.get("opened_epoch_s", 0.0) if has_row(path) else -1.0
+                own.setdefault(int(header["rank"]), []).append((opened_s, int(header["pid"]), path))
+        for _, processes in sorted(own.items()):
+            _, pid, path = max(processes)
+            tail = Tail.of(path)
+            if tail is not None:
+                if path == self._path:
+                    return False
+                self._path, self._tail, self._pid = path, tail, pid
+                self._begin_anew()
                 return True
         return False
-
-    def _catch_up(self) -> None:
-        if self._path is None:
-            return
-        size = self._layout.itemsize
-        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            while True:
-                data = os.pread(descriptor, BLOCK_ROWS * size, self._offset)
-                block = np.frombuffer(data[: len(data) // size * size], dtype=self._layout)
-                # The file is preallocated: rows are valid up to the first whose end is 0.
-                empty = np.flatnonzero(block["end_ns"] == 0)
-                valid = block[: int(empty[0])] if len(empty) else block
-                if len(valid):
-                    self._add(valid)
-                self._offset += len(valid) * size
-                if len(valid) < BLOCK_ROWS:
-                    return
-        finally:
-            os.close(descriptor)
 
     def _add(self, rows: Rows) -> None:
         self._rows += len(rows)

@@ -15,15 +15,19 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import orjson
 import psutil
 
 from perfdoctor.probe.sampler import short
 
+LOOK_S = 10.0  # for one look at some processes; half a second does where cores are free
 END_GRACE_S = 2.0  # how long py-spy may take to write out after an interrupt
 PR_SET_PDEATHSIG = 1
 _THREAD = re.compile(r"thread \((0x[0-9A-Fa-f]+|\d+)\)(?:: (.*))?")
@@ -112,6 +116,44 @@ class Recording:
             words = self._words.read(4096).decode("utf-8", "replace").strip()
         trouble = None if status == 0 else f"py-spy ended with {status}: {_first_line(words)}"
         return Outcome(stacks, trouble)
+
+
+def dump(program: str, pids: Sequence[int]) -> dict[int, tuple[Sampled, ...]]:
+    """One look at all threads of each process, at the same time; where it is refused, there is none."""
+    words = ("dump", "--nonblocking", "--json", "--full-filenames", "--pid")
+    looks = {
+        pid: subprocess.Popen(
+            [program, *words, str(pid)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=_die_with_parent if _prctl else None,
+        )
+        for pid in pids
+    }
+    end_s = time.monotonic() + LOOK_S
+    found = {}
+    for pid, process in looks.items():
+        try:
+            output, _ = process.communicate(timeout=max(0.0, end_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+        with suppress(ValueError, KeyError, TypeError):  # a version that writes it in another way
+            if process.returncode == 0:
+                found[pid] = tuple(parse_dump(output))
+    return found
+
+
+def parse_dump(text: bytes) -> Iterator[Sampled]:
+    """The threads of `py-spy dump --json`, each seen once. Raises ValueError where it is none."""
+    for thread in orjson.loads(text):
+        frames = (
+            f"{frame['name']} ({frame['filename']}:{frame['line']})" for frame in reversed(thread["frames"])
+        )
+        shortened = tuple(_shortened(frame) for frame in frames)
+        yield Sampled(int(thread.get("os_thread_id") or 0), thread.get("thread_name") or "", shortened, 1)
 
 
 def parse(text: str) -> Iterator[Sampled]:

@@ -17,7 +17,7 @@ import psutil
 
 from perfdoctor.probe.sampler import folded
 from perfdoctor.probe.writer import SAMPLE_BYTE
-from perfdoctor.samplers.processes import Member, read_header, steps_name
+from perfdoctor.samplers.processes import Member, has_row, steps_name
 from perfdoctor.samplers.pyspy import Outcome, Recording, Sampled
 
 MOST_HZ = 20
@@ -153,7 +153,7 @@ class StackSampler:
         """Take in what has ended and start what is due."""
         mains = {member.tag: member for member in members if member.role == "main"}
         for tag, member in mains.items():
-            if tag is not None and tag not in self._ranks and _has_row(self._run, tag):
+            if tag is not None and tag not in self._ranks and has_row(self._run / steps_name(tag)):
                 rate = self._rate(member, len(mains))
                 self._ranks[tag] = _Rank(self._run, member.pid, tag, rate, now_s)
         for tag, rank in self._ranks.items():
@@ -258,14 +258,3 @@ def request_samples(header: Path) -> None:
     with open(header, "r+b", buffering=0) as file:
         file.seek(SAMPLE_BYTE)
         file.write(b"\x01")
-
-
-def _has_row(run: Path, tag: str) -> bool:
-    """Whether the first row of a training process's steps has been written: start-up is over."""
-    path = run / steps_name(tag)
-    header = read_header(path)
-    if header is None:
-        return False
-    with open(path, "rb") as file:
-        file.seek(int(header.get("header_bytes", 0)))
-        return any(file.read(8))

@@ -33,7 +33,10 @@ GONE = (0.5, 0.9, 1.0)  # of that: what stays may have to wait where an earlier 
 def allreduce_every_microstep(step: StepFacts, parallel: ParallelFacts) -> Advice | None:
     """no_sync, where accumulated gradients are exchanged each time."""
     exchanges = min(parallel.synced, step.backwards_per_step)
-    if parallel.unsynced or exchanges < SEVERAL or step.updates_per_step > 1 or parallel.exposed_s is None:
+    if parallel.unsynced or exchanges < SEVERAL or step.updates_per_step > 1:
+        return None
+    each_s = _each_s(parallel, exchanges)
+    if each_s is None:
         return None
     extra = (exchanges - 1) / exchanges
     shares = exchanging(step, parallel)
@@ -43,10 +46,17 @@ def allreduce_every_microstep(step: StepFacts, parallel: ParallelFacts) -> Advic
     return Advice(
         because=(
             f"{exchanges:.0f} exchanges of gradients for each update: {exchanges - 1:.0f} too many",
-            f"one takes {parallel.exposed_s * 1e3:.1f} ms that backward does not hide",
+            f"one takes {each_s * 1e3:.1f} ms that backward does not hide",
         ),
         change=removes(low, likely, high),
         at=(parallel.backward_at,) if parallel.backward_at else (),
         tweak="--no-sync",
         code="with model.no_sync():  # for all but the last backward of an update\n    loss.backward()",
     )
+
+
+def _each_s(parallel: ParallelFacts, exchanges: float) -> float | None:
+    """What backward does not hide of one exchange, without waiting for other ranks where that is known."""
+    if parallel.own is not None and parallel.exchange is not None:
+        return parallel.own.moving_s / exchanges
+    return parallel.exposed_s

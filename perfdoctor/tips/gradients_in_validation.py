@@ -19,8 +19,8 @@ from perfdoctor.model import Advice, Bottleneck, EvalFacts, RunFacts, StepFacts
 
 NOTICEABLE = 0.05  # share of wall time in such passes
 # Of such a pass. Large layers hide what a graph costs to make, small ones do not. On a CPU whatever the graph
-# keeps alive takes memory that was not touched before, and first touching a page of 4 KB takes a microsecond or
-# so: about as long as filling it with results.
+# keeps alive takes memory that was not touched before, and first touching a page of 4 KB takes a microsecond
+# or so: about as long as filling it with results.
 SAVED, SAVED_ON_CPU = (0.05, 0.15, 0.40), (0.05, 0.30, 0.60)
 
 

@@ -40,7 +40,8 @@ def idle_gpus(
     run: RunFacts, step: StepFacts, parallel: ParallelFacts, gpu: GpuFacts, model: ModelFacts
 ) -> Advice | None:
     """One process for each device, where one that is used is busy and others are there."""
-    used = max(parallel.world, parallel.device_ids, 1)
+    ranks_here = run.ranks if run.ranks > 1 else parallel.world  # where they are not told apart, all of them
+    used = max(ranks_here, parallel.device_ids, 1)
     computing = step.share(Phase.FORWARD) + step.share(Phase.BACKWARD) + step.share(Phase.OPTIMIZER)
     if parallel.devices <= used or (gpu.utilisation or 0.0) < BUSY or computing < NOTICEABLE:
         return None

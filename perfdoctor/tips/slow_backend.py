@@ -31,9 +31,12 @@ GONE = (0.5, 0.8, 0.97)
 )
 def slow_backend(step: StepFacts, parallel: ParallelFacts) -> Advice | None:
     """NCCL instead of gloo, where a device waits for the exchange."""
-    if parallel.backend != "gloo" or parallel.device == "cpu" or parallel.exposed_s is None:
+    if parallel.backend != "gloo" or parallel.device == "cpu" or step.mean_s <= 0:
         return None
-    share = min(1.0, parallel.synced * parallel.exposed_s / step.mean_s) if step.mean_s > 0 else 0.0
+    if parallel.own is not None and parallel.exchange is not None:
+        share = min(1.0, parallel.own.moving_s / step.mean_s)
+    else:
+        share = min(1.0, parallel.synced * (parallel.exposed_s or 0.0) / step.mean_s)
     if share < NOTICEABLE:
         return None
     low, likely, high = (share * gone for gone in GONE)

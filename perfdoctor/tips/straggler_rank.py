@@ -1,12 +1,14 @@
-"""One rank enters the collectives last on most of them, and all others wait for it.
+"""One rank comes last to most exchanges, and all others wait for it.
 
 ## What it sees
-Traces of several ranks: one rank's collectives are the shortest of all time and again, because the others
-have been waiting inside theirs.
+Of every exchange between the ranks, how long each was blocked in it: they leave together, so the one that was
+blocked least came last. Held against its own phases, that tells what it does longer than the others. Traces
+of several ranks show the same in the lengths of their collectives.
 
 ## By hand
 Look at what that rank does longer than the others: its loader, its share of the work (uneven batches, uneven
-shards), a process of somebody else on its cores, a device that is hot and slow.
+shards), a process of somebody else on its cores, what only rank 0 does (checkpoints, logging), a device that
+is hot and slow.
 
 ## When not
 Recordings of a single step begin at different moments on each rank: the first collectives then show waiting
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 from perfdoctor.analysis.ranks import RanksFacts
 from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
+from perfdoctor.change import Change, Effort, removes
 from perfdoctor.model import Advice, Bottleneck
 
 NOTICEABLE = 0.05  # share of the time that the others wait
@@ -30,26 +32,34 @@ PART = 0.5  # of the waiting, if the next slowest rank is nearly as late
     title="Make the late rank as fast as the others",
     bottleneck=Bottleneck.NETWORK,
     effort=Effort.REWRITE,
-    applies=("distributed",),
-    checked=Checked.TRACES,
+    applies=("cpu", "gpu", "distributed"),
+    checked=Checked.SCRIPTS,
 )
 def straggler_rank(ranks: RanksFacts) -> Advice | None:
     """The rank that the others wait for, where it is always the same one."""
-    if ranks.matched < ENOUGH or ranks.last < MOST * ranks.matched or ranks.caused < MOST:
+    change = _change(ranks)
+    if ranks.matched < ENOUGH or ranks.caused < MOST or change.step.likely < NOTICEABLE:
         return None
-    likely = ranks.waiting * ranks.caused
-    if likely < NOTICEABLE:
-        return None
+    name = f"rank {ranks.late}" + (f" on {ranks.node}" if ranks.node else "")
+    its_node = f"the node of {name}" if ranks.whole_node else name
     because = [
-        f"rank {ranks.late} is the last of {ranks.ranks} in {ranks.last:,} of {ranks.matched:,} collectives",
+        f"{its_node} is the last of {ranks.ranks} in {ranks.last:,} of {ranks.matched:,} {ranks.what}",
         f"the median other rank waits {ranks.waiting:.1%} of its time",
-        f"{ranks.caused:.0%} of all waiting is for rank {ranks.late}",
+        f"{ranks.caused:.0%} of all waiting is for {its_node}",
     ]
-    if ranks.excess_s > 0:
+    if ranks.why is not None:
+        because.append(ranks.why)
+    elif ranks.excess_s > 0:
         longer = f"{ranks.excess_s * 1e3:.2f} ms a step longer than the median rank"
         because.append(f"it spends {longer} on {ranks.cause.value}")
-    return Advice(
-        because=tuple(because),
-        change=removes(PART * likely, likely, ranks.waiting),
-        bottleneck=ranks.cause,
-    )
+    return Advice(because=tuple(because), change=change, bottleneck=ranks.cause)
+
+
+def _change(ranks: RanksFacts) -> Change:
+    """What goes if it comes when the others do; where only sums are known, its part of all waiting."""
+    if ranks.saved is not None:
+        most = max(ranks.saved, min(1.0, ranks.waiting))
+        return removes(PART * ranks.saved, ranks.saved, most)
+    often = ranks.last >= MOST * ranks.matched
+    likely = ranks.waiting * ranks.caused if often else 0.0
+    return removes(PART * likely, likely, ranks.waiting)

@@ -1,8 +1,9 @@
 """Worker processes take the cores that the training step needs, or cost more than they save.
 
 ## What it sees
-There are more workers and threads than usable cores, and by the model of the step, with the contention that
-was measured, fewer workers make it faster: they start sooner, and disturb the training threads less.
+There are more workers and threads than usable cores, those of all ranks on the node together, and by the
+model of the step, with the contention that was measured, fewer workers make it faster: they start sooner,
+and disturb the training threads less.
 
 ## By hand
     DataLoader(dataset, ..., num_workers=1)
@@ -48,7 +49,7 @@ def too_many_workers(
     if model.gain(Change(workers=workers)).likely < ENOUGH:
         return None
     each = f"{loader.num_workers} workers and {computing} thread{'s' if computing > 1 else ''} that train"
-    ranks = f" on each of {run.ranks} ranks" if run.ranks > 1 else ""
+    ranks = f" on each of {run.ranks} ranks of this node" if run.ranks > 1 else ""
     busy = f", {cpu.busy_cores:.1f} of them busy" if cpu.busy_cores is not None else ""
     batch_ms, step_ms = loader.batch_s * 1e3, step.mean_s * 1e3
     return Advice(

@@ -24,8 +24,9 @@ from perfdoctor.model import Advice, Bottleneck, Phase, RunFacts, StepFacts
 NOTICEABLE = 0.02  # share of the step; less drowns in noise
 # Zeroing writes each gradient once; adding to zeros then reads two and writes one, where handing over does
 # nothing. If memory is all that counts, both together move four times what zeroing does; where a processor
-# reads a line before it writes to it, as most do, two and a half times. At worst the adding costs nothing.
-TRAFFIC = (1.0, 2.5, 4.0)
+# reads a line before it writes to it, as most do, two and a half times. At worst the adding is free, and
+# gradients that partly stay in caches lie between.
+TRAFFIC = (1.0, 1.75, 4.0)
 ADDING = 0.5  # of backward at most: its own products cost no less than adding them up
 
 

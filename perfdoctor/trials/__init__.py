@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfdoctor.trial import Trial
 from perfdoctor.trials.asked import Asked, Progress
 
-__all__ = ["Asked", "Progress", "run", "walk"]
+__all__ = ["Asked", "Progress", "run", "scale", "walk"]
 
 
 def run(asked: Asked, progress: Progress) -> Trial:
@@ -13,6 +13,13 @@ def run(asked: Asked, progress: Progress) -> Trial:
     from perfdoctor.trials import conduct  # here: help and lists of tweaks do without numpy and psutil
 
     return conduct.run(asked, progress)
+
+
+def scale(asked: Asked, progress: Progress) -> Trial:
+    """Measure the training with several numbers of ranks: see `scaling.scale`."""
+    from perfdoctor.trials import scaling
+
+    return scaling.scale(asked, progress)
 
 
 def walk(asked: Asked, progress: Progress) -> Trial:

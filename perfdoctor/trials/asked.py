@@ -23,6 +23,7 @@ class Asked:
     yes: bool = False  # go on where the script's files cannot be protected
     out: str | None = None
     run: Path | None = None  # the run that predictions come from
+    ranks: tuple[int, ...] = ()  # numbers of ranks to compare, the fewest first, instead of variants
 
 
 class Progress(Protocol):

@@ -50,7 +50,7 @@ class Bench:
                 variant,
                 found[variant.name],
                 originals,
-                [] if base.settings else [self.looked],
+                [self.looked] if base == ORIGINAL else [],
                 self.plan.rounds,
                 self.predict(variant),
             )
@@ -105,4 +105,5 @@ class Bench:
 
 def _slug(variant: Variant) -> str:
     """A file name for a variant that is not the original, even where it changes nothing."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", " ".join(variant.words)).strip("-")[:60] or "unchanged"
+    changes = variant.name if variant.settings or variant.ranks is not None else "unchanged"
+    return re.sub(r"[^A-Za-z0-9]+", "-", changes).strip("-")[:60]

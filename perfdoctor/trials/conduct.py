@@ -12,7 +12,7 @@ from perfdoctor import catalogue, command, rundir
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model import Gain
 from perfdoctor.recorded import RunRecords
-from perfdoctor.trial import Ending, Execution, Trial, Variant, Verdict
+from perfdoctor.trial import ORIGINAL, Ending, Execution, Trial, Variant, Verdict
 from perfdoctor.trials import auto, flags, measured, metric, plan, protect
 from perfdoctor.trials.asked import Asked, Progress
 from perfdoctor.trials.bench import Bench
@@ -43,11 +43,11 @@ def run(asked: Asked, progress: Progress) -> Trial:
     found = None if asked.run is None else known(asked.run)
     variants = settle(asked.variants, None if found is None else found.facts)
     try:
-        bench, protection = _prepare(asked, progress, found, variants, len(variants))
+        bench, protection = prepare(asked, progress, found, variants, len(variants))
         verdicts = bench.compare(variants)
     finally:
         progress.end()
-    return _conclude(asked, bench, verdicts, protection, time.monotonic() - began_s)
+    return conclude(asked, bench, verdicts, protection, time.monotonic() - began_s)
 
 
 def walk(asked: Asked, progress: Progress) -> Trial:
@@ -70,7 +70,7 @@ def walk(asked: Asked, progress: Progress) -> Trial:
     comparisons = len(to_try) + 1  # with the last one, of all that is kept
     try:
         count = 2 * comparisons - 1 if asked.seconds else 1
-        bench, protection = _prepare(asked, progress, found, variants, count)
+        bench, protection = prepare(asked, progress, found, variants, count)
         walked = auto.walk(
             to_try,
             lambda variant, over: bench.compare([variant], over)[0],
@@ -80,19 +80,27 @@ def walk(asked: Asked, progress: Progress) -> Trial:
         )
     finally:
         progress.end()
-    trial = _conclude(asked, bench, (), protection, time.monotonic() - began_s)
+    trial = conclude(asked, bench, (), protection, time.monotonic() - began_s)
     return auto.into(replace(walked, notes=(*notes, *walked.notes)), trial)
 
 
-def _prepare(
-    asked: Asked, progress: Progress, found: Known | None, variants: Sequence[Variant], count: int
+def prepare(
+    asked: Asked,
+    progress: Progress,
+    found: Known | None,
+    variants: Sequence[Variant],
+    count: int,
+    first: Variant = ORIGINAL,
 ) -> tuple[Bench, protect.Protection]:
-    """Everything up to the first round of `count` variants: where, how files are protected, how long."""
+    """Everything up to the first round of `count` variants: where, how files are protected, how long.
+
+    The plan comes from a first look at `first`. Raises PerfdoctorError where nothing can be measured.
+    """
     began_s = time.monotonic()
     executor = _executor(asked)
-    progress.begin("original, a first look", 0, 1, None)
-    looked, records = executor.look()
-    _check(looked)
+    progress.begin(f"{first.name}, a first look", 0, 1, None)
+    looked, records = executor.look(first)
+    _check(looked, first)
     assert records is not None  # of an execution that took steps
     longest = found.longest_steps if found is not None else None
     if not looked.ended_early:
@@ -159,7 +167,7 @@ def _executor(asked: Asked) -> Executor:
     return Executor(asked.command, folder, protection, pattern)
 
 
-def _conclude(
+def conclude(
     asked: Asked,
     bench: Bench,
     verdicts: Sequence[Verdict],
@@ -185,6 +193,7 @@ def _conclude(
             *bench.trouble,
         ),
         path=str(bench.executor.folder),
+        cwd=os.getcwd(),
     )
 
 
@@ -207,14 +216,13 @@ def _unmatched(asked: Asked, executions: Sequence[Execution]) -> list[str]:
     return [f"--metric {asked.metric}: nothing that was printed in the executed steps matches"]
 
 
-def _check(looked: Execution) -> None:
+def _check(looked: Execution, variant: Variant) -> None:
     """Raise what keeps a script from being measured at all."""
     if looked.ending is Ending.INTERRUPTED:
         raise Interrupted("interrupted before anything was measured")
     if looked.ending in (Ending.FAILED, Ending.OUT_OF_MEMORY):
-        raise BaselineFailed(
-            f"the script fails as it is: {looked.error}", f"what it printed is in {looked.log}"
-        )
+        how = "as it is" if variant == ORIGINAL else f"with {variant.name}"
+        raise BaselineFailed(f"the script fails {how}: {looked.error}", f"what it printed is in {looked.log}")
     if not looked.step_s:
         hint = f"what it printed is in {looked.log}; watch it first: perfdoctor run ..."
         raise PerfdoctorError("the script ended without a training step that could be measured", hint)

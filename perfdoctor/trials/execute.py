@@ -8,20 +8,18 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfdoctor import launch, recorded
+from perfdoctor import launch, printed, recorded
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.trial import ORIGINAL, Ending, Execution, Variant
-from perfdoctor.trials import measured, metric
+from perfdoctor.trials import launching, measured, metric
 from perfdoctor.trials.memory import Peak
 from perfdoctor.trials.plan import LOOK_S, Plan
 from perfdoctor.trials.protect import Protection
 
 SEED = 0
-TAIL_BYTES = 64_000  # of a log, where its error is looked for
 OUT_OF_MEMORY = re.compile(
     r"out of memory|OutOfMemoryError|MemoryError|Cannot allocate memory", re.IGNORECASE
 )
-ERROR = re.compile(r"^(?:\[rank\d+\]: ?)?((?:\w+\.)*\w*(?:Error|Exception)\b.*)$")
 FIRST_STEP_S = 900.0  # for a script to get to its first step: data sets are read, models compiled
 KILLED = 9
 
@@ -35,9 +33,9 @@ class Executor:
     protection: Protection
     metric: re.Pattern[str] | None = None
 
-    def look(self) -> tuple[Execution, recorded.RunRecords | None]:
-        """Run the original for a few seconds of training, and tell what it recorded."""
-        outcome, peak, log = self._launch("look", ORIGINAL, None, FIRST_STEP_S, LOOK_S)
+    def look(self, variant: Variant = ORIGINAL) -> tuple[Execution, recorded.RunRecords | None]:
+        """Run the original, or a number of ranks, for a few seconds of training; tell what it recorded."""
+        outcome, peak, log = self._launch("look", variant, None, FIRST_STEP_S, LOOK_S)
         records = None if outcome.path is None else recorded.read(outcome.path)
         if records is None:
             return self._told(Execution(0, Ending.FAILED), outcome, peak, log), None
@@ -69,7 +67,12 @@ class Executor:
         log = self.folder / f"{name}.log"
         prepared = self.protection.prepare(path)
         environ = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", str(SEED)), **prepared.environ}
-        apart = launch.Apart(path, log, SEED, max_training_s, prepared.before, environ, prepared.options)
+        words, scaled = self.command, variant.ranks is not None
+        if variant.ranks is not None:
+            words = launching.command(words, variant.ranks, os.environ)
+        apart = launch.Apart(
+            path, log, SEED, max_training_s, prepared.before, environ, prepared.options, scaled
+        )
         options = launch.Options(
             max_steps=max_steps,
             max_seconds=max_seconds,
@@ -82,7 +85,7 @@ class Executor:
         )
         peak = Peak()
         try:
-            outcome = launch.run(self.command, options, None, peak.watch)
+            outcome = launch.run(words, options, None, peak.watch)
         except OSError as error:
             hint = "make room there, or pass another folder: perfdoctor try --out FOLDER ..."
             raise PerfdoctorError(f"cannot write to {self.folder}: {error.strerror}", hint) from None
@@ -92,7 +95,7 @@ class Executor:
 
     def _told(self, found: Execution, outcome: launch.Outcome, peak: Peak, log: Path) -> Execution:
         """What was measured, with how it ended and what it printed."""
-        text = _tail(log)
+        text = printed.tail(log)
         ending = _ending(found.ending, outcome, text)
         failed = ending in (Ending.FAILED, Ending.OUT_OF_MEMORY)
         return replace(
@@ -115,20 +118,11 @@ def _ending(found: Ending, outcome: launch.Outcome, text: str) -> Ending:
     return Ending.OUT_OF_MEMORY if killed or OUT_OF_MEMORY.search(text) else Ending.FAILED
 
 
-def _tail(log: Path) -> str:
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
 def _error(text: str, outcome: launch.Outcome) -> str:
     """What went wrong, in one line: the last error that was printed, else the exit status."""
-    lines = [match[1].strip() for line in text.splitlines() if (match := ERROR.match(line.strip()))]
-    if lines:
-        return lines[-1]
+    error = printed.last_error(text)
+    if error is not None:
+        return error
     if outcome.signal is not None:
         return f"ended by signal {outcome.signal}"
     return f"exit status {outcome.status}"

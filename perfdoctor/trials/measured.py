@@ -22,6 +22,7 @@ from perfdoctor.trial import Ending, Execution, Place
 LEAST_WARM_UP = 5
 SLOWER = 1.5  # a beginning that is so much slower than the rest is warm-up; less is other work on the machine
 BURSTS = (Phase.DATA_WAIT, Phase.VALIDATION, Phase.CHECKPOINT)  # come in lumps while training is steady
+WAITING, MOVING = "waiting", "moving"  # the parts of exchanging, as phases of an execution
 PREFETCH = 2  # batches that each worker prepares ahead, where the loader does not say
 
 
@@ -44,6 +45,14 @@ class _Rank:
     @property
     def samples(self) -> float:
         return float(self.steps.counts["samples"][self.first : self.last].sum())
+
+    @property
+    def cpu_s(self) -> float:
+        return float(self.steps.counts["process_cpu_ns"][self.first : self.last].sum()) / 1e9
+
+    def phase(self, phase: Phase) -> Floats:
+        """Seconds of each measured step."""
+        return self.steps.phases[phase][self.first : self.last]
 
 
 def execution(records: RunRecords, at_round: int, warm_up_steps: int, steps: int | None) -> Execution:
@@ -137,7 +146,24 @@ def _timed(told: Execution, ranks: Sequence[_Rank], command_ns: int | None) -> E
         start_s=None if command_ns is None else max(0.0, (begin_ns - command_ns) / 1e9),
         warm_up_s=(int(slowest.steps.begin_ns[slowest.first]) - begin_ns) / 1e9,
         warm_up_steps=slowest.first,
+        phases=_phases(ranks),
+        cpu_s=sum(rank.cpu_s for rank in ranks) / slowest.count or None,
     )
+
+
+def _phases(ranks: Sequence[_Rank]) -> dict[str, float]:
+    """Mean seconds of a step by phase, over all ranks: see `Execution.phases`.
+
+    In a collective, the rank that is held up least came last: that long it takes with all ranks there.
+    """
+    means = {phase: float(np.mean([rank.phase(phase) for rank in ranks])) for phase in Phase}
+    exchanging = np.array([rank.phase(Phase.GRAD_SYNC) for rank in ranks])
+    moving_s = float(exchanging.min(axis=0).mean())
+    waiting_s = means.pop(Phase.GRAD_SYNC) - moving_s
+    return {phase.value: seconds for phase, seconds in means.items()} | {
+        WAITING: waiting_s,
+        MOVING: moving_s,
+    }
 
 
 def _whole_periods(own: RankRecords, steps: Steps, wanted: int) -> int:
@@ -248,6 +274,8 @@ def _told(records: RunRecords, at_round: int) -> Execution:
         host_bytes=_sum(host for host, _ in peaks),
         device_bytes=_sum(device for _, device in peaks),
         broken=_broken(events, records.run.get("tweaks")),
+        ranks=len(ranks),
+        may_differ=_reasons(events),
         ended_early=records.run.get("outcome") == "stopped"
         or any(event.get("ended_early") is True for event in events),
     )
@@ -275,6 +303,16 @@ def _places(events: Sequence[Json], outcome: str) -> tuple[Place, ...]:
         if place not in places:
             places.append(place)
     return tuple(places)
+
+
+def _reasons(events: Sequence[Json]) -> tuple[str, ...]:
+    """Why tweaks cannot keep what they promise here."""
+    told = (
+        str(event.get("because"))
+        for event in events
+        if event.get("event") == "tweak" and event.get("outcome") == "may_differ"
+    )
+    return tuple(dict.fromkeys(told))
 
 
 def _broken(events: Sequence[Json], tweaks: object) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from statistics import median
 
 from perfdoctor.model import Gain
-from perfdoctor.probe.tweak import BITWISE, RESULTS
+from perfdoctor.probe.tweak import BITWISE, PATH, RESULTS
 from perfdoctor.trial import Ending, Execution, Outcome, Variant, Verdict
 from perfdoctor.trials import agreement, measured, ratios
 
@@ -40,8 +40,13 @@ class Rounds:
 
     @cached_property
     def per_sample(self) -> bool:
-        """Whether a step of the variant holds another number of samples: then samples are compared."""
+        """Whether a step of the variant holds another number of samples: then samples are compared.
+
+        Where samples are not counted, each rank is taken to hold as many.
+        """
         held = [(_samples(original), _samples(own)) for original, own in self.both]
+        if not self.counted and any(original.ranks != own.ranks for original, own in self.both):
+            return True
         return any(
             before is not None and after is not None and abs(after / before - 1.0) > SAME_SAMPLES
             for before, after in held
@@ -59,7 +64,8 @@ class Rounds:
 
     def _cost_s(self, execution: Execution) -> float:
         assert execution.step_s is not None  # of what was measured
-        return execution.step_s / (_samples(execution) or 1.0) if self.per_sample else execution.step_s
+        held = _samples(execution) if self.counted else execution.ranks
+        return execution.step_s / (held or 1.0) if self.per_sample else execution.step_s
 
 
 def verdict(
@@ -132,7 +138,9 @@ def _samples(execution: Execution) -> float | None:
 
 
 def _strongest(variant: Variant) -> str:
-    """What the variant's tweaks together do to the result: the most that one of them does."""
+    """What the variant does to the result: the most that one of its tweaks does, or more ranks."""
+    if variant.ranks is not None:
+        return PATH
     return max((setting.result for setting in variant.settings), key=RESULTS.index, default=BITWISE)
 
 

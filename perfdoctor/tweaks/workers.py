@@ -16,14 +16,18 @@ see, and a file that is open when they start is read by all of them through one 
 
 ## Same result
 Bit for bit, unless the dataset draws random numbers, since each worker draws its own; and unless an
-`IterableDataset` shares itself out, since each worker makes whole batches of its part.
+`IterableDataset` shares itself out, since each worker makes whole batches of its part. Either is noticed:
+losses that differ no more than other random numbers would make them are then not called another result.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
+import random
+import sys
 from types import FunctionType
-from typing import Any, Iterator, List, Set
+from typing import Any, Dict, Iterator, List, Set, Tuple
 
 from ..probe.tweak import BITWISE, Count, Tweaking, tweak
 from ..probe.where import is_users
@@ -33,6 +37,9 @@ ONLY_WITH_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multip
 # What a dataset must ask for to take its share. Seeds are asked for in the same place: the first alone says
 # little.
 SHARING = {"get_worker_info", "num_workers"}
+LOOKS = 4  # at the first batches of a process: a dataset that draws random numbers does so for each
+DRAWS = "the dataset draws random numbers, and each process that prepares batches draws its own"
+PARTS = "each worker makes batches of its own part of the dataset"
 
 
 @tweak("--workers", BITWISE, Count(0, 512, auto=True))
@@ -51,6 +58,8 @@ def workers(here: Tweaking, count: int) -> None:
             here.left_alone("DataLoader", "each worker would go through all of its IterableDataset")
             return False
         changed.add(id(dataset))
+        if isinstance(dataset, iterable) and max(was, count) > 1:
+            here.may_differ(PARTS)
         here.applied("DataLoader num_workers", was, count)
         given["num_workers"] = count
         if count == 0:
@@ -59,6 +68,36 @@ def workers(here: Tweaking, count: int) -> None:
         return True
 
     on_arguments(here, change)
+    _notice_draws(here)
+
+
+def _notice_draws(here: Tweaking) -> None:
+    """Tell if random numbers are drawn while batches are prepared, here or in workers."""
+    looks: Dict[int, int] = {}  # by process: one that is forked begins anew
+
+    def before(args: Any, kwargs: Any) -> Any:
+        looks[os.getpid()] = looks.get(os.getpid(), 0) + 1
+        return (args, kwargs, _generators(here.torch)) if looks[os.getpid()] <= LOOKS else None
+
+    def after(states: Any, result: Any) -> Any:
+        if _generators(here.torch) != states:
+            here.may_differ(DRAWS)
+        return result
+
+    fetchers = here.torch.utils.data._utils.fetch
+    for fetcher in (fetchers._MapDatasetFetcher, fetchers._IterableDatasetFetcher):
+        here.alter(fetcher, "fetch", before, after)
+
+
+def _generators(torch: Any) -> Tuple[Any, ...]:
+    """The states of the generators that a dataset draws from, unless it has its own."""
+    numpy = sys.modules.get("numpy.random")
+    state = None if numpy is None else numpy.get_state()
+    return (
+        random.getstate(),
+        bytes(torch.get_rng_state().tolist()),
+        None if state is None else (state[1].tobytes(), *state[2:]),
+    )
 
 
 def shares_itself_out(dataset: Any) -> bool:

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.analysis.parallel import parallel_facts, torchrun
+from perfdoctor.analysis.parallel import exchanging, one_more, parallel_facts, searching, torchrun
+from tests import builtfacts, facts
 from tests.records import records
+
+STEP = facts.step(forward=20, backward=60, grad_sync=16, optimizer=4)
 
 
 def at(line):
@@ -75,7 +78,46 @@ def test_a_search_costs_what_all_of_them_took_over_their_number():
         (("/usr/bin/python", "-m", "pkg.train"), "torchrun --nproc-per-node 4 -m pkg.train"),
         (("bash", "train.sh"), "torchrun --nproc-per-node 4 train.py"),
         ((), "torchrun --nproc-per-node 4 train.py"),
+        (("torchrun", "--nproc-per-node", "2", "t.py"), "torchrun --nproc-per-node 4 t.py"),
+        (("/env/bin/torchrun", "--nproc_per_node=2", "t.py"), "/env/bin/torchrun --nproc_per_node=4 t.py"),
+        (("torchrun", "t.py"), "torchrun --nproc-per-node 4 t.py"),
+        (
+            ("python", "-m", "torch.distributed.run", "--nproc-per-node=1", "t.py"),
+            "python -m torch.distributed.run --nproc-per-node=4 t.py",
+        ),
+        (("accelerate", "launch", "t.py"), "accelerate launch --num_processes 4 t.py"),
+        (("uv", "run", "python", "t.py"), "uv run torchrun --nproc-per-node 4 t.py"),
     ],
 )
 def test_the_command_for_several_processes(command, told):
     assert torchrun(command, 4) == told
+
+
+def timed(**given):
+    return builtfacts.parallel(
+        own=facts.among(moving=10.0, waiting=6.0),
+        exchange=facts.exchange(**{"busy_s": 0.036, "exposed_s": 0.010, "waiting_s": 0.006, **given}),
+        synced=4.0,
+        exposed_s=0.5,
+    )
+
+
+def test_exchanges_that_were_timed_are_at_least_what_moves_and_at_most_all_that_goes_with_it():
+    # 10 ms move, 6 ms are waited; 20 ms are hidden behind a backward that is 20 ms longer than two forwards
+    assert exchanging(STEP, timed()) == pytest.approx((0.10, 0.10 + 0.26 / 2, 0.36))
+
+
+def test_backward_loses_no_more_than_is_exchanged_behind_it():
+    assert exchanging(STEP, timed(busy_s=0.018))[2] == pytest.approx(0.10 + 0.06 + 0.02)
+
+
+def test_where_they_were_not_timed_torchs_own_count_has_to_do():
+    counted = builtfacts.parallel(device="cuda", synced=1.0, exposed_s=0.02)
+    assert exchanging(STEP, counted) == pytest.approx((0.2, 0.2, 0.2))
+    assert exchanging(STEP, builtfacts.parallel(exposed_s=None)) == (0.0, 0.0, 0.0)
+
+
+def test_a_step_of_no_length_has_no_shares():
+    nothing = facts.step()
+    assert exchanging(nothing, timed()) == (0.0, 0.0, 0.0)
+    assert (searching(nothing, timed()), one_more(nothing, timed())) == (0.0, 0.0)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from perfdoctor.analysis import examine, report
 from perfdoctor.analysis.facts import Facts
-from perfdoctor.analysis.predicted import flags, of_threads, predict, restarts, within
+from perfdoctor.analysis.findings import within
+from perfdoctor.analysis.predicted import flags, of_threads, predict, restarts
 from perfdoctor.analysis.sharing import Sharing
 from perfdoctor.analysis.sizes import SizeFacts
 from perfdoctor.analysis.stepmodel import StepModel, of_loop

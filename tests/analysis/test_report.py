@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from perfdoctor.analysis import report
 from perfdoctor.analysis.windows import NO_WINDOW
 from perfdoctor.model import Bottleneck, Confidence, Location, Marker, Verdict
 from perfdoctor.recorded import RankRecords, RunRecords
+from tests import jobfacts
 from tests.records import MS, fetches, no_source, records, row, rows, source_of, update
 
 FILE = "/home/me/train.py"
@@ -81,13 +84,32 @@ def test_a_run_whose_probe_never_woke_says_so(tmp_path):
     assert told.run.outcome == "lost"
 
 
-def test_several_ranks_are_summed_up_in_a_note():
+def test_of_several_ranks_the_report_is_about_the_lowest_that_trained():
     own = starved()
     slow = RankRecords(1, rows([update(40)] * 300), None, ())
-    told = report(RunRecords(own.path, own.run, {**own.ranks, 1: slow}, own.boots), no_source)
+    both = RunRecords(own.path, own.run, {**own.ranks, 1: slow}, own.boots)
+    told = report(both, no_source, job=jobfacts.job(2, slow=1))
     assert told.run.ranks == 2
     assert told.steps.mean_s == pytest.approx(0.02)
-    assert "20.0 to 40.0 ms (slowest: rank 1)" in told.notes[1]
+    assert told.job.world == 2
+    assert "findings and phases are those of rank 0" in told.notes
+
+
+def test_waiting_for_a_late_rank_is_charged_to_what_makes_it_late():
+    blocked = rows([update(20, forward=6, backward=6, grad_sync=8)] * 300)
+    job = replace(jobfacts.job(2, slow=1), waits={Bottleneck.DATA: 0.006})
+    told = report(records(blocked), no_source, job=job).diagnosis
+    assert told.classes[Bottleneck.DATA] == pytest.approx(0.3)
+    assert told.classes[Bottleneck.NETWORK] == pytest.approx(0.1)
+    assert told.verdict is Verdict.DATA
+
+
+def test_so_is_what_other_programs_hold_up_of_an_exchange():
+    blocked = rows([update(20, forward=6, backward=6, grad_sync=8)] * 300)
+    job = replace(jobfacts.job(2, slow=None), crowded_s=0.007)
+    told = report(records(blocked), no_source, job=job).diagnosis
+    assert told.classes[Bottleneck.NETWORK] == pytest.approx(0.05)
+    assert told.classes[Bottleneck.COMPUTE] == pytest.approx(0.95)
 
 
 def test_problems_of_reading_become_notes():

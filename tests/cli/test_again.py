@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 from perfdoctor import redact
 from perfdoctor.cli import again
 from perfdoctor.errors import PerfdoctorError
+from tests.jobs import write_job
 
 LATER_S = 4e9  # in 2096: no file here is newer
 
@@ -140,3 +142,35 @@ def test_a_command_given_that_cannot_be_tried_is_said(script, words, sentence):
     with pytest.raises(PerfdoctorError) as caught:
         again.given(words, None)
     assert (str(caught.value), caught.value.exit_code) == (sentence, 2)
+
+
+def test_the_command_of_one_node_of_several_is_not_run_alone(script):
+    write_job(script / ".perfdoctor" / "runs", ranks=4, nodes=2, steps=5)
+    for node in ("node0", "node1"):
+        renamed(script, node)
+    with pytest.raises(PerfdoctorError, match="was one node of a job of 4 ranks") as caught:
+        again.last("node1")
+    assert "torchrun --nproc-per-node 2 train.py" in caught.value.hint
+
+
+def test_nothing_is_predicted_from_one_task_of_a_job(script):
+    write_job(script / ".perfdoctor" / "runs", ranks=3, steps=5, per_task=True)
+    renamed(script, "task1")
+    found = again.last("task1")
+    assert found.run is None
+    assert found.told == ("run task1 was a part of a job of 3 ranks: nothing is predicted from it",)
+
+
+def test_a_job_on_one_node_is_run_again_with_its_launcher(script):
+    write_job(script / ".perfdoctor" / "runs", ranks=2, steps=5)
+    path = renamed(script, "node0")
+    assert again.last(None) == again.Again((sys.executable, "train.py"), str(script), path)
+
+
+def renamed(script, name):
+    """The run with a command that is there."""
+    path = script / ".perfdoctor" / "runs" / name
+    run = json.loads((path / "run.json").read_text())
+    more = {"command": [sys.executable, "train.py"], "cwd": str(script), "started_epoch_s": LATER_S}
+    (path / "run.json").write_text(json.dumps(run | more))
+    return path

@@ -9,6 +9,7 @@ import pytest
 
 from perfdoctor.render import trialjson
 from tests import trialresults
+from tests.jobs import write_job
 
 
 def test_the_newest_run_is_shown_without_a_name(saved, perfdoctor):
@@ -189,3 +190,45 @@ def test_what_is_no_trial_gets_one_sentence_and_what_to_type_next(folder, perfdo
     assert shown.returncode == 2
     assert shown.stderr.splitlines()[0] == f"perfdoctor: {sentence}"
     assert "perfdoctor" in shown.stderr.splitlines()[1]
+
+
+def test_the_folders_of_a_jobs_nodes_are_joined_in_any_order(folder, perfdoctor):
+    planted = write_job(folder / "copied", ranks=4, nodes=2, steps=60, late=3, late_ms=5.0)
+    for node in planted.folders:  # copied to places of their own: nothing lies beside them
+        (folder / node.name).mkdir()
+        node.rename(folder / node.name / "run")
+    shown = perfdoctor("report", "--json", "node1/run", "node0/run")
+    assert shown.returncode == 0, shown.stderr
+    document = json.loads(shown.stdout)
+    assert document["run"]["path"] == "node0/run"
+    assert document["ranks"]["nodes"] == ["node0", "node1"]
+    assert document["ranks"]["notes"] == []
+    assert json.loads((folder / "node0" / "run" / "report.json").read_text()) == document
+
+
+def test_nodes_that_cannot_be_read_are_named_in_the_report_of_the_others(folder, perfdoctor):
+    write_job(folder / ".perfdoctor" / "runs", ranks=4, nodes=2, steps=60)
+    shown = perfdoctor("report", "--json", "node0", "node7")
+    assert shown.returncode == 0, shown.stderr
+    notes = json.loads(shown.stdout)["ranks"]["notes"]
+    assert "there is no run at node7: its ranks are missing here" in notes
+    assert any("the folder of node 1 is not here (ranks 2–3)" in note for note in notes)
+
+
+def test_without_a_single_node_that_can_be_read_there_is_no_report(folder, perfdoctor):
+    shown = perfdoctor("report", "node8", "node9")
+    assert shown.returncode == 2
+    assert shown.stderr.splitlines()[0] == "perfdoctor: there is no run at node8"
+
+
+def test_parts_that_lie_side_by_side_are_one_report_whichever_is_named(folder, perfdoctor):
+    planted = write_job(folder / ".perfdoctor" / "runs", ranks=3, steps=60, per_task=True, job_id="slurm 7.0")
+    for task in ("task2", "task0"):
+        shown = perfdoctor("report", "--json", task)
+        assert json.loads(shown.stdout)["run"]["path"] == str(planted.folders[0])
+
+
+def test_two_trials_at_a_time_are_not_shown(folder, perfdoctor):
+    shown = perfdoctor("report", "--trials", "one", "other")
+    assert shown.returncode == 2
+    assert shown.stderr.splitlines()[0] == "perfdoctor: one trial at a time is shown"

@@ -1,12 +1,49 @@
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from perfdoctor.cli import saved
 from perfdoctor.errors import NoSuchRun
+from tests.jobs import write_job
 
 
 def test_the_hint_for_a_run_in_another_folder_names_that_folder(tmp_path):
     with pytest.raises(NoSuchRun) as caught:
         saved.find("no-such-run", str(tmp_path))
     assert caught.value.hint.endswith(f"--out {tmp_path}")
+
+
+def notes(report):
+    """All that is told, of the shown rank and of the job."""
+    return [*report.notes, *(report.job.notes if report.job is not None else ())]
+
+
+def test_damage_to_the_shown_rank_is_told_once(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=2, steps=60).folders
+    cut = folder / "steps.rank0.bin"
+    cut.write_bytes(cut.read_bytes()[: 4096 + 50 * 133 + 7])
+    told = [note for note in notes(saved.judge(folder)) if "cut short" in note]
+    assert told == ["steps.rank0.bin is cut short: what came last in it is missing"]
+
+
+def test_a_rank_that_left_no_record_is_told_where_the_others_are_too_few_to_be_compared(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=2, steps=60, mute=(1,)).folders
+    assert "rank 1 started and recorded nothing" in notes(saved.judge(folder))
+
+
+def test_a_task_tells_of_itself_when_it_ends_and_of_all_when_it_is_asked(tmp_path):
+    tasks = write_job(tmp_path, ranks=3, steps=60, per_task=True, job_id="slurm 7.0").folders
+    alone = saved.judge(tasks[1], lambda sentence: None)
+    assert alone.path == str(tasks[1])
+    assert any(f"perfdoctor report {tasks[1]}" in note for note in alone.notes)
+    assert saved.judge(tasks[1]).path == str(tasks[0])
+
+
+def test_the_report_of_a_node_alone_names_the_other(tmp_path):
+    nodes = write_job(tmp_path, ranks=4, nodes=2, steps=60).folders
+    shutil.rmtree(nodes[0])
+    found = saved.judge(nodes[1])
+    assert found.path == str(nodes[1])
+    assert any("the folder of node 0 is not here (ranks 0–1)" in note for note in notes(found))

@@ -64,6 +64,7 @@ def asked(folder, monkeypatch):
 
     monkeypatch.setattr(trials, "run", run)
     monkeypatch.setattr(trials, "walk", walk)
+    monkeypatch.setattr(trials, "scale", run)
     return seen
 
 
@@ -221,9 +222,29 @@ def test_what_keeps_a_script_from_being_measured_is_said_as_it_is(asked, call, e
     assert (shown.status, shown.said, shown.hint) == (status, str(error), error.hint)
 
 
+def test_ranks_are_compared_instead_of_tweaks(folder, asked, call):
+    asked.result = trialresults.scaled(path=str(folder))
+    shown = call("--ranks", "4,1,2", "--rounds", "4", "--", "train.py", "-x")
+    assert shown.status == 0, shown.said
+    assert (shown.asked.ranks, shown.asked.variants, shown.asked.rounds) == ((1, 2, 4), (), 4)
+    assert shown.asked.command == ("train.py", "-x")
+    assert "2 ranks: 1.7× as fast as 1 rank" in shown.out
+
+
+def test_ranks_of_the_last_runs_command_are_compared_in_its_folder(folder, saved, asked, call):
+    asked.result = trialresults.scaled(path=str(folder))
+    saved(command=["python", "train.py"], cwd=str(folder), started_epoch_s=4e9)
+    shown = call("--ranks", "1,2")
+    assert (shown.asked.command, shown.asked.cwd) == (("python", "train.py"), str(folder))
+
+
 @pytest.mark.parametrize(
     ("words", "sentence", "hint"),
     [
+        (("--ranks", "1,2", "--amp", "--", "train.py"), "--ranks and tweaks exclude", "compare ranks first"),
+        (("--ranks", "1,2", "--auto", "--", "train.py"), "--ranks and tweaks exclude", "compare ranks first"),
+        (("--ranks", "2", "--", "train.py"), "--ranks 2: one number", "--ranks 1,2"),
+        (("--ranks", "x", "--", "train.py"), "--ranks x: these are no numbers", "--ranks 1,2,4"),
         (("--wokers", "4", "--", "train.py"), "there is no tweak --wokers", "perhaps --workers"),
         (("--round", "4", "--", "train.py"), "there is no tweak --round", "perhaps --rounds"),
         (("--amp", "train.py"), "train.py is no tweak", "a command stands after --"),

@@ -53,21 +53,3 @@ def test_who_sets_the_threads_is_noted(tmp_path):
     records = watched(tmp_path, LOOP + "\n    step()\n")
     (threads,) = records.ranks[0].of("threads")
     assert (threads["intra_op"], threads["at"]["line"]) == (1, 3)
-
-
-def test_a_collective_between_the_phases_is_grad_sync(tmp_path):
-    records = watched(
-        tmp_path,
-        LOOP
-        + """
-    import time, torch.distributed as dist
-    dist.init_process_group("gloo", init_method="file://" + __file__ + ".store", rank=0, world_size=1)
-    for _ in range(3):
-        net(torch.randn(8, 400)).mean().backward()
-        for p in net.parameters(): dist.all_reduce(p.grad)
-        opt.step(); opt.zero_grad()
-    """,
-    )
-    rows = updates(records)
-    assert len(rows) == 3
-    assert (rows["grad_sync"] > 0).all()

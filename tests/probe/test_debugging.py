@@ -44,7 +44,8 @@ def test_graphs_that_anomaly_detection_watches_are_weighed_a_few_times():
             modes.look(None, (weight * 2).sum())
     first, _, unchecked = (event for event in modes.session.events if event["event"] == "anomaly")
     assert (first["nodes"], first["gradients"]) == (3, 2)  # sum, product, the leaf that adds up gradients
-    assert first["frames"] >= 2 and first["frame_s"] > 0 and first["gradient_s"] > 0
+    assert first["frames"] >= 2
+    assert min(first["frame_s"], first["gradient_s"]) > 0
     assert unchecked["gradients"] == 0
 
 

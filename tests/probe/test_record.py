@@ -10,6 +10,7 @@ from perfdoctor.probe.record import (
     DATA_WAIT,
     END,
     FORWARD,
+    GRAD_SYNC,
     OPEN,
     OPTIMIZER,
     OTHER,
@@ -219,3 +220,20 @@ def test_the_cpu_clock_is_read_when_it_is_due(clock, recorder, monkeypatch):
     for _ in range(2):
         end_step(clock, recorder)
     assert [row["process_cpu_ns"] > 0 for row in recorder.rows.rows[-3:]] == [False, True, False]
+
+
+def test_updates_are_counted(clock, recorder):
+    for _ in range(3):
+        for marker in (OPEN, CALL, BACKWARD_DONE, UPDATE):
+            recorder.mark(marker, 1 if marker == UPDATE else 0)
+    recorder.mark(END)
+    assert recorder.updates == 3
+
+
+def test_time_that_turns_out_to_be_another_phase_is_moved_within_the_row(clock, recorder):
+    spend(clock, recorder, BACKWARD, 30)
+    recorder.move(BACKWARD, GRAD_SYNC, 12)
+    recorder.move(FORWARD, GRAD_SYNC, 5)
+    end_step(clock, recorder)
+    (row,) = recorder.rows.rows
+    assert (row["forward"], row["backward"], row["grad_sync"]) == (0, 18, 12)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from perfdoctor import recorded
+from perfdoctor import rawfiles, recorded
 from perfdoctor.probe import writer
 from perfdoctor.probe.loader import BATCHES
 from perfdoctor.probe.record import STEPS
@@ -91,7 +91,7 @@ def test_lines_carry_event_time_and_process(tmp_path):
     lines = writer.Lines(str(tmp_path / "events.rank0.jsonl"))
     lines.add("loader", id=1, at={"file": "a\ud800.py", "line": 3})
     problems = []
-    (entry,) = recorded._lines(tmp_path / "events.rank0.jsonl", problems)
+    (entry,) = rawfiles.read_lines(tmp_path / "events.rank0.jsonl", problems)
     assert (entry["event"], entry["id"], entry["pid"]) == ("loader", 1, os.getpid())
     assert not problems
 
@@ -106,3 +106,12 @@ def test_a_loss_that_comes_late_reaches_its_row(tmp_path):
     rows.amend_loss(0, 2.0)
     rows.amend_loss(1, 0.25)
     assert list(read(path)["loss"]) == [2.0, 0.75]
+
+
+def test_the_line_that_names_the_columns_ends_where_it_ends():
+    header = STEPS.header(3)
+    assert len(header) == writer.HEADER_BYTES
+    line, rest = header.split(b"\n", 1)
+    assert line.startswith(b"{")
+    assert line.endswith(b"}")
+    assert rest.strip() == b""

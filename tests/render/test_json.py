@@ -9,9 +9,10 @@ import jsonschema
 import pytest
 
 from perfdoctor.batch import Stage
-from perfdoctor.model import Bottleneck, Phase
+from perfdoctor.job import ScalePoint
+from perfdoctor.model import Bottleneck, Gain, Phase
 from perfdoctor.render import json as public
-from tests import loadfacts, reports
+from tests import jobfacts, loadfacts, reports
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
 
@@ -79,3 +80,36 @@ def test_what_is_not_a_number_becomes_null():
 def test_a_number_from_a_damaged_file_that_no_reader_can_hold_becomes_null():
     memory = replace(reports.STARVED.memory, private_bytes=2**80)
     assert parsed(replace(reports.STARVED, memory=memory))["memory"]["private_bytes"] is None
+
+
+def test_the_ranks_of_a_job_are_told_one_by_one_with_who_is_late_and_what_is_exchanged():
+    kinds = {"all_gather": (8.0, 80_000_000, 0.02)}
+    scale = (ScalePoint(8, 0.114, Gain(6.5, 6.8, 7.0), Bottleneck.NETWORK, "the exchange takes 41 %"),)
+    exchange = replace(jobfacts.EXCHANGE, by_kind=kinds)
+    job = jobfacts.job(8, 2, exchange=exchange, scale=scale, waits={Bottleneck.DATA: 0.017}, missing=(8,))
+    document = parsed(replace(reports.STARVED, job=job))
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    ranks = document["ranks"]
+    assert (ranks["world"], ranks["missing"], ranks["clock_error_s"]) == (8, [8], 0.0003)
+    assert (ranks["late"]["rank"], ranks["late"]["cause"], ranks["late"]["phase"]) == (3, "data", "data_wait")
+    assert ranks["exchange"]["by_kind"]["all_gather"]["calls_per_step"] == 8.0
+    assert ranks["exchange"]["at"]["file"] == "train.py"
+    assert ranks["scale"][0]["bound"] == "network"
+    assert ranks["waits"] == {"data": 0.017}
+    for one in ranks["each"]:
+        assert sum(one["phases"].values()) == pytest.approx(one["step_s"])
+        assert one["waiting_s"] + one["moving_s"] == pytest.approx(one["phases"]["grad_sync"])
+
+
+def test_a_job_without_a_late_rank_and_a_hung_one_obey_the_schema_too():
+    for job in (jobfacts.job(2, slow=None, exchange=None), jobfacts.hung(4)):
+        document = parsed(replace(reports.STARVED, job=job))
+        jsonschema.Draft202012Validator(SCHEMA).validate(document)
+        assert document["ranks"]["late"] is None
+    assert document["ranks"]["each"][1]["inside"] == "train.py:20 (evaluate)"
+
+
+def test_one_rank_has_no_ranks_to_join():
+    document = parsed(reports.STARVED)
+    assert document["ranks"] is None
+    assert document["run"]["ranks"] == 1

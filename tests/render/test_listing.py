@@ -20,6 +20,14 @@ def test_a_run_without_a_readable_report_keeps_its_row():
     assert odd[1:4] == ("-", "-", "-")
 
 
+def test_a_run_with_tweaks_on_says_which_before_its_command():
+    tweaks = {"workers": {"value": 4}, "amp": {"amp_dtype": "bf16"}}
+    command = listing.row("r1", RUN | {"tweaks": tweaks}, REPORT)[-1]
+    assert command == "with --workers 4 --amp --amp-dtype bf16: train.py"
+    assert listing.row("r1", RUN | {"tweaks": {}}, REPORT)[-1] == "train.py"
+    assert listing.row("r1", RUN | {"tweaks": 7}, REPORT)[-1] == "train.py"
+
+
 def test_names_are_harmless():
     assert "\x1b" not in "".join(listing.row("a\x1b[2J", {"command": ["\x1b[2J"]}, {}))
 

@@ -9,7 +9,7 @@ import pytest
 from perfdoctor.batch import Stage
 from perfdoctor.model import Confidence, Gain, Location, NotJudged, OperatorCost, Phase, Verdict, WindowFacts
 from perfdoctor.render import parts, terminal, words
-from tests import loadfacts, reports
+from tests import jobfacts, loadfacts, reports
 from tests.facts import line
 
 WIDTHS = [40, 60, 80, 100, 200]
@@ -197,3 +197,15 @@ def test_a_finding_about_something_else_than_time_is_a_risk():
     page = terminal.page(replace(reports.STARVED, findings=(risky,)))
     assert "risk" in page
     assert "no speed to gain" not in page
+
+
+def test_the_ranks_of_a_job_come_before_the_step_which_says_whose_it_is():
+    joined = replace(reports.ended(ranks=8), job=jobfacts.job(8, 2, shown=3))
+    page = terminal.page(joined, 80)
+    assert "8 ranks on 2 nodes" in page.splitlines()[2]
+    assert page.index("Training waits for data") < page.index("The others wait for rank 3")
+    assert page.index("The others wait for rank 3") < page.index("One step of rank 3: 61 ms")
+
+
+def test_one_rank_has_no_part_about_ranks():
+    assert "rank" not in terminal.page(reports.STARVED, 80)

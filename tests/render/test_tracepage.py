@@ -119,8 +119,8 @@ def test_a_trace_without_steps_says_what_its_shares_are_of():
 def test_several_ranks_have_a_row_each():
     late = replace(rank(tuple(step(n, compute=90) for n in range(3, 8))), rank=1)
     page = shown(rank(tuple(step(n, comm=30) for n in range(3, 8))), late)
-    rows = page[page.index("  Ranks") :].splitlines()[1:3]
-    assert [row.split()[0] for row in rows] == ["0", "1"]
+    rows = page[page.index("  2 ranks, slowest first") :].splitlines()[3:5]
+    assert [row.split()[0] for row in rows] == ["1", "0"]
 
 
 def test_a_rank_without_a_number_or_a_device_is_shown_all_the_same():

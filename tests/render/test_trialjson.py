@@ -63,6 +63,29 @@ def test_a_trial_is_read_back_as_it_was_written(tmp_path):
     assert trialjson.read(tmp_path) == trial
 
 
+def test_a_scaling_curve_obeys_the_schema_and_is_read_back(tmp_path):
+    trial = made.scaled(path=str(tmp_path), command=("python", "train.py"))
+    jsonschema.Draft202012Validator(SCHEMA).validate(parsed(trial))
+    trialjson.write(trial)
+    assert trialjson.read(tmp_path) == trial
+    document = parsed(trial)
+    assert (document["base_ranks"], document["variants"][0]["ranks"]) == (1, 2)
+    assert document["scaling"][1]["efficiency"] == {"low": 0.8, "likely": 0.85, "high": 0.9}
+
+
+def test_a_document_from_before_there_were_curves_is_read():
+    document = parsed(made.trial(made.FASTER))
+    for name in ("cwd", "base_ranks", "scaling"):
+        del document[name]
+    for executed in (document["original"], *document["variants"]):
+        for execution in executed["executions"]:
+            for name in ("ranks", "phases", "cpu_s", "may_differ"):
+                del execution[name]
+    del document["variants"][0]["ranks"]
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    assert trialjson.trial_of(document).verdicts[0].outcome.value == "faster"
+
+
 def test_losses_that_are_no_numbers_are_null_and_come_back(tmp_path):
     trial = made.trial(originals=(made.execution(losses=(2.0, math.nan)),), path=str(tmp_path))
     trialjson.write(trial)

@@ -194,6 +194,15 @@ def test_where_no_line_is_known_the_script_is_named():
     assert steps(verdict)[0] == ("to keep it, change the script", None)
 
 
+def test_what_is_typed_in_another_folder_begins_with_the_way_there():
+    elsewhere = steps(made.FASTER, cwd="/home/ada/my digits")
+    assert elsewhere[0][1] is None
+    assert elsewhere[1][1] == (
+        "cd '/home/ada/my digits' && perfdoctor run --with \"--workers 4\" train.py --epochs 3"
+    )
+    assert steps(made.FASTER, cwd=HERE)[1][1].startswith("perfdoctor run")
+
+
 def test_a_difference_that_could_not_be_told_takes_a_longer_trial():
     ((sentence, typed),) = steps(made.UNCLEAR)
     assert sentence == "a longer trial may tell"

@@ -104,3 +104,44 @@ def test_a_header_is_read_with_its_control_bytes_set(tmp_path: Path) -> None:
     found = read_header(path)
     assert found is not None
     assert found["pid"] == 77
+
+
+def boot(run: Path, pid: int, rank: int, **told: object) -> None:
+    job = {"rank": rank, "world": 2, **told}
+    with open(run / "boot.jsonl", "a") as file:
+        file.write(json.dumps({"event": "boot", "pid": pid, "job": job}) + "\n")
+
+
+def test_a_process_of_another_host_is_not_taken_for_one_of_this(tmp_path: Path) -> None:
+    with python(tmp_path, BUSY) as target, python(tmp_path, BUSY) as stranger:
+        boot(tmp_path, stranger.pid, 0, host="elsewhere")  # where that number is a rank's
+        boot(tmp_path, target.pid, 1, host=os.uname().nodename)
+        steps_file(tmp_path, stranger.pid, rank=0)
+        steps_file(tmp_path, target.pid, rank=1)
+        members = Tree(tmp_path, target.pid).look(0.0)
+    assert [(member.pid, member.role, member.rank) for member in members] == [(target.pid, "main", 1)]
+
+
+def test_a_rank_is_known_by_its_number_until_it_trains(tmp_path: Path) -> None:
+    with python(tmp_path, BUSY) as target:
+        tree = Tree(tmp_path, target.pid)
+        assert (tree.ranks(0.0), tree.is_job()) == ({}, False)
+        boot(tmp_path, target.pid, 1)
+        boot(tmp_path, 1 << 22, 0)  # ended before it trained
+        with open(tmp_path / "boot.jsonl", "a") as file:
+            file.write('{"event": "boot", "pid": 5}\n{"event": "boot", "pi')
+        assert (tree.ranks(1.0), tree.is_job()) == ({"rank1": target.pid}, True)
+        steps_file(tmp_path, target.pid, rank=1)
+        steps_file(tmp_path, 1 << 22, rank=0)
+        assert tree.ranks(2.0) == {"rank0": 1 << 22, "rank1": target.pid}
+
+
+def test_ranks_that_no_launcher_numbered_are_a_job_by_their_files(tmp_path: Path) -> None:
+    with python(tmp_path, BUSY) as target:
+        tree = Tree(tmp_path, target.pid)
+        steps_file(tmp_path, target.pid, rank=0)
+        tree.look(0.0)
+        assert not tree.is_job()
+        steps_file(tmp_path, 1 << 22, rank=1)
+        tree.look(1.0)
+        assert tree.is_job()

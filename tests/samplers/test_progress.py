@@ -13,6 +13,7 @@ from perfdoctor.samplers.progress import NOTHING, Follower, latest
 from tests.samplers.processes import ROW_BYTES, header
 
 MS = 1_000_000
+GONE = 1 << 22  # one more than the largest number a process can have
 
 
 def row(
@@ -28,8 +29,8 @@ def row(
     return packed
 
 
-def write(run: Path, rows: bytes, rank: int = 0) -> None:
-    (run / f"steps.rank{rank}.bin").write_bytes(header(1, rank) + rows + bytes(1000))
+def write(run: Path, rows: bytes, rank: int = 0, pid: int = 1) -> None:
+    (run / f"steps.rank{rank}.bin").write_bytes(header(pid, rank) + rows + bytes(1000))
 
 
 def test_nothing_is_known_before_there_are_rows(tmp_path: Path) -> None:
@@ -81,6 +82,7 @@ def test_a_boundary_alone_is_no_step(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", [1, 3, 4096])
 def test_a_follower_reads_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(progress, "FEW_ROWS", block)
     monkeypatch.setattr(progress, "BLOCK_ROWS", block)
     follower = Follower(tmp_path)
     assert follower.look() == NOTHING
@@ -100,3 +102,20 @@ def test_the_lowest_rank_is_followed_and_what_was_seen_outlives_the_folder(tmp_p
     for path in tmp_path.iterdir():
         path.unlink()
     assert follower.look().steps == 2
+
+
+@pytest.mark.parametrize(("pid", "steps"), [(GONE, 3), (1, 2)])
+def test_a_rank_that_is_started_again_is_followed_once_its_first_process_is_gone(
+    tmp_path: Path, pid: int, steps: int
+) -> None:
+    write(tmp_path, row(10, 0) + row(20, 10), pid=pid)
+    follower = Follower(tmp_path)
+    assert follower.look().steps == 2
+    again = tmp_path / "steps.rank0.77.bin"
+    started = header(77).replace(b'{"pid"', b'{"opened_epoch_s": 9.0, "pid"')[:4096]
+    again.write_bytes(started + bytes(1000))
+    assert follower.look().steps == 2  # it has not trained yet
+    again.write_bytes(started + row(110, 100) + row(120, 110) + row(130, 120) + bytes(1000))
+    assert follower.look().steps == steps
+    write(tmp_path, row(10, 0), rank=1)
+    assert follower.look().steps == steps

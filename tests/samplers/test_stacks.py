@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from perfdoctor.probe.writer import SAMPLE_BYTE
-from perfdoctor.recorded import Stack, _read_stacks
+from perfdoctor.rawfiles import Stack, read_stacks
 from perfdoctor.samplers import pyspy, stacks
 from perfdoctor.samplers.processes import Member, Tree
 from perfdoctor.samplers.pyspy import Outcome, Recording, Sampled, parse
@@ -33,7 +33,7 @@ LOOP = "_worker_loop (/torch/utils/data/_utils/worker.py:374)"
 
 
 def read(run: Path, rank: int = 0) -> tuple[Stack, ...]:
-    return _read_stacks(run / f"stacks.rank{rank}.txt", [])[1]
+    return read_stacks(run / f"stacks.rank{rank}.txt", [])[1]
 
 
 # ---------------------------------------------------------------- parsing and folding

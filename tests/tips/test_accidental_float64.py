@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.tips.accidental_float64 import accidental_float64 as tip
 from perfdoctor.model import ThreadFacts
+from perfdoctor.tips.accidental_float64 import accidental_float64 as tip
 from tests.builtfacts import at, model
 from tests.facts import run, step
 

@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.tips.allreduce_every_microstep import allreduce_every_microstep as tip
 from tests.builtfacts import parallel
-from tests.facts import step
+from tests.facts import among, exchange, step
 
 FOUR = replace(step(forward=20, backward=76, optimizer=4), backwards_per_step=4.0)
 SYNCED = parallel(synced=4.0, exposed_s=0.01)
@@ -34,6 +34,16 @@ def test_on_a_cpu_backward_beyond_twice_the_forward_is_exchange_too():
 
 def test_no_more_than_their_part_of_backward_goes():
     assert tip(FOUR, parallel(synced=4.0, exposed_s=9.0)).change.step.high == pytest.approx(0.76 * 3 / 4)
+
+
+TIMED = parallel(synced=4.0, exposed_s=9.0, own=among(moving=40.0, waiting=8.0), exchange=exchange())
+
+
+def test_where_each_exchange_was_timed_that_is_what_one_takes():
+    advice = tip(FOUR, TIMED)
+    assert advice.because[-1] == "one takes 10.0 ms that backward does not hide"
+    assert advice.change.step.low == pytest.approx(0.40 * 3 / 4 * 0.5)
+    assert advice.change.step.high >= 0.48 * 3 / 4
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,12 @@ import pytest
 from perfdoctor.tips.exposed_communication import exposed_communication as tip
 from tests import facts
 
+TINY = {"bytes": 4_000_000, "buckets": 400.0, "busy_s": 0.04, "moving_s": 0.04}
+SLOW = {"bytes": 10_000_000, "busy_s": 0.08, "moving_s": 0.08, "bus_bytes_per_s": 125e6}
 
-def test_says_what_is_exposed_and_what_is_hidden_already():
-    advice = tip(facts.device(exposed_comm=0.2, comm=0.5))
+
+def test_of_a_trace_it_says_what_is_exposed_and_what_is_hidden_already():
+    advice = tip(facts.comm(exposed=0.2, all=0.5))
     assert advice.because == (
         "20.0% of the time is communication that no computing hides (20.00 ms a step)",
         "60% of all communication is hidden",
@@ -16,10 +19,77 @@ def test_says_what_is_exposed_and_what_is_hidden_already():
 
 
 def test_hiding_it_brings_no_more_than_it_takes():
-    gain = facts.gain(tip(facts.device(exposed_comm=0.2)))
+    gain = facts.gain(tip(facts.comm(exposed=0.2)))
     assert gain.high <= 1 / 0.8
     assert gain.likely == pytest.approx(1 / 0.9)
 
 
-def test_is_silent_where_computing_hides_it():
-    assert tip(facts.device(exposed_comm=0.02, comm=0.4)) is None
+def test_of_a_run_it_says_how_much_goes_over_the_link_and_where_the_model_was_wrapped():
+    advice = tip(facts.exchanged(moving=10))
+    assert advice.because == (
+        "10.0% of the time is communication that no computing hides (10.00 ms a step)",
+        "50% of all communication is hidden",
+        "DistributedDataParallel of 2 ranks: 20.0 MB a step in 1 collectives of 20.00 MB, 1,000 MB/s on the bus",
+    )
+    assert [at.line for at in advice.at] == [22]
+
+
+def test_tiny_buckets_are_put_together():
+    advice = tip(facts.exchanged(moving=30, **TINY))
+    assert advice.tweak == "--ddp-bucket-mb 25"
+    assert advice.same_result
+    assert advice.change.step.likely == pytest.approx(
+        0.30 * 0.85, rel=0.02
+    )  # nearly all of it is setting out
+
+
+def test_a_tiny_model_does_not_get_faster_by_half_the_bytes():
+    advice = tip(facts.exchanged(moving=12, bytes=160_000, moving_s=0.012, bus_bytes_per_s=13e6))
+    assert advice.tweak == "--accumulate 2"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({**TINY, "bytes": 420_000_000}, id="buckets-of-a-megabyte"),
+        pytest.param({**TINY, "buckets": 2.0, "bytes": 2_000}, id="a-small-model-in-two-buckets"),
+    ],
+)
+def test_buckets_are_left_as_they_are(given):
+    assert tip(facts.exchanged(moving=30, **given)).tweak != "--ddp-bucket-mb 25"
+
+
+def test_on_a_slow_link_fewer_bytes_are_sent():
+    advice = tip(facts.exchanged(moving=60, **SLOW))
+    assert advice.tweak == "--ddp-compress bf16"
+    assert not advice.same_result
+    # half of what of 80 ms goes with the bytes, less what casting 10 MB at 2 GB/s takes
+    assert advice.change.step.likely == pytest.approx(0.40 * (1 - 1.05 / 11.05) - 0.05, rel=0.01)
+
+
+def test_where_casting_costs_as_much_as_it_saves_the_exchange_is_made_less_often():
+    advice = tip(facts.exchanged(moving=10, bytes=40_000_000, moving_s=0.02, bus_bytes_per_s=2e9))
+    assert advice.tweak == "--accumulate 2"
+    assert advice.change.step.likely == pytest.approx(0.05)
+
+
+def test_fsdp_gathers_ahead():
+    advice = tip(facts.exchanged(kind="FSDP"))
+    assert advice.tweak is None
+    assert "prefetch" in advice.code
+
+
+def test_calls_of_the_script_itself_need_not_block():
+    assert "async_op=True" in tip(facts.exchanged(kind="all_reduce")).code
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(facts.comm(exposed=0.02, all=0.4), id="computing-hides-it"),
+        pytest.param(facts.exchanged(moving=4.9), id="just-under-the-threshold"),
+        pytest.param(facts.exchanged(moving=1, waiting=60), id="it-waits-for-a-late-rank"),
+    ],
+)
+def test_is_silent(found):
+    assert tip(found) is None

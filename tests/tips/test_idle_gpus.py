@@ -32,6 +32,13 @@ def test_exchange_of_a_large_model_eats_the_gain():
     assert 0.5 < share.likely < 0.75
 
 
+def test_of_several_hosts_each_has_its_own_devices():
+    half = parallel(world=8, devices=8, device="cuda")
+    advice = tip(run(ranks=4, command=("torchrun", "--nproc-per-node=4", "t.py")), STEP, half, gpu(), model())
+    assert advice.because[0] == "8 devices can be seen, 4 are used (90% busy)"
+    assert advice.code == "torchrun --nproc-per-node=8 t.py"
+
+
 @pytest.mark.parametrize(
     ("of_step", "found", "of_gpu"),
     [

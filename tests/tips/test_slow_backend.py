@@ -4,7 +4,7 @@ import pytest
 
 from perfdoctor.tips.slow_backend import slow_backend as tip
 from tests.builtfacts import parallel
-from tests.facts import step
+from tests.facts import among, exchange, step
 
 STEP = step(forward=4, backward=5, optimizer=1)
 
@@ -17,6 +17,11 @@ def test_names_the_backend_and_the_line_that_chose_it():
     )
     assert [at.line for at in advice.at] == [12]
     assert advice.change.step.likely == pytest.approx(0.32)
+
+
+def test_where_each_exchange_was_timed_that_is_what_counts():
+    timed = parallel(device="cuda", exposed_s=9.0, own=among(moving=2.0), exchange=exchange())
+    assert tip(STEP, timed).because[-1].startswith("20% of the step")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def test_takes_out_what_was_measured_and_at_best_what_backward_adds():
     assert advice.at[0].line == 15
     assert advice.tweak == "--zero-grad-none"
     assert advice.code == "opt.zero_grad(set_to_none=True)"
-    assert gain(advice).likely == pytest.approx(1 / 0.875)
+    assert gain(advice).likely == pytest.approx(1 / 0.9125)
     assert gain(advice).high == pytest.approx(1 / 0.80)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,21 @@ def test_other_random_numbers_are_named_as_a_reason_where_the_difference_is_that
     augmented = shaken(ORIGINAL, 0.02, 1)
     assert "other random numbers" in agree(SAME, ran(augmented), BITWISE).because
     assert "other random numbers" not in agree(SAME, ran(1.5 * ORIGINAL), BITWISE).because
+
+
+def test_random_numbers_that_were_drawn_elsewhere_are_not_judged_as_another_result() -> None:
+    def drawing(*curves: Floats) -> list[Execution]:
+        return [replace(own, may_differ=("the dataset draws",)) for own in ran(*curves)]
+
+    augmented = shaken(ORIGINAL, 0.02, 1)
+    found = agree(SAME, drawing(augmented), BITWISE)
+    assert found.same is None
+    assert found.because.endswith("no more than other random numbers would make: the dataset draws")
+    assert agree(SAME, drawing(1.5 * ORIGINAL), BITWISE).same is False
+    assert agree(SAME, drawing(ORIGINAL), BITWISE).same is True
+    barely = ran(*[shaken(ORIGINAL, 1e-6, seed) for seed in range(4)])
+    assert agree(barely, drawing(augmented), BITWISE).same is None
+    assert agree(barely, ran(augmented), BITWISE).same is False
 
 
 def test_bits_of_one_original_that_may_not_repeat_itself_prove_nothing() -> None:
@@ -128,6 +145,20 @@ def test_a_scaler_that_skips_its_first_updates_is_allowed_for() -> None:
     steep = 10.0 * np.exp(-np.arange(40) / 8)
     late = np.concatenate([steep[:1], steep[:1], steep[:-2]])
     assert agree(ran(steep), ran(late), ROUNDING).same is True
+
+
+def test_a_loss_that_falls_far_in_few_steps_allows_no_more_than_it_scatters() -> None:
+    steep = 10.0 * np.exp(-np.arange(109) / 12)
+    assert agree(ran(steep), ran(steep * 1.05), ROUNDING).same is False
+    assert agree(ran(steep[:15]), ran(steep[:15] * 1.2), ROUNDING).same is False
+    noisy = steep * (1 + np.random.default_rng(0).normal(0.0, 0.02, 109))
+    assert agree(ran(noisy), ran(noisy * 1.2), ROUNDING).same is False
+
+
+def test_a_run_may_get_ahead_by_a_few_steps_as_it_may_fall_behind() -> None:
+    steep = 10.0 * np.exp(-np.arange(44) / 8)
+    assert agree(ran(steep[:-3]), ran(steep[3:]), ROUNDING).same is True
+    assert agree(ran(steep[:-12]), ran(steep[12:]), ROUNDING).same is False
 
 
 def test_what_the_original_differs_from_itself_is_allowed_for_rounding_too() -> None:

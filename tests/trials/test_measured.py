@@ -53,6 +53,28 @@ def test_the_mean_is_that_of_the_planned_steps_past_the_warm_up() -> None:
     assert found.start_s == pytest.approx(0.6)  # the command began at 400 ms
 
 
+def test_in_exchanges_the_rank_that_is_held_up_least_came_last() -> None:
+    early = steps(10, 10, 10, grad_sync=6.0)
+    late = steps(10, 10, 10, grad_sync=2.0)
+    found = measured.execution(ranks(early, late), 0, 0, None)
+    assert found.ranks == 2
+    assert found.phases["moving"] == pytest.approx(0.002)
+    assert found.phases["waiting"] == pytest.approx(0.002)  # the mean of 4 ms and nothing
+    assert sum(found.phases.values()) == pytest.approx(0.010)
+    assert "grad_sync" not in found.phases
+
+
+def test_one_rank_waits_for_nobody() -> None:
+    found = measured.execution(run(*steps(10, 10, grad_sync=3.0)), 0, 0, None)
+    assert (found.phases["waiting"], found.phases["moving"]) == (0.0, pytest.approx(0.003))
+
+
+def test_what_a_tweak_cannot_promise_here_is_told_once_for_all_ranks() -> None:
+    event = {"event": "tweak", "tweak": "workers", "outcome": "may_differ", "because": "it draws"}
+    found = measured.execution(run(*steps(10), events=[event, event]), 0, 0, None)
+    assert found.may_differ == ("it draws",)
+
+
 def test_without_a_number_of_steps_all_are_measured() -> None:
     found = measured.execution(run(*steps(10, 20, 30)), 0, 0, None)
     assert (found.ending, found.steps) == (Ending.MEASURED, 3)

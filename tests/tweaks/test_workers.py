@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfdoctor.tweaks.workers import shares_itself_out
+from perfdoctor.tweaks.workers import DRAWS, PARTS, shares_itself_out
 from tests.tweaks import loading
 from tests.tweaks.applying import applied, ran
 
@@ -47,6 +47,20 @@ def share(values: Any) -> Iterator[int]:
     return iter(values) if info is None else itertools.islice(values, info.id, None, info.num_workers)
 
 
+DRAWING = """
+import random, numpy, torch
+class Items(torch.utils.data.Dataset):
+    def __len__(self): return 24
+    def __getitem__(self, index): return torch.full((4,), float(DRAW))
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for batch in torch.utils.data.DataLoader(Items(), batch_size=4, shuffle=True):
+    optimizer.zero_grad()
+    model(batch).sum().backward()
+    optimizer.step()
+"""
+
+
 class Nested(loading.Processes):
     """Builds a loader of its own in the worker."""
 
@@ -69,6 +83,48 @@ def test_losses_stay_the_same_bit_for_bit() -> None:
     with applied("workers", 2):
         assert loading.losses() == original
     assert len(original) == 50
+
+
+class Drawing(loading.Pairs):
+    """Augments each item."""
+
+    def __getitem__(self, index: int) -> Any:
+        inputs, targets = super().__getitem__(index)
+        return inputs + torch.rand(4), targets
+
+
+def doubts(told: Any) -> list[str]:
+    return [event["because"] for event in told.events if event["outcome"] == "may_differ"]
+
+
+def test_a_dataset_that_draws_random_numbers_is_noticed_once() -> None:
+    with applied("workers", 0) as told:
+        list(DataLoader(Drawing(), 4, num_workers=2))
+    assert doubts(told) == [DRAWS]
+
+
+@pytest.mark.parametrize("draw", ["random.random()", "numpy.random.rand()", "torch.rand(1)"])
+def test_draws_in_workers_reach_the_record_whatever_draws_them(tmp_path: Any, draw: str) -> None:
+    pytest.importorskip("numpy")
+    script = ran(tmp_path, DRAWING.replace("DRAW", draw), {"workers": {"value": 2}})
+    told = [event for event in script.told.events if event.get("outcome") == "may_differ"]
+    assert {event["because"] for event in told} == {DRAWS}
+
+
+def test_a_dataset_that_draws_nothing_promises_the_same_bits(tmp_path: Any) -> None:
+    with applied("workers", 0) as told:
+        list(DataLoader(loading.Pairs(), 4, num_workers=2, shuffle=True))
+    assert doubts(told) == []
+    script = ran(tmp_path, DRAWING.replace("DRAW", "0"), {"workers": {"value": 2}})
+    assert not [event for event in script.told.events if event.get("outcome") == "may_differ"]
+
+
+def test_an_iterable_dataset_that_is_shared_makes_other_batches() -> None:
+    with applied("workers", 2) as told:
+        DataLoader(Shared())
+    with applied("workers", 1) as one:
+        DataLoader(Shared())
+    assert (doubts(told), doubts(one)) == ([PARTS], [])
 
 
 def test_no_workers_drops_what_only_workers_have() -> None:

@@ -137,7 +137,7 @@ def _load(name: str) -> "Any":
     from importlib.util import module_from_spec, spec_from_file_location
 
     if "_perfdoctor" not in sys.modules:
-        folder = os.path.dirname(os.path.dirname(FOLDER))
+        folder = os.path.dirname(os.path.dirname(os.path.realpath(FOLDER)))
         init = os.path.join(folder, "__init__.py")
         spec = spec_from_file_location("_perfdoctor", init, submodule_search_locations=[folder])
         assert spec is not None
@@ -159,6 +159,8 @@ def _arm() -> None:
     sys.path[:] = [entry for entry in sys.path if entry != FOLDER]
     sys.path_importer_cache.pop(FOLDER, None)
     run = os.environ.get("PERFDOCTOR_RUN")
+    if run is None and os.path.islink(FOLDER):
+        run = os.path.dirname(FOLDER)  # a launcher dropped the variable: the link lies in the run directory
     if run and sys.version_info >= OLDEST and os.path.isdir(run):
         _wait_for_torch(run)
 

@@ -165,6 +165,36 @@ def test_without_a_run_directory_nothing_happens(place: Place) -> None:
     assert list(place.run.iterdir()) == []
 
 
+def test_without_the_variable_the_run_is_found_by_the_link_that_lies_in_it(place: Place) -> None:
+    (place.run / "probe").symlink_to(place.inject)
+    (place.cwd / "script.py").write_text("import sys, torch\nprint([p for p in sys.path if 'probe' in p])")
+    seen = bare(place.cwd, sys.executable, "script.py", env=environment(PYTHONPATH=str(place.run / "probe")))
+    assert seen == Seen(0, "[]\n", "")
+    assert len(place.begun()) == 1
+    assert (place.run / "started.jsonl").exists()
+
+
+def test_a_link_to_nowhere_is_passed_over(place: Place) -> None:
+    (place.run / "probe").symlink_to(place.run / "gone")
+    (place.cwd / "script.py").write_text("import torch")
+    seen = bare(place.cwd, sys.executable, "script.py", env=environment(PYTHONPATH=str(place.run / "probe")))
+    assert seen == Seen(0, "", "")
+    assert place.begun() == []
+
+
+def test_of_two_runs_one_inside_the_other_the_inner_one_watches(place: Place) -> None:
+    outer = place.run.with_name("outer")
+    outer.mkdir()
+    for run in (place.run, outer):
+        (run / "probe").symlink_to(place.inject)
+    (place.cwd / "script.py").write_text("import sys, torch\nprint([p for p in sys.path if 'probe' in p])")
+    path = f"{place.run / 'probe'}:{outer / 'probe'}"
+    seen = bare(place.cwd, sys.executable, "script.py", env=environment(PYTHONPATH=path))
+    assert seen == Seen(0, "[]\n", "")
+    assert len(place.begun()) == 1
+    assert list(outer.iterdir()) == [outer / "probe"]
+
+
 def test_a_run_directory_that_goes_away_before_torch_comes_is_not_made_again(place: Place) -> None:
     code = f"import shutil\nshutil.rmtree({str(place.run)!r})\nimport torch"
     assert place.python(code) == Seen(0, "", "")

@@ -1,0 +1,186 @@
+"""What ranks exchange in a step: how much, how fast, and what of it no computing hides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.analysis.device import DeviceFacts
+from perfdoctor.analysis.records import Json, location, whole
+from perfdoctor.analysis.skew import Calls, Skew
+from perfdoctor.analysis.steps import Ints, Steps
+from perfdoctor.job import ExchangeFacts, RankFacts
+from perfdoctor.model import Location
+from perfdoctor.rawfiles import OPS
+
+# How often each byte of a call passes the slowest link, by the ring's law (Patarasuk and Yuan, 2009), times
+# n: an all-reduce of n ranks sends 2 (n - 1) / n of it, a call that only gathers or only scatters half of
+# that.
+RING = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
+# An exchange of this size takes about as long to set out as to move: torch's own size of the first bucket.
+EVEN_BYTES = 1 << 20
+THINNED = 50_000  # collectives of one rank, past which the probe may have kept some steps only
+
+
+@dataclass(frozen=True)
+class CommFacts:
+    """Exchange between ranks. Shares are of the step, or of a trace's time."""
+
+    exposed: float  # hidden by no computing; waiting for late ranks left out where it is known
+    all: float  # hidden or not
+    each_s: float | None  # exposed, per step
+    on_device: bool
+    exchange: ExchangeFacts | None = None
+    wrapper: str | None = None
+    waiting: float | None = None  # share of the step; None where one rank's record has to do
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What one rank's collectives come to, per step. Times in seconds."""
+
+    exchanges: float
+    buckets: float
+    bytes: float
+    busy_s: float
+    blocked_s: float
+    by_kind: Mapping[str, tuple[float, int, float]]
+    ddp: bool
+    smaller: float  # share of the blocked time in groups of fewer ranks, which cannot be compared
+    untimed: bool
+
+
+def flow_of(calls: Calls, steps: Steps) -> Flow:
+    """One rank's collectives per step of its own."""
+    entries = np.unique(calls.entry)
+    if len(calls.keys) < THINNED:
+        entries = np.flatnonzero(~steps.disturbed & (np.arange(len(steps.disturbed)) > 0))
+    count = float(steps.weight[entries].sum()) or 1.0
+    blocked_s = float(calls.wait_s.sum())
+    by_kind = {}
+    for op in np.unique(calls.op).tolist():
+        own = calls.op == op
+        figures = own.sum(), calls.bytes[own].sum(), calls.busy_s[own & calls.timed].sum()
+        by_kind[OPS.get(op, "other")] = (
+            float(figures[0]) / count,
+            round(float(figures[1]) / count),
+            float(figures[2]) / count,
+        )
+    passes = float(calls.ddp.sum())
+    smaller_s = float(calls.wait_s[~calls.comparable].sum())
+    return Flow(
+        exchanges=(passes or float(len(np.unique(calls.entry)))) / count,
+        buckets=float(calls.buckets.sum()) / count,
+        bytes=float(calls.bytes.sum()) / count,
+        busy_s=_covered_s(calls[calls.timed]) / count,
+        blocked_s=blocked_s / count,
+        by_kind=by_kind,
+        ddp=passes > 0,
+        smaller=smaller_s / blocked_s if blocked_s > 0 else 0.0,
+        untimed=not bool(calls.timed.any()),
+    )
+
+
+def _covered_s(calls: Calls) -> float:
+    """The time in which any of them is under way."""
+    if not len(calls.keys):
+        return 0.0
+    length_ns = np.asarray(calls.busy_s * 1e9, np.int64)
+    begin: Ints = calls.end_ns - length_ns
+    order = np.argsort(begin, kind="stable")
+    ends = np.maximum.accumulate(calls.end_ns[order])
+    before = np.concatenate([begin[order][:1], ends[:-1]])
+    return float(np.maximum(0, ends - np.maximum(begin[order], before)).sum()) / 1e9
+
+
+def exchange_facts(
+    flows: Sequence[Flow], ranks: Sequence[RankFacts], skew: Skew | None, world: int, wrapper: Json
+) -> ExchangeFacts | None:
+    """Of the median rank, or None where nothing was timed. `wrapper`: what the model is wrapped in."""
+    timed = [flow for flow in flows if not flow.untimed]
+    if not timed:
+        return None
+
+    def middle(name: str) -> float:
+        return float(np.median([getattr(flow, name) for flow in timed]))
+
+    busy_s, blocked_s = middle("busy_s"), middle("blocked_s")
+    waiting_s = min(blocked_s, float(np.median([rank.waiting_s for rank in ranks]))) if skew else 0.0
+    moving_s = busy_s * skew.moving_busy if skew else busy_s
+    first = timed[0]
+    kind = wrapper.get("kind")
+    named = str(kind) if kind and (first.ddp or kind == "FSDP") else None
+    costliest = max(first.by_kind, key=lambda name: first.by_kind[name][2])
+    passes = sum(figures[1] * RING.get(name, 0.0) for name, figures in first.by_kind.items())
+    sent = passes * (world - 1) / world
+    return ExchangeFacts(
+        kind=named or ("DistributedDataParallel" if first.ddp else costliest),
+        ranks=world,
+        exchanges=middle("exchanges"),
+        buckets=middle("buckets"),
+        bytes=round(middle("bytes")),
+        busy_s=busy_s,
+        moving_s=moving_s,
+        exposed_s=blocked_s - waiting_s,
+        waiting_s=waiting_s,
+        hidden=max(0.0, 1.0 - blocked_s / busy_s) if busy_s > 0 else 0.0,
+        bus_bytes_per_s=sent / moving_s if sent and moving_s > 0 else None,
+        by_kind=first.by_kind,
+        at=location(wrapper.get("at")),
+    )
+
+
+def setting_out(size: float) -> float:
+    """The share of a collective of so many bytes that does not go with its size."""
+    return EVEN_BYTES / (EVEN_BYTES + size)
+
+
+def in_one(exchange: ExchangeFacts) -> float:
+    """The share of an exchange's cost that would be left if it were one collective.
+
+    What small ones cost goes with their number; that is their own fault, whoever else is on the cores.
+    """
+    number = exchange.buckets / max(1.0, exchange.exchanges)
+    if number <= 1:
+        return 1.0
+    return 1.0 - setting_out(exchange.bytes / exchange.buckets) * (1.0 - 1.0 / number)
+
+
+def of_device(device: DeviceFacts) -> CommFacts:
+    """What a trace tells."""
+    return CommFacts(device.exposed_comm, device.comm, device.per_step_s(device.exposed_comm), True)
+
+
+def of_ranks(
+    own: RankFacts, exchange: ExchangeFacts, compared: bool, crowded_s: float = 0.0
+) -> CommFacts | None:
+    """What the timers of one rank tell, and of its exchange what those of all ranks do.
+
+    `crowded_s` of it, per step, is not the link's: other programs had the cores.
+    """
+    if own.mean_s <= 0:
+        return None
+    moving_s = max(0.0, own.moving_s - crowded_s)
+    hidden_s = max(0.0, exchange.moving_s - exchange.exposed_s)
+    return CommFacts(
+        exposed=min(1.0, moving_s / own.mean_s),
+        all=min(1.0, (moving_s + hidden_s) / own.mean_s),
+        each_s=moving_s,
+        on_device=False,
+        exchange=exchange,
+        wrapper=exchange.kind,
+        waiting=min(1.0, own.waiting_s / own.mean_s) if compared else None,
+    )
+
+
+def placed(exchange: ExchangeFacts) -> tuple[Location, ...]:
+    """Where the model was wrapped, if that is known."""
+    return (exchange.at,) if exchange.at is not None else ()
+
+
+def processes(events: Sequence[Json]) -> int:
+    """How many ranks the process group has, as the script's own process saw it."""
+    groups = [event for event in events if event.get("event") in ("process_group", "group", "wrapper")]
+    return max((whole(event.get("world")) or whole(event.get("size")) or 1 for event in groups), default=1)

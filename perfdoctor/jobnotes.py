@@ -1,0 +1,100 @@
+"""What to say of a job beside its times: ranks that are missing, other versions, fewer steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perfdoctor.recorded import Folder, whole
+from perfdoctor.rundir import Json
+
+SHOWN = 6  # runs of numbers in a list of ranks, and names of one kind; more are counted
+LIKE = 1  # ranks may be a step apart when a job is ended
+
+
+def named(ranks: Iterable[int]) -> str:
+    """`rank 3`, `ranks 0, 2–7`; of a long list its begin, and how many more."""
+    runs: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    told = ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs[:SHOWN])
+    more = sum(map(len, runs[SHOWN:]))
+    return f"rank{'s' if sum(map(len, runs)) > 1 else ''} {told}" + (f" and {more:,} more" if more else "")
+
+
+def typed(path: Path) -> str:
+    """A folder as it can be typed here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def absent(folders: Sequence[Folder], ranks: Sequence[int], missing: Collection[int]) -> Iterator[str]:
+    """Why ranks may be missing: they recorded nothing, or their node's folder is not there."""
+    told = {whole(boot.get("job"), "rank") for folder in folders for boot in folder.boots}
+    booted = [rank for rank in missing if rank in told]
+    if booted:
+        yield f"{named(booted)} started and recorded nothing"
+    elsewhere = [rank for rank in missing if rank not in told]
+    size = ranks_of_a_node(folders)
+    if not elsewhere:
+        return
+    join = f"perfdoctor report {' '.join(typed(folder.path) for folder in folders[:2])}"
+    join += " ... ITS_FOLDER" if len(folders) > 2 else " ITS_FOLDER"
+    if size is None:  # each task has its own folder
+        yield f"{named(elsewhere)} may have recorded elsewhere: {join}"
+        return
+    nodes = sorted({rank // size for rank in elsewhere} - {rank // size for rank in ranks})
+    if nodes:
+        which = ", ".join(map(str, nodes[:SHOWN])) + (" ..." if len(nodes) > SHOWN else "")
+        away = named(rank for rank in elsewhere if rank // size in nodes)
+        yield f"the folder of node{'s' if len(nodes) > 1 else ''} {which} is not here ({away}): {join}"
+
+
+def ranks_of_a_node(folders: Iterable[Folder]) -> int | None:
+    """How many ranks each node has, where the launcher told and it is the same on all."""
+    sizes = {whole(process.job, "local_world") for folder in folders for process in folder.processes.values()}
+    return (sizes.pop() or None) if len(sizes) == 1 else None
+
+
+def mixed(held: Mapping[int, Folder]) -> Iterator[str]:
+    """Versions that are not the same on all ranks."""
+    tellers: dict[str, Callable[[int, Folder], Any]] = {
+        "perfdoctor": lambda rank, folder: _object(folder.run.get("versions")).get("perfdoctor"),
+        "torch": lambda rank, folder: folder.processes[rank].boot.get("torch"),
+        "Python": lambda rank, folder: folder.processes[rank].boot.get("python"),
+    }
+    for what, of_rank in tellers.items():
+        ranks: dict[str, list[int]] = {}
+        for rank, folder in held.items():
+            version = of_rank(rank, folder)
+            if isinstance(version, str):
+                ranks.setdefault(version, []).append(rank)
+        if len(ranks) > 1:
+            told = ", ".join(f"{version} ({named(own)})" for version, own in sorted(ranks.items())[:SHOWN])
+            yield f"the ranks have different versions of {what}: {told}"
+
+
+def _object(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def unequal(steps: Mapping[int, int]) -> Iterator[str]:
+    """That ranks made different numbers of steps."""
+    if not steps:
+        return
+    low, high = min(steps.values()), max(steps.values())
+    if high - low > LIKE:
+        fewest = [rank for rank, count in steps.items() if count <= low + LIKE]
+        yield f"the ranks made {low:,} to {high:,} steps, {named(fewest)} the fewest"
+
+
+def unended(folders: Sequence[Folder]) -> Iterator[str]:
+    """Which of several folders were still being written, or lost."""
+    names = [folder.path.name for folder in folders if folder.run.get("outcome") == "running"]
+    if names and len(folders) > 1:
+        more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+        yield f"still running, or lost: {', '.join(names[:SHOWN])}{more}"

@@ -1,0 +1,75 @@
+"""Network cards of this host and what they can carry, as the kernel tells in /sys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CHOSEN = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+BITS = 8
+DEFAULT_ROUTE = "00000000"  # in /proc/net/route: what no other line holds goes this way
+INFINIBAND_RATE = re.compile(r"([\d.]+) Gb/sec")
+ROOT = Path("/")
+
+
+@dataclass(frozen=True)
+class Nic:
+    """One card, or one port of an InfiniBand card. What a virtual card can carry, nobody knows."""
+
+    name: str
+    bytes_per_s: float | None  # in one direction
+
+
+def nics(root: Path = ROOT) -> list[Nic]:
+    """The cards that are up, loopback left out; InfiniBand first, then the faster ones."""
+    found = [*_infiniband(root), *_ethernet(root)]
+    return sorted(found, key=lambda nic: (nic.name.startswith("ib"), nic.bytes_per_s or 0.0), reverse=True)
+
+
+def used(environ: Mapping[str, str], backend: str, root: Path = ROOT) -> Nic | None:
+    """The card that ranks of other hosts are likely reached by; None where there is none.
+
+    It is the one named in the environment, else InfiniBand where NCCL exchanges, else that of the default
+    route, else the fastest.
+    """
+    found = nics(root)
+    variable = CHOSEN[0] if backend == "nccl" else CHOSEN[1]
+    named = environ.get(variable, "").split(",")[0].lstrip("^=")
+    chosen = [nic for nic in found if named and nic.name.startswith(named)]
+    infiniband = [nic for nic in found if backend == "nccl" and not named and ":" in nic.name]
+    routed = [nic for nic in found if nic.name == _default_route(root)]
+    return next(iter([*chosen, *infiniband, *routed, *found]), None)
+
+
+def _ethernet(root: Path) -> Iterator[Nic]:
+    for folder in sorted((root / "sys/class/net").glob("*")):
+        kind = _read(folder / "type")
+        if _read(folder / "operstate") == "down" or kind == "772":  # 772: loopback, in the kernel's if_arp.h
+            continue
+        megabits = _read(folder / "speed")
+        known = megabits.isdigit() and int(megabits) > 0  # -1, or no answer: not known
+        yield Nic(folder.name, int(megabits) * 1e6 / BITS if known else None)
+
+
+def _infiniband(root: Path) -> Iterator[Nic]:
+    for port in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
+        rate = INFINIBAND_RATE.match(_read(port / "rate"))
+        if rate and "ACTIVE" in _read(port / "state"):
+            yield Nic(f"{port.parent.parent.name}:{port.name}", float(rate[1]) * 1e9 / BITS)
+
+
+def _default_route(root: Path) -> str | None:
+    for line in _read(root / "proc/net/route").splitlines()[1:]:
+        words = line.split()
+        if len(words) > 1 and words[1] == DEFAULT_ROUTE:
+            return words[0]
+    return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, ValueError):  # speed cannot be read while a card is down
+        return ""

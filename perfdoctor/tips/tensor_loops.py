@@ -1,0 +1,55 @@
+"""Python goes through tensors element by element, with a small operation for each.
+
+## What it sees
+Stack samples between the model and the loss: lines inside two loops or more, besides the training loop, take
+a visible share of the step, and what they compute does not depend on the turn before.
+
+## By hand
+    distance = torch.cdist(embedding, embedding)                 # all pairs at once
+    hardest = distance.masked_fill(~same, -torch.inf).amax(1)    # a mask in place of `if`
+
+Each small operation costs microseconds to call, again in backward, and an `if` on a tensor waits for its
+value.
+
+## When not
+Where each turn needs the result of the one before, as in a recurrence. There, `torch.compile` or a fused
+implementation (`nn.LSTM`, a scan) helps.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.analysis.nests import NestFacts, shares
+from perfdoctor.catalogue import tip
+from perfdoctor.change import Effort, removes
+from perfdoctor.model import Advice, Bottleneck, StepFacts
+
+NOTICEABLE = 0.08  # share of the step
+SEEN = 5  # samples in those lines: fewer could be chance
+# What is left: one call that does the work of a loop takes a tenth to a hundredth of it, if it does not have
+# to keep more in memory than fits into caches.
+KEPT = (0.5, 0.1, 0.01)
+IN_BACKWARD = (0.0, 0.5, 1.0)  # how much of their part of backward goes with them
+SHOWN = 3  # lines named
+
+
+@tip(title="Compute on whole tensors, not in loops", bottleneck=Bottleneck.COMPUTE, effort=Effort.LINES)
+def tensor_loops(step: StepFacts, nests: NestFacts) -> Advice | None:
+    """One operation on all elements, where loops over them take a real share of the step."""
+    share, behind = shares(nests, step.seconds, step.mean_s)
+    if share < NOTICEABLE or sum(line.samples for line in nests.lines) < SEEN:
+        return None
+    low, likely, high = (
+        share * (1 - kept) + behind * part for kept, part in zip(KEPT, IN_BACKWARD, strict=True)
+    )
+    top = nests.lines[0]
+    text = f": `{top.at.text}`" if top.at.text else ""
+    ms = share * step.mean_s * 1e3
+    return Advice(
+        because=(
+            f"{share:.0%} of each step ({ms:.1f} ms) calls small tensor operations in loops inside loops",
+            f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
+        ),
+        change=removes(low, likely, min(1.0, high)),
+        at=tuple(line.at for line in nests.lines[:SHOWN]),
+        code="# all pairs at once, and a mask in place of `if`\ntorch.cdist(x, x).masked_fill(~mask, 0.0)",
+    )

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfdoctor.analysis.job import job_facts
+from perfdoctor.model import Bottleneck, Phase
+from tests import ranks
+from tests.records import MS
+
+DELAYED = {"data_wait": 5.0}
+
+
+def samples(delays, cpu=0.5, busy=None, count=8):
+    """Samples of a host, in each of which every rank has run and lacked a core for some time more."""
+    return [
+        {
+            "t_ns": (1000 + 80 * index) * MS,
+            "usable_cores": 2,
+            "machine_busy_cores": busy,
+            "procs": [
+                {
+                    "pid": rank + 1,
+                    "role": "main",
+                    "rank": rank,
+                    "cpu_s": cpu * 0.08 * index,
+                    "threads_delay_s": delay * 0.08 * index,
+                    "thread_cpu_s": 0.8 * cpu * 0.08 * index,
+                    "thread_delay_s": 0.8 * delay * 0.08 * index,
+                }
+                for rank, delay in enumerate(delays)
+            ],
+        }
+        for index in range(count)
+    ]
+
+
+def test_one_rank_alone_is_no_job():
+    assert job_facts(ranks.team({})) is None
+
+
+def test_every_rank_has_its_step_and_its_exchange_told_apart():
+    facts = job_facts(ranks.team({}, DELAYED))
+    early, late = facts.ranks
+    assert (facts.world, facts.nodes, facts.matched) == (2, ("here",), ranks.STEPS - 1)
+    assert early.mean_s == pytest.approx(late.mean_s)
+    assert sum(early.seconds.values()) == pytest.approx(early.mean_s)
+    assert (early.waiting_s, early.moving_s) == pytest.approx((0.005, 0.002), rel=1e-3)
+    assert (late.waiting_s, late.moving_s) == pytest.approx((0.0, 0.002), abs=1e-6)
+    assert (early.last, late.last) == (0, facts.matched)
+    assert late.behind_s == pytest.approx(0.005, rel=1e-3)
+    assert late.seconds[Phase.DATA_WAIT] == pytest.approx(0.006)
+
+
+def test_waiting_is_charged_to_what_makes_the_others_late():
+    facts = job_facts(ranks.team({}, DELAYED, {}))
+    assert facts.shown == 0
+    assert facts.waits == pytest.approx({Bottleneck.DATA: 0.005}, rel=1e-3)
+
+
+def test_of_two_late_ranks_each_has_its_own_cause():
+    facts = job_facts(
+        ranks.team({}, {"data_wait": 6.0, "every": 2}, {"checkpoint": 3.0}, steps=60, noise=0.01)
+    )
+    assert facts.waits[Bottleneck.DATA] == pytest.approx(0.003, rel=0.1)
+    assert facts.waits[Bottleneck.HOST] == pytest.approx(0.0015, rel=0.1)
+
+
+def test_the_late_rank_itself_waits_for_nobody():
+    facts = job_facts(ranks.team(DELAYED, {}))
+    assert facts.shown == 0
+    assert facts.waits == {}
+    assert facts.late.rank == 0
+
+
+def test_ranks_are_read_one_after_the_other_and_once():
+    team = ranks.team({}, {}, {})
+    job_facts(team)
+    assert team.read == [0, 1, 2]
+
+
+def test_where_one_rank_recorded_its_exchanges_nothing_is_told_apart():
+    team = ranks.team({}, DELAYED)
+    facts = job_facts(replace(team, ranks=team.ranks[:1], missing=(1,)))
+    assert (facts.matched, facts.late, facts.waits, facts.missing) == (0, None, {}, (1,))
+    assert facts.ranks[0].moving_s == pytest.approx(0.007, rel=1e-3)
+    assert facts.notes == (
+        "of 2 ranks one recorded its exchanges: waiting for another cannot be told from moving",
+    )
+
+
+def test_processes_that_a_script_starts_itself_are_a_job_by_what_they_exchange():
+    team = ranks.team({}, {})
+    facts = job_facts(replace(team, ranks=team.ranks[:1], world=1))
+    assert (facts.world, len(facts.ranks)) == (2, 1)
+
+
+def test_a_rank_without_a_step_is_there():
+    team = ranks.team({}, {}, {})
+    idle = replace(team.ranks[2], steps=None, collectives=None)
+    facts = job_facts(replace(team, ranks=[*team.ranks[:2], idle]))
+    assert [rank.steps for rank in facts.ranks] == [ranks.STEPS, ranks.STEPS, 0]
+    assert facts.matched == ranks.STEPS - 1
+
+
+def test_groups_of_fewer_ranks_count_as_moving_and_that_is_said():
+    calls = ({"op": 1, "flags": 2}, {"op": 2, "ranks": 2, "flags": 1})
+    facts = job_facts(ranks.team({}, {"data_wait": 8.0}, {}, calls=calls))
+    assert facts.ranks[0].waiting_s == pytest.approx(0.004, rel=1e-2)
+    assert facts.ranks[0].moving_s == pytest.approx(0.006, rel=1e-2)
+    assert any("groups of fewer ranks" in note for note in facts.notes)
+
+
+# ---------------------------------------------------------------- how ranks ended
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        ({"rank": 1, "exitcode": 7}, "exit code 7"),
+        ({"rank": 1, "exitcode": 7, "attempt": 1}, None),  # of another start
+    ],
+)
+def test_the_end_that_the_launcher_noticed_is_its_own_ranks(failure, told):
+    facts = job_facts(ranks.team({}, {}, failures=[failure]))
+    assert facts.ranks[0].ended is None
+    assert (facts.ranks[1].ended is None) == (told is None)
+
+
+def test_a_rank_is_in_the_collective_that_its_record_ends_in():
+    team = ranks.team({}, {})
+    now = {"begin_ns": 5_000 * MS, "step": 40, "bytes": 4_200_000, "op": "all_reduce"}
+    stuck = replace(team.ranks[1], now=now, run={"end_ns": 36_000 * MS})
+    facts = job_facts(replace(team, ranks=[team.ranks[0], stuck]))
+    assert [rank.inside for rank in facts.ranks] == [None, "all_reduce of 4.2 MB for 31 s"]
+
+
+# ---------------------------------------------------------------- cores
+
+
+def with_host(team, told):
+    return replace(team, ranks=[replace(own, host=told) for own in team.ranks])
+
+
+def test_cores_that_others_have_are_named_as_the_reason_of_slow_computing():
+    facts = job_facts(with_host(ranks.team({}, {"forward": 6.0}), samples((0.0, 0.4))))
+    assert facts.ranks[1].delay == pytest.approx(0.4)
+    assert "others have its cores" in facts.late.why
+
+
+def test_a_rank_that_waits_for_others_needs_no_core_meanwhile():
+    # a tenth of a second per second at work in both of them
+    facts = job_facts(with_host(ranks.team({}, {"forward": 6.0}), samples((0.067, 0.1))))
+    assert "cores" not in facts.late.why
+
+
+def test_an_exchange_is_not_the_links_where_other_programs_have_its_cores():
+    team = ranks.team({}, {}, moving=8.0)
+    # beside the training thread a tenth of a core works; that thread lacks a core for as long as it runs
+    crowded = job_facts(with_host(team, samples((0.5, 0.5), busy=2.0)))
+    assert crowded.crowded_s == pytest.approx(0.1 * crowded.ranks[0].mean_s, rel=0.01)
+    assert job_facts(with_host(team, samples((0.5, 0.5), busy=1.1))).crowded_s == 0.0
+    assert job_facts(with_host(team, samples((50.0, 50.0), busy=2.0))).crowded_s == pytest.approx(0.008)

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfdoctor.analysis import skew, steps
+from perfdoctor.analysis.skew import Matcher, calls_of, spent, steady_mean
+from tests import ranks
+
+FSDP = tuple({"op": op, "flags": 1} for op in (2, 2, 3))
+
+
+def matched(team, without=()):
+    matcher = Matcher(team.world)
+    for own in team.each():
+        found = steps.settled(steps.find(own.steps))
+        rows = own.collectives
+        if own.rank in without:
+            rows = rows[: without[own.rank]]
+        calls = calls_of(rows, found, team.world)
+        if calls is not None:
+            matcher.add(own.rank, own.node, calls, spent(found))
+    return matcher.compare()
+
+
+def test_who_is_blocked_least_came_last_and_what_others_are_blocked_longer_they_wait():
+    found = matched(ranks.team({}, {"data_wait": 5.0}, {}))
+    assert found.count == ranks.STEPS - 1  # in the first step ranks wait for whoever starts last
+    assert set(found.last) == {1}
+    assert found.moving_s == pytest.approx(0.002, rel=1e-3)
+    assert found.waiting_s[0] == pytest.approx(0.005, rel=1e-3)
+    assert found.waiting_s[1] == pytest.approx(0, abs=1e-9)
+    assert found.waiting_share() == pytest.approx([5 / 7, 0, 5 / 7], rel=1e-3)
+
+
+def test_clocks_of_nodes_need_not_agree():
+    team = ranks.team({}, {"forward": 3.0}, nodes=("a", "b"), ahead={"b": 7200.0})
+    found = matched(team)
+    assert found.waiting_s[0] == pytest.approx(0.003, rel=1e-3)
+    assert found.clock_error_s == pytest.approx(0, abs=1e-6)
+
+
+def test_one_node_has_one_clock():
+    assert matched(ranks.team({}, {})).clock_error_s is None
+
+
+def test_exchanges_that_a_rank_lacks_are_left_out():
+    assert matched(ranks.team({}, {}), {1: 20}).count == 19
+
+
+def test_a_rank_with_next_to_nothing_is_left_out_instead():
+    found = matched(ranks.team({}, {}, {}), {2: 3})
+    assert (found.ranks, found.left_out) == ((0, 1), (2,))
+
+
+@pytest.mark.parametrize(
+    ("team", "without"),
+    [
+        pytest.param(ranks.team({}), {}, id="one-rank"),
+        pytest.param(ranks.team({}, {}), {1: 4}, id="too-few-exchanges"),
+        pytest.param(ranks.team({}, {}, calls=({"op": 1, "ranks": 1},)), {}, id="groups-of-fewer-ranks"),
+        pytest.param(ranks.team({}, {}, calls=({"op": 1, "flags": 8},)), {}, id="not-timed-on-a-device"),
+        pytest.param(ranks.team({}, {}, calls=({"op": 1, "flags": 4},)), {}, id="beside-the-exchange"),
+    ],
+)
+def test_nothing_can_be_compared(team, without):
+    assert matched(team, without) is None
+
+
+def test_all_collectives_of_an_fsdp_step_are_one_exchange():
+    found = matched(ranks.team({}, {"data_wait": 6.0}, calls=FSDP))
+    assert found.count == ranks.STEPS - 1
+    assert found.waiting_s[0] == pytest.approx(0.006, rel=1e-3)
+
+
+def test_each_backward_of_ddp_ends_an_exchange_and_what_comes_after_the_last_belongs_to_it():
+    calls = ({"op": 6}, {"op": 1, "flags": 2}, {"op": 1, "flags": 2}, {"op": 1})
+    found = matched(ranks.team({}, {"data_wait": 8.0}, calls=calls))
+    assert found.per_step == 2
+    assert found.waiting_s[0].reshape(-1, 2)[0] == pytest.approx([0.004, 0.004], rel=1e-3)
+
+
+def test_out_of_a_broadcast_only_waiting_for_its_root_counts():
+    calls = ({"op": 4, "share": 0.5}, {"op": 1, "flags": 2, "share": 0.5})
+    found = matched(ranks.team({"data_wait": 8.0}, {}, moving=4.0, calls=calls))
+    # of 12 ms that rank 1 is blocked, half is in the broadcast: 4 ms of it until its root comes
+    assert found.moving_s == pytest.approx(0.002, rel=1e-3)
+    assert found.waiting_s[1] == pytest.approx(0.004 + 0.004, rel=1e-2)
+    assert set(found.last) == {0}
+
+
+def test_steps_that_a_profiler_disturbed_do_not_count():
+    team = ranks.team({}, {})
+    team.ranks[1].steps["flags"][10:15] |= 2
+    assert matched(team).count == ranks.STEPS - 6
+
+
+def test_the_optimizer_makes_late_for_the_next_exchange():
+    found = steps.find(ranks.team({"optimizer_ns": 3.0}, {}).ranks[0].steps)
+    changed = found.phases | {skew.Phase.OPTIMIZER: np.arange(len(found.end_ns), dtype=float)}
+    table = spent(replace(found, phases=changed))
+    assert table[skew.SPENT.index(skew.Phase.OPTIMIZER), 1:4].tolist() == [0, 1, 2]
+
+
+def test_of_many_ranks_some_steps_are_kept_the_same_ones_of_each(monkeypatch):
+    monkeypatch.setattr(skew, "CELLS", 600)
+    found = matched(ranks.team({}, {"data_wait": 5.0}, {}))
+    assert found.stands_for == 2
+    assert found.count == 19
+    assert found.waiting_s[0] == pytest.approx(0.005, rel=1e-3)
+    assert found.over_time() == pytest.approx([5 / 17] * 18, rel=1e-2)
+
+
+def test_skew_over_time_is_the_share_that_the_median_rank_waits():
+    shares = matched(ranks.team({}, {"data_wait": 5.0}, {})).over_time()
+    assert len(shares) == ranks.STEPS - 2
+    assert shares == pytest.approx([5 / 17] * len(shares), rel=1e-2)
+
+
+def test_a_lone_hiccup_does_not_move_the_mean():
+    assert steady_mean(np.array([1.0] * 199 + [1000.0])) == 1.0
+    assert steady_mean(np.array([0.0] * 160 + [10.0] * 40)) == 2.0

@@ -1,0 +1,122 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from perfdoctor.probe import job
+from tests.probe.watched import prepared, watched
+
+HOST = os.uname().nodename
+TORCHRUN = {
+    "RANK": "5",
+    "WORLD_SIZE": "8",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "4",
+    "GROUP_RANK": "1",
+    "TORCHELASTIC_RESTART_COUNT": "2",
+    "TORCHELASTIC_RUN_ID": "night",
+    "MASTER_ADDR": "node0",
+    "MASTER_PORT": "29500",
+}
+STEP = {
+    "SLURM_JOB_ID": "12",
+    "SLURM_STEP_ID": "3",
+    "SLURM_PROCID": "2",
+    "SLURM_NTASKS": "4",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "1",
+}
+
+
+def test_a_process_that_nobody_started_as_a_rank_has_a_host_only():
+    assert job.identity({}) == {"host": HOST}
+
+
+def test_torchrun_tells_everything():
+    assert job.identity(TORCHRUN) == {
+        "rank": 5,
+        "world": 8,
+        "local_rank": 1,
+        "local_world": 4,
+        "node_rank": 1,
+        "attempt": 2,
+        "master": "node0:29500",
+        "id": "night at node0:29500",
+        "host": HOST,
+    }
+
+
+def test_torchrun_inside_a_task_of_slurm_counts_more_than_the_task():
+    both = job.identity({**STEP, **TORCHRUN})
+    assert (both["rank"], both["world"], both["node_rank"], both["id"]) == (5, 8, 1, "night at node0:29500")
+
+
+def test_tasks_of_slurm_are_ranks_of_their_step():
+    assert job.identity(STEP) == {
+        "rank": 2,
+        "world": 4,
+        "local_rank": 0,
+        "node_rank": 1,
+        "id": "slurm 12.3",
+        "host": HOST,
+    }
+
+
+def test_a_rank_that_a_script_took_from_slurm_gets_its_node_from_there_too():
+    found = job.identity({**STEP, "RANK": "2", "WORLD_SIZE": "4", "MASTER_ADDR": "n", "MASTER_PORT": "1"})
+    assert (found["rank"], found["node_rank"], found["master"], found["id"]) == (2, 1, "n:1", "slurm 12.3")
+
+
+def test_a_shell_inside_an_allocation_is_no_rank():
+    assert job.identity({**STEP, "SLURM_STEP_ID": "4294967290"}) == {"host": HOST}
+    assert job.identity({name: value for name, value in STEP.items() if name != "SLURM_STEP_ID"}) == {
+        "host": HOST
+    }
+
+
+def test_mpi_tells_the_rank():
+    told = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
+    found = job.identity({**told, "MASTER_ADDR": "n", "MASTER_PORT": "1"})
+    assert (found["rank"], found["world"], found["local_rank"], found["id"]) == (1, 2, 1, "n:1")
+
+
+def test_a_master_that_each_host_calls_its_own_is_told_apart_by_the_host():
+    found = job.identity({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"})
+    assert found["id"] == f"localhost:1 on {HOST}"
+
+
+def test_values_that_are_no_numbers_are_left_out():
+    assert job.identity({"RANK": "one", "WORLD_SIZE": "-2"}) == {"host": HOST}
+
+
+def test_the_boot_line_tells_the_job_and_so_does_the_group(tmp_path):
+    pytest.importorskip("torch")
+    records = watched(
+        tmp_path,
+        """
+    import torch, torch.distributed as dist
+    dist.init_process_group("gloo", init_method="file://" + __file__ + ".store", rank=0, world_size=1)
+    torch.nn.Linear(2, 2)(torch.ones(1, 2)).mean().backward()
+    """,
+        RANK="0",
+        LOCAL_RANK="0",
+    )
+    assert records.boots[0]["job"] == {"rank": 0, "local_rank": 0, "host": HOST}
+    (group,) = records.ranks[0].of("process_group")
+    assert group["job"] == {"rank": 0, "world": 1, "local_rank": 0, "host": HOST}
+
+
+def test_the_rank_that_failed_first_is_written_first_by_the_process_that_started_it(tmp_path):
+    pytest.importorskip("torch")
+    env = prepared(tmp_path, "import os, torch\nif os.environ['RANK'] == '1': os._exit(7)")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "script.py"]
+    ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, timeout=120)
+    assert ended.returncode == 1
+    lines = [json.loads(line) for line in (tmp_path / "run" / "agent.jsonl").read_text().splitlines()]
+    failed = lines[0]  # the launcher ends the others, which come next
+    assert failed["event"] == "rank_failed"
+    assert (failed["local_rank"], failed["exitcode"], failed["signal"]) == (1, 7, None)
+    boots = [json.loads(line) for line in (tmp_path / "run" / "boot.jsonl").read_text().splitlines()]
+    assert {boot["job"].get("rank") for boot in boots if boot["pid"] == failed["pid"]} == {1}

@@ -1,0 +1,43 @@
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.probe.watched import watched
+
+SCRIPT = """
+    import torch
+    from torch import nn
+    torch.manual_seed(0)
+    body, head = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8)), nn.Linear(8, 1)
+    {frozen}
+    opt = torch.optim.SGD({trained}, lr=0.1)
+    for step in range(70):
+        body.zero_grad()
+        head(body(torch.randn(6, 4))).mean().backward()
+        {by_hand}
+        opt.step(); opt.zero_grad()
+"""
+
+
+def looks(tmp_path, frozen="", trained="head.parameters()", by_hand=""):
+    script = SCRIPT.format(frozen=frozen, trained=trained, by_hand=by_hand)
+    return watched(tmp_path, script).ranks[0].of("orphans")
+
+
+def test_parameters_that_no_optimizer_has_are_found_once_they_stayed_as_they_were(tmp_path):
+    first, second, third = looks(tmp_path)
+    assert (first["tensors"], second["tensors"], third["tensors"]) == (0, 4, 4)
+    assert (third["elements"], third["of_elements"]) == (4 * 8 + 8 + 8 * 8 + 8, 112 + 9)
+    assert 0 < third["needless"] < third["nodes"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"frozen": "body.requires_grad_(False)"}, id="frozen"),
+        pytest.param({"trained": "[*body.parameters(), *head.parameters()]"}, id="trained"),
+        pytest.param({"by_hand": "for p in body.parameters(): p.detach().add_(p.grad)"}, id="by-hand"),
+    ],
+)
+def test_what_is_frozen_trained_or_updated_by_hand_is_none(tmp_path, settings):
+    assert all(look["tensors"] == 0 and look["needless"] == 0 for look in looks(tmp_path, **settings))

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.analysis.nests import NestFacts
+from perfdoctor.tips.tensor_loops import tensor_loops as tip
+from tests.facts import gain, line, step
+
+STEP = step(forward=4, backward=4, other=2)
+
+
+def nests(*lines):
+    return NestFacts(lines)
+
+
+def test_names_the_costliest_line_and_what_goes():
+    advice = tip(STEP, nests(line(0.3, 62, text="d = torch.norm(x[i] - x[j])"), line(0.1, 63)))
+    assert advice is not None
+    assert advice.because == (
+        "40% of each step (4.0 ms) calls small tensor operations in loops inside loops",
+        "line 62 takes the most, 30% of the step: `d = torch.norm(x[i] - x[j])`",
+    )
+    assert [at.line for at in advice.at] == [62, 63]
+    assert gain(advice).low == pytest.approx(1 / (1 - 0.4 * 0.5))
+    assert gain(advice).likely == pytest.approx(1 / (1 - 0.4 * 0.9 - 0.4 * 1.0 * 0.5))
+
+
+def test_the_gain_stays_below_all_of_the_step():
+    assert gain(tip(step(backward=9, other=1), nests(line(1.0, 62)))).high < 100
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(nests(line(0.079)), id="just-under-the-threshold"),
+        pytest.param(nests(line(0.5, samples=4)), id="seen-too-seldom"),
+    ],
+)
+def test_is_silent(found):
+    assert tip(STEP, found) is None
+
+
+def test_fires_just_above_the_threshold():
+    assert tip(STEP, nests(line(0.081))) is not None

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.analysis.orphans import OrphanFacts
+from perfdoctor.model import Location
+from perfdoctor.tips.unused_gradients import unused_gradients as tip
+from tests.facts import gain, step
+
+STEP = step(forward=4, backward=6)
+AT = Location("train.py", 30, "main", "optimizer = Adam(model.head.parameters())")
+
+
+def orphans(needless: float, of_elements: float = 0.9) -> OrphanFacts:
+    return OrphanFacts(12, 900_000, of_elements, needless, AT)
+
+
+def test_names_the_gradients_that_nobody_uses_and_the_optimizer_that_lacks_them():
+    advice = tip(STEP, orphans(0.8))
+    assert advice is not None
+    assert advice.because == (
+        "900,000 parameters get gradients in backward, and no optimizer has them",
+        "that is 90% of all that get one; backward is 60% of the step",
+        "80% of backward's operations work for nothing else",
+    )
+    assert advice.at == (AT,)
+    found = gain(advice)
+    assert 1 < found.low < found.likely < found.high <= 1 / (1 - 0.6)
+
+
+def test_beside_trained_layers_only_the_gradients_of_their_own_weights_go():
+    spread = gain(tip(STEP, orphans(0.0, of_elements=0.9)))
+    assert spread.low == 1.0
+    assert spread.likely == pytest.approx(1 / (1 - 0.6 * 0.9 * 0.5 * 0.45))
+
+
+@pytest.mark.parametrize(
+    ("of_step", "found"),
+    [
+        pytest.param(STEP, orphans(0.09, of_elements=0.09), id="few-operations"),
+        pytest.param(step(forward=99, backward=1), orphans(1.0), id="hardly-any-backward"),
+    ],
+)
+def test_is_silent(of_step, found):
+    assert tip(of_step, found) is None
+
+
+def test_fires_just_above_the_threshold():
+    assert tip(STEP, orphans(0.1, of_elements=0.1)) is not None
