@@ -46,6 +46,7 @@ class LateRank:
     why: str  # the same in words, with numbers, and what else is different: cores, clocks, memory, node
     saved_s: float = 0.0  # per step: how much sooner all ranks would go on if it came when the others do
     whole_node: bool = False  # `last` and `caused` are those of all ranks of its node
+    crowded: bool = False  # what it takes longer is explained by others who have its cores
 
 
 @dataclass(frozen=True)

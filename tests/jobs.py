@@ -111,7 +111,7 @@ def write_job(
     jitter: float = 0.02,
     nbytes: int = 4_000_000,
     buckets: int = 2,
-    clocks_s: Sequence[float] = (0.0, 7_200.25, -3_600.5),  # of each node's monotonic clock, over and over
+    clocks_s: Sequence[float] = (0.0, 7_200.25, 3_600.5),  # of each node's monotonic clock, over and over
     clock_errors_s: Sequence[float] = (0.0, 0.004, -0.003),  # of each node's time of day
     delays: Mapping[int, float] | None = None,  # of a rank: seconds ready without a core, per second
     cores: Mapping[int, float] | None = None,  # that a rank keeps busy; 1.0 without

@@ -27,6 +27,8 @@ from perfdoctor.analysis.device import (
 from perfdoctor.analysis.exchange import CommFacts
 from perfdoctor.analysis.findings import gain_of
 from perfdoctor.analysis.gradients import ClearingFacts, ZeroingFacts
+from perfdoctor.analysis.nests import NestFacts
+from perfdoctor.analysis.orphans import OrphanFacts
 from perfdoctor.analysis.parallel import ParallelFacts
 from perfdoctor.analysis.pauses import PauseFacts
 from perfdoctor.analysis.ranks import RanksFacts
@@ -103,6 +105,8 @@ HEALTHY = {
     RetainedFacts: hostfacts.retained(graphs=4, steps=20),
     ValidationFacts: hostfacts.validation(seconds=1.2),
     BetweenFacts: hostfacts.between(0.01),
+    NestFacts: NestFacts((facts.line(0.01, 30),)),
+    OrphanFacts: OrphanFacts(1, 100, 0.01, 0.0, None),
     BatchFacts: loadfacts.batch(
         loadfacts.cost(Stage.DECODING, 0.6, kind="image", library="PIL"),
         loadfacts.cost(Stage.READING, 0.2, kind="table"),
@@ -246,6 +250,8 @@ def beside(draw):
         ClearingFacts: hostfacts.clearing(draw(st.integers(0, 99)), draw(st.integers(0, 1))),
         ZeroingFacts: hostfacts.zeroing(draw(MS)),
         BetweenFacts: hostfacts.between(draw(SHARE), draw(CODE), draw(st.integers(30, 31)), 99),
+        NestFacts: NestFacts((facts.line(draw(SHARE), 30, text=draw(CODE)),)),
+        OrphanFacts: OrphanFacts(9, 900, draw(SHARE), draw(SHARE), draw(st.none() | st.just(AT))),
         RetainedFacts: hostfacts.retained(
             draw(st.integers(0, 64)),
             draw(often),

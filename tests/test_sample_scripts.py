@@ -76,14 +76,16 @@ def test_a_healthy_script_expects_nothing_and_marks_no_line(script: Path) -> Non
 
 @pytest.mark.parametrize("script", SLOW, ids=lambda script: script.stem)
 def test_a_slow_script_is_named_after_the_tip_that_it_must_raise(script: Path) -> None:
-    assert expected(script)["finding"] == script.stem.replace("_", "-")
+    assert script.stem.startswith(expected(script)["finding"].replace("-", "_"))
     assert expected(script)["finding"] in {entry.id for entry in catalogue.tips()}
 
 
 @pytest.mark.parametrize("script", SLOW, ids=lambda script: script.stem)
 def test_a_guilty_line_begins_a_statement(script: Path) -> None:
     starts = {node.lineno for node in ast.walk(ast.parse(script.read_text())) if isinstance(node, ast.stmt)}
-    assert {int(line) for line in expected(script)["lines"].split(",")} <= starts
+    truth = expected(script)
+    assert {int(line) for line in truth["lines"].split(",") if line} <= starts
+    assert truth["lines"] or truth["finding"] == "straggler-rank"  # a rank is late, not a line
 
 
 @pytest.mark.parametrize("script", SLOW, ids=lambda script: script.stem)

@@ -120,6 +120,7 @@ def late_rank(skew: Skew, habits: Sequence[Habits]) -> LateRank | None:
         why=why,
         saved_s=unit.saved_s * skew.per_step,
         whole_node=whole,
+        crowded=_is_crowded(phase, float(excess_s[place]), _lacking_s(row, others, told)),
     )
 
 
@@ -185,14 +186,24 @@ def waits(skew: Skew, rank: int) -> dict[Bottleneck, float]:
     return {kind: value_s for kind, value_s in charged.items() if value_s > 0}
 
 
+def _lacking_s(row: int, others: list[int], habits: Sequence[Habits]) -> float:
+    """How much longer a rank's threads wait for a core than the median rank's, per step."""
+    return habits[row].mean_s * (_more(habits, row, others, "delay") or 0.0)
+
+
+def _is_crowded(phase: Phase, excess_s: float, lacking_s: float) -> bool:
+    """Whether that explains what it takes longer."""
+    return excess_s > 0 and CAUSES[phase] in ON_CORES and lacking_s >= EXPLAINS * excess_s
+
+
 def _why(phase: Phase, excess_s: float, row: int, others: list[int], habits: Sequence[Habits]) -> str:
     """What it does longer, and what else is different."""
     if excess_s <= 0:
         return "none of its phases takes longer than the median rank's"
     said = [f"it spends {excess_s * 1e3:.2f} ms a step longer than the median rank on {WORDS[phase]}"]
     own, cause = habits[row], CAUSES[phase]
-    lacking_s = own.mean_s * (_more(habits, row, others, "delay") or 0.0)
-    if cause in ON_CORES and lacking_s >= EXPLAINS * excess_s:
+    lacking_s = _lacking_s(row, others, habits)
+    if _is_crowded(phase, excess_s, lacking_s):
         said.append(
             f"others have its cores: for {lacking_s * 1e3:.2f} ms of each step its threads wait for one"
         )

@@ -30,6 +30,7 @@ class RanksFacts:
     why: str | None = None  # the excess in words, and what else is different
     node: str | None = None  # where there are several: its own
     whole_node: bool = False  # all ranks of its node are late together
+    crowded: bool = False  # others have its cores
 
 
 def ranks_facts(ranks: Sequence[RankTrace], found: Together | None) -> RanksFacts | None:
@@ -78,6 +79,7 @@ def of_job(job: JobFacts) -> RanksFacts | None:
         why=late.why,
         node=late.node if len(job.nodes) > 1 else None,
         whole_node=late.whole_node,
+        crowded=late.crowded,
     )
 
 

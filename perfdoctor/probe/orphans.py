@@ -35,10 +35,11 @@ class Orphans:
         nn, tensor = self.steps.torch.nn, self.steps.torch.Tensor
         if type(loss) is not tensor or loss.grad_fn is None or not len(self.optimizers):
             return
+        trained = [p for one in self.optimizers for group in one.param_groups for p in group["params"]]
         order = _order(loss.grad_fn)
-        if order is None:
-            return
-        known = {id(p) for one in self.optimizers for group in one.param_groups for p in group["params"]}
+        if order is None or any(type(p) not in (nn.Parameter, tensor) for p in trained):
+            return  # sharded parameters: those in the graph are others than the optimizer has
+        known = {id(p) for p in trained}
         leaves = {node: node.variable for node in order if hasattr(node, "variable")}
         suspects = {
             node: leaf

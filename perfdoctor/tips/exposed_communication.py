@@ -22,7 +22,7 @@ from perfdoctor.analysis.exchange import CommFacts, placed, setting_out
 from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, removes
 from perfdoctor.job import ExchangeFacts
-from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.model import Advice, Bottleneck, RunFacts
 
 NOTICEABLE = 0.05  # share of the time; the last bucket of gradients is never hidden
 # Of the exposed time: what regrouped buckets hide, what half the bytes save, and all of it.
@@ -45,7 +45,7 @@ WORTHWHILE = 0.2  # of the exposed time: a compression that saves less of it is 
     applies=("cpu", "gpu", "distributed"),
     checked=Checked.SCRIPTS,
 )
-def exposed_communication(comm: CommFacts) -> Advice | None:
+def exposed_communication(run: RunFacts, comm: CommFacts) -> Advice | None:
     """Hidden or smaller exchange, where it is waited for."""
     if comm.exposed < NOTICEABLE:
         return None
@@ -59,14 +59,23 @@ def exposed_communication(comm: CommFacts) -> Advice | None:
         return Advice(
             because=said,
             change=removes(*(comm.exposed * gone for gone in GONE)),
-            tweak="--ddp-compress bf16",
+            tweak=f"--ddp-compress {_half(run)}",
             same_result=False,
-            code="model.register_comm_hook(None, default_hooks.bf16_compress_hook)",
+            code=_compressed(run),
         )
-    return _of_run(comm, comm.exchange, said)
+    return _of_run(run, comm, comm.exchange, said)
 
 
-def _of_run(comm: CommFacts, exchange: ExchangeFacts, said: tuple[str, ...]) -> Advice:
+def _half(run: RunFacts) -> str:
+    """The number type of half the size: gloo adds up no bf16."""
+    return "fp16" if run.device == "cpu" else "bf16"
+
+
+def _compressed(run: RunFacts) -> str:
+    return f"model.register_comm_hook(None, default_hooks.{_half(run)}_compress_hook)"
+
+
+def _of_run(run: RunFacts, comm: CommFacts, exchange: ExchangeFacts, said: tuple[str, ...]) -> Advice:
     """Advice for what is exchanged, and how."""
     each = exchange.bytes / exchange.buckets if exchange.buckets else 0.0
     rate = f", {exchange.bus_bytes_per_s / 1e6:,.0f} MB/s on the bus" if exchange.bus_bytes_per_s else ""
@@ -86,8 +95,8 @@ def _of_run(comm: CommFacts, exchange: ExchangeFacts, said: tuple[str, ...]) -> 
         return Advice((*because, small), merged, placed(exchange), flag, code=code)
     smaller = _smaller(comm, exchange)
     if smaller.step.likely >= WORTHWHILE * comm.exposed:
-        code = "model.register_comm_hook(None, default_hooks.bf16_compress_hook)"
-        return Advice(because, smaller, placed(exchange), "--ddp-compress bf16", same_result=False, code=code)
+        flag, code = f"--ddp-compress {_half(run)}", _compressed(run)
+        return Advice(because, smaller, placed(exchange), flag, same_result=False, code=code)
     fewer = removes(0.0, HALF * comm.exposed, HALF * comm.all)
     code = "if step % 2: optimizer.step()  # with model.no_sync() for the backward of the other steps"
     return Advice(because, fewer, placed(exchange), "--accumulate 2", same_result=False, code=code)

@@ -20,12 +20,15 @@ from __future__ import annotations
 from perfdoctor.analysis.ranks import RanksFacts
 from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, removes
-from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.model import Advice, Bottleneck, RunFacts
 
 NOTICEABLE = 0.05  # share of the time that the others wait
 MOST = 0.5  # of all waiting, and of all collectives: below it ranks take turns at being late
 ENOUGH = 5  # collectives; in fewer, one odd moment decides
 PART = 0.5  # of the waiting, if the next slowest rank is nearly as late
+# Of the step. Cores of one processor differ by that much from run to run (clocks, hyper-threads, neighbours on
+# a shared machine), and nobody who trains on them can mend it.
+UNEVEN_CORES = 0.20
 
 
 @tip(
@@ -35,10 +38,12 @@ PART = 0.5  # of the waiting, if the next slowest rank is nearly as late
     applies=("cpu", "gpu", "distributed"),
     checked=Checked.SCRIPTS,
 )
-def straggler_rank(ranks: RanksFacts) -> Advice | None:
+def straggler_rank(run: RunFacts, ranks: RanksFacts) -> Advice | None:
     """The rank that the others wait for, where it is always the same one."""
     change = _change(ranks)
     if ranks.matched < ENOUGH or ranks.caused < MOST or change.step.likely < NOTICEABLE:
+        return None
+    if run.device == "cpu" and _is_slow_core(ranks, change.step.likely):
         return None
     name = f"rank {ranks.late}" + (f" on {ranks.node}" if ranks.node else "")
     its_node = f"the node of {name}" if ranks.whole_node else name
@@ -53,6 +58,12 @@ def straggler_rank(ranks: RanksFacts) -> Advice | None:
         longer = f"{ranks.excess_s * 1e3:.2f} ms a step longer than the median rank"
         because.append(f"it spends {longer} on {ranks.cause.value}")
     return Advice(because=tuple(because), change=change, bottleneck=ranks.cause)
+
+
+def _is_slow_core(ranks: RanksFacts, likely: float) -> bool:
+    """Whether computing takes it longer by no more than cores may differ, and no other program has them."""
+    timed = ranks.saved is not None  # traces of a CPU's ranks are compared by what they show
+    return timed and ranks.cause is Bottleneck.COMPUTE and not ranks.crowded and likely < UNEVEN_CORES
 
 
 def _change(ranks: RanksFacts) -> Change:

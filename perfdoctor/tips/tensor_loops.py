@@ -39,7 +39,7 @@ def tensor_loops(step: StepFacts, nests: NestFacts) -> Advice | None:
     if share < NOTICEABLE or sum(line.samples for line in nests.lines) < SEEN:
         return None
     low, likely, high = (
-        share * (1 - kept) + behind * part for kept, part in zip(KEPT, IN_BACKWARD, strict=True)
+        min(1.0, share * (1 - kept) + behind * part) for kept, part in zip(KEPT, IN_BACKWARD, strict=True)
     )
     top = nests.lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""
@@ -49,7 +49,7 @@ def tensor_loops(step: StepFacts, nests: NestFacts) -> Advice | None:
             f"{share:.0%} of each step ({ms:.1f} ms) calls small tensor operations in loops inside loops",
             f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
         ),
-        change=removes(low, likely, min(1.0, high)),
+        change=removes(low, likely, high),
         at=tuple(line.at for line in nests.lines[:SHOWN]),
         code="# all pairs at once, and a mask in place of `if`\ntorch.cdist(x, x).masked_fill(~mask, 0.0)",
     )

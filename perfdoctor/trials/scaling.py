@@ -114,7 +114,7 @@ def expected(
         exposed_s=after[MOVING],
         waiting_s=after[WAITING],
         cpu_s=cpu_s,
-        cores=cores,
+        cores=min(cores, _got(last.ranks, step_s - synced_s, after[COMPUTING], cpu_s) or cores),
         data_s=after[DATA],
     )
     ranks = FURTHER * last.ranks
@@ -133,6 +133,15 @@ def expected(
         bound=model.bound(ranks)[1],
         expected=True,
     )
+
+
+def _got(ranks: int, own_s: float, computing_s: float, cpu_s: float) -> float | None:
+    """Cores that the ranks got, where they wanted more: they compute, and less than a core each is busy.
+
+    Then others use the rest, and will when there are more ranks.
+    """
+    lacking = computing_s >= BUSY * own_s > 0 and 0 < cpu_s < BUSY * own_s
+    return max(0.1, round(ranks * cpu_s / own_s, 1)) if lacking else None  # it is shown
 
 
 def _point(ranks: int, executions: Sequence[Execution]) -> Scaled:

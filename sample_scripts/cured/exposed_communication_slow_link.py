@@ -61,7 +61,7 @@ def train(rank, args):
     torch.manual_seed(0)
     torch.set_num_threads(1)  # every process has a core of its own
     model = DistributedDataParallel(Songs(args.songs, args.width))
-    model.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    model.register_comm_hook(None, default_hooks.fp16_compress_hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     listeners = Listeners(args.songs, seed=rank)
     for step in range(1, args.steps + 1):

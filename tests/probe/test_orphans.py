@@ -1,7 +1,11 @@
+from types import SimpleNamespace
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from perfdoctor.probe.orphans import Orphans
+from tests.probe.sessions import Session
 from tests.probe.watched import watched
 
 SCRIPT = """
@@ -41,3 +45,25 @@ def test_parameters_that_no_optimizer_has_are_found_once_they_stayed_as_they_wer
 )
 def test_what_is_frozen_trained_or_updated_by_hand_is_none(tmp_path, settings):
     assert all(look["tensors"] == 0 and look["needless"] == 0 for look in looks(tmp_path, **settings))
+
+
+class Shard(torch.nn.Parameter):
+    """A parameter that stands for others in the graph, as a sharded model's do."""
+
+
+class Hooks:
+    """What a look asks of the steps."""
+
+    torch = torch
+
+    def __init__(self):
+        self.session = Session()
+        self.looks = SimpleNamespace(backwards=99)
+
+
+def test_of_sharded_parameters_nothing_is_told():
+    whole = torch.nn.Parameter(torch.ones(3))
+    for optimized, told in ((torch.nn.Parameter(torch.ones(3)), 1), (Shard(torch.ones(3)), 0)):
+        hooks = Hooks()
+        Orphans(hooks, [torch.optim.SGD([optimized], lr=0.1)]).look(None, (whole * 2).sum())
+        assert len(hooks.session.events) == told

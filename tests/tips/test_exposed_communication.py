@@ -5,12 +5,13 @@ import pytest
 from perfdoctor.tips.exposed_communication import exposed_communication as tip
 from tests import facts
 
+GPU = facts.run(device="A100")
 TINY = {"bytes": 4_000_000, "buckets": 400.0, "busy_s": 0.04, "moving_s": 0.04}
 SLOW = {"bytes": 10_000_000, "busy_s": 0.08, "moving_s": 0.08, "bus_bytes_per_s": 125e6}
 
 
 def test_of_a_trace_it_says_what_is_exposed_and_what_is_hidden_already():
-    advice = tip(facts.comm(exposed=0.2, all=0.5))
+    advice = tip(GPU, facts.comm(exposed=0.2, all=0.5))
     assert advice.because == (
         "20.0% of the time is communication that no computing hides (20.00 ms a step)",
         "60% of all communication is hidden",
@@ -19,13 +20,13 @@ def test_of_a_trace_it_says_what_is_exposed_and_what_is_hidden_already():
 
 
 def test_hiding_it_brings_no_more_than_it_takes():
-    gain = facts.gain(tip(facts.comm(exposed=0.2)))
+    gain = facts.gain(tip(GPU, facts.comm(exposed=0.2)))
     assert gain.high <= 1 / 0.8
     assert gain.likely == pytest.approx(1 / 0.9)
 
 
 def test_of_a_run_it_says_how_much_goes_over_the_link_and_where_the_model_was_wrapped():
-    advice = tip(facts.exchanged(moving=10))
+    advice = tip(GPU, facts.exchanged(moving=10))
     assert advice.because == (
         "10.0% of the time is communication that no computing hides (10.00 ms a step)",
         "50% of all communication is hidden",
@@ -35,7 +36,7 @@ def test_of_a_run_it_says_how_much_goes_over_the_link_and_where_the_model_was_wr
 
 
 def test_tiny_buckets_are_put_together():
-    advice = tip(facts.exchanged(moving=30, **TINY))
+    advice = tip(GPU, facts.exchanged(moving=30, **TINY))
     assert advice.tweak == "--ddp-bucket-mb 25"
     assert advice.same_result
     assert advice.change.step.likely == pytest.approx(
@@ -44,7 +45,7 @@ def test_tiny_buckets_are_put_together():
 
 
 def test_a_tiny_model_does_not_get_faster_by_half_the_bytes():
-    advice = tip(facts.exchanged(moving=12, bytes=160_000, moving_s=0.012, bus_bytes_per_s=13e6))
+    advice = tip(GPU, facts.exchanged(moving=12, bytes=160_000, moving_s=0.012, bus_bytes_per_s=13e6))
     assert advice.tweak == "--accumulate 2"
 
 
@@ -56,11 +57,11 @@ def test_a_tiny_model_does_not_get_faster_by_half_the_bytes():
     ],
 )
 def test_buckets_are_left_as_they_are(given):
-    assert tip(facts.exchanged(moving=30, **given)).tweak != "--ddp-bucket-mb 25"
+    assert tip(GPU, facts.exchanged(moving=30, **given)).tweak != "--ddp-bucket-mb 25"
 
 
 def test_on_a_slow_link_fewer_bytes_are_sent():
-    advice = tip(facts.exchanged(moving=60, **SLOW))
+    advice = tip(GPU, facts.exchanged(moving=60, **SLOW))
     assert advice.tweak == "--ddp-compress bf16"
     assert not advice.same_result
     # half of what of 80 ms goes with the bytes, less what casting 10 MB at 2 GB/s takes
@@ -68,19 +69,19 @@ def test_on_a_slow_link_fewer_bytes_are_sent():
 
 
 def test_where_casting_costs_as_much_as_it_saves_the_exchange_is_made_less_often():
-    advice = tip(facts.exchanged(moving=10, bytes=40_000_000, moving_s=0.02, bus_bytes_per_s=2e9))
+    advice = tip(GPU, facts.exchanged(moving=10, bytes=40_000_000, moving_s=0.02, bus_bytes_per_s=2e9))
     assert advice.tweak == "--accumulate 2"
     assert advice.change.step.likely == pytest.approx(0.05)
 
 
 def test_fsdp_gathers_ahead():
-    advice = tip(facts.exchanged(kind="FSDP"))
+    advice = tip(GPU, facts.exchanged(kind="FSDP"))
     assert advice.tweak is None
     assert "prefetch" in advice.code
 
 
 def test_calls_of_the_script_itself_need_not_block():
-    assert "async_op=True" in tip(facts.exchanged(kind="all_reduce")).code
+    assert "async_op=True" in tip(GPU, facts.exchanged(kind="all_reduce")).code
 
 
 @pytest.mark.parametrize(
@@ -92,4 +93,10 @@ def test_calls_of_the_script_itself_need_not_block():
     ],
 )
 def test_is_silent(found):
-    assert tip(found) is None
+    assert tip(GPU, found) is None
+
+
+def test_on_a_cpu_gradients_go_as_fp16_for_gloo_adds_up_no_bf16():
+    advice = tip(facts.run(), facts.exchanged(moving=60, **SLOW))
+    assert advice.tweak == "--ddp-compress fp16"
+    assert "fp16_compress_hook" in advice.code

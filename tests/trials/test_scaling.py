@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,15 @@ def test_ranks_beyond_the_cores_are_expected_to_lack_them() -> None:
     assert "usable cores" in str(found.bound)
     assert found.speedup is not None
     assert found.speedup.likely < 2.1
+
+
+def test_more_ranks_get_no_cores_that_other_programs_have() -> None:
+    own = [replace(each, cpu_s=0.1) for each in ran(0.11, 2, moving=0.01)]  # half a core each, computing
+    points = scaling.curve(ran(0.1, 1), [verdict(2, own, GAIN)], (1, 2), 8.0)
+    found = scaling.expected(points, ran(0.1, 1), own, 8.0)
+    assert found is not None
+    assert found.step_s == pytest.approx(0.2)
+    assert "2.0 of 1 usable cores" in str(found.bound)
 
 
 def test_nothing_is_expected_of_ranks_that_could_not_be_measured() -> None:
