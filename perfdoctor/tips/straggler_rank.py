@@ -26,8 +26,8 @@ NOTICEABLE = 0.05  # share of the time that the others wait
 MOST = 0.5  # of all waiting, and of all collectives: below it ranks take turns at being late
 ENOUGH = 5  # collectives; in fewer, one odd moment decides
 PART = 0.5  # of the waiting, if the next slowest rank is nearly as late
-# Of the step. Cores of one processor differ by that much from run to run (clocks, hyper-threads, neighbours on
-# a shared machine), and nobody who trains on them can mend it.
+# Of the step. Cores of one processor differ by that much from run to run (clocks, hyper-threads, neighbours
+# on a shared machine), and nobody who trains on them can mend it.
 UNEVEN_CORES = 0.20
 
 
