@@ -66,6 +66,7 @@ class ExchangeFacts:
     bus_bytes_per_s: float | None  # bytes * 2 (n - 1) / n / moving_s for an all-reduce (the ring's law)
     by_kind: Mapping[str, tuple[float, int, float]] = field(default_factory=dict)  # calls, bytes, seconds
     at: Location | None = None
+    link_bytes_per_s: float | None = None  # what the link between these nodes can do, where it was measured
 
 
 @dataclass(frozen=True)

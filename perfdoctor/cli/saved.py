@@ -77,6 +77,11 @@ def _facts(job: Job) -> JobFacts | None:
     """What all ranks of a job show together; None of one rank alone, and of a part of a job."""
     if job.world < 2 or job.part:
         return None
+    from perfdoctor import net
     from perfdoctor.analysis.job import job_facts
 
-    return job_facts(job)
+    found = job_facts(job)
+    link = net.latest(found.nodes) if found is not None and found.exchange is not None else None
+    if found is None or found.exchange is None or link is None:
+        return found
+    return replace(found, exchange=replace(found.exchange, link_bytes_per_s=link.link_bytes_per_s))

@@ -225,7 +225,7 @@ def exchange(found: ExchangeFacts, cwd: str) -> Iterator[tuple[str, str]]:
         f"{words.size(found.bytes)} a step",
         f"{words.figures(found.exchanges)} exchanges" if often else "",
         words.count(round(found.buckets), collective) if found.buckets >= 1 else "",
-        f"bus bandwidth {words.size(found.bus_bytes_per_s)}/s" if found.bus_bytes_per_s else "",
+        _rate(found),
     ]
     place = f"at {words.place(found.at, cwd)}" if found.at else ""
     yield "exchange", f"{found.kind}: {', '.join(filter(None, [*much, place]))}"
@@ -235,6 +235,14 @@ def exchange(found: ExchangeFacts, cwd: str) -> Iterator[tuple[str, str]]:
     if len(found.by_kind) > 1:
         kinds = sorted(found.by_kind.items(), key=lambda entry: -entry[1][2])
         yield "", ", ".join(_kind(name, *figures) for name, figures in kinds if figures[0] > 0)
+
+
+def _rate(found: ExchangeFacts) -> str:
+    """How fast it went, and what the link can do where `perfdoctor net` measured it."""
+    if not found.bus_bytes_per_s:
+        return ""
+    able = f" of the {words.size(found.link_bytes_per_s)}/s measured" if found.link_bytes_per_s else ""
+    return f"bus bandwidth {words.size(found.bus_bytes_per_s)}/s{able}"
 
 
 def _kind(name: str, calls: float, moved_bytes: int, taken_s: float) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfdoctor import analysis, recorded, rundir
+from perfdoctor import analysis, jobs, recorded, rundir
 from perfdoctor.analysis import predicted
 from perfdoctor.analysis.facts import Facts
+from perfdoctor.analysis.job import job_facts
 from perfdoctor.model import Gain, Report
 from perfdoctor.sources import SourceLines
 from perfdoctor.trace import windows
@@ -29,9 +30,10 @@ class Known:
 
 def known(run: Path) -> Known:
     """What the run at `run` tells."""
-    records = recorded.read(run)
+    job = jobs.join([run])
+    records = job.shown()
     measured, notes = windows.measured(run, records)
-    report, facts = analysis.examine(records, SourceLines(), measured, notes)
+    report, facts = analysis.examine(records, SourceLines(), measured, notes, job_facts(job))
     return Known(facts, report, _longest(run, records, report))
 
 

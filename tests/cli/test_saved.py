@@ -6,6 +6,7 @@ import pytest
 
 from perfdoctor.cli import saved
 from perfdoctor.errors import NoSuchRun
+from tests import nets
 from tests.jobs import write_job
 
 
@@ -47,3 +48,12 @@ def test_the_report_of_a_node_alone_names_the_other(tmp_path):
     found = saved.judge(nodes[1])
     assert found.path == str(nodes[1])
     assert any("the folder of node 0 is not here (ranks 0–1)" in note for note in notes(found))
+
+
+def test_what_was_measured_of_the_link_stands_beside_the_exchange(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (folder,) = write_job(tmp_path, ranks=2, steps=60).folders
+    assert saved.judge(folder).job.exchange.link_bytes_per_s is None
+    lines = [nets.size(4, 1e-4), nets.size(1024, 1e-4), nets.size(2**20, 2e-3)]
+    nets.kept(tmp_path / ".perfdoctor" / "nets" / "1", *lines, {"event": "end", "cut": None})
+    assert saved.judge(folder).job.exchange.link_bytes_per_s == pytest.approx(2**20 / 1.9e-3, rel=0.1)

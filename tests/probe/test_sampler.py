@@ -14,14 +14,14 @@ import pytest
 
 from perfdoctor.probe import sampler
 from perfdoctor.probe.sampler import Sampler, begin, folded, frame_text, short
-from perfdoctor.recorded import Stack, _read_stacks
+from perfdoctor.rawfiles import Stack, read_stacks
 from tests.samplers.processes import wait_for
 
 HERE = __file__
 
 
 def read(path: Path) -> tuple[str | None, tuple[Stack, ...]]:
-    return _read_stacks(path, [])
+    return read_stacks(path, [])
 
 
 def spin(until: threading.Event) -> None:

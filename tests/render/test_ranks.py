@@ -161,6 +161,11 @@ def test_what_is_not_known_of_an_exchange_is_left_out():
     assert "DistributedDataParallel: 102 MB a step, 4 buckets takes" in flat(jobfacts.job(exchange=exchange))
 
 
+def test_what_the_link_can_do_stands_beside_what_the_exchange_reached():
+    exchange = replace(jobfacts.EXCHANGE, link_bytes_per_s=12e9)
+    assert "bus bandwidth 8.5 GB/s of the 12 GB/s measured" in flat(jobfacts.job(exchange=exchange))
+
+
 def test_waiting_over_time_is_one_line_of_blocks():
     (line,) = (line for line in drawn(jobfacts.job()).splitlines() if "█" in line)
     assert re.match(r"  waiting   [▁▂▃▄▅▆▇]+█+  2% to 18% of the time, begin to end$", line)
