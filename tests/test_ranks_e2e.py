@@ -186,7 +186,9 @@ def test_ranks_alike_blame_nobody(tmp_path: Path) -> None:
     assert seen.status == 0, seen.stderr
     assert [rank["rank"] for rank in seen.ranks["each"]] == [0, 1]
     assert seen.ranks["missing"] == []
-    assert seen.report["findings"] == [], seen.report["findings"]
+    gains = {found["id"]: found["gain"]["likely"] for found in seen.report["findings"]}
+    assert all(gain < 1.05 for gain in gains.values()), gains  # an exchange takes its time on any machine
+    assert "straggler-rank" not in gains
     assert seen.report["bottleneck"]["verdict"] in ("healthy", "inconclusive")
 
 
