@@ -59,20 +59,18 @@ def exposed_communication(run: RunFacts, comm: CommFacts) -> Advice | None:
         return Advice(
             because=said,
             change=removes(*(comm.exposed * gone for gone in GONE)),
-            tweak=f"--ddp-compress {_half(run)}",
+            tweak=_half(run)[0],
             same_result=False,
-            code=_compressed(run),
+            code=_half(run)[1],
         )
     return _of_run(run, comm, comm.exchange, said)
 
 
-def _half(run: RunFacts) -> str:
-    """The number type of half the size: gloo adds up no bf16."""
-    return "fp16" if run.device == "cpu" else "bf16"
-
-
-def _compressed(run: RunFacts) -> str:
-    return f"model.register_comm_hook(None, default_hooks.{_half(run)}_compress_hook)"
+def _half(run: RunFacts) -> tuple[str, str]:
+    """The tweak and the code that send half the bytes: gloo adds up no bf16."""
+    if run.device == "cpu":
+        return "--ddp-compress fp16", "model.register_comm_hook(None, default_hooks.fp16_compress_hook)"
+    return "--ddp-compress bf16", "model.register_comm_hook(None, default_hooks.bf16_compress_hook)"
 
 
 def _of_run(run: RunFacts, comm: CommFacts, exchange: ExchangeFacts, said: tuple[str, ...]) -> Advice:
@@ -95,7 +93,7 @@ def _of_run(run: RunFacts, comm: CommFacts, exchange: ExchangeFacts, said: tuple
         return Advice((*because, small), merged, placed(exchange), flag, code=code)
     smaller = _smaller(comm, exchange)
     if smaller.step.likely >= WORTHWHILE * comm.exposed:
-        flag, code = f"--ddp-compress {_half(run)}", _compressed(run)
+        flag, code = _half(run)
         return Advice(because, smaller, placed(exchange), flag, same_result=False, code=code)
     fewer = removes(0.0, HALF * comm.exposed, HALF * comm.all)
     code = "if step % 2: optimizer.step()  # with model.no_sync() for the backward of the other steps"
