@@ -45,12 +45,25 @@ def test_the_same_bits_are_the_same_result_whatever_was_promised() -> None:
         assert "to the last bit" in found.because
 
 
-def test_a_single_bit_in_a_single_step_is_another_result_where_the_original_repeats_itself() -> None:
+def test_a_single_step_is_another_result_where_the_original_repeats_itself() -> None:
     other = ORIGINAL.copy()
-    other[40] = np.nextafter(other[40], 9.0)
+    other[40] *= 1.001
     found = agree(SAME, ran(ORIGINAL, other), BITWISE)
     assert found.same is False
     assert "from step 41 on" in found.because
+
+
+def test_a_difference_that_begins_in_the_last_digits_is_rounding() -> None:
+    grown = ORIGINAL * (1 + 1e-7 * 1.2 ** np.arange(STEPS))  # as training amplifies it
+    for variants in (ran(ORIGINAL, grown), ran(grown, grown)):
+        found = agree(SAME, variants, BITWISE)
+        assert found.same is True
+        assert "in step 1: rounding" in found.because
+
+
+def test_what_begins_in_the_last_digits_and_goes_another_way_is_another_result() -> None:
+    astray = ORIGINAL * (1 + 1e-7 * 1.4 ** np.arange(STEPS))
+    assert agree(SAME, ran(astray, astray), BITWISE).same is False
 
 
 def test_other_random_numbers_are_named_as_a_reason_where_the_difference_is_that_small() -> None:
