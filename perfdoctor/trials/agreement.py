@@ -76,7 +76,7 @@ class _Both:
 
     @cached_property
     def onset(self) -> tuple[int, float]:
-        """The first step in which a variant's loss is that of no original, and how far from the nearest one."""
+        """The first step with a loss that no original has, and how far it is from the nearest one."""
         apart = np.abs(self.variants[:, None] - self.originals[None]).min(axis=1).max(axis=0)
         first = int(np.argmax(apart > 0.0))
         return int(self.numbers[first]), float(apart[first]) / self.scale
