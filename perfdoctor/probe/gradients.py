@@ -15,6 +15,7 @@ from .collectives import ALL_REDUCE
 from .exchange import GRADIENTS, UNTIMED, Exchange
 from .record import BACKWARD, GRAD_SYNC, Recorder, clock, wall_clock
 
+EVERY, NEVER = 1, 1 << 30  # of so many backward passes, torch times one
 COUNTED = 0  # the kind under which exchanges are numbered, apart from all-reduces that the script calls
 SIZES_MAX = 256  # buckets whose sizes are told
 MAP_BYTES = 4  # in the map of used parameters, for each of them
@@ -49,7 +50,7 @@ class Gradients:
         self.after_backward = patch.part("gradients", self._after_backward)
 
     def watch(self, model: Any) -> None:
-        """Ask torch for the times of every exchange, where that costs next to nothing and prints nothing."""
+        """Record the exchanges of a model: with torch's times where those cost little and print nothing."""
         distributed = self.exchange.distributed
         group = self.exchange.group(model.process_group)
         if group is None or getattr(model, "_use_python_reducer", False):
@@ -58,8 +59,6 @@ class Gradients:
             getattr(model, "device_type", None) == "cpu"
             and distributed.get_debug_level() != distributed.DebugLevel.DETAIL
         )
-        if timed:
-            model._set_ddp_runtime_logging_sample_rate(1)
         self.made += 1
         self.models = [known for known in self.models if known.model() is not None]
         self.models.append(_Model(model, self.made, group, timed))
@@ -71,6 +70,8 @@ class Gradients:
             model = known.model()
             if model is not None and model.require_forward_param_sync:
                 due.append((known, model))
+                if known.timed:  # now and not for good: the next forward would collect all of it once more
+                    model.reducer._set_ddp_runtime_logging_sample_rate(EVERY)
         if due:
             self.begin = recorder.since
             known = due[0][0]
@@ -88,6 +89,7 @@ class Gradients:
         for known, model in due:
             if known.timed:
                 self._timed(recorder, known, model.logger)
+                model.reducer._set_ddp_runtime_logging_sample_rate(NEVER)
             else:
                 if not known.sizes:
                     self._read_buckets(known, model.logger._get_ddp_logging_data())
@@ -96,7 +98,7 @@ class Gradients:
 
     def _timed(self, recorder: Recorder, known: _Model, logger: Any) -> None:
         """The exchange as torch timed it, by the time of day."""
-        logger.set_runtime_stats_and_log()  # as the next forward will do, too late for the row of this one
+        logger.set_runtime_stats_and_log()  # as the next forward would do, too late for the row of this one
         told = logger._get_ddp_logging_data()
         numbers: Dict[str, int] = told.ints_map
         rebuilt = numbers.get("has_rebuilt_buckets", 0)

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("torch")
 
 from perfdoctor.probe.exchange import GRADIENTS
-from perfdoctor.probe.gradients import Gradients
+from perfdoctor.probe.gradients import EVERY, Gradients
 from tests.probe.watched import together, updates
 
 PLANTED_NS = 100_000_000
@@ -193,7 +193,7 @@ def test_all_exchanges_have_the_same_numbers_in_both_ranks(many):
 
 
 @pytest.mark.parametrize(
-    ("device", "level", "rates"), [("cpu", "OFF", [1]), ("cpu", "DETAIL", []), ("cuda", "OFF", [])]
+    ("device", "level", "rates"), [("cpu", "OFF", [EVERY]), ("cpu", "DETAIL", []), ("cuda", "OFF", [])]
 )
 def test_torch_is_asked_for_times_where_it_neither_waits_for_a_device_nor_prints(device, level, rates):
     asked = []
@@ -202,15 +202,20 @@ def test_torch_is_asked_for_times_where_it_neither_waits_for_a_device_nor_prints
     class Model:
         device_type, process_group = device, None
         find_unused_parameters = static_graph = False
-        _set_ddp_runtime_logging_sample_rate = asked.append
+        require_forward_param_sync = True
+        reducer = SimpleNamespace(_set_ddp_runtime_logging_sample_rate=asked.append)
 
         def parameters(self):
             return [parameter]
 
     levels = SimpleNamespace(OFF="OFF", DETAIL="DETAIL")
     distributed = SimpleNamespace(DebugLevel=levels, get_debug_level=lambda: level)
-    known = Gradients(SimpleNamespace(distributed=distributed, group=lambda group: (0, 2)))
+    exchange = SimpleNamespace(
+        distributed=distributed, group=lambda group: (0, 2), sequences={}, show=lambda *what: None
+    )
+    known = Gradients(exchange)
     model = Model()
     known.watch(model)
+    known.before_backward(SimpleNamespace(since=0))
     assert asked == rates
     assert [one.timed for one in known.models] == [bool(rates)]
