@@ -49,7 +49,8 @@ def batch_facts(
         if _prepares(thread, bool(loader.num_workers)):
             tally.add(frames, count)
     if tally.samples < FEW:
-        return f"only {tally.samples} stack samples of batches being prepared were taken"
+        few = f"only {tally.samples}" if tally.samples else "no"
+        return f"{few} stack samples of batches being prepared were taken"
     return BatchFacts(
         batch_s=loader.batch_s,
         cpu_s=loader.batch_cpu_s,

@@ -14,9 +14,8 @@ _PROBE = re.compile(r"perfdoctor[/\\](?:probe|tweaks)[/\\]")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 _STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python\d[^/\\]*[/\\]|^<|^$")
 _TORCH = re.compile(r"[/\\](?:site|dist)-packages[/\\]torch[/\\]")
-_OPTIMIZER = re.compile(
-    r"torch[/\\]optim[/\\]optimizer\.py$"
-)  # seen through its hooks: no frame of the probe
+# Seen through its hooks: no frame of the probe.
+_OPTIMIZER = re.compile(r"torch[/\\]optim[/\\]optimizer\.py$")
 
 WRAPPERS = {
     "data_wait": Phase.DATA_WAIT,

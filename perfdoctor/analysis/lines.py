@@ -27,11 +27,12 @@ CALLED = {
     "aten::softmax": frozenset(("softmax", "Softmax")),
 }  # fmt: skip
 READS_TESTS = ("aten::is_nonzero",)  # `if tensor:`
+# A mask in brackets: how many does it hold?
 READS_MASKS = (
     "aten::index",
     "aten::index_put_",
     "aten::nonzero",
-)  # a mask in brackets: how many does it hold?
+)
 TESTS = (ast.If, ast.While, ast.Assert)
 
 Shares = list[tuple[Location, float]]

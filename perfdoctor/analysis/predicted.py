@@ -13,7 +13,7 @@ from perfdoctor.analysis.diagnosis import COMPUTING, fetching, too_little
 from perfdoctor.analysis.facts import Facts
 from perfdoctor.analysis.findings import gain_of, within
 from perfdoctor.analysis.sizes import SizeFacts
-from perfdoctor.analysis.stepmodel import BEST, LIKELY, TRUSTED_ERROR, WORST, StepModel
+from perfdoctor.analysis.stepmodel import WORST, StepModel
 from perfdoctor.batch import BatchFacts
 from perfdoctor.change import NOTHING, Change, Estimate, removes
 from perfdoctor.model import (
@@ -240,13 +240,7 @@ def _gain(settings: Settings, changes: Sequence[Change], facts: Facts) -> Gain:
     model = facts.get(StepModel)
     if model is None:
         return gain_of(None, changes)
-    doubt = 1.0 + max(0.0, abs(model.error) - TRUSTED_ERROR)
-    low, likely, high = sorted(
-        model.step_with(model.workers, case)
-        / _set_anew(model, settings, facts, case).step_after(changes, case)
-        for case in (WORST, LIKELY, BEST)
-    )
-    return Gain(low / doubt, likely, high * doubt)
+    return model.gain_to(lambda case: _set_anew(model, settings, facts, case).step_after(changes, case))
 
 
 def _set_anew(model: StepModel, settings: Settings, facts: Facts, case: int) -> StepModel:

@@ -9,7 +9,7 @@ model puts the step together again, for the same number of workers (its error is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -18,24 +18,17 @@ from perfdoctor.change import Change
 from perfdoctor.model import CpuFacts, Gain, LoaderFacts, Phase, StepFacts
 
 BEST, LIKELY, WORST = 0, 1, 2
-HAND_OVER_S = (
-    0.0003,
-    0.0010,
-    0.0015,
-)  # a batch through queue and shared memory: costs its maker and its taker
-WORKER_START_S = (
-    0.02,
-    0.05,
-    0.15,
-)  # per worker, forked, once: new workers are advised to live on between epochs
+# A batch through queue and shared memory: costs its maker and its taker.
+HAND_OVER_S = (0.0003, 0.0010, 0.0015)
+# Per worker, forked, once: new workers are advised to live on between epochs.
+WORKER_START_S = (0.02, 0.05, 0.15)
 ROUNDS = 25  # of the damped fixed point, which settles within 20
 UNEVEN = 1.5  # p95 over p50 from which batches are queued one by one
 EVEN = (1.0,)  # the spread of batches that all cost the same
 QUEUE_BATCHES = 256  # enough to fill any prefetch queue many times
 TRUSTED_ERROR = 0.10  # a model that misses the measured step by more widens what it says
-YIELDED = (
-    0.5  # of the cores other people's processes keep busy, ours would get if it asked: schedulers are fair
-)
+# Of the cores other people's processes keep busy, ours would get if it asked: schedulers are fair.
+YIELDED = 0.5
 REMOVABLE = 0.95  # no change takes more than this out of a resource: a bound on gains, not a forecast
 LEAST_LEFT = 0.3  # of the time that training took, whatever its threads waited for: those waits overlap
 OUTRUN = 0.8  # workers this much faster than the step never keep it waiting: what wait is left is receiving
@@ -85,10 +78,13 @@ class StepModel:
 
     def gain(self, *changes: Change) -> Gain:
         """The speedup of the whole step with these changes made together."""
+        return self.gain_to(lambda case: self.step_after(changes, case))
+
+    def gain_to(self, step_s: Callable[[int], float]) -> Gain:
+        """The speedup where a step then takes `step_s(case)` seconds."""
         doubt = 1.0 + max(0.0, abs(self.error) - TRUSTED_ERROR)
         low, likely, high = sorted(
-            self.step_with(self.workers, case) / self.step_after(changes, case)
-            for case in (WORST, LIKELY, BEST)
+            self.step_with(self.workers, case) / step_s(case) for case in (WORST, LIKELY, BEST)
         )
         return Gain(low / doubt, likely, high * doubt)
 

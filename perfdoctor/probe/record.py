@@ -31,9 +31,8 @@ SKIPPED, WINDOW, ROLLED_UP, FRESH, UPDATED_IN_BACKWARD = 1, 2, 4, 8, 16
 
 RAW_ROWS = 100_000  # 13 MB; past it, each further ROWS_PER_MERGE rows cover twice as many markers
 ROWS_PER_MERGE = 10_000
-CPU_EVERY = (
-    16  # rows between two readings of the process's CPU clock, a system call; the first rows have one each
-)
+# Rows between two readings of the process's CPU clock, a system call; the first rows have one each.
+CPU_EVERY = 16
 
 STEPS = Layout(
     "steps",

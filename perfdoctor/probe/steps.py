@@ -38,9 +38,8 @@ from .where import line_of, user_frame
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
 
-INDIVISIBLE = frozenset(
-    (record.DATA_WAIT, BACKWARD, VALIDATION, record.CHECKPOINT)
-)  # calls inside belong to it
+# Calls inside belong to it.
+INDIVISIBLE = frozenset((record.DATA_WAIT, BACKWARD, VALIDATION, record.CHECKPOINT))
 MODULES_MAX = 1_000  # modules remembered by identity; scripts that build one per step start over
 NAMES_AT_BACKWARD = 3  # the backward at which names are read: the first ones may be warm-up
 

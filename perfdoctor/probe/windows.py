@@ -25,9 +25,8 @@ LEAD = 4  # steps from the decision to the opening: every rank has read it by th
 LOOK_AGAIN_NS = 1_000_000_000
 TOO_LONG = 4.0  # times as long as its steps usually take: something else goes on inside, validation perhaps
 TOO_LONG_NS = 200_000_000  # and at least this much
-MAKE_WAY_NS = (
-    5_000_000_000  # how long a profiler in another thread waits for the training thread's next phase
-)
+# How long a profiler in another thread waits for the training thread's next phase.
+MAKE_WAY_NS = 5_000_000_000
 POLL_S = 0.001
 KINETO_LOG_LEVEL = "KINETO_LOG_LEVEL"
 LEAST_SILENT, SILENT = 5, 99  # torch 2.13 still writes at 4

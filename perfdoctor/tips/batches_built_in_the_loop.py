@@ -26,9 +26,8 @@ from perfdoctor.model import Advice, Bottleneck, CpuFacts, Phase, StackFacts, St
 
 NOTICEABLE = 0.08  # share of step time
 SEEN = 5  # samples in those lines: fewer could be chance
-VECTORISED = (
-    0.5  # of the cost goes without any worker if the Python in it does: the other way to the same end
-)
+# Of the cost, goes without any worker if the Python in it does: the other way to the same end.
+VECTORISED = 0.5
 KNEE = 0.05  # a worker more that brings less than this is not worth its memory
 
 

@@ -29,11 +29,12 @@ from perfdoctor.model import Advice, Bottleneck, CpuFacts, Phase, StackFacts
 
 NOTICEABLE = 0.10  # share of the step that waits for the threads
 ONE_CORE = 1.4  # cores the process uses: with more, its threads do run side by side
+# Of the time held up: some of it may be other waits, and batches arrive by a queue, too.
 FREED = (
     0.2,
     0.7,
     1.0,
-)  # of the time held up: some of it may be other waits, and batches arrive by a queue, too
+)
 KNEE = 0.05  # a worker more that brings less than this is not worth its memory
 
 

@@ -25,9 +25,8 @@ from perfdoctor.model import Advice, Bottleneck, CpuFacts, LineCost, LoaderFacts
 
 NOTICEABLE = 0.10  # share of step time that waits
 MOST_OF_IT = 0.40  # of batch time in one place: more than the others together, nearly
-ON_CPU = (
-    0.5  # of the batch's cost; below it the line waits for something that the table of calls does not know
-)
+# Of the batch's cost; below it the line waits for something that the table of calls does not know.
+ON_CPU = 0.5
 MOST_IN_ONE = 0.60  # of batch time in one function whose lines share it
 SHOWN = 3
 CROWDED = 0.25  # of the cores are others': below the CPU share, it may be cores that the line waits for

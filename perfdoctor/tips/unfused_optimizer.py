@@ -19,9 +19,8 @@ from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, Phase, StepFacts
 
-NOTICEABLE = (
-    0.15  # share of the step; torch updates one by one on a CPU unless told: less is no fault of the script
-)
+# Share of the step; torch updates one by one on a CPU unless told: less is no fault of the script.
+NOTICEABLE = 0.15
 # Passes over memory for each element, one way and fused, counted in torch.optim's text. Adam by tensors:
 # lerp_ 3, mul_ and addcmul_ 5, sqrt, division and eps 6, addcdiv_ 4; fused it reads four and writes three.
 PASSES = {"Adam": (18, 7), "AdamW": (20, 7), "Adagrad": (11, 5)}

@@ -9,9 +9,8 @@ from pathlib import Path
 from perfdoctor.errors import PerfdoctorError
 
 EXAMPLE = "--metric 'acc: ([0-9.]+)'"
-ORDERS = re.compile(
-    r"\x1b\[[0-9;?]*[A-Za-z]"
-)  # to a terminal: colours, which may begin right before a figure
+# To a terminal: colours, which may begin right before a figure.
+ORDERS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 LONGEST_LINE = 100_000  # characters; what is written without line breaks is cut there
 
 

@@ -18,9 +18,8 @@ from statistics import fmean, stdev
 from perfdoctor.model import Gain
 from perfdoctor.trial import Outcome
 
-LEAST_ROUNDS = (
-    3  # two have one degree of freedom: their 95 % interval is 13 standard errors wide to each side
-)
+# Two have one degree of freedom: their 95 % interval is 13 standard errors wide to each side.
+LEAST_ROUNDS = 3
 CONFIDENCE = 0.95  # that the interval holds the true ratio, at whichever look the trial ended
 # All looks before the last one spend this share of what may be wrong. A small one: an early look stops for
 # large effects anyhow, and where all five rounds were needed their interval is only 8 % wider for the looks.
