@@ -240,6 +240,8 @@ def real_rows(scripts: Sequence[str], count: int, console: Console) -> Iterator[
             with tempfile.TemporaryDirectory() as out:
                 command = (sys.executable, str(SCRIPTS / f"{script}.py"))
                 trial = trials.run(Asked(command, (ORIGINAL,), str(SCRIPTS), yes=True, out=out), Quiet())
+            if trial.interrupted:
+                sys.exit(trial.exit_code)
             (verdict,) = trial.verdicts
             verdicts.append((verdict, trial.rounds))
             console.print(f"{script} {number + 1}/{count}: {verdict.outcome.value}: {verdict.because}")

@@ -42,6 +42,7 @@ class Apart:
     log: Path
     seed: int
     max_training_s: float | None = None  # since the first step
+    warm_up_updates: int | None = None  # after which measuring begins; None: all is measured
     before: tuple[str, ...] = ()  # words that start the command in a view of the file system
     environ: Mapping[str, str] = field(default_factory=dict)
     protect: Mapping[str, Any] = field(
@@ -75,8 +76,14 @@ class Outcome:
     path: Path | None
     status: int  # as a shell tells it: 128 + number after a signal
     signal: int | None = None
-    interrupted: bool = False  # Ctrl-C, or another signal, was meant for perfdoctor and the command alike
+    ended_by: int | None = None  # Ctrl-C's, or another signal for perfdoctor and the command alike
     failed: str | None = None  # which rank of several failed first, and how, in a sentence
+    failed_rank: int | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody ended perfdoctor and the command."""
+        return self.ended_by is not None
 
 
 def run(
@@ -98,15 +105,18 @@ def run(
         signals.aim(child.process)
         if path is not None:
             with _OurTrouble(options.quiet):
-                stopped = _attend(child, path, options, watch or _no_watch, sample or _sampled(options))
+                limit = _limit(path, options, signals)
+                stopped = _attend(
+                    child, path, options, limit, watch or _no_watch, sample or _sampled(options)
+                )
         child.end.wait()
-    outcome = replace(_outcome(path, child.process.returncode, stopped), interrupted=signals.ending)
+    outcome = replace(_outcome(path, child.process.returncode, stopped), ended_by=signals.ended_by)
     if path is None or not outcome.status or outcome.interrupted:
         return outcome
-    failed = None
+    failed, rank = None, None
     with _OurTrouble(options.quiet):
-        failed = _failed(path, chosen.argv, child.process.returncode, options.task)
-    return replace(outcome, failed=failed)
+        failed, rank = _failed(path, chosen.argv, child.process.returncode, options.task)
+    return replace(outcome, failed=failed, failed_rank=rank)
 
 
 def mirror(outcome: Outcome) -> NoReturn:
@@ -123,13 +133,14 @@ def say(sentence: str, quiet: bool) -> None:
             sys.stderr.flush()
 
 
-def _attend(child: _Child, path: Path, options: Options, watch: Watch, sample: Sample) -> bool:
+def _attend(
+    child: _Child, path: Path, options: Options, limit: limits.Bound, watch: Watch, sample: Sample
+) -> bool:
     """Stay beside the command to its end and write down what became of it; True if we ended it."""
     began = child.began_ns, child.began_epoch_s
     record = RunFile(path, child.command.argv, child.process.pid, began, options.tweaks)
     _write(record, options.quiet)
     lookout = missed.Lookout(path, child.process.pid, lambda note: say(note, options.quiet))
-    limit = _limit(path, options)
     ending = limits.Ending(child.process.pid)
     try:
         with ExitStack() as stack:
@@ -143,11 +154,13 @@ def _attend(child: _Child, path: Path, options: Options, watch: Watch, sample: S
         _write(record, options.quiet)
         _tidy(path)
     _pack(path, options.quiet)
-    return ending.begun or (options.trial is not None and limit.reached)
+    return ending.begun
 
 
-def _failed(path: Path, argv: Sequence[str], returncode: int, task: tasks.Task | None) -> str | None:
-    """Of several ranks, which one failed first and how; one whose end nobody saw is written down as well."""
+def _failed(
+    path: Path, argv: Sequence[str], returncode: int, task: tasks.Task | None
+) -> tuple[str | None, int | None]:
+    """Of several ranks, how one failed first and which; one whose end nobody saw is written down as well."""
     from perfdoctor import ended, jobs  # here: the command did not wait for numpy
 
     job = jobs.join([path])
@@ -159,7 +172,8 @@ def _failed(path: Path, argv: Sequence[str], returncode: int, task: tasks.Task |
         for line in failures:
             rundir.append_line(path / rundir.AGENT, line)
     last = [line for line in failures if (line.get("attempt") or 0) == job.attempt]
-    return next(ended.sentences(last, ended.launcher(argv)), None)
+    sentence = next(ended.sentences(last, ended.launcher(argv)), None)
+    return sentence, next((line["rank"] for line in ended.distinct(last)), None)
 
 
 def _write(record: RunFile, quiet: bool) -> None:
@@ -170,13 +184,14 @@ def _write(record: RunFile, quiet: bool) -> None:
         say(f"cannot write {record.file}: {error.strerror}", quiet)
 
 
-def _limit(path: Path, options: Options) -> limits.Bound:
+def _limit(path: Path, options: Options, signals: relay.Relay) -> limits.Bound:
     if options.loader is not None:
         return limits.Measuring(path, options.loader["seconds"])
     if options.trial is None:
         return limits.Limit(path, options.max_steps, options.max_seconds)
     within_s = options.trial.max_training_s  # the probe ends the script from within: give it time to
-    return limits.Limit(path, options.max_steps, options.max_seconds, within_s, limits.LEAVING_S)
+    bounds = options.max_steps, options.max_seconds, within_s
+    return limits.Limit(path, *bounds, limits.LEAVING_S, lambda: signals.ending)  # nothing of it is kept
 
 
 def _pack(path: Path, quiet: bool) -> None:
@@ -299,7 +314,9 @@ def _config(options: Options) -> dict[str, Any]:
 
 
 def _trial(apart: Apart | None) -> dict[str, Any] | None:
-    return None if apart is None else {"seed": apart.seed, "watched": apart.watched}
+    if apart is None:
+        return None
+    return {"seed": apart.seed, "watched": apart.watched, "warm_up_updates": apart.warm_up_updates}
 
 
 def _start(chosen: command.Command, path: Path | None, options: Options) -> _Child:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -32,10 +33,6 @@ class Bound(Protocol):
 
     pause_s: float
 
-    @property
-    def reached(self) -> bool:
-        """Whether what was asked for was seen: how the command ends from then on says nothing about it."""
-
     def is_over(self) -> bool:
         """Whether the watch has come to its end."""
 
@@ -48,11 +45,6 @@ class Measuring:
         self._file = run / MEASURING
         self._longest_s = STUCK * seconds + STUCK_S
         self._begin_s = self._done_s = math.inf
-
-    @property
-    def reached(self) -> bool:
-        """Whether all was measured."""
-        return self._done_s < math.inf
 
     def is_over(self) -> bool:
         """Whether the script should be gone by now."""
@@ -84,6 +76,7 @@ class Limit:
         max_seconds: float | None,
         max_training_s: float | None = None,
         grace_s: float = 0.0,
+        called_off: Callable[[], bool] = lambda: False,
     ) -> None:
         bounds = (max_steps, max_seconds, max_training_s)
         self.pause_s = math.inf if all(bound is None for bound in bounds) else POLL_S
@@ -95,6 +88,7 @@ class Limit:
 
         self._follower = Follower(run)
         self._grace_s = grace_s  # for a script that ends by itself after its last step
+        self._called_off = called_off  # whether somebody else has ended it
         self._first_step_s = self._over_s = math.inf
 
     @property
@@ -105,7 +99,7 @@ class Limit:
     def is_over(self) -> bool:
         """Whether the watch has come to its end; the first time it has, the probes are told."""
         now_s = time.monotonic()
-        if not self.reached and (now_s >= self._end_s or self._trained(now_s)):
+        if not self.reached and (now_s >= self._end_s or self._called_off() or self._trained(now_s)):
             self._over_s = now_s + (self._grace_s if now_s < self._end_s else 0.0)
             rundir.end_watch(self._run)
         return now_s >= self._over_s

@@ -22,8 +22,14 @@ def tail(log: Path) -> str:
         return ""
 
 
-def last_error(text: str) -> str | None:
-    """The last error that was printed, in one line; a launcher's own only where no rank printed one."""
-    found = [match[1].strip() for line in text.splitlines() if (match := ERROR.match(line.strip()))]
+def last_error(text: str, rank: int | None = None) -> str | None:
+    """The last error that was printed, in one line; a launcher's own only where no rank printed one.
+
+    With `rank`, of the lines that torch marks as that rank's, once it has joined the others.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    if rank is not None:
+        lines = [line for line in lines if line.startswith(f"[rank{rank}]:")]
+    found = [match[1].strip() for line in lines if (match := ERROR.match(line))]
     own = [line for line in found if not line.startswith(LAUNCHERS)]
     return next(reversed(own or found), None)

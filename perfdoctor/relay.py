@@ -7,7 +7,8 @@ import resource
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -31,7 +32,7 @@ class Relay:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self.ending = False  # a signal that ends a program has come
+        self.ended_by: int | None = None  # the first signal that came of those that end a program
         self._early: list[int] = []
         self._before: dict[int, Any] = {}
 
@@ -45,6 +46,11 @@ class Relay:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    @property
+    def ending(self) -> bool:
+        """Whether a signal that ends a program has come."""
+        return self.ended_by is not None
+
     def aim(self, process: subprocess.Popen[bytes]) -> None:
         """Pass signals on to `process`, those first that came before it was there."""
         self._process = process
@@ -52,11 +58,46 @@ class Relay:
             _send(process, number)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        self.ending |= number in ENDS
+        if number in ENDS and not self.ending:
+            self.ended_by = number
         if self._process is None:
             self._early.append(number)
         elif number not in FROM_KEYBOARD or not _in_foreground():
             _send(self._process, number)
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal other than Ctrl-C's came that ends a program."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def number_of(stop: KeyboardInterrupt) -> int:
+    """The signal behind it."""
+    return stop.number if isinstance(stop, Stopped) else signal.SIGINT
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Signals that end a program raise Stopped here, as Ctrl-C raises KeyboardInterrupt.
+
+    Those that the caller ignores, or hears itself, stay as they are.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped(number)
+
+    before = {number: signal.getsignal(number) for number in ENDS if number != signal.SIGINT}
+    taken = [number for number, handler in before.items() if handler == signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def mirror(status: int, number: int | None) -> NoReturn:

@@ -66,9 +66,13 @@ def create(parent: Path, name: str) -> Path:
 def write_json(path: Path, value: Any) -> None:
     """Write `value` so that a reader sees the old file or the new one, never half of it."""
     draft = path.with_name(path.name + ".part")
-    draft.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))
-    os.chmod(draft, 0o600)
-    os.replace(draft, path)
+    try:
+        draft.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+        os.chmod(draft, 0o600)
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def append_line(path: Path, value: Any) -> None:

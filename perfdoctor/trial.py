@@ -107,6 +107,7 @@ class Execution:
     ended_early: bool = False
     printed: tuple[float, ...] = ()  # values of --metric, in the order in which they were printed
     error: str | None = None  # in one line
+    ended_by: int | None = None  # the signal that interrupted it, and was meant for the whole trial
     ranks: int = 0  # that took steps
     # Mean seconds of a measured step: phases by their names, means over ranks, `grad_sync` parted into
     # `waiting` for the last rank and `moving` with all ranks there. They add up to the mean rank's step.
@@ -195,3 +196,4 @@ class Trial:
     cwd: str = ""  # where the command ran
     base: Variant = ORIGINAL  # what all were compared with; of a scaling curve, the fewest ranks
     scaling: tuple[Scaled, ...] = ()  # --ranks: the fewest first
+    exit_code: int = 0  # of perfdoctor try: other than 0 where something ended the trial before its time

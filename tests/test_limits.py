@@ -68,3 +68,14 @@ def test_training_is_over_after_its_steps_or_its_time(tmp_path, clock, monkeypat
     clock[0] += 7
     assert limit.is_over()
     assert limit.reached
+
+
+def test_a_watch_that_somebody_else_ends_leaves_the_script_time_to_end(tmp_path, clock):
+    called_off = []
+    limit = limits.Limit(tmp_path, None, None, grace_s=5.0, called_off=lambda: bool(called_off))
+    assert not limit.is_over()
+    called_off.append(True)
+    assert not limit.is_over()
+    assert limit.reached
+    clock[0] += 6
+    assert limit.is_over()

@@ -37,3 +37,10 @@ def test_only_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
     assert tail(log).endswith("xend")
     assert len(tail(log)) == TAIL_BYTES
     assert tail(tmp_path / "missing") == ""
+
+
+def test_of_several_ranks_the_error_of_one_is_told_from_those_of_others() -> None:
+    text = "[rank1]: ValueError: no data\n[rank0]: RuntimeError: Connection closed by peer\n"
+    assert last_error(text) == "RuntimeError: Connection closed by peer"
+    assert last_error(text, 1) == "ValueError: no data"
+    assert last_error("ValueError: before it joined\n", 1) is None

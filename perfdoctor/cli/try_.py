@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli.loader import INTERRUPTED
 from perfdoctor.errors import NoSuchRun, PerfdoctorError
 
 if TYPE_CHECKING:
@@ -84,8 +83,8 @@ def try_(
     here = os.getcwd()
     trial = _measured(asked, auto, again.told)
     _show(trial, json, here)
-    if trial.interrupted:
-        raise typer.Exit(INTERRUPTED)
+    if trial.exit_code:
+        raise typer.Exit(trial.exit_code)
 
 
 def _chosen(

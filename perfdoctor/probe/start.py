@@ -54,19 +54,20 @@ def _begin(run_dir: str) -> None:
 
         loaderonly.install(loaderonly.Only(here, loader.Loaders(here, hooks, torch), torch))
         return
-    steps.install(hooks)
     if tried:
         trial.seed(tried, torch)
-        trial.install(here, hooks, torch)
-        if not tried.get("watched"):
-            loader.install(loader.Loaders(here, hooks, torch))
-            return
+        trial.install(tried, here, hooks, torch)
+    steps.install(hooks)
+    if tried and not tried.get("watched"):
+        loader.install(loader.Loaders(here, hooks, torch))
+        return
     aside = asides.Asides(here, torch)
     asides.install(aside)
     hooks.on_device = aside.device_seen
-    loader.install(loader.Loaders(here, hooks, torch))
+    loaders = loader.Loaders(here, hooks, torch)
+    loader.install(loaders)
     here.on_end.append(hooks.pulse)
-    _watch_models(here, hooks, torch)
+    _watch_models(here, hooks, loaders, torch)
     modes = _watch_beside(here, hooks, torch)
     if here.options.get("profiler", True):
         watched = windows.watch(here, torch, lambda: hooks.largest)
@@ -80,8 +81,8 @@ def _hide_from_compiler() -> None:
         patch.guarded("compiler", patch.hide_module)(module)
 
 
-def _watch_models(here: session.Session, hooks: steps.Steps, torch: Any) -> None:
-    """Watch what is built, how it acts at a few steps, and what it exchanges with other ranks."""
+def _watch_models(here: session.Session, hooks: steps.Steps, loaders: loader.Loaders, torch: Any) -> None:
+    """Watch what is built, what it is given and how it acts at a few steps, what ranks exchange."""
     constructors = built.Built(here, torch)
     built.install(constructors)
     between = collectives.Collectives(here, hooks)

@@ -1,4 +1,9 @@
-"""One execution of a trial: seeded like the others, ended after so many steps, its memory written down."""
+"""One execution of a trial: seeded like the others, ended after so many steps, its memory written down.
+
+Nothing that only watches waits for a device; here it is waited for twice, where measuring begins and where
+it ends, in the original and in the variants alike. Between two clock readings that do not wait, a device
+that is thousands of kernels behind would show how long launching takes, not computing.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +30,14 @@ def seed(options: Dict[str, Any], torch: Any) -> None:
     on_import("numpy.random", patch.guarded("seed", lambda module: module.seed(number % NUMPY_SEEDS)))
 
 
-def install(session: Session, hooks: Steps, torch: Any) -> None:
-    """End the script with its last step, and write down how much memory it took."""
+def install(options: Dict[str, Any], session: Session, hooks: Steps, torch: Any) -> None:
+    """End the script with its last step, and write down how much memory it took.
+
+    Comes before the hooks of the steps: a device is waited for in the step whose work it does.
+    """
     ending = Ending()
     ending.install(torch)
+    _wait_at_borders(options, session, hooks, torch)
 
     def note() -> None:
         session.event("trial_end", ended_early=ending.over, peak=_peak(torch), broken=patch.broken())
@@ -42,6 +51,27 @@ def install(session: Session, hooks: Steps, torch: Any) -> None:
 
     session.on_off = over
     session.on_end.append(note)
+
+
+def _wait_at_borders(options: Dict[str, Any], session: Session, hooks: Steps, torch: Any) -> None:
+    """Wait for the device before the clock is read for the last step of the warm-up, and for the last one."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    borders = options.get("warm_up_updates"), session.options.get("max_steps")
+    if None in borders:
+        return
+
+    def updated(optimizer: Any) -> None:
+        recorder = session.recording()
+        if recorder is None or hooks.backward_depth:
+            return
+        # The first optimizer's update is not counted yet; those of others follow it within a step.
+        number = hooks.optimizers.get(optimizer, len(hooks.optimizers) + 1)
+        at_border = recorder.first_optimizer_marks + (number == 1) in borders
+        if at_border and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+            torch.cuda.synchronize()
+
+    register_optimizer_step_post_hook(patch.optimizer_hook("borders", updated))
 
 
 def _last_losses(hooks: Steps, torch: Any) -> None:

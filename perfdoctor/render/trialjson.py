@@ -104,6 +104,7 @@ def document(trial: Trial) -> Json:
         "cwd": trial.cwd,
         "base_ranks": trial.base.ranks,
         "scaling": [asdict(point) for point in trial.scaling],
+        "exit_code": trial.exit_code,
     }
 
 

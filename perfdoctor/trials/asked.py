@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from perfdoctor.errors import PerfdoctorError
 from perfdoctor.trial import Variant
+
+SIGNALLED = 128  # what a shell adds to the number of a signal
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,14 @@ class Asked:
     out: str | None = None
     run: Path | None = None  # the run that predictions come from
     ranks: tuple[int, ...] = ()  # numbers of ranks to compare, the fewest first, instead of variants
+
+
+class Interrupted(PerfdoctorError):
+    """Ctrl-C, or another signal that ends a program, before anything was measured."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__("interrupted before anything was measured")
+        self.exit_code = SIGNALLED + number
 
 
 class Progress(Protocol):

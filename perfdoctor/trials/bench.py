@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from perfdoctor import relay
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model import Gain
 from perfdoctor.trial import ORIGINAL, Ending, Execution, Variant, Verdict
 from perfdoctor.trials import ratios
 from perfdoctor.trials.asked import Progress
 from perfdoctor.trials.execute import Executor
-from perfdoctor.trials.plan import LEAST_STEPS, Plan
+from perfdoctor.trials.plan import LEAST_STEPS, Plan, times_held
 from perfdoctor.trials.verdict import BROKEN, Rounds, verdict
 
 
@@ -26,7 +27,7 @@ class Bench:
     looked: Execution  # the original's first execution, which the plan was made from
     predict: Callable[[Variant], Gain | None] = lambda variant: None
     originals: list[Execution] = field(default_factory=list)
-    interrupted: bool = False
+    ended_by: int | None = None  # the signal that interrupted it
     rounds: int = 0  # of all comparisons together
     stopped_early: bool = False
     trouble: list[str] = field(default_factory=list)  # what ended the trial, other than the user
@@ -37,9 +38,11 @@ class Bench:
         found: dict[str, list[Execution]] = {variant.name: [] for variant in variants}
         alive, first = list(variants), self.rounds
         while alive and self.rounds - first < self.plan.rounds and not self._ended:
-            self._round(
-                [(base, originals), *((each, found[each.name]) for each in alive)], self.rounds - first
-            )
+            turns = [(base, originals), *((each, found[each.name]) for each in alive)]
+            try:
+                self._round(turns, self.rounds - first)
+            except KeyboardInterrupt as stop:  # between two executions
+                self.ended_by = relay.number_of(stop)
             self.rounds += 1
             alive = [variant for variant in alive if self._goes_on(variant, originals, found[variant.name])]
         self.stopped_early |= self.rounds - first < self.plan.rounds and not self._ended
@@ -58,6 +61,11 @@ class Bench:
         ]
 
     @property
+    def interrupted(self) -> bool:
+        """Whether somebody ended the trial."""
+        return self.ended_by is not None
+
+    @property
     def _ended(self) -> bool:
         return self.interrupted or bool(self.trouble)
 
@@ -69,28 +77,28 @@ class Bench:
             self.progress.begin(variant.name, done, of, (of - done) * self.plan.execution_s)
             name = self._name(turns.index((variant, executions)), variant)
             try:
-                executions.append(self._fitted(self.executor.execute(variant, name, self.rounds, self.plan)))
+                found = self.executor.execute(variant, name, self.rounds, self.plan)
             except PerfdoctorError as error:  # the disk is full: what was measured stays
                 self.trouble.append(f"the trial ended here: {error}; {error.hint}")
+                self.progress.say(self.trouble[-1])
                 return
-            except KeyboardInterrupt:  # between two executions
-                self.interrupted = True
-                return
-            if executions[-1].ending is Ending.INTERRUPTED:
-                self.interrupted = True
+            executions.append(self._fitted(variant, found))
+            if found.ending is Ending.INTERRUPTED:
+                self.ended_by = found.ended_by
                 return
 
     def _name(self, index: int, variant: Variant) -> str:
         """The folder of an execution: by round, place among the variants and what is tried."""
         return f"{self.rounds + 1}-{f'{index}-{_slug(variant)}' if index else 'base'}"
 
-    def _fitted(self, execution: Execution) -> Execution:
+    def _fitted(self, variant: Variant, execution: Execution) -> Execution:
         """A script that ends before its planned steps is measured over those that it takes, from then on."""
         if execution.ending is not Ending.TOO_SHORT or execution.steps < LEAST_STEPS:
             return execution
         if execution.ended_early:  # by its time limit: the variant is that slow, and no other is cut for it
             return replace(execution, ending=Ending.MEASURED)
-        self.plan = replace(self.plan, steps=min(self.plan.steps, execution.steps))
+        own = int(execution.steps * times_held(variant, self.plan.batch))  # in steps of the original
+        self.plan = replace(self.plan, steps=min(self.plan.steps, max(LEAST_STEPS, own)))
         return replace(execution, ending=Ending.MEASURED)
 
     def _goes_on(

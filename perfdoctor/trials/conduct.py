@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from perfdoctor.model import Gain
 from perfdoctor.recorded import RunRecords
 from perfdoctor.trial import ORIGINAL, Ending, Execution, Trial, Variant, Verdict
 from perfdoctor.trials import auto, flags, measured, metric, plan, protect
-from perfdoctor.trials.asked import Asked, Progress
+from perfdoctor.trials.asked import SIGNALLED, Asked, Interrupted, Progress
 from perfdoctor.trials.bench import Bench
 from perfdoctor.trials.execute import Executor
 from perfdoctor.trials.known import Known, known
@@ -25,12 +26,6 @@ class BaselineFailed(PerfdoctorError):
     """The script as it is fails: there is nothing to compare with."""
 
     exit_code = 1
-
-
-class Interrupted(PerfdoctorError):
-    """Ctrl-C before anything was measured."""
-
-    exit_code = 130
 
 
 def run(asked: Asked, progress: Progress) -> Trial:
@@ -105,12 +100,16 @@ def prepare(
     longest = found.longest_steps if found is not None else None
     if not looked.ended_early:
         longest = len(looked.losses)
+    batch = measured.batch(records)
+    most_held = max((plan.times_held(variant, batch) for variant in variants), default=1.0)
     planned = plan.make(
         step_s=looked.step_s or 0.0,
         start_s=looked.start_s or 0.0,
         warm_up_steps=_warm_up(records, variants, looked),
         longest_steps=longest,
-        period=measured.period(records),
+        period=measured.period(records, most_held),
+        batch=batch,
+        most_held=most_held,
         updates_per_step=measured.updates_per_step(records),
         variants=count,
         spent_s=time.monotonic() - began_s,
@@ -153,15 +152,19 @@ def _executor(asked: Asked) -> Executor:
     """Where and how the command runs."""
     pattern = None if asked.metric is None else metric.pattern(asked.metric)
     out = None if asked.out is None else str(Path(asked.out).absolute())
-    parent = rundir.home(out, "trials").absolute()
+    parent = rundir.home(out, "trials").absolute()  # here, before the change of folder
     if asked.cwd is not None:
         os.chdir(asked.cwd)
     chosen = command.resolve(asked.command, os.environ)
     if chosen.script_is_missing:
         hint = "name one that is: perfdoctor try ... -- train.py"
         raise PerfdoctorError(f"{chosen.script}: there is no such file", hint)
-    folder = rundir.create(parent, chosen.name)
-    protection = protect.choose(folder, Path.cwd(), chosen.is_python)
+    try:
+        folder = rundir.create(parent, chosen.name)
+        protection = protect.choose(folder, Path.cwd(), chosen.is_python)
+    except OSError as error:
+        hint = "pass a folder that you may write to: perfdoctor try --out FOLDER ..."
+        raise PerfdoctorError(f"cannot write to {parent}: {error.strerror}", hint) from None
     if protection.how == "none" and not asked.yes:
         raise PerfdoctorError(protection.said, "go on all the same: perfdoctor try --yes ...")
     return Executor(asked.command, folder, protection, pattern)
@@ -188,20 +191,36 @@ def conclude(
         bench.stopped_early,
         (
             protection.said,
-            *_how_measured(executions, bench.plan),
+            *_how_measured(executions, bench.plan, [told.variant for told in verdicts]),
             *_unmatched(asked, executions),
             *bench.trouble,
         ),
         path=str(bench.executor.folder),
         cwd=os.getcwd(),
+        exit_code=_exit_code(bench),
     )
 
 
-def _how_measured(executions: Sequence[Execution], planned: plan.Plan) -> list[str]:
+def _exit_code(bench: Bench) -> int:
+    """What a shell answers for the signal that ended the trial, 2 where it ran out of room, else 0."""
+    if bench.ended_by is not None:
+        return SIGNALLED + bench.ended_by
+    return PerfdoctorError.exit_code if bench.trouble else 0
+
+
+def _how_measured(
+    executions: Sequence[Execution], planned: plan.Plan, variants: Sequence[Variant]
+) -> list[str]:
     """What a reader should know of the steps that were measured."""
     told = []
     if any(execution.ended_early for execution in executions):
         told.append("each execution was ended after its measured steps, as if the script had left by itself")
+    for variant in variants:
+        if plan.times_held(variant, planned.batch) != 1.0:
+            warm_up_steps, steps = planned.stretch(variant)
+            told.append(
+                f"{variant.name} was measured over the same samples: {steps} steps, after {warm_up_steps}"
+            )
     if planned.period is not None and planned.steps < planned.period:
         told.append(
             f"epochs, validations or checkpoints come every {planned.period} steps, and {planned.steps} "
@@ -219,7 +238,7 @@ def _unmatched(asked: Asked, executions: Sequence[Execution]) -> list[str]:
 def _check(looked: Execution, variant: Variant) -> None:
     """Raise what keeps a script from being measured at all."""
     if looked.ending is Ending.INTERRUPTED:
-        raise Interrupted("interrupted before anything was measured")
+        raise Interrupted(looked.ended_by or signal.SIGINT)
     if looked.ending in (Ending.FAILED, Ending.OUT_OF_MEMORY):
         how = "as it is" if variant == ORIGINAL else f"with {variant.name}"
         raise BaselineFailed(f"the script fails {how}: {looked.error}", f"what it printed is in {looked.log}")

@@ -102,10 +102,31 @@ def updates_per_step(records: RunRecords) -> float:
     return 1.0
 
 
-def period(records: RunRecords) -> int | None:
-    """Steps between epochs, validations or checkpoints, whichever come most seldom; None: irregularly."""
-    found = [_period(marks) for own, steps in _ranks(records)[:1] for marks in _recurring(own, steps)]
-    return max((length for length in found if length is not None), default=None)
+def period(records: RunRecords, held: float = 1.0) -> int | None:
+    """Steps between epochs, validations or checkpoints, whichever come most seldom; None: irregularly.
+
+    Where a variant's step holds `held` times the samples, what comes with epochs comes after as many samples
+    as before, and what comes every so many steps after `held` times as many.
+    """
+    for own, steps in _ranks(records)[:1]:
+        validating, saving = _interludes(steps)
+        training = (marks for marks in _epochs(own, steps) if not np.isin(marks, validating).all())
+        epochs = set(filter(None, map(_period, training)))
+        stretched = (
+            each if any(each % epoch == 0 for epoch in epochs) else math.ceil(each * max(1.0, held))
+            for each in filter(None, map(_period, (validating, saving)))
+        )
+        return max((*epochs, *stretched), default=None)
+    return None
+
+
+def batch(records: RunRecords) -> float | None:
+    """Samples in a usual batch of the first rank; None where it has no loader, or one that does not tell."""
+    for _, steps in _ranks(records)[:1]:
+        taken = steps.counts["batches"] > 0
+        held = steps.counts["samples"][taken] / steps.counts["batches"][taken]
+        return float(np.median(held)) or None if len(held) else None
+    return None
 
 
 def pays_off(originals: Sequence[Execution], variants: Sequence[Execution]) -> int | None:
@@ -171,20 +192,27 @@ def _whole_periods(own: RankRecords, steps: Steps, wanted: int) -> int:
 
     Any stretch as long as a period holds each of its places once, wherever it begins.
     """
-    periods = (_period(marks) for marks in _recurring(own, steps))
+    periods = map(_period, (*_epochs(own, steps), *_interludes(steps)))
     longest = max((period for period in periods if period is not None and period <= wanted), default=1)
     return wanted // longest * longest
 
 
-def _recurring(own: RankRecords, steps: Steps) -> Iterator[Ints]:
-    """The steps with which epochs of each loader begin, that validate, and that save."""
+def _epochs(own: RankRecords, steps: Steps) -> Iterator[Ints]:
+    """The steps with which epochs of each loader begin."""
     epochs: dict[object, list[float]] = {}
     for event in own.of("epoch"):
         epochs.setdefault(whole(event.get("loader")), []).append(number(event.get("begin_ns")))
     for begins_ns in epochs.values():
         yield np.searchsorted(steps.end_ns, np.array(begins_ns), side="right").astype(np.int64)
-    for phase in (Phase.VALIDATION, Phase.CHECKPOINT):
-        yield np.flatnonzero(steps.phases[phase] > 0).astype(np.int64)
+
+
+def _interludes(steps: Steps) -> tuple[Ints, Ints]:
+    """The steps that validate, and those that save."""
+    validating, saving = (
+        np.flatnonzero(steps.phases[phase] > 0).astype(np.int64)
+        for phase in (Phase.VALIDATION, Phase.CHECKPOINT)
+    )
+    return validating, saving
 
 
 def _period(marks: Ints) -> int | None:

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.trial import Variant
+from perfdoctor.trials.flags import VALUE
 
 ROUNDS = 5  # a t-interval over fewer is wide: its quantile is 2.8 with five rounds, 4.3 with three
 LEAST_ROUNDS = 3
@@ -18,11 +20,13 @@ LEAVING_S = 1.0  # a script takes about this long to end
 STRETCH = 3.0  # times the budget that may be spent to measure a whole epoch, where it recurs
 PATIENCE = 5.0  # an execution that takes so many times as long as expected is ended
 SLACK_S = 60.0  # compiling, or starting many workers
+ACCUMULATE, BATCH_SIZE = "accumulate", "batch-size"
+RESIZING = {ACCUMULATE, BATCH_SIZE}  # tweaks that change how many samples a step holds
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What every execution of a trial has in common."""
+    """What every execution of a trial has in common. Steps are those of the original."""
 
     rounds: int
     warm_up_steps: int
@@ -31,6 +35,28 @@ class Plan:
     limit_s: float  # after which it is ended
     updates_per_step: float = 1.0  # of the first optimizer: a critic may have several
     period: int | None = None  # steps between epochs, validations or checkpoints, where they come evenly
+    batch: float | None = None  # samples in a batch of the original; None: not known
+
+    def stretch(self, variant: Variant) -> tuple[int, int]:
+        """A variant's steps of warm-up and its measured ones: they hold the samples of the original's.
+
+        So both are measured over the same stretch of the data, and as many epochs begin in it.
+        """
+        held = times_held(variant, self.batch)
+        least = min(LEAST_STEPS, self.steps)
+        return round(self.warm_up_steps / held), max(least, round(self.steps / held))
+
+
+def times_held(variant: Variant, batch: float | None) -> float:
+    """How many times the samples of the original's step one of the variant holds; `batch` as in a Plan."""
+    held = 1.0
+    for setting in variant.settings:
+        count = setting.values.get(VALUE)
+        if setting.tweak == ACCUMULATE and isinstance(count, int):
+            held *= count
+        elif setting.tweak == BATCH_SIZE and isinstance(count, int) and batch:
+            held *= count / batch
+    return held
 
 
 def make(
@@ -41,6 +67,8 @@ def make(
     longest_steps: int | None,
     period: int | None = None,
     updates_per_step: float = 1.0,
+    batch: float | None = None,
+    most_held: float = 1.0,
     variants: int,
     spent_s: float,
     rounds: int | None = None,
@@ -50,10 +78,14 @@ def make(
     """The plan for so many variants beside the original, `spent_s` of whose time are gone.
 
     `longest_steps` is how many steps the script takes by itself, None where it was not let; `period` how
-    many lie between epochs, which are measured whole where that can be paid for. Raises PerfdoctorError
-    where the script has too few steps to measure.
+    many lie between epochs, which are measured whole where that can be paid for; `most_held` how many times
+    the samples of the original's step those of a variant hold: it settles, and is measured, over as many
+    steps of its own. Raises PerfdoctorError where the script has too few steps to measure.
     """
     rounds = rounds or ROUNDS
+    room = math.inf if longest_steps is None else longest_steps / (warm_up_steps + LEAST_STEPS)
+    times = max(1.0, min(most_held, room))  # a variant that does not fit in shortens no other
+    warm_up_steps, least = math.ceil(warm_up_steps * times), math.ceil(LEAST_STEPS * times)
     most = math.inf if longest_steps is None else longest_steps - warm_up_steps
     if most < LEAST_STEPS:
         raise PerfdoctorError(
@@ -64,10 +96,11 @@ def make(
     if steps is None:
         budget_s = (seconds or SECONDS_PER_VARIANT * (variants + 1) + LOOK_S) - spent_s
         each_s = budget_s / (rounds * (variants + 1)) - start_s - LEAVING_S
-        affordable = min(MOST_STEPS, max(LEAST_STEPS, LEAST_S / step_s, each_s / step_s - warm_up_steps))
-        whole = math.ceil(LEAST_STEPS / period) * period if period else 0
-        stretched = STRETCH * max(affordable, each_s / step_s)
-        steps = round(whole if affordable < whole <= stretched else affordable)
+        affordable = min(MOST_STEPS, most, max(least, LEAST_S / step_s, each_s / step_s - warm_up_steps))
+        stretched = min(most, STRETCH * max(affordable, each_s / step_s))
+        steps = _whole(round(affordable), stretched, least, period or 1)
+    else:
+        steps = _whole(steps, steps, 1, period or 1)
     steps = int(min(steps, most))
     training_s = (warm_up_steps + steps) * step_s
     return Plan(
@@ -78,4 +111,11 @@ def make(
         PATIENCE * (start_s + training_s) + SLACK_S,
         updates_per_step,
         period,
+        batch,
     )
+
+
+def _whole(affordable: int, stretched: float, least: int, period: int) -> int:
+    """As many steps as can be paid for: in whole periods, unless those that hold `least` cost too much."""
+    whole = max(math.ceil(least / period), affordable // period) * period
+    return whole if whole <= stretched else affordable

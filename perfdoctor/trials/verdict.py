@@ -11,9 +11,9 @@ from perfdoctor.model import Gain
 from perfdoctor.probe.tweak import BITWISE, PATH, RESULTS
 from perfdoctor.trial import Ending, Execution, Outcome, Variant, Verdict
 from perfdoctor.trials import agreement, measured, ratios
+from perfdoctor.trials.plan import RESIZING
 
 SAME_SAMPLES = 0.02  # samples in a step may differ by this share: the last batch of an epoch is smaller
-RESIZING = {"accumulate", "batch-size"}  # tweaks that change how many samples a step holds
 BROKEN: Mapping[Ending, Outcome] = {
     Ending.FAILED: Outcome.FAILED,
     Ending.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
@@ -80,7 +80,7 @@ def verdict(
     told = Verdict(variant, Outcome.NOT_MEASURED, "", tuple(executions), predicted=predicted)
     finished = [execution for execution in executions if execution.ending is not Ending.INTERRUPTED]
     if not finished:
-        return replace(told, because="interrupted before it was measured")
+        return replace(told, because="the trial ended before it was measured")
     last = finished[-1]
     if last.ending in BROKEN:
         return replace(told, outcome=BROKEN[last.ending], because=_why_broken(last))

@@ -193,10 +193,13 @@ def test_whatever_the_verdict_a_measured_trial_is_a_success(folder, asked, call,
     assert call("--amp", "--", "train.py").status == 0
 
 
-def test_an_interrupted_trial_shows_what_it_measured_and_has_the_shells_status(folder, asked, call):
-    asked.result = trialresults.trial(trialresults.FASTER, interrupted=True, path=str(folder))
+@pytest.mark.parametrize("status", [130, 143])
+def test_an_interrupted_trial_shows_what_it_measured_and_has_the_shells_status(folder, asked, call, status):
+    asked.result = trialresults.trial(
+        trialresults.FASTER, interrupted=True, exit_code=status, path=str(folder)
+    )
     shown = call("--amp", "--", "train.py")
-    assert shown.status == 130
+    assert shown.status == status
     assert "interrupted" in shown.out
     assert (folder / "trial.json").exists()
 

@@ -34,13 +34,13 @@ TRAIN = """
 """
 
 
-def executed(folder, code, steps=3, seed=7, tweaks=None, script="script.py"):
+def executed(folder, code, steps=3, seed=7, tweaks=None, script="script.py", options=None):
     """What `code` recorded and printed, run as one execution of a trial."""
     run = folder / "run"
     run.mkdir()
     rundir.write_json(run / "run.json", {"schema": rundir.SCHEMA})
-    options = {"max_steps": steps, "trial": {"seed": seed}, "tweaks": tweaks or {}}
-    (run / "config.json").write_text(json.dumps(options))
+    config = {"max_steps": steps, "trial": {"seed": seed, **(options or {})}, "tweaks": tweaks or {}}
+    (run / "config.json").write_text(json.dumps(config))
     (folder / script).write_text(textwrap.dedent(code))
     done = subprocess.run(
         [sys.executable, script],
@@ -278,3 +278,48 @@ def test_two_ranks_end_together_after_the_same_update_with_a_tweak_in_both(tmp_p
         (told,) = rank.of("tweak")
         assert (told["tweak"], told["outcome"], told["was"]) == ("no_sync", "applied", "2 an update")
         assert Path(told["at"]["file"]).name == "script.py"
+
+
+DEVICE = """
+    import torch
+    cuda = torch.cuda
+    cuda.is_initialized = lambda: True
+    cuda.is_current_stream_capturing = lambda: False
+    cuda.synchronize = lambda: print("waited", flush=True)
+"""
+
+
+def waits(done):
+    """After which updates the device was waited for."""
+    lines = done.stdout.splitlines()
+    return [lines[index - 1] for index, line in enumerate(lines) if line == "waited"]
+
+
+def test_a_device_is_waited_for_where_measuring_begins_and_where_it_ends(tmp_path):
+    options = {"warm_up_updates": 2}
+    _, done = executed(tmp_path, DEVICE + TRAIN + "\n    train(9)\n", steps=5, options=options)
+    assert waits(done) == ["update 1", "update 4"]
+
+
+def test_with_two_optimizers_it_is_waited_for_within_the_step_that_closes(tmp_path):
+    code = (
+        DEVICE
+        + TRAIN
+        + """
+    other = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
+    for number in range(9):
+        train(1)
+        print("other", number, flush=True)
+        other.step()
+    """
+    )
+    _, done = executed(tmp_path, code, steps=4, options={"warm_up_updates": 2})
+    assert waits(done) == ["update 0", "other 1", "update 0", "other 3"]
+
+
+@pytest.mark.parametrize(
+    "state", ["cuda.is_initialized = lambda: False", "cuda.is_current_stream_capturing = lambda: True"]
+)
+def test_without_a_device_or_while_a_graph_is_captured_nothing_is_waited_for(tmp_path, state):
+    code = DEVICE + f"    {state}\n" + TRAIN + "\n    train(9)\n"
+    assert waits(executed(tmp_path, code, steps=5, options={"warm_up_updates": 2})[1]) == []

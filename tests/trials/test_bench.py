@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.probe.tweak import BITWISE
+from perfdoctor.probe.tweak import BITWISE, PATH
+from perfdoctor.relay import Stopped
 from perfdoctor.trial import Ending, Execution, Outcome, Setting, Variant
 from perfdoctor.trials.bench import Bench
 from perfdoctor.trials.plan import Plan
@@ -126,6 +128,27 @@ def test_a_script_that_ends_before_its_planned_steps_is_measured_over_those_it_t
     (verdict,) = made.compare([WORKERS])
     assert made.plan.steps == 30
     assert verdict.outcome is Outcome.FASTER
+
+
+def test_a_variant_with_larger_batches_that_ends_early_leaves_the_original_as_many_samples() -> None:
+    larger = Variant((Setting("batch-size", ("--batch-size", "64"), {"value": 64}, PATH),))
+    short = tweaked(0.2, ending=Ending.TOO_SHORT, steps=20, samples_per_s=64 / 0.2)
+    executor = Scripted(original=noisy(0.1), **{"batch-size": short})
+    made = replace(bench(executor), plan=replace(PLAN, batch=32.0))
+    made.compare([larger])
+    assert made.plan.steps == 40
+
+
+def test_the_signal_that_ended_the_trial_is_known() -> None:
+    def terminated(number: int) -> Execution:
+        raise Stopped(signal.SIGTERM)
+
+    stopped = broken(Ending.INTERRUPTED, ended_by=signal.SIGINT)
+    for answer, number in ((terminated, signal.SIGTERM), (stopped, signal.SIGINT)):
+        made = bench(Scripted(original=noisy(0.1), workers=answer))
+        (verdict,) = made.compare([WORKERS])
+        assert (made.interrupted, made.ended_by) == (True, number)
+        assert verdict.outcome is Outcome.NOT_MEASURED
 
 
 def test_a_tweak_that_turned_itself_off_has_failed() -> None:

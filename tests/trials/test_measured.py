@@ -168,6 +168,29 @@ def test_the_period_that_a_plan_can_go_by_is_the_longest_even_one() -> None:
     assert measured.period(records(None)) is None
 
 
+@pytest.mark.parametrize(
+    ("every", "held", "period"),
+    [(20, 4.0, 20), (40, 4.0, 40), (8, 1.0, 20), (8, 4.0, 32), (8, 0.5, 20)],
+    ids=["each epoch", "each second epoch", "steps", "of larger batches", "of smaller ones"],
+)
+def test_what_comes_every_so_many_steps_is_further_apart_in_the_originals_steps(every, held, period) -> None:
+    """Of larger batches; what comes with epochs is not."""
+    described = [update(10, validation=5 if index and index % every == 0 else 0) for index in range(90)]
+    table = rows(described)
+    events = begins(described, 20)
+    validating = [int(at) + 1 for at in table["begin_ns"][every::every]]
+    events += [{"event": "epoch", "loader": 2, "begin_ns": at} for at in validating]
+    assert measured.period(run(*described, events=events), held) == period
+
+
+def test_a_usual_batch_is_told_by_samples_and_batches_not_by_the_last_of_an_epoch() -> None:
+    whole = [update(10, samples=64, batches=2)] * 5
+    assert measured.batch(run(*whole, update(10, samples=3, batches=1))) == 32.0
+    assert measured.batch(run(*[update(10, samples=8)] * 5)) is None
+    assert measured.batch(run(*[update(10, batches=1)] * 5)) is None
+    assert measured.batch(records(None)) is None
+
+
 # ---------------------------------------------------------------- warm-up
 
 

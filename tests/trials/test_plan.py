@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from perfdoctor import catalogue
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.trials import plan
+from perfdoctor.trial import Variant
+from perfdoctor.trials import flags, plan
 
 
 def make(**given: object) -> plan.Plan:
@@ -65,3 +67,53 @@ def test_a_whole_epoch_is_measured_where_that_can_be_paid_for() -> None:
 
 def test_an_epoch_that_costs_several_times_the_budget_is_not_measured_whole() -> None:
     assert make(period=100_000).steps == make().steps
+
+
+def test_where_there_is_time_for_it_whole_epochs_are_measured() -> None:
+    assert make(period=20).steps == make().steps // 20 * 20
+    assert make(longest_steps=40, period=20).steps == 20
+    assert make(steps=50, period=20).steps == 40
+    assert make(steps=15, period=20).steps == 15
+
+
+# ---------------------------------------------------------------- other batches
+
+
+def resized(*words: str) -> Variant:
+    return Variant(flags.read(words, catalogue.tweaks()))
+
+
+@pytest.mark.parametrize(
+    ("words", "batch", "held"),
+    [
+        (("--batch-size", "64"), 32.0, 2.0),
+        (("--batch-size", "16"), 32.0, 0.5),
+        (("--batch-size", "64"), None, 1.0),
+        (("--accumulate", "4"), None, 4.0),
+        (("--batch-size", "64", "--accumulate", "4", "--amp"), 32.0, 8.0),
+        (("--workers", "4"), 32.0, 1.0),
+    ],
+)
+def test_how_many_samples_a_step_holds_is_told_by_batches_and_accumulation(words, batch, held) -> None:
+    assert plan.times_held(resized(*words), batch) == held
+
+
+def test_all_are_measured_over_the_same_samples() -> None:
+    made = make(batch=32.0, most_held=4.0, steps=80)
+    assert (made.warm_up_steps, made.steps) == (20, 80)  # the variant needs five steps of its own to settle
+    assert made.stretch(resized("--batch-size", "128")) == (5, 20)
+    assert made.stretch(resized("--batch-size", "64")) == (10, 40)
+    assert made.stretch(resized("--batch-size", "16")) == (40, 160)
+    assert made.stretch(resized("--workers", "2")) == made.stretch(Variant()) == (20, 80)
+
+
+def test_the_original_takes_more_steps_where_larger_ones_would_be_too_few() -> None:
+    made = make(start_s=60.0, step_s=1.0, batch=32.0, most_held=4.0)
+    assert made.stretch(resized("--batch-size", "128")) == (5, plan.LEAST_STEPS)
+    assert make(start_s=60.0, step_s=1.0, batch=32.0, most_held=0.5).steps == plan.LEAST_STEPS
+
+
+def test_a_batch_that_the_script_has_too_few_samples_for_is_no_reason_not_to_measure_others() -> None:
+    made = make(longest_steps=60, batch=32.0, most_held=64.0)
+    assert made.warm_up_steps + made.steps <= 60
+    assert made.stretch(resized("--batch-size", "64"))[1] >= plan.LEAST_STEPS
