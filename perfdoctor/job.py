@@ -23,7 +23,8 @@ class RankFacts:
     seconds: Mapping[Phase, float]  # they add up to `mean_s`
     waiting_s: float = 0.0  # in collectives, for ranks that came later; part of `grad_sync`
     moving_s: float = 0.0  # the rest of `grad_sync`
-    last: int = 0  # exchanges that this rank came to last
+    matched: int = 0  # exchanges that were found on every rank of a group that it is in
+    last: int = 0  # of those, that this rank came to last
     behind_s: float = 0.0  # mean of how much later than the median rank it came to those
     data_cores: float | None = None  # cores its loader workers kept busy
     delay: float | None = None  # seconds its threads were ready but had no core, per second of time
@@ -51,7 +52,7 @@ class LateRank:
 
 @dataclass(frozen=True)
 class ExchangeFacts:
-    """What the ranks exchange in one step; times are of the median rank, per step."""
+    """What the ranks exchange, per step; times are of the median rank, of two ranks of the one that waits."""
 
     kind: str  # "DistributedDataParallel", "FSDP", or the collective that takes most: "all_reduce"
     ranks: int
@@ -91,7 +92,7 @@ class JobFacts:
     late: LateRank | None = None
     exchange: ExchangeFacts | None = None
     skew: tuple[float, ...] = ()  # over time: share of each part of the run that the median rank waited
-    matched: int = 0  # exchanges that were found on every rank
+    matched: int = 0  # exchanges that were found on every rank, or on all of the group that tells who is late
     shown: int = 0  # the rank that the rest of the report is about
     waits: Mapping[Bottleneck, float] = field(default_factory=dict)  # its waiting, by what made others late
     crowded_s: float = 0.0  # of its moving, per step: its threads had no core, for other programs had them

@@ -276,14 +276,6 @@ class DiskFacts:
 
 
 @dataclass(frozen=True)
-class NetworkFacts:
-    """Traffic over the host's network interfaces (loopback left out), bytes per second."""
-
-    received_bytes_per_s: float | None
-    sent_bytes_per_s: float | None
-
-
-@dataclass(frozen=True)
 class GpuFacts:
     """What NVML said of the accelerators in use. Each may be None, with the reason beside it."""
 

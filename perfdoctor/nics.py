@@ -9,6 +9,7 @@ from pathlib import Path
 
 CHOSEN = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 BITS = 8
+PASSED_ON = ("bond", "vlan", "macvlan")  # virtual cards that name the rate of the real ones below them
 DEFAULT_ROUTE = "00000000"  # in /proc/net/route: what no other line holds goes this way
 INFINIBAND_RATE = re.compile(r"([\d.]+) Gb/sec")
 ROOT = Path("/")
@@ -49,8 +50,14 @@ def _ethernet(root: Path) -> Iterator[Nic]:
         if _read(folder / "operstate") == "down" or kind == "772":  # 772: loopback, in the kernel's if_arp.h
             continue
         megabits = _read(folder / "speed")
-        known = megabits.isdigit() and int(megabits) > 0  # -1, or no answer: not known
+        known = megabits.isdigit() and int(megabits) > 0 and not _made_up(folder)  # -1, no answer: not known
         yield Nic(folder.name, int(megabits) * 1e6 / BITS if known else None)
+
+
+def _made_up(folder: Path) -> bool:
+    """Whether its driver names the same rate whatever lies behind: cards of containers, tunnels, bridges."""
+    told = {line.removeprefix("DEVTYPE=") for line in _read(folder / "uevent").splitlines()}
+    return "virtual" in folder.resolve().parts and told.isdisjoint(PASSED_ON)
 
 
 def _infiniband(root: Path) -> Iterator[Nic]:

@@ -28,8 +28,8 @@ from perfdoctor.rawfiles import (
 from perfdoctor.rundir import AGENT, SHARING, Json, read_json
 
 __all__ = [
-    "Folder", "Process", "RankRecords", "Rows", "RunRecords", "Stack", "look", "read", "read_rows",
-    "records_of", "steps_made", "whole",
+    "Folder", "Process", "RankRecords", "Rows", "RunRecords", "Stack", "look", "read", "read_rank",
+    "read_rows", "records_of", "steps_made", "whole",
 ]  # fmt: skip
 
 
@@ -132,14 +132,18 @@ class Folder:
             run=self.run, host=own_host,
         )  # fmt: skip
 
+    def told(self, rank: int, problems: list[str], host: Sequence[Json] = ()) -> RankRecords:
+        """The rank's events, read once they are looked at."""
+        events = Lines(self.path / f"events.{self.processes[rank].tag}.jsonl", problems)
+        return replace(self.named(rank, host), events=events)
+
     def timed(self, rank: int, problems: list[str], host: Sequence[Json] = ()) -> RankRecords:
         """The rank's steps and collectives; its events are read once they are looked at."""
         tag = self.processes[rank].tag
         collectives = self.path / f"collectives.{tag}.bin"
         return replace(
-            self.named(rank, host),
+            self.told(rank, problems, host),
             steps=read_rows(self.path / f"steps.{tag}.bin", problems),
-            events=Lines(self.path / f"events.{tag}.jsonl", problems),
             collectives=read_rows(collectives, problems),
             now=read_now(collectives),
         )
@@ -163,6 +167,13 @@ def read(path: Path, others: bool = True) -> RunRecords:
     Raises NoSuchRun where there is no such folder and NotARun where it is not a run's.
     """
     return records_of(look(path), others)
+
+
+def read_rank(path: Path, rank: int) -> RunRecords:
+    """Read a run directory without what its other ranks recorded. Raises as `read` does."""
+    folder = look(path)
+    own = {each: process for each, process in folder.processes.items() if each == rank}
+    return records_of(replace(folder, processes=own))
 
 
 def records_of(folder: Folder, others: bool = True) -> RunRecords:

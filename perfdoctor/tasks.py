@@ -42,7 +42,7 @@ class Task:
 
 def of(environ: Mapping[str, str]) -> Task | None:
     """The task that this process is, as its launcher told it; None where it is no part of a job."""
-    if not any(name.startswith(("RANK", "OMPI_", "SLURM_")) for name in environ):
+    if not any(name.startswith(("RANK", "OMPI_", "PMI_", "SLURM_")) for name in environ):
         return None
     from perfdoctor.probe import job  # here: nobody else waits for it
 

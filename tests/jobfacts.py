@@ -42,6 +42,7 @@ def rank(number: int = 0, waiting: float = WAITING_MS, node: str = "node-a", **g
         "seconds": phases,
         "waiting_s": waiting / 1e3,
         "moving_s": MOVING_MS / 1e3,
+        "matched": MATCHED,
         "last": 2,
     }
     return RankFacts(**(fields | given))
@@ -98,7 +99,7 @@ def hung(world: int = 8) -> JobFacts:
 def unmatched(world: int = 8) -> JobFacts:
     """No exchange was found on every rank: nobody knows who waits."""
     ranks = [
-        replace(one, waiting_s=0.0, moving_s=one.seconds[Phase.GRAD_SYNC], last=0)
+        replace(one, waiting_s=0.0, moving_s=one.seconds[Phase.GRAD_SYNC], matched=0, last=0)
         for one in job(world, slow=None).ranks
     ]
     return replace(job(world, slow=None), ranks=tuple(ranks), matched=0, skew=(), exchange=None)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from perfdoctor.analysis.copies import CopyLines
+from perfdoctor.analysis.network import Link, NetworkFacts
 from perfdoctor.analysis.storage import StorageFacts
 from perfdoctor.analysis.threads import ThreadWork
 from perfdoctor.analysis.workers import WorkerMemory
 from perfdoctor.batch import BatchFacts, Stage, StageCost
-from perfdoctor.model import DiskFacts, LineCost, MemoryFacts, NetworkFacts
+from perfdoctor.model import DiskFacts, LineCost, MemoryFacts
 from tests.facts import line
 
 GB = 10**9
@@ -78,9 +79,17 @@ def disk(mb: float = 30.0) -> DiskFacts:
     return DiskFacts(mb * 1e6, 0.0)
 
 
-def network(mb: float = 0.5) -> NetworkFacts:
-    """`mb` megabytes a second come in."""
-    return NetworkFacts(mb * 1e6, 0.0)
+def network(
+    mb: float = 0.5,
+    gbit: float | None = None,
+    best: float = 0.0,
+    loopback: bool = False,
+    opened: float | None = None,
+    resent: float | None = None,
+) -> NetworkFacts:
+    """`mb` megabytes a second come in over a card of `gbit`; `best` of them in the best seconds of the run."""
+    link = Link(mb * 1e6, max(mb, best) * 1e6, gbit * 1e9 / 8 if gbit else None, loopback)
+    return NetworkFacts(0.0 if loopback else mb * 1e6, 0.0, link, opened, resent)
 
 
 def growth(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from tests.jobs import COLLECTIVE_LAYOUT
 from tests.records import MS, rows, update
 
 STEPS = 40
+GROUP = 1  # the number of a rank's own group
 SPENT = {"data_wait": 1.0, "forward": 4.0, "backward": 5.0}  # milliseconds of every step
 
 
@@ -73,6 +74,19 @@ def team(
     return Team(ranks, given.pop("world", len(late)), **given)
 
 
+def apart(*teams: Team) -> Team:
+    """One job of several teams: the ranks of each exchange among themselves, in a group that each rank tells of."""
+    found: list[RankRecords] = []
+    for team_ in teams:
+        members = [len(found) + own.rank for own in team_.ranks]
+        told = ({"event": "group", "number": GROUP, "size": len(members), "ranks": members},)
+        for number, own in zip(members, team_.ranks, strict=True):
+            rows_ = own.collectives.copy()
+            rows_["group"][rows_["ranks"] == len(members)] = GROUP
+            found.append(replace(own, rank=number, events=told, collectives=rows_))
+    return Team(found, len(found))
+
+
 def _spent(own: Mapping[str, Any], step: int, noise: float) -> dict[str, float]:
     more = {name: ms for name, ms in own.items() if name != "every" and step % own.get("every", 1) == 0}
     told = {name: SPENT.get(name, 0.0) + more.get(name, 0.0) for name in {**SPENT, **more}}
@@ -99,4 +113,5 @@ def _rank(
         own["bytes"], own["buckets"] = call.get("bytes", 1_000_000), call.get("buckets", 1)
         own["step"], own["sequence"] = np.arange(count), np.arange(count) * 10 + place
         own["op"], own["flags"], own["ranks"] = call["op"], call.get("flags", 0), call.get("ranks", world)
+        own["group"] = GROUP if call.get("ranks", world) < world else 0
     return RankRecords(number, table, None, (), collectives=made, node=node)

@@ -28,6 +28,7 @@ from perfdoctor.analysis.exchange import CommFacts
 from perfdoctor.analysis.findings import gain_of
 from perfdoctor.analysis.gradients import ClearingFacts, ZeroingFacts
 from perfdoctor.analysis.nests import NestFacts
+from perfdoctor.analysis.network import NetworkFacts
 from perfdoctor.analysis.orphans import OrphanFacts
 from perfdoctor.analysis.parallel import ParallelFacts
 from perfdoctor.analysis.pauses import PauseFacts
@@ -50,7 +51,6 @@ from perfdoctor.model import (
     LoaderFacts,
     Location,
     MemoryFacts,
-    NetworkFacts,
     Phase,
     RunFacts,
     SaveFacts,
@@ -291,7 +291,14 @@ def loading(draw):
         CopyLines: loadfacts.copied(draw(SHARE), draw(SHARE)),
         StorageFacts: loadfacts.storage(draw(st.sampled_from(["network", "rotational", "solid", "unknown"]))),
         DiskFacts: loadfacts.disk(draw(MS)),
-        NetworkFacts: loadfacts.network(draw(MS)),
+        NetworkFacts: loadfacts.network(
+            draw(MS),
+            draw(st.none() | st.floats(0.01, 400)),
+            draw(MS),
+            draw(st.booleans()),
+            draw(st.none() | MS),
+            draw(st.none() | SHARE),
+        ),
         WorkerMemory: loadfacts.growth(draw(MS) * 1e6, draw(MS) * 1e6, draw(MS), draw(MS) * 1e3),
     }
 

@@ -15,7 +15,9 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if "__pycache__" not in pa
 
 # A module imports only from its own floor and those below it.
 FLOORS = {
-    **dict.fromkeys(("__init__", "batch", "change", "model", "errors", "catalogue", "job", "trial"), 0),
+    **dict.fromkeys(
+        ("__init__", "batch", "change", "model", "errors", "catalogue", "job", "trial", "units"), 0
+    ),
     **dict.fromkeys(("probe", "tweaks"), 1),
     **dict.fromkeys(
         (

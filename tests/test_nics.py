@@ -42,6 +42,25 @@ def test_cards_that_are_up_are_found_with_what_they_can_carry(root: Path) -> Non
     assert nics(root) == [Nic("eth1", 25 * GIGABIT), Nic("eth0", GIGABIT), Nic("tap0", None)]
 
 
+@pytest.mark.parametrize(
+    ("name", "told", "rate"),
+    [
+        pytest.param("eth9", "INTERFACE=eth9", None, id="container"),
+        pytest.param("docker0", "DEVTYPE=bridge\nINTERFACE=docker0", None, id="bridge"),
+        pytest.param("bond0", "DEVTYPE=bond\nINTERFACE=bond0", 10 * GIGABIT, id="bond"),
+    ],
+)
+def test_the_rate_that_a_virtual_card_makes_up_is_not_known(
+    tmp_path: Path, name: str, told: str, rate: float | None
+) -> None:
+    folder = tmp_path / "sys/devices/virtual/net" / name
+    for file, text in (("operstate", "up"), ("type", "1"), ("speed", "10000"), ("uevent", told)):
+        write(folder / file, text)
+    (tmp_path / "sys/class/net").mkdir(parents=True)
+    (tmp_path / "sys/class/net" / name).symlink_to(folder)
+    assert nics(tmp_path) == [Nic(name, rate)]
+
+
 def test_a_host_without_sys_has_no_cards(tmp_path: Path) -> None:
     assert nics(tmp_path) == []
     assert used({}, "gloo", tmp_path) is None

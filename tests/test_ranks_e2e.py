@@ -156,6 +156,16 @@ def test_a_delay_now_and_then_is_told_per_step(tmp_path: Path) -> None:
     seen.assert_late_by_what_was_planted()
 
 
+def test_a_late_rank_is_waited_for_in_its_own_group(tmp_path: Path) -> None:
+    words = ("--late", "2", "--kind", "host", "--delay-ms", "60", "--team", "2")
+    seen = watched(tmp_path, torchrun(PLANTED, *words, processes=4))
+    assert seen.status == 0, seen.stderr
+    assert (seen.late["rank"], seen.late["cause"]) == (2, "host"), seen.late
+    each = seen.ranks["each"]
+    assert each[3]["waiting_s"] > 10 * each[2]["waiting_s"]
+    assert each[3]["waiting_s"] > 3 * max(rank["waiting_s"] for rank in each[:2])
+
+
 @contextmanager
 def neighbour(core: int) -> Iterator[None]:
     """Somebody else's process, which nothing of the run has started, keeps a core busy."""

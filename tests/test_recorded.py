@@ -114,3 +114,11 @@ def test_columns_that_are_none_of_a_rows_file_are_refused(tmp_path, columns):
     problems = []
     assert recorded.read_rows(tmp_path / "steps.rank0.bin", problems) is None
     assert problems == ["steps.rank0.bin has no readable header and was left out"]
+
+
+def test_of_one_rank_nothing_of_the_others_is_read(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=3, steps=5).folders
+    found = recorded.read_rank(folder, 1)
+    assert list(found.ranks) == [1]
+    assert len(found.ranks[1].steps) > 0
+    assert found.host == recorded.read(folder).host

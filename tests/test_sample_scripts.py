@@ -100,6 +100,12 @@ def test_every_twin_belongs_to_a_script() -> None:
     assert {path.stem for path in (FOLDER / "cured").glob("*.py")} == {script.stem for script in SLOW}
 
 
+def test_a_tip_says_that_it_was_held_against_scripts_where_it_was() -> None:
+    planted = {expected(script)["finding"] for script in SLOW if expected(script)["saves"] == "time"}
+    says_so = {entry.id for entry in catalogue.tips() if entry.heading.checked is catalogue.Checked.SCRIPTS}
+    assert says_so == planted
+
+
 def test_there_are_pairs_of_many_kinds_and_healthy_scripts() -> None:
     assert len(SLOW) >= 24
     assert len(SCRIPTS) - len(SLOW) >= 6

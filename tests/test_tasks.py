@@ -27,6 +27,7 @@ STEP = {"SLURM_JOB_ID": "8", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "4"}
         (STEP | {"SLURM_PROCID": "3"}, Task(3, 4, "slurm 8.0")),
         ({"SLURM_JOB_ID": "8", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, None),  # the batch script itself
         ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, Task(1, 2, None)),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, Task(1, 2, None)),
         (
             {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "9"},
             Task(1, 2, "a:9"),

@@ -109,10 +109,10 @@ def _widened(records: RankRecords, source: Source) -> Iterator[tuple[str, Locati
         if at is not None:
             yield str(event.get("what")), at
     if not noted:
-        yield from _written(_files(records), source)
+        yield from _written(files_of(records), source)
 
 
-def _files(records: RankRecords) -> list[str]:
+def files_of(records: RankRecords) -> list[str]:
     """The user's files that models, optimizers and steps were seen in."""
     events: Sequence[Json] = (*records.of("root"), *records.of("optimizer"), *records.of("settings"))
     places = (location(event.get(key)) for event in events for key in ("built", "at"))

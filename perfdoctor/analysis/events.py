@@ -115,18 +115,20 @@ def overhead_facts(
 ) -> OverheadFacts | str:
     """What watching cost a step: how often each of the probe's moves was made, times what it costs here.
 
-    What profiler windows took, and by how much they slowed their steps, is spread over all steps.
+    What profiler windows took, by how much they slowed their steps, and what recording collectives took is
+    spread over all steps.
     """
     costs = records.of("cost")
     if not costs or step.mean_s <= 0:
         return "the probe's own cost was not measured"
     cost, count = costs[-1], float(steps.weight.sum())
     calls = float(steps.counts["calls"].sum()) / count
+    collectives_s = number(next(iter(records.of("collectives")[-1:]), {}).get("own_s"))  # a running total
     total_ns = (
         number(cost.get("switch_ns")) * float(steps.counts["switches"].sum()) / count
         + number(cost.get("row_ns")) * steps.rows / count
         + number(cost.get("call_ns")) * calls * max(1, _modules(records))
-        + windows_s(records, step.mean_s) * 1e9 / count
+        + (windows_s(records, step.mean_s) + collectives_s) * 1e9 / count
     )
     return OverheadFacts(total_ns / 1e9, min(1.0, total_ns / 1e9 / step.mean_s), _sampler_cores(samples))
 

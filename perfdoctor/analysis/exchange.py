@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median_high
 
 import numpy as np
 
 from perfdoctor.analysis.device import DeviceFacts
 from perfdoctor.analysis.records import Json, location, whole
-from perfdoctor.analysis.skew import Calls, Skew
+from perfdoctor.analysis.skew import Calls, Members, Skew
 from perfdoctor.analysis.steps import Ints, Steps
 from perfdoctor.job import ExchangeFacts, RankFacts
 from perfdoctor.model import Location
@@ -48,12 +49,13 @@ class Flow:
     blocked_s: float
     by_kind: Mapping[str, tuple[float, int, float]]
     ddp: bool
-    smaller: float  # share of the blocked time in groups of fewer ranks, which cannot be compared
+    ranks: int  # of the group that the largest of them is in
+    groups: Mapping[Members, float]  # shares of the blocked time, in calls that can be compared
     untimed: bool
 
 
-def flow_of(calls: Calls, steps: Steps) -> Flow:
-    """One rank's collectives per step of its own."""
+def flow_of(calls: Calls, groups: Mapping[Members, Calls], steps: Steps) -> Flow:
+    """One rank's collectives per step of its own; `groups`: those that can be compared, by who takes part."""
     entries = np.unique(calls.entry)
     if len(calls.keys) < THINNED:
         entries = np.flatnonzero(~steps.disturbed & (np.arange(len(steps.disturbed)) > 0))
@@ -69,7 +71,9 @@ def flow_of(calls: Calls, steps: Steps) -> Flow:
             float(figures[2]) / count,
         )
     passes = float(calls.ddp.sum())
-    smaller_s = float(calls.wait_s[~calls.comparable].sum())
+    shares = {
+        who: float(own.wait_s.sum()) / blocked_s if blocked_s > 0 else 0.0 for who, own in groups.items()
+    }
     return Flow(
         exchanges=(passes or float(len(np.unique(calls.entry)))) / count,
         buckets=float(calls.buckets.sum()) / count,
@@ -78,7 +82,8 @@ def flow_of(calls: Calls, steps: Steps) -> Flow:
         blocked_s=blocked_s / count,
         by_kind=by_kind,
         ddp=passes > 0,
-        smaller=smaller_s / blocked_s if blocked_s > 0 else 0.0,
+        ranks=max(1, int(calls.ranks[calls.bytes.argmax()])),
+        groups=shares,
         untimed=not bool(calls.timed.any()),
     )
 
@@ -96,28 +101,32 @@ def _covered_s(calls: Calls) -> float:
 
 
 def exchange_facts(
-    flows: Sequence[Flow], ranks: Sequence[RankFacts], skew: Skew | None, world: int, wrapper: Json
+    flows: Sequence[Flow], ranks: Sequence[RankFacts], skews: Mapping[Members, Skew], wrapper: Json
 ) -> ExchangeFacts | None:
-    """Of the median rank, or None where nothing was timed. `wrapper`: what the model is wrapped in."""
+    """Of the median rank, of two the one that waits, or None where nothing was timed.
+
+    `wrapper`: what the model is wrapped in.
+    """
     timed = [flow for flow in flows if not flow.untimed]
     if not timed:
         return None
 
     def middle(name: str) -> float:
-        return float(np.median([getattr(flow, name) for flow in timed]))
+        return float(median_high(getattr(flow, name) for flow in timed))
 
     busy_s, blocked_s = middle("busy_s"), middle("blocked_s")
-    waiting_s = min(blocked_s, float(np.median([rank.waiting_s for rank in ranks]))) if skew else 0.0
-    moving_s = busy_s * skew.moving_busy if skew else busy_s
+    waiting_s = min(blocked_s, median_high(rank.waiting_s for rank in ranks)) if skews else 0.0
+    most = max(skews, key=lambda who: max(flow.groups.get(who, 0.0) for flow in timed), default=None)
+    moving_s = busy_s * skews[most].moving_busy if most is not None else busy_s
     first = timed[0]
     kind = wrapper.get("kind")
     named = str(kind) if kind and (first.ddp or kind == "FSDP") else None
     costliest = max(first.by_kind, key=lambda name: first.by_kind[name][2])
     passes = sum(figures[1] * RING.get(name, 0.0) for name, figures in first.by_kind.items())
-    sent = passes * (world - 1) / world
+    sent = passes * (first.ranks - 1) / first.ranks
     return ExchangeFacts(
         kind=named or ("DistributedDataParallel" if first.ddp else costliest),
-        ranks=world,
+        ranks=first.ranks,
         exchanges=middle("exchanges"),
         buckets=middle("buckets"),
         bytes=round(middle("bytes")),

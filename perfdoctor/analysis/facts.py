@@ -20,6 +20,7 @@ from perfdoctor.analysis.lines import Lines, located
 from perfdoctor.analysis.loaders import loader_facts
 from perfdoctor.analysis.making import MADE, made_groups
 from perfdoctor.analysis.nests import NestFacts, nest_facts
+from perfdoctor.analysis.network import NetworkFacts, network_facts
 from perfdoctor.analysis.orphans import OrphanFacts, orphan_facts
 from perfdoctor.analysis.parallel import ParallelFacts
 from perfdoctor.analysis.pauses import PauseFacts, pause_facts
@@ -47,7 +48,6 @@ from perfdoctor.model import (
     LoaderFacts,
     Marker,
     MemoryFacts,
-    NetworkFacts,
     OverheadFacts,
     RunFacts,
     SaveFacts,
@@ -183,7 +183,7 @@ def _measure(
         WorkerMemory: worker_memory(samples),
         DiskFacts: hosts.disk_facts(samples),
         StorageFacts: storage_facts(samples),
-        NetworkFacts: hosts.network_facts(samples),
+        NetworkFacts: network_facts(samples, records.host, ranks),
         GpuFacts: gpu,
         BackendFacts: backend_facts(own) if on_device else None,
         OverheadFacts: events.overhead_facts(own, found, step, samples),

@@ -1,4 +1,4 @@
-"""What was sampled from outside becomes CpuFacts, MemoryFacts, DiskFacts, NetworkFacts and GpuFacts."""
+"""What was sampled from outside becomes CpuFacts, MemoryFacts, DiskFacts and GpuFacts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from perfdoctor.analysis.records import Json, Window, number, positive, whole
-from perfdoctor.model import CpuFacts, DiskFacts, GpuFacts, LoaderFacts, MemoryFacts, NetworkFacts, StepFacts
+from perfdoctor.model import CpuFacts, DiskFacts, GpuFacts, LoaderFacts, MemoryFacts, StepFacts
 
 ENOUGH = 3  # samples inside the steps: below it, the once-a-second sampler saw mostly borders
 
@@ -148,25 +148,6 @@ def disk_facts(samples: Sequence[Json]) -> DiskFacts | str:
     if read is None and written is None:
         return "disk traffic could not be read" if samples else "no sample was taken between the steps"
     return DiskFacts(read, written)
-
-
-def network_facts(samples: Sequence[Json]) -> NetworkFacts | str:
-    """Network traffic of the host."""
-
-    def rate(key: str) -> float | None:
-        known = [
-            (number(entry.get("t_ns")), number(entry["net"].get(key)))
-            for entry in samples
-            if entry.get("net")
-        ]
-        if len(known) < 2 or known[-1][0] <= known[0][0]:
-            return None
-        return max(0.0, known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0]) * 1e9
-
-    received, sent = rate("received_bytes"), rate("sent_bytes")
-    if received is None and sent is None:
-        return "network traffic was not sampled between the steps"
-    return NetworkFacts(received, sent)
 
 
 def gpu_facts(gpus: Mapping[int, Sequence[Json]], window: Window) -> GpuFacts | str:

@@ -5,20 +5,31 @@ Ranks come one at a time, and little is kept of each: a thousand of them do not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from perfdoctor import ended
+from perfdoctor import ended, units
 from perfdoctor.analysis import late, steps
 from perfdoctor.analysis.exchange import Flow, exchange_facts, flow_of, in_one
-from perfdoctor.analysis.nodes import Node, node_of
+from perfdoctor.analysis.nodes import NOTHING, Node, node_of
 from perfdoctor.analysis.records import Json, Window, number, whole
-from perfdoctor.analysis.skew import Matcher, Skew, calls_of, spent
+from perfdoctor.analysis.skew import (
+    EVERYONE,
+    Matcher,
+    Members,
+    Skew,
+    by_group,
+    calls_of,
+    members_of,
+    spent,
+)
 from perfdoctor.analysis.summary import step_facts
-from perfdoctor.job import JobFacts, RankFacts
+from perfdoctor.job import JobFacts, LateRank, RankFacts
+from perfdoctor.jobnotes import named
 from perfdoctor.model import Bottleneck, Phase
 from perfdoctor.recorded import RankRecords
 
@@ -58,21 +69,21 @@ class _Seen:
 
 def job_facts(job: Job) -> JobFacts | None:
     """What all ranks show together, or None where there is only one."""
-    matcher = Matcher(job.world)
+    matchers: dict[Members, Matcher] = {}
     hosts: dict[tuple[str, str, str], Node] = {}
-    seen = [_look(own, job.world, matcher, hosts) for own in job.each()]
+    seen = [_look(own, job.world, matchers, hosts) for own in job.each()]
     world = max([job.world, *(one.world for one in seen)])
     if world < 2 or not seen:
         return None
-    skew = matcher.compare()
-    ranks = _with_ends(_with_skew(seen, skew), job)
+    habits = {one.facts.rank: one.habits for one in seen}
+    skews, found = _compare(matchers, habits)
+    skew = next(iter(skews.values()), None)
+    ranks = _with_ends(_with_skew(seen, skews), job)
     trained = [rank for rank in ranks if rank.steps]
     shown = min(trained or ranks, key=lambda rank: rank.rank)
     flows = [one.flow for one in seen if one.flow is not None]
     wrapper: Json = next((one.wrapper for one in seen if one.wrapper), {})
-    habits = {one.facts.rank: one.habits for one in seen}
-    found = late.late_rank(skew, [habits[rank] for rank in skew.ranks]) if skew is not None else None
-    exchange = exchange_facts(flows, trained, skew, world, wrapper)
+    exchange = exchange_facts(flows, trained, skews, wrapper)
     crowded_s = next((_crowded_s(shown, one.host) for one in seen if one.facts.rank == shown.rank), 0.0)
     return JobFacts(
         world=world,
@@ -84,32 +95,38 @@ def job_facts(job: Job) -> JobFacts | None:
         skew=skew.over_time() if skew is not None else (),
         matched=skew.count if skew is not None else 0,
         shown=shown.rank,
-        waits=_waits(skew, shown),
+        waits=_waits(skews.values(), shown),
         crowded_s=crowded_s * in_one(exchange) if exchange is not None else 0.0,
         attempt=job.attempt,
-        clock_error_s=skew.clock_error_s if skew is not None else None,
-        notes=(*job.notes, *_notes(seen, skew, world)),
+        clock_error_s=max(
+            (each.clock_error_s for each in skews.values() if each.clock_error_s is not None), default=None
+        ),
+        notes=(*job.notes, *_notes(seen, skews, world)),
     )
 
 
-def _look(own: RankRecords, world: int, matcher: Matcher, hosts: dict[tuple[str, str, str], Node]) -> _Seen:
-    """One rank; its collectives go to the matcher."""
+def _look(
+    own: RankRecords, world: int, matchers: dict[Members, Matcher], hosts: dict[tuple[str, str, str], Node]
+) -> _Seen:
+    """One rank; its collectives go to the matchers of the groups that they are in."""
     wrapper = next(iter(own.of("wrapper")[-1:]), {})
     found = steps.find(own.steps)
     if found is None:
         nothing = late.Habits(own.node, 0.0, None, None, None, None)
-        return _Seen(
-            RankFacts(own.rank, own.node, 0, 0.0, {}), None, wrapper, nothing, Node({}, {}, None, {}, {}), 1
-        )
+        return _Seen(RankFacts(own.rank, own.node, 0, 0.0, {}), None, wrapper, nothing, NOTHING, 1)
     found = steps.settled(found)
     step = step_facts(found, None, None)
     key = own.node, str(own.run.get("id")), str(own.run.get("pid"))
     if key not in hosts:
         hosts[key] = node_of(own.host, Window.of(found))
     host = hosts[key]
-    calls = calls_of(own.collectives, found, world)
-    if calls is not None:
-        matcher.add(own.rank, own.node, calls, spent(found))
+    calls, flow, largest = calls_of(own.collectives, found), None, 1
+    if calls is not None and own.collectives is not None:
+        largest = int(own.collectives["ranks"].max())
+        groups = by_group(calls, members_of(own.of("group")), max(world, largest))
+        flow, before = flow_of(calls, groups, found), spent(found)
+        for who, theirs in groups.items():
+            matchers.setdefault(who, Matcher(world)).add(own.rank, own.node, theirs, before)
     samples = float(found.counts["samples"].sum()) / float(found.weight.sum())
     facts = RankFacts(
         rank=own.rank,
@@ -131,81 +148,98 @@ def _look(own: RankRecords, world: int, matcher: Matcher, hosts: dict[tuple[str,
         facts.data_cores,
         host.available,
     )
-    flow = flow_of(calls, found) if calls is not None else None
-    largest = int(own.collectives["ranks"].max()) if calls is not None and own.collectives is not None else 1
     return _Seen(facts, flow, wrapper, habits, host, largest)
 
 
 def _crowded_s(rank: RankFacts, host: Node) -> float:
     """Of a rank's moving, per step: its threads had no core, for other programs had them.
 
-    They ran for so long beside the training thread, and lack a core as often as that does when it wants one.
+    They ran for so long beside the training thread, and lack a core as often as that does when it wants one;
+    but for no longer than the kernel counted: threads that a slow link paces want none most of the time.
     """
     if host.strangers < CROWD:
         return 0.0
-    lacked_s = host.beside.get(rank.rank, 0.0) * host.stretch.get(rank.rank, 0.0) * rank.mean_s
-    return min(rank.moving_s, lacked_s)
+    lacked = host.beside.get(rank.rank, 0.0) * host.stretch.get(rank.rank, 0.0)
+    return min(rank.moving_s, min(lacked, host.beside_delay.get(rank.rank, 0.0)) * rank.mean_s)
 
 
-def _with_skew(seen: Sequence[_Seen], skew: Skew | None) -> list[RankFacts]:
+def _compare(
+    matchers: Mapping[Members, Matcher], habits: Mapping[int, late.Habits]
+) -> tuple[dict[Members, Skew], LateRank | None]:
+    """What was found on every rank of each group, and who is late: the group that tells it is the first.
+
+    It is that of all ranks, unless it blames nobody and the one that waits most does: a rank that its own
+    group waited for makes all of that group late for the others. Of many groups, some seem uneven by chance.
+    """
+    found = {who: skew for who, matcher in matchers.items() if (skew := matcher.compare()) is not None}
+    waited_s = {who: float(skew.waiting_s.sum()) * skew.stands_for for who, skew in found.items()}
+    order = sorted(found, key=lambda who: (who != EVERYONE, -waited_s[who]))
+    for who in order[: 2 if EVERYONE in found else 1]:
+        told = late.late_rank(found[who], [habits[rank] for rank in found[who].ranks])
+        if told is not None:
+            return {who: found[who]} | {other: found[other] for other in order}, told
+    return {who: found[who] for who in order}, None
+
+
+def _with_skew(seen: Sequence[_Seen], skews: Mapping[Members, Skew]) -> list[RankFacts]:
     """The ranks with their waiting, and how often and by how much each came last."""
-    if skew is None:
-        return [one.facts for one in seen]
-    last = skew.last
-    ordered = np.sort(skew.blocked_s, axis=0)
-    behind_s = np.median(ordered[1:], axis=0) - ordered[0]
-    count = np.bincount(last, minlength=len(skew.ranks))
-    sums_s = np.bincount(last, weights=behind_s, minlength=len(skew.ranks))
-    shares = skew.waiting_share()
-    rows = {rank: row for row, rank in enumerate(skew.ranks)}
-    found = []
-    for one in seen:
-        rank, row = one.facts, rows.get(one.facts.rank)
-        if row is None or one.flow is None:
-            found.append(rank)
-            continue
-        synced_s = rank.seconds.get(Phase.GRAD_SYNC, 0.0)
-        waiting_s = float(shares[row]) * (1.0 - one.flow.smaller) * synced_s
-        found.append(
-            replace(
-                rank,
-                waiting_s=waiting_s,
-                moving_s=synced_s - waiting_s,
-                last=int(count[row]),
-                behind_s=float(sums_s[row] / count[row]) if count[row] else 0.0,
-            )
-        )
-    return found
+    found = {one.facts.rank: one.facts for one in seen}
+    flows = {one.facts.rank: one.flow for one in seen}
+    for who, skew in skews.items():
+        ordered = np.sort(skew.blocked_s, axis=0)
+        behind_s = np.median(ordered[1:], axis=0) - ordered[0]
+        count = np.bincount(skew.last, minlength=len(skew.ranks))
+        sums_s = np.bincount(skew.last, weights=behind_s, minlength=len(skew.ranks))
+        shares = skew.waiting_share()
+        for row, name in enumerate(skew.ranks):
+            rank, flow = found[name], flows[name]
+            blocked_s = rank.seconds.get(Phase.GRAD_SYNC, 0.0) * (flow.groups[who] if flow else 0.0)
+            waiting_s = min(float(shares[row]) * blocked_s, rank.moving_s)
+            rank = replace(rank, waiting_s=rank.waiting_s + waiting_s, moving_s=rank.moving_s - waiting_s)
+            if not rank.matched:  # else it is in a group that tells more
+                mean_s = float(sums_s[row] / count[row]) if count[row] else 0.0
+                rank = replace(rank, matched=skew.count, last=int(count[row]), behind_s=mean_s)
+            found[name] = rank
+    return list(found.values())
 
 
-def _waits(skew: Skew | None, shown: RankFacts) -> dict[Bottleneck, float]:
+def _waits(skews: Iterable[Skew], shown: RankFacts) -> dict[Bottleneck, float]:
     """The shown rank's waiting by class; it adds up to its `waiting_s`."""
-    if skew is None or shown.rank not in skew.ranks:
-        return {}
-    charged = late.waits(skew, shown.rank)
+    charged: Counter[Bottleneck] = Counter()
+    for skew in skews:
+        if shown.rank in skew.ranks:
+            charged.update(late.waits(skew, shown.rank))
     total_s = sum(charged.values())
     if total_s <= 0:
         return {}
     return {kind: value_s / total_s * shown.waiting_s for kind, value_s in charged.items()}
 
 
-def _notes(seen: Sequence[_Seen], skew: Skew | None, world: int) -> list[str]:
+def _notes(seen: Sequence[_Seen], skews: Mapping[Members, Skew], world: int) -> list[str]:
     notes = []
     recorded = sum(one.flow is not None for one in seen)
     if recorded == 1:
         notes.append(
             f"of {world} ranks one recorded its exchanges: waiting for another cannot be told from moving"
         )
-    elif recorded and skew is None:
+    elif recorded and not skews:
         notes.append("no exchange was found on every rank: waiting for another cannot be told from moving")
-    if skew is not None and skew.left_out:
-        named = ", ".join(str(rank) for rank in skew.left_out[:6])
-        notes.append(f"too little of rank {named} to hold it against the others")
-    smaller = [one.flow.smaller for one in seen if one.flow is not None]
-    if smaller and float(np.median(smaller)) >= PARTLY:
-        share = f"{float(np.median(smaller)):.0%} of the time in collectives"
-        notes.append(f"{share} is in groups of fewer ranks, or shows no order: it counts as moving")
+    elif skews and EVERYONE not in skews:
+        notes.append("no exchange was found on every rank: ranks are held against those of their own groups")
+    left_out = [rank for skew in skews.values() for rank in skew.left_out]
+    if left_out:
+        notes.append(f"too little of {named(left_out)} to hold it against the others")
+    apart = [_apart(one, skews) for one in seen if one.flow is not None]
+    if skews and float(np.median(apart)) >= PARTLY:
+        share = f"{float(np.median(apart)):.0%} of the time in collectives"
+        notes.append(f"{share} was not held against other ranks, or shows no order: it counts as moving")
     return notes
+
+
+def _apart(one: _Seen, skews: Mapping[Members, Skew]) -> float:
+    """The share of a rank's time in collectives that was not compared."""
+    groups = one.flow.groups.items() if one.flow is not None else ()
+    return 1.0 - sum(share for who, share in groups if who in skews and one.facts.rank in skews[who].ranks)
 
 
 # ---------------------------------------------------------------- how ranks ended
@@ -230,8 +264,8 @@ def _inside(own: RankRecords) -> str | None:
         return None
     last = number(own.host[-1].get("t_ns")) if len(own.host) else 0.0
     since_s = ((number(own.run.get("end_ns")) or last) - number(own.now.get("begin_ns"))) / 1e9
-    size = number(own.now.get("bytes"))
+    moved_bytes = number(own.now.get("bytes"))
     told = str(own.now.get("op") or "collective")
-    if size:
-        told += f" of {size / 1e6:.1f} MB" if size >= 1e5 else f" of {size / 1e3:.1f} kB"
+    if moved_bytes:
+        told += f" of {units.size(moved_bytes)}"
     return f"{told} for {since_s:.0f} s" if since_s >= 1 else told

@@ -55,10 +55,16 @@ class Habits:
     available: float | None = None  # the least memory that was left on its node, as a share of it
 
     def at_work(self, waiting_s: float) -> Habits:
-        """The delay per second in which it did not wait for other ranks: who waits needs no core."""
-        if self.delay is None or waiting_s >= self.mean_s:
+        """The delay per second in which it did not wait for other ranks: who waits needs no core.
+
+        It is that of all threads, for a step waits for others than the one that trains: autograd computes the
+        backward of a device in a thread of its own, and a product ends with the last thread of the pool. But
+        threads that lack a core at the same time, as those of a pool do that spins, hold it up only once.
+        """
+        if self.delay is None:
             return self
-        return replace(self, delay=self.delay * self.mean_s / (self.mean_s - waiting_s))
+        at_work = 1.0 - waiting_s / self.mean_s if waiting_s < self.mean_s else 1.0
+        return replace(self, delay=min(1.0, self.delay / at_work))
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,10 @@ NEEDED = {
 
 def loader_facts(records: RankRecords, window: Window) -> LoaderFacts | str | None:
     """The facts of the training loader, why they were not measured, or None where no loader was built."""
-    made = [entry for entry in records.of("loader") if whole(entry.get("id")) is not None]
-    if not made:
+    made = _made(records)
+    identity = trained_on(records, window)
+    if identity is None:
         return None
-    identity = _trained_on(made, records, window)
     rows = _rows_of(records.loader, identity, window)
     if rows is None or not len(rows):
         return "no batch was seen being prepared"
@@ -106,11 +106,16 @@ def _spread(costs: Floats, weight: Floats) -> tuple[float, ...]:
     return tuple(cost / mean for cost in found) if mean > 0 else (1.0,)
 
 
-def _trained_on(made: Sequence[Json], records: RankRecords, window: Window) -> int:
+def _made(records: RankRecords) -> list[Json]:
+    return [entry for entry in records.of("loader") if whole(entry.get("id")) is not None]
+
+
+def trained_on(records: RankRecords, window: Window) -> int | None:
     """The loader inside whose epochs most steps ended; of several, the one whose batches cost most."""
+    made = _made(records)
     ends = {entry["id"]: _steps_inside(records, entry["id"], window) for entry in made}
     costs = {entry["id"]: _cost(_rows_of(records.loader, entry["id"], window)) for entry in made}
-    return int(max((entry["id"] for entry in made), key=lambda identity: (ends[identity], costs[identity])))
+    return max(ends, key=lambda identity: (ends[identity], costs[identity]), default=None)
 
 
 def _steps_inside(records: RankRecords, identity: int, window: Window) -> int:

@@ -21,7 +21,11 @@ class Node:
     available: float | None  # the least memory that was left, as a share of all
     stretch: Mapping[int, float]  # seconds that each training thread lacked a core, per second that it ran
     beside: Mapping[int, float]  # cores that the other threads of each rank kept busy
+    beside_delay: Mapping[int, float]  # seconds that those were ready but had no core, per second
     strangers: float = 0.0  # share of the usable cores that others than ranks and their workers keep busy
+
+
+NOTHING = Node({}, {}, None, {}, {}, {})
 
 
 def node_of(samples: Sequence[Json], window: Window) -> Node:
@@ -29,21 +33,24 @@ def node_of(samples: Sequence[Json], window: Window) -> Node:
     inside = [entry for entry in samples if window.holds(entry.get("t_ns"))]
     seconds = (number(inside[-1].get("t_ns")) - number(inside[0].get("t_ns"))) / 1e9 if inside else 0.0
     if len(inside) < ENOUGH or seconds <= 0:
-        return Node({}, {}, None, {}, {})
+        return NOTHING
     rates = {key: grown / seconds for key, grown in _grown(inside).items()}
     busy = [
         number(entry["machine_busy_cores"]) for entry in inside if entry.get("machine_busy_cores") is not None
     ]
     usable = number(inside[-1].get("usable_cores"))
     ours = sum(rate for (_, _, name), rate in rates.items() if name == "cpu_s")
+    delay = {rank: rate for (rank, _, name), rate in rates.items() if name == "threads_delay_s"}
+    own_delay = {rank: rate for (rank, _, name), rate in rates.items() if name == "thread_delay_s"}
     ran = {rank: rate for (rank, _, name), rate in rates.items() if name == "thread_cpu_s" and rate > 0}
     return Node(
-        {rank: rate for (rank, role, _), rate in rates.items() if role == "worker"},
-        {rank: rate for (rank, _, name), rate in rates.items() if name == "threads_delay_s"},
-        min(_memory_left(inside), default=None),
-        {rank: rates.get((rank, "main", "thread_delay_s"), 0.0) / rate for rank, rate in ran.items()},
-        {rank: max(0.0, rates.get((rank, "main", "cpu_s"), 0.0) - rate) for rank, rate in ran.items()},
-        max(0.0, sum(busy) / len(busy) - ours) / usable if busy and usable else 0.0,
+        data_cores={rank: rate for (rank, role, _), rate in rates.items() if role == "worker"},
+        delay=delay,
+        available=min(_memory_left(inside), default=None),
+        stretch={rank: own_delay.get(rank, 0.0) / rate for rank, rate in ran.items()},
+        beside={rank: max(0.0, rates.get((rank, "main", "cpu_s"), 0.0) - rate) for rank, rate in ran.items()},
+        beside_delay={rank: max(0.0, rate - own_delay.get(rank, 0.0)) for rank, rate in delay.items()},
+        strangers=max(0.0, sum(busy) / len(busy) - ours) / usable if busy and usable else 0.0,
     )
 
 

@@ -43,7 +43,7 @@ class Window:
 
 
 OBJECTS = {"at", "built", "first", "net", "memory", "shm", "reasons", "threads_env", "annotation_ns"}
-LISTS = {"workers", "names", "procs", "activities", "lines", "storage"}
+LISTS = {"workers", "names", "procs", "activities", "lines", "storage", "lengths"}
 IDENTITIES = {"id", "loader", "index", "pid", "worker"}
 
 

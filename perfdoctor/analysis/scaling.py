@@ -77,8 +77,8 @@ class ScaleModel:
         step_s = self.step_s(ranks)
         exposed_s, waiting_s = self.exposed(ranks), self.waiting_s if ranks > 1 else 0.0
         lacking_s = step_s - (self.own_s + exposed_s + waiting_s)
-        where = "" if self.nodes == 1 else " of each node"
-        cores = f"{self.wanted_cores(ranks):.1f} of {self.cores:g} usable cores{where} are wanted"
+        where = "" if self.nodes == 1 else " on each node"
+        cores = f"the ranks want {self.wanted_cores(ranks):.1f} cores{where} and have {self.cores:g}"
         losses = {
             cores: (Bottleneck.COMPUTE, lacking_s),
             f"the exchange takes {exposed_s / step_s:.0%} of the step": (Bottleneck.NETWORK, exposed_s),

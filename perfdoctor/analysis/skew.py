@@ -4,21 +4,29 @@ All ranks leave an all-reduce together. So the rank that was blocked least came 
 moving, and what the others were blocked longer they waited for it. That needs no common clock. Out of a
 broadcast its root goes at once, and the others when it has come: there, the ends of all-reduces align the
 clocks of several nodes.
+
+That holds in any group: each is compared by itself. Ranks number their groups as they meet them, so a group
+is known by who is in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from statistics import median_high
 
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.analysis.records import Json, whole
 from perfdoctor.analysis.steps import Bools, Floats, Ints, Steps
 from perfdoctor.model import Phase
 from perfdoctor.recorded import Rows
 
 Small = npt.NDArray[np.float32]
+Members = tuple[int, ...]  # the ranks of a group, in order
+EVERYONE: Members = ()  # the same of a group of all ranks
 
 NEEDED = {
     "end_ns",
@@ -49,7 +57,9 @@ PARTS = 40  # of the run, for the skew over time: what fits into a line
 class Calls:
     """One rank's collectives from its second step on, in order. `entry` is the index of their step."""
 
-    keys: npt.NDArray[np.uint64]  # the same on all ranks, and each but once
+    keys: npt.NDArray[np.uint64]  # kind and number of the call in its group: the same on all of its ranks
+    group: Ints  # its number in this rank
+    ranks: Ints  # how many are in it
     entry: Ints
     step: Ints  # updates seen before
     end_ns: Ints
@@ -60,13 +70,13 @@ class Calls:
     op: Ints
     ddp: Bools
     timed: Bools
-    comparable: Bools  # every rank takes part, and it shows who came last
+    comparable: Bools  # it shows who came last
 
     def __getitem__(self, at: Ints | Bools) -> Calls:
         return Calls(*(column[at] for column in vars(self).values()))
 
 
-def calls_of(rows: Rows | None, steps: Steps, world: int) -> Calls | None:
+def calls_of(rows: Rows | None, steps: Steps) -> Calls | None:
     """Collectives inside steps that count: not the first one, where ranks wait for whoever starts last."""
     if rows is None or not set(rows.dtype.names or ()) >= NEEDED or len(steps.end_ns) < 2:
         return None
@@ -78,11 +88,11 @@ def calls_of(rows: Rows | None, steps: Steps, world: int) -> Calls | None:
     if not len(rows):
         return None
     op, ddp = rows["op"].astype(np.int64), (rows["flags"] & DDP) != 0
-    group, sequence = rows["group"].astype(np.uint64), rows["sequence"].astype(np.uint64)
-    kind = (op * 2 + ddp).astype(np.uint64)
-    timed = (rows["flags"] & UNTIMED) == 0
+    kind, timed = (op * 2 + ddp).astype(np.uint64), (rows["flags"] & UNTIMED) == 0
     return Calls(
-        keys=(group << np.uint64(40)) | (kind << np.uint64(32)) | sequence,
+        keys=(kind << np.uint64(32)) | rows["sequence"].astype(np.uint64),
+        group=rows["group"].astype(np.int64),
+        ranks=rows["ranks"].astype(np.int64),
         entry=entry,
         step=rows["step"].astype(np.int64),
         end_ns=rows["end_ns"].astype(np.int64),
@@ -93,8 +103,39 @@ def calls_of(rows: Rows | None, steps: Steps, world: int) -> Calls | None:
         op=op,
         ddp=ddp,
         timed=timed,
-        comparable=timed & np.isin(op, (*TOGETHER, BROADCAST)) & (rows["ranks"] >= max(2, world)),
+        comparable=timed & np.isin(op, (*TOGETHER, BROADCAST)),
     )
+
+
+def members_of(groups: Iterable[Json]) -> dict[int, Members]:
+    """Who is in each group but the default one, by its number in the rank that tells of them."""
+    found: dict[int, Members] = {}
+    for told in groups:
+        number, ranks = whole(told.get("number")), told.get("ranks")
+        if number is not None and isinstance(ranks, list):
+            members = tuple(sorted(rank for entry in ranks if (rank := whole(entry)) is not None))
+            # one number for two groups: there were more of them than there are numbers
+            found[number] = members if found.get(number, members) == members else ()
+    return {number: members for number, members in found.items() if len(members) > 1}
+
+
+def by_group(calls: Calls, members: Mapping[int, Members], world: int) -> dict[Members, Calls]:
+    """Of one rank's collectives those that can be compared, by who takes part in them.
+
+    Several groups of the same ranks are told apart by their order.
+    """
+    keys, earlier = calls.keys.copy(), Counter[Members]()
+    found: dict[Members, Bools] = {}
+    for number in np.unique(calls.group).tolist():
+        own = calls.group == number
+        who = EVERYONE if calls.ranks[own].max() >= max(2, world) else members.get(number)
+        if who is None:
+            continue
+        keys[own] |= np.uint64(earlier[who]) << np.uint64(40)
+        earlier[who] += 1
+        found[who] = found.get(who, np.zeros_like(own)) | (own & calls.comparable)
+    calls = replace(calls, keys=keys)
+    return {who: calls[own] for who, own in found.items() if own.any()}
 
 
 def spent(steps: Steps) -> Small:
@@ -107,7 +148,7 @@ def spent(steps: Steps) -> Small:
 
 @dataclass(frozen=True)
 class Skew:
-    """Exchanges that were found on every rank: R ranks, E exchanges. Seconds are of one exchange."""
+    """Exchanges found on every rank of a group: R ranks, E exchanges. Seconds are of one exchange."""
 
     ranks: tuple[int, ...]
     blocked_s: Floats  # (R, E), but for the moving part of broadcasts
@@ -146,12 +187,13 @@ class Skew:
         return np.asarray(np.minimum(shares, 1.0))
 
     def over_time(self) -> tuple[float, ...]:
-        """The share of each part of the run that the median rank waited."""
+        """The share of each part of the run that the median rank waited; of two, the one that waits."""
         parts = min(PARTS, self.count - 1)
         if parts < 1:
             return ()
         edges = np.linspace(1, self.count, parts + 1).astype(int)
-        waited_s = np.median(np.add.reduceat(self.waiting_s[:, 1:], edges[:-1] - 1, axis=1), axis=0)
+        parts_s = np.add.reduceat(self.waiting_s[:, 1:], edges[:-1] - 1, axis=1)
+        waited_s = np.quantile(parts_s, 0.5, axis=0, method="higher")
         taken_s = (self.end_ns[edges[1:] - 1] - self.end_ns[edges[:-1] - 1]) / 1e9
         shares = np.divide(
             waited_s * self.stands_for, taken_s, out=np.zeros_like(waited_s), where=taken_s > 0
@@ -160,7 +202,10 @@ class Skew:
 
 
 class Matcher:
-    """Takes the collectives of one rank after the other, and keeps what is held against each other."""
+    """Takes the collectives of one rank after the other, and keeps what is held against each other.
+
+    There is one for each group. `world` is the number of all ranks, by which each keeps less: they are many.
+    """
 
     def __init__(self, world: int) -> None:
         self._world = max(2, world)
@@ -180,10 +225,7 @@ class Matcher:
 
     def add(self, rank: int, node: str, calls: Calls, spent_s: Small) -> None:
         """One rank's collectives and the phases of its steps (as `spent` gives them)."""
-        calls = calls[calls.comparable]
         if self._first is None:
-            if not len(calls.keys):
-                return
             self._stands_for = _stride(calls, self._world)
             self._first = calls[calls.step % self._stands_for == 0]
             self._heads = np.flatnonzero(np.diff(self._first.entry, prepend=-1))
@@ -228,7 +270,7 @@ class Matcher:
         moving = np.add.reduceat(blocked.min(axis=0), starts)
         places = np.searchsorted(self._heads, columns[starts], side="right") - 1
         steps = len(np.unique(places))
-        busy_s = float(np.median([self._busy[row] for row in kept]))
+        busy_s = median_high(self._busy[row] for row in kept)
         least_s = float(self._least_busy[columns].mean())
         return Skew(
             ranks=tuple(self._ranks[row] for row in kept),

@@ -322,6 +322,8 @@ def _spread(spans_us: Sequence[float]) -> float:
 
 def _chosen(ranks: Sequence[RankTrace], found: Together | None) -> str:
     """Why one of several files is judged."""
+    if all(trace.times is None for trace in ranks):
+        return "the first: traces of the CPU alone do not tell who waits for whom"
     if all(trace.times is not None and not trace.times.comm_us for trace in ranks):
         return "and no file holds any communication: they may not be the ranks of one job"
     if found is not None and found.late is None:

@@ -85,7 +85,7 @@ def _files(paths: Sequence[str], window: int | None, out: str | None) -> list[Tr
                 ) from None
         path = Path(words.path(str(path), os.getcwd()))
         if not path.is_dir():
-            found.append(files.TraceFile(path))
+            found.append(files.of_file(path))
         else:
             found += files.of_run(path, window) if files.is_run(path) else files.of_folder(path)
     return found
@@ -162,5 +162,5 @@ def _marks(file: TraceFile, limit_bytes: int) -> tuple[list[Mark], str]:
     shift = lanes.shift_ns(trace, file.marks_ns)
     if shift is None:
         return marks, f"the lane of the device (nothing ties the trace's clock to its run's){damage}"
-    beside = lanes.of_run(recorded.read(file.run), file.rank, shift, *lanes.extent_ns(trace))
+    beside = lanes.of_run(recorded.read_rank(file.run, file.rank), file.rank, shift, *lanes.extent_ns(trace))
     return [*marks, *beside], f"the lanes of run {file.run.name}{damage}"

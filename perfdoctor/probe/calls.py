@@ -76,6 +76,7 @@ class Calls:
         self.begin_ns = self.owner = 0
         self.then: Optional[Callable[[Recorder, int], None]] = None
         self.told: Set[int] = set()
+        self.on_inputs: Callable[[Args, Kwargs], None] = lambda args, kwargs: None  # of a model that trains
         self.enter = patch.guarded("calls", self._enter)
         self.leave = patch.guarded("calls", self._leave)
         self._turn_over = patch.guarded("calls", self._at_border)
@@ -138,6 +139,8 @@ class Calls:
         call = Call(module, self.stack[0].versions if self.stack else _versions(module))
         self._look_at(module, args)
         call.recording = self.torch.is_grad_enabled()
+        if not self.stack and module.training and call.recording:
+            self.on_inputs(args, kwargs)
         if call.versions is not None:
             try:
                 parts = self._parts((args[1:], kwargs), call.alive, DEPTH)

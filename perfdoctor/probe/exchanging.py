@@ -30,10 +30,16 @@ LEAST, MOST = 5, 1_000  # repetitions: a median of fewer is one call; more tell 
 BURST = 10  # calls timed together on a device, so that waiting for it is a tenth of what is measured
 PATIENCE = timedelta(minutes=5)  # for a rank that is still starting, or gone
 NAME_BYTES = 64  # of a host, as all ranks hand it over
-RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
-WORLD = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
-HERE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE")
-LOCAL = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+WORLD = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+HERE = (
+    "LOCAL_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+    "PMI_LOCAL_SIZE",
+    "SLURM_NTASKS_PER_NODE",
+)
+LOCAL = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID")
 
 
 class Ranks:

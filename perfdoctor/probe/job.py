@@ -18,12 +18,25 @@ TORCH = {
     "node_rank": "GROUP_RANK",
     "attempt": "TORCHELASTIC_RESTART_COUNT",
 }
-MPI = {
+OPEN_MPI = {
     "rank": "OMPI_COMM_WORLD_RANK",
     "world": "OMPI_COMM_WORLD_SIZE",
     "local_rank": "OMPI_COMM_WORLD_LOCAL_RANK",
     "local_world": "OMPI_COMM_WORLD_LOCAL_SIZE",
 }
+MPICH = {  # and Intel MPI
+    "rank": "PMI_RANK",
+    "world": "PMI_SIZE",
+    "local_rank": "MPI_LOCALRANKID",
+    "local_world": "MPI_LOCALNRANKS",
+}
+CRAY = {
+    "rank": "PMI_RANK",
+    "world": "PMI_SIZE",
+    "local_rank": "PMI_LOCAL_RANK",
+    "local_world": "PMI_LOCAL_SIZE",
+}
+PMIX = {"rank": "PMIX_RANK"}
 SLURM = {
     "rank": "SLURM_PROCID",
     "world": "SLURM_NTASKS",
@@ -42,7 +55,7 @@ def identity(environment: Optional[Mapping[str, str]] = None) -> Dict[str, Any]:
     told = os.environ if environment is None else environment
     host = os.uname().nodename
     found = _numbers(told, TORCH)
-    for names in (MPI, SLURM):
+    for names in (OPEN_MPI, MPICH, CRAY, PMIX, SLURM):
         more = _numbers(told, names)
         if names is SLURM and not _is_step(told):
             continue  # inside an allocation, and not started by it

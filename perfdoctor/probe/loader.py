@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import patch
 from .record import BATCH, DATA_WAIT, OPEN, VALIDATION, Recorder, clock
@@ -82,6 +82,7 @@ class Loaders:
         self.delivered = False  # a batch is being worked on, where batches are the steps
         self.may_open = True
         self.made = Making(session, torch.Tensor)
+        self.on_batch: Callable[[int, Any], None] = lambda loader, batch: None  # with each one delivered
 
     # ------------------------------------------------------------ construction
 
@@ -186,6 +187,7 @@ class Loaders:
         self.steps.give_samples(samples_of(result, self.torch.Tensor))
         if epoch is None:
             return
+        self.on_batch(epoch.loader, result)
         epoch.batches += 1
         epoch.last_ns = recorder.since
         if epoch.first_wait_ns is None:

@@ -101,15 +101,10 @@ def row(rank: RankFacts, job: JobFacts) -> Row:
         step_s=rank.mean_s,
         seconds=dict(_seconds(rank)) if rank.steps else {},
         steps=rank.steps,
-        last=rank.last / job.matched if job.matched and _compared(rank) else None,
+        last=rank.last / rank.matched if rank.matched else None,
         mark=LATE if job.late is not None and _is_late(rank, job.late) else "",
         remark="" if rank.steps else "no step",
     )
-
-
-def _compared(rank: RankFacts) -> bool:
-    """Whether its exchanges were held against those of the others: who never waits comes last."""
-    return rank.waiting_s > 0 or rank.last > 0
 
 
 def _seconds(rank: RankFacts) -> Iterator[tuple[Kind, float]]:
@@ -117,7 +112,7 @@ def _seconds(rank: RankFacts) -> Iterator[tuple[Kind, float]]:
         value_s = rank.seconds.get(phase, 0.0)
         if phase is not Phase.GRAD_SYNC:
             yield PHASES[phase], value_s
-        elif _compared(rank):
+        elif rank.matched:
             yield WAITING, min(rank.waiting_s, value_s)
             yield MOVING, max(0.0, value_s - rank.waiting_s)
         else:
@@ -209,7 +204,8 @@ def _taking_turns(job: JobFacts) -> str:
 def scale(points: Sequence[ScalePoint]) -> str:
     """What more ranks bring against one, and what holds the last of them up."""
     told = ", ".join(_point(point) for point in points if point.ranks > 1)
-    return f"of one rank: {told}; {points[-1].because}"
+    last = points[-1]
+    return f"of one rank: {told}; with {words.count(last.ranks, 'rank')}, {last.because}"
 
 
 def _point(point: ScalePoint) -> str:

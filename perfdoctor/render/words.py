@@ -7,6 +7,9 @@ import unicodedata
 from collections.abc import Sequence
 
 from perfdoctor.model import Diagnosis, Gain, Location, Report, RunFacts, Verdict
+from perfdoctor.units import count as count
+from perfdoctor.units import figures as figures
+from perfdoctor.units import size as size
 
 NOTHING_GAINED = 1.01  # a speedup below this is no promise of speed
 LEAST_SHOWN = 0.005  # a class below this share is left out
@@ -62,21 +65,6 @@ def duration(value_s: float) -> str:
     return f"{hours}:{minutes:02}:{rest_s:02} h" if hours else f"{minutes}:{rest_s:02} min"
 
 
-def figures(value: float) -> str:
-    """Three significant figures, no exponent, thousands apart: `0.15`, `37.2`, `1,049`."""
-    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    text = f"{value:,.{digits}f}"
-    return text.rstrip("0").rstrip(".") if digits else text
-
-
-def size(value_bytes: float) -> str:
-    """An amount of memory with three figures and the unit that fits: `116 MB`."""
-    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value_bytes >= 0.9995 * one:
-            return f"{figures(value_bytes / one)} {unit}"
-    return f"{figures(value_bytes)} B"
-
-
 def percent(share: float) -> str:
     """A share as a percentage: `61%`, `0.03%`; never a rounded 0 or 100 for what is not."""
     value = 100 * share
@@ -102,11 +90,6 @@ def gain(predicted: Gain) -> str:
     decimals = _decimals(predicted.high)
     low, high = f"{predicted.low:.{decimals}f}", f"{predicted.high:.{decimals}f}"
     return f"{predicted.likely:.{decimals}f}× faster" + ("" if low == high else f" ({low}–{high}×)")
-
-
-def count(number: int, noun: str) -> str:
-    """`1 step`, `1,200 steps`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def joined(parts: Sequence[str]) -> str:

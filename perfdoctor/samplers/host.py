@@ -14,6 +14,7 @@ import psutil
 
 from perfdoctor.rundir import append_line
 from perfdoctor.samplers import cgroup
+from perfdoctor.samplers.network import Network
 from perfdoctor.samplers.processes import Member, Tree
 from perfdoctor.samplers.storage import Storage
 
@@ -36,7 +37,6 @@ LIMITS_INTERVAL_S = 60.0  # quotas may change under way; rarely
 MOST_THREADS = 64  # of a training process that are looked at: those of torch, which come first
 NOT_BUSY = ("guest", "guest_nice", "steal")  # guests are in user time already; stolen time is not ours
 MOST_READERS = 4  # loader workers whose open files are looked at: they do the same work
-LOOPBACK = ("lo", "lo0")
 SHARED_MEMORY = "/dev/shm"
 
 
@@ -83,6 +83,7 @@ class HostSampler:
         self._memory_left_bytes: int | None = None  # by control groups, read with the limits
         self._maps = _Maps()
         self._storage = Storage()
+        self._network = Network()
 
     def tick(self, now_s: float) -> bool:
         """Write a line if one is due; True if it did."""
@@ -109,7 +110,7 @@ class HostSampler:
             "machine_busy_cores": self._machine_busy_cores(),
             "procs": listed,
             "left_out": max(0, len(members) - MOST_LISTED),
-            "net": _network(),
+            "net": self._network.read(),
             "shm": _shared_memory(),
             "memory": self._memory(),
             "storage": self._storage.in_use(_readers(members)),
@@ -277,20 +278,6 @@ def _ended_children(cpu: Any) -> float | None:
     if not hasattr(cpu, "children_user"):
         return None
     return round(float(cpu.children_user + cpu.children_system), 3)
-
-
-def _network() -> dict[str, int] | None:
-    try:
-        counters = psutil.net_io_counters(pernic=True)
-    except (OSError, RuntimeError):
-        return None
-    kept = [value for name, value in counters.items() if name not in LOOPBACK]
-    if not kept:
-        return None
-    return {
-        "received_bytes": sum(value.bytes_recv for value in kept),
-        "sent_bytes": sum(value.bytes_sent for value in kept),
-    }
 
 
 def _shared_memory() -> dict[str, int] | None:

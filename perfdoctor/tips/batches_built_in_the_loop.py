@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfdoctor.analysis.stepmodel import StepModel
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, Estimate, removes
 from perfdoctor.model import Advice, Bottleneck, CpuFacts, Phase, StackFacts, StepFacts
 
@@ -31,7 +31,12 @@ VECTORISED = 0.5
 KNEE = 0.05  # a worker more that brings less than this is not worth its memory
 
 
-@tip(title="Build batches ahead, in worker processes", bottleneck=Bottleneck.DATA, effort=Effort.REWRITE)
+@tip(
+    title="Build batches ahead, in worker processes",
+    bottleneck=Bottleneck.DATA,
+    effort=Effort.REWRITE,
+    checked=Checked.SCRIPTS,
+)
 def batches_built_in_the_loop(
     step: StepFacts, stacks: StackFacts, cpu: CpuFacts, model: StepModel
 ) -> Advice | None:

@@ -23,6 +23,7 @@ from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, removes
 from perfdoctor.job import ExchangeFacts
 from perfdoctor.model import Advice, Bottleneck, RunFacts
+from perfdoctor.units import count, size
 
 NOTICEABLE = 0.05  # share of the time; the last bucket of gradients is never hidden
 # Of the exposed time: what regrouped buckets hide, what half the bytes save, and all of it.
@@ -76,9 +77,9 @@ def _half(run: RunFacts) -> tuple[str, str]:
 def _of_run(run: RunFacts, comm: CommFacts, exchange: ExchangeFacts, said: tuple[str, ...]) -> Advice:
     """Advice for what is exchanged, and how."""
     each = exchange.bytes / exchange.buckets if exchange.buckets else 0.0
-    rate = f", {exchange.bus_bytes_per_s / 1e6:,.0f} MB/s on the bus" if exchange.bus_bytes_per_s else ""
-    much = f"{exchange.bytes / 1e6:,.1f} MB a step in {exchange.buckets:,.0f} collectives"
-    because = (*said, f"{exchange.kind} of {exchange.ranks} ranks: {much} of {each / 1e6:,.2f} MB{rate}")
+    rate = f", {size(exchange.bus_bytes_per_s)}/s on the bus" if exchange.bus_bytes_per_s else ""
+    much = f"{size(exchange.bytes)} a step in {count(max(1, round(exchange.buckets)), 'collective')}"
+    because = (*said, f"{exchange.kind} of {exchange.ranks} ranks: {much} of {size(each)}{rate}")
     change = removes(*(comm.exposed * gone for gone in GONE))
     if exchange.kind == "FSDP":
         code = "layer.set_modules_to_forward_prefetch([next_layer])  # for each layer, and one for backward"

@@ -23,7 +23,7 @@ from dataclasses import replace
 
 from perfdoctor.analysis.stepmodel import StepModel
 from perfdoctor.analysis.threads import ThreadWork
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, Estimate
 from perfdoctor.model import Advice, Bottleneck, CpuFacts, Phase, StackFacts
 
@@ -42,6 +42,7 @@ KNEE = 0.05  # a worker more that brings less than this is not worth its memory
     title="Prepare batches in processes, not in threads",
     bottleneck=Bottleneck.DATA,
     effort=Effort.REWRITE,
+    checked=Checked.SCRIPTS,
 )
 def gil_bound_loader(stacks: StackFacts, work: ThreadWork, cpu: CpuFacts, model: StepModel) -> Advice | None:
     """The hottest line of threads that the training thread waits for."""

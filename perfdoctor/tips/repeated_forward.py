@@ -18,7 +18,7 @@ pass its running statistics move half as fast.
 from __future__ import annotations
 
 from perfdoctor.analysis.called import RepeatFacts
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, Phase, RunFacts, StepFacts
 
@@ -33,6 +33,7 @@ FORWARD = 1 / 3  # of forward and backward together, by the same count
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
     saves=("time", "memory"),
+    checked=Checked.SCRIPTS,
 )
 def repeated_forward(run: RunFacts, step: StepFacts, repeats: RepeatFacts) -> Advice | None:
     """One pass instead of two, where the second one cannot give anything new."""

@@ -16,7 +16,7 @@ for ever.
 from __future__ import annotations
 
 from perfdoctor.analysis.parallel import ParallelFacts, one_more, searching
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Effort, removes
 from perfdoctor.model import Advice, Bottleneck, StepFacts
 
@@ -33,6 +33,7 @@ EXTRA = (0.0, 1.0, 1.5)
     bottleneck=Bottleneck.NETWORK,
     effort=Effort.FLAG,
     applies=("cpu", "gpu", "distributed"),
+    checked=Checked.SCRIPTS,
 )
 def unused_parameter_search(step: StepFacts, parallel: ParallelFacts) -> Advice | None:
     """A plain DDP, where the search never found anything."""

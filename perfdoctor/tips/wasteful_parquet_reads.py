@@ -18,7 +18,7 @@ Where all columns are used and every row group is read once, the rest is decompr
 from __future__ import annotations
 
 from perfdoctor.batch import BatchFacts, Stage, waits
-from perfdoctor.catalogue import tip
+from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, Estimate
 from perfdoctor.model import Advice, Bottleneck, StepFacts
 
@@ -34,6 +34,7 @@ KEPT_COLUMNS, KEPT_PER_ITEM, KEPT_OTHER = (0.9, 0.5, 0.1), (0.5, 0.1, 0.02), (0.
     title="Read only the columns and row groups that are used",
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
 )
 def wasteful_parquet_reads(step: StepFacts, batch: BatchFacts) -> Advice | None:
     """The line that reads Parquet, where the step waits for it."""

@@ -36,6 +36,14 @@ def is_run(path: Path) -> bool:
     return (path / "run.json").is_file() or any(path.glob("steps.rank*.bin"))
 
 
+def of_file(path: Path) -> TraceFile:
+    """A file by its name: a window, if it is one of the run that it lies in."""
+    if WINDOW_FILE.fullmatch(path.name) and is_run(path.parent):
+        windows = _windows(path.parent, _told(path.parent)).values()
+        return next((file for _, files in windows for file in files if file.path == path), TraceFile(path))
+    return TraceFile(path)
+
+
 def of_folder(folder: Path) -> list[TraceFile]:
     """The traces of a folder, by name, without other JSON. Raises NotATrace where there are none."""
     files = sorted(entry for entry in folder.iterdir() if entry.is_file() and entry.name.endswith(ENDINGS))
@@ -60,7 +68,7 @@ def of_run(run: Path, window: int | None = None) -> list[TraceFile]:
 
     Raises NotATrace where the run has no such window.
     """
-    found = _windows(run, recorded.read(run).ranks)
+    found = _windows(run, _told(run))
     numbers = sorted(found)
     if not found:
         raise NotATrace(f"{run.name} holds no trace: none was recorded", "Give a file: perfdoctor trace FILE")
@@ -73,6 +81,12 @@ def of_run(run: Path, window: int | None = None) -> list[TraceFile]:
         plain = [number for number in whole if found[number][0] == PREFERRED]
         window = (plain or whole)[-1]
     return found[window][1]
+
+
+def _told(run: Path) -> dict[int, RankRecords]:
+    """The ranks of a run with their events: what else they recorded may be large, and tells of no window."""
+    folder = recorded.look(run)
+    return {rank: folder.told(rank, []) for rank in folder.processes}
 
 
 def windows_of(run: Path, ranks: Mapping[int, RankRecords]) -> dict[str, Path]:

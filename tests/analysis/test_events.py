@@ -109,6 +109,13 @@ def test_the_overhead_includes_the_windows():
     assert found.seconds_per_step == pytest.approx(0.1 / 100)
 
 
+def test_the_overhead_includes_recording_collectives():
+    cost = {"event": "cost", "switch_ns": 0, "row_ns": 0, "call_ns": 0}
+    totals = [{"event": "collectives", "calls": calls, "own_s": 1e-5 * calls} for calls in (40, 100)]
+    found = events.overhead_facts(of(cost, *totals), STEPS, step(forward=0.01), ())
+    assert found.seconds_per_step == pytest.approx(1e-3 / 100)
+
+
 def test_files_written_within_one_step_are_one_checkpoint():
     saves = [
         {"event": "save", "begin_ns": t * MS, "seconds": 0.01, "bytes": 1000, "at": AT}

@@ -26,6 +26,12 @@ def test_waiting_is_no_moving():
     assert (found.moving_s, found.exposed_s) == pytest.approx((0.003, 0.002), rel=1e-2)
 
 
+def test_of_two_ranks_the_one_that_waits_tells_how_long():
+    found = exchange({}, {"data_wait": 7.0})
+    assert found.waiting_s == pytest.approx(0.007, rel=1e-3)
+    assert (found.busy_s, found.moving_s, found.exposed_s) == pytest.approx((0.010, 0.003, 0.002), rel=1e-2)
+
+
 def test_of_several_collectives_the_time_is_covered_once_and_told_by_kind():
     calls = ({"op": 2, "flags": 1, "bytes": 8_000_000}, {"op": 3, "flags": 1, "bytes": 4_000_000})
     found = exchange(calls=calls, hidden=0.0)
@@ -38,6 +44,12 @@ def test_of_several_collectives_the_time_is_covered_once_and_told_by_kind():
 def test_the_ring_sends_nearly_twice_the_bytes_of_an_all_reduce():
     found = exchange(*[{}] * 8, calls=({"op": 1, "flags": 2, "bytes": 3_000_000},))
     assert found.bus_bytes_per_s == pytest.approx(3e6 * 2 * 7 / 8 / 0.003, rel=1e-3)
+
+
+def test_the_ring_is_that_of_the_group_that_exchanges():
+    found = job_facts(ranks.apart(ranks.team({}, {}), ranks.team({}, {}))).exchange
+    assert found.ranks == 2
+    assert found.bus_bytes_per_s == pytest.approx(1e6 / 0.003, rel=1e-3)  # two send each byte once
 
 
 def test_what_a_device_does_is_not_timed():

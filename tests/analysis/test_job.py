@@ -12,8 +12,11 @@ from tests.records import MS
 DELAYED = {"data_wait": 5.0}
 
 
-def samples(delays, cpu=0.5, busy=None, count=8):
-    """Samples of a host, in each of which every rank has run and lacked a core for some time more."""
+def samples(delays, cpu=0.5, busy=None, count=8, beside=0.2):
+    """Samples of a host, in each of which every rank has run and lacked a core for some time more.
+
+    A fifth of the work is that of threads beside the training thread, and `beside` of the lacking.
+    """
     return [
         {
             "t_ns": (1000 + 80 * index) * MS,
@@ -27,7 +30,7 @@ def samples(delays, cpu=0.5, busy=None, count=8):
                     "cpu_s": cpu * 0.08 * index,
                     "threads_delay_s": delay * 0.08 * index,
                     "thread_cpu_s": 0.8 * cpu * 0.08 * index,
-                    "thread_delay_s": 0.8 * delay * 0.08 * index,
+                    "thread_delay_s": (1 - beside) * delay * 0.08 * index,
                 }
                 for rank, delay in enumerate(delays)
             ],
@@ -104,12 +107,47 @@ def test_a_rank_without_a_step_is_there():
     assert facts.matched == ranks.STEPS - 1
 
 
-def test_groups_of_fewer_ranks_count_as_moving_and_that_is_said():
+def test_groups_that_no_rank_tells_of_count_as_moving_and_that_is_said():
     calls = ({"op": 1, "flags": 2}, {"op": 2, "ranks": 2, "flags": 1})
     facts = job_facts(ranks.team({}, {"data_wait": 8.0}, {}, calls=calls))
     assert facts.ranks[0].waiting_s == pytest.approx(0.004, rel=1e-2)
     assert facts.ranks[0].moving_s == pytest.approx(0.006, rel=1e-2)
-    assert any("groups of fewer ranks" in note for note in facts.notes)
+    assert facts.notes == (
+        "50% of the time in collectives was not held against other ranks, or shows no order: it counts as moving",
+    )
+
+
+def test_each_group_waits_for_its_own_last_rank():
+    facts = job_facts(ranks.apart(ranks.team({}, {"data_wait": 5.0}), ranks.team({"forward": 3.0}, {})))
+    assert [rank.waiting_s for rank in facts.ranks] == pytest.approx([0.005, 0, 0, 0.003], abs=1e-6)
+    assert [rank.moving_s for rank in facts.ranks] == pytest.approx([0.002] * 4, rel=1e-2)
+    assert [rank.last for rank in facts.ranks] == [0, ranks.STEPS - 1, ranks.STEPS - 1, 0]
+    assert {rank.matched for rank in facts.ranks} == {ranks.STEPS - 1}
+    assert facts.waits == pytest.approx({Bottleneck.DATA: 0.005}, rel=1e-2)
+    assert (facts.late.rank, facts.matched) == (1, ranks.STEPS - 1)  # of the group that waits most
+    assert facts.notes == (
+        "no exchange was found on every rank: ranks are held against those of their own groups",
+    )
+
+
+def test_what_is_waited_in_a_group_and_among_all_adds_up():
+    calls = ({"op": 1, "flags": 2, "ranks": 4}, {"op": 2, "ranks": 2, "flags": 1})
+    pairs = [ranks.team({}, {"data_wait": 8.0}, calls=calls) for _ in range(2)]
+    facts = job_facts(ranks.apart(*pairs))
+    assert [rank.waiting_s for rank in facts.ranks] == pytest.approx([0.008, 0, 0.008, 0], abs=1e-5)
+    assert facts.ranks[0].moving_s == pytest.approx(0.002, rel=1e-2)
+    assert facts.notes == ()
+
+
+def test_a_rank_that_makes_its_whole_group_late_is_found_in_that_group():
+    # one rank waits in its pair for the other, and both together come last to what all exchange
+    calls = ({"op": 1, "flags": 2, "ranks": 2}, {"op": 1, "ranks": 4})
+    team = ranks.apart(*(ranks.team({}, late, calls=calls, moving=1.0) for late in ({"data_wait": 8.0}, {})))
+    for number, own in enumerate(team.ranks):
+        own.collectives["wait_ns"][1::2] = 5 * MS if number > 1 else 50_000
+    facts = job_facts(team)
+    assert (facts.late.rank, facts.late.cause) == (1, Bottleneck.DATA)
+    assert (facts.ranks[1].last, facts.ranks[1].matched) == (ranks.STEPS - 1, ranks.STEPS - 1)
 
 
 # ---------------------------------------------------------------- how ranks ended
@@ -162,3 +200,14 @@ def test_an_exchange_is_not_the_links_where_other_programs_have_its_cores():
     assert crowded.crowded_s == pytest.approx(0.1 * crowded.ranks[0].mean_s, rel=0.01)
     assert job_facts(with_host(team, samples((0.5, 0.5), busy=1.1))).crowded_s == 0.0
     assert job_facts(with_host(team, samples((50.0, 50.0), busy=2.0))).crowded_s == pytest.approx(0.008)
+
+
+def test_threads_that_a_slow_link_paces_lack_a_core_only_while_they_want_one():
+    paced = job_facts(with_host(ranks.team({}, {}, moving=8.0), samples((0.5, 0.5), busy=2.0, beside=0.02)))
+    assert paced.crowded_s == pytest.approx(0.01 * paced.ranks[0].mean_s, rel=0.01)
+
+
+def test_threads_that_lack_a_core_together_hold_a_rank_up_once():
+    # a pool of threads that spin, in ranks whose cores are all taken: none of them lacks more than the other
+    facts = job_facts(with_host(ranks.team({}, {"forward": 6.0}), samples((3.0, 5.0))))
+    assert "others have its cores" not in facts.late.why

@@ -44,7 +44,8 @@ def test_ranks_of_a_node_share_its_cores():
     crowded = replace(MODEL, cores=4)
     assert crowded.step_s(4) == pytest.approx(MODEL.step_s(4))
     assert crowded.step_s(16) == pytest.approx(0.080 * 16 / 4)
-    assert crowded.bound(16) == (Bottleneck.COMPUTE, "16.0 of 4 usable cores are wanted")
+    assert crowded.bound(16) == (Bottleneck.COMPUTE, "the ranks want 16.0 cores and have 4")
+    assert replace(crowded, nodes=2).bound(32)[1] == "the ranks want 16.0 cores on each node and have 4"
     assert replace(crowded, nodes=4).step_s(16) < 0.2
 
 

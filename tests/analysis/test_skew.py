@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfdoctor.analysis import skew, steps
-from perfdoctor.analysis.skew import Matcher, calls_of, spent, steady_mean
+from perfdoctor.analysis.skew import EVERYONE, Matcher, by_group, calls_of, members_of, spent, steady_mean
 from tests import ranks
 
 FSDP = tuple({"op": op, "flags": 1} for op in (2, 2, 3))
@@ -19,10 +19,15 @@ def matched(team, without=()):
         rows = own.collectives
         if own.rank in without:
             rows = rows[: without[own.rank]]
-        calls = calls_of(rows, found, team.world)
-        if calls is not None:
-            matcher.add(own.rank, own.node, calls, spent(found))
+        calls = calls_of(rows, found)
+        groups = by_group(calls, {}, team.world) if calls is not None else {}
+        if EVERYONE in groups:
+            matcher.add(own.rank, own.node, groups[EVERYONE], spent(found))
     return matcher.compare()
+
+
+def group(number, ranks):
+    return {"event": "group", "number": number, "ranks": ranks}
 
 
 def test_who_is_blocked_least_came_last_and_what_others_are_blocked_longer_they_wait():
@@ -119,6 +124,41 @@ def test_skew_over_time_is_the_share_that_the_median_rank_waits():
     assert shares == pytest.approx([5 / 17] * len(shares), rel=1e-2)
 
 
+def test_of_two_ranks_it_is_the_share_of_the_one_that_waits():
+    shares = matched(ranks.team({}, {"data_wait": 5.0})).over_time()
+    assert shares == pytest.approx([5 / 17] * len(shares), rel=1e-2)
+
+
 def test_a_lone_hiccup_does_not_move_the_mean():
     assert steady_mean(np.array([1.0] * 199 + [1000.0])) == 1.0
     assert steady_mean(np.array([0.0] * 160 + [10.0] * 40)) == 2.0
+
+
+def test_a_group_is_known_by_its_ranks_and_the_default_one_is_everyone():
+    assert members_of([group(0, None), group(1, [4, 0]), group(2, [3])]) == {1: (0, 4)}
+
+
+def test_a_number_that_two_groups_share_tells_nothing():
+    assert members_of([group(1, [0, 1]), group(1, [0, 2]), group(2, [0, 1]), group(2, [1, 0])]) == {2: (0, 1)}
+
+
+def test_calls_go_to_their_groups_whatever_numbers_a_rank_gives_them():
+    def keys(numbers):
+        (own,) = ranks.team(
+            {}, calls=({"op": 1, "ranks": 4}, {"op": 1, "ranks": 2}, {"op": 1, "ranks": 2})
+        ).ranks
+        for place, number in enumerate(numbers):
+            own.collectives["group"][place::3] = number
+        told = members_of([group(number, [0, 1]) for number in numbers[1:]])
+        calls = calls_of(own.collectives, steps.find(own.steps))
+        return {who: theirs.keys.tolist() for who, theirs in by_group(calls, told, 4).items()}
+
+    found = keys((0, 1, 2))
+    assert found == keys((0, 5, 9))
+    assert len(found[EVERYONE]) == ranks.STEPS - 1
+    assert len(set(found[0, 1])) == 2 * (ranks.STEPS - 1)  # two groups of the same ranks
+
+
+def test_calls_of_a_group_that_nobody_tells_of_are_left_out():
+    (own,) = ranks.team({}, calls=({"op": 1, "ranks": 2},)).ranks
+    assert by_group(calls_of(own.collectives, steps.find(own.steps)), {}, 4) == {}

@@ -276,6 +276,13 @@ def test_ranks_that_never_wait_for_each_other_are_said_not_to():
     assert found.notes[0] == "verdict and findings are those of rank 0, no rank waits for another"
 
 
+def test_traces_of_the_cpu_name_nobody_that_the_others_wait_for():
+    found = judged(*(replace(host_only(), rank=number) for number in range(2)))
+    assert found.notes[0] == (
+        "verdict and findings are those of rank 0, the first: traces of the CPU alone do not tell who waits for whom"
+    )
+
+
 def test_files_without_communication_may_be_no_ranks():
     found = judged(*(rank(steps(), rank=None, file=f"{number}.json") for number in range(2)))
     assert "may not be the ranks of one job" in found.notes[0]

@@ -82,6 +82,24 @@ def test_mpi_tells_the_rank():
     assert (found["rank"], found["world"], found["local_rank"], found["id"]) == (1, 2, 1, "n:1")
 
 
+@pytest.mark.parametrize(
+    "names", [("MPI_LOCALRANKID", "MPI_LOCALNRANKS"), ("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE")]
+)
+def test_launchers_that_speak_pmi_tell_the_rank_and_its_place_on_the_host(names):
+    found = job.identity({"PMI_RANK": "5", "PMI_SIZE": "8", **dict(zip(names, "14", strict=True))})
+    assert found == {"rank": 5, "world": 8, "local_rank": 1, "local_world": 4, "host": HOST}
+
+
+def test_pmix_tells_the_rank_and_the_job():
+    found = job.identity({"PMIX_RANK": "3", "PMIX_NAMESPACE": "prterun-7@1"})
+    assert found == {"rank": 3, "id": "prterun-7@1", "host": HOST}
+
+
+def test_torchrun_inside_a_process_of_mpi_counts_more_than_that():
+    found = job.identity({**TORCHRUN, "PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0"})
+    assert (found["rank"], found["world"], found["local_rank"]) == (5, 8, 1)
+
+
 def test_a_master_that_each_host_calls_its_own_is_told_apart_by_the_host():
     found = job.identity({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"})
     assert found["id"] == f"localhost:1 on {HOST}"

@@ -76,7 +76,7 @@ def test_exchanges_that_were_not_matched_are_neither_waiting_nor_moving():
 
 def test_a_rank_that_could_not_be_compared_is_not_taken_for_one_that_never_waits():
     job = jobfacts.job(4)
-    odd = replace(job.ranks[0], waiting_s=0.0, moving_s=0.023, last=0)
+    odd = replace(job.ranks[0], waiting_s=0.0, moving_s=0.023, matched=0, last=0)
     page = drawn(replace(job, ranks=(odd, *job.ranks[1:])))
     rows = [line.split() for line in page.splitlines() if re.search("f{4}b{4}", line)]
     assert [row[0] for row in rows] == ["3", "0", "1", "2"]
@@ -194,8 +194,8 @@ def test_what_more_ranks_bring_is_told_against_one():
         )
         for number, speedup in ((1, 1.0), (8, 6.8), (16, 11.2))
     )
-    expected = "of one rank: 8 ranks 6.8× (85%), 16 ranks 11× (70%); the exchange takes 41 % of the step"
-    assert expected in flat(jobfacts.job(scale=points))
+    told = "of one rank: 8 ranks 6.8× (85%), 16 ranks 11× (70%); with 16 ranks, the exchange takes 41 % of the step"
+    assert told in flat(jobfacts.job(scale=points))
 
 
 def test_letters_tell_phases_apart_without_colour_and_each_only_one():

@@ -106,6 +106,15 @@ def join():
     return rank
 
 
+def team(rank, size):
+    """The group of `size` ranks in a row that this one is in, or None where all of them exchange."""
+    if not size:
+        return None
+    firsts = range(0, dist.get_world_size(), size)
+    groups = [dist.new_group(list(range(first, first + size))) for first in firsts]  # all ranks make all
+    return groups[rank // size]
+
+
 def main(args):
     rank = join()
     torch.set_num_threads(1)
@@ -114,7 +123,7 @@ def main(args):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
     delay = Delay(args, rank)
-    model = DistributedDataParallel(Net(args.width, args.depth, delay))
+    model = DistributedDataParallel(Net(args.width, args.depth, delay), process_group=team(rank, args.team))
     if args.fewer:
         with model.join():
             arrivals = train(args, rank, delay, model)
@@ -137,6 +146,7 @@ if __name__ == "__main__":
         "--once", default="", metavar="FILE", help="it goes wrong only while there is no such file"
     )
     parser.add_argument("--fewer", type=int, default=0)
+    parser.add_argument("--team", type=int, default=0, help="ranks that exchange with each other only")
     parser.add_argument("--pin", action="store_true")
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--width", type=int, default=256)

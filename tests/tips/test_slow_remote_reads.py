@@ -27,7 +27,7 @@ def test_names_the_line_and_what_the_cpu_does():
     assert advice.because[1:] == (
         "90% of a batch's 190.0 ms passes in network code",
         "the CPU works for 7.0 ms of it",
-        "0.5 MB/s came in from other machines: answers are waited for, not bytes",
+        "0.5 MB/s came in meanwhile from other machines: answers are waited for, not bytes",
     )
     assert [at.line for at in advice.at] == [58]
 
@@ -38,9 +38,13 @@ def test_its_gain_is_no_more_than_the_batches_cost():
 
 
 def test_a_server_on_the_same_machine_counts():
-    advice = judge(STARVED, LOADER, fetches(), network(mb=0))
-    assert advice is not None
-    assert "hardly anything came in" in advice.because[3]
+    for of_network, words in (
+        (network(mb=0), "hardly anything came in meanwhile from other machines"),
+        (network(mb=3, loopback=True), "3 MB/s came in meanwhile from this machine"),
+    ):
+        advice = judge(STARVED, LOADER, fetches(), of_network)
+        assert advice is not None
+        assert advice.because[3] == f"{words}: answers are waited for, not bytes"
 
 
 @pytest.mark.parametrize(
@@ -52,6 +56,69 @@ def test_says_that_connections_are_opened_again_and_again(of_batch):
     advice = judge(STARVED, LOADER, of_batch, network())
     assert advice is not None
     assert advice.because[-1] == "a connection is opened for each request"
+
+
+@pytest.mark.parametrize(
+    ("a_second", "words"),
+    [
+        pytest.param(80, "connections are opened again and again: 8 a batch", id="each-request"),
+        pytest.param(6, "connections are opened again and again: 0.6 a batch", id="some"),
+        pytest.param(4, None, id="kept-open"),
+    ],
+)
+def test_connections_that_were_counted_say_more_than_the_line(a_second, words):
+    of_step = step(data_wait=90, forward=10)
+    urlopen = fetches(text="urlopen(f'{base}/{number}')", connecting=0.5)
+    advice = judge(of_step, LOADER, urlopen, network(opened=a_second))
+    assert advice is not None
+    assert advice.because[4:] == ((words,) if words else ())
+    assert ("Session" in advice.code) == (words is not None)
+
+
+def test_says_that_packets_get_lost():
+    lossy, sound = (judge(STARVED, LOADER, fetches(), network(resent=share)) for share in (0.023, 0.009))
+    assert lossy is not None
+    assert sound is not None
+    assert lossy.because[-1] == "2.3% of the TCP segments sent were sent again: packets get lost"
+    assert len(sound.because) == 4
+
+
+@pytest.mark.parametrize(
+    ("mb", "gbit", "words"),
+    [
+        (3.1, 1, "3.1 MB/s came in meanwhile, 2% of the 1 Gbit/s link: answers are waited for, not bytes"),
+        (0.25, 0.1, "0.25 MB/s came in meanwhile, 2% of the 0.1 Gbit/s link: answers are"),
+        (
+            115,
+            1,
+            "115 MB/s came in meanwhile, 92% of the 1 Gbit/s link: the link is full, and fewer bytes or",
+        ),
+        (1150, 10, "1150 MB/s came in meanwhile, 92% of the 10 Gbit/s link: the link is full"),
+        (
+            60,
+            1,
+            "60 MB/s came in meanwhile, 48% of the 1 Gbit/s link: whether answers or bytes are waited for",
+        ),
+        (
+            115,
+            None,
+            "115 MB/s came in meanwhile from other machines: whether answers or bytes are waited for",
+        ),
+    ],
+)
+def test_says_whether_answers_or_bytes_are_waited_for(mb, gbit, words):
+    advice = judge(STARVED, LOADER, fetches(), network(mb, gbit))
+    assert advice is not None
+    assert advice.because[3].startswith(words)
+
+
+def test_bytes_that_come_in_now_and_then_fill_the_link_while_they_do():
+    seldom = step(data_wait=90, forward=300)
+    advice = judge(seldom, loader(batch=100, cpu=7), fetches(), network(25, gbit=1))
+    assert advice is not None
+    assert advice.because[3].startswith(
+        "108 MB/s came in meanwhile, 87% of the 1 Gbit/s link: the link is full"
+    )
 
 
 def test_tries_as_many_requests_side_by_side_as_workers_can_make():
@@ -76,9 +143,13 @@ def test_no_more_workers_where_they_would_not_help(of_loader):
 
 
 def test_promises_little_where_the_link_is_full():
-    slow, full = (judge(STARVED, LOADER, fetches(), network(mb)) for mb in (1, 115))
+    slow, half, full = (judge(STARVED, LOADER, fetches(), network(mb, gbit=1)) for mb in (1, 60, 115))
     of = facts.model(STARVED, LOADER, cpu())
-    assert facts.gain(full, of).likely < facts.gain(slow, of).likely
+    assert facts.gain(full, of).likely < facts.gain(half, of).likely < facts.gain(slow, of).likely
+    assert facts.gain(full, of).low == facts.gain(half, of).low < facts.gain(slow, of).low
+    assert (full.tweak, full.code) == (None, None)
+    assert half.tweak
+    assert half.code
 
 
 @pytest.mark.parametrize(

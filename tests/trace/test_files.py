@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from perfdoctor import recorded
 from perfdoctor.errors import NotATrace, TracesDoNotFit
 from perfdoctor.trace import files
 from tests.ranktraces import rank, step, unmarked
@@ -74,6 +75,24 @@ def test_a_window_carries_what_ties_its_clock_to_the_runs(tmp_path):
     (found,) = files.of_run(run(tmp_path / "run", window(0, annotation_ns=marks)))
     assert found.marks_ns == {"ProfilerStep#3": 1_000}
     assert (found.run, found.window) == (tmp_path / "run", 0)
+
+
+def test_windows_are_found_without_reading_what_else_ranks_recorded(tmp_path, monkeypatch):
+    folder = run(tmp_path / "run", window(0), extra=["steps.rank0.bin", "trace.rank1.0.json"])
+    monkeypatch.setattr(recorded, "read_rows", lambda *_: pytest.fail("rows are large"))
+    assert names(files.of_run(folder)) == ["trace.rank0.0.json", "trace.rank1.0.json"]
+
+
+def test_a_window_by_its_name_is_still_that_of_its_run(tmp_path):
+    folder = run(
+        tmp_path / "run", window(0, annotation_ns={"ProfilerStep#3": 7}), extra=["trace.rank1.0.json"]
+    )
+    found = [files.of_file(folder / f"trace.rank{rank}.0.json") for rank in range(2)]
+    assert [(file.run, file.rank, file.marks_ns) for file in found] == [
+        (folder, 0, {"ProfilerStep#3": 7}),
+        (folder, 1, {}),
+    ]
+    assert files.of_file(folder / "other.json") == files.TraceFile(folder / "other.json")
 
 
 def test_windows_without_their_events_are_found_by_their_names(tmp_path):

@@ -1,0 +1,23 @@
+"""Figures with the unit that fits, and numbers of things."""
+
+from __future__ import annotations
+
+
+def figures(value: float) -> str:
+    """Three significant figures, no exponent, thousands apart: `0.15`, `37.2`, `1,049`."""
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if digits else text
+
+
+def size(value_bytes: float) -> str:
+    """An amount of bytes with three figures and the unit that fits: `116 MB`."""
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value_bytes >= 0.9995 * one:
+            return f"{figures(value_bytes / one)} {unit}"
+    return f"{figures(value_bytes)} B"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 step`, `1,200 steps`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
