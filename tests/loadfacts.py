@@ -6,6 +6,7 @@ from typing import Any
 
 from perfdoctor.analysis.copies import CopyLines
 from perfdoctor.analysis.network import Link, NetworkFacts
+from perfdoctor.analysis.padding import PaddingFacts
 from perfdoctor.analysis.storage import StorageFacts
 from perfdoctor.analysis.threads import ThreadWork
 from perfdoctor.analysis.workers import WorkerMemory
@@ -97,3 +98,18 @@ def growth(
 ) -> WorkerMemory:
     """Two workers whose private memory grows."""
     return WorkerMemory(2, first, last, seconds, late)
+
+
+def padding(beyond: float = 0.4, within: float = 0.2, **given: Any) -> PaddingFacts:
+    """Rows of 200, padded by these shares beyond the longest of each batch and within it."""
+    return PaddingFacts(
+        **{
+            "batches": 12,
+            "width": 200.0,
+            "longest": 200.0 * (1 - beyond),
+            "mean": 200.0 * (1 - beyond - within),
+            "beyond": beyond,
+            "within": within,
+            **given,
+        }
+    )

@@ -30,6 +30,7 @@ from perfdoctor.analysis.gradients import ClearingFacts, ZeroingFacts
 from perfdoctor.analysis.nests import NestFacts
 from perfdoctor.analysis.network import NetworkFacts
 from perfdoctor.analysis.orphans import OrphanFacts
+from perfdoctor.analysis.padding import PaddingFacts
 from perfdoctor.analysis.parallel import ParallelFacts
 from perfdoctor.analysis.pauses import PauseFacts
 from perfdoctor.analysis.ranks import RanksFacts
@@ -107,6 +108,7 @@ HEALTHY = {
     BetweenFacts: hostfacts.between(0.01),
     NestFacts: NestFacts((facts.line(0.01, 30),)),
     OrphanFacts: OrphanFacts(1, 100, 0.01, 0.0, None),
+    PaddingFacts: loadfacts.padding(beyond=0.0, within=0.15),
     BatchFacts: loadfacts.batch(
         loadfacts.cost(Stage.DECODING, 0.6, kind="image", library="PIL"),
         loadfacts.cost(Stage.READING, 0.2, kind="table"),
@@ -300,6 +302,7 @@ def loading(draw):
             draw(st.none() | SHARE),
         ),
         WorkerMemory: loadfacts.growth(draw(MS) * 1e6, draw(MS) * 1e6, draw(MS), draw(MS) * 1e3),
+        PaddingFacts: loadfacts.padding(draw(SHARE) / 2, draw(SHARE) / 2, at=draw(st.none() | st.just(AT))),
     }
 
 

@@ -22,6 +22,7 @@ from perfdoctor.analysis.making import MADE, made_groups
 from perfdoctor.analysis.nests import NestFacts, nest_facts
 from perfdoctor.analysis.network import NetworkFacts, network_facts
 from perfdoctor.analysis.orphans import OrphanFacts, orphan_facts
+from perfdoctor.analysis.padding import PaddingFacts, padding_facts
 from perfdoctor.analysis.parallel import ParallelFacts
 from perfdoctor.analysis.pauses import PauseFacts, pause_facts
 from perfdoctor.analysis.ranks import RanksFacts, of_job
@@ -64,7 +65,7 @@ PER_STEP = (
     LoaderFacts, CpuFacts, ThreadFacts, StackFacts, EvalFacts, SaveFacts, MemoryFacts, DiskFacts,
     NetworkFacts, GpuFacts, OverheadFacts, StepModel, BackendFacts, BatchFacts, ThreadWork,
     CopyLines, StorageFacts, WorkerMemory, PauseFacts, DebugFacts, ClearingFacts, ZeroingFacts, RetainedFacts,
-    OrphanFacts, NestFacts, ValidationFacts, BetweenFacts, JobFacts,
+    OrphanFacts, NestFacts, PaddingFacts, ValidationFacts, BetweenFacts, JobFacts,
     *MADE,
 )  # fmt: skip
 
@@ -189,6 +190,7 @@ def _measure(
         OverheadFacts: events.overhead_facts(own, found, step, samples),
         StepModel: model,
         NestFacts: nest_facts(stacks, Sources(source)),
+        PaddingFacts: padding_facts(own, window, loader, batch, Sources(source)),
         **_beside(own, found, window, samples, Sources(source)),
         DebugFacts: debug_facts(own, _known(stacks, StackFacts), _busy(gpu), Sources(source)),
         BetweenFacts: between_facts(own, step, source) if own.stacks else stacks,

@@ -16,6 +16,7 @@ from . import (
     job,
     loader,
     orphans,
+    padding,
     patch,
     pauses,
     retained,
@@ -91,7 +92,11 @@ def _watch_models(here: session.Session, hooks: steps.Steps, loaders: loader.Loa
     constructors.on_parallel = patch.guarded("gradients", between.model_made)
     hooks.on_root = patch.guarded("root", constructors.root_seen)
     hooks.on_optimizer = patch.guarded("optimizer_built", constructors.optimizer_seen)
-    hooks.looks.add("calls", calls.Calls(hooks, constructors).ask)
+    called = calls.Calls(hooks, constructors)
+    hooks.looks.add("calls", called.ask)
+    rows = padding.Padding(here, torch)
+    loaders.on_batch = patch.guarded("padding", rows.delivered)
+    called.on_inputs = patch.guarded("padding", rows.called)
     hooks.looks.add("settings", settings.Settings(hooks).look)
     hooks.looks.add("orphans", orphans.Orphans(hooks, constructors.optimizers).look)
 

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.model import Location
+from perfdoctor.tips.padded_batches import padded_batches
+from tests.facts import LOADER_LINE, gain, run, step, threads
+from tests.loadfacts import padding
+
+STEP = step(data_wait=1, forward=3, backward=5, optimizer=1)
+PADS = Location("train.py", 12, "collate", "pad_sequence(texts)")
+
+
+def tip(of_step, found, device="cpu", module=2.0):
+    return padded_batches(run(device=device), of_step, threads(module=module), found)
+
+
+def test_says_how_much_is_padding_and_where_it_comes_from():
+    advice = tip(STEP, padding(lines=(PADS,), at=LOADER_LINE))
+    assert advice is not None
+    assert advice.because == (
+        "60% of positions are padding, in 12 batches that were looked at",
+        "of 200, a sequence fills 80, a batch's longest 120",
+        "forward and backward compute on all of them, and are 80% of the step",
+        "40% go by padding to the longest of each batch, 20% lie within it",
+    )
+    assert advice.at == (PADS, LOADER_LINE)
+    assert not advice.same_result
+    assert "pad_sequence" in advice.code
+    assert "argsort" in advice.code
+
+
+def test_what_goes_is_computing_on_positions_and_on_pairs_of_them():
+    found = gain(tip(STEP, padding(beyond=0.5, within=0.0)))
+    assert found.likely == pytest.approx(1 / (1 - 0.8 * (0.8 * 0.5 + 0.2 * 0.75)))
+    assert 1 < found.low < found.likely < found.high <= 1 / (1 - 0.8)
+
+
+def test_what_lies_beyond_the_longest_goes_with_the_same_result():
+    advice = tip(STEP, padding(beyond=0.4, within=0.09))
+    assert advice.same_result
+    assert "argsort" not in advice.code
+    assert len(advice.because) == 3
+
+
+def test_of_what_lies_within_it_a_part_stays_and_the_loader_comes_first():
+    advice = tip(STEP, padding(beyond=0.05, within=0.4, lines=(PADS,), at=LOADER_LINE))
+    assert advice.at == (LOADER_LINE, PADS)
+    assert "pad_sequence" not in advice.code
+    assert gain(advice).likely < gain(tip(STEP, padding(beyond=0.4, within=0.05))).likely
+
+
+def test_of_small_operations_less_goes():
+    small, usual = (gain(tip(STEP, padding(), module=ms)) for ms in (0.4, 0.6))
+    assert small.low < usual.low
+    assert small.likely < usual.likely
+    assert gain(tip(STEP, padding(), module=None)) == usual
+
+
+def test_a_device_that_waits_for_its_host_gains_nothing():
+    found = gain(tip(STEP, padding(), "cuda"))
+    assert found.low == 1.0 < found.likely
+
+
+def test_without_a_loader_or_a_line_that_pads_there_is_no_place():
+    assert tip(STEP, padding()).at == ()
+
+
+@pytest.mark.parametrize(
+    ("of_step", "found"),
+    [
+        pytest.param(STEP, padding(beyond=0.14, within=0.1), id="little-padding"),
+        pytest.param(step(data_wait=81, forward=9, backward=10), padding(), id="hardly-any-computing"),
+    ],
+)
+def test_is_silent(of_step, found):
+    assert tip(of_step, found) is None
+
+
+@pytest.mark.parametrize(
+    ("of_step", "found"),
+    [
+        pytest.param(STEP, padding(beyond=0.15, within=0.11), id="a-quarter"),
+        pytest.param(step(data_wait=79, forward=10, backward=11), padding(), id="some-computing"),
+    ],
+)
+def test_fires_just_above_the_thresholds(of_step, found):
+    assert tip(of_step, found) is not None
