@@ -32,6 +32,11 @@ class RankFacts:
     inside: str | None = None  # what it was in when the recording stopped, where that tells: "all_reduce ..."
 
 
+def held_against(others: int) -> str:
+    """What a rank is compared with: the median of the others, or the only other one."""
+    return "the other rank" if others == 1 else "the median rank"
+
+
 @dataclass(frozen=True)
 class LateRank:
     """The rank that the others wait for most often, and what it does longer than they do."""

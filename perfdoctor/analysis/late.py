@@ -9,7 +9,7 @@ import numpy as np
 
 from perfdoctor.analysis.skew import SPENT, Skew, steady_mean
 from perfdoctor.analysis.steps import Bools, Floats, Ints
-from perfdoctor.job import LateRank
+from perfdoctor.job import LateRank, held_against
 from perfdoctor.model import Bottleneck, Phase
 
 CAUSES: Mapping[Phase, Bottleneck] = {
@@ -204,9 +204,10 @@ def _is_crowded(phase: Phase, excess_s: float, lacking_s: float) -> bool:
 
 def _why(phase: Phase, excess_s: float, row: int, others: list[int], habits: Sequence[Habits]) -> str:
     """What it does longer, and what else is different."""
+    usual_rank = held_against(len(others))
     if excess_s <= 0:
-        return "none of its phases takes longer than the median rank's"
-    said = [f"it spends {excess_s * 1e3:.2f} ms a step longer than the median rank on {WORDS[phase]}"]
+        return f"none of its phases takes longer than {usual_rank}'s"
+    said = [f"it spends {excess_s * 1e3:.2f} ms a step longer than {usual_rank} on {WORDS[phase]}"]
     own, cause = habits[row], CAUSES[phase]
     lacking_s = _lacking_s(row, others, habits)
     if _is_crowded(phase, excess_s, lacking_s):
@@ -217,7 +218,7 @@ def _why(phase: Phase, excess_s: float, row: int, others: list[int], habits: Seq
         said += _computing(row, others, habits, excess_s)
     if cause is Bottleneck.DATA and own.data_cores is not None:
         usual = _usual(habits, others, "data_cores") or 0.0
-        said.append(f"its loader workers keep {own.data_cores:.1f} cores busy, the median rank's {usual:.1f}")
+        said.append(f"its loader workers keep {own.data_cores:.1f} cores busy, {usual_rank}'s {usual:.1f}")
     if own.available is not None and own.available < FULL:
         said.append(f"its node has {own.available:.0%} of its memory left")
     return "; ".join(said)
@@ -228,7 +229,7 @@ def _computing(row: int, others: list[int], habits: Sequence[Habits], excess_s: 
     own = habits[row]
     samples, usual = own.samples, _usual(habits, others, "samples")
     if samples and usual and samples > usual * (1 + DIFFERENT):
-        return [f"its steps hold {samples:.4g} samples, the median rank's {usual:.4g}"]
+        return [f"its steps hold {samples:.4g} samples, {held_against(len(others))}'s {usual:.4g}"]
     longer_s = _more(habits, row, others, "cpu_s")
     if longer_s is None or own.cpu_s is None:
         return []

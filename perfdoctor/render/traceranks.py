@@ -10,6 +10,7 @@ from rich.text import Text
 from perfdoctor.analysis.device import DeviceFacts, device_facts, idle_label, without_waiting
 from perfdoctor.analysis.ranks import RanksFacts, ranks_facts
 from perfdoctor.analysis.traces import TraceReport, blame
+from perfdoctor.job import held_against
 from perfdoctor.model import Bottleneck
 from perfdoctor.render import words
 from perfdoctor.render.ranks import awaited
@@ -68,7 +69,7 @@ def _lateness(late: RanksFacts) -> Iterator[str]:
     )
     if late.excess_s > 0:
         longer = words.seconds(late.excess_s)
-        yield f"it spends {longer} a step longer on {late.cause.value} than the median rank"
+        yield f"it spends {longer} a step longer on {late.cause.value} than {held_against(late.ranks - 1)}"
 
 
 def _row(number: int, trace: RankTrace, wait: RankWait | None, matched: int, late: RanksFacts | None) -> Row:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from perfdoctor.analysis.ranks import RanksFacts
 from perfdoctor.catalogue import Checked, tip
 from perfdoctor.change import Change, Effort, removes
+from perfdoctor.job import held_against
 from perfdoctor.model import Advice, Bottleneck, RunFacts
 
 NOTICEABLE = 0.05  # share of the time that the others wait
@@ -49,13 +50,13 @@ def straggler_rank(run: RunFacts, ranks: RanksFacts) -> Advice | None:
     its_node = f"the node of {name}" if ranks.whole_node else name
     because = [
         f"{its_node} is the last of {ranks.ranks} in {ranks.last:,} of {ranks.matched:,} {ranks.what}",
-        f"the median other rank waits {ranks.waiting:.1%} of its time",
+        f"the {'other' if ranks.ranks == 2 else 'median other'} rank waits {ranks.waiting:.1%} of its time",
         f"{ranks.caused:.0%} of all waiting is for {its_node}",
     ]
     if ranks.why is not None:
         because.append(ranks.why)
     elif ranks.excess_s > 0:
-        longer = f"{ranks.excess_s * 1e3:.2f} ms a step longer than the median rank"
+        longer = f"{ranks.excess_s * 1e3:.2f} ms a step longer than {held_against(ranks.ranks - 1)}"
         because.append(f"it spends {longer} on {ranks.cause.value}")
     return Advice(because=tuple(because), change=change, bottleneck=ranks.cause)
 

@@ -32,7 +32,7 @@ def test_the_rank_that_others_wait_for_is_the_first_row_and_named_above_with_its
     page = drawn(one(0, 50, 40), one(1, 80, 10))
     assert "The others wait for rank 1: its computing takes longer" in page
     assert "last to 5 of 5 collectives; 100% of all waiting" in page
-    assert "30 ms a step longer on compute than the median rank" in page
+    assert "30 ms a step longer on compute than the other rank" in page
     late, waiting = rows(page)
     assert late.split()[:6] == ["1", "late", "100", "ms", "0", "s"]
     assert waiting.split()[:5] == ["0", "100", "ms", "30", "ms"]
