@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,24 +28,36 @@ class Again:
 
 
 def given(words: tuple[str, ...], run: str | None) -> Again:
-    """The command given, with the run asked for or the newest, if that was a run of this command."""
-    from perfdoctor import redact, rundir
+    """The command given, with the run asked for or the newest one of this command here, if there is any."""
+    from perfdoctor import rundir
     from perfdoctor.cli import saved
 
     chosen = _resolved(words)
     if chosen.name == "stdin":
         raise PerfdoctorError("a script from stdin can be read only once", "write it to a file and name that")
-    try:
-        path = saved.find(run, None)
-    except NoSuchRun:
-        if run is not None:
-            raise
+    path = _newest(chosen) if run is None else saved.find(run, None)
+    if path is None:
         return Again(words)
-    facts = rundir.read_json(path / "run.json") or {}
-    typed = (facts.get("command"), facts.get("cwd"))
-    if run is None and typed != (redact.command(chosen.argv), os.getcwd()):
-        return Again(words)
-    return _with_run(Again(words), path, facts, chosen)
+    return _with_run(Again(words), path, rundir.read_json(path / "run.json") or {}, chosen)
+
+
+def _newest(chosen: Command) -> Path | None:
+    """The newest run of a command in this folder, or None."""
+    from perfdoctor import redact, rundir
+
+    wanted = _found(redact.command(chosen.argv))
+    for path in (path for place in rundir.places() for path in rundir.runs(place)):
+        facts = rundir.read_json(path / "run.json") or {}
+        words = facts.get("command")
+        if facts.get("cwd") == os.getcwd() and isinstance(words, list) and _found(words) == wanted:
+            return path
+    return None
+
+
+def _found(words: Sequence[str]) -> list[str]:
+    """A command with its program as it is found, however it was typed: `python` is a file somewhere."""
+    first, *others = words or [""]
+    return [shutil.which(first) or first, *others]
 
 
 def last(run: str | None) -> Again:

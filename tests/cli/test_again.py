@@ -118,6 +118,20 @@ def test_a_command_given_has_the_newest_runs_predictions_if_it_is_the_same(scrip
     assert again.given(words, None) == again.Again(words, None, path)
 
 
+def test_a_command_given_finds_its_run_behind_newer_ones_of_others(script, saved):
+    path = run_of(saved, script)
+    newer = {"name": "20260303-030405-other", "started_epoch_s": LATER_S + 1}
+    run_of(saved, script, command=[sys.executable, "other.py"], **newer)
+    words = (sys.executable, "train.py")
+    assert again.given(words, None).run == path
+
+
+def test_a_command_given_is_the_same_however_its_program_is_typed(script, saved, monkeypatch):
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
+    path = run_of(saved, script)
+    assert again.given((os.path.basename(sys.executable), "train.py"), None).run == path
+
+
 @pytest.mark.parametrize("fields", [{"command": [sys.executable, "train.py", "-x"]}, {"cwd": "/"}])
 def test_a_command_given_has_none_of_another_command_or_folder(script, saved, fields):
     run_of(saved, script, **fields)
