@@ -7,7 +7,7 @@ import sys
 from types import FrameType
 from typing import Any, Dict, List, Optional
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # probe and tweaks
+_OURS = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep  # probe and tweaks
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 FRAMES_MAX = 8  # of the user's, from the inside: a training loop is not called from further out
@@ -26,7 +26,7 @@ def _judge(filename: str) -> bool:
     if filename.startswith("<"):
         return filename in ("<stdin>", "<string>")
     path = os.path.abspath(filename)
-    if path.startswith((_OURS, _STDLIB)):
+    if path.startswith(_STDLIB) or os.path.realpath(path).startswith(_OURS):  # a run links to what is ours
         return False
     return not any(part in path for part in _PACKAGES)
 

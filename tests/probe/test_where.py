@@ -11,6 +11,11 @@ def test_installed_and_standard_code_is_not_the_users():
     assert not where.is_users(where.__file__)
 
 
+def test_our_own_code_is_not_the_users_where_a_run_links_to_it(tmp_path):
+    (tmp_path / "probe").symlink_to(os.path.dirname(where.__file__))
+    assert not where.is_users(str(tmp_path / "probe" / "where.py"))
+
+
 def test_scripts_and_code_from_stdin_are_the_users():
     assert where.is_users("train.py")
     assert where.is_users("/home/me/project/train.py")
