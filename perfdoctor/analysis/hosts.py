@@ -8,6 +8,7 @@ from dataclasses import replace
 from perfdoctor.analysis.records import Json, Window, number, positive, whole
 from perfdoctor.model import CpuFacts, DiskFacts, GpuFacts, LoaderFacts, MemoryFacts, StepFacts
 
+CHILDREN = ("worker", "other")  # roles of processes that a rank may have started
 ENOUGH = 3  # samples inside the steps: below it, the once-a-second sampler saw mostly borders
 
 
@@ -51,7 +52,8 @@ def cpu_facts(
     if len(samples) >= ENOUGH:
         main = main if main is not None else sampled["main"]
         workers = sampled["worker"] if sampled["worker"] is not None else workers
-    known = [value for value in (main, workers, sampled["rank"], sampled["other"]) if value is not None]
+    parts = (main, workers, sampled["rank"], sampled["other"], _unseen(samples))
+    known = [value for value in parts if value is not None]
     busy = min(usable, sum(known)) if main is not None else None
     machine = [
         number(entry.get("machine_busy_cores"))
@@ -62,6 +64,27 @@ def cpu_facts(
     limited_by = str(run_host.get("limited_by") or "machine")
     main_delay = growth(samples, "threads_delay_s", {"main"}) if len(samples) >= ENOUGH else None
     return CpuFacts(usable, busy, main, workers, limited_by, others, _delay(samples), main_delay)
+
+
+def _unseen(samples: Sequence[Json]) -> float | None:
+    """Cores that children of ranks kept busy which came and went between two samples: short epochs' workers.
+
+    All that children took is what those took that have ended, and by how much more the living ones have.
+    """
+    ended = growth(samples, "ended_children_cpu_s", ("main", "rank"))
+    seen = growth(samples, "cpu_s", CHILDREN)
+    if ended is None or len(samples) < ENOUGH:
+        return None
+    seconds = (number(samples[-1].get("t_ns")) - number(samples[0].get("t_ns"))) / 1e9
+    first_s, last_s = (
+        sum(
+            number(proc.get("cpu_s"))
+            for proc in samples[place].get("procs") or ()
+            if isinstance(proc, dict) and proc.get("role") in CHILDREN
+        )
+        for place in (0, -1)
+    )
+    return max(0.0, ended + (last_s - first_s) / seconds - (seen or 0.0))
 
 
 def _delay(samples: Sequence[Json]) -> float | None:

@@ -40,6 +40,31 @@ def test_workers_that_come_and_go_are_all_counted():
     assert hosts.growth(samples, "cpu_s", {"worker"}) == pytest.approx(0.75)
 
 
+def test_children_that_no_sample_saw_are_no_other_programs():
+    def of(ended, worker):
+        samples = [
+            sample(t, (1, "main", 9.0), (10 + t, "worker", worker * t), machine_busy_cores=1.5)
+            for t in range(1, 6)
+        ]
+        for t, entry in enumerate(samples, 1):
+            entry["procs"][0]["ended_children_cpu_s"] = ended * t
+        return hosts.cpu_facts({"usable_cores": 2}, samples, step(forward=10, cpu=6), loader(workers=1))
+
+    assert of(ended=0.9, worker=0.0).other_cores == pytest.approx(0.0)
+    assert of(ended=0.9, worker=0.0).busy_cores == pytest.approx(1.5)
+    assert of(ended=0.4, worker=0.0).other_cores == pytest.approx(0.5)
+
+
+def test_children_are_counted_once_whether_a_sample_saw_them_or_not():
+    samples = [
+        sample(t, (1, "main", 9.0), (2, "worker", t * 0.5), machine_busy_cores=2.0) for t in range(1, 6)
+    ]
+    for entry in samples:
+        entry["procs"][0]["ended_children_cpu_s"] = 0.0
+    found = hosts.cpu_facts({"usable_cores": 4}, samples, step(forward=10, cpu=10), loader(workers=1))
+    assert found.other_cores == pytest.approx(0.5)
+
+
 def test_nothing_sampled_is_not_zero():
     assert hosts.growth([], "cpu_s", {"main"}) is None
     assert hosts.growth([sample(1), sample(2)], "cpu_s", {"main"}) is None
