@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from perfdoctor.analysis.records import Json, Window, number, positive, whole
@@ -77,12 +77,8 @@ def _unseen(samples: Sequence[Json]) -> float | None:
         return None
     seconds = (number(samples[-1].get("t_ns")) - number(samples[0].get("t_ns"))) / 1e9
     first_s, last_s = (
-        sum(
-            number(proc.get("cpu_s"))
-            for proc in samples[place].get("procs") or ()
-            if isinstance(proc, dict) and proc.get("role") in CHILDREN
-        )
-        for place in (0, -1)
+        sum(number(proc.get("cpu_s")) for proc in _processes(entry, CHILDREN))
+        for entry in (samples[0], samples[-1])
     )
     return max(0.0, ended + (last_s - first_s) / seconds - (seen or 0.0))
 
@@ -107,17 +103,22 @@ def _worker_cores(step: StepFacts, loader: LoaderFacts | None) -> float | None:
     return loader.batch_cpu_s * loader.batches_per_step / step.mean_s
 
 
+def _processes(entry: Json, roles: Collection[str]) -> list[Json]:
+    """The processes of these roles that a sample saw."""
+    found = entry.get("procs") or ()
+    return [proc for proc in found if isinstance(proc, dict) and proc.get("role") in roles]
+
+
 def growth(samples: Sequence[Json], key: str, roles: Iterable[str]) -> float | None:
     """How fast a cumulative figure of these processes grows, per second; processes come and go."""
     wanted = set(roles)
     total, seconds, seen = 0.0, 0.0, False
     before: dict[int, float] = {}
     for index, entry in enumerate(samples):
-        procs = [
-            proc for proc in entry.get("procs") or () if isinstance(proc, dict) and proc.get("role") in wanted
-        ]
         now = {
-            int(number(proc.get("pid"))): number(proc.get(key)) for proc in procs if proc.get(key) is not None
+            int(number(proc.get("pid"))): number(proc.get(key))
+            for proc in _processes(entry, wanted)
+            if proc.get(key) is not None
         }
         seen = seen or bool(now)
         if index:

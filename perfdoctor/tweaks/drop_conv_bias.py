@@ -161,16 +161,16 @@ class Graph:
         self.parents: Dict[Any, List[Any]] = {root: [None] for root in roots if root is not None}
         self.layers: Dict[Layer, List[Any]] = {}  # the nodes of each
         self.leaves: Dict[int, Any] = {}  # identity of a parameter -> its node
-        todo = list(self.parents)
-        while todo:
-            node = todo.pop()
+        waiting = list(self.parents)
+        while waiting:
+            node = waiting.pop()
             self._note(node)
             for child, _ in node.next_functions:
                 if child is None:
                     continue
                 if child not in self.parents:
                     self.parents[child] = []
-                    todo.append(child)
+                    waiting.append(child)
                 self.parents[child].append(node)
 
     def _note(self, node: Any) -> None:

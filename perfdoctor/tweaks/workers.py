@@ -107,11 +107,11 @@ def shares_itself_out(dataset: Any) -> bool:
     user's, that these name. A dataset that wraps another one, which may, counts as one that does not.
     """
     kind = type(dataset)
-    todo: List[Any] = [inspect.getattr_static(kind, "__iter__", None)]
+    waiting: List[Any] = [inspect.getattr_static(kind, "__iter__", None)]
     seen: Set[Any] = set()
     names: Set[str] = set()
-    while todo:
-        function = _function(todo.pop())
+    while waiting:
+        function = _function(waiting.pop())
         if function is None or function in seen:
             continue
         seen.add(function)
@@ -119,7 +119,7 @@ def shares_itself_out(dataset: Any) -> bool:
             continue
         for name in _names(function.__code__):
             names.add(name)
-            todo += [inspect.getattr_static(kind, name, None), function.__globals__.get(name)]
+            waiting += [inspect.getattr_static(kind, name, None), function.__globals__.get(name)]
     return names >= SHARING
 
 

@@ -32,6 +32,13 @@ TRAIN = """
             opt.step()
             opt.zero_grad()
 """
+TWO_OPTIMIZERS = """
+    other = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
+    for number in range(9):
+        train(1)
+        print("other", number, flush=True)
+        other.step()
+    """
 
 
 def executed(folder, code, steps=3, seed=7, tweaks=None, script="script.py", options=None):
@@ -162,17 +169,7 @@ def test_a_seed_of_the_scripts_own_wins(tmp_path):
 
 def test_with_two_optimizers_it_ends_where_the_next_step_has_begun(tmp_path):
     """That the first of them comes round again is how the border of a step is known."""
-    code = (
-        TRAIN
-        + """
-    other = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
-    for number in range(9):
-        train(1)
-        print("other", number, flush=True)
-        other.step()
-    """
-    )
-    records, done = executed(tmp_path, code)
+    records, done = executed(tmp_path, TRAIN + TWO_OPTIMIZERS)
     assert done.returncode == 0
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["update", "other"] * 3 + ["update"]
     assert counted(records) == 3
@@ -302,18 +299,7 @@ def test_a_device_is_waited_for_where_measuring_begins_and_where_it_ends(tmp_pat
 
 
 def test_with_two_optimizers_it_is_waited_for_within_the_step_that_closes(tmp_path):
-    code = (
-        DEVICE
-        + TRAIN
-        + """
-    other = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
-    for number in range(9):
-        train(1)
-        print("other", number, flush=True)
-        other.step()
-    """
-    )
-    _, done = executed(tmp_path, code, steps=4, options={"warm_up_updates": 2})
+    _, done = executed(tmp_path, DEVICE + TRAIN + TWO_OPTIMIZERS, steps=4, options={"warm_up_updates": 2})
     assert waits(done) == ["update 0", "other 1", "update 0", "other 3"]
 
 
