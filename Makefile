@@ -1,6 +1,7 @@
 # Two commands do all the set-up on a machine that has only Python and make:
 #   make demo    watch a sample script, show its report, and prove the first finding
-#   make test    linters, types and tests
+#   make test    linters, types, and the tests that take no longer than some seconds each
+#   make test-all  every test: whole trainings, trials, ranks, a wheel built and installed
 #   make docs    the generated pages, and the site in site/
 
 PYTHON ?= python3
@@ -9,14 +10,23 @@ BIN    := $(VENV)/bin
 DEMO   ?= sample_scripts/too_few_workers.py
 TRIED  ?= --workers auto
 
-.PHONY: demo test lint format docs clean
+.PHONY: demo test test-all lint format docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/perfdoctor run $(DEMO)
 	$(BIN)/perfdoctor try $(TRIED)
 
+# Side by side where nothing compares times, then those that do, one at a time.
+PYTEST   := $(BIN)/python -m pytest
+TOGETHER := --numprocesses auto --maxprocesses 4 --dist worksteal
+
 test: lint
-	$(BIN)/python -m pytest
+	$(PYTEST) $(TOGETHER) -m "not slow and not clock"
+	$(PYTEST) -m "clock and not slow"
+
+test-all: lint
+	$(PYTEST) $(TOGETHER) -m "not clock"
+	$(PYTEST) -m clock
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

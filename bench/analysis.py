@@ -21,7 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from perfdoctor import recorded, rundir
+from perfdoctor.runs import directory, records
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "sample_scripts" / "workers_restart_each_epoch.py"
@@ -31,8 +31,8 @@ MEASURE = """
 import json, os, re, sys
 from pathlib import Path
 begin = os.times()
-from perfdoctor.cli import saved
-report = saved.judge(Path(sys.argv[1]))
+from perfdoctor import reporting
+report = reporting.judge(Path(sys.argv[1]))
 end = os.times()
 print(json.dumps({
     "cpu_s": end.user + end.system - begin.user - begin.system,
@@ -46,15 +46,15 @@ def record(folder: Path) -> Path:
     """A short real run."""
     command = [sys.executable, "-m", "perfdoctor", "run", "-q", "--out", str(folder), str(SCRIPT)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return rundir.latest(folder)
+    return directory.latest(folder)
 
 
 def repeat(path: Path, count: int) -> None:
     """Repeat a file's rows, each time later, until there are `count` of them."""
-    rows = recorded.read_rows(path, [])
+    rows = records.read_rows(path, [])
     if rows is None or not len(rows):
         return
-    head = path.read_bytes()[: rundir.HEADER_BYTES]
+    head = path.read_bytes()[: directory.HEADER_BYTES]
     length_ns = int(rows["end_ns"][-1] - rows["begin_ns"][0])
     copies = -(-count // len(rows))
     tiled = np.tile(rows, copies)[:count]

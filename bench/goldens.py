@@ -2,7 +2,7 @@
 
     python bench/goldens.py [FOLDER] [--write]
 
-FOLDER holds traces and `golden/*.golden.json`; ../shared/traces without it. tests/test_golden.py compares
+FOLDER holds traces and `golden/*.golden.json`; ../shared/traces without it. tests/e2e/test_golden.py compares
 more.
 """
 
@@ -17,8 +17,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from perfdoctor.trace.measure import measure
-from perfdoctor.trace.read import read
+from perfdoctor.trace.measure.measure import measure
+from perfdoctor.trace.parse.read import read
 from perfdoctor.trace.results import RankTrace
 
 ROOT = Path(__file__).parent.parent

@@ -26,8 +26,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from perfdoctor import recorded, rundir
-from perfdoctor.analysis import events
+from perfdoctor.facts.steps import events
+from perfdoctor.runs import directory, records
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -115,7 +115,7 @@ def run_load(load: str, options: list[str] | None, folder: Path) -> Sample:
     mean_s = (wall[-1] - wall[0]) / (len(wall) - 1) / 1e9
     sample = Sample(quiet / 1e3, mean_s * 1e6, run_s, peak)
     if options is not None:
-        found = recorded.read(rundir.latest(folder / "runs")).ranks[0]
+        found = records.read(directory.latest(folder / "runs")).ranks[0]
         sample.windows = sum(window.get("outcome") == "ok" for window in found.of("window"))
         steps_s = (taken["wall_ns"][-1] - taken["wall_ns"][0]) / 1e9
         sample.windows_share = events.windows_s(found, mean_s) / steps_s

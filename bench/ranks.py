@@ -24,7 +24,7 @@ from rich.table import Table
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # the generator belongs to the tests
 
-from tests.jobs import write_job  # noqa: E402
+from tests.support.jobs import write_job  # noqa: E402
 
 ASKED_S, ASKED_BYTES, ASKED_ERROR = 20.0, 1e9, 0.05
 CORES = 2
@@ -42,16 +42,14 @@ MEASURE = """
 import json, os, re, sys, time
 from pathlib import Path
 began, begin = time.perf_counter(), os.times()
-from perfdoctor import analysis, jobs
-from perfdoctor.analysis.job import job_facts
-from perfdoctor.render import json as document
-from perfdoctor.sources import SourceLines
-job = jobs.join([Path(word) for word in sys.argv[1:]])
-facts = job_facts(job)
-report = analysis.report(job.shown(), SourceLines(), None, (), facts)
-text = document.text(document.document(report))
+from perfdoctor import reporting
+from perfdoctor.render.documents import report as document
+first, *others = [Path(word) for word in sys.argv[1:]]
+report = reporting.judge(first, others)
+text = document.dumps(report)
 end = os.times()
-late = facts.late
+facts = report.job
+late = facts.straggler
 print(json.dumps({
     "seconds": time.perf_counter() - began,
     "cpu_s": end.user + end.system - begin.user - begin.system,

@@ -37,8 +37,8 @@ RENUMBERED = 10_000_000  # correlations and ids of one tile lie this far behind 
 GAP_US = 1000  # between two tiles
 MEASURE = """
 import json, os, re, sys
-from perfdoctor.trace.measure import measure
-from perfdoctor.trace.read import read
+from perfdoctor.trace.measure.measure import measure
+from perfdoctor.trace.parse.read import read
 begin = os.times()
 trace = read(sys.argv[1])
 middle = os.times()

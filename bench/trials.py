@@ -28,9 +28,12 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from perfdoctor import recorded, rundir, trials
-from perfdoctor.trial import ORIGINAL, Outcome
-from perfdoctor.trials import Asked, measured, ratios
+from perfdoctor import trials
+from perfdoctor.model.trial import ORIGINAL, Outcome
+from perfdoctor.runs import directory
+from perfdoctor.runs import records as recorded
+from perfdoctor.trials import Request, measure
+from perfdoctor.trials.statistics import speedup
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "sample_scripts"
@@ -112,9 +115,9 @@ def record(script: str, executions: int, console: Console) -> list[list[float]]:
                 capture_output=True,
                 timeout=TIMEOUT_S,
             )
-            records = recorded.read(rundir.latest(Path(out)))
+            records = recorded.read(directory.latest(Path(out)))
         firsts = range(WARM_UP, STEPS - MEASURED + 1)
-        taken = [measured.execution(records, number, first, MEASURED).step_s for first in firsts]
+        taken = [measure.execution(records, number, first, MEASURED).step_s for first in firsts]
         found.append([step_s for step_s in taken if step_s is not None])
         console.print(f"{script} {number + 1}/{executions}: {found[-1][0] * 1e3:.2f} ms a step")
     return found
@@ -167,11 +170,11 @@ def _play(logs: Floats, planned: int, true: float, corrected: bool) -> tuple[Out
     seconds = np.exp(logs).reshape(planned, 2)
     seconds[1::2] = seconds[1::2, ::-1].copy()  # every other round in the opposite order
     pairs = [(float(original_s), float(variant_s) / true) for original_s, variant_s in seconds]
-    for rounds in range(ratios.LEAST_ROUNDS, planned + 1):
+    for rounds in range(speedup.LEAST_ROUNDS, planned + 1):
         plan = planned if corrected else rounds
-        found = ratios.compare(pairs[:rounds], plan)
+        found = speedup.compare(pairs[:rounds], plan)
         over = found.outcome is not Outcome.NO_DIFFERENCE
-        if over or rounds == planned or (corrected and ratios.enough(pairs[:rounds], planned)):
+        if over or rounds == planned or (corrected and speedup.enough(pairs[:rounds], planned)):
             return found.outcome, rounds
     raise ValueError(f"{planned} rounds are too few")
 
@@ -239,7 +242,7 @@ def real_rows(scripts: Sequence[str], count: int, console: Console) -> Iterator[
         for number in range(count):
             with tempfile.TemporaryDirectory() as out:
                 command = (sys.executable, str(SCRIPTS / f"{script}.py"))
-                trial = trials.run(Asked(command, (ORIGINAL,), str(SCRIPTS), yes=True, out=out), Quiet())
+                trial = trials.run(Request(command, (ORIGINAL,), str(SCRIPTS), yes=True, out=out), Quiet())
             if trial.interrupted:
                 sys.exit(trial.exit_code)
             (verdict,) = trial.verdicts

@@ -1,4 +1,4 @@
-"""Writes the generated pages under docs/: python docs/pages.py [--check].
+"""Writes the generated pages and schemas under docs/: python docs/pages.py [--check].
 
 With --check nothing is written, and the exit status is 1 where a page is not what the source says.
 """
@@ -6,27 +6,49 @@ With --check nothing is written, and the exit status is 1 where a page is not wh
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from perfdoctor import catalogue
-from perfdoctor.catalogue import Tweak
-from perfdoctor.render import tippage, tweaklist
+from perfdoctor.model.tweak import Tweak
+from perfdoctor.render.documents import link, loader, report, trace, trial
+from perfdoctor.render.documents.schema import schema
+from perfdoctor.render.pages import tips as tip_pages
+from perfdoctor.render.pages import tweaks as tweak_pages
+from perfdoctor.tips import catalogue
+from perfdoctor.trials.settings import tweak_catalogue
 
 DOCS = Path(__file__).parent
+DOCUMENTS = {
+    "report": report.REPORT,
+    "trial": trial.TRIAL,
+    "trace": trace.TRACE,
+    "loader": loader.LOADER,
+    "net": link.NET,
+}
 TIPS, TWEAKS = DOCS / "tips", DOCS / "tweaks"
 FOLDERS = (TIPS, TWEAKS)  # that hold generated pages and nothing else
 
 
 def pages() -> dict[Path, str]:
     """Every generated page by its path."""
-    tips, planned, tweaks = catalogue.tips(), catalogue.planned(), catalogue.tweaks()
+    tips, planned, tweaks = catalogue.tips(), catalogue.planned(), tweak_catalogue.tweaks()
     return {
-        **{TIPS / f"{tip.id}.md": tippage.page(tip) for tip in tips},
-        TIPS / "index.md": tippage.index(tips, planned),
-        **{TWEAKS / f"{tweak.id}.md": tweaklist.explained(tweak) for tweak in tweaks},
+        **{TIPS / f"{tip.id}.md": tip_pages.page(tip) for tip in tips},
+        TIPS / "index.md": tip_pages.index(tips, planned),
+        **{TWEAKS / f"{tweak.id}.md": tweak_pages.explained(tweak) for tweak in tweaks},
         TWEAKS / "index.md": index(tweaks),
+        **schemas(),
+    }
+
+
+def schemas() -> dict[Path, str]:
+    """The JSON Schema of every public document by its path."""
+    notes = json.loads((DOCS / "schema_notes.json").read_text(encoding="utf-8"))
+    return {
+        DOCS / f"{name}.schema.json": json.dumps(schema(document, notes), indent=2, ensure_ascii=False) + "\n"
+        for name, document in DOCUMENTS.items()
     }
 
 
@@ -38,7 +60,7 @@ def index(tweaks: Sequence[Tweak]) -> str:
         "What `perfdoctor try` can change inside the script's process, to measure it.",
         "",
     ]
-    for result, about in tweaklist.ABOUT.items():
+    for result, about in tweak_catalogue.RESULTS.items():
         lines += [f"## {result.capitalize()}", "", f"{about[0].upper()}{about[1:]}.", ""]
         lines += ["| tweak | the change |", "|---|---|"]
         lines += [f"| {_flags(tweak)} | {tweak.title} |" for tweak in tweaks if tweak.result == result]

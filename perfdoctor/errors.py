@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+SIGNALLED = 128  # what a shell adds to the number of a signal
+
 
 class PerfdoctorError(Exception):
     """An error shown as one line, with a hint and an exit code, and never as a traceback."""
@@ -14,7 +16,7 @@ class PerfdoctorError(Exception):
 
 
 class NoSuchRun(PerfdoctorError):
-    """The run asked for is not there."""
+    """The requested run does not exist."""
 
 
 class NotARun(PerfdoctorError):
@@ -30,12 +32,20 @@ class CannotStart(PerfdoctorError):
 
 
 class NotATrace(PerfdoctorError):
-    """The file is no torch.profiler trace, or nothing in it can be read."""
+    """The file is not a torch.profiler trace, or nothing in it can be read."""
 
 
 class TraceTooLarge(PerfdoctorError):
-    """The trace is larger than the cap on what is read."""
+    """The trace is larger than the limit for reading."""
 
 
 class TracesDoNotFit(PerfdoctorError):
-    """Files given together are not those of the ranks of one job."""
+    """The given files do not belong to the ranks of one job."""
+
+
+class Interrupted(PerfdoctorError):
+    """Ctrl-C, or another signal that ends a program, before anything was measured."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__("interrupted before anything was measured")
+        self.exit_code = SIGNALLED + number

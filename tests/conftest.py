@@ -1,6 +1,23 @@
-"""Settings of the whole test run."""
+"""Settings of the whole test run: what may start processes, what may run again, what runs alone.
+
+A test that starts processes says so by the mark `process`; one that does without the mark is warned of at the end.
+Only such tests run again when they fail, since what they watch shares the machine; each rerun is listed at the end.
+"""
+
+from __future__ import annotations
 
 import signal
+import sys
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+RERUNS = 2  # of a test that starts processes: what is wrong fails three times
+RERUN_DELAY_S = 1
+STARTS = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}
+
+_running: list[pytest.Item] = []  # the test at work, where it may start no process
 
 
 def pytest_configure() -> None:
@@ -8,3 +25,28 @@ def pytest_configure() -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    sys.addaudithook(_watch_starts)
+
+
+def _watch_starts(event: str, arguments: tuple[object, ...]) -> None:
+    if event in STARTS and _running:
+        warnings.warn(f"{_running[-1].nodeid} starts a process ({event}): mark it `process`", stacklevel=2)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start processes run again when they fail; others do not."""
+    for item in items:
+        if item.get_closest_marker("process"):
+            item.add_marker(pytest.mark.flaky(reruns=RERUNS, reruns_delay=RERUN_DELAY_S))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Know which test is at work."""
+    if item.get_closest_marker("process"):
+        return (yield)
+    _running.append(item)
+    try:
+        return (yield)
+    finally:
+        _running.clear()

@@ -6,15 +6,18 @@ import importlib.util
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
+from perfdoctor.wire import names
+from tests.support.paths import DOCS, PACKAGE, ROOT
+
+pytestmark = pytest.mark.process
+
 PAGES = sorted(DOCS.rglob("*.md"))
 
 
+@pytest.mark.process
 def test_the_generated_pages_are_current():
     checked = subprocess.run(
         [sys.executable, str(DOCS / "pages.py"), "--check"], capture_output=True, text=True, check=False
@@ -29,7 +32,7 @@ def test_every_page_but_those_behind_an_index_is_named_in_the_site():
     assert named == pages - behind
 
 
-@pytest.mark.parametrize("folder", ["tips", "tweaks"])
+@pytest.mark.parametrize("folder", ["tips", "tweaks", "decisions"])
 def test_an_index_leads_to_every_page_of_its_folder(folder):
     index = (DOCS / folder / "index.md").read_text(encoding="utf-8")
     assert {page.name for page in (DOCS / folder).glob("*.md")} - {"index.md"} == set(
@@ -56,7 +59,46 @@ def test_a_page_that_is_not_what_its_source_says_is_found_and_written_anew(tmp_p
     assert pages.stale() == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
-def test_links_between_pages_lead_to_files(page):
-    links = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
-    assert [link for link in links if not (page.parent / link).exists()] == []
+def test_links_between_pages_lead_to_files_and_headings():
+    broken = [
+        f"{page.relative_to(ROOT)}: {link}"
+        for page in [*PAGES, *ROOT.glob("*.md")]
+        for link in re.findall(r"\]\((?!https?://)([^)\s]+)\)", page.read_text(encoding="utf-8"))
+        if not _leads_somewhere(page, link)
+    ]
+    assert not broken, "\n" + "\n".join(broken)
+
+
+def _leads_somewhere(page, link):
+    name, _, anchor = link.partition("#")
+    target = page.parent / name if name else page
+    return target.exists() and (not anchor or anchor in _anchors(target.read_text(encoding="utf-8")))
+
+
+def _anchors(text):
+    """What a heading is called in a link: lower case, words joined by dashes."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+
+
+def test_the_page_of_the_run_directory_lists_each_file_that_the_probe_writes():
+    constants = [value for name, value in vars(names).items() if name.isupper()]
+    made = [
+        names.events_file("rank0"),
+        names.stacks_file("rank0"),
+        names.trace_file("rank0", 0),
+        *(names.rows_file(kind, "rank0") for kind in ("steps", "collectives", "loader", "workers")),
+    ]
+    page = (DOCS / "run-directory.md").read_text(encoding="utf-8")
+    assert [name for name in [*constants, *made] if f"`{name}" not in page] == []
+
+
+def test_pages_on_the_inside_name_files_that_are_there():
+    pages = [DOCS / "architecture.md", DOCS / "run-directory.md", *sorted((DOCS / "decisions").glob("*.md"))]
+    gone = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in pages
+        for name in re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", page.read_text(encoding="utf-8"))
+        if not (ROOT / name).exists() and not (PACKAGE / name).exists()
+    ]
+    assert not gone, "\n" + "\n".join(gone)

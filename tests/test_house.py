@@ -1,178 +1,288 @@
-"""The habits of the house, read off the source: floors, sizes, the one guard, mirrored tests."""
+"""The habits of the house, read off the source: who imports whom, sizes, the one guard, tests beside the code.
+
+Who may import whom stands in one table, in docs/architecture.md. Each test names every offender at once.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
-import pytest
+from tests.support.paths import DOCS, PACKAGE, ROOT, TESTS
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "perfdoctor"
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if "__pycache__" not in path.parts)
-
-# A module imports only from its own floor and those below it.
-FLOORS = {
-    **dict.fromkeys(
-        ("__init__", "batch", "change", "model", "errors", "catalogue", "job", "trial", "units"), 0
-    ),
-    **dict.fromkeys(("probe", "tweaks"), 1),
-    **dict.fromkeys(
-        (
-            "command",
-            "contention",
-            "ended",
-            "jobnotes",
-            "jobs",
-            "launch",
-            "limits",
-            "missed",
-            "net",
-            "nics",
-            "printed",
-            "rawfiles",
-            "recorded",
-            "redact",
-            "relay",
-            "rundir",
-            "runfile",
-            "samplers",
-            "sources",
-            "stalled",
-            "tasks",
-            "trace",
-        ),
-        2,
-    ),
-    **dict.fromkeys(("analysis", "tips"), 3),
-    **dict.fromkeys(("trials", "render"), 4),
-    **dict.fromkeys(("cli", "__main__"), 5),
-}
-INSIDE = ("probe", "tweaks")  # what runs in the user's process
-GUARD = PACKAGE / "probe" / "patch.py"  # the only place that may catch everything
-PURE = ("analysis", "tips")
+LOOSE = {"__main__", "errors", "reporting"}  # the only modules that stand beside the packages
+USER_PROCESS = ("wire", "probe", "tweaks")  # what runs in the user's process
+# The only places that may catch everything: inside the user's process, and beside it.
+GUARDS = (PACKAGE / "probe" / "patch.py", PACKAGE / "watch" / "guard.py")
+PURE = ("facts", "tips", "diagnosis")
 IMPURE_MODULES = {"io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile", "time"}
+IMPURE_CALLS = ("open", "print", "input")
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 400
+MAX_ARCHITECTURE_LINES = 120
+OLDEST_USER_PYTHON = (3, 9)
+
+# Folders of tests that mirror no package, and tests of the whole tree, which lie at the top.
+OTHER_TEST_FOLDERS = {"data", "e2e", "gpu", "loops", "scripts", "support"}
+
+Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class Import(NamedTuple):
+    """One name that a file imports: absolute, as the file's place in the tree makes it."""
+
+    name: str
+    line: int
+    is_delayed: bool  # inside a function
+    is_relative: bool
+    is_for_types: bool  # below `if TYPE_CHECKING`: never run
+
+
+# --- the source, read once
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    return tuple(sorted(path for path in PACKAGE.rglob("*.py") if "__pycache__" not in path.parts))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree(path)))
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module and package of perfdoctor by its full name."""
+    names = {}
+    for path in files():
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return names
 
 
 def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
-
-
 def room(path: Path) -> str:
-    """The part of the package a file belongs to: a folder's name, or a top module's."""
+    """The package a file belongs to, or the name of a loose module."""
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
-def imports(path: Path) -> Iterator[tuple[str, int, bool]]:
-    """(absolute module name, line, whether it stands at module level) of every import in a file."""
-    module = tree(path)
-    delayed = {
-        id(node)
-        for function in ast.walk(module)
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for node in ast.walk(function)
-    }
-    for node in ast.walk(module):
-        for name in _imported(node, path):
-            yield name, node.lineno, id(node) not in delayed  # type: ignore[attr-defined]
+@cache
+def imports(path: Path) -> tuple[Import, ...]:
+    delayed = _inside(node for node in nodes(path) if isinstance(node, Function))
+    for_types = _inside(
+        statement
+        for node in nodes(path)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for statement in node.body
+    )
+    return tuple(
+        Import(name, node.lineno, id(node) in delayed, bool(getattr(node, "level", 0)), id(node) in for_types)
+        for node in nodes(path)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in _imported(node, path)
+    )
 
 
-def _imported(node: ast.AST, path: Path) -> list[str]:
+def _inside(roots: Iterable[ast.AST]) -> set[int]:
+    """The nodes of these subtrees, by identity."""
+    return {id(node) for root in roots for node in ast.walk(root)}
+
+
+def _imported(node: ast.Import | ast.ImportFrom, path: Path) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
-    if not isinstance(node, ast.ImportFrom):
-        return []
-    if not node.level:
-        base = node.module or ""
-    else:
-        package = path.relative_to(ROOT).parts[: -node.level]
-        base = ".".join([*package, *([node.module] if node.module else [])])
+    package = path.relative_to(ROOT).parts[: -node.level] if node.level else ()
+    base = ".".join([*package, *([node.module] if node.module else [])])
     return [f"{base}.{alias.name}" for alias in node.names]
 
 
-def ours(name: str) -> str | None:
-    """The room of perfdoctor that an import reaches into, or None."""
-    parts = name.split(".")
-    if parts[0] != "perfdoctor":
-        return None
-    return parts[1] if len(parts) > 1 and parts[1] in FLOORS else "__init__"
+def target(name: str) -> str | None:
+    """The module of perfdoctor that an imported name is, or stands in; None for other projects'."""
+    while name and name not in modules():
+        name = name.rpartition(".")[0]
+    return name or None
 
 
-@pytest.fixture(params=FILES, ids=relative)
-def path(request: pytest.FixtureRequest) -> Path:
-    return request.param
+def arrows(path: Path) -> Iterator[tuple[str, Import]]:
+    """(module of perfdoctor, import) for each name that a file imports from perfdoctor."""
+    for imported in imports(path):
+        if (module := target(imported.name)) is not None:
+            yield module, imported
 
 
-def test_every_room_of_the_package_has_a_floor() -> None:
-    assert {room(path) for path in FILES} <= set(FLOORS)
+def nothing(offenders: Iterable[str]) -> None:
+    """Fails with every offender on a line of its own."""
+    lines = sorted(set(offenders))
+    assert not lines, "\n" + "\n".join(lines)
 
 
-def test_a_module_imports_only_from_its_own_floor_and_those_below(path: Path) -> None:
-    own = FLOORS[room(path)]
-    above = [
-        f"{relative(path)}:{line} imports {name}"
-        for name, line, _ in imports(path)
-        if (target := ours(name)) is not None and FLOORS[target] > own
+# --- who may import whom
+
+
+@cache
+def allowed() -> dict[str, frozenset[str]]:
+    """The table of docs/architecture.md: for each package or loose module, what it may import.
+
+    "Everything" is what stands above it.
+    """
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    table: dict[str, frozenset[str]] = {}
+    for name, cell in re.findall(r"^\| `(\w+)/?` \|[^|]*\| ([^|]*) \|$", text, re.MULTILINE):
+        table[name] = frozenset(table if cell == "everything" else re.findall(r"\w+", cell))
+    return table
+
+
+def test_the_table_names_each_package_and_loose_module_once() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    assert list(allowed()) == re.findall(r"^\| `(\w+)/?` \|", text, re.MULTILINE)
+    assert set(allowed()) == {room(path) for path in files()} - {"__init__"}
+
+
+def test_a_row_of_the_table_allows_only_rows_above_it() -> None:
+    rows = list(allowed())
+    nothing(
+        f"{name}: {reached}"
+        for place, name in enumerate(rows)
+        for reached in sorted(allowed()[name])
+        if reached not in rows[:place]
+    )
+
+
+def test_only_three_modules_stand_beside_the_packages() -> None:
+    assert {path.stem for path in PACKAGE.glob("*.py")} == LOOSE | {"__init__"}
+
+
+def test_a_module_imports_only_what_the_table_allows_its_package() -> None:
+    nothing(
+        f"{relative(path)}:{imported.line} imports {module}"
+        for path in files()
+        for module, imported in set(arrows(path))
+        if (reached := _room_of(module)) not in (None, room(path)) and reached not in allowed()[room(path)]
+    )
+
+
+def _room_of(module: str) -> str | None:
+    """The package that a module of perfdoctor stands in; None for perfdoctor itself."""
+    return module.split(".")[1] if "." in module else None
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Delayed imports count, and those for types only: a circle is one whenever it is walked."""
+    graph = {name: {module for module, _ in arrows(path)} - {name} for name, path in modules().items()}
+    nothing(" · ".join(circle) for circle in _circles(graph))
+
+
+def _circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of names of which each reaches all others."""
+    reached = {name: _reached(name, graph) for name in graph}
+    groups = {frozenset(other for other in reached[name] if name in reached[other]) for name in graph}
+    return sorted(sorted(group) for group in groups if group)
+
+
+def _reached(start: str, graph: dict[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    ahead = [start]
+    while ahead:
+        new = graph[ahead.pop()] - seen
+        seen |= new
+        ahead.extend(new)
+    return seen
+
+
+def test_a_circle_is_found_wherever_it_begins() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}
+    assert _circles(graph) == [["b", "c"]]
+
+
+# --- what runs in the user's process
+
+
+def test_nothing_imports_torch_at_module_level() -> None:
+    nothing(
+        f"{relative(path)}:{imported.line}"
+        for path in files()
+        for imported in imports(path)
+        if not imported.is_delayed and imported.name.split(".")[0] == "torch"
+    )
+
+
+def test_the_users_process_gets_the_standard_library_torch_and_relative_imports_only() -> None:
+    allowed_there = sys.stdlib_module_names | {"torch", "_perfdoctor"}
+    nothing(
+        f"{relative(path)}:{imported.line} imports {imported.name}"
+        for path in _loaded_by_the_users_python()
+        for imported in imports(path)
+        if not imported.is_relative
+        and not imported.is_for_types
+        and imported.name.split(".")[0] not in allowed_there
+    )
+
+
+def test_programs_for_the_users_interpreter_import_nothing_of_ours() -> None:
+    """They are started by their path, so a relative import has nothing to be relative to."""
+    programs = sorted(PACKAGE.rglob("*_program.py"))
+    assert programs
+    nothing(relative(path) for path in programs if any(arrows(path)))
+
+
+def test_what_the_users_python_loads_is_written_for_the_oldest_one_supported() -> None:
+    newer = []
+    for path in _loaded_by_the_users_python():
+        try:
+            ast.parse(path.read_text(encoding="utf-8"), feature_version=OLDEST_USER_PYTHON)
+        except SyntaxError as error:
+            newer.append(f"{relative(path)}:{error.lineno} {error.msg}")
+    nothing(newer)
+
+
+def _loaded_by_the_users_python() -> list[Path]:
+    return [path for path in files() if room(path) in USER_PROCESS or path.stem.endswith("_program")]
+
+
+# --- habits of every file
+
+
+def test_conclusions_are_drawn_without_files_clocks_or_printing() -> None:
+    impure = [
+        f"{relative(path)}:{imported.line} imports {imported.name}"
+        for path in files()
+        if room(path) in PURE
+        for imported in imports(path)
+        if imported.name.split(".")[0] in IMPURE_MODULES
     ]
-    assert not above
-
-
-def test_nothing_imports_torch_at_module_level(path: Path) -> None:
-    eager = [line for name, line, at_top in imports(path) if at_top and name.split(".")[0] == "torch"]
-    assert not eager, f"{relative(path)} imports torch when it is itself imported: lines {eager}"
-
-
-@pytest.mark.parametrize("path", [path for path in FILES if room(path) in INSIDE], ids=relative)
-def test_the_user_process_gets_the_standard_library_torch_and_relative_imports_only(path: Path) -> None:
-    allowed = set(sys.stdlib_module_names) | {"torch", "_perfdoctor"}
-    strangers = [
-        f"{relative(path)}:{line} imports {name}"
-        for name, line, _ in imports(path)
-        if name.split(".")[0] not in allowed and ours(name) not in INSIDE
+    impure += [
+        f"{relative(path)}:{node.lineno} calls {node.func.id}"
+        for path in files()
+        if room(path) in PURE
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS
     ]
-    absolute = [
-        f"{relative(path)}:{node.lineno} says perfdoctor instead of a dot"
-        for node in ast.walk(tree(path))
-        if (
-            isinstance(node, ast.ImportFrom)
-            and not node.level
-            and (node.module or "").startswith("perfdoctor")
-        )
-        or (isinstance(node, ast.Import) and any(alias.name.startswith("perfdoctor") for alias in node.names))
-    ]
-    assert not strangers + absolute
+    nothing(impure)
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if room(path) in PURE], ids=relative)
-def test_conclusions_are_drawn_without_files_clocks_or_printing(path: Path) -> None:
-    reached = [name for name, _, _ in imports(path) if name.split(".")[0] in IMPURE_MODULES]
-    calls = [
-        node.func.id
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("open", "print")
-    ]
-    assert not reached + calls
-
-
-def test_only_the_guard_catches_everything(path: Path) -> None:
-    if path == GUARD:
-        return
-    broad = [
-        handler.lineno
-        for handler in ast.walk(tree(path))
+def test_only_the_guards_catch_everything() -> None:
+    nothing(
+        f"{relative(path)}:{handler.lineno}"
+        for path in files()
+        if path not in GUARDS
+        for handler in nodes(path)
         if isinstance(handler, ast.ExceptHandler) and _is_broad(handler.type) and not _raises_again(handler)
-    ]
-    assert not broad, f"{relative(path)} catches everything in lines {broad}"
+    )
 
 
 def _is_broad(caught: ast.expr | None) -> bool:
@@ -188,45 +298,65 @@ def _raises_again(handler: ast.ExceptHandler) -> bool:
     return isinstance(last, ast.Raise) and last.exc is None
 
 
-def test_functions_stay_small(path: Path) -> None:
-    large = [
-        f"{node.name} ({size} lines)"
-        for node in ast.walk(tree(path))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+def test_functions_stay_small() -> None:
+    nothing(
+        f"{relative(path)}:{node.lineno} {node.name} has {size} lines"
+        for path in files()
+        for node in nodes(path)
+        if isinstance(node, Function)
         and (size := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_FUNCTION_LINES
-    ]
-    assert not large, f"over {MAX_FUNCTION_LINES} lines in {relative(path)}: {large}"
+    )
 
 
-def test_files_stay_small(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_FILE_LINES
+def test_files_stay_small() -> None:
+    nothing(
+        f"{relative(path)} has {size} lines"
+        for path in files()
+        if (size := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
+    )
 
 
-def test_every_module_says_what_it_is_for(path: Path) -> None:
-    module = tree(path)
-    assert not module.body or ast.get_docstring(module), f"{relative(path)} has no docstring"
+def test_the_page_on_the_architecture_stays_short() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MAX_ARCHITECTURE_LINES
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    nothing(relative(path) for path in files() if tree(path).body and not ast.get_docstring(tree(path)))
+
+
+def test_a_class_name_means_one_thing() -> None:
+    places = defaultdict(list)
+    for path in files():
+        for node in nodes(path):
+            if isinstance(node, ast.ClassDef):
+                places[node.name.lstrip("_")].append(f"{relative(path)}:{node.lineno}")
+    nothing(f"{name}: {', '.join(defined)}" for name, defined in places.items() if len(defined) > 1)
+
+
+# --- tests beside the code
 
 
 def test_tests_mirror_the_package() -> None:
-    """A file below tests/<room>/ is named after a module of that room, or what its `__init__` defines.
-
-    tests/gpu is no room: its files are named after what only a device can show.
-    """
-    strays = [
+    """tests/a/b/test_c.py tests perfdoctor/a/b/c.py, or the package c in that folder."""
+    nothing(
         relative(test)
-        for test in (ROOT / "tests").rglob("test_*.py")
-        if (folder := test.relative_to(ROOT / "tests").parent) not in (Path(), Path("gpu"))
-        and test.stem.removeprefix("test_") not in _names(PACKAGE / folder)
-    ]
-    assert not strays
+        for test in sorted(TESTS.rglob("test_*.py"))
+        if (folder := test.relative_to(TESTS).parent) != Path()
+        and folder.parts[0] not in OTHER_TEST_FOLDERS
+        and not _stands_in(PACKAGE / folder, test.stem.removeprefix("test_"))
+    )
 
 
-def _names(folder: Path) -> set[str]:
-    if not (folder / "__init__.py").is_file():
-        return set()
-    defined = {node.name for node in tree(folder / "__init__.py").body if isinstance(node, ast.FunctionDef)}
+def test_a_loose_test_is_of_a_loose_module_or_of_the_whole_tree() -> None:
+    of_the_tree = {"docs", "drop_in", "house", "repository", "wheel"}
+    loose = {path.stem.removeprefix("test_") for path in TESTS.glob("test_*.py")}
+    assert loose <= LOOSE | of_the_tree
+
+
+def _stands_in(folder: Path, name: str) -> bool:
+    """Whether a folder of the package has such a module (`_name` too) or package."""
     return (
-        defined
-        | {entry.stem.lstrip("_") for entry in folder.iterdir()}
-        | {entry.stem for entry in folder.iterdir()}
+        any((folder / f"{stem}.py").is_file() for stem in (name, f"_{name}"))
+        or (folder / name / "__init__.py").is_file()
     )

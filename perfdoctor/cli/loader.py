@@ -26,25 +26,28 @@ def loader(
             show_default=False,
         ),
     ],
-    seconds: Annotated[float, typer.Option(min=1, help="For all measurements together.")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=1, help="Time for all measurements together.")] = 60.0,
     workers: Annotated[
-        str | None, typer.Option(metavar="N,N,...", help="Numbers of workers; the usual ones without it.")
+        str | None,
+        typer.Option(metavar="N,N,...", help="Numbers of workers to measure; by default a usual range."),
     ] = None,
     number: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Measure the N-th DataLoader that the script builds."),
     ] = None,
     at: Annotated[
-        str | None, typer.Option(metavar="FILE:LINE", help="Measure the DataLoader built in this line.")
+        str | None, typer.Option(metavar="FILE:LINE", help="Measure the DataLoader built at this line.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything measured, as JSON.")] = False,
-    out: Annotated[str | None, typer.Option(metavar="DIR", help="Keep what is measured here.")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Keep the measurements in this folder.")
+    ] = None,
 ) -> None:
-    """Measure a script's DataLoader without training, and say how many workers it wants.
+    """Measure a script's DataLoader without training, and say how many workers it needs.
 
-    The script runs up to the loader it trains with, and ends there. What it prints goes to stderr.
+    The script runs up to the loader it trains with, and ends there. Its output goes to stderr.
     """
-    from perfdoctor import launch
+    from perfdoctor.watch import launch
 
     asked = {
         "seconds": seconds,
@@ -63,19 +66,21 @@ def loader(
 def _counts(text: str) -> list[int]:
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() for word in words):
-        raise PerfdoctorError(f"--workers {text}: these are no numbers", "separate them by commas: 0,1,2,4")
+        raise PerfdoctorError(
+            f"--workers {text}: these are not numbers of workers", "separate them by commas: 0,1,2,4"
+        )
     return sorted({int(word) for word in words})
 
 
 def _place(text: str) -> str:
     file, _, line = text.rpartition(":")
     if not file or not line.isdigit():
-        raise PerfdoctorError(f"--at {text}: this is no line of a file", "write it like train.py:41")
+        raise PerfdoctorError(f"--at {text}: this is not a line of a file", "write it like train.py:41")
     return text
 
 
 def _cores() -> float:
-    from perfdoctor.samplers.host import usable_cores
+    from perfdoctor.watch.samplers.host import usable_cores
 
     return usable_cores()[0]
 
@@ -93,41 +98,39 @@ def _no_samples(path: Path, pid: int, options: Mapping[str, Any]) -> _NoSampler:
 
 def _watch(path: Path, process: Any) -> AbstractContextManager[None]:
     """The live line: which setting is being measured."""
-    from perfdoctor import limits
-    from perfdoctor.render import live, words
+    from perfdoctor.render import text
+    from perfdoctor.render.progress import live_line
+    from perfdoctor.watch import limits
 
     def line(elapsed_s: float) -> str:
         stage = limits.progress(path)
         told = "waiting for the loader" if stage is None else f"measuring {stage}"
-        return words.joined([told, words.duration(round(elapsed_s))])
+        return text.joined([told, text.duration(round(elapsed_s))])
 
     def follow() -> Callable[[float], str]:
         return line
 
-    return live.shown(follow)
+    return live_line.shown(follow)
 
 
 def _show(path: Path, json: bool) -> None:
-    from perfdoctor import recorded
-    from perfdoctor.analysis import loadercurve
     from perfdoctor.cli import output
-    from perfdoctor.sources import SourceLines
+    from perfdoctor.facts.data import loader_curve
+    from perfdoctor.runs import records
+    from perfdoctor.runs.source_lines import SourceLines
 
-    curve = loadercurve.curve(recorded.read(path), SourceLines())
+    curve = loader_curve.curve(records.read(path), SourceLines())
     if not curve.settings:
         log = path / "probe.log"
-        trouble = f"what went wrong is written in {log}" if log.exists() else None
+        trouble = f"the error is in {log}" if log.exists() else None
         raise PerfdoctorError("; ".join(curve.notes), trouble or curve.hint)
     if json:
-        from perfdoctor.render import loaderjson
+        from perfdoctor.render.documents import loader as document
 
-        output.emit(loaderjson.dumps(curve).decode(), sys.stdout)
+        output.emit(document.dumps(curve).decode(), sys.stdout)
     else:
-        from perfdoctor.render import loaderpage
+        from perfdoctor.render.pages import loader as loader_page
 
-        page = loaderpage.page(
-            curve, output.columns(sys.stdout), output.wants_colour(sys.stdout), os.getcwd()
-        )
-        output.emit(page, sys.stdout)
+        output.show(loader_page.page(curve, os.getcwd()), sys.stdout)
     if curve.outcome == "interrupted":
         raise typer.Exit(INTERRUPTED)

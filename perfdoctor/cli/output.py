@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from perfdoctor.render.page import Page
 
 DEFAULT_COLUMNS = 80
 
@@ -19,9 +22,9 @@ def accept_all_letters() -> None:
 
 def say(message: str, hint: str | None = None) -> None:
     """One line of ours on stderr, and below it what to type next."""
-    from perfdoctor.render import words
+    from perfdoctor.render.text import escape_control
 
-    lines = [f"perfdoctor: {words.harmless(message)}", *([f"  {words.harmless(hint)}"] if hint else [])]
+    lines = [f"perfdoctor: {escape_control(message)}", *([f"  {escape_control(hint)}"] if hint else [])]
     emit("\n".join(lines) + "\n", sys.stderr)
 
 
@@ -30,14 +33,26 @@ def emit(text: str, stream: TextIO | None) -> None:
     if stream is None:
         return
     if "utf" not in (stream.encoding or "").lower():
-        from perfdoctor.render import words
+        from perfdoctor.render.text import ASCII
 
-        text = text.translate(words.ASCII)
+        text = text.translate(ASCII)
     try:
         stream.write(text)
         stream.flush()
     except (OSError, ValueError):
         _silence(stream)
+
+
+def show(page: Page, stream: TextIO | None, as_markdown: bool = False) -> None:
+    """Draw a page on the stream: for its terminal, or as Markdown."""
+    if as_markdown:
+        from perfdoctor.render import markdown
+
+        emit(markdown.draw(page), stream)
+    else:
+        from perfdoctor.render import terminal  # here: rich is only needed for a page
+
+        emit(terminal.draw(page, columns(stream), wants_colour(stream)), stream)
 
 
 def _silence(stream: TextIO) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from perfdoctor.trial import Trial
+    from perfdoctor.model.trial import Trial
 
 
 def report(
@@ -20,66 +20,71 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="[RUN]...",
-            help="A run's id or folder, the newest without it; or the folders of a job's nodes.",
+            help="A run's id or folder (default: the newest run), or the folders of a job's nodes.",
             show_default=False,
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-    out: Annotated[str | None, typer.Option(metavar="DIR", help="Where the runs are kept.")] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print it as Markdown, for an issue or a pull request.")
+    ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Name the tips that could not be judged, too.")] = False,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the runs.")] = None,
     trials: Annotated[
-        bool, typer.Option("--trials", help="Of what perfdoctor try measured: the newest trial, or RUN.")
+        bool, typer.Option("--trials", help="Show the newest trial of perfdoctor try, or the trial RUN.")
     ] = False,
 ) -> None:
     """Show the report of a saved run, or of a trial.
 
-    Runs of one job that lie side by side are joined; those of nodes without a shared folder are named.
+    Runs of one job in the same folder are joined; give those of nodes without a shared folder by name.
     """
     names = runs or []
     if trials:
-        _trial(names, json, out)
+        _trial(names, json, markdown, out)
         return
-    from perfdoctor.cli import output, saved
+    from perfdoctor.cli import kept_report, output
+    from perfdoctor.runs import lookup
 
-    first, *others = saved.meant(names, out)
-    found = saved.judge(first, others=others)
+    first, *others = lookup.run_directories(names, out)
+    found = kept_report.judge(first, others or None)
     if json:
-        from perfdoctor.render import json as public
+        from perfdoctor.render.documents import report as public
 
         output.emit(public.dumps(found).decode(), sys.stdout)
         return
-    from perfdoctor.render import terminal
+    from perfdoctor.render.pages import report as report_page
 
-    page = terminal.page(found, output.columns(sys.stdout), output.wants_colour(sys.stdout))
-    output.emit(page, sys.stdout)
+    output.show(report_page.page(found, all_), sys.stdout, markdown)
 
 
-def _trial(names: list[str], json: bool, out: str | None) -> None:
+def _trial(names: list[str], json: bool, markdown: bool, out: str | None) -> None:
     """The page of a trial, with the trials before it; or its document."""
     from perfdoctor.cli import output
     from perfdoctor.errors import PerfdoctorError
-    from perfdoctor.render import trialjson, trialpage
+    from perfdoctor.render.documents import trial as document
+    from perfdoctor.render.pages import trial
+    from perfdoctor.trials import trial_file
 
     if len(names) > 1:
-        raise PerfdoctorError("one trial at a time is shown", f"perfdoctor report --trials {names[0]}")
+        raise PerfdoctorError(
+            "only one trial can be shown at a time", f"perfdoctor report --trials {names[0]}"
+        )
     name = next(iter(names), None)
     folders = _folders(out)
-    found = trialjson.read(_meant(name, folders, out))
+    found = trial_file.read(_meant(name, folders, out))
     if json:
-        output.emit(trialjson.dumps(found).decode(), sys.stdout)
+        output.emit(document.dumps(found).decode(), sys.stdout)
         return
-    width, colour = output.columns(sys.stdout), output.wants_colour(sys.stdout)
-    page = trialpage.page(found, width, colour, os.getcwd())
-    if name is None:
-        page += trialpage.listing(_readable(folders[1:]), width)
-    output.emit(page, sys.stdout)
+    earlier = _readable(folders[1:]) if name is None else ()
+    output.show(trial.page(found, os.getcwd(), earlier), sys.stdout, markdown)
 
 
 def _folders(out: str | None) -> list[Path]:
     """The folders of saved trials, newest first: their names begin with the time."""
-    from perfdoctor import rundir
-    from perfdoctor.render import trialjson
+    from perfdoctor.runs import directory
+    from perfdoctor.trials import trial_file
 
-    kept = [path for place in rundir.places(out, "trials") for path in place.glob(f"*/{trialjson.FILE}")]
+    kept = [path for place in directory.places(out, "trials") for path in place.glob(f"*/{trial_file.FILE}")]
     return sorted((path.parent for path in kept), key=lambda path: path.name, reverse=True)
 
 
@@ -90,19 +95,19 @@ def _meant(name: str | None, folders: list[Path], out: str | None) -> Path:
     if name is None and folders:
         return folders[0]
     if name is None:
-        raise PerfdoctorError("there are no trials", "measure a change: perfdoctor try --list")
+        raise PerfdoctorError("no trials yet", "measure a change: perfdoctor try --list")
     for path in (Path(name), *(folder for folder in folders if folder.name == name)):
         if path.is_dir():
             return path
     hint = "list them with: perfdoctor report --trials" + (f" --out {out}" if out else "")
-    raise PerfdoctorError(f"there is no trial called {name}", hint)
+    raise PerfdoctorError(f"no trial called {name}", hint)
 
 
 def _readable(folders: list[Path]) -> Iterator[Trial]:
     """Trials that can still be read; the others are left out."""
     from perfdoctor.errors import PerfdoctorError
-    from perfdoctor.render import trialjson
+    from perfdoctor.trials import trial_file
 
     for folder in folders:
         with suppress(PerfdoctorError):
-            yield trialjson.read(folder)
+            yield trial_file.read(folder)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,8 +13,8 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from perfdoctor.launch import Outcome
-    from perfdoctor.tasks import Task
+    from perfdoctor.watch.launch import CommandExit
+    from perfdoctor.watch.scheduler_task import SchedulerTask
 
 # Options of ours that take the next word.
 WITH_VALUE = ("--steps", "--seconds", "--out", "--profiler-share", "--with")
@@ -38,30 +39,34 @@ def run(
             show_default=False,
         ),
     ],
-    steps: Annotated[int | None, typer.Option(min=1, help="End the watch after this many steps.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Stop watching after this many steps.")] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=0, help="End the watch after this many seconds.")
+        float | None, typer.Option(min=0, help="Stop watching after this many seconds.")
     ] = None,
-    stop: Annotated[bool, typer.Option("--stop", help="End the script when the watch ends.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="End the script when watching stops.")] = False,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Keep the run in this folder.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say one line instead of a page.")] = False,
-    no_profiler: Annotated[bool, typer.Option("--no-profiler", help="Record no profiler windows.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print one line instead of the report.")
+    ] = False,
+    no_profiler: Annotated[
+        bool, typer.Option("--no-profiler", help="Record no torch.profiler windows.")
+    ] = False,
     profiler_share: Annotated[
-        float, typer.Option(min=0, max=1, metavar="SHARE", help="Of run time, for profiler windows.")
+        float,
+        typer.Option(min=0, max=1, metavar="SHARE", help="Share of run time for torch.profiler windows."),
     ] = 0.01,
     no_stacks: Annotated[bool, typer.Option("--no-stacks", help="Take no stack samples.")] = False,
     tweaks: Annotated[
-        str, typer.Option("--with", metavar="TWEAKS", help='Apply tweaks: "--workers 4 --amp".')
+        str, typer.Option("--with", metavar="TWEAKS", help='Apply these tweaks: "--workers 4 --amp".')
     ] = "",
 ) -> None:
-    """Watch a command, unchanged, and show what its training waits for.
+    """Watch a command without changing it, and show what its training waits for.
 
     Exit status, output and signals are the command's own; perfdoctor writes to stderr.
     """
-    from perfdoctor import launch, tasks
-    from perfdoctor.render import live
+    from perfdoctor.watch import launch, scheduler_task
 
-    task = tasks.of(os.environ)
+    task = scheduler_task.of(os.environ)
     options = launch.Options(
         max_steps=steps,
         max_seconds=seconds,
@@ -74,7 +79,7 @@ def run(
         tweaks=_applied(tweaks),
         task=task,
     )
-    outcome = launch.run(command, options, None if options.quiet else live.watch)
+    outcome = launch.run(command, options, None if options.quiet else _watch)
     try:
         _report(outcome, task, quiet)
     finally:
@@ -84,44 +89,65 @@ def run(
         launch.mirror(outcome)
 
 
+def _watch(path: Path, process: Any) -> AbstractContextManager[None]:
+    """The live line: how far, how fast, how much of it is waiting."""
+    from perfdoctor.render.progress import live_line
+
+    def follow() -> Callable[[float], str]:
+        from perfdoctor.watch.samplers.progress import (
+            ProgressReader,  # here: the start does not wait for numpy
+        )
+
+        follower = ProgressReader(path)
+
+        def line(elapsed_s: float) -> str:
+            now = follower.look()
+            return live_line.figures(now.steps, now.steps_per_s, now.waiting_share, elapsed_s)
+
+        return line
+
+    return live_line.shown(follow)
+
+
 def _applied(typed: str) -> dict[str, dict[str, Any]]:
     """The tweaks that `--with` names, as the probe is told them."""
     import shlex
 
     if not typed:
         return {}
-    from perfdoctor import catalogue
     from perfdoctor.errors import PerfdoctorError
-    from perfdoctor.probe.tweak import AUTO
-    from perfdoctor.trial import Variant
-    from perfdoctor.trials import flags
+    from perfdoctor.model.trial import Variant
+    from perfdoctor.probe.trial.tweak import AUTO
+    from perfdoctor.trials.settings import flags, tweak_catalogue
 
     try:
-        settings = flags.read(shlex.split(typed), catalogue.tweaks())
+        settings = flags.read(shlex.split(typed), tweak_catalogue.tweaks())
     except ValueError as error:  # of quotes that are not closed
-        hint = "quote all of it: --with '--workers 4 --amp'"
+        hint = "put all of it in quotes: --with '--workers 4 --amp'"
         raise PerfdoctorError(f"--with {typed}: {str(error).lower()}", hint) from None
     for setting in settings:
         if AUTO in setting.values.values():
             words = " ".join(setting.words)
-            raise PerfdoctorError(f"{words}: only a trial can choose", f"let it: perfdoctor try {words}")
+            raise PerfdoctorError(
+                f"{words}: only a trial can choose the value", f"run one: perfdoctor try {words}"
+            )
     return Variant(settings).tweaks
 
 
-def _report(outcome: Outcome, task: Task | None, quiet: bool) -> None:
+def _report(outcome: CommandExit, task: SchedulerTask | None, quiet: bool) -> None:
     """What to say at the end: of several tasks, the first shows the page, and the others only failures."""
-    from perfdoctor import tasks
     from perfdoctor.cli import output
+    from perfdoctor.watch import scheduler_task
 
     if outcome.path is None:
         return
     if task is not None and not task.leads:
         if outcome.status and not outcome.interrupted:
             failed = outcome.failed or f"rank {task.rank} ended with status {outcome.status}"
-            output.say(f"{failed}; kept in {outcome.path}")
+            output.say(f"{failed}; the run is kept in {outcome.path}")
         return
     if task is not None:
-        tasks.wait_for_others(outcome.path)
+        scheduler_task.wait_for_others(outcome.path)
     _tell(outcome.path, quiet)
     if quiet and outcome.failed is not None:
         output.say(outcome.failed)
@@ -129,19 +155,18 @@ def _report(outcome: Outcome, task: Task | None, quiet: bool) -> None:
 
 def _tell(path: Path, quiet: bool) -> None:
     """The report on stderr: a page, or one line."""
-    from perfdoctor.cli import output, saved
+    from perfdoctor.cli import kept_report, output
     from perfdoctor.errors import PerfdoctorError
-    from perfdoctor.render import words
+    from perfdoctor.render import text
 
     try:
-        report = saved.judge(path, output.say)
+        report = kept_report.judge(path, leading_only=True, before_measuring=output.say)
     except PerfdoctorError as error:
         output.say(str(error), error.hint)
         return
     if quiet:
-        output.say(words.summary(report))
+        output.say(text.summary(report))
         return
-    from perfdoctor.render import terminal  # here: rich is only needed for a page
+    from perfdoctor.render.pages import report as report_page
 
-    page = terminal.page(report, output.columns(sys.stderr), output.wants_colour(sys.stderr))
-    output.emit(page, sys.stderr)
+    output.show(report_page.page(report), sys.stderr)

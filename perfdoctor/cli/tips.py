@@ -14,20 +14,20 @@ def tips(
     ] = None,
 ) -> None:
     """List what perfdoctor looks for, by class, or explain one tip."""
-    from perfdoctor import catalogue
     from perfdoctor.cli import output
     from perfdoctor.errors import PerfdoctorError
-    from perfdoctor.render import tippage
+    from perfdoctor.render.pages import tips as tip_pages
+    from perfdoctor.tips import catalogue
 
     known, planned = {entry.id: entry for entry in catalogue.tips()}, catalogue.planned()
     if tip is None:
-        output.emit(tippage.listing(list(known.values()), planned, output.columns(sys.stdout)), sys.stdout)
+        output.emit(tip_pages.listing(list(known.values()), planned, output.columns(sys.stdout)), sys.stdout)
     elif tip in known:
-        output.emit(tippage.page(known[tip]), sys.stdout)
+        output.emit(tip_pages.page(known[tip]), sys.stdout)
     elif tip in planned:
-        output.emit(f"{tippage.planned_page(tip, planned[tip])}\n", sys.stdout)
+        output.emit(f"{tip_pages.planned_page(tip, planned[tip])}\n", sys.stdout)
     else:
-        raise PerfdoctorError(f"there is no tip called {tip}", _nearest(tip, [*known, *planned]))
+        raise PerfdoctorError(f"no tip called {tip}", _nearest(tip, [*known, *planned]))
 
 
 def _nearest(name: str, known: list[str]) -> str:
@@ -35,4 +35,4 @@ def _nearest(name: str, known: list[str]) -> str:
     import difflib
 
     close = difflib.get_close_matches(name, known, 1)
-    return f"perhaps: perfdoctor tips {close[0]}" if close else "list them with: perfdoctor tips"
+    return f"did you mean: perfdoctor tips {close[0]}" if close else "list them with: perfdoctor tips"

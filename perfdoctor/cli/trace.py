@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from perfdoctor.trace.files import TraceFile
-    from perfdoctor.trace.perfetto import Mark
+    from perfdoctor.trace.perfetto import TrackEvent
     from perfdoctor.trace.results import RankTrace
 
 GB = 10**9
@@ -23,144 +22,152 @@ def trace(
         list[str] | None,
         typer.Argument(
             metavar="[PATH]...",
-            help="Traces, a folder with one for each rank, or a run; the newest run without it.",
+            help="Traces, a folder with one for each rank, or a run (default: the newest run).",
             show_default=False,
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything measured, as JSON.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print it as Markdown, for an issue or a pull request.")
+    ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Name the tips that could not be judged, too.")] = False,
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="A B", help="Say what grew and what shrank from A to B.", show_default=False),
+        typer.Option(metavar="A B", help="Show what grew and what shrank from A to B.", show_default=False),
     ] = None,
     perfetto: Annotated[
         str | None,
-        typer.Option(metavar="OUT", help="Write the trace with perfdoctor's lanes merged in."),
+        typer.Option(metavar="OUT", help="Write the trace with perfdoctor's tracks added."),
     ] = None,
     top: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Rows in each list.", show_default=False)
+        int | None, typer.Option(metavar="N", min=1, help="Rows per list.", show_default=False)
     ] = None,
     window: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Which window of a run; the last plain one without it."),
+        typer.Option(metavar="N", min=0, help="Which window of a run (default: the last plain one)."),
     ] = None,
     limit_gb: Annotated[
-        float, typer.Option(metavar="GB", min=0, help="Refuse a file with more JSON than this.")
+        float, typer.Option(metavar="GB", min=0, help="Refuse files with more JSON than this.")
     ] = 4.0,
-    out: Annotated[str | None, typer.Option(metavar="DIR", help="Where the runs are kept.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the runs.")] = None,
 ) -> None:
-    """Say what a trace of torch.profiler shows: where the device's time goes, and what to change."""
+    """Show where the time goes in a torch.profiler trace, and what to change."""
     from perfdoctor.errors import PerfdoctorError
 
     if compare is not None and (paths or perfetto):
-        raise PerfdoctorError("--compare takes two traces and nothing else", "perfdoctor trace --compare A B")
+        raise PerfdoctorError("--compare takes exactly two traces", "perfdoctor trace --compare A B")
     limit_bytes = round(limit_gb * GB)
     if compare is not None:
         sides = [_measured(_files([side], window, out), limit_bytes) for side in compare]
-        _show_comparison(sides[0], sides[1], json, top)
+        _show_comparison(sides[0], sides[1], json, markdown, top)
         return
     files = _files(paths or [], window, out)
     if perfetto is not None:
         _merge(files, perfetto, limit_bytes)
         return
-    _show(_measured(files, limit_bytes), json, top)
+    _show(_measured(files, limit_bytes), json, markdown, top, all_)
 
 
-def _files(paths: Sequence[str], window: int | None, out: str | None) -> list[TraceFile]:
+def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Path]:
     """The files that the words on the command line mean."""
-    from perfdoctor.cli import saved
     from perfdoctor.errors import NoSuchRun, NotATrace
-    from perfdoctor.render import words
-    from perfdoctor.trace import files
+    from perfdoctor.render import text
+    from perfdoctor.runs import lookup, windows
+    from perfdoctor.trace.parse import files
 
-    found = []
-    for word in paths or (None,):
-        path = Path(word) if word is not None else saved.find(None, out)
+    paths: list[Path] = []
+    for word in words or (None,):
+        path = Path(word) if word is not None else lookup.run_directory(None, out)
         if word is not None and not path.exists():
             try:
-                path = saved.find(word, out)
+                path = lookup.run_directory(word, out)
             except NoSuchRun:
                 raise NotATrace(
-                    f"there is no file, folder or run called {word}",
-                    "Give a file that torch.profiler wrote, or list the runs here with: perfdoctor runs",
+                    f"no file, folder or run called {word}",
+                    "give a file that torch.profiler wrote, or list the runs here with: perfdoctor runs",
                 ) from None
-        path = Path(words.path(str(path), os.getcwd()))
+        path = Path(text.path(str(path), os.getcwd()))
         if not path.is_dir():
-            found.append(files.of_file(path))
+            paths.append(path)
+        elif windows.is_run(path):
+            paths += [file.path for file in windows.of_run(path, window)]
         else:
-            found += files.of_run(path, window) if files.is_run(path) else files.of_folder(path)
-    return found
+            paths += files.of_folder(path)
+    return paths
 
 
-def _measured(found: Sequence[TraceFile], limit_bytes: int) -> list[RankTrace]:
-    """Each file read and measured, one after the other: only the figures are kept."""
-    from perfdoctor.samplers.host import usable_cores
-    from perfdoctor.trace import files, several
+def _measured(paths: Sequence[Path], limit_bytes: int) -> list[RankTrace]:
+    """Read and measure the files of one job; ranks in order."""
+    from perfdoctor.trace.measure import files
+    from perfdoctor.watch.samplers.host import usable_cores
 
     cores = max(1, int(usable_cores()[0]))
-    measured = several.measured([file.path for file in found], limit_bytes, cores)
+    measured = files.measured(paths, limit_bytes, cores)
     files.check(measured)
     return sorted(measured, key=lambda trace: (trace.rank is None, trace.rank or 0))
 
 
-def _show(measured: Sequence[RankTrace], json: bool, top: int | None) -> None:
-    from perfdoctor.analysis import traces
+def _show(measured: Sequence[RankTrace], json: bool, markdown: bool, top: int | None, all_: bool) -> None:
     from perfdoctor.cli import output
+    from perfdoctor.diagnosis import trace_report
 
-    found = traces.report(measured)
+    found = trace_report.report(measured)
     if json:
-        from perfdoctor.render import tracejson
+        from perfdoctor.render.documents import trace as document
 
-        output.emit(tracejson.dumps(found).decode(), sys.stdout)
+        output.emit(document.dumps(found).decode(), sys.stdout)
         return
-    from perfdoctor.render import tracepage
+    from perfdoctor.render.pages import trace as trace_page
 
-    page = tracepage.page(found, output.columns(sys.stdout), output.wants_colour(sys.stdout), top)
-    output.emit(page, sys.stdout)
+    output.show(trace_page.page(found, top, all_), sys.stdout, markdown)
 
 
 def _show_comparison(
-    before: Sequence[RankTrace], after: Sequence[RankTrace], json: bool, top: int | None
+    before: Sequence[RankTrace], after: Sequence[RankTrace], json: bool, markdown: bool, top: int | None
 ) -> None:
-    from perfdoctor.analysis.tracediff import compare
     from perfdoctor.cli import output
-    from perfdoctor.render import tracediff
+    from perfdoctor.diagnosis.trace_comparison import compare
+    from perfdoctor.render.pages import trace_comparison
 
     found = compare(before, after)
     if json:
-        output.emit(tracediff.dumps(found).decode(), sys.stdout)
+        from perfdoctor.render.documents import trace_comparison as document
+
+        output.emit(document.dumps(found).decode(), sys.stdout)
         return
-    page = tracediff.page(found, output.columns(sys.stdout), output.wants_colour(sys.stdout), top)
-    output.emit(page, sys.stdout)
+    output.show(trace_comparison.page(found, top), sys.stdout, markdown)
 
 
-def _merge(found: Sequence[TraceFile], out: str, limit_bytes: int) -> None:
-    """Write one trace with our lanes."""
+def _merge(paths: Sequence[Path], out: str, limit_bytes: int) -> None:
+    """Write one trace with our tracks added."""
     from perfdoctor.cli import output
     from perfdoctor.errors import PerfdoctorError
     from perfdoctor.trace import perfetto
 
-    if len(found) != 1:
+    if len(paths) != 1:
         raise PerfdoctorError(
-            f"--perfetto writes one trace, and {len(found)} are meant", "Give one file by its name"
+            f"--perfetto writes one trace, but {len(paths)} match", "give one file by its name"
         )
-    marks, told = _marks(found[0], limit_bytes)
-    perfetto.merge(found[0].path, marks, Path(out), limit_bytes)
+    marks, told = _marks(paths[0], limit_bytes)
+    perfetto.merge(paths[0], marks, Path(out), limit_bytes)
     output.say(f"wrote {out} with {told}", "open it in https://ui.perfetto.dev")
 
 
-def _marks(file: TraceFile, limit_bytes: int) -> tuple[list[Mark], str]:
-    """Our lanes for a trace, and what to say of them."""
-    from perfdoctor import recorded
-    from perfdoctor.analysis import lanes
-    from perfdoctor.trace.read import read
+def _marks(path: Path, limit_bytes: int) -> tuple[list[TrackEvent], str]:
+    """Our tracks for a trace, and what to say of them."""
+    from perfdoctor.facts.device import tracks
+    from perfdoctor.runs import records, windows
+    from perfdoctor.trace.parse.read import read
 
-    trace = read(file.path, limit_bytes)
-    marks = lanes.of_trace(trace)
+    trace, window = read(path, limit_bytes), windows.of_file(path)
+    marks = tracks.of_trace(trace)
     damage = f"; of the trace, {trace.skipped.because}" if trace.skipped.because else ""
-    if file.run is None or file.rank is None:
-        return marks, f"the lane of the device (no run recorded beside this trace){damage}"
-    shift = lanes.shift_ns(trace, file.marks_ns)
+    if window is None:
+        return marks, f"the device's track (no run recorded beside this trace){damage}"
+    shift = tracks.shift_ns(trace, window.annotations_ns)
     if shift is None:
-        return marks, f"the lane of the device (nothing ties the trace's clock to its run's){damage}"
-    beside = lanes.of_run(recorded.read_rank(file.run, file.rank), file.rank, shift, *lanes.extent_ns(trace))
-    return [*marks, *beside], f"the lanes of run {file.run.name}{damage}"
+        return marks, f"the device's track (the trace's clock cannot be matched to the run's){damage}"
+    beside = tracks.of_run(
+        records.read_rank(window.run, window.rank), window.rank, shift, *tracks.extent_ns(trace)
+    )
+    return [*marks, *beside], f"the tracks of run {window.run.name}{damage}"

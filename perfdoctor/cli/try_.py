@@ -14,9 +14,9 @@ import typer
 from perfdoctor.errors import NoSuchRun, PerfdoctorError
 
 if TYPE_CHECKING:
-    from perfdoctor.cli.again import Again
-    from perfdoctor.trial import Setting, Trial, Variant
-    from perfdoctor.trials import Asked
+    from perfdoctor.cli.retry import Again
+    from perfdoctor.model.trial import Setting, Trial, Variant
+    from perfdoctor.trials import Request
 
 OPTIONS = tuple(  # what a mistyped flag may have meant, beside tweaks
     "--each --auto --ranks --list --rounds --steps --seconds --metric --json --yes --out --run --help".split()
@@ -37,51 +37,56 @@ def try_(
         list[str] | None,
         typer.Argument(
             metavar="--TWEAK [VALUE]",
-            help="What to change. The command stands after --; without one, the newest run's is tried.",
+            help="What to change. The command follows --; the default is the newest run's.",
             show_default=False,
         ),
     ] = None,
-    each: Annotated[bool, typer.Option("--each", help="Measure each tweak alone, and all together.")] = False,
-    auto: Annotated[bool, typer.Option("--auto", help="Try what the run advises, keep what helps.")] = False,
+    each: Annotated[
+        bool, typer.Option("--each", help="Measure each tweak alone, then all together.")
+    ] = False,
+    auto: Annotated[
+        bool, typer.Option("--auto", help="Try the tweaks that the run advises, keep what helps.")
+    ] = False,
     ranks: Annotated[
-        str | None, typer.Option(metavar="N,N,...", help="Compare numbers of ranks instead: 1,2,4.")
+        str | None, typer.Option(metavar="N,N,...", help="Compare numbers of ranks instead, as in 1,2,4.")
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List tweaks, or explain those named.")] = False,
-    rounds: Annotated[int | None, typer.Option(metavar="N", min=3, help="Rounds, at most.")] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List all tweaks, or explain the named ones.")
+    ] = False,
+    rounds: Annotated[int | None, typer.Option(metavar="N", min=3, help="At most this many rounds.")] = None,
     steps: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Steps measured in each round.")
+        int | None, typer.Option(metavar="N", min=1, help="Steps to measure in each round.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option(metavar="S", min=1, help="For the whole trial.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(metavar="S", min=1, help="Time for the whole trial.")
+    ] = None,
     metric: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="A figure printed, to compare: 'acc: ([0-9.]+)'.")
+        str | None, typer.Option(metavar="REGEX", help="Compare a printed figure, too: 'acc: ([0-9.]+)'.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything measured, as JSON.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Go on even if files cannot be protected.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Continue even if files cannot be protected.")] = False,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Keep the trial in this folder.")] = None,
     run: Annotated[
-        str | None, typer.Option(metavar="ID", help="The run whose command is tried; the newest without it.")
+        str | None, typer.Option(metavar="ID", help="The run whose command to try (default: the newest).")
     ] = None,
 ) -> None:
     """Try changes and measure them: perfdoctor try --workers 4 --amp -- train.py.
 
-    The script runs as it is and changed, in turns, each ended after the same number of steps. Your files stay
-    as they are.
+    The script runs unchanged and changed in turns, each time for the same number of steps. Your files stay
+    untouched.
     """
     if list_:
         _list(tweaks or [])
         return
-    from perfdoctor.trials import Asked
+    from perfdoctor.trials import Request
 
     counts = _counts(ranks, tweaks or each or auto) if ranks is not None else ()
-    if counts:
-        again, variants = _compared(context.obj or (), run)
-    else:
-        again, variants = _chosen(tweaks or [], each, auto, context.obj or (), run)
-    asked = Asked(
-        again.command, variants, again.cwd, rounds, steps, seconds, metric, yes, out, again.run, counts
+    again, variants = _chosen(tweaks or [], each, auto or bool(counts), context.obj or (), run)
+    request = Request(
+        again.command, variants, again.cwd, rounds, steps, seconds, metric, yes, out, again.run, counts, auto
     )
     here = os.getcwd()
-    trial = _measured(asked, auto, again.told)
+    trial = _measured(request, again.told)
     _show(trial, json, here)
     if trial.exit_code:
         raise typer.Exit(trial.exit_code)
@@ -90,14 +95,16 @@ def try_(
 def _chosen(
     words: Sequence[str], each: bool, auto: bool, command: tuple[str, ...], run: str | None
 ) -> tuple[Again, tuple[Variant, ...]]:
-    """What to run, and in which variants; those for --auto are tried besides what the run advises."""
-    from perfdoctor import catalogue
-    from perfdoctor.trial import Variant
-    from perfdoctor.trials import flags
+    """What to run, and in which variants.
 
-    settings = flags.read(words, catalogue.tweaks(), OPTIONS)
+    Those for --auto are tried besides what the run advises; numbers of ranks need none, either.
+    """
+    from perfdoctor.model.trial import Variant
+    from perfdoctor.trials.settings import flags, tweak_catalogue
+
+    settings = flags.read(words, tweak_catalogue.tweaks(), OPTIONS)
     if auto and each:
-        hint = "choose one: --auto keeps what helps and goes on from there, --each tells all alone"
+        hint = "choose one: --auto keeps what helps and goes on from there, --each measures each tweak alone"
         raise PerfdoctorError("--auto and --each exclude each other", hint)
     if not (settings or each or auto):
         raise _nothing_asked(command, run)
@@ -112,22 +119,17 @@ def _chosen(
 
 def _counts(typed: str, beside: object) -> tuple[int, ...]:
     """The numbers of ranks to compare, if nothing else is to be changed."""
-    from perfdoctor.trials import launching
+    from perfdoctor.trials.settings import rank_count
 
     if beside:
-        hint = "compare ranks first, then try the tweak with the ranks that are best"
-        raise PerfdoctorError("--ranks and tweaks exclude each other: one curve, one script", hint)
-    return launching.counts(typed)
-
-
-def _compared(command: tuple[str, ...], run: str | None) -> tuple[Again, tuple[Variant, ...]]:
-    """What to run with several numbers of ranks: it has no variants but those."""
-    return _command(command, run), ()
+        hint = "compare ranks first, then try the tweaks with the best number of ranks"
+        raise PerfdoctorError("--ranks and tweaks exclude each other", hint)
+    return rank_count.counts(typed)
 
 
 def _command(command: tuple[str, ...], run: str | None) -> Again:
     """What to run: the command given, or that of a run."""
-    from perfdoctor.cli import again
+    from perfdoctor.cli import retry as again
 
     return again.given(command, run) if command else again.last(run)
 
@@ -147,18 +149,17 @@ def _nothing_asked(command: tuple[str, ...], run: str | None) -> PerfdoctorError
 
 def _advice(run: Path | None) -> list[str]:
     """Tweaks that the findings of a run name, best first."""
-    from perfdoctor.cli import saved
+    from perfdoctor.cli import kept_report
 
-    findings = saved.judge(run).findings if run is not None else ()
+    findings = kept_report.judge(run).findings if run is not None else ()
     return [finding.advice.tweak for finding in findings if finding.advice.tweak]
 
 
 def _advised(found: Again) -> tuple[Setting, ...]:
     """All tweaks that the run advises, each once, as its best finding has it."""
-    from perfdoctor import catalogue
-    from perfdoctor.trials import flags
+    from perfdoctor.trials.settings import flags, tweak_catalogue
 
-    known = catalogue.tweaks()
+    known = tweak_catalogue.tweaks()
     settings: dict[str, Setting] = {}
     for words in _advice(found.run):
         for setting in flags.read(shlex.split(words), known):
@@ -169,19 +170,21 @@ def _advised(found: Again) -> tuple[Setting, ...]:
     return tuple(settings.values())
 
 
-def _measured(asked: Asked, auto: bool, told: Sequence[str]) -> Trial:
+def _measured(request: Request, told: Sequence[str]) -> Trial:
     """The trial, kept beside its executions."""
     from perfdoctor import trials
     from perfdoctor.cli import output
-    from perfdoctor.render import trialjson, trialprogress
+    from perfdoctor.render.documents import trial as document
+    from perfdoctor.render.progress import trial as trial_progress
+    from perfdoctor.trials import trial_file
+    from perfdoctor.watch import launch
 
-    with trialprogress.shown() as progress:
+    with trial_progress.shown(lambda sentence: launch.say(sentence, quiet=False)) as progress:
         for sentence in told:
             progress.say(sentence)
-        measure = trials.walk if auto else trials.scale if asked.ranks else trials.run
-        trial = measure(asked, progress)
+        trial = trials.run(request, progress)
     try:
-        trialjson.write(trial)
+        trial_file.keep(trial, document.document(trial))
     except OSError as error:
         output.say(f"the trial cannot be kept: {error.strerror}")
     return trial
@@ -191,29 +194,26 @@ def _show(trial: Trial, json: bool, here: str) -> None:
     from perfdoctor.cli import output
 
     if json:
-        from perfdoctor.render import trialjson
+        from perfdoctor.render.documents import trial as document
 
-        output.emit(trialjson.dumps(trial).decode(), sys.stdout)
+        output.emit(document.dumps(trial).decode(), sys.stdout)
         return
-    from perfdoctor.render import trialpage
+    from perfdoctor.render.pages import trial as trial_page
 
-    width, colour = output.columns(sys.stdout), output.wants_colour(sys.stdout)
-    output.emit(trialpage.page(trial, width, colour, here), sys.stdout)
+    output.show(trial_page.page(trial, here), sys.stdout)
 
 
 def _list(words: Sequence[str]) -> None:
     """All tweaks, or the pages of those named."""
-    from perfdoctor import catalogue
     from perfdoctor.cli import output
-    from perfdoctor.render import tweaklist
-    from perfdoctor.trials import flags
+    from perfdoctor.render.pages import tweaks as tweak_pages
+    from perfdoctor.trials.settings import flags, tweak_catalogue
 
-    known = catalogue.tweaks()
+    known = tweak_catalogue.tweaks()
     if not words:
-        width, colour = output.columns(sys.stdout), output.wants_colour(sys.stdout)
-        output.emit(tweaklist.page(known, width, colour), sys.stdout)
+        output.show(tweak_pages.page(known, tweak_catalogue.RESULTS), sys.stdout)
         return
     bare = {tweak.id for tweak in known}  # `--list amp`; other words without dashes are values
     flagged = [f"--{word}" if word in bare else word for word in words]
     named = [flags.named(word, known) for word in flagged if word.startswith("-")]
-    output.emit("\n".join(map(tweaklist.explained, named)), sys.stdout)
+    output.emit("\n".join(map(tweak_pages.explained, named)), sys.stdout)

@@ -218,10 +218,11 @@ def hide_from_compiler(code: types.CodeType) -> None:
 def hide_module(module: types.ModuleType) -> None:
     """Hide every function and method that `module` defines from the compiler."""
     for value in list(vars(module).values()):
-        for member in [value, *(vars(value).values() if isinstance(value, type) else ())]:
-            code = getattr(getattr(member, "__func__", member), "__code__", None)
-            if isinstance(code, types.CodeType) and code.co_filename == module.__file__:
-                hide_from_compiler(code)
+        is_ours = isinstance(value, type) and value.__module__ == module.__name__
+        for member in vars(value).values() if is_ours else (value,):
+            function = member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
+            if isinstance(function, types.FunctionType) and function.__code__.co_filename == module.__file__:
+                hide_from_compiler(function.__code__)
 
 
 def _finish(after: After, token: Any, args: Tuple[Any, ...], result: Any, name: str) -> None:

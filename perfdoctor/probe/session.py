@@ -12,9 +12,14 @@ import time
 from _thread import get_ident
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import job, patch, sampler
-from .record import END, STEPS, Recorder, clock
-from .writer import Lines, MappedRows
+from ..wire import names, rank_identity
+from ..wire.events import Event
+from ..wire.events.process import CostEvent, EndEvent
+from ..wire.files import EventLog, MappedRows
+from ..wire.rows import HEADER_BYTES
+from ..wire.step_rows import END, STEPS
+from . import patch, stack_sampler
+from .recorder import Recorder, clock
 
 TAG_VARIABLE = "PERFDOCTOR_TAG"  # tells spawned loader workers whose they are
 PULSE_NS = 1_000_000_000  # how often running totals are written
@@ -26,7 +31,7 @@ class _Nowhere:
     """Rows that are thrown away."""
 
     def __init__(self) -> None:
-        self.map = bytearray(STEPS.packer.size + 4096)
+        self.map = bytearray(HEADER_BYTES + STEPS.packer.size)
 
     def add(self, *values: float) -> None:
         STEPS.packer.pack_into(self.map, 0, *values)
@@ -43,8 +48,8 @@ class Session:
         self.recorder: Optional[Recorder] = None
         self.tag: Optional[str] = None
         self.rank = 0
-        self._lines: Optional[Lines] = None
-        self._waiting: List[Tuple[str, Dict[str, Any]]] = []
+        self._lines: Optional[EventLog] = None
+        self._waiting: List[Event] = []
         self._events = 0
         self.on_end: List[Callable[[], None]] = []
         self.on_off: Callable[[], None] = lambda: None  # the watch was ended before the script
@@ -63,7 +68,7 @@ class Session:
     def _permit(self) -> None:
         watcher = self.options.get("watcher_pid")
         if isinstance(watcher, int):
-            sampler.permit(watcher)
+            stack_sampler.permit(watcher)
 
     def in_worker(self) -> bool:
         """Whether this process is a worker of a DataLoader."""
@@ -87,11 +92,11 @@ class Session:
         self.rank = _rank()
         rows, self.tag = self._rows(self.rank)
         os.environ[TAG_VARIABLE] = self.tag
-        self._lines = Lines(self.path("events", "jsonl"))
+        self._lines = EventLog(self.path(names.events_file))
         waiting, self._waiting = self._waiting, []
-        for event, fields in waiting:
-            self.event(event, **fields)
-        self.event("cost", **_calibrate())
+        for event in waiting:
+            self.write(event)
+        self.write(CostEvent(**_calibrate()))
         recorder.rows = rows
         recorder.on_samples_asked = patch.guarded("stack sampler", self._sample)
         recorder.on_off = self.on_off
@@ -105,32 +110,38 @@ class Session:
         """The rows of this rank; a second process of the same rank gets its own, by process id."""
         tag = f"rank{rank}"
         try:
-            return MappedRows(os.path.join(self.run_dir, f"steps.{tag}.bin"), STEPS, rank), tag
+            return MappedRows(os.path.join(self.run_dir, names.rows_file("steps", tag)), STEPS, rank), tag
         except FileExistsError:
             tag = f"rank{rank}.{os.getpid()}"
-            return MappedRows(os.path.join(self.run_dir, f"steps.{tag}.bin"), STEPS, rank), tag
+            return MappedRows(os.path.join(self.run_dir, names.rows_file("steps", tag)), STEPS, rank), tag
 
     def _sample(self) -> None:
         """Sample the stacks from within, since nobody may from outside."""
         if self.recorder is not None:
-            sampler.begin(self.path("stacks", "txt"), self.recorder.owner)
+            stack_sampler.begin(self.path(names.stacks_file), self.recorder.owner)
 
-    def path(self, name: str, suffix: str) -> str:
-        """The path of one of this process's files in the run directory."""
-        return os.path.join(self.run_dir, f"{name}.{self.tag}.{suffix}")
+    def path(self, name_of: Callable[[str], str]) -> str:
+        """The path of one of this process's files in the run directory: `name_of(tag)` names it."""
+        return os.path.join(self.run_dir, name_of(str(self.tag)))
 
-    def event(self, event: str, **fields: Any) -> None:
+    def rows_path(self, kind: str) -> str:
+        """The path of this process's rows of one kind."""
+        return os.path.join(self.run_dir, names.rows_file(kind, str(self.tag)))
+
+    def write(self, event: Event) -> None:
         """Write one JSON line, or keep it until this process turns out to train."""
         if self._lines is not None:
             self._events += 1
             if self._events <= EVENTS_MAX:
-                self._lines.add(event, **fields)
+                self._lines.add(event)
         elif len(self._waiting) < EVENTS_MAX:
-            self._waiting.append((event, fields))
+            self._waiting.append(event)
 
-    def append(self, event: str, file: str = "", **fields: Any) -> None:
-        """Write one JSON line to a file that several processes share."""
-        Lines(os.path.join(self.run_dir, file) if file else self.path("events", "jsonl")).add(event, **fields)
+    def append(self, event: Event, file: Optional[str] = None) -> None:
+        """Write one JSON line to a file that several processes share; by default to this rank's events."""
+        EventLog(self.path(names.events_file) if file is None else os.path.join(self.run_dir, file)).add(
+            event
+        )
 
     def _end(self) -> None:
         recorder = self.recorder
@@ -142,7 +153,7 @@ class Session:
         recorder.off = True
         for call in self.on_end:
             call()
-        self.event("end", broken=patch.broken())
+        self.write(EndEvent(broken=patch.broken()))
 
 
 def _started_ns() -> int:
@@ -154,7 +165,7 @@ def _rank() -> int:
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank())
-    return int(job.identity().get("rank", 0))
+    return int(rank_identity.identity().get("rank", 0))
 
 
 def _calibrate() -> Dict[str, float]:

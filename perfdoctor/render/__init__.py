@@ -1,1 +1,1 @@
-"""A Report in, text out: for a terminal, for programs, and the live line of a run."""
+"""A result in, text out: for a terminal and for programs."""

@@ -1,157 +1,262 @@
-"""A Report as a page for people: the verdict, the step, what to change, and what it cost to know."""
+"""Draws a page for a terminal: folded to its width, in colours where it has them, nothing interpreted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Callable, Iterable, Iterator
+from functools import singledispatch
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from perfdoctor.batch import BatchFacts, Stage
-from perfdoctor.model import Gain, NotJudged, Phase, Report, StepFacts, WindowFacts
-from perfdoctor.render import parts, ranks, words
-from perfdoctor.render.words import harmless
+from perfdoctor.render import page as blocks
+from perfdoctor.render.page import Words, spans
+from perfdoctor.render.text import count, escape_control, percent
 
-OPERATORS = 3  # named on the page
-
-
-def page(report: Report, width: int = 80, colour: bool = False) -> str:
-    """The whole page as text, at most `width` columns wide."""
-    columns = parts.columns(width)
-    return parts.spaced(_blocks(report, columns - 2 * parts.INDENT), columns, colour)
+WIDEST = 100  # columns; longer lines are hard to read, however wide the terminal
+NARROWEST = 40
+INDENT = 2
+LONGEST_NAME = 45  # columns of a file name that still leave room for the source beside it
+ROOM = 60  # columns below which levels and what they come to have a line each
+APART = "  "
 
 
-def _blocks(report: Report, columns: int) -> Iterator[RenderableType]:
-    yield _title(report, columns)
-    yield parts.verdict(report.diagnosis)
-    if report.job is not None:
-        yield ranks.block(report.job, report.run.cwd)
-    if report.steps is not None:
-        of = f" of rank {report.job.shown}" if report.job is not None else ""
-        yield Group(_step(report.steps, of), *_inside(report))
-    if report.findings:
-        yield Text("What to change, best first", style="bold")
-        for finding in report.findings:
-            yield parts.finding(finding, report.run.cwd)
-        if report.together is not None:
-            yield _together(report.together)
-    elif report.steps is not None and report.diagnosis.verdict in parts.IF_FREE:
-        yield Text("No tip fits this run: the phases above say where to look.", style="bold")
-    if report.notes:
-        yield parts.listed("Good to know", report.notes)
-    if report.not_judged and report.steps is not None:  # without a step nothing is judged: said above
-        yield parts.listed("Not judged", _grouped(report.not_judged), quiet=True)
-    yield _footer(report)
+def columns(width: int) -> int:
+    """How wide a page is on a terminal of `width` columns."""
+    return min(max(width, NARROWEST), WIDEST)
 
 
-def _together(gain: Gain) -> RenderableType:
-    """What several findings bring at once: gains do not add."""
-    row = parts.two_columns()
-    row.add_row(
-        Text("The first of them together (gains do not add)", style="bold"),
-        Text(words.gain(gain), style="bold green"),
-    )
-    return row
-
-
-def _title(report: Report, columns: int) -> RenderableType:
-    run = report.run
-    steps = words.count(report.steps.count, "step") if report.steps else "no steps"
-    several = f"{run.ranks} ranks" if run.ranks > 1 else ""
-    of_job = ranks.size(report.job) if report.job is not None else several
-    facts = [words.ending(run), steps, words.duration(run.duration_s), harmless(run.device), of_job]
-    name = parts.one_line(Text.assemble(("perfdoctor  ", "bold"), harmless(words.script(run))))
-    told = Text(words.joined(facts), style=parts.QUIET)
-    if name.cell_len + 2 + told.cell_len > columns:
-        return Group(name, told)
-    row = parts.two_columns()
-    row.add_row(name, told)
-    return row
-
-
-def _step(steps: StepFacts, of: str) -> RenderableType:
-    rate = f"{words.figures(1 / steps.mean_s)} steps/s" if steps.mean_s else ""
-    if steps.samples_per_s:
-        rate = f"{words.figures(steps.samples_per_s)} samples/s"
-    spread = f"  median {words.seconds(steps.median_s)}, p95 {words.seconds(steps.p95_s)}"
-    heading = parts.two_columns()
-    heading.add_row(
-        Text.assemble((f"One step{of}: {words.seconds(steps.mean_s)}", "bold"), (spread, parts.QUIET)),
-        Text(rate, style=parts.QUIET),
-    )
-    return Group(heading, _bars(steps))
-
-
-def _inside(report: Report) -> Iterator[RenderableType]:
-    """Lines below the phases: the costliest operators, and what a batch costs."""
-    if report.window is not None:
-        yield _operators(report.window)
-    if report.batch is not None:
-        yield _batch(report.batch, report.run.cwd)
-
-
-def _batch(batch: BatchFacts, cwd: str) -> RenderableType:
-    """What a batch costs in a line: its stages, and where the costliest of them is."""
-    stages = []
-    most = max(Stage, key=batch.share)
-    for stage in Stage:
-        share, lines = batch.share(stage), batch.lines(stage)
-        if share >= words.LEAST_SHOWN:
-            place = f" ({harmless(words.place(lines[0].at, cwd))})" if stage is most and lines else ""
-            stages.append(f"{stage.value} {words.percent(share)}{place}")
-    where = "in a worker" if batch.in_workers else "in the training process"
-    text = f"a batch: {words.seconds(batch.batch_s)} {where}: {', '.join(stages)}"
-    if batch.hand_over_s >= words.LEAST_SHOWN * batch.batch_s:
-        text += f"; handing it over: {words.seconds(batch.hand_over_s)}"
-    return Text(text, style=parts.QUIET, overflow="fold")
-
-
-def _operators(window: WindowFacts) -> RenderableType:
-    """The costliest operators in a line."""
-    shown = [
-        f"{harmless(op.name).removeprefix('aten::')} {words.percent(op.share)}"
-        for op in window.operators[:OPERATORS]
+def draw(page: blocks.Page, width: int = 80, colour: bool = False) -> str:
+    """The page as text, at most `width` columns wide."""
+    wide = columns(width)
+    parts = [
+        part
+        for section in page.sections
+        for part in ("", Padding(_group(section, wide - 2 * INDENT), (0, INDENT)))
     ]
-    where = "on the device" if window.on_device else "in operators"
-    return parts.one_line(Text(f"{where}: {', '.join(shown)}", style=parts.QUIET))
+    return _printed([*parts, ""], wide, colour)
 
 
-def _bars(steps: StepFacts) -> Table:
-    """One row a phase, each bar starting where the one above ends: together they are the step."""
-    table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+def _printed(parts: Iterable[RenderableType], width: int, colour: bool) -> str:
+    """The parts one below the other, without spaces at the ends of lines."""
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        _environ={},
+    )
+    for part in parts:
+        console.print(part)
+    return "".join(line.rstrip() + "\n" for line in out.getvalue().split("\n")[:-1])
+
+
+def _group(section: Iterable[blocks.Block], room: int) -> Group:
+    return Group(*(_drawn(block, room) for block in section))
+
+
+def _text(words: Words, cut: bool = False) -> Text:
+    """The words with their styles, control characters written out; cut where the line ends, or folded."""
+    parts = [(escape_control(span.text), _style(span)) for span in spans(words)]
+    overflow = "ellipsis" if cut else "fold"
+    return Text.assemble(*parts, no_wrap=cut, overflow=overflow)  # type: ignore[arg-type]
+
+
+def _style(span: blocks.Span) -> str:
+    colour = f"black on {span.colour}" if span.filled else span.colour
+    return " ".join(filter(None, ("bold" * span.strong, "dim" * span.quiet, colour)))
+
+
+@singledispatch
+def _drawn(block: blocks.Block, room: int) -> RenderableType:
+    """What rich draws for a block where there are `room` columns."""
+    raise TypeError(f"no block of a page: {type(block).__name__}")
+
+
+@_drawn.register
+def _(block: blocks.Headline, room: int) -> RenderableType:
+    words, aside = _text(block.words, block.cut), _text(block.aside)
+    if block.gives and words.cell_len + 2 + aside.cell_len > room:
+        return Group(words, aside)
+    if not aside and block.number is None:
+        return words
+    table = _grid()
+    if block.number is not None:
+        table.add_column(no_wrap=True)
+    table.add_column(ratio=1)
+    table.add_column(justify="right", no_wrap=True)
+    number = () if block.number is None else (Text(str(block.number), style="bold"),)
+    table.add_row(*number, words, aside)
+    return table
+
+
+@_drawn.register
+def _(block: blocks.Paragraph, room: int) -> RenderableType:
+    return _text(block.words, block.cut)
+
+
+@_drawn.register
+def _(block: blocks.Code, room: int) -> RenderableType:
+    lines = map(escape_control, block.text.strip("\n").split("\n"))
+    return Text("\n".join(lines), style="bold" if block.language == "shell" else "", overflow="fold")
+
+
+@_drawn.register
+def _(block: blocks.Bullets, room: int) -> RenderableType:
+    return Group(*map(_bullet, block.entries))
+
+
+def _bullet(words: Words) -> RenderableType:
+    """`· text`, folded beside its dot."""
+    text = _text(words)
+    table = _grid(padding=1)
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1, overflow="fold")
+    table.add_row(Text("·", style=_style(spans(words)[0])), text)
+    return table
+
+
+@_drawn.register
+def _(block: blocks.CodeLines, room: int) -> RenderableType:
+    left = [_text(blocks.quiet(f"and {count(block.left_out, 'more line')}"))] if block.left_out else []
+    return Group(*_lines(block), *left)
+
+
+def _lines(source: blocks.CodeLines) -> Iterator[Text]:
+    """`train.py:41  loader = DataLoader(...)`, a line each; a file's name stands once."""
+    before = None
+    for file, line, source_line in source.lines:
+        name = escape_control(f"{file}:{line}")
+        is_long = len(name) > LONGEST_NAME
+        if file == before:
+            name = f":{line}".rjust(0 if is_long else len(name))
+        elif is_long and source_line:
+            yield _text(blocks.Span(name, colour="cyan"))
+            name = f":{line}"
+        yield _text((blocks.Span(name, colour="cyan"), blocks.quiet(f"  {source_line.strip()}")), cut=True)
+        before = file
+
+
+@_drawn.register
+def _(block: blocks.Labelled, room: int) -> RenderableType:
+    table = _grid()
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1, overflow="fold")
+    for label, value in block.rows:
+        table.add_row(_text(blocks.quiet(label) if isinstance(label, str) else label), _told(value, room))
+    return table
+
+
+def _told(value: Words | blocks.Code | blocks.Levels, room: int) -> RenderableType:
+    if isinstance(value, blocks.Levels):
+        return _Sized(lambda columns: [_levels(value, columns)])
+    return _drawn(value, room) if isinstance(value, blocks.Code) else _text(value)
+
+
+@_drawn.register
+def _(block: blocks.Bars, room: int) -> RenderableType:
+    """One row a part, each bar beginning where the one above ends: together they are the whole."""
+    table = _grid()
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(ratio=1)
-    before = 0.0
-    for phase in Phase:
-        share = steps.share(phase)
-        if share > 0:
-            name = phase.value.replace("_", " ")
-            value = words.seconds(steps.seconds[phase])
-            table.add_row(
-                name, value, words.percent(share), parts.Bar(before, before + share, parts.COLOURS[phase])
-            )
-        before += share
+    for begin, part in block.shown:
+        bar = _bar(begin, part.share, part.colour)
+        table.add_row(part.name, part.amount, percent(part.share), bar)
     return table
 
 
-def _grouped(entries: Sequence[NotJudged]) -> list[str]:
-    """What was not judged, a line a reason."""
-    reasons: dict[str, list[str]] = {}
-    for entry in entries:
-        reasons.setdefault(entry.because, []).append(entry.id)
-    return [f"{', '.join(ids)}: {reason}" for reason, ids in reasons.items()]
+@_drawn.register
+def _(block: blocks.Grid, room: int) -> RenderableType:
+    block = block.shown(room)
+    wide = any(column.wide for column in block.columns)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, expand=wide, header_style="dim")
+    for column in block.columns:
+        table.add_column(
+            _text(column.heading),
+            ratio=1 if column.wide else None,
+            justify="left" if column.left else "right",
+            no_wrap=not column.fold,
+            overflow="fold" if column.fold else "ellipsis",
+        )
+    for place, row in enumerate(block.rows):
+        table.add_row(*map(_cell, row), style="bold" if place in block.marked else "")
+    return table
 
 
-def _footer(report: Report) -> RenderableType:
-    lines = []
-    if report.overhead is not None:
-        cost = words.seconds(report.overhead.seconds_per_step)
-        lines.append(f"Watching cost {cost} a step ({words.percent(report.overhead.share)} of it).")
-    if report.path:
-        lines.append(f"Kept in {harmless(words.path(report.path, report.run.cwd))}")
-    if report.window is not None:
-        lines.append(f"Inside the step: perfdoctor trace {harmless(words.path(report.path, report.run.cwd))}")
-    return Text("\n".join(lines), style=parts.QUIET, overflow="fold")
+def _cell(cell: blocks.Cell) -> RenderableType:
+    if isinstance(cell, blocks.Bar):
+        return _bar(0.0, cell.share, cell.colour)
+    if isinstance(cell, blocks.Strip):
+        return _Sized(lambda columns: [_strip(cell, columns)])
+    text = _text(cell)
+    text.no_wrap = text.overflow = None
+    return text
+
+
+@_drawn.register
+def _(block: blocks.Legend, room: int) -> RenderableType:
+    return _Sized(lambda columns: _legend(block, columns))
+
+
+@_drawn.register
+def _(block: blocks.Indented, room: int) -> RenderableType:
+    return Padding(_group(block.blocks, room - block.columns), (0, 0, 0, block.columns))
+
+
+def _grid(padding: int = 2) -> Table:
+    return Table.grid(padding=(0, padding, 0, 0), expand=True)
+
+
+class _Sized:
+    """Lines that depend on the columns that a table leaves for them."""
+
+    def __init__(self, lines: Callable[[int], Iterable[Text]]) -> None:
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw them into the room there is."""
+        yield from self._lines(options.max_width)
+
+
+def _bar(begin: float, share: float, colour: str) -> _Sized:
+    """A stretch of the line; never thinner than one cell."""
+
+    def lines(columns: int) -> Iterator[Text]:
+        first = min(round(begin * columns), columns - 1)
+        last = min(max(round((begin + share) * columns), first + 1), columns)
+        yield Text(" " * first) + Text("█" * (last - first), style=colour)
+
+    return _Sized(lines)
+
+
+def _strip(strip: blocks.Strip, columns: int) -> Text:
+    """Letters on the colour of a bar: without colour the letters are left."""
+    return Text.assemble(*((letters, f"black on {colour}") for letters, colour in strip.cells(columns)))
+
+
+def _legend(legend: blocks.Legend, columns: int) -> Iterator[Text]:
+    """Entries that the end of no line breaks."""
+    line = Text()
+    for letter, name, colour in legend.entries:
+        entry = Text.assemble((letter, f"black on {colour}"), f" {name}")
+        if line and line.cell_len + len(APART) + entry.cell_len > columns:
+            yield line
+            line = Text()
+        line = line + APART + entry if line else entry
+    yield line
+
+
+def _levels(levels: blocks.Levels, columns: int) -> Text:
+    """The signs, and in words what they come to: beside them where there is room."""
+    beside = columns >= ROOM
+    signs = levels.signs(columns - (len(levels.told) + len(APART)) * beside)
+    return Text.assemble((signs, "blue"), APART if beside else "\n", levels.told)

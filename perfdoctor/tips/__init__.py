@@ -1,0 +1,1 @@
+"""One file a finding; `catalogue` finds them."""

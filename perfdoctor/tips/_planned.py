@@ -1,25 +1,25 @@
-"""Tips that are owed and not there yet, each with what is missing: an honest list beats a guess."""
+"""Tips that are planned but not written yet, each with what is missing."""
 
 from __future__ import annotations
 
-from perfdoctor.catalogue import Planned
-from perfdoctor.model import Bottleneck
+from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.tip import Planned
 
 PLANNED: dict[str, Planned] = {
     "idle-hardware": Planned(
-        "Buy less of what idles, or more of what is maxed out",
+        "Buy less of the hardware that idles, or more of what limits",
         Bottleneck.COMPUTE,
-        "no prices are asked for, and without one an idle resource is no fault",
+        "prices are not known, and without them an idle resource is not a fault",
     ),
     "independent-branches": Planned(
         "Run independent branches side by side",
         Bottleneck.COMPUTE,
-        "a trace does not say which kernels depend on each other: a chain looks like branches",
+        "a trace does not show which kernels depend on each other",
     ),
     "slow-numerics-library": Planned(
         "Give NumPy a fast BLAS, and one thread per worker",
         Bottleneck.DATA,
-        "which BLAS NumPy uses, and its threads, are in no record yet",
+        "which BLAS NumPy uses, and with how many threads, is not recorded yet",
     ),
     "upload-on-the-link": Planned(
         "Keep uploads off the link that training needs",

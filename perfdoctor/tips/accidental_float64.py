@@ -1,25 +1,26 @@
-"""The model computes in double precision, often because numpy's default number type leaked in.
+"""The model computes in double precision, often because NumPy's default type leaked in.
 
 ## What it sees
-Most of the model's parameters are float64, and computing is a large part of the step. The lines that bring
-double precision in are named, as far as the calls or the text of the script tell.
+Most of the model's parameters are float64, and computing takes a large part of the step. The report names the
+lines that introduce double precision, as far as the calls or the text of the script show them.
 
 ## By hand
-    torch.from_numpy(array).float()        # numpy makes float64 unless told otherwise
+    torch.from_numpy(array).float()        # NumPy creates float64 by default
     np.zeros(n, dtype=np.float32)
     model.float()
 
 ## When not
-Where double precision is meant: solvers, Gaussian processes, gradient checks.
+Where double precision is intended: solvers, Gaussian processes, gradient checks.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.built import ModelFacts
-from perfdoctor.analysis.predicted import LARGE_S
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, Phase, RunFacts, StepFacts, ThreadFacts
+from perfdoctor.facts.predict.thread_speedup import LARGE_S
+from perfdoctor.facts.script.model_and_optimizers import ModelFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import Phase, RunFacts, StepFacts, ThreadFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 MOSTLY = 0.5  # of the parameters
 NOTICEABLE = 0.10  # share of the step that computes
@@ -41,7 +42,7 @@ LINES = 3
 def accidental_float64(
     run: RunFacts, step: StepFacts, model: ModelFacts, threads: ThreadFacts
 ) -> Advice | None:
-    """float32, where float64 parameters take the time."""
+    """Advises float32 where computing in float64 takes a large part of the step."""
     compute = sum(step.share(phase) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER))
     if model.float64 < MOSTLY or compute < NOTICEABLE:
         return None
@@ -63,7 +64,7 @@ def accidental_float64(
 
 
 def _gone(run: RunFacts, threads: ThreadFacts) -> tuple[float, float, float]:
-    """The share of computing that goes, at worst, likely and at best."""
+    """The share of computing that float32 saves: at worst, likely and at best."""
     if run.device != "cpu":
         return ON_DEVICE
     small = threads.per_module_s is None or threads.per_module_s < LARGE_S

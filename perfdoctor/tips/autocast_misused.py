@@ -1,47 +1,47 @@
-"""Autocast is on where it should not be, or 16-bit gradients are not protected.
+"""Autocast is on where it should not be, or float16 gradients are not scaled.
 
 ## What it sees
-In steps looked at: autocast still on where backward begins; float16 autocast with no GradScaler in sight; or
-autocast around a model whose parameters are float16 already.
+In the sampled steps: autocast still on when the backward pass begins; float16 autocast without a GradScaler;
+or autocast around a model whose parameters are already float16.
 
 ## By hand
     with torch.autocast("cuda", dtype=torch.float16):
         loss = criterion(model(x), y)
-    scaler.scale(loss).backward()          # outside the with
+    scaler.scale(loss).backward()          # outside the with block
     scaler.step(optimizer)
     scaler.update()
 
 ## When not
-bfloat16 needs no scaling. A loss that the script scales by hand is not seen.
+bfloat16 needs no scaling. A loss that the script scales by itself is not detected.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.built import ModelFacts
-from perfdoctor.analysis.called import PrecisionFacts
-from perfdoctor.catalogue import tip
-from perfdoctor.change import Effort
-from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.facts.script.model_and_optimizers import ModelFacts
+from perfdoctor.facts.script.module_calls import PrecisionFacts
+from perfdoctor.model.change import Effort
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.tips.catalogue import tip
 
 HALF = 0.5  # of the parameters
 
 
 @tip(
-    title="Keep autocast to the forward pass, and scale float16",
+    title="Use autocast in the forward pass only, and scale float16 gradients",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
 )
 def autocast_misused(precision: PrecisionFacts, model: ModelFacts) -> Advice | None:
-    """What is wrong around autocast: a risk for the result more than for the time."""
+    """Names each misuse of autocast: a risk for the result more than for speed."""
     because = []
     if precision.in_backward is not None:
         because.append(
-            f"autocast ({precision.in_backward}) is still on where backward begins: torch advises against it"
+            f"autocast ({precision.in_backward}) is still on in the backward pass: torch advises against it"
         )
     if precision.autocast == "float16" and not precision.scaled:
-        because.append("autocast computes in float16 without a GradScaler: small gradients become 0")
+        because.append("autocast computes in float16 without a GradScaler: small gradients underflow to 0")
     if precision.autocast is not None and model.float16 >= HALF:
-        because.append(f"autocast is on, and {model.float16:.0%} of the parameters are float16 already")
+        because.append(f"autocast is on, although {model.float16:.0%} of the parameters are already float16")
     if not because:
         return None
     places = (precision.autocast_at, precision.at)

@@ -1,7 +1,7 @@
-"""The training process builds its batches itself, between the steps, while it could be training.
+"""The training process prepares its batches itself, in the training loop.
 
 ## What it sees
-A visible share of the step passes through lines of the loop that make the arguments of the model call, in the
+A noticeable share of the step is spent on lines of the training loop that compute the model's inputs, in the
 training process and without a DataLoader.
 
 ## By hand
@@ -11,28 +11,29 @@ training process and without a DataLoader.
     for x, y in DataLoader(Batches(...), batch_size=None, num_workers=1):
 
 ## When not
-Where an algorithm makes its data from the model as it trains (reinforcement learning, self-play), batches
-cannot be prepared ahead. Where the lines are cheap once vectorised, that is the shorter way.
+Where the algorithm generates its data from the model during training (reinforcement learning, self-play),
+batches cannot be prepared ahead. Where vectorising makes those lines cheap, that is simpler.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from perfdoctor.analysis.stepmodel import StepModel
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Change, Effort, Estimate, removes
-from perfdoctor.model import Advice, Bottleneck, CpuFacts, Phase, StackFacts, StepFacts
+from perfdoctor.facts.predict.step_model import StepModel
+from perfdoctor.model.change import Change, Effort, Estimate, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import CpuFacts, Phase, StackFacts, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.08  # share of step time
-SEEN = 5  # samples in those lines: fewer could be chance
-# Of the cost, goes without any worker if the Python in it does: the other way to the same end.
+SEEN = 5  # samples in those lines: fewer may be chance
+# Share of the cost that vectorising its Python saves, without any worker: the alternative.
 VECTORISED = 0.5
 KNEE = 0.05  # a worker more that brings less than this is not worth its memory
 
 
 @tip(
-    title="Build batches ahead, in worker processes",
+    title="Prepare batches ahead of time, in worker processes",
     bottleneck=Bottleneck.DATA,
     effort=Effort.REWRITE,
     checked=Checked.SCRIPTS,
@@ -40,7 +41,7 @@ KNEE = 0.05  # a worker more that brings less than this is not worth its memory
 def batches_built_in_the_loop(
     step: StepFacts, stacks: StackFacts, cpu: CpuFacts, model: StepModel
 ) -> Advice | None:
-    """A DataLoader with workers, where the loop's own batch building is a real share of it."""
+    """Advises a DataLoader with workers where the training loop spends much time on preparing batches."""
     lines = [line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "data"]
     share = min(1.0, sum(line.share for line in lines))
     if share < NOTICEABLE or sum(line.samples for line in lines) < SEEN:
@@ -54,7 +55,7 @@ def batches_built_in_the_loop(
     ms = share * step.mean_s * 1e3
     return Advice(
         because=(
-            f"{share:.0%} of each step ({ms:.1f} ms) builds the next batch in the training loop",
+            f"{share:.0%} of each step ({ms:.1f} ms) is spent preparing the next batch in the training loop",
             f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
         ),
         change=better,

@@ -1,23 +1,24 @@
-"""Convolutions add a bias that the batch normalisation right behind them takes out again.
+"""Convolutions add a bias that the batch normalisation after them subtracts again.
 
 ## What it sees
-In steps looked at call by call, the output of a convolution with a bias went into a batch normalisation in
-train mode; its elements tell what the bias and its gradient cost.
+In steps sampled call by call, the output of a convolution with a bias went into a batch normalisation in
+train mode; the number of elements in that output gives the cost of the bias and its gradient.
 
 ## By hand
-    nn.Conv2d(64, 128, 3, bias=False)      # nn.BatchNorm2d(128) has a bias of its own
+    nn.Conv2d(64, 128, 3, bias=False)      # nn.BatchNorm2d(128) has its own bias
 
 ## When not
-If something else uses the convolution's output as well. Old checkpoints then hold a bias too many
-(`load_state_dict(..., strict=False)`). The gain is small: it is free for a new model.
+If something else uses the convolution's output as well. Existing checkpoints still hold the bias
+(load them with `load_state_dict(..., strict=False)`). The gain is small: worth it in a new model.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.called import BiasFacts
-from perfdoctor.catalogue import tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, StepFacts
+from perfdoctor.facts.script.module_calls import BiasFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import StepFacts
+from perfdoctor.tips.catalogue import tip
 
 NOTICEABLE = 0.005  # share of the step, at best: below it no trial could show a difference
 BYTES = 4  # of an element
@@ -39,7 +40,7 @@ SHOWN = 5
     applies=("cpu", "gpu", "convolutional"),
 )
 def bias_before_batchnorm(step: StepFacts, biases: BiasFacts) -> Advice | None:
-    """bias=False, where it costs enough to be seen."""
+    """Advises bias=False where the bias costs enough to be measured."""
     pass_s = biases.elements * BYTES / BYTES_PER_S.get(biases.device, DEVICE_BYTES_PER_S)
     each = PASSES.get(biases.device, DEVICE_PASSES)
     low, likely, high = (min(1.0, passes * pass_s / step.mean_s) if step.mean_s else 0.0 for passes in each)
@@ -50,7 +51,7 @@ def bias_before_batchnorm(step: StepFacts, biases: BiasFacts) -> Advice | None:
     return Advice(
         because=(
             f"batch normalisation removes the bias of {', '.join(paths[:SHOWN])}{more}",
-            f"{biases.count:.0f} such calls a step write {biases.elements / 1e6:,.1f} million elements",
+            f"{biases.count:.0f} such calls per step write {biases.elements / 1e6:,.1f} million elements",
         ),
         change=removes(low, likely, high),
         at=tuple(dict.fromkeys(at for _, at in biases.layers if at))[:SHOWN],

@@ -1,22 +1,23 @@
-"""Copies from pinned memory hold the host until they are done, and the device runs out of work meanwhile.
+"""Copies from pinned memory block the host until they finish, and the device runs out of work.
 
 ## What it sees
-Host-to-device copies from pinned memory, which could run while the host goes on, are waited for; the trace
-shows how long the device then idles, for each line.
+The host waits for host-to-device copies from pinned memory that could run asynchronously; the trace shows,
+for each line, how long the device idles after them.
 
 ## By hand
     batch = batch.to(device, non_blocking=True)
 
 ## When not
-A tensor that the host changes right after the copy was issued must not be copied this way. Without pinned
-memory the option has no effect, and a device that is busy all along loses nothing."""
+A tensor that the host modifies right after the copy is issued must not be copied this way. Without pinned
+memory the option has no effect, and where the device stays busy nothing is gained.
+"""
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import WaitFacts, at_line, per_step_ms
-from perfdoctor.catalogue import tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.facts.device.device import WaitFacts, at_line, per_step_ms
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.tips.catalogue import tip
 
 NOTICEABLE = 0.03  # share of the time; less drowns in step-to-step noise
 REPEATED = 5  # calls, where no step is marked: fewer are set-up
@@ -25,13 +26,13 @@ SHOWN = 3  # lines named
 
 
 @tip(
-    title="Copy batches without waiting for the copy",
+    title="Copy batches to the device without blocking the host",
     bottleneck=Bottleneck.TRANSFER,
     effort=Effort.FLAG,
     applies=("gpu",),
 )
 def blocking_copies(waits: WaitFacts) -> Advice | None:
-    """non_blocking=True, where waiting for copies from pinned memory leaves the device idle."""
+    """Advises non_blocking=True where waiting for copies from pinned memory leaves the device idle."""
     calls = sorted(
         (
             call
@@ -46,8 +47,8 @@ def blocking_copies(waits: WaitFacts) -> Advice | None:
         return None
     return Advice(
         because=(
-            f"the host waits {min(waited, 1.0):.1%} of the time for copies from pinned memory to end",
-            f"behind those waits the device idles {min(idle, 1.0):.1%} of it",
+            f"the host waits {min(waited, 1.0):.1%} of the time for copies from pinned memory",
+            f"the device idles {min(idle, 1.0):.1%} of the time because of these waits",
             *(
                 f"{call.op or call.call}{at_line(call.at)}: {per_step_ms(call.us, waits.files_steps)}"
                 for call in calls[:SHOWN]

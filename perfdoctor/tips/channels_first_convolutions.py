@@ -1,25 +1,26 @@
-"""Convolutions on tensor cores get their tensors channels first, and each one converts them on the way.
+"""Convolutions on tensor cores get channels-first tensors, and convert the layout each time.
 
 ## What it sees
-Kernels that convert between NCHW and NHWC, launched by convolutions, take a visible share of the time beside
-convolutions on tensor cores.
+Kernels that convert between NCHW and NHWC, launched by convolutions on tensor cores, take a noticeable share
+of the time.
 
 ## By hand
     model = model.to(memory_format=torch.channels_last)
     images = images.to(device, memory_format=torch.channels_last)
 
 ## When not
-Models that reshape their activations by hand may convert more often than before. Convolutions in float32 on
-plain cores are no faster in this layout."""
+Models that reshape their activations by hand may convert more often than before. Float32 convolutions that do
+not use tensor cores are no faster in this layout.
+"""
 
 from __future__ import annotations
 
 import re
 
-from perfdoctor.analysis.device import KernelFacts
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.facts.device.device import KernelFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.tips.catalogue import Checked, tip
 from perfdoctor.trace.results import KernelClass, KernelUse
 
 NOTICEABLE = 0.03  # share of the time in conversions alone
@@ -32,14 +33,14 @@ KEPT = 0.5  # of the conversions may stay at the edges of what is not channels l
 
 
 @tip(
-    title="Keep convolutions channels last",
+    title="Use the channels-last memory format for convolutions",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
     applies=("gpu", "convolutional"),
     checked=Checked.TRACES,
 )
 def channels_first_convolutions(kernels: KernelFacts) -> Advice | None:
-    """channels_last, where converting layouts for convolutions takes a visible share."""
+    """Advises channels_last where converting layouts for convolutions takes a noticeable share."""
     conversions = [use for use in kernels.kernels if use.kind is KernelClass.LAYOUT and _converts(use)]
     share = min(1.0, kernels.scale * sum(use.us for use in conversions))
     on_tensor_cores = any(use.kind is KernelClass.CONVOLUTION and use.tensor_core for use in kernels.kernels)
@@ -49,8 +50,8 @@ def channels_first_convolutions(kernels: KernelFacts) -> Advice | None:
     count = sum(use.count for use in conversions)
     return Advice(
         because=(
-            f"{share:.1%} of the time goes into {count:,} conversions between channels first and last",
-            f"convolutions themselves take {convolving:.1%}, on tensor cores that compute channels last",
+            f"{share:.1%} of the time goes into {count:,} conversions between NCHW and NHWC layout",
+            f"convolutions themselves take {convolving:.1%}, on tensor cores, which need channels last",
         ),
         change=removes(KEPT * share, share, min(1.0, share + (1 - 1 / FASTER) * convolving)),
         tweak="--channels-last",

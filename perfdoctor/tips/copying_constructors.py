@@ -1,25 +1,26 @@
-"""Lists and arrays are copied, element by element or as a whole, into new tensors.
+"""Lists and arrays are copied into new tensors, element by element or as a whole.
 
 ## What it sees
-Lines that do nothing but `torch.tensor(...)` (or `FloatTensor(...)`) on data that is already there take a
-visible share: of the step, in the training loop, or of a batch that the step waits for, in the dataset.
+Lines that only call `torch.tensor(...)` (or `FloatTensor(...)`) on existing data take a noticeable share: of
+the step, in the training loop, or of a batch that the step waits for, in the dataset.
 
 ## By hand
     x = torch.from_numpy(array)            # shares the array's memory
-    x = torch.as_tensor(array)             # the same, and takes lists as well
-    x = torch.from_numpy(np.stack(rows))   # for a list of arrays: a copy of each, not of each element
+    x = torch.as_tensor(array)             # the same, and also accepts lists
+    x = torch.from_numpy(np.stack(rows))   # a list of arrays: copied array by array, not element by element
 
 ## When not
-`from_numpy` shares memory: where the array is changed later, the tensor changes with it. Keep `torch.tensor`
-there, on one array instead of a list.
+`from_numpy` shares memory: if the array is modified later, so is the tensor. In that case keep
+`torch.tensor`, but call it on one array instead of a list.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.copies import CopyLines
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Change, Effort, Estimate
-from perfdoctor.model import Advice, Bottleneck, LineCost, Phase, StepFacts
+from perfdoctor.facts.data.copy_lines import CopyLines
+from perfdoctor.model.change import Change, Effort, Estimate
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import LineCost, Phase, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the step
 WAITED = 0.10  # share of the step that waits for batches: below it, what they cost does not matter
@@ -31,13 +32,13 @@ KEPT = (0.8, 0.2, 0.02)
 
 
 @tip(
-    title="Make tensors of arrays without copying them",
+    title="Create tensors from arrays without copying",
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
 )
 def copying_constructors(step: StepFacts, copied: CopyLines) -> Advice | None:
-    """The lines that copy, where they take a real share of the step or of batches that are late."""
+    """Names the lines that copy, where they take a large share of the step or of batches it waits for."""
     late = step.share(Phase.DATA_WAIT) >= WAITED
     in_loop, in_batch = _share(copied.in_loop, NOTICEABLE), _share(copied.in_batch, OF_BATCH) if late else 0.0
     if not in_loop and not in_batch:
@@ -49,7 +50,7 @@ def copying_constructors(step: StepFacts, copied: CopyLines) -> Advice | None:
     if in_batch:
         wait = step.share(Phase.DATA_WAIT)
         because.append(
-            f"{in_batch:.0%} of a batch is such copying, and {wait:.0%} of each step waits for batches"
+            f"{in_batch:.0%} of a batch's cost is such copying; {wait:.0%} of each step waits for batches"
         )
     top = lines[0]
     return Advice(
@@ -59,12 +60,12 @@ def copying_constructors(step: StepFacts, copied: CopyLines) -> Advice | None:
         ),
         change=Change(step=_gone(in_loop), batch=_gone(in_batch)),
         at=tuple(line.at for line in lines[:3]),
-        code="torch.from_numpy(array); of a list of arrays: torch.from_numpy(np.stack(rows))",
+        code="torch.from_numpy(array)  # a list of arrays: torch.from_numpy(np.stack(rows))",
     )
 
 
 def _share(lines: tuple[LineCost, ...], least: float) -> float:
-    """What the lines take together; 0 where it is too little, or seen too seldom."""
+    """The share the lines take together; 0 if it is below `least` or has too few samples."""
     share = min(1.0, sum(line.share for line in lines))
     return share if share >= least and sum(line.samples for line in lines) >= SEEN else 0.0
 

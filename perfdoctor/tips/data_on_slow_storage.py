@@ -1,26 +1,29 @@
-"""Batches are late because their files lie on a rotating disk or a network file system.
+"""Batches arrive late because their files are on a rotating disk or a network file system.
 
 ## What it sees
-The step waits for batches, most of what a batch costs is reading files, the CPU has little to do with it, and
-the files that are open lie on a network file system, or on a disk that says it rotates and is
-read at a rate such disks reach.
+The step waits for batches, most of a batch's cost is reading files with little CPU work, and the open files
+are on a network file system, or on a disk that reports itself as rotational and is read at a rate such disks
+reach.
 
 ## By hand
-Copy the data to a local SSD, or to /dev/shm if it fits, before training. Where that is not possible: many
-small files into few large ones, read in order (tar, Parquet, LMDB), and more workers to wait side by side.
+Copy the data to a local SSD before training, or to /dev/shm if it fits. Where that is not possible, pack many
+small files into a few large ones that are read sequentially (tar, Parquet, LMDB), and use more workers so
+that they wait in parallel.
 
 ## When not
-Virtual machines often call every disk rotational: compare with `fio` or `dd` before moving data. What is read
-a second time may come out of memory.
+Virtual machines often report every disk as rotational: measure with `fio` or `dd` before moving data. Data
+read a second time may come from the page cache.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.storage import StorageFacts
-from perfdoctor.batch import BatchFacts, Stage, waits
-from perfdoctor.catalogue import tip
-from perfdoctor.change import Change, Effort, Estimate
-from perfdoctor.model import Advice, Bottleneck, CpuFacts, DiskFacts, LoaderFacts, Phase, StepFacts
+from perfdoctor.facts.data.storage import StorageFacts
+from perfdoctor.facts.host.resources import DiskFacts
+from perfdoctor.model.batch import BatchFacts, Stage, waits
+from perfdoctor.model.change import Change, Effort, Estimate
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import CpuFacts, LoaderFacts, Phase, StepFacts
+from perfdoctor.tips.catalogue import tip
 
 NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.40  # of a batch's cost is reading
@@ -40,7 +43,7 @@ def data_on_slow_storage(
     disk: DiskFacts,
     cpu: CpuFacts,
 ) -> Advice | None:
-    """The line that reads, where batches are late and their files lie on slow storage."""
+    """Names the line that reads, where batches arrive late and their files are on slow storage."""
     share, lines = batch.share(Stage.READING), batch.lines(Stage.READING)
     if step.share(Phase.DATA_WAIT) < NOTICEABLE or share < LARGE or not lines:
         return None
@@ -54,14 +57,14 @@ def data_on_slow_storage(
     if storage.kind != "network" and not at_disk_rate:
         return None
     low, likely, high = (blocked * removed for removed in REMOVED)
-    what = "a network file system" if storage.kind == "network" else "a disk that says it rotates"
+    what = "a network file system" if storage.kind == "network" else "a disk that reports itself rotational"
     return Advice(
         because=(
             waits(step),
             f"{share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms is reading files",
-            f"the CPU works for {loader.batch_cpu_s * 1e3:.1f} ms of it",
-            f"files are open on {storage.mount} ({storage.filesystem}), {what}",
-            f"{rate / 1e6:.2g} MB/s were read",
+            f"only {loader.batch_cpu_s * 1e3:.1f} ms of it is CPU time",
+            f"the files are on {storage.mount} ({storage.filesystem}), {what}",
+            f"{rate / 1e6:.2g} MB/s are read from disk",
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:3]),

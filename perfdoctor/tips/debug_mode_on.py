@@ -1,9 +1,9 @@
-"""A mode made for finding errors was left on, and slows every step.
+"""A debugging mode was left on, and slows every step.
 
 ## What it sees
-While training: anomaly detection, `CUDA_LAUNCH_BLOCKING`, deterministic algorithms, a profiler of the
-script's own or the debug mode for synchronisations, on for most steps; or lines that look for NaN and take
-visible time.
+While training, on for most steps: anomaly detection, `CUDA_LAUNCH_BLOCKING`, deterministic algorithms, the
+script's own profiler or the CUDA synchronisation debug mode; or lines that check for NaN and take noticeable
+time.
 
 ## By hand
     torch.autograd.set_detect_anomaly(False)
@@ -11,16 +11,17 @@ visible time.
     torch.use_deterministic_algorithms(False)
 
 ## When not
-While an error is being hunted. Where results must be the same to the last bit, deterministic algorithms are
-worth their time. A profiler that records a few steps and ends is no finding.
+While you are hunting an error. Where results must be bitwise reproducible, deterministic algorithms are worth
+their cost. A profiler that records a few steps and stops is not reported.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.debugging import DebugFacts, DebugMode
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, Phase, RunFacts, StepFacts
+from perfdoctor.facts.host.debug_modes import DebugMode, DebugModeFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import Phase, RunFacts, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.02  # likely share of the step: less drowns in noise
 SHOWN = 3  # places named
@@ -31,9 +32,9 @@ Range = tuple[float, float, float]
 # operation and looks for NaN in each gradient: it took 14 % (wide convolutions), 28 % to 65 % and 73 % (small
 # layers) of both passes of six models on one core, torch 2.13.
 ANOMALY = (0.10, 0.30, 0.75)
-# Where the graph was weighed, at worst only the tracebacks go, and at best torch's own work on them as well.
+# Where its cost was measured: at worst only the tracebacks are saved, at best torch's work on them as well.
 MORE = 1.3
-LEAST_LEFT = 0.05  # of forward and of backward: weighing calls from Python, which is dearer than from C++
+LEAST_LEFT = 0.05  # of forward and of backward: measured by calls from Python, which cost more than from C++
 # Of the step, with a device: an overhead of up to 746 %, 241 % and 196 % on three kinds, and of nothing
 # where the same kernels run (Zhuang et al., arXiv:2106.11872). The best case here is an overhead of 150 %.
 DETERMINISTIC = (0.0, 0.10, 0.60)
@@ -44,14 +45,14 @@ PROFILER = (0.0, 0.17, 0.29)
 BLOCKING = (0.0, 0.20, 0.50)
 NOTHING: Range = (0.0, 0.0, 0.0)  # a warning per synchronisation, or CPU operations: known to be small
 
-WORDS = {
+ON = {
     "anomaly": "anomaly detection is on",
-    "blocking": "CUDA_LAUNCH_BLOCKING is set: every launch waits until the device is done",
-    "deterministic": "deterministic algorithms are asked for",
-    "profiler": "a profiler of the script's own is recording",
-    "sync": "the debug mode for synchronisations is on",
+    "blocking": "CUDA_LAUNCH_BLOCKING is set: every launch waits until the device has finished",
+    "deterministic": "deterministic algorithms are on",
+    "profiler": "the script's own profiler is recording",
+    "sync": "the CUDA synchronisation debug mode is on",
 }
-CURES = {
+FIXES = {
     "anomaly": "torch.autograd.set_detect_anomaly(False)",
     "blocking": "unset CUDA_LAUNCH_BLOCKING",
     "deterministic": "torch.use_deterministic_algorithms(False)",
@@ -61,13 +62,13 @@ CURES = {
 
 
 @tip(
-    title="Turn off what is there for debugging",
+    title="Turn off debugging modes",
     bottleneck=Bottleneck.HOST,
     effort=Effort.FLAG,
     checked=Checked.SCRIPTS,
 )
-def debug_mode_on(run: RunFacts, step: StepFacts, debug: DebugFacts) -> Advice | None:
-    """The modes that were on for most steps, where they are known to cost time."""
+def debug_mode_on(run: RunFacts, step: StepFacts, debug: DebugModeFacts) -> Advice | None:
+    """Names the modes that were on for most steps and are known to cost time."""
     costly = {mode: cost for mode in debug.modes if (cost := _cost(mode, run, step, debug))[1] > 0}
     checks = min(1.0, sum(line.share for line in debug.checks))
     if max([checks, *(cost[1] for cost in costly.values())], default=0.0) < NOTICEABLE:
@@ -75,9 +76,9 @@ def debug_mode_on(run: RunFacts, step: StepFacts, debug: DebugFacts) -> Advice |
     gone = [_either([cost[case] for cost in costly.values()] + [checks]) for case in range(3)]
     deterministic = any(mode.name == KEPT for mode in costly)
     at = [mode.at for mode in costly if mode.at is not None] + [line.at for line in debug.checks]
-    because = [f"{WORDS[mode.name]}, at {mode.share:.0%} of the looks" for mode in costly]
+    because = [f"{ON[mode.name]}, in {mode.share:.0%} of the sampled steps" for mode in costly]
     if checks:
-        because.append(f"lines that look for NaN take {checks:.1%} of the step")
+        because.append(f"lines that check for NaN take {checks:.1%} of the step")
     computing = _computing(step)
     return Advice(
         because=(*because, f"forward and backward are {computing:.0%} of the step")
@@ -87,24 +88,24 @@ def debug_mode_on(run: RunFacts, step: StepFacts, debug: DebugFacts) -> Advice |
         at=tuple(dict.fromkeys(at))[:SHOWN],
         tweak="--no-debug" if any(mode.name != KEPT for mode in costly) else None,
         same_result=not deterministic,
-        code="\n".join(_cure(mode) for mode in costly)
-        or "if step % 100 == 0:\n    ...  # look for NaN now and then",
+        code="\n".join(_fix(mode) for mode in costly)
+        or "if step % 100 == 0:\n    ...  # check for NaN now and then",
         bottleneck=None if run.device != "cpu" or not costly else Bottleneck.COMPUTE,
     )
 
 
-def _cure(mode: DebugMode) -> str:
-    """The user's own line to take out where it is a block's, else the call that turns the mode off."""
+def _fix(mode: DebugMode) -> str:
+    """The user's own line to remove if it is a `with` block, else the call that turns the mode off."""
     text = mode.at.text if mode.at is not None else None
-    return f"# take out: {text}" if text is not None and text.startswith("with ") else CURES[mode.name]
+    return f"# remove: {text}" if text is not None and text.startswith("with ") else FIXES[mode.name]
 
 
 def _computing(step: StepFacts) -> float:
     return min(1.0, step.share(Phase.FORWARD) + step.share(Phase.BACKWARD))
 
 
-def _cost(mode: DebugMode, run: RunFacts, step: StepFacts, debug: DebugFacts) -> Range:
-    """Shares of the step that a mode is known to take: low, likely, high."""
+def _cost(mode: DebugMode, run: RunFacts, step: StepFacts, debug: DebugModeFacts) -> Range:
+    """Shares of the step that a mode is known to cost: low, likely, high."""
     computing = _computing(step)
     if mode.name == "anomaly" and debug.anomaly_s is not None:
         return _weighed(debug.anomaly_s, step)
@@ -125,7 +126,7 @@ def _cost(mode: DebugMode, run: RunFacts, step: StepFacts, debug: DebugFacts) ->
 
 
 def _weighed(anomaly_s: tuple[float, float], step: StepFacts) -> Range:
-    """Shares of the step that anomaly detection takes, where it was weighed."""
+    """Shares of the step that anomaly detection costs, from its measured cost."""
     forward, backward = ((1 - LEAST_LEFT) * step.share(phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
     traced_s, checked_s = (part_s * step.backwards_per_step for part_s in anomaly_s)
     traced, checked = min(forward, traced_s / step.mean_s), min(backward, checked_s / step.mean_s)
@@ -133,7 +134,7 @@ def _weighed(anomaly_s: tuple[float, float], step: StepFacts) -> Range:
 
 
 def _either(shares: list[float]) -> float:
-    """What several changes remove together, each from what the others leave."""
+    """The share that several changes remove together, each from what the others leave."""
     left = 1.0
     for share in shares:
         left *= 1.0 - min(1.0, share)

@@ -1,24 +1,23 @@
 """The host waits for the device in every step, and then the device waits for the host.
 
 ## What it sees
-Calls such as `.item()`, `.cpu()`, `.nonzero()`, printing a tensor or an explicit synchronisation return
-only when the device has nothing left to do; the trace shows how long it then idles, for each operator and
-line.
+Calls such as `.item()`, `.cpu()`, `.nonzero()`, printing a tensor or an explicit synchronisation return only
+when the device has finished all its work; the trace shows how long it then idles, for each operator and line.
 
 ## By hand
     if step % 50 == 0:
         print(loss.item())          # or keep it on the device: total += loss.detach()
 
 ## When not
-A wait behind which the device is still busy costs nothing: the time is computing, and only shows up there.
+A wait during which the device stays busy costs nothing: that time is computing.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import COPYING, WaitFacts, at_line
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.facts.device.device import COPYING, WaitFacts, at_line
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.tips.catalogue import Checked, tip
 from perfdoctor.trace.results import BlockingCalls
 
 NOTICEABLE = 0.03  # share of the time; less drowns in step-to-step noise
@@ -31,14 +30,14 @@ CONVOLUTION = "conv"  # convolutions time their algorithms once for each shape, 
 
 
 @tip(
-    title="Wait for the device less often",
+    title="Synchronise with the device less often",
     bottleneck=Bottleneck.HOST,
     effort=Effort.LINES,
     applies=("gpu",),
     checked=Checked.TRACES,
 )
 def device_sync_in_loop(waits: WaitFacts) -> Advice | None:
-    """The waits that drain the device, by operator and line."""
+    """Names the waits that leave the device without work, by operator and line."""
     calls = sorted((call for call in waits.calls if _is_meant(call, waits)), key=lambda call: -call.idle_us)
     waited, idle, gone = waits.behind(calls)
     if gone < NOTICEABLE:
@@ -46,25 +45,25 @@ def device_sync_in_loop(waits: WaitFacts) -> Advice | None:
     return Advice(
         because=(
             f"the host waits for the device {min(waited, 1.0):.1%} of the time",
-            f"behind those waits the device idles {min(idle, 1.0):.1%} of it",
+            f"the device idles {min(idle, 1.0):.1%} of the time because of these waits",
             *(_place(call, waits) for call in calls[:SHOWN]),
         ),
         change=removes(SURE * gone, gone, min(idle, 1.0)),
         at=tuple(dict.fromkeys(call.at for call in calls if call.at is not None))[:SHOWN],
-        code="if step % 50 == 0:\n    ...  # what reads a tensor on the host",
+        code="if step % 50 == 0:\n    ...  # the lines that read a tensor on the host",
     )
 
 
 def _is_meant(call: BlockingCalls, waits: WaitFacts) -> bool:
-    """Whether a call waits in the loop and leaves the device idle; moving batches is told elsewhere.
+    """Whether a call waits in the loop and leaves the device idle; other tips judge copies of batches.
 
     Older versions of torch make `.item()` wait inside its copy, to pageable memory; `.cpu()` always does.
     """
     copies = COPY in call.call.lower() and (call.op is None or call.op in COPYING)
     moves = call.direction == "HtoD" or (copies and call.direction != "DtoH")
     name, op = call.call.lower(), (call.op or "").lower()
-    own = bool(op) and (FREE in name or CONVOLUTION in op)
-    return not own and call.idle_us > 0 and call.count >= (waits.files_steps or REPEATED) and not moves
+    internal = bool(op) and (FREE in name or CONVOLUTION in op)
+    return not internal and call.idle_us > 0 and call.count >= (waits.files_steps or REPEATED) and not moves
 
 
 def _place(call: BlockingCalls, waits: WaitFacts) -> str:

@@ -1,8 +1,8 @@
-"""Images are turned to float32 on the host, and four times the stored bytes go over the bus.
+"""Images are converted to float32 on the host, so four times the stored bytes cross the bus.
 
 ## What it sees
-Copies of image batches in float32 keep the device waiting for a visible share of the time, and stack
-samples show the line of the dataset that turns them to float.
+Copies of float32 image batches keep the device waiting for a noticeable share of the time, and stack samples
+show the line of the dataset that converts them to float.
 
 ## By hand
     # in the dataset: return the uint8 tensor as decoded
@@ -10,25 +10,26 @@ samples show the line of the dataset that turns them to float.
 
 ## When not
 Images of more than 8 bits, or whose transform needs floats on the host, cannot be sent as uint8; float16
-halves the bytes there."""
+halves the bytes there.
+"""
 
 from __future__ import annotations
 
 import re
 
-from perfdoctor.analysis.device import CopyFacts, at_line
-from perfdoctor.batch import BatchFacts, Stage
-from perfdoctor.catalogue import tip
-from perfdoctor.change import Change, Effort, Estimate
-from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.facts.device.device import CopyFacts, at_line
+from perfdoctor.model.batch import BatchFacts, Stage
+from perfdoctor.model.change import Change, Effort, Estimate
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.tips.catalogue import tip
 from perfdoctor.trace.results import CopySite
 
 NOTICEABLE = 0.03  # share of the time; less drowns in step-to-step noise
 IMAGES = 4  # dimensions: batch, channels, height, width
 CHANNELS = (1, 3, 4)  # grey, colour, with transparency
 BYTES = {"float32": 4.0, "float64": 8.0}  # for each of a stored uint8
-# Lines that turn stored images to float.
-TURNS = re.compile(
+# Lines that convert stored images to float.
+CONVERTS = re.compile(
     r"to_?tensor\(|convert_image_dtype|to_dtype\(|\.float\(\)|astype\((np\.|numpy\.)?[\"']?float|"
     r"/=? *255|normalize\(",
     re.IGNORECASE,
@@ -40,35 +41,35 @@ SHOWN = 2  # lines named
 
 
 @tip(
-    title="Send images as uint8 and turn them to float on the device",
+    title="Copy images as uint8 and convert them to float on the device",
     bottleneck=Bottleneck.TRANSFER,
     effort=Effort.LINES,
     applies=("gpu",),
 )
 def float_batches_over_the_bus(copies: CopyFacts, batch: BatchFacts) -> Advice | None:
-    """A fourth of the bytes, where copies of float images keep the device waiting."""
+    """Advises copying uint8 where copies of float images keep the device waiting."""
     batches = [site for site in copies.sites if _is_images(site)]
     share = min(1.0, copies.per_us * sum(site.exposed_us + site.idle_us for site in batches))
     work = (line for stage in STAGES for line in batch.lines(stage))
-    lines = [line for line in work if TURNS.search(line.at.text or "")]
+    lines = [line for line in work if CONVERTS.search(line.at.text or "")]
     if share < NOTICEABLE or batch.samples < SEEN or not lines:
         return None
     less = 1 - 1 / min(BYTES[site.dtype or ""] for site in batches)
-    turning = min(1.0, sum(line.share for line in lines))
+    converting = min(1.0, sum(line.share for line in lines))
     shape, top = list(batches[0].shape), lines[0]
     return Advice(
         because=(
             f"the device waits {share:.1%} of the time for batches of {shape} in {batches[0].dtype}",
-            f"{turning:.0%} of a batch's cost is{at_line(top.at)}, which turns them to float",
-            f"as uint8 they are {1 - less:.0%} of the bytes",
+            f"{converting:.0%} of a batch's cost is{at_line(top.at)}, which converts them to float",
+            f"as uint8 they would be {1 - less:.0%} of the bytes",
         ),
         change=Change(
             step=Estimate(0.5 * less * share, less * share, less * share),
-            batch=Estimate(0.0, KEPT_ON_HOST * turning, turning),
+            batch=Estimate(0.0, KEPT_ON_HOST * converting, converting),
         ),
         at=(*(line.at for line in lines[:SHOWN]), *(site.at for site in batches[:1] if site.at is not None)),
         same_result=False,
-        code="images = images.to(device, non_blocking=True).float().div_(255)  # and normalise here",
+        code="images = images.to(device, non_blocking=True).float().div_(255)  # normalise here, too",
     )
 
 

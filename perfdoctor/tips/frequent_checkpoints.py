@@ -1,27 +1,30 @@
-"""Saving checkpoints takes a visible share of the run.
+"""Saving checkpoints takes a noticeable share of the run.
 
 ## What it sees
-The training process spends a real share of its time in `torch.save` and the work around it, several times.
+The training process saves several times, and `torch.save` and the work around it take a noticeable share of
+the time.
 
 ## By hand
     if step % 1000 == 0:
         torch.save(...)
 
-or hand a copy of the state to a thread that writes it (`torch.distributed.checkpoint.async_save`). With a
-trainer: `ModelCheckpoint(every_n_train_steps=1000)`, `TrainingArguments(save_steps=1000)`.
+or hand a copy of the state to a background thread that writes it (`torch.distributed.checkpoint.async_save`).
+With a trainer: `ModelCheckpoint(every_n_train_steps=1000)`, `TrainingArguments(save_steps=1000)`.
 
 ## When not
-Where a machine may be taken away at any minute, a checkpoint is worth its time. Saving once, at the end, is
-no finding.
+Where the machine may be taken away at any minute, frequent checkpoints are worth their time. A single save at
+the end is not reported.
 """
 
 from __future__ import annotations
 
 import re
 
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, Phase, SaveFacts, StepFacts
+from perfdoctor.facts.steps.events import SaveFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import Phase, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.03  # share of wall time
 SEVERAL = 2  # saves: one alone is not frequent
@@ -40,7 +43,7 @@ TRAINERS = (
     checked=Checked.SCRIPTS,
 )
 def frequent_checkpoints(step: StepFacts, saves: SaveFacts) -> Advice | None:
-    """A longer interval, where saving is a visible share of the run."""
+    """Advises a longer interval where saving takes a noticeable share of the run."""
     share = min(step.share(Phase.CHECKPOINT) + saves.beside_share, 0.99)
     if saves.count < SEVERAL or share < NOTICEABLE or saves.steps_between is None:
         return None
@@ -58,7 +61,7 @@ def frequent_checkpoints(step: StepFacts, saves: SaveFacts) -> Advice | None:
 
 
 def _rarer(text: str | None, every: int) -> str:
-    """The user's own line at a longer interval; the setting, where a trainer does it."""
+    """The user's own line at a longer interval, or the trainer's setting for it."""
     text = text or "torch.save(...)"
     setting = next((setting for pattern, setting in TRAINERS if pattern.search(text)), None)
     return setting.format(every) if setting is not None else f"if step % {every} == 0:\n    {text}"

@@ -1,8 +1,8 @@
-"""Updating the parameters takes about as long as computing the gradients for them.
+"""Updating the parameters takes about as long as computing their gradients.
 
 ## What it sees
-The optimizer takes a large share of the step, each update follows few samples, and the optimizer is as fast
-as it can be set to: what is left is to update less often.
+The optimizer takes a large share of the step, each update follows few samples, and the optimizer is already
+as fast as its options allow: what is left is to update less often.
 
 ## By hand
     loss = criterion(model(x), y) / 4
@@ -12,16 +12,17 @@ as it can be set to: what is left is to update less often.
         optimizer.zero_grad()
 
 ## When not
-Each update then sees N times as many samples: the training takes another path, and the learning rate may have
-to change. Where memory allows it, a batch N times as large does the same and is faster still.
+Each update then sees N times as many samples: training takes another path, and the learning rate may have to
+change. If memory allows, a batch N times as large does the same and is faster still.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.built import OptimizerFacts
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, Phase, StepFacts
+from perfdoctor.facts.script.model_and_optimizers import OptimizerFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import Phase, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.15  # share of the step: below it, four accumulated batches save less than a tenth
 SMALL = 32  # samples an update; up to here batches are called small (Masters and Luschi, arXiv 1804.07612)
@@ -30,26 +31,26 @@ USUAL = 4
 
 
 @tip(
-    title="Update the parameters less often",
+    title="Accumulate gradients and update less often",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
 )
 def frequent_updates(step: StepFacts, optimizers: OptimizerFacts) -> Advice | None:
-    """Accumulated gradients, where the update is a large part of a step of few samples."""
+    """Advises accumulation where the update takes a large part of a step of few samples."""
     share = step.share(Phase.OPTIMIZER)
     samples = step.samples_per_s * step.mean_s if step.samples_per_s else None
     if share < NOTICEABLE or (samples is not None and samples > SMALL):
         return None
     if any(one.fusable for one in optimizers.optimizers):
-        return None  # the cure that leaves the training as it is comes first
+        return None  # the fix that leaves training unchanged comes first
     largest = max(optimizers.optimizers, key=lambda one: one.elements)
     low, likely, high = (share * (1 - 1 / count) for count in TOGETHER)
-    each = f" for each {samples:.0f} samples" if samples is not None else ""
+    each = f" after every {samples:.0f} samples" if samples is not None else ""
     return Advice(
         because=(
             f"{share:.0%} of the step is the update of {largest.elements:,} parameters{each}",
-            f"one update for {USUAL} backwards would take {share / USUAL:.0%}",
+            f"one update per {USUAL} backward passes would take {share / USUAL:.0%}",
         ),
         change=removes(low, likely, high),
         at=(largest.at,) if largest.at else (),

@@ -1,8 +1,8 @@
-"""Validating takes a large share of the run.
+"""Validation takes a large share of the run.
 
 ## What it sees
-Passes in eval mode between the updates, with the waits for their batches, take a large share of the time from
-the first step to the last, several times over.
+Several validations between the updates, that is passes in eval mode and the waits for their batches, take a
+large share of the time from the first step to the last.
 
 ## By hand
     if step % (4 * interval) == 0:
@@ -11,18 +11,20 @@ the first step to the last, several times over.
 or validate on a fixed sample, and on the whole set at the end.
 
 ## When not
-Where early stopping or a schedule hangs on fresh figures. Where a model in eval mode makes the data that it
-trains on (reinforcement learning, pseudo-labels), its passes are no validation.
+Where early stopping or a schedule needs recent validation results. Where a model in eval mode generates its
+own training data (reinforcement learning, pseudo-labels), its passes are not validation.
 """
 
 from __future__ import annotations
 
 import re
 
-from perfdoctor.analysis.validation import ValidationFacts
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, EvalFacts, StepFacts
+from perfdoctor.facts.script.validation import ValidationFacts
+from perfdoctor.facts.steps.events import EvalFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 # Share of wall time. A forward pass is a third of a step: validating on a fifth of the data after each epoch
 # takes 6 %, and on twice as much 12 %.
@@ -30,18 +32,18 @@ NOTICEABLE = 0.15
 RECORDED = 0.5  # of its time: most passes record a graph
 SEVERAL = 3  # validations: fewer have no interval
 RARER = (2, 4, 10)  # times longer between two of them: at least, likely, at most
-ACTING = 4.0  # steps between: a model that is asked more often may be making its own training data
+ACTING = 4.0  # steps between: a model that runs more often may be generating its own training data
 NAMED = re.compile(r"valid|eval|test|dev|score|accura|metric|(?:^|_)val(?:_|$)", re.IGNORECASE)
 
 
 @tip(
-    title="Validate less often, or on less",
+    title="Validate less often, or on less data",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
 )
 def frequent_validation(step: StepFacts, evals: EvalFacts, validation: ValidationFacts) -> Advice | None:
-    """A longer interval, where validating is a large share of the run."""
+    """Advises a longer interval where validation takes a large share of the run."""
     if step.mean_s <= 0 or validation.count < SEVERAL:
         return None
     seconds = validation.seconds_per_step + validation.wait_per_step_s
@@ -49,7 +51,7 @@ def frequent_validation(step: StepFacts, evals: EvalFacts, validation: Validatio
     if share < NOTICEABLE or (validation.steps_between < ACTING and not _is_named(validation)):
         return None
     if evals.grad_seconds_per_step > RECORDED * evals.seconds_per_step:
-        return None  # the cure that validates as often comes first
+        return None  # the fix that keeps the interval comes first
     passes = min(share, validation.seconds_per_step / step.mean_s)
     low, likely, high = (1 - 1 / times for times in RARER)
     between = validation.steps_between
@@ -66,7 +68,7 @@ def frequent_validation(step: StepFacts, evals: EvalFacts, validation: Validatio
 
 
 def _is_named(validation: ValidationFacts) -> bool:
-    """Whether the function that calls the model, or the line that calls it, speaks of validation."""
+    """Whether the name of the calling function, or the calling line, mentions validation."""
     at, passes = validation.at, validation.passes
     words = [passes.function if passes else None, at.text if at else None]
     return any(word is not None and NAMED.search(word) for word in words)

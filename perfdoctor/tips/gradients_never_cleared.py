@@ -1,8 +1,8 @@
-"""Gradients are never cleared: each update uses the sum of all steps so far.
+"""Gradients are never cleared: each update uses the sum over all steps so far.
 
 ## What it sees
-At every update that was looked at, the gradient of a parameter still held what the step before had left in
-it, and the backward pass added to it. The steps are not slower for it; what they learn is not what was meant.
+At every sampled update, the gradient of a parameter still held the values of the step before, and the
+backward pass added to them. This does not make the steps slower; it makes the result wrong.
 
 ## By hand
     optimizer.zero_grad()
@@ -10,30 +10,31 @@ it, and the backward pass added to it. The steps are not slower for it; what the
     optimizer.step()
 
 ## When not
-Summing the gradients of all past steps on purpose is a method hardly anybody uses: momentum forgets, this
-does not. Accumulating over a few micro-batches is another thing, and raises no finding.
+If you sum the gradients of all past steps on purpose, which is rare: unlike momentum, the sum never decays.
+Accumulating over a few micro-batches is something else, and is not reported.
 """
 
 from __future__ import annotations
 
 import re
 
-from perfdoctor.analysis.gradients import ClearingFacts
-from perfdoctor.catalogue import tip
-from perfdoctor.change import Effort
-from perfdoctor.model import Advice, Bottleneck, StepFacts
+from perfdoctor.facts.script.gradient_clearing import GradientClearingFacts
+from perfdoctor.model.change import Effort
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import StepFacts
+from perfdoctor.tips.catalogue import tip
 
-ENOUGH = 10  # updates without a clearing, and none with: accumulation over as many is rare, and ends
+ENOUGH = 10  # updates without a clearing, and none with: accumulation over that many is rare, and ends
 STEPPING = re.compile(r"([\w.]+)\.step\(")
 
 
 @tip(
-    title="Clear the gradients before each backward",
+    title="Clear the gradients before each backward pass",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
 )
-def gradients_never_cleared(step: StepFacts, clearing: ClearingFacts) -> Advice | None:
-    """zero_grad, where no update that was looked at had it."""
+def gradients_never_cleared(step: StepFacts, clearing: GradientClearingFacts) -> Advice | None:
+    """Advises zero_grad where no sampled update had cleared gradients."""
     if clearing.kept < ENOUGH or clearing.cleared or clearing.doubtful:
         return None
     update = clearing.update.text if clearing.update is not None else None
@@ -41,8 +42,8 @@ def gradients_never_cleared(step: StepFacts, clearing: ClearingFacts) -> Advice 
     backward = clearing.backward.text if clearing.backward is not None else None
     return Advice(
         because=(
-            f"at all {clearing.kept} updates looked at, the gradients of earlier steps were still there",
-            "this is about the result, not about speed: each update follows the sum of all gradients so far",
+            f"at all {clearing.kept} sampled updates, the gradients still held those of earlier steps",
+            "this affects the result, not the speed: each update uses the sum of all gradients so far",
         ),
         change=None,
         at=tuple(at for at in (clearing.backward, clearing.update) if at is not None),

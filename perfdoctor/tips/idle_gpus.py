@@ -1,30 +1,31 @@
-"""The machine has several devices, and the training uses fewer of them.
+"""The machine has more devices than the training uses.
 
 ## What it sees
-More devices than ranks (or than DataParallel's devices), the used ones busy, and computing most of the step.
+More devices than ranks (or than DataParallel uses), those in use are busy, and computing is most of the step.
 
 ## By hand
     torchrun --nproc-per-node 8 train.py
     model = DistributedDataParallel(model.to(rank), device_ids=[rank])    # and a DistributedSampler
 
 ## When not
-Devices that others use. A model too large for one device needs to be sharded (FSDP) or cut into stages. More
-samples go into each update: the learning rate may have to change.
+If others use the devices. A model too large for one device needs to be sharded (FSDP) or split into stages.
+More samples go into each update: the learning rate may have to change.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.built import ModelFacts
-from perfdoctor.analysis.parallel import ParallelFacts, torchrun
-from perfdoctor.catalogue import tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, GpuFacts, Phase, RunFacts, StepFacts
+from perfdoctor.facts.script.model_and_optimizers import ModelFacts
+from perfdoctor.facts.script.parallel import ParallelFacts, torchrun
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import GpuFacts, Phase, RunFacts, StepFacts
+from perfdoctor.tips.catalogue import tip
 
-BUSY = 0.5  # of the time; devices that wait for the host are not what is missing
+BUSY = 0.5  # of the time; where devices wait for the host, more of them do not help
 NOTICEABLE = 0.20  # share of the step in forward and backward
 BYTES = 4  # of a gradient
-# Bytes per second on the links of the ring, and how much of the exchange backward hides: a shared PCIe bus,
-# one of its own, NVLink (published: 8, 16 to 32 and 300 to 900 GB/s, of which a ring reaches about half).
+# Bytes per second on the links of the ring, and how much of the gradient sync backward overlaps: a shared
+# PCIe bus, a PCIe bus each, NVLink (published: 8, 16 to 32 and 300 to 900 GB/s; a ring reaches half).
 LINKS = (4e9, 10e9, 100e9)
 HIDDEN = (0.0, 0.5, 0.9)
 
@@ -39,22 +40,22 @@ HIDDEN = (0.0, 0.5, 0.9)
 def idle_gpus(
     run: RunFacts, step: StepFacts, parallel: ParallelFacts, gpu: GpuFacts, model: ModelFacts
 ) -> Advice | None:
-    """One process for each device, where one that is used is busy and others are there."""
-    ranks_here = run.ranks if run.ranks > 1 else parallel.world  # where they are not told apart, all of them
+    """Advises one process per device where the devices in use are busy and others are not used."""
+    ranks_here = run.ranks if run.ranks > 1 else parallel.world  # all, if those of this node are unknown
     used = max(ranks_here, parallel.device_ids, 1)
     computing = step.share(Phase.FORWARD) + step.share(Phase.BACKWARD) + step.share(Phase.OPTIMIZER)
     if parallel.devices <= used or (gpu.utilisation or 0.0) < BUSY or computing < NOTICEABLE:
         return None
     times = parallel.devices / used
-    busy = f"{used} {'is' if used == 1 else 'are'} used ({gpu.utilisation or 0.0:.0%} busy)"
+    busy = f"{used} {'is' if used == 1 else 'are'} in use ({gpu.utilisation or 0.0:.0%} busy)"
     low, likely, high = (
         computing * max(0.0, 1 - (1 + _exposed(model, parallel.devices, step, *case)) / times)
         for case in zip(LINKS, HIDDEN, strict=True)
     )
     return Advice(
         because=(
-            f"{parallel.devices} devices can be seen, {busy}",
-            f"each rank would exchange {model.parameters * BYTES / 1e6:,.0f} MB of gradients a step",
+            f"{parallel.devices} devices are visible, {busy}",
+            f"each rank would synchronise {model.parameters * BYTES / 1e6:,.0f} MB of gradients per step",
         ),
         change=removes(low, likely, high),
         at=(model.at,) if model.at else (),
@@ -64,6 +65,6 @@ def idle_gpus(
 
 
 def _exposed(model: ModelFacts, ranks: int, step: StepFacts, link: float, hidden: float) -> float:
-    """Exchange that nothing hides, in steps: each rank of a ring sends 2 (n - 1) / n of the gradients."""
+    """Exposed gradient sync, in steps: each rank of a ring sends 2 (n - 1) / n of the gradients."""
     sent_bytes = 2 * (ranks - 1) / ranks * model.parameters * BYTES
     return sent_bytes / link * (1 - hidden) / step.mean_s if step.mean_s > 0 else 0.0

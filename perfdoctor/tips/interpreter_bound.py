@@ -1,45 +1,45 @@
-"""The device has nothing to do because Python prepares its next work too slowly.
+"""The device idles because Python launches its work too slowly.
 
 ## What it sees
-The device idles until the host launches its next kernel, or while a launch is on its way to it, and few
-launches are ever waiting.
+The device idles until the host launches its next kernel, or until a launch reaches it, and few launches are
+ever queued.
 
 ## By hand
     model = torch.compile(model, mode="reduce-overhead")     # one launch for many kernels
-    # or: a larger batch, which gives the device more to do for each launch
+    # or: a larger batch, so that each launch does more work
 
 ## When not
-A profiler slows the host itself: what is left of the idle time without it can be much less. A run's own
-timers tell.
+A profiler slows the host itself: without it there can be much less idle time. The timers of a watched run
+show how much.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import PROFILED, DeviceFacts
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.facts.device.device import PROFILED, DeviceFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.tips.catalogue import Checked, tip
 from perfdoctor.trace.results import IdleCause, Launches
 
 NOTICEABLE = 0.10  # share of the time
-AHEAD = 10  # launches that wait: a host so far ahead launches fast enough, and something else holds it up
-WORTH_A_WORD = 0.02  # share of the time
-# Of the latency of launches that nothing hides: a profiler's own part is not known, and a replayed graph has
-# next to none left.
+AHEAD = 10  # queued launches: a host so far ahead launches fast enough, and something else stalls it
+WORTH_NAMING = 0.02  # share of the time
+# Share of exposed launch latency that goes: the profiler's part of it is not known, and a replayed graph has
+# almost none left.
 LATENCY_S = 10e-6  # of a launch, generously; a longer gap is another stream's, or code being loaded
 SHORTER = (0.0, 0.5, 0.9)
-REMOVED = (0.5, 0.7, 0.95)  # of what is left: launches become fewer and cheaper, not free
+REMOVED = (0.5, 0.7, 0.95)  # of the rest: launches become fewer and cheaper, not free
 
 
 @tip(
-    title="Give the device more work for each launch",
+    title="Give the device more work per launch",
     bottleneck=Bottleneck.HOST,
     effort=Effort.FLAG,
     applies=("gpu",),
     checked=Checked.TRACES,
 )
 def interpreter_bound(device: DeviceFacts, launches: Launches) -> Advice | None:
-    """Fewer launches, where the device waits for them."""
+    """Advises fewer launches where the device waits for them."""
     late, gaps = (device.idle.get(cause, 0.0) for cause in (IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP))
     gaps = min(gaps, launches.count * LATENCY_S / device.window_s) if device.window_s > 0 else 0.0
     low, likely, high = (
@@ -50,11 +50,11 @@ def interpreter_bound(device: DeviceFacts, launches: Launches) -> Advice | None:
         return None
     return Advice(
         because=(
-            f"the device idles {late:.1%} of the time because its next work was not launched yet",
-            f"on average {launches.queue_mean:.1f} launches wait for the device",
+            f"the device idles {late:.1%} of the time because the host has not launched its next work yet",
+            f"on average {launches.queue_mean:.1f} launches are queued for the device",
             *(
-                [f"another {gaps:.1%} it idles between a launch and its begin"]
-                if gaps >= WORTH_A_WORD
+                [f"it idles another {gaps:.1%} of the time between a launch and its start"]
+                if gaps >= WORTH_NAMING
                 else []
             ),
         ),

@@ -1,7 +1,7 @@
-"""Printing, progress bars and metric writers take a visible share of every step.
+"""Printing, progress bars and metric writers take a noticeable share of every step.
 
 ## What it sees
-Stack samples of the training process pass through prints, progress bars, loggers or metric writers.
+Stack samples of the training process fall into prints, progress bars, loggers or metric writers.
 
 ## By hand
     if step % 50 == 0:
@@ -11,20 +11,21 @@ With a trainer: `Trainer(log_every_n_steps=50)`, `TrainingArguments(logging_step
 `tqdm(..., mininterval=1)`.
 
 ## When not
-A script that is watched while it is debugged may well print every step. Writers that hand over to a thread of
-their own cost little: then the samples do not show them.
+While you debug a script and watch its output. Writers that do their work in a thread of their own cost
+little, and the samples show that.
 """
 
 from __future__ import annotations
 
 import re
 
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, LineCost, Phase, StackFacts, StepFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import LineCost, Phase, StackFacts, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.03  # share of step time
-SEEN = 5  # samples in those lines: fewer could be chance
+SEEN = 5  # samples in those lines: fewer may be chance
 EVERY = 50  # steps between two lines that a person still reads as live
 SURE = 0.5  # of it goes if lines are only thinned out a little
 TRAINERS = (
@@ -40,7 +41,7 @@ TRAINERS = (
     checked=Checked.SCRIPTS,
 )
 def logging_every_step(step: StepFacts, stacks: StackFacts) -> Advice | None:
-    """Logging less often, where it is a visible share of the step."""
+    """Advises logging less often where it takes a noticeable share of the step."""
     lines = [line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "logging"]
     share = min(1.0, sum(line.share for line in lines))
     if share < NOTICEABLE or sum(line.samples for line in lines) < SEEN:
@@ -50,7 +51,7 @@ def logging_every_step(step: StepFacts, stacks: StackFacts) -> Advice | None:
     removed = share * (1 - 1 / EVERY)
     return Advice(
         because=(
-            f"{share:.0%} of each step ({share * step.mean_s * 1e3:.2f} ms) is spent on logging",
+            f"{share:.0%} of each step ({share * step.mean_s * 1e3:.2f} ms) goes into logging",
             f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
         ),
         change=removes(SURE * share, removed, share),
@@ -60,7 +61,7 @@ def logging_every_step(step: StepFacts, stacks: StackFacts) -> Advice | None:
 
 
 def _rarer(line: LineCost) -> str:
-    """The user's own line, now and then; the setting, where a trainer or a progress bar does it."""
+    """The user's own line every N steps, or the setting of the trainer or progress bar for it."""
     text = line.at.text or "..."
     setting = next((setting for pattern, setting in TRAINERS if pattern.search(text)), None)
     if setting is not None:

@@ -1,22 +1,23 @@
-"""Attention is written out as product, softmax and product, and its scores go through memory each time.
+"""Attention is written out as matmul, softmax and matmul, which sends its scores through memory each time.
 
 ## What it sees
-A softmax stands between two batched matrix products, and what is done to the scores between the two (scaling,
-masking, softmax, dropout) takes a visible share of the time.
+A softmax stands between two batched matrix products, and the work on the scores between them (scaling,
+masking, softmax, dropout) takes a noticeable share of the time.
 
 ## By hand
     out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=p)
 
 ## When not
-Where the scores themselves are needed, they must be written out. A few dozen keys fit a cache as they are,
-and fusing saves little."""
+Where you need the scores themselves. With a few dozen keys the scores fit into a cache, and fusing saves
+little.
+"""
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import AttentionFacts, at_line
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.facts.device.device import AttentionFacts, at_line
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.tips.catalogue import Checked, tip
 from perfdoctor.trace.results import AttentionUse
 
 NOTICEABLE = 0.05  # share of the time between the products
@@ -35,7 +36,7 @@ SHOWN = 3  # sizes named
     checked=Checked.SCRIPTS,
 )
 def materialised_attention(attention: AttentionFacts) -> Advice | None:
-    """Fused attention, where handling the scores takes a visible share."""
+    """Advises fused attention where work on the scores takes a noticeable share."""
     between, products = (
         attention.per_us * sum(us)
         for us in (
@@ -48,8 +49,8 @@ def materialised_attention(attention: AttentionFacts) -> Advice | None:
         return None
     return Advice(
         because=(
-            f"{share:.1%} of the time is spent on scores between the two products of attention",
-            f"the products themselves take {min(1.0, products):.1%}",
+            f"{share:.1%} of the time goes into the scores between the two matrix products of attention",
+            f"the matrix products themselves take {min(1.0, products):.1%}",
             *(_size(use) for use in attention.uses[:SHOWN] if use.queries),
             *(f"the softmax is{at_line(at)}" for at in attention.at[:1] if at.text),
         ),

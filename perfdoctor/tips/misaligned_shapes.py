@@ -1,22 +1,22 @@
-"""Matrix sizes that are no multiples of 8 keep 16-bit products off the fast path.
+"""Matrix sizes that are not multiples of 8 keep 16-bit matrix products off the fast path.
 
 ## What it sees
-16-bit or TF32 matrix products whose sizes are no multiples of 8 take a visible share of the time.
+16-bit or TF32 matrix products whose sizes are not multiples of 8 take a noticeable share of the time.
 
 ## By hand
     vocabulary = math.ceil(vocabulary / 8) * 8      # pad the output layer, the classes, the batch
 
 ## When not
-A small product is bound by its launch, whatever its sizes. Padding that adds more work than it saves is no
-gain.
+A small product is limited by its launch, whatever its sizes. Padding that adds more work than it saves does
+not help.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import MatrixFacts
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.facts.device.device import MatrixFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.tips.catalogue import Checked, tip
 from perfdoctor.trace.results import MatrixUse
 
 NOTICEABLE = 0.05  # share of the time
@@ -36,16 +36,16 @@ SHOWN = 3  # shapes named
     checked=Checked.TRACES,
 )
 def misaligned_shapes(matrices: MatrixFacts) -> Advice | None:
-    """Padding, where misaligned products take a visible share."""
-    found = [use for use in matrices.matrices if use.dtype in ON_TENSOR_CORES and use.multiple < ALIGNED]
-    share = min(1.0, matrices.scale * sum(use.us for use in found))
+    """Advises padding where misaligned products take a noticeable share."""
+    misaligned = [use for use in matrices.matrices if use.dtype in ON_TENSOR_CORES and use.multiple < ALIGNED]
+    share = min(1.0, matrices.scale * sum(use.us for use in misaligned))
     if share < NOTICEABLE:
         return None
     low, likely, high = (share * (1 - 1 / faster) for faster in FASTER)
     return Advice(
         because=(
-            f"{share:.1%} of the time goes into 16-bit products of sizes that are no multiples of {ALIGNED}",
-            *(_shape(use, matrices.scale) for use in found[:SHOWN]),
+            f"{share:.1%} of the time goes into 16-bit products of sizes that are not multiples of {ALIGNED}",
+            *(_shape(use, matrices.scale) for use in misaligned[:SHOWN]),
         ),
         change=removes(low, likely, high),
         code="padded = (size + 7) // 8 * 8  # vocabulary, classes, features, batch",
@@ -56,5 +56,5 @@ def _shape(use: MatrixUse, scale: float) -> str:
     odd = [name for name in ("m", "n", "k") if getattr(use, name) % ALIGNED]
     return (
         f"{use.op}, m={use.m} n={use.n} k={use.k} in {use.dtype}: {min(1.0, scale * use.us):.1%} of the time"
-        f" ({', '.join(odd)} off)"
+        f" ({', '.join(odd)} misaligned)"
     )

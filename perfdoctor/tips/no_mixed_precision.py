@@ -1,25 +1,25 @@
 """Matrix products and convolutions run in 32 bits on a device that is several times faster in 16.
 
 ## What it sees
-Kernels of matrix products, convolutions and attention that work in float32 or TF32 take a visible share of
-the time, on a device whose published 16-bit rate is at least twice as high.
+Kernels of matrix products, convolutions and attention in float32 or TF32 take a noticeable share of the time,
+on a device whose published 16-bit rate is at least twice as high.
 
 ## By hand
     with torch.autocast("cuda", dtype=torch.bfloat16):
         loss = criterion(model(batch), target)
 
 ## When not
-Kernels bound by memory gain from fewer bytes only. Losses, softmax and sums stay in 32 bits (autocast sees to
-that). In float16, gradients need a GradScaler. Compare the loss.
+Memory-bound kernels gain only from moving fewer bytes. Losses, softmax and sums stay in 32 bits, which
+autocast takes care of. In float16, gradients need a GradScaler. Compare the loss.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import KernelFacts
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck
-from perfdoctor.trace.results import KernelClass, Peak
+from perfdoctor.facts.device.device import KernelFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.tips.catalogue import Checked, tip
+from perfdoctor.trace.results import DevicePeak, KernelClass
 
 NOTICEABLE = 0.10  # share of the time; below it casts eat the gain
 HEAVY = (KernelClass.MATMUL, KernelClass.CONVOLUTION, KernelClass.ATTENTION)
@@ -32,15 +32,15 @@ WELL_TUNED = 0.7  # of the published rate: large products reach about so much, o
 
 
 @tip(
-    title="Compute in 16 bits where it is safe (autocast)",
+    title="Use mixed precision (autocast)",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
     applies=("gpu",),
     saves=("time", "memory"),
     checked=Checked.TRACES,
 )
-def no_mixed_precision(kernels: KernelFacts, peak: Peak) -> Advice | None:
-    """Autocast, where wide products take the time and the device is much faster in 16 bits."""
+def no_mixed_precision(kernels: KernelFacts, peak: DevicePeak) -> Advice | None:
+    """Advises autocast where 32-bit products take the time and the device is much faster in 16 bits."""
     narrow = next((name for name in NARROW if peak.flops_per_s.get(name)), None)
     if narrow is None:
         return None

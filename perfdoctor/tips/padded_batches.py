@@ -1,13 +1,13 @@
 """Sequences are padded far beyond their ends, and the model computes on the padding.
 
 ## What it sees
-A few of the training loader's batches, before they are copied to a device, or what the model is called with
-where no loader delivers tensors: rows of integers, most of which end (or begin) with one value that hardly
-occurs elsewhere, or that a mask beside them marks. A large part of all positions is such padding, and forward
-and backward are a real share of the step. Features and sound in batches are not looked at.
+A few batches of the training loader, before they are copied to a device (or the model's inputs, where no
+loader delivers tensors), hold rows of integers most of which end or begin with one value that hardly occurs
+elsewhere, or that a mask marks. A large part of all positions is such padding, and forward and backward take
+a large share of the step. Batches of features or sound are not checked.
 
 ## By hand
-Pad each batch to its own longest sequence, where it is put together, not all data to one length:
+Pad each batch to its own longest sequence, in the collate function, instead of all data to one length:
 
     def collate(texts):
         return torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=PAD)
@@ -15,7 +15,7 @@ Pad each batch to its own longest sequence, where it is put together, not all da
     tokenizer(text, truncation=True)                                 # without padding="max_length", then
     DataLoader(..., collate_fn=DataCollatorWithPadding(tokenizer))   # transformers
 
-Put sequences of about the same length into one batch:
+Put sequences of similar length into one batch:
 
     alike = (lengths * torch.empty(len(lengths)).uniform_(0.9, 1.1)).argsort().split(batch_size)
     DataLoader(..., batch_sampler=[alike[i].tolist() for i in torch.randperm(len(alike))])
@@ -23,24 +23,26 @@ Put sequences of about the same length into one batch:
     TrainingArguments(train_sampling_strategy="group_by_length")     # transformers 5
     TrainingArguments(group_by_length=True)                          # before
 
-Texts for a language model are better packed: joined, with a mark between them, and cut into even rows.
+For a language model, packing is better: join the texts, with a separator between them, and cut the result
+into rows of equal length.
 
 ## When not
 `torch.compile` and CUDA graphs want few different shapes: pad to the next of a few lengths, or compile with
-`dynamic=True`. With lengths alike, batches differ more from each other: shuffle them, and compare accuracy. A
-loss or a norm that takes padding into account changes with its amount.
+`dynamic=True`. Grouped by length, batches differ more from each other: shuffle them, and compare accuracy. A
+loss or a normalisation that includes the padding changes with its amount.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.padding import PaddingFacts
-from perfdoctor.analysis.predicted import LARGE_S
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, Phase, RunFacts, StepFacts, ThreadFacts
+from perfdoctor.facts.data.padding import PaddingFacts
+from perfdoctor.facts.predict.thread_speedup import LARGE_S
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import Phase, RunFacts, StepFacts, ThreadFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.20  # share of the step that computes on sequences
-LARGE = 0.25  # share of positions that is padding: less is usual, and its cure leaves a part of it
+LARGE = 0.25  # share of positions that is padding: less is usual, and the fix leaves a part of it
 PART = 0.10  # of positions: a way of padding that less goes by is not worth its lines
 # Of padding that lies within the longest sequence of its batch: what goes where lengths in a batch are alike.
 # Counted on invented lengths (log-normal, normal, uniform) in batches of 8 to 128, sorted in groups of 50
@@ -56,12 +58,12 @@ GONE, GONE_SMALL, GONE_ON_DEVICE = (0.85, 1.0, 1.0), (0.1, 0.7, 1.0), (0.0, 0.9,
 PAIRS = (0.0, 0.2, 0.7)
 SHOWN = 2  # lines that pad
 
-OWN = "pad_sequence(texts, batch_first=True)  # in collate_fn, to the longest of the batch"
+OWN = "pad_sequence(texts, batch_first=True)  # in collate_fn: pads to the longest of the batch"
 ALIKE = "batches = torch.tensor(lengths).argsort().split(batch_size)  # for batch_sampler, in random order"
 
 
 @tip(
-    title="Pad less: to a batch's own longest, and alike lengths together",
+    title="Pad each batch to its own longest sequence, and group similar lengths",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
     saves=("time", "memory"),
@@ -70,37 +72,39 @@ ALIKE = "batches = torch.tensor(lengths).argsort().split(batch_size)  # for batc
 def padded_batches(
     run: RunFacts, step: StepFacts, threads: ThreadFacts, padding: PaddingFacts
 ) -> Advice | None:
-    """Shorter rows, where much of what is computed on is padding."""
+    """Advises shorter rows where much of the computation is on padding."""
     compute = step.share(Phase.FORWARD) + step.share(Phase.BACKWARD)
     if compute < NOTICEABLE or padding.share < LARGE:
         return None
-    own = padding.beyond if padding.beyond >= PART else 0.0
-    alike = padding.within if padding.within >= PART else 0.0
+    beyond = padding.beyond if padding.beyond >= PART else 0.0
+    within = padding.within if padding.within >= PART else 0.0
     width, longest = padding.width, padding.longest
     because = [
-        f"{padding.share:.0%} of positions are padding, in {padding.batches} batches that were looked at",
-        f"of {width:.0f}, a sequence fills {padding.mean:.0f}, a batch's longest {longest:.0f}",
-        f"forward and backward compute on all of them, and are {compute:.0%} of the step",
+        f"{padding.share:.0%} of positions are padding, in {padding.batches} sampled batches",
+        f"rows have {width:.0f} positions, sequences {padding.mean:.0f}, a batch's longest {longest:.0f}",
+        f"forward and backward compute on all of them, and take {compute:.0%} of the step",
     ]
-    if own and alike:
-        because.append(f"{own:.0%} go by padding to the longest of each batch, {alike:.0%} lie within it")
+    if beyond and within:
+        because.append(
+            f"{beyond:.0%} are padding beyond the batch's longest sequence, {within:.0%} within it"
+        )
     at = (padding.at,) if padding.at else ()
     pads = padding.lines[:SHOWN]
     low, likely, high = (
-        compute * part * _of_pairs(own + alike * grouped, pairs)
+        compute * part * _of_pairs(beyond + within * grouped, pairs)
         for part, grouped, pairs in zip(_gone(run, threads), GROUPED, PAIRS, strict=True)
     )
     return Advice(
         because=tuple(because),
         change=removes(low, likely, high),
-        at=(*pads, *at) if own else (*at, *pads),
-        same_result=not alike,
-        code="\n".join(code for share, code in ((own, OWN), (alike, ALIKE)) if share),
+        at=(*pads, *at) if beyond else (*at, *pads),
+        same_result=not within,
+        code="\n".join(code for share, code in ((beyond, OWN), (within, ALIKE)) if share),
     )
 
 
 def _gone(run: RunFacts, threads: ThreadFacts) -> tuple[float, float, float]:
-    """Of the computing on positions that go, what goes with them: at worst, likely and at best."""
+    """The share of computing on the removed positions that is saved: at worst, likely and at best."""
     if run.device != "cpu":
         return GONE_ON_DEVICE
     small = threads.per_module_s is not None and threads.per_module_s < LARGE_S
@@ -108,5 +112,5 @@ def _gone(run: RunFacts, threads: ThreadFacts) -> tuple[float, float, float]:
 
 
 def _of_pairs(share: float, pairs: float) -> float:
-    """The share of the computing, `pairs` of it on pairs of positions, if a share of the positions goes."""
+    """The share of computing saved, `pairs` of it on pairs of positions, if `share` of the positions goes."""
     return (1.0 - pairs) * share + pairs * (1.0 - (1.0 - share) ** 2)

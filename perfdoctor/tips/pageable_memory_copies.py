@@ -1,24 +1,24 @@
 """Copies to the device come from pageable memory, and the device waits for them.
 
 ## What it sees
-The trace holds host-to-device copies from pageable memory that no computing hides, or that block the host
-while the device idles.
+The trace holds host-to-device copies from pageable memory that computation does not overlap, or that block
+the host while the device idles.
 
 ## By hand
     DataLoader(..., pin_memory=True)
     batch = batch.to(device, non_blocking=True)
 
 ## When not
-Pinned memory is taken from the whole machine and never swapped: with little free memory it slows everything.
-A tensor that is made on the host only to be copied is better made on the device.
+Pinned memory is never swapped, and is taken from the whole machine: with little free memory, everything slows
+down. A tensor that is created on the host only to be copied is better created on the device.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import CopyFacts, DeviceFacts, at_line, per_step_ms, places
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.facts.device.device import CopyFacts, DeviceFacts, at_line, per_step_ms, places
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.tips.catalogue import Checked, tip
 from perfdoctor.trace.results import CopySite, CopyUse, IdleCause
 
 NOTICEABLE = 0.03  # share of the time; less drowns in step-to-step noise
@@ -36,7 +36,7 @@ SHOWN = 3  # lines named
     checked=Checked.TRACES,
 )
 def pageable_memory_copies(device: DeviceFacts, copies: CopyFacts) -> Advice | None:
-    """Pinned memory, where copies from pageable memory keep the device waiting."""
+    """Advises pinned memory where copies from pageable memory keep the device waiting."""
     pageable = [copy for copy in copies.copies if _is_meant(copy)]
     us = sum(copy.us for copy in pageable)
     part = us / sum(copy.us for copy in copies.copies)
@@ -48,18 +48,18 @@ def pageable_memory_copies(device: DeviceFacts, copies: CopyFacts) -> Advice | N
     sizes = [copy.bytes for copy in pageable if copy.bytes is not None]
     rate = f", {sum(sizes) / us / 1e3:.1f} GB/s" if sizes else ""
     because = [
-        f"{copying:.1%} of the time is spent on copies from pageable memory that nothing hides",
+        f"{copying:.1%} of the time goes into copies from pageable memory that computation does not overlap",
         f"{count:,} such copies{rate}",
     ]
     if blocked >= NOTICEABLE:
-        because.append(f"another {blocked:.1%} the device idles while they block the host")
-    found = places((site for site in copies.sites if _is_meant(site)), SHOWN)
-    because += [f"{op}{at_line(at)}: {per_step_ms(us, copies.files_steps)}" for op, at, us in found if at]
+        because.append(f"the device idles another {blocked:.1%} of the time while they block the host")
+    sites = places((site for site in copies.sites if _is_meant(site)), SHOWN)
+    because += [f"{op}{at_line(at)}: {per_step_ms(us, copies.files_steps)}" for op, at, us in sites if at]
     low, likely = (share * (1 - 1 / faster) for faster in FASTER)
     return Advice(
         because=tuple(because),
         change=removes(low, likely, share),
-        at=tuple(at for _, at, _ in found if at is not None) or copies.at,
+        at=tuple(at for _, at, _ in sites if at is not None) or copies.at,
         tweak="--pin-memory --non-blocking",
         code="DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
     )

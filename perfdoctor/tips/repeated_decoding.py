@@ -1,8 +1,8 @@
-"""The same items are read and decoded again in every epoch, though they would fit into memory.
+"""The same items are read and decoded again in every epoch, although they would fit into memory.
 
 ## What it sees
 The step waits for batches, the loader has prepared more samples than the dataset holds, reading and decoding
-are a large part of what a batch costs, and the decoded dataset fits into the memory that is free.
+are a large part of a batch's cost, and the decoded dataset fits into free memory.
 
 ## By hand
     class Data(Dataset):
@@ -10,24 +10,25 @@ are a large part of what a batch costs, and the decoded dataset fits into the me
             self.items = [decode(path) for path in paths]   # once, before workers start: they share it
 
         def __getitem__(self, index):
-            return augment(self.items[index])               # what is random stays outside the cache
+            return augment(self.items[index])               # keep random augmentation outside the cache
 
 Where that takes too long at the start: a tensor in shared memory (`torch.empty(...).share_memory_()`) that is
 filled as items are first read, or a decoded copy on a local disk (`np.memmap`).
 
 ## When not
-Training over a single epoch reads everything once. A cache inside each worker helps less: in the next epoch
-another worker may ask for the item. Items that are partly random cannot be kept as a whole.
+Training for a single epoch reads everything once. A cache inside each worker helps less: in the next epoch
+another worker may need the item. Items that are partly random cannot be cached as a whole.
 """
 
 from __future__ import annotations
 
 import re
 
-from perfdoctor.batch import BatchFacts, Stage, waits
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Change, Effort, Estimate
-from perfdoctor.model import Advice, Bottleneck, LoaderFacts, MemoryFacts, StepFacts
+from perfdoctor.model.batch import BatchFacts, Stage, waits
+from perfdoctor.model.change import Change, Effort, Estimate
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import LoaderFacts, MemoryFacts, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.30  # of a batch's cost that a cache would take away
@@ -41,7 +42,7 @@ DRAWS = re.compile(r"rand|augment|jitter", re.IGNORECASE)  # lines of items that
 
 
 @tip(
-    title="Keep decoded items in memory between epochs",
+    title="Cache decoded items in memory between epochs",
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
@@ -49,30 +50,30 @@ DRAWS = re.compile(r"rand|augment|jitter", re.IGNORECASE)  # lines of items that
 def repeated_decoding(
     step: StepFacts, loader: LoaderFacts, batch: BatchFacts, memory: MemoryFacts
 ) -> Advice | None:
-    """The line that reads or decodes, where the same items pass through it again."""
+    """Names the line that reads or decodes, where it handles the same items again."""
     if not loader.items or not loader.samples or not loader.batch_bytes or memory.available_bytes is None:
         return None
     passes = loader.samples / loader.items
     # what the batch holds is an item as it is after the transform: the decoded one can be larger or smaller
     size_bytes = loader.batch_bytes * loader.batches / loader.samples * loader.items
     share = sum(batch.share(stage) for stage in CACHED)
-    if step.held_up < NOTICEABLE or share < LARGE or passes < AGAIN:
+    if step.data_stall < NOTICEABLE or share < LARGE or passes < AGAIN:
         return None
     if size_bytes > OF_FREE * memory.available_bytes:
         return None
     again = 1.0 - 1.0 / passes  # of the batches, those of items seen before
-    known = (_known_to_its_worker(passes, loader.num_workers), again, again)
+    seen_before = (_seen_by_its_worker(passes, loader.num_workers), again, again)
     low, likely, high = (
-        min(1.0, share) * part * removed for part, removed in zip(known, REMOVED, strict=True)
+        min(1.0, share) * part * removed for part, removed in zip(seen_before, REMOVED, strict=True)
     )
     free_gb = memory.available_bytes / GB
     lines = sorted((line for stage in CACHED for line in batch.lines(stage)), key=lambda line: -line.share)
     return Advice(
         because=(
             waits(step),
-            f"reading and decoding take {min(1.0, share):.0%} of a batch",
+            f"reading and decoding take {min(1.0, share):.0%} of a batch's cost",
             f"each item was read {passes:.1f} times",
-            f"{loader.items} items take {size_bytes / GB:.2g} GB in batches; {free_gb:.3g} GB were free",
+            f"{loader.items} items take {size_bytes / GB:.2g} GB in batches; {free_gb:.3g} GB are free",
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:3]),
@@ -82,13 +83,13 @@ def repeated_decoding(
     )
 
 
-def _known_to_its_worker(passes: float, workers: int) -> float:
-    """The share of batches whose items their worker has had before, if each worker keeps its own."""
+def _seen_by_its_worker(passes: float, workers: int) -> float:
+    """The share of batches whose items the same worker has read before, if each worker keeps its own."""
     elsewhere = 1.0 - 1.0 / max(1, workers)  # how likely an item went to another worker, in each pass
     count = int(passes)
     return 1.0 - sum(elsewhere**before for before in range(count)) / count
 
 
 def _draws(batch: BatchFacts) -> bool:
-    """Whether a line that prepares items draws random numbers: the tweak keeps whole items only."""
+    """Whether a line that prepares items draws random numbers: the tweak caches whole items only."""
     return any(DRAWS.search(line.at.text or "") for line in batch.lines(Stage.TRANSFORMING))

@@ -1,9 +1,9 @@
-"""A module runs twice on the same input in one step, although its parameters have not changed in between.
+"""A module runs twice on the same input in one step, although its parameters do not change in between.
 
 ## What it sees
-In steps looked at call by call, two calls of one module had the same arguments, untouched since the first,
-the same parameters and the same result; both lines are named. Recomputing inside backward (activation
-checkpointing) is not counted, nor are calls that draw random numbers.
+In steps sampled call by call, two calls of one module had the same unmodified arguments, the same parameters
+and the same result; both lines are named. Recomputation inside backward (activation checkpointing) and calls
+that draw random numbers do not count.
 
 ## By hand
     output = model(x)                       # once
@@ -11,52 +11,54 @@ checkpointing) is not counted, nor are calls that draw random numbers.
     accuracy = (output.detach().argmax(1) == y).float().mean()
 
 ## When not
-Where keeping the first result costs memory that is not there. Batch normalisation counts each pass: with one
-pass its running statistics move half as fast.
+Where there is not enough memory to keep the first result. Batch normalisation updates its running statistics
+in each pass: with one pass they adapt half as fast.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.called import RepeatFacts
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, Phase, RunFacts, StepFacts
+from perfdoctor.facts.script.module_calls import RepeatedCallFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import Phase, RunFacts, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.03  # share of the step
-MOSTLY = 0.5  # of the looks: what some steps do is no habit of the loop
+MOSTLY = 0.5  # of the sampled steps: fewer are exceptions
 BACKWARD = 2.0  # times a forward: each product has two gradients
 FORWARD = 1 / 3  # of forward and backward together, by the same count
 
 
 @tip(
-    title="Run the module once and use its output twice",
+    title="Run the module once and reuse its output",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
     saves=("time", "memory"),
     checked=Checked.SCRIPTS,
 )
-def repeated_forward(run: RunFacts, step: StepFacts, repeats: RepeatFacts) -> Advice | None:
-    """One pass instead of two, where the second one cannot give anything new."""
-    found = next((one for one in repeats.repeats if one.seen >= MOSTLY), None)
-    if found is None or found.share < NOTICEABLE:
+def repeated_forward(run: RunFacts, step: StepFacts, repeats: RepeatedCallFacts) -> Advice | None:
+    """Advises one pass instead of two where the second repeats the first."""
+    repeat = next((one for one in repeats.repeats if one.seen >= MOSTLY), None)
+    if repeat is None or repeat.share < NOTICEABLE:
         return None
     forward, backward = step.share(Phase.FORWARD), step.share(Phase.BACKWARD)
-    low, likely, high = 0.9 * found.share, found.share, found.share
-    if found.recording:  # more backward than the remaining passes explain: both results are learnt from
-        high += min(max(0.0, backward - BACKWARD * (forward - found.share)), BACKWARD * found.share)
+    low, likely, high = 0.9 * repeat.share, repeat.share, repeat.share
+    if repeat.recording:  # more backward than the other passes explain: both are in the loss
+        high += min(max(0.0, backward - BACKWARD * (forward - repeat.share)), BACKWARD * repeat.share)
         high = min(1.0, high)
     if run.device != "cpu":  # the host's time for a pass tells which part of the device's work it is
-        part = min(1.0, found.share / forward) if forward > 0 else 0.0
+        part = min(1.0, repeat.share / forward) if forward > 0 else 0.0
         both = part * (forward + backward)
         low, likely, high = FORWARD * both / 2, FORWARD * both, both
-    lines = "this line" if found.first == found.again else f"lines {found.first.line} and {found.again.line}"
-    seen = f"in {found.seen:.0%} of {repeats.looks} steps looked at"
+    first, again = repeat.first, repeat.again
+    lines = "this line" if first == again else f"lines {first.line} and {again.line}"
+    seen = f"in {repeat.seen:.0%} of {repeats.samples} sampled steps"
     return Advice(
         because=(
-            f"{found.module} is called twice with the same input, on {lines} ({seen})",
-            f"the second pass takes {found.share:.1%} of the step and gives nothing new",
+            f"{repeat.module} is called twice with the same input, on {lines} ({seen})",
+            f"the second pass takes {repeat.share:.1%} of the step and repeats the same result",
         ),
         change=removes(low, likely, high),
-        at=tuple(dict.fromkeys((found.again, found.first))),
+        at=tuple(dict.fromkeys((repeat.again, repeat.first))),
         code="output = module(x)  # once; output.detach() for metrics",
     )

@@ -1,56 +1,57 @@
-"""The graphs of past steps are kept: memory grows with every step.
+"""The autograd graphs of past steps stay alive: memory grows with every step.
 
 ## What it sees
 Graphs of steps long past are still alive while training goes on, because a loss or an output of the model is
-kept, or added up, together with the graph that made it.
+kept, or summed up, together with its graph.
 
 ## By hand
-    total += loss.item()               # a number; on a device this waits for it
+    total += loss.item()               # a number; on a device this waits for the result
     total += loss.detach()             # a tensor without its graph
     outputs.append(output.detach().cpu())
 
 ## When not
-Where gradients are taken through several steps on purpose (unrolled optimisation, truncated backpropagation
-through time): there the graphs go when the stretch is over.
+Where gradients pass through several steps on purpose (unrolled optimisation, truncated backpropagation
+through time): there the graphs are freed at the end of each sequence.
 """
 
 from __future__ import annotations
 
 import ast
 
-from perfdoctor.analysis.retained import RetainedFacts
-from perfdoctor.catalogue import tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, StepFacts
+from perfdoctor.facts.script.retained_graph import RetainedGraphFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import StepFacts
+from perfdoctor.tips.catalogue import tip
 
-SEVERAL = 5  # graphs alive at once, of the few that were looked at
+SEVERAL = 5  # graphs alive at once, of the few that are sampled
 LONG = 32  # steps between the oldest and now: longer than what is unrolled on purpose
 SLOWER = 0.05  # share of the mean step: less is drift
 MIB = 2**20
 
 
 @tip(
-    title="Keep numbers of past steps, not their graphs",
+    title="Keep values from past steps without their autograd graphs",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
     saves=("memory",),
 )
-def retained_graph(step: StepFacts, retained: RetainedFacts) -> Advice | None:
-    """Detaching, where graphs of past steps stay alive."""
+def retained_graph(step: StepFacts, retained: RetainedGraphFacts) -> Advice | None:
+    """Advises detaching where graphs of past steps stay alive."""
     if retained.graphs < SEVERAL or retained.steps < LONG:
         return None
-    held = f"`{retained.name}` holds them" if retained.name else "which name holds them was not found"
+    held = f"`{retained.name}` holds them" if retained.name else "the variable that holds them was not found"
     growth = retained.bytes_per_step or 0.0
     ago = f"{retained.steps:,.0f} steps ago"
-    because = [f"of the graphs looked at, {retained.graphs} were alive at once, one made {ago}: {held}"]
+    because = [f"{retained.graphs} of the sampled graphs were alive at once, one from {ago}: {held}"]
     if growth > 0:
         because.append(
-            f"the process's memory grew by {growth / 1024:,.1f} KiB a step,"
+            f"the process's memory grew by {growth / 1024:,.1f} KiB per step,"
             f" {growth * step.count / MIB:,.1f} MiB in this run"
         )
     slower = min(1.0, retained.slower)
     if slower >= SLOWER:
-        because.append(f"steps became slower by {slower:.0%} of the mean step")
+        because.append(f"steps slowed down by {slower:.0%} of the mean step")
     text = retained.at.text if retained.at is not None else None
     return Advice(
         because=tuple(because),
@@ -61,7 +62,7 @@ def retained_graph(step: StepFacts, retained: RetainedFacts) -> Advice | None:
 
 
 def _detached(text: str) -> str:
-    """The user's own line with what it adds detached."""
+    """The user's own line with `.detach()` on the value it keeps."""
     try:
         node = ast.parse(text).body[0]
     except (SyntaxError, IndexError):
@@ -69,8 +70,8 @@ def _detached(text: str) -> str:
     if isinstance(node, ast.AugAssign):
         node.value = _detach(node.value)
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        given = node.value.args
-        node.value.args = [*map(_detach, given[:1]), *given[1:]]
+        args = node.value.args
+        node.value.args = [*map(_detach, args[:1]), *args[1:]]
     else:
         return f"{text}  # detach what is kept"
     return ast.unparse(node)

@@ -1,23 +1,24 @@
-"""A tensor goes from the device to the host and back within a step, and the device waits all the while.
+"""A tensor goes from the device to the host and back within a step, and the device waits meanwhile.
 
 ## What it sees
-A copy to the host is followed by one back of as many bytes, and nothing else is launched in between; the
-trace shows how long the device idles from the one to the other.
+A copy to the host is followed by a copy of as many bytes back, with nothing else launched in between; the
+trace shows how long the device idles from one to the other.
 
 ## By hand
     mask = scores > threshold        # not: torch.from_numpy(scores.cpu().numpy() > threshold).cuda()
 
 ## When not
 What no library computes on the device has to be computed on the host: then do it less often, or for another
-step while the device works on this one."""
+step while the device works on this one.
+"""
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import CopyFacts, at_line
-from perfdoctor.catalogue import tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck
-from perfdoctor.trace.results import Detour
+from perfdoctor.facts.device.device import CopyFacts, at_line
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.tips.catalogue import tip
+from perfdoctor.trace.results import RoundTrip
 
 NOTICEABLE = 0.03  # share of the time; less drowns in step-to-step noise
 REPEATED = 5  # trips, where no step is marked: fewer are set-up
@@ -33,9 +34,11 @@ SHOWN = 3  # trips named
     applies=("gpu",),
 )
 def round_trips(copies: CopyFacts) -> Advice | None:
-    """Both copies and the wait gone, where the device waits for a tensor to come back."""
+    """Advises staying on the device where it waits for a tensor to come back."""
     trips = [
-        trip for trip in copies.detours if _is_meant(trip) and trip.count >= (copies.files_steps or REPEATED)
+        trip
+        for trip in copies.round_trips
+        if _is_meant(trip) and trip.count >= (copies.files_steps or REPEATED)
     ]
     share = min(1.0, copies.per_us * sum(trip.exposed_us + trip.idle_us for trip in trips))
     if share < NOTICEABLE:
@@ -43,7 +46,7 @@ def round_trips(copies: CopyFacts) -> Advice | None:
     copying = min(share, copies.per_us * sum(trip.exposed_us for trip in trips))
     return Advice(
         because=(
-            f"{share:.1%} of the time passes while tensors are on the host and the device waits for them",
+            f"{share:.1%} of the time the device waits for tensors to come back from the host",
             *(_trip(trip) for trip in trips[:SHOWN]),
         ),
         change=removes(max(copying, SURE * share), share, share),
@@ -52,10 +55,12 @@ def round_trips(copies: CopyFacts) -> Advice | None:
     )
 
 
-def _is_meant(trip: Detour) -> bool:
+def _is_meant(trip: RoundTrip) -> bool:
     return trip.same and trip.computing_us < ON_HOST * trip.idle_us
 
 
-def _trip(trip: Detour) -> str:
+def _trip(trip: RoundTrip) -> str:
     size, out, back = trip.bytes / trip.count / 1e6, at_line(trip.out_at), at_line(trip.back_at)
-    return f"{trip.count:,} times {size:.2f} MB leave by {trip.out or 'a copy'}{out} and come back{back}"
+    return (
+        f"{trip.count:,} times, {size:.2f} MB leave through {trip.out or 'a copy'}{out} and come back{back}"
+    )

@@ -1,25 +1,26 @@
-"""Nothing is busy and the step still waits: batches are prepared one at a time, behind a lock.
+"""Batches are prepared one at a time, behind a lock: no resource is busy, and yet the step waits.
 
 ## What it sees
-The step waits for batches, and a large part of what a batch costs is waiting for a lock (of threading,
-multiprocessing or a file) that another worker holds. The line that takes it and the lines that run while it
-is held are shown.
+The step waits for batches, and a large part of a batch's cost is waiting for a lock (of threading,
+multiprocessing or a file) that another worker holds. The report shows the line that takes the lock and the
+lines that run while it is held.
 
 ## By hand
-Give each worker its own connection, file handle or cache (opened on first use in the worker) and drop the
-lock; or hold it only around what must not run twice at once.
+Give each worker its own connection, file handle or cache (opened on first use in the worker) and remove the
+lock; or hold it only around the part that must not run twice at once.
 
 ## When not
-Where the lock guards a device that serves one caller at a time, removing it only moves the wait: ask for
-less, or for more at once.
+Where the lock guards a device that serves one caller at a time, removing it only moves the wait: request
+less, or more per request.
 """
 
 from __future__ import annotations
 
-from perfdoctor.batch import BatchFacts, Stage, waits
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Change, Effort, Estimate
-from perfdoctor.model import Advice, Bottleneck, CpuFacts, LoaderFacts, Phase, StepFacts
+from perfdoctor.model.batch import BatchFacts, Stage, waits
+from perfdoctor.model.change import Change, Effort, Estimate
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import CpuFacts, LoaderFacts, Phase, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.25  # of a batch's cost: with two workers at most half of it can be such a wait
@@ -28,13 +29,13 @@ REMOVED = (0.0, 1.0, 1.0)  # of the wait: all of it, or none where what is behin
 
 
 @tip(
-    title="Take the lock out of the way of preparing batches",
+    title="Stop batch preparation from waiting for a lock",
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
 )
 def serial_limit(step: StepFacts, loader: LoaderFacts, batch: BatchFacts, cpu: CpuFacts) -> Advice | None:
-    """The lock that batches wait for, where cores are free."""
+    """Names the lock that batches wait for, where cores are free."""
     share = batch.share(Stage.WAITING, "lock")
     lines = batch.lines(Stage.WAITING, "lock")
     if step.share(Phase.DATA_WAIT) < NOTICEABLE or share < LARGE or not lines:
@@ -50,9 +51,9 @@ def serial_limit(step: StepFacts, loader: LoaderFacts, batch: BatchFacts, cpu: C
     return Advice(
         because=(
             f"{waits(step)}{busy}",
-            f"{share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms waits for a lock (line {line})",
-            *(f"line {own.at.line} runs while it is held, {own.share:.0%} of a batch" for own in held),
+            f"{share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms is waiting for a lock (line {line})",
+            *(f"line {cost.at.line} runs while it is held, {cost.share:.0%} of a batch" for cost in held),
         ),
         change=Change(batch=Estimate(low, likely, high)),
-        at=(lines[0].at, *(own.at for own in held)),
+        at=(lines[0].at, *(cost.at for cost in held)),
     )

@@ -1,12 +1,12 @@
-"""Batches are late because one place in the dataset's own Python takes most of their cost.
+"""Batches arrive late because one place in the dataset's Python code takes most of their cost.
 
 ## What it sees
 The step waits for batches, and one line, or one short loop, of the user's dataset, transform or collate code
-takes most of what a batch costs. Reading, decoding, waiting for locks and collating are told apart from it.
+takes most of a batch's cost. Reading, decoding, waiting for locks and collating have tips of their own.
 
 ## By hand
-Vectorise the loop (NumPy or torch on the whole array), do once in `__init__` what does not change per item,
-compile it (numba), or keep results that are asked for again (`functools.lru_cache`).
+Vectorise the loop (NumPy or torch on the whole array), do in `__init__` once what does not change per item,
+compile it (numba), or cache results that are needed again (`functools.lru_cache`).
 
 ## When not
 Where the line waits for a disk or a network, faster code does not help. Where decoding an image is most of
@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from perfdoctor.batch import BatchFacts, Stage, waits
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Change, Effort, Estimate
-from perfdoctor.model import Advice, Bottleneck, CpuFacts, LineCost, LoaderFacts, StepFacts
+from perfdoctor.model.batch import BatchFacts, Stage, waits
+from perfdoctor.model.change import Change, Effort, Estimate
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import CpuFacts, LineCost, LoaderFacts, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
 MOST_OF_IT = 0.40  # of batch time in one place: more than the others together, nearly
@@ -32,7 +33,7 @@ SHOWN = 3
 CROWDED = 0.25  # of the cores are others': below the CPU share, it may be cores that the line waits for
 KEPT = (0.5, 0.2, 0.05)  # of the place's cost after a rewrite: by hand, vectorised, compiled
 KEPT_OF_MANY = (0.7, 0.5, 0.2)  # where it is spread over lines that each have to be rewritten
-CURES = {
+FIXES = {
     ".iloc": "take the columns out of the DataFrame once (`.to_numpy()`) and index arrays",
     ".loc": "take the columns out of the DataFrame once (`.to_numpy()`) and index arrays",
     "re.": "compile the pattern once, or keep the parsed result",
@@ -41,7 +42,7 @@ CURES = {
 
 
 @tip(
-    title="Rewrite the dataset code that takes most of a batch",
+    title="Rewrite the dataset code that takes most of the batch time",
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
@@ -49,8 +50,8 @@ CURES = {
 def slow_dataset_code(
     step: StepFacts, loader: LoaderFacts, batch: BatchFacts, cpu: CpuFacts
 ) -> Advice | None:
-    """The costliest place of the dataset's own code, where the step waits for it."""
-    if step.held_up < NOTICEABLE:
+    """Names the costliest place of the dataset's own code, where the step waits for it."""
+    if step.data_stall < NOTICEABLE:
         return None
     crowded = (cpu.other_cores or 0.0) >= CROWDED * cpu.usable_cores
     worked_s = cpu.worked_s(loader.batch_cpu_s)
@@ -62,7 +63,7 @@ def slow_dataset_code(
     top, share = lines[0], min(1.0, sum(line.share for line in lines))
     low, likely, high = sorted(share * (1 - kept) for kept in (KEPT if len(lines) == 1 else KEPT_OF_MANY))
     text = top.at.text or ""
-    where = "at" if len(lines) == 1 else "most at"
+    where = "at" if len(lines) == 1 else "most of it at"
     return Advice(
         because=(
             waits(step),
@@ -71,16 +72,16 @@ def slow_dataset_code(
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:SHOWN]),
-        code=next((cure for sign, cure in CURES.items() if sign in text), None),
+        code=next((fix for sign, fix in FIXES.items() if sign in text), None),
     )
 
 
 def _place(lines: Sequence[LineCost]) -> list[LineCost]:
-    """The one line that takes most of a batch, or the lines of the one function that does; else nothing."""
+    """The line, or else the lines of the one function, that take most of a batch; else an empty list."""
     if lines and lines[0].share >= MOST_OF_IT:
         return [lines[0]]
     functions: dict[tuple[str, str | None], list[LineCost]] = defaultdict(list)
     for line in lines:
         functions[line.at.file, line.at.function].append(line)
-    own = max(functions.values(), key=lambda found: sum(line.share for line in found), default=[])
-    return own if sum(line.share for line in own) >= MOST_IN_ONE else []
+    costliest = max(functions.values(), key=lambda group: sum(line.share for line in group), default=[])
+    return costliest if sum(line.share for line in costliest) >= MOST_IN_ONE else []

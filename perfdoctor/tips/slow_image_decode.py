@@ -1,8 +1,8 @@
-"""Batches are late because decoding images, sound or video takes most of their cost.
+"""Batches arrive late because decoding images, sound or video takes most of their cost.
 
 ## What it sees
-The step waits for batches, and most of what a batch costs passes through an image, audio or video library:
-decoding, and shrinking what was decoded at full size.
+The step waits for batches, and most of a batch's cost is in an image, audio or video library: decoding, and
+shrinking what was decoded at full size.
 
 ## By hand
     image = Image.open(path)
@@ -13,16 +13,17 @@ or `torchvision.io.decode_jpeg` and `simplejpeg`, which decode faster; or a copy
 the size that training uses; on a GPU, `torchvision.io.decode_jpeg(..., device="cuda")`.
 
 ## When not
-Where training crops small regions out of large images, they are needed at full size. Other decoders round
-differently: pixels can differ by one or two steps.
+Where training crops small regions out of large images, full size is needed. Other decoders round differently:
+pixels can differ by one or two steps.
 """
 
 from __future__ import annotations
 
-from perfdoctor.batch import BatchFacts, Stage, waits
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Change, Effort, Estimate
-from perfdoctor.model import Advice, Bottleneck, StepFacts
+from perfdoctor.model.batch import BatchFacts, Stage, waits
+from perfdoctor.model.change import Change, Effort, Estimate
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
 MOST_OF_IT = 0.40  # of a batch's cost
@@ -32,11 +33,11 @@ MEDIA = ("image", "audio", "video")
 # the tables of arXiv:2605.08731: up to 1.5 times as fast as Pillow); with draft mode or copies of half the
 # size, a quarter of the pixels, and of a quarter of the size, a sixteenth.
 KEPT = (1 / 1.2, 0.5, 0.1)
-CURES = {
+FIXES = {
     "image": "image.draft('RGB', (2 * size, 2 * size))  # before convert(): decodes JPEG at reduced size\n"
-    "or: torchvision.io.decode_jpeg, simplejpeg, or copies made once at the size that is used",
-    "audio": "decode once into a .npy file or memory map at the rate that is used, and slice that",
-    "video": "extract the frames that are used once, or decode in order with one open reader per worker",
+    "or: torchvision.io.decode_jpeg, simplejpeg, or copies made once at the size that training uses",
+    "audio": "decode once, at the rate that training uses, into a .npy file or memory map, and slice that",
+    "video": "extract the needed frames once, or decode in order with one open reader per worker",
 }
 
 
@@ -47,17 +48,17 @@ CURES = {
     checked=Checked.SCRIPTS,
 )
 def slow_image_decode(step: StepFacts, batch: BatchFacts) -> Advice | None:
-    """The line that decodes, where that is most of the cost of batches that the step waits for."""
+    """Names the line that decodes, where decoding is most of the cost of batches the step waits for."""
     decoded = batch.share(Stage.DECODING, *MEDIA)
     shrunk = batch.share(Stage.TRANSFORMING, "image")
     share = min(1.0, decoded + shrunk)
-    if step.held_up < NOTICEABLE or decoded < DECODED or share < MOST_OF_IT:
+    if step.data_stall < NOTICEABLE or decoded < DECODED or share < MOST_OF_IT:
         return None
     cost = batch.of(Stage.DECODING, *MEDIA)[0]
     lines = batch.lines(Stage.DECODING, *MEDIA) or batch.lines(Stage.TRANSFORMING, "image")
     low, likely, high = sorted(share * (1 - kept) for kept in KEPT)
     by = f" by {cost.library}" if cost.library else ""
-    also = f", {shrunk:.0%} converting and resizing" if shrunk >= 0.01 else ""
+    also = f", {shrunk:.0%} is converting and resizing" if shrunk >= 0.01 else ""
     return Advice(
         because=(
             waits(step),
@@ -66,5 +67,5 @@ def slow_image_decode(step: StepFacts, batch: BatchFacts) -> Advice | None:
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:3]),
         same_result=False,
-        code=CURES[cost.kind],
+        code=FIXES[cost.kind],
     )

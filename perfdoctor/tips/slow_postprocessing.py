@@ -1,33 +1,34 @@
-"""Metrics, statistics or other work between the steps takes a visible share of every step.
+"""Metrics, statistics or other work between the steps takes a noticeable share of every step.
 
 ## What it sees
-Stack samples pass through lines of the training loop that training does not need: no batch and no gradient
-comes of them, and they neither log nor save.
+Stack samples fall into lines of the training loop that training does not need: they produce no batch and no
+gradient, and they neither log nor save.
 
 ## By hand
     if step % 50 == 0:
         statistics.update(model)
 
-or, for metrics, in the validation only: during an epoch they describe a model that no longer is.
+or, for metrics, in the validation only: during an epoch they describe a model that has changed since.
 
 ## When not
-Where what is computed decides how training goes on: an environment, a schedule that follows the loss. On a
-device, a line that reads a tensor waits for the work before it: that is another finding.
+Where the result decides how training goes on: an environment, a schedule that follows the loss. On a device,
+a line that reads a tensor waits for the work before it: that is another finding.
 """
 
 from __future__ import annotations
 
 import re
 
-from perfdoctor.analysis.between import BetweenFacts, BetweenLine
-from perfdoctor.analysis.debugging import CHECKS
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, RunFacts, StepFacts
+from perfdoctor.facts.host.between_steps import BetweenLine, BetweenStepsFacts
+from perfdoctor.facts.host.debug_modes import CHECKS
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import RunFacts, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the step
-SEEN = 5  # samples in those lines: fewer could be chance
-EVERY = 10  # steps between two looks at a statistic that still shows its course
+SEEN = 5  # samples in those lines: fewer may be chance
+EVERY = 10  # steps between two values of a statistic that still show its course
 SURE = 0.5  # of it goes if it is done every second step
 SHOWN = 3  # lines named
 METRICS = re.compile(
@@ -43,13 +44,13 @@ WAITS = re.compile(r"\.(?:item|cpu|tolist|numpy|nonzero|any|all)\(|\b(?:float|in
 
 
 @tip(
-    title="Do work beside the training less often",
+    title="Do work that training does not need less often",
     bottleneck=Bottleneck.HOST,
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
 )
-def slow_postprocessing(run: RunFacts, step: StepFacts, between: BetweenFacts) -> Advice | None:
-    """Every N steps, or in validation, where such work is a visible share of the step."""
+def slow_postprocessing(run: RunFacts, step: StepFacts, between: BetweenStepsFacts) -> Advice | None:
+    """Advises every N steps, or in validation, where such work takes a noticeable share of the step."""
     on_device = run.device != "cpu"
     lines = [line for line in between.lines if not _is_claimed(line, on_device)]
     share = min(1.0, sum(line.share for line in lines))

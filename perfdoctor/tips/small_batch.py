@@ -1,25 +1,26 @@
-"""Most of a step is spent whatever the batch holds: a larger batch would share it among more samples.
+"""Most of a step is fixed cost: a larger batch would spread it over more samples.
 
 ## What it sees
-On a CPU, batches of few samples, memory to spare, and a step most of which is fixed cost: smaller batches of
-the same run take nearly as long, or each of its many operators takes hardly longer than calling it does.
+On a CPU, batches of few samples, free memory, and a step that is mostly fixed cost: smaller batches of the
+same run take nearly as long, or each of its many operators takes little longer than its call overhead.
 
 ## By hand
     DataLoader(dataset, batch_size=128, ...)
 
 ## When not
 A larger batch takes another path of optimisation: the learning rate may have to grow with it, and accuracy
-has to be compared.
+must be compared.
 """
 
 from __future__ import annotations
 
 import math
 
-from perfdoctor.analysis.sizes import SizeFacts
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, LoaderFacts, MemoryFacts, RunFacts, StepFacts
+from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import LoaderFacts, MemoryFacts, RunFacts, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 SMALL = 32  # samples; up to here batches are called small (Masters and Luschi, arXiv 1804.07612)
 NOTICEABLE = 0.40  # share of the step that is fixed
@@ -38,9 +39,9 @@ BATCHES = 4  # of an epoch that have to be left for a trial: with fewer, the sma
     checked=Checked.SCRIPTS,
 )
 def small_batch(
-    run: RunFacts, step: StepFacts, sizes: SizeFacts, loader: LoaderFacts, memory: MemoryFacts
+    run: RunFacts, step: StepFacts, sizes: BatchSizeFacts, loader: LoaderFacts, memory: MemoryFacts
 ) -> Advice | None:
-    """A larger batch, where fixed costs dominate and memory is free."""
+    """Advises a larger batch where fixed costs dominate and memory is free."""
     low, likely, high = sizes.fixed
     if run.device != "cpu" or sizes.samples > SMALL or likely < NOTICEABLE or loader.batch_size is None:
         return None
@@ -51,7 +52,7 @@ def small_batch(
     size = loader.batch_size * ADVISED
     return Advice(
         because=(
-            f"about {likely:.0%} of a step of {sizes.samples:.0f} samples would be there with none",
+            f"about {likely:.0%} of a step of {sizes.samples:.0f} samples is fixed cost",
             sizes.because,
             f"{used / 1e9:.1f} of {total / 1e9:.0f} GB of memory are in use",
         ),

@@ -1,30 +1,31 @@
-"""Python goes through tensors element by element, with a small operation for each.
+"""Python loops over the elements of tensors, with a small operation for each.
 
 ## What it sees
-Stack samples between the model and the loss: lines inside two loops or more, besides the training loop, take
-a visible share of the step, and what they compute does not depend on the turn before.
+Stack samples between the model and the loss: lines inside two or more loops, in addition to the training
+loop, take a noticeable share of the step, and no iteration depends on the one before.
 
 ## By hand
     distance = torch.cdist(embedding, embedding)                 # all pairs at once
     hardest = distance.masked_fill(~same, -torch.inf).amax(1)    # a mask in place of `if`
 
-Each small operation costs microseconds to call, again in backward, and an `if` on a tensor waits for its
+Each small operation costs microseconds to call, and again in backward, and an `if` on a tensor waits for its
 value.
 
 ## When not
-Where each turn needs the result of the one before, as in a recurrence. There, `torch.compile` or a fused
+Where each iteration needs the result of the one before, as in a recurrence. There, `torch.compile` or a fused
 implementation (`nn.LSTM`, a scan) helps.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.nests import NestFacts, shares
-from perfdoctor.catalogue import tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, StepFacts
+from perfdoctor.facts.host.tensor_loops import TensorLoopFacts, shares
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import StepFacts
+from perfdoctor.tips.catalogue import tip
 
 NOTICEABLE = 0.08  # share of the step
-SEEN = 5  # samples in those lines: fewer could be chance
+SEEN = 5  # samples in those lines: fewer may be chance
 # What is left: one call that does the work of a loop takes a tenth to a hundredth of it, if it does not have
 # to keep more in memory than fits into caches.
 KEPT = (0.5, 0.1, 0.01)
@@ -33,8 +34,8 @@ SHOWN = 3  # lines named
 
 
 @tip(title="Compute on whole tensors, not in loops", bottleneck=Bottleneck.COMPUTE, effort=Effort.LINES)
-def tensor_loops(step: StepFacts, nests: NestFacts) -> Advice | None:
-    """One operation on all elements, where loops over them take a real share of the step."""
+def tensor_loops(step: StepFacts, nests: TensorLoopFacts) -> Advice | None:
+    """Advises one operation on all elements where loops over them take a large share of the step."""
     share, behind = shares(nests, step.seconds, step.mean_s)
     if share < NOTICEABLE or sum(line.samples for line in nests.lines) < SEEN:
         return None
@@ -46,7 +47,7 @@ def tensor_loops(step: StepFacts, nests: NestFacts) -> Advice | None:
     ms = share * step.mean_s * 1e3
     return Advice(
         because=(
-            f"{share:.0%} of each step ({ms:.1f} ms) calls small tensor operations in loops inside loops",
+            f"{share:.0%} of each step ({ms:.1f} ms) runs small tensor operations in nested loops",
             f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
         ),
         change=removes(low, likely, high),

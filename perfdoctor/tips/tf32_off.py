@@ -1,8 +1,8 @@
-"""Products of 32-bit numbers run without TF32 on a device whose tensor cores do them several times faster.
+"""Float32 matrix products do not use TF32, although the device's tensor cores run it several times faster.
 
 ## What it sees
-Matrix products or convolutions in float32 take a visible share of the time, not one of their kernels uses
-TF32, and the device's published TF32 rate is at least twice that of float32.
+Matrix products or convolutions in float32 take a noticeable share of the time, none of their kernels uses
+TF32, and the device's published TF32 rate is at least twice its float32 rate.
 
 ## By hand
     torch.set_float32_matmul_precision("high")       # at the top of the script
@@ -15,11 +15,11 @@ TF32 keeps 10 bits of the mantissa: where a model needs all 23, as in some physi
 
 from __future__ import annotations
 
-from perfdoctor.analysis.device import KernelFacts
-from perfdoctor.catalogue import tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck
-from perfdoctor.trace.results import KernelClass, KernelUse, Peak
+from perfdoctor.facts.device.device import KernelFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.tips.catalogue import tip
+from perfdoctor.trace.results import DevicePeak, KernelClass, KernelUse
 
 NOTICEABLE = 0.10  # share of the time; less is not worth a word about precision
 WORTH_IT = 2.0  # times the float32 rate: on some devices TF32 is no faster
@@ -31,28 +31,28 @@ LEAST, LIKELY = 1.1, 2.0
 
 
 @tip(
-    title="Let products of float32 use TF32",
+    title="Use TF32 for float32 matrix products and convolutions",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
     applies=("gpu",),
     rivals=("no-mixed-precision",),
 )
-def tf32_off(kernels: KernelFacts, peak: Peak) -> Advice | None:
-    """TF32, where float32 products take the time and none of their kind uses it."""
+def tf32_off(kernels: KernelFacts, peak: DevicePeak) -> Advice | None:
+    """Advises TF32 where float32 products take the time and none of their kind uses it."""
     wide, fast = peak.flops_per_s.get("float32"), peak.flops_per_s.get("tf32")
     if not wide or not fast or fast < WORTH_IT * wide:
         return None
-    found = [use for kind in (KernelClass.MATMUL, KernelClass.CONVOLUTION) for use in _without(kernels, kind)]
-    share = min(1.0, kernels.scale * sum(use.us for use in found))
+    plain = [use for kind in (KernelClass.MATMUL, KernelClass.CONVOLUTION) for use in _without(kernels, kind)]
+    share = min(1.0, kernels.scale * sum(use.us for use in plain))
     if share < NOTICEABLE:
         return None
     most = max(LIKELY, WELL_TUNED * fast / wide)
     low, likely, high = (share * (1 - 1 / faster) for faster in (LEAST, LIKELY, most))
-    longest = max(found, key=lambda use: use.us)
+    longest = max(plain, key=lambda use: use.us)
     return Advice(
         because=(
-            f"{share:.1%} of the time goes into products of float32 without TF32",
-            f"most of it into {longest.name.split('<')[0].split('(')[0][:80]}",
+            f"{share:.1%} of the time goes into float32 products without TF32",
+            f"most of it in {longest.name.split('<')[0].split('(')[0][:80]}",
             f"{peak.device} does {fast / wide:.1f} times as many operations a second in TF32 ({peak.source})",
         ),
         change=removes(low, likely, high),
@@ -63,9 +63,9 @@ def tf32_off(kernels: KernelFacts, peak: Peak) -> Advice | None:
 
 
 def _without(kernels: KernelFacts, kind: KernelClass) -> list[KernelUse]:
-    """The float32 kernels of a class in which next to nothing uses TF32."""
-    own = [use for use in kernels.kernels if use.kind is kind]
-    plain = [use for use in own if use.dtype == "float32" and use.tensor_core is False]
-    tf32_us = sum(use.us for use in own if use.dtype == "tf32")
+    """The float32 kernels of a class in which almost nothing uses TF32."""
+    of_kind = [use for use in kernels.kernels if use.kind is kind]
+    plain = [use for use in of_kind if use.dtype == "float32" and use.tensor_core is False]
+    tf32_us = sum(use.us for use in of_kind if use.dtype == "tf32")
     plain_us = sum(use.us for use in plain)
     return plain if tf32_us < IN_USE * (tf32_us + plain_us) else []

@@ -1,25 +1,26 @@
 """The optimizer updates tensor by tensor, with several passes over memory for each.
 
 ## What it sees
-The update takes a visible share of the step, and torch's own optimizer goes over its parameters one by one
-(its default on a CPU) or group by group, although it has a fused way for this device.
+The update takes a noticeable share of the step, and torch's own optimizer updates its parameters one by one
+(its default on a CPU) or group by group, although it has a fused implementation for this device.
 
 ## By hand
     torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
 ## When not
-Optimizers without a fused way; sparse gradients; `differentiable=True`. Sums are rounded in another order:
-the last digits of the loss differ.
+Optimizers without a fused implementation; sparse gradients; `differentiable=True`. Sums are rounded in
+another order: the last digits of the loss differ.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.built import Optimizer, OptimizerFacts
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, Phase, StepFacts
+from perfdoctor.facts.script.model_and_optimizers import Optimizer, OptimizerFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import Phase, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
-# Share of the step; torch updates one by one on a CPU unless told: less is no fault of the script.
+# Share of the step; torch updates one by one on a CPU by default: less is not the script's fault.
 NOTICEABLE = 0.15
 # Passes over memory for each element, one way and fused, counted in torch.optim's text. Adam by tensors:
 # lerp_ 3, mul_ and addcmul_ 5, sqrt, division and eps 6, addcdiv_ 4; fused it reads four and writes three.
@@ -33,28 +34,28 @@ FOREACH_GONE = (0.1, 0.3, 0.6)  # on a device, of grouped launches: the passes s
 
 
 @tip(
-    title="Let the optimizer update all tensors in one pass",
+    title="Use the fused optimizer",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
     checked=Checked.SCRIPTS,
 )
 def unfused_optimizer(step: StepFacts, optimizers: OptimizerFacts) -> Advice | None:
-    """fused=True, where the update takes a visible share and could be fused."""
+    """Advises fused=True where the update takes a noticeable share and can be fused."""
     share = step.share(Phase.OPTIMIZER)
-    found = [one for one in optimizers.optimizers if one.fusable]
-    if share < NOTICEABLE or not found:
+    fusable = [one for one in optimizers.optimizers if one.fusable]
+    if share < NOTICEABLE or not fusable:
         return None
-    part = sum(one.elements for one in found) / max(1, sum(one.elements for one in optimizers.optimizers))
+    part = sum(one.elements for one in fusable) / max(1, sum(one.elements for one in optimizers.optimizers))
     what = f"{share:.1%} of the step is the update"
-    first = max(found, key=lambda one: one.elements)
+    first = max(fusable, key=lambda one: one.elements)
     low, likely, high = (share * part * gone for gone in _gone(first, step.seconds[Phase.OPTIMIZER]))
     return Advice(
         because=(
             f"{what} of {first.tensors:,} tensors by {first.kind} ({first.way})",
-            f"{first.elements:,} elements are {first.elements / max(1, first.tensors):,.0f} a tensor",
+            f"{first.elements:,} elements, {first.elements / max(1, first.tensors):,.0f} per tensor",
         ),
         change=removes(low, likely, high),
-        at=(first.built,) if first.built else (),
+        at=(first.constructed_at,) if first.constructed_at else (),
         tweak="--fused-optimizer",
         same_result=False,
         code=f"torch.optim.{first.kind}(..., fused=True)",
@@ -62,7 +63,7 @@ def unfused_optimizer(step: StepFacts, optimizers: OptimizerFacts) -> Advice | N
 
 
 def _gone(one: Optimizer, update_s: float) -> tuple[float, float, float]:
-    """Shares of the update that go: of launching, and of what it moves through memory."""
+    """Shares of the update that fusing saves: of launches, and of memory traffic."""
     if one.way == "foreach":
         return FOREACH_GONE
     passes, fused = PASSES.get(one.kind) or (SGD_WITH_MOMENTUM if one.momentum else SGD)

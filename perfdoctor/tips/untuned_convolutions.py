@@ -1,7 +1,7 @@
-"""Convolutions of unchanging sizes are not timed against each other, and cuDNN takes the kernels it guesses.
+"""cuDNN guesses its convolution kernels instead of timing them, although the sizes do not change.
 
 ## What it sees
-Convolutions take a visible share of the device's time, each of their sizes comes again in every step, and
+Convolutions take a noticeable share of the device's time, each of their sizes recurs in every step, and
 `torch.backends.cudnn.benchmark` is off in the running script.
 
 ## By hand
@@ -9,15 +9,16 @@ Convolutions take a visible share of the device's time, each of their sizes come
 
 ## When not
 Every new size is timed once, which takes seconds: with sizes that change from step to step it is slower.
-Results may differ in the last bits from run to run."""
+Results may differ in the last bits from run to run.
+"""
 
 from __future__ import annotations
 
-from perfdoctor.analysis.backends import BackendFacts
-from perfdoctor.analysis.device import KernelFacts
-from perfdoctor.catalogue import tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck
+from perfdoctor.facts.device.device import KernelFacts
+from perfdoctor.facts.script.backends import BackendFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.tips.catalogue import tip
 from perfdoctor.trace.results import KernelClass
 
 NOTICEABLE = 0.10  # share of the time
@@ -29,26 +30,26 @@ FASTER = (1.02, 1.27, 1.70)
 
 
 @tip(
-    title="Let cuDNN time its convolutions",
+    title="Let cuDNN benchmark its convolutions",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
     applies=("gpu", "convolutional"),
 )
 def untuned_convolutions(kernels: KernelFacts, backends: BackendFacts) -> Advice | None:
-    """cudnn.benchmark, where convolutions of unchanging sizes take a visible share."""
+    """Advises cudnn.benchmark where convolutions of unchanging sizes take a noticeable share."""
     share = min(1.0, kernels.share(KernelClass.CONVOLUTION))
-    known = [use for use in kernels.work if use.kind is KernelClass.CONVOLUTION]
+    sized = [use for use in kernels.work if use.kind is KernelClass.CONVOLUTION]
     steps = kernels.files_steps or 0
-    if share < NOTICEABLE or backends.cudnn_benchmark is not False or steps < STEPS or not known:
+    if share < NOTICEABLE or backends.cudnn_benchmark is not False or steps < STEPS or not sized:
         return None
-    same_us = sum(use.us for use in known if use.count >= steps)
-    if same_us < UNCHANGING * sum(use.us for use in known):
+    same_us = sum(use.us for use in sized if use.count >= steps)
+    if same_us < UNCHANGING * sum(use.us for use in sized):
         return None
     low, likely, high = (share * (1 - 1 / faster) for faster in FASTER)
     return Advice(
         because=(
-            f"{share:.1%} of the time goes into convolutions, of {len(known)} sizes that every step has",
-            "torch.backends.cudnn.benchmark is off: none of them was timed",
+            f"{share:.1%} of the time goes into convolutions, of {len(sized)} sizes that recur in every step",
+            "torch.backends.cudnn.benchmark is off: cuDNN did not time its kernels for them",
         ),
         change=removes(low, likely, high),
         at=(backends.at,) if backends.at else (),

@@ -1,7 +1,8 @@
-"""Backward computes gradients that no optimizer uses: a part of the model was meant to be frozen.
+"""Backward computes gradients that no optimizer uses: part of the model was meant to be frozen.
 
 ## What it sees
-Parameters that the loss reaches, that no optimizer has, and that nothing changes from one look to the next.
+Parameters that get gradients from the loss, belong to no optimizer, and did not change between two sampled
+steps.
 
 ## By hand
     model.backbone.requires_grad_(False)      # once, before training
@@ -15,28 +16,29 @@ Where the gradients are read for something else: their norm, a saliency map, a p
 
 from __future__ import annotations
 
-from perfdoctor.analysis.orphans import OrphanFacts
-from perfdoctor.catalogue import tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, Phase, StepFacts
+from perfdoctor.facts.script.unused_gradients import UnusedGradientFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import Phase, StepFacts
+from perfdoctor.tips.catalogue import tip
 
 NOTICEABLE = 0.05  # share of the step, likely
 # Of the part of backward that leads nowhere else, which is counted in nodes: they do not all cost the same.
 GONE = (0.4, 0.9, 1.0)
 # Beside trained parameters a layer's gradient has to pass on: only the half for its own weights goes.
-OWN = 0.5
+WEIGHTS = 0.5
 
 
 @tip(
-    title="Freeze what is not trained",
+    title="Freeze parameters that are not trained",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
     saves=("time", "memory"),
 )
-def unused_gradients(step: StepFacts, orphans: OrphanFacts) -> Advice | None:
-    """requires_grad_(False), where backward works for parameters that are never updated."""
+def unused_gradients(step: StepFacts, orphans: UnusedGradientFacts) -> Advice | None:
+    """Advises requires_grad_(False) where backward works for parameters that are never updated."""
     backward = step.share(Phase.BACKWARD)
-    beside = max(0.0, orphans.of_elements - orphans.needless) * OWN
+    beside = max(0.0, orphans.of_elements - orphans.needless) * WEIGHTS
     low, likely, high = (
         backward * min(1.0, gone * (orphans.needless + part * beside))
         for gone, part in zip(GONE, (0.0, 0.5, 1.0), strict=True)
@@ -45,11 +47,11 @@ def unused_gradients(step: StepFacts, orphans: OrphanFacts) -> Advice | None:
         return None
     return Advice(
         because=(
-            f"{orphans.elements:,} parameters get gradients in backward, and no optimizer has them",
-            f"that is {orphans.of_elements:.0%} of all that get one; backward is {backward:.0%} of the step",
-            f"{orphans.needless:.0%} of backward's operations work for nothing else",
+            f"{orphans.elements:,} parameters get gradients in backward, but belong to no optimizer",
+            f"{orphans.of_elements:.0%} of those with gradients; backward takes {backward:.0%} of the step",
+            f"{orphans.needless:.0%} of backward's operations serve only these",
         ),
         change=removes(low, likely, high),
         at=(orphans.at,) if orphans.at else (),
-        code="model.backbone.requires_grad_(False)  # whatever the optimizer does not have",
+        code="model.backbone.requires_grad_(False)  # every part that the optimizer does not have",
     )

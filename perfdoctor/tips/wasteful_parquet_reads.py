@@ -1,12 +1,12 @@
-"""Batches are late because tables are read from Parquet in a wasteful way.
+"""Batches arrive late because tables are read from Parquet in a wasteful way.
 
 ## What it sees
-The step waits for batches, and reading Parquet (pyarrow, pandas, petastorm) is a large part of what a batch
-costs. The line tells what is wasted: no choice of columns, or a file or row group read for each item.
+The step waits for batches, and reading Parquet (pyarrow, pandas, petastorm) is a large part of a batch's
+cost. The line shows the waste: no selection of columns, or a file or row group read for each item.
 
 ## By hand
-    table = pq.read_table(path, columns=["x", "y"])            # only what is used
-    for batch in pq.ParquetFile(path).iter_batches(4096, columns=["x", "y"]):   # rows by the thousand
+    table = pq.read_table(path, columns=["x", "y"])            # only the columns in use
+    for batch in pq.ParquetFile(path).iter_batches(4096, columns=["x", "y"]):   # thousands of rows at a time
 
 In a map-style dataset, read a row group once and keep it; shuffle row groups, then rows inside a buffer.
 
@@ -17,10 +17,11 @@ Where all columns are used and every row group is read once, the rest is decompr
 
 from __future__ import annotations
 
-from perfdoctor.batch import BatchFacts, Stage, waits
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Change, Effort, Estimate
-from perfdoctor.model import Advice, Bottleneck, StepFacts
+from perfdoctor.model.batch import BatchFacts, Stage, waits
+from perfdoctor.model.change import Change, Effort, Estimate
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.30  # of a batch's cost
@@ -37,25 +38,25 @@ KEPT_COLUMNS, KEPT_PER_ITEM, KEPT_OTHER = (0.9, 0.5, 0.1), (0.5, 0.1, 0.02), (0.
     checked=Checked.SCRIPTS,
 )
 def wasteful_parquet_reads(step: StepFacts, batch: BatchFacts) -> Advice | None:
-    """The line that reads Parquet, where the step waits for it."""
+    """Names the line that reads Parquet, where the step waits for it."""
     share = batch.share(Stage.READING, "table")
     lines = batch.lines(Stage.READING, "table")
-    if step.held_up < NOTICEABLE or share < LARGE or not lines:
+    if step.data_stall < NOTICEABLE or share < LARGE or not lines:
         return None
     top, text = lines[0].at, lines[0].at.text or ""
     all_columns = bool(text) and "columns" not in text
     per_item = top.function is not None and top.function.rpartition(".")[2] in PER_ITEM
     kept = KEPT_PER_ITEM if per_item else KEPT_COLUMNS if all_columns else KEPT_OTHER
     low, likely, high = sorted(share * (1 - left) for left in kept)
-    wasted = ["it runs for each item: a row group is read again for every row"] if per_item else []
-    wasted += ["it names no columns: all of them are read"] if all_columns else []
+    waste = ["it runs for each item: a row group is read again for every row"] if per_item else []
+    waste += ["it selects no columns: all of them are read"] if all_columns else []
     return Advice(
         because=(
             waits(step),
             f"{share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms reads tables, most at line {top.line}",
-            *wasted,
+            *waste,
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:3]),
-        code="pq.ParquetFile(path).iter_batches(4096, columns=[...])  # rows by the thousand",
+        code="pq.ParquetFile(path).iter_batches(4096, columns=[...])  # thousands of rows at a time",
     )

@@ -1,4 +1,4 @@
-"""Every epoch begins with a stall because its worker processes are started anew.
+"""Every epoch begins with a stall because its worker processes are started again.
 
 ## What it sees
 Several epochs, each beginning with a wait that is far longer than preparing one batch.
@@ -7,16 +7,17 @@ Several epochs, each beginning with a wait that is far longer than preparing one
     DataLoader(dataset, ..., num_workers=4, persistent_workers=True)
 
 ## When not
-Workers that live on keep their copy of the dataset: a dataset that the script changes between epochs is not
-seen by them. A dataset that opens files and never closes them keeps them open.
+Persistent workers keep their copy of the dataset: they do not see changes that the script makes to it between
+epochs. A dataset that opens files and never closes them keeps them open.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.predicted import restarts
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Change, Effort
-from perfdoctor.model import Advice, Bottleneck, LoaderFacts, StepFacts
+from perfdoctor.facts.predict.worker_count import restarts
+from perfdoctor.model.change import Change, Effort
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import LoaderFacts, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.02  # share of wall time: the smallest gain that is reported
 
@@ -28,14 +29,14 @@ NOTICEABLE = 0.02  # share of wall time: the smallest gain that is reported
     checked=Checked.SCRIPTS,
 )
 def workers_restart_each_epoch(step: StepFacts, loader: LoaderFacts) -> Advice | None:
-    """Persistent workers, where their start-up is a visible share of the run."""
+    """Advises persistent workers where their start-up takes a noticeable share of the run."""
     starts = restarts(step, loader)
     if starts.likely < NOTICEABLE:
         return None
     return Advice(
         because=(
             f"each of {loader.epochs} epochs begins with a wait of {loader.epoch_start_s or 0.0:.2f} s",
-            f"a batch costs {loader.batch_s * 1e3:.1f} ms: the rest starts {loader.num_workers} workers anew",
+            f"a batch costs {loader.batch_s * 1e3:.1f} ms: the rest restarts {loader.num_workers} workers",
             f"that is {starts.likely:.0%} of the training time",
         ),
         change=Change(starts=starts),

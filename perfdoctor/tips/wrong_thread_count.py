@@ -1,28 +1,29 @@
 """Training on the CPU uses far fewer threads than there are cores, or far more.
 
 ## What it sees
-Compute is most of the step, on the CPU; torch's intra-op threads were set to half of the usable cores or
-fewer while cores idle and operations are large enough to be shared, or it runs more threads than it may use
+Compute is most of the step, on the CPU; torch's intra-op threads were set to at most half of the usable cores
+while cores idle and operations are large enough to be split, or torch runs more threads than there are usable
 cores.
 
 ## By hand
     OMP_NUM_THREADS=8 python train.py        # or torch.set_num_threads(8)
 
 ## When not
-Small operations are not worth sharing between threads: one thread may be best. Several training processes on
-one machine have to share its cores.
+Small operations are not worth splitting between threads: one thread may be best. Several training processes
+on one machine have to share its cores.
 """
 
 from __future__ import annotations
 
-from perfdoctor.analysis.predicted import LARGE_S, TOO_MANY, of_threads
-from perfdoctor.catalogue import Checked, tip
-from perfdoctor.change import Effort, removes
-from perfdoctor.model import Advice, Bottleneck, CpuFacts, Phase, RunFacts, StepFacts, ThreadFacts
+from perfdoctor.facts.predict.thread_speedup import LARGE_S, TOO_MANY, of_threads
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import CpuFacts, Phase, RunFacts, StepFacts, ThreadFacts
+from perfdoctor.tips.catalogue import Checked, tip
 
 MOSTLY_COMPUTE = 0.4  # of the step
 IDLE = 0.7  # cores that idle: less may be a sampling error
-YIELDED = 0.5  # of the cores other people's processes keep busy is lost to ours: schedulers are fair
+YIELDED = 0.5  # of the cores that other processes keep busy is lost to ours: schedulers are fair
 
 
 @tip(
@@ -33,7 +34,7 @@ YIELDED = 0.5  # of the cores other people's processes keep busy is lost to ours
     checked=Checked.SCRIPTS,
 )
 def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu: CpuFacts) -> Advice | None:
-    """Threads to match the cores, where compute on the CPU is what the step waits for."""
+    """Advises as many threads as cores where compute on the CPU limits the step."""
     compute = sum(
         step.share(phase) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
     )
@@ -41,10 +42,10 @@ def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu
         return None
     cores = int(cpu.usable_cores - (cpu.worker_cores or 0.0) + 0.3)  # the workers keep theirs
     if threads.intra_op >= TOO_MANY * cpu.usable_cores:
-        wanted, effective = max(1, int(cpu.usable_cores)), cpu.usable_cores
+        advised, effective = max(1, int(cpu.usable_cores)), cpu.usable_cores
         what = f"{threads.intra_op} threads compete for {cpu.usable_cores:g} usable cores"
     elif _too_few(threads, cpu, cores):
-        wanted = cores
+        advised = cores
         effective = max(threads.intra_op, cores - YIELDED * (cpu.other_cores or 0.0))
         what = f"{cpu.busy_cores:.1f} of {cpu.usable_cores:g} usable cores are busy"
     else:
@@ -55,13 +56,13 @@ def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu
         because=(
             f"torch computes with {threads.intra_op} thread{'s' if threads.intra_op > 1 else ''}"
             + (f" ({threads.set_by})" if threads.set_by else ""),
-            f"{what}; compute is {compute:.0%} of the step",
+            f"{what}; compute takes {compute:.0%} of the step",
         ),
         change=removes(low, likely, high),
         at=(threads.at,) if threads.at else (),
-        tweak=f"--threads {wanted}",
+        tweak=f"--threads {advised}",
         same_result=False,  # sums are added in another order
-        code=f"torch.set_num_threads({wanted})",
+        code=f"torch.set_num_threads({advised})",
     )
 
 

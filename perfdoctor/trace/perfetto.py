@@ -1,4 +1,4 @@
-"""Writes a trace with lanes of our own merged in, for the eye: every original byte is kept and streamed.
+"""Writes a trace with tracks of our own added, to be looked at: every original byte is kept and streamed.
 
 Our events go to the front of the list of events, whose order means nothing. A file that was cut off is closed
 behind its last whole event.
@@ -19,8 +19,8 @@ from typing import IO
 import orjson
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.trace.mending import EVENT_BEGIN
-from perfdoctor.trace.source import Source
+from perfdoctor.trace.parse.repair import EVENT_BEGIN
+from perfdoctor.trace.parse.source import TraceSource
 
 PROCESS = "perfdoctor"
 PID = 1_885_696_614  # "perf" in ASCII: no process has so high a number
@@ -33,9 +33,9 @@ FAST = 1  # of gzip's levels: a trace shrinks to a tenth, and five times as fast
 
 @dataclass(frozen=True)
 class Slice:
-    """Something that lasted, on one of our lanes. Time stamps are on the trace's clock."""
+    """Something that lasted, on one of our tracks. Time stamps are on the trace's clock."""
 
-    lane: str
+    track: str
     name: str
     begin_ns: int
     end_ns: int
@@ -50,11 +50,11 @@ class Counter:
     value: float
 
 
-Mark = Slice | Counter
+TrackEvent = Slice | Counter
 
 
-def merge(path: Path, marks: Sequence[Mark], out: Path, limit_bytes: int) -> None:
-    """Write the trace at `path` with `marks` to `out`, compressed if its name ends in .gz.
+def merge(path: Path, events: Sequence[TrackEvent], out: Path, limit_bytes: int) -> None:
+    """Write the trace at `path` with our events to `out`, compressed if its name ends in .gz.
 
     `out` appears when it is complete. Raises NotATrace where the file holds no list of events.
     """
@@ -63,7 +63,7 @@ def merge(path: Path, marks: Sequence[Mark], out: Path, limit_bytes: int) -> Non
     draft = out.with_name(out.name + ".part")
     try:
         with _opened(draft, out.suffix == ".gz") as file:
-            for block in _merged(Source(path, limit_bytes), list(_events(marks))):
+            for block in _merged(TraceSource(path, limit_bytes), list(_encoded(events))):
                 file.write(block)
         os.replace(draft, out)
     except OSError as error:
@@ -79,7 +79,7 @@ def _opened(path: Path, packed: bool) -> IO[bytes]:
     return gzip.open(path, "wb", compresslevel=FAST) if packed else open(path, "wb")  # type: ignore[return-value]
 
 
-def _merged(source: Source, events: Sequence[bytes]) -> Iterator[bytes]:
+def _merged(source: TraceSource, events: Sequence[bytes]) -> Iterator[bytes]:
     """The file block by block, our events behind the bracket that opens the list of events."""
     blocks = iter(source)
     before, opening, held = source.up_to_events(blocks)
@@ -111,15 +111,15 @@ def _closed(tail: bytes, opened: str) -> bytes:
 def _end_of_events(text: str) -> int:
     """Where the last event that can be read ends."""
     decoder, end = json.JSONDecoder(strict=False), 0
-    found = EVENT.search(text)
-    while found is not None:
+    begin = EVENT.search(text)
+    while begin is not None:
         try:
-            event, after = decoder.raw_decode(text, found.start())
+            event, after = decoder.raw_decode(text, begin.start())
         except (ValueError, RecursionError):
-            after = found.end()
+            after = begin.end()
         else:
             end = after if "ph" in event else end
-        found = EVENT.search(text, after)
+        begin = EVENT.search(text, after)
     return end
 
 
@@ -131,19 +131,20 @@ def _is_whole(text: str) -> bool:
     return True
 
 
-def _events(marks: Iterable[Mark]) -> Iterator[bytes]:
-    """Our marks as events, behind the names of their process and lanes."""
-    lanes: dict[str, int] = {}
+def _encoded(events: Iterable[TrackEvent]) -> Iterator[bytes]:
+    """Our events as JSON, behind the names of their process and tracks."""
+    tracks: dict[str, int] = {}
     yield from _process()
-    for mark in marks:
-        if isinstance(mark, Counter):
-            yield _event(ph="C", name=mark.name, ts=_us(mark.at_ns), args={"value": mark.value})
+    for event in events:
+        if isinstance(event, Counter):
+            yield _event(ph="C", name=event.name, ts=_us(event.at_ns), args={"value": event.value})
             continue
-        if mark.lane not in lanes:
-            lanes[mark.lane] = len(lanes) + 1
-            yield from _lane(mark.lane, lanes[mark.lane])
-        begin_us, lasting_us = _us(mark.begin_ns), _us(mark.end_ns - mark.begin_ns)
-        yield _event(ph="X", cat=PROCESS, name=mark.name, tid=lanes[mark.lane], ts=begin_us, dur=lasting_us)
+        if event.track not in tracks:
+            tracks[event.track] = len(tracks) + 1
+            yield from _track(event.track, tracks[event.track])
+        begin_us, lasting_us = _us(event.begin_ns), _us(event.end_ns - event.begin_ns)
+        track = tracks[event.track]
+        yield _event(ph="X", cat=PROCESS, name=event.name, tid=track, ts=begin_us, dur=lasting_us)
 
 
 def _process() -> Iterator[bytes]:
@@ -151,7 +152,7 @@ def _process() -> Iterator[bytes]:
     yield _event(ph="M", name="process_sort_index", ts=_us(0), args={"sort_index": TOP_OF_THE_PAGE})
 
 
-def _lane(name: str, number: int) -> Iterator[bytes]:
+def _track(name: str, number: int) -> Iterator[bytes]:
     yield _event(ph="M", name="thread_name", tid=number, ts=_us(0), args={"name": name})
     yield _event(ph="M", name="thread_sort_index", tid=number, ts=_us(0), args={"sort_index": number})
 

@@ -1,4 +1,4 @@
-"""What a trace says, measured: one `RankTrace` for each file. Times are microseconds.
+"""The measures of traces: one `RankTrace` for each file. Times are microseconds.
 
 `span` runs from the first to the last device event, `busy` is the union of all device events over all
 streams, `compute` the union of kernels that are not communication, `comm` of those that are, `overlap` their
@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from perfdoctor.model import Location
-from perfdoctor.trace.columns import Skipped
+from perfdoctor.model.measured import Location
+from perfdoctor.model.note import Remark
+from perfdoctor.trace.parse.columns import Skipped
 
 
 class KernelClass(str, Enum):
@@ -42,6 +43,11 @@ class IdleCause(str, Enum):
     OTHER_RANK = "other_rank"  # streams waited for a collective that another rank had not entered
     LAUNCH_GAP = "launch_gap"  # the launch was there: dispatch latency and dependencies between streams
     UNKNOWN = "unknown"  # the launch is not in the trace
+
+    @property
+    def label(self) -> str:
+        """How it is called on pages: `idle: host late`."""
+        return f"idle: {self.value.replace('_', ' ')}"
 
 
 @dataclass(frozen=True)
@@ -152,7 +158,7 @@ class WorkUse:
 
 @dataclass(frozen=True)
 class OpUse:
-    """All calls of one operator: host time is its own, without operators inside it."""
+    """All calls of one operator; host time is without the operators inside it."""
 
     name: str
     count: int
@@ -196,7 +202,7 @@ class CopySite:
 
 
 @dataclass(frozen=True)
-class Detour:
+class RoundTrip:
     """Tensors that leave the device and come back, nothing being launched in between; several of one kind."""
 
     out: str | None  # outermost operators around the two copies
@@ -266,7 +272,7 @@ class AttentionUse:
 
 
 @dataclass(frozen=True)
-class Peak:
+class DevicePeak:
     """What a device can do at most."""
 
     device: str
@@ -277,7 +283,7 @@ class Peak:
 
 @dataclass(frozen=True)
 class Roof:
-    """How near one class of kernels comes to the device's limits, over the events whose work is known."""
+    """How close one class of kernels comes to the device's limits, over the events whose work is known."""
 
     kind: KernelClass
     dtype: str | None  # of the limit
@@ -291,7 +297,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class Collectives:
-    """Communication kernels of one rank, n of them by begin, to be matched with those of other ranks."""
+    """The communication kernels of one rank by begin, n of them, to be matched with those of other ranks."""
 
     names: tuple[str, ...]  # (n,)
     duration_us: tuple[float, ...]  # (n,)
@@ -329,12 +335,12 @@ class RankTrace:
     ops: tuple[OpUse, ...]  # longest first
     copies: tuple[CopyUse, ...]
     sites: tuple[CopySite, ...]  # of the copies over the bus, longest first
-    detours: tuple[Detour, ...]
+    round_trips: tuple[RoundTrip, ...]
     blocking: tuple[BlockingCalls, ...]  # longest first
     matrices: tuple[MatrixUse, ...]  # longest first
     work: tuple[WorkUse, ...]  # longest first
     attention: tuple[AttentionUse, ...]  # costliest first
-    peak: Peak | None
+    peak: DevicePeak | None
     roofs: tuple[Roof, ...]  # of the classes whose work is known, longest first
     collectives: Collectives
     memory: MemoryUse | None
@@ -344,5 +350,5 @@ class RankTrace:
     sync_us: float  # time inside blocking calls
     steps: tuple[StepTrace, ...]
     skipped: Skipped
-    notes: tuple[str, ...] = ()  # what a reader should know: no launches, no shapes, an invalid window
+    notes: tuple[Remark, ...] = ()  # what a reader should know: no launches, no shapes, an invalid window
     operators_us: float | None = None  # union of time inside operators, outside DataLoader; without `times`

@@ -6,39 +6,20 @@ A signal that ends a program ends the trial, and no more: it comes back with wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from perfdoctor.errors import Interrupted
+from perfdoctor.model.trial import Trial
+from perfdoctor.trials.request import ProgressDisplay, Request
+from perfdoctor.watch import signals
 
-from perfdoctor import relay
-from perfdoctor.trial import Trial
-from perfdoctor.trials.asked import Asked, Interrupted, Progress
-
-__all__ = ["Asked", "Interrupted", "Progress", "run", "scale", "walk"]
-
-
-def run(asked: Asked, progress: Progress) -> Trial:
-    """Measure the variants that were asked for: see `conduct.run`."""
-    from perfdoctor.trials import conduct  # here: help and lists of tweaks do without numpy and psutil
-
-    return _stoppable(conduct.run, asked, progress)
+__all__ = ["Interrupted", "ProgressDisplay", "Request", "run"]
 
 
-def scale(asked: Asked, progress: Progress) -> Trial:
-    """Measure the training with several numbers of ranks: see `scaling.scale`."""
-    from perfdoctor.trials import scaling
+def run(request: Request, progress: ProgressDisplay) -> Trial:
+    """Measure what is requested: see `trial.run`."""
+    from perfdoctor.trials import trial  # here: help and lists of tweaks do without numpy and psutil
 
-    return _stoppable(scaling.scale, asked, progress)
-
-
-def walk(asked: Asked, progress: Progress) -> Trial:
-    """Try what a run advises, and keep what helps: see `conduct.walk`."""
-    from perfdoctor.trials import conduct
-
-    return _stoppable(conduct.walk, asked, progress)
-
-
-def _stoppable(measure: Callable[[Asked, Progress], Trial], asked: Asked, progress: Progress) -> Trial:
-    with relay.stoppable():
+    with signals.stoppable():
         try:
-            return measure(asked, progress)
+            return trial.run(request, progress)
         except KeyboardInterrupt as stop:  # before the first round
-            raise Interrupted(relay.number_of(stop)) from None
+            raise Interrupted(signals.number_of(stop)) from None

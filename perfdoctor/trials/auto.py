@@ -12,21 +12,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model import Finding, Gain, Location
-from perfdoctor.probe.tweak import PATH
-from perfdoctor.trial import ORIGINAL, Outcome, Place, Setting, Trial, Variant, Verdict
-from perfdoctor.trials.flags import VALUE
-from perfdoctor.trials.ratios import NOTICEABLE
-from perfdoctor.trials.settle import with_value
+from perfdoctor.model.concluded import Finding, Gain
+from perfdoctor.model.measured import Location
+from perfdoctor.model.trial import ORIGINAL, Outcome, Place, Setting, Trial, Variant, VariantResult
+from perfdoctor.trials.baseline_run import BaselineRun
+from perfdoctor.trials.request import Request
+from perfdoctor.trials.rounds import Bench
+from perfdoctor.trials.settings import flags, tweak_catalogue
+from perfdoctor.trials.settings.auto_values import resolve, with_value
+from perfdoctor.trials.settings.flags import VALUE
+from perfdoctor.trials.statistics.speedup import NOTICEABLE
+from perfdoctor.tweaks import PATH
 
 BACK_OFFS = 2  # halvings of the way: a value that is still slower after them was no small mistake
 TOO_MUCH = (Outcome.SLOWER, Outcome.OUT_OF_MEMORY)  # what less of the same may mend
 UNKNOWN = Gain(1.0, 1.0, math.inf)  # of a change that nothing is known about
 
-Measure = Callable[[Variant, Variant], Verdict]  # a variant, and what is executed in the same rounds
 Read = Callable[[Sequence[str]], Sequence[Setting]]  # words as typed; raises PerfdoctorError
-Predict = Callable[[Variant], "Gain | None"]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -41,21 +43,22 @@ class Candidate:
         """As on the command line."""
         return Variant(self.settings).name
 
-    def is_in(self, kept: Variant) -> bool:
+    def is_in(self, base: Variant) -> bool:
         """Whether these tweaks are among others already."""
-        return all(setting in kept.settings for setting in self.settings)
+        return all(setting in base.settings for setting in self.settings)
 
-    def on(self, kept: Variant) -> Variant:
+    def on(self, base: Variant) -> Variant:
         """These tweaks in addition to others; of one tweak with two values, this one's."""
-        own = {setting.tweak for setting in self.settings}
-        return Variant((*(setting for setting in kept.settings if setting.tweak not in own), *self.settings))
+        tweaks = {setting.tweak for setting in self.settings}
+        others = (setting for setting in base.settings if setting.tweak not in tweaks)
+        return Variant((*others, *self.settings))
 
 
 @dataclass(frozen=True)
-class Step:
+class WalkStep:
     """One comparison of the walk."""
 
-    verdict: Verdict
+    verdict: VariantResult
     over: Variant  # what the variant was compared with
     kept: bool
 
@@ -73,17 +76,6 @@ class Edit:
         return f"{' '.join(self.words)} by hand{f' ({where})' if where else ''}: {self.code}"
 
 
-@dataclass(frozen=True)
-class Walk:
-    """All comparisons in their order, and what is left standing in the end."""
-
-    steps: tuple[Step, ...] = ()
-    kept: Variant = ORIGINAL
-    total: Verdict | None = None  # of all that is kept, against the original; None: not measured
-    edits: tuple[Edit, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
 def candidates(
     findings: Sequence[Finding], read: Read, named: Sequence[Variant] = ()
 ) -> tuple[list[Candidate], list[str]]:
@@ -92,8 +84,8 @@ def candidates(
     `named` are variants that the user asked for: they take the place of findings with the same tweaks, and
     they alone may change the path of optimisation.
     """
-    found = [Candidate(variant.settings) for variant in named if variant.settings]
-    taken = {setting.tweak for candidate in found for setting in candidate.settings}
+    chosen = [Candidate(variant.settings) for variant in named if variant.settings]
+    taken = {setting.tweak for candidate in chosen for setting in candidate.settings}
     notes = []
     for finding in findings:
         tweak = finding.advice.tweak
@@ -108,102 +100,120 @@ def candidates(
             continue
         if any(setting.result == PATH for setting in settings):
             notes.append(
-                f"{tweak} was left out: training would take another path. To have it tried as well: "
+                f"{tweak} was left out: training would take another path. To try it as well: "
                 f"perfdoctor try --auto {tweak}"
             )
             continue
-        found.append(Candidate(settings, finding))
-    return found, notes
-
-
-def walk(
-    found: Sequence[Candidate],
-    measure: Measure,
-    predict: Predict,
-    say: Say,
-    seconds: float | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Walk:
-    """Try the candidates, the most promising first, until what the rest promises is lost in the noise.
-
-    `seconds`: no comparison begins that would leave no time for the last one, of all that is kept against the
-    original. Where one is interrupted, the walk ends with what was kept before.
-    """
-    if not found:
-        why = "nothing to try: no finding can be applied by a tweak"
-        say(why)
-        return Walk(notes=(why,))
-    end_s = math.inf if seconds is None else clock() + seconds
-    return _Walker(measure, predict, say, clock, end_s).walk(list(found))
-
-
-def into(walked: Walk, trial: Trial) -> Trial:
-    """The trial with all that the walk found, and a note on how each kept tweak is written into the code."""
-    verdicts = [
-        step.verdict if step.over == ORIGINAL else replace(step.verdict, over=step.over.words)
-        for step in walked.steps
-    ]
-    notes = (*trial.notes, *walked.notes, *map(str, walked.edits))
-    return replace(trial, verdicts=tuple(verdicts), kept=walked.kept.words, notes=notes)
+        chosen.append(Candidate(settings, finding))
+    return chosen, notes
 
 
 @dataclass
 class _Kept:
     candidate: Candidate
-    verdict: Verdict  # against what was kept before it
+    verdict: VariantResult  # against what was kept before it
 
 
 @dataclass
-class _Walker:
-    """The walk so far."""
+class Walk:
+    """The walk so far: all comparisons in their order, and what is left standing."""
 
-    measure: Measure
-    predict: Predict
-    say: Say
-    clock: Callable[[], float]
-    end_s: float
-    steps: list[Step] = field(default_factory=list)
-    kept: list[_Kept] = field(default_factory=list)
+    left: list[Candidate]
     notes: list[str] = field(default_factory=list)
+    baseline: BaselineRun | None = None
+    comparisons: int = 1
+    clock: Callable[[], float] = time.monotonic
+    steps: list[WalkStep] = field(default_factory=list)
+    standing: list[_Kept] = field(default_factory=list)
+    bench: Bench = field(init=False)
+    end_s: float = math.inf
     longest_s: float = 0.0
     interrupted: bool = False
+    calibrated: Variant = ORIGINAL
+    warnings: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, request: Request, baseline: BaselineRun | None) -> Walk:
+        """Of the tweaks that the findings of a run name, and of those that are named besides.
+
+        Raises PerfdoctorError where there is no such run, or nothing to try.
+        """
+        if baseline is None:
+            hint = "watch the script first: perfdoctor run ..., then: perfdoctor try --auto"
+            raise PerfdoctorError("no run of this command gives advice yet", hint)
+        tweaks = tweak_catalogue.tweaks()
+        named = resolve(request.variants, baseline.facts)
+        untried, notes = candidates(baseline.report.findings, lambda words: flags.read(words, tweaks), named)
+        if not untried:
+            hint = "; ".join(notes) or "name tweaks to try: perfdoctor try --auto --amp"
+            raise PerfdoctorError("nothing to try: no tweak can apply a finding of the run", hint)
+        # Limited in time, each may take two comparisons; one more is of all that is kept.
+        return cls(untried, notes, baseline, 2 * len(untried) + 1 if request.seconds else 1)
 
     @property
-    def base(self) -> Variant:
-        """All that is kept."""
-        return self.kept[-1].verdict.variant if self.kept else ORIGINAL
+    def variants(self) -> list[Variant]:
+        """What may be tried, alone."""
+        return [Variant(candidate.settings) for candidate in self.left]
 
-    def walk(self, left: list[Candidate]) -> Walk:
-        """Try what is left, and then all that was kept together."""
+    def measure(self, bench: Bench, left_s: float | None) -> Sequence[VariantResult]:
+        """Try the candidates, the most promising first, until what the rest promises is lost in the noise.
+
+        No comparison begins that would leave no time for the last one, of all that is kept against the
+        original. Where one is interrupted, the walk ends with what was kept before.
+        """
+        self.bench = bench
+        self.end_s = math.inf if left_s is None else self.clock() + left_s
+        self._walk()
+        self._confirm()
+        if self.steps and not self.standing and not self.interrupted:
+            self.notes.append("no tried tweak is faster beyond the noise with the same result")
+        return ()
+
+    def complete(self, trial: Trial) -> Trial:
+        """The trial with all comparisons, and a note on how each kept tweak is written into the code."""
+        verdicts = [
+            step.verdict if step.over == ORIGINAL else replace(step.verdict, over=step.over.words)
+            for step in self.steps
+        ]
+        notes = (*trial.notes, *self.notes, *map(str, self.edits))
+        return replace(trial, verdicts=tuple(verdicts), kept=self.kept.words, notes=notes)
+
+    @property
+    def edits(self) -> list[Edit]:
+        """What each kept tweak is in the user's own code."""
+        return [_edit(step) for step in self.standing]
+
+    @property
+    def kept(self) -> Variant:
+        """All that is kept."""
+        return self.standing[-1].verdict.variant if self.standing else ORIGINAL
+
+    def _walk(self) -> None:
+        rest = self.left
         while not self.interrupted:
-            left = [candidate for candidate in left if not candidate.is_in(self.base)]
-            promises = [self._promise(candidate) for candidate in left]
+            rest = [candidate for candidate in rest if not candidate.is_in(self.kept)]
+            promises = [self._promise(candidate) for candidate in rest]
             worthwhile = [
                 index
                 for index, gain in enumerate(promises)
-                if left[index].finding is None or gain.high > 1.0 + self._noise()
+                if rest[index].finding is None or gain.high > 1.0 + self._noise()
             ]
             if not worthwhile:
-                self._note_rest(left, f"less is promised than can be told here ({self._noise():.1%})")
+                self._note_rest(rest, f"the predicted gains are below the noise here ({self._noise():.1%})")
                 break
             if not self._has_time():
-                self._note_rest(left, "no time was left")
+                self._note_rest(rest, "no time left")
                 break
-            self._try(left.pop(max(worthwhile, key=lambda index: promises[index].likely)))
-        total = self._total()
-        if self.steps and not self.kept and not self.interrupted:
-            self.notes.append("nothing that was tried is faster beyond the noise, with the same result")
-        edits = tuple(_edit(kept) for kept in self.kept)
-        return Walk(tuple(self.steps), self.base, total, edits, tuple(self.notes))
+            self._try(rest.pop(max(worthwhile, key=lambda index: promises[index].likely)))
 
     def _promise(self, candidate: Candidate) -> Gain:
         """What a candidate is likely to bring on top of what is kept."""
-        known = candidate.finding.gain if candidate.finding is not None else UNKNOWN
-        return self._predicted(candidate.on(self.base), self.base) or known
+        advised = candidate.finding.gain if candidate.finding is not None else UNKNOWN
+        return self._predicted(candidate.on(self.kept), self.kept) or advised
 
     def _predicted(self, variant: Variant, over: Variant) -> Gain | None:
         """What a variant is likely to bring over another: gains do not add."""
-        before, after = self.predict(over), self.predict(variant)
+        before, after = self.bench.predict(over), self.bench.predict(variant)
         if before is None or after is None:
             return None
         low, likely, high = sorted(
@@ -213,71 +223,72 @@ class _Walker:
 
     def _noise(self) -> float:
         """Half the width of the best interval so far, relative: a smaller gain cannot be told from none."""
-        found = [step.verdict.speedup for step in self.steps]
-        widths = [gain.high / gain.likely - 1.0 for gain in found if gain is not None]
+        gains = [step.verdict.speedup for step in self.steps]
+        widths = [gain.high / gain.likely - 1.0 for gain in gains if gain is not None]
         return max(NOTICEABLE, min(widths, default=0.0))
 
     def _has_time(self, comparisons: int | None = None) -> bool:
         """Whether there is time for so many; by default, for one more and what it takes to keep it."""
-        wanted = comparisons or (2 if self.kept else 1)
+        wanted = comparisons or (2 if self.standing else 1)
         return self.clock() + wanted * self.longest_s <= self.end_s
 
-    def _note_rest(self, left: Sequence[Candidate], why: str) -> None:
-        if left:
-            self.notes.append(f"not tried: {', '.join(candidate.name for candidate in left)}: {why}")
+    def _note_rest(self, rest: Sequence[Candidate], why: str) -> None:
+        if rest:
+            self.notes.append(f"not tried: {', '.join(candidate.name for candidate in rest)}: {why}")
 
     def _try(self, candidate: Candidate) -> None:
         """Keep a candidate if it proves faster on top of what is kept; where it is too much, less of it."""
         for _ in range(1 + BACK_OFFS):
-            verdict = self._compare(candidate.on(self.base), self.base)
+            verdict = self._compare(candidate.on(self.kept), self.kept)
             good = _is_good(verdict)
-            self.steps.append(Step(verdict, self.base, good))
-            self.say(f"{'kept' if good else 'left out'}: {candidate.name}, {_outcome(verdict)}")
+            self.steps.append(WalkStep(verdict, self.kept, good))
+            decision = "kept" if good else "left out"
+            self.bench.progress.say(f"{decision}: {candidate.name}, {_outcome(verdict)}")
             if good:
-                self.kept.append(_Kept(candidate, verdict))
+                self.standing.append(_Kept(candidate, verdict))
             less = _less(candidate, verdict) if verdict.outcome in TOO_MUCH else None
             if less is None or not self._has_time():
                 return
             candidate = less
 
-    def _compare(self, variant: Variant, over: Variant) -> Verdict:
+    def _compare(self, variant: Variant, over: Variant) -> VariantResult:
         began_s = self.clock()
-        verdict = replace(self.measure(variant, over), predicted=self._predicted(variant, over))
+        (verdict,) = self.bench.compare([variant], over)
+        verdict = replace(verdict, predicted=self._predicted(variant, over))
         self.longest_s = max(self.longest_s, self.clock() - began_s)
         if verdict.outcome is Outcome.NOT_MEASURED:
             self.interrupted = True
             self.notes.append(f"the walk ended at {variant.name}: {verdict.because}")
         return verdict
 
-    def _total(self) -> Verdict | None:
-        """All that is kept against the original, without the last of it as long as it is not faster."""
-        while len(self.kept) > 1:
+    def _confirm(self) -> None:
+        """Compare all that is kept with the original, without the last of it as long as it is not faster."""
+        while len(self.standing) > 1:
             if self.interrupted or not self._has_time(1):
-                self.notes.append("all that is kept was not compared with the original as a whole")
-                return None
-            verdict = self._compare(self.base, ORIGINAL)
+                self.notes.append("the kept tweaks together were not compared with the original")
+                return
+            verdict = self._compare(self.kept, ORIGINAL)
             good = _is_good(verdict)
-            self.steps.append(Step(verdict, ORIGINAL, good))
+            self.steps.append(WalkStep(verdict, ORIGINAL, good))
             if good:
-                return verdict
+                return
             if verdict.outcome is not Outcome.NOT_MEASURED:
-                last = self.kept.pop().candidate.name
-                self.notes.append(f"{last} was taken back: {verdict.variant.name}, {_outcome(verdict)}")
-        return self.kept[0].verdict if len(self.kept) == 1 else None
+                last = self.standing.pop().candidate.name
+                self.notes.append(f"{last} was undone: {verdict.variant.name}, {_outcome(verdict)}")
 
 
-def _is_good(verdict: Verdict) -> bool:
-    agreement = verdict.agreement
-    return verdict.outcome is Outcome.FASTER and (agreement is None or agreement.same is not False)
+def _is_good(verdict: VariantResult) -> bool:
+    equivalence = verdict.equivalence
+    return verdict.outcome is Outcome.FASTER and (equivalence is None or equivalence.same is not False)
 
 
-def _outcome(verdict: Verdict) -> str:
+def _outcome(verdict: VariantResult) -> str:
     if verdict.outcome is Outcome.FASTER and verdict.speedup is not None:
         return f"{verdict.speedup.likely:.2f} times as fast"
     return f"{verdict.outcome.value}: {verdict.because}"
 
 
-def _less(candidate: Candidate, verdict: Verdict) -> Candidate | None:
+def _less(candidate: Candidate, verdict: VariantResult) -> Candidate | None:
     """Half the way back to what it was; None where no number is left on that way."""
     for index, setting in enumerate(candidate.settings):
         value = setting.values.get(VALUE)
@@ -293,16 +304,16 @@ def _less(candidate: Candidate, verdict: Verdict) -> Candidate | None:
     return None
 
 
-def _places(verdict: Verdict, *tweaks: str) -> list[Place]:
+def _places(verdict: VariantResult, *tweaks: str) -> list[Place]:
     """Where these tweaks changed something."""
     applied = verdict.executions[-1].applied if verdict.executions else ()
     return [place for place in applied if place.tweak in tweaks]
 
 
-def _edit(kept: _Kept) -> Edit:
+def _edit(step: _Kept) -> Edit:
     """The change by hand: as the finding says, else what the tweaks changed where."""
-    candidate = kept.candidate
-    places = _places(kept.verdict, *(setting.tweak for setting in candidate.settings))
+    candidate = step.candidate
+    places = _places(step.verdict, *(setting.tweak for setting in candidate.settings))
     at = tuple(dict.fromkeys(place.at for place in places if place.at is not None))
     words = Variant(candidate.settings).words
     if candidate.finding is not None and candidate.finding.advice.code is not None:

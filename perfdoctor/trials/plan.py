@@ -1,31 +1,31 @@
-"""How long to measure: rounds, steps and limits of a trial, from what its first execution showed."""
+"""How long to measure: rounds, steps and limits of a trial, from what its calibration run showed."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.trial import Variant
-from perfdoctor.trials.flags import VALUE
+from perfdoctor.model.trial import Variant
+from perfdoctor.trials.settings import tweak_catalogue
+from perfdoctor.trials.settings.flags import VALUE
 
 ROUNDS = 5  # a t-interval over fewer is wide: its quantile is 2.8 with five rounds, 4.3 with three
 LEAST_ROUNDS = 3
 LEAST_STEPS = 10  # a mean over fewer is one batch more or less
 LEAST_S = 1.0  # to measure: less is a few turns of the scheduler
 MOST_STEPS = 5_000  # more do not help: rounds differ by more than steps within one
-SECONDS_PER_VARIANT = 35.0  # one variant and its originals, by default: with the first look, 90 s at most
-LOOK_S = 6.0  # how long the first execution trains
+SECONDS_PER_VARIANT = 35.0  # one variant and its originals, by default: 90 s at most with the calibration
+CALIBRATION_S = 6.0  # how long the calibration run trains
 LEAVING_S = 1.0  # a script takes about this long to end
 STRETCH = 3.0  # times the budget that may be spent to measure a whole epoch, where it recurs
 PATIENCE = 5.0  # an execution that takes so many times as long as expected is ended
 SLACK_S = 60.0  # compiling, or starting many workers
-ACCUMULATE, BATCH_SIZE = "accumulate", "batch-size"
-RESIZING = {ACCUMULATE, BATCH_SIZE}  # tweaks that change how many samples a step holds
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrialPlan:
     """What every execution of a trial has in common. Steps are those of the original."""
 
     rounds: int
@@ -49,14 +49,16 @@ class Plan:
 
 def times_held(variant: Variant, batch: float | None) -> float:
     """How many times the samples of the original's step one of the variant holds; `batch` as in a Plan."""
-    held = 1.0
-    for setting in variant.settings:
-        count = setting.values.get(VALUE)
-        if setting.tweak == ACCUMULATE and isinstance(count, int):
-            held *= count
-        elif setting.tweak == BATCH_SIZE and isinstance(count, int) and batch:
-            held *= count / batch
-    return held
+    return math.prod((times(value, batch) for times, value in resizing(variant).values()), start=1.0)
+
+
+def resizing(variant: Variant) -> dict[str, tuple[Callable[[int, float | None], float], int]]:
+    """The flags that change how many samples a step holds, and by how many times for which value."""
+    return {
+        setting.words[0]: (times, setting.values[VALUE])
+        for setting in variant.settings
+        if (times := tweak_catalogue.declared(setting.tweak).samples) is not None
+    }
 
 
 def make(
@@ -74,7 +76,7 @@ def make(
     rounds: int | None = None,
     steps: int | None = None,
     seconds: float | None = None,
-) -> Plan:
+) -> TrialPlan:
     """The plan for so many variants beside the original, `spent_s` of whose time are gone.
 
     `longest_steps` is how many steps the script takes by itself, None where it was not let; `period` how
@@ -91,10 +93,10 @@ def make(
         raise PerfdoctorError(
             f"the script takes {longest_steps} steps: too short to measure "
             f"({warm_up_steps} of them are warm-up, at least {LEAST_STEPS} are measured)",
-            "let it train longer for the trial, as with: perfdoctor try ... -- train.py --epochs 3",
+            "let it train longer for the trial: perfdoctor try ... -- train.py --epochs 3",
         )
     if steps is None:
-        budget_s = (seconds or SECONDS_PER_VARIANT * (variants + 1) + LOOK_S) - spent_s
+        budget_s = (seconds or SECONDS_PER_VARIANT * (variants + 1) + CALIBRATION_S) - spent_s
         each_s = budget_s / (rounds * (variants + 1)) - start_s - LEAVING_S
         affordable = min(MOST_STEPS, most, max(least, LEAST_S / step_s, each_s / step_s - warm_up_steps))
         stretched = min(most, STRETCH * max(affordable, each_s / step_s))
@@ -103,7 +105,7 @@ def make(
         steps = _whole(steps, steps, 1, period or 1)
     steps = int(min(steps, most))
     training_s = (warm_up_steps + steps) * step_s
-    return Plan(
+    return TrialPlan(
         rounds,
         warm_up_steps,
         steps,
@@ -117,5 +119,5 @@ def make(
 
 def _whole(affordable: int, stretched: float, least: int, period: int) -> int:
     """As many steps as can be paid for: in whole periods, unless those that hold `least` cost too much."""
-    whole = max(math.ceil(least / period), affordable // period) * period
-    return whole if whole <= stretched else affordable
+    steps = max(math.ceil(least / period), affordable // period) * period
+    return steps if steps <= stretched else affordable

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import median
 
-from perfdoctor import recorded, samplers
-from perfdoctor.analysis.scaling import ScaleModel
-from perfdoctor.analysis.stepmodel import BEST, LIKELY, WORST
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model import Gain, Phase
-from perfdoctor.samplers import gpu
-from perfdoctor.trial import Ending, Execution, Scaled, Trial, Variant, Verdict
-from perfdoctor.trials import conduct, launching
-from perfdoctor.trials.asked import Asked, Progress
-from perfdoctor.trials.bench import Bench
-from perfdoctor.trials.measured import MOVING, WAITING
+from perfdoctor.facts.predict.scaling import ScaleModel
+from perfdoctor.facts.predict.step_model import BEST, LIKELY, WORST
+from perfdoctor.model.concluded import Gain
+from perfdoctor.model.measured import Phase
+from perfdoctor.model.trial import (
+    Execution,
+    ExecutionEnd,
+    ExecutionSummary,
+    Scaled,
+    Trial,
+    Variant,
+    VariantResult,
+)
+from perfdoctor.runs import records as recorded
+from perfdoctor.trials.measure import MOVING, WAITING
+from perfdoctor.trials.request import Request
+from perfdoctor.trials.rounds import Bench
+from perfdoctor.trials.settings import rank_count
+from perfdoctor.watch import samplers
+from perfdoctor.watch.samplers import gpu
 
 DATA, COMPUTING, REST = "data", "computing", "other"
 CAUSES: Mapping[str, str] = {  # of each phase of an execution; the rest is `other`
@@ -36,37 +45,62 @@ BUSY = 0.9  # of the usable cores: the rest goes to starts, ends and the launche
 THREADS = "OMP_NUM_THREADS"
 
 
-def scale(asked: Asked, progress: Progress) -> Trial:
-    """Measure the command with each of the numbers of ranks asked for, the fewest of which is the base.
+@dataclass(frozen=True)
+class ScalingCurve:
+    """The command with each of several numbers of ranks, the fewest of which is the base."""
 
-    Raises PerfdoctorError where nothing can be measured, and for a script whose processes never join.
-    """
-    began_s = time.monotonic()
-    launching.command(asked.command, asked.ranks[0], os.environ)  # raises, before anything is made
-    base, *others = (Variant(ranks=count) for count in asked.ranks)
-    notes = [*_crowded(asked.ranks[-1]), *_threads(asked.ranks)]
-    for note in notes:
-        progress.say(note)
-    try:
-        bench, protection = conduct.prepare(asked, progress, None, others, len(others), others[-1])
-        _check_joined(bench, asked.ranks[-1])
-        verdicts = bench.compare(others, base)
-    finally:
-        progress.end()
-    trial = conduct.conclude(asked, bench, verdicts, protection, time.monotonic() - began_s)
-    cores = samplers.usable_cores()[0]
-    points = curve(trial.originals, verdicts, asked.ranks, cores)
-    beyond = expected(points, trial.originals, verdicts[-1].executions, cores) if verdicts else None
-    return replace(
-        trial,
-        base=base,
-        scaling=points if beyond is None else (*points, beyond),
-        notes=(*trial.notes, *notes, *_uncounted(trial)),
-    )
+    ranks: tuple[int, ...]
+    baseline: None = None  # a run was watched with one number of ranks: it predicts nothing here
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, request: Request) -> ScalingCurve:
+        """Raises PerfdoctorError for a command that cannot be started in several processes."""
+        rank_count.command(request.command, request.ranks[0], os.environ)
+        return cls(request.ranks, warnings=(*_crowded(request.ranks[-1]), *_threads(request.ranks)))
+
+    @property
+    def variants(self) -> list[Variant]:
+        """All numbers but the fewest."""
+        return [Variant(ranks=count) for count in self.ranks[1:]]
+
+    @property
+    def comparisons(self) -> int:
+        """One for each number but the fewest."""
+        return len(self.ranks) - 1
+
+    @property
+    def base(self) -> Variant:
+        """The fewest ranks."""
+        return Variant(ranks=self.ranks[0])
+
+    @property
+    def calibrated(self) -> Variant:
+        """The most ranks."""
+        return Variant(ranks=self.ranks[-1])
+
+    def measure(self, bench: Bench, left_s: float | None) -> Sequence[VariantResult]:
+        """All numbers in the same rounds. Raises PerfdoctorError for a script whose processes never join."""
+        _check_joined(bench, self.ranks[-1])
+        return bench.compare(self.variants, self.base)
+
+    def complete(self, trial: Trial) -> Trial:
+        """The trial with its curve."""
+        cores = samplers.usable_cores()[0]
+        points = curve(trial.originals, trial.verdicts, self.ranks, cores)
+        most = trial.verdicts[-1].executions
+        beyond = expected(points, trial.originals, most, cores)
+        return replace(
+            trial,
+            base=self.base,
+            scaling=points if beyond is None else (*points, beyond),
+            rank_commands=rank_count.typed_commands(trial.command, self.ranks),
+            notes=(*trial.notes, *self.warnings, *_uncounted(trial)),
+        )
 
 
 def curve(
-    originals: Sequence[Execution], verdicts: Sequence[Verdict], ranks: Sequence[int], cores: float
+    originals: Sequence[Execution], verdicts: Sequence[VariantResult], ranks: Sequence[int], cores: float
 ) -> tuple[Scaled, ...]:
     """A point for each number of ranks, the fewest first: executions of that are `originals`."""
     fewest = _point(ranks[0], originals)
@@ -105,7 +139,7 @@ def expected(
         return None
     synced_s = after[WAITING] + after[MOVING]
     step_s, before_s = sum(after.values()), sum(before.values())
-    cpu_s = median(each.cpu_s or 0.0 for each in most if each.ending is Ending.MEASURED) / last.ranks
+    cpu_s = median(each.cpu_s or 0.0 for each in most if each.ending is ExecutionEnd.MEASURED) / last.ranks
     model = ScaleModel(
         ranks=last.ranks,
         nodes=1,
@@ -122,8 +156,8 @@ def expected(
     worst, likely, best = sorted(
         times * before_s / model.step_s(ranks, case) for case in (WORST, LIKELY, BEST)
     )
-    known = last.speedup  # no more is known of more ranks than of those measured
-    gain = Gain(worst * known.low / known.likely, likely, best * known.high / known.likely)
+    measured = last.speedup  # no more is known of more ranks than of those measured
+    gain = Gain(worst * measured.low / measured.likely, likely, best * measured.high / measured.likely)
     return Scaled(
         ranks,
         model.step_s(ranks),
@@ -145,14 +179,8 @@ def _got(ranks: int, own_s: float, computing_s: float, cpu_s: float) -> float | 
 
 
 def _point(ranks: int, executions: Sequence[Execution]) -> Scaled:
-    whole = [execution for execution in executions if execution.ending is Ending.MEASURED]
-    steps_s = [execution.step_s for execution in whole if execution.step_s]
-    rates = [execution.samples_per_s for execution in whole if execution.samples_per_s]
-    return Scaled(
-        ranks,
-        geometric_mean(steps_s) if steps_s else None,
-        geometric_mean(rates) if rates else None,
-    )
+    measured = ExecutionSummary.of(executions)
+    return Scaled(ranks, measured.step_s, measured.samples_per_s)
 
 
 def _over(gain: Gain, times: float) -> Gain:
@@ -164,20 +192,24 @@ def _over(gain: Gain, times: float) -> Gain:
 
 def _phases(executions: Sequence[Execution]) -> dict[str, float]:
     """Seconds of a step by cause, medians over rounds; empty where nothing was measured."""
-    whole = [own for own in executions if own.ending is Ending.MEASURED and own.phases]
-    if not whole:
+    measured = [
+        execution
+        for execution in executions
+        if execution.ending is ExecutionEnd.MEASURED and execution.phases
+    ]
+    if not measured:
         return {}
     names = (*dict.fromkeys(CAUSES.values()), REST)
-    parts = [_by_cause(own.phases) for own in whole]
+    parts = [_by_cause(execution.phases) for execution in measured]
     return {name: median(part.get(name, 0.0) for part in parts) for name in names}
 
 
 def _by_cause(phases: Mapping[str, float]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    causes: dict[str, float] = {}
     for phase, seconds in phases.items():
         cause = CAUSES.get(phase, REST)
-        found[cause] = found.get(cause, 0.0) + seconds
-    return found
+        causes[cause] = causes.get(cause, 0.0) + seconds
+    return causes
 
 
 def _bound(
@@ -193,23 +225,23 @@ def _bound(
     cause = max(lost, key=lambda name: lost[name])
     took = f"{lost[cause] / after_s:.0%} of a step"
     if cause == WAITING:
-        return f"{took} is waiting for the rank that comes last: the ranks are uneven, or short of cores"
+        return f"{took} is waiting for the straggler: the ranks are uneven, or short of cores"
     if cause == MOVING:
-        return f"{took} is moving gradients, hidden by nothing: fewer or smaller exchanges, or a faster link"
+        return f"{took} is exposed gradient transfer: fewer or smaller syncs help, or a faster link"
     if cause == DATA:
         return f"{took} more is waiting for batches: the ranks share what prepares or stores them"
     if cause == COMPUTING:
         return f"{took} more is computing: {_shared(executions, cores)}"
-    return f"{took} more is Python between the phases: the ranks share the cores that it needs"
+    return f"{took} more is Python between the phases: the ranks share its cores"
 
 
 def _shared(executions: Sequence[Execution], cores: float) -> str:
     """What ranks that compute share."""
     if any(execution.device_bytes for execution in executions):
-        return "exchanges that backward does not hide count as that on a device, and so do slower clocks"
+        return "on a device, exposed gradient sync and lower clocks count as computing"
     wanted = [each.cpu_s / each.step_s for each in executions if each.cpu_s and each.step_s]
     if wanted and median(wanted) >= BUSY * cores:
-        return f"the ranks keep {median(wanted):.1f} of {cores:g} usable cores busy"
+        return f"the ranks need {median(wanted):.1f} of {cores:g} usable cores"
     return "the ranks share memory bandwidth and caches, or have fewer threads each"
 
 
@@ -222,7 +254,7 @@ def _crowded(most: int) -> Iterator[str]:
     if gpus and most > gpus:
         yield f"{most} ranks on {gpus} GPU{'' if gpus == 1 else 's'}: they share them, or fail"
     elif not gpus and most > cores:
-        yield f"{most} ranks on {cores:g} usable cores: they share them, and none is as fast as alone"
+        yield f"{most} ranks share {cores:g} usable cores: none is as fast as alone"
 
 
 def _gpus() -> int:
@@ -245,22 +277,22 @@ def _threads(ranks: Sequence[int]) -> Iterator[str]:
 
 
 def _check_joined(bench: Bench, ranks: int) -> None:
-    """Raise where the processes of the first look trained each for itself."""
-    looked = bench.looked
-    records = recorded.read(Path(looked.log).with_suffix(""))
-    if looked.ranks < ranks:
+    """Raise where the processes of the calibration run trained each for itself."""
+    calibration = bench.calibration
+    records = recorded.read(Path(calibration.log).with_suffix(""))
+    if calibration.ranks < ranks:
         raise PerfdoctorError(
-            f"of {ranks} ranks, {looked.ranks} took steps that could be measured",
-            f"what they printed is in {looked.log}",
+            f"of {ranks} ranks, {calibration.ranks} took steps that could be measured",
+            f"their output is in {calibration.log}",
         )
-    joined = any(own.of("process_group") or own.of("wrapper") for own in records.ranks.values())
+    joined = any(rank.of("process_group") or rank.of("wrapper") for rank in records.ranks.values())
     if not joined:
         raise PerfdoctorError(
             f"the script cannot be scaled: {ranks} processes of it never called init_process_group",
-            "it has to exchange gradients first: perfdoctor tips data-parallel tells how",
+            "make it use several processes first: perfdoctor tips data-parallel",
         )
 
 
 def _uncounted(trial: Trial) -> Iterator[str]:
     if not all(execution.samples_per_s for execution in trial.originals):
-        yield "samples could not be counted: each rank is taken to train with as many in a step"
+        yield "samples could not be counted: each rank is assumed to train on equally many per step"

@@ -1,0 +1,31 @@
+"""One file for each change that can be applied in the user's process, with everything known about it."""
+
+from __future__ import annotations
+
+from ..probe.trial.tweak import (
+    AUTO,
+    BITWISE,
+    PATH,
+    RESULTS,
+    ROUNDING,
+    Count,
+    Declared,
+    NoChoice,
+    OneOf,
+    WatchedRun,
+    declaration,
+)
+
+__all__ = [
+    "AUTO",
+    "BITWISE",
+    "PATH",
+    "RESULTS",
+    "ROUNDING",
+    "Count",
+    "Declared",
+    "NoChoice",
+    "OneOf",
+    "WatchedRun",
+    "declaration",
+]

@@ -1,4 +1,4 @@
-"""What the tweaks of DistributedDataParallel share: its arguments, its hooks, its first pass."""
+"""Shared by the tweaks of DistributedDataParallel: its arguments, its hooks, its first pass."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import inspect
 import weakref
 from typing import Any, Callable, Dict, Optional
 
-from ..probe.tweak import Tweaking
-from ..probe.where import user_line
+from ..probe.trial.tweak import Tweaking
+from ..probe.user_frames import user_line
 
 # Hooks that average gradients as torch does without one, if in fewer bits.
 AVERAGING = frozenset(
@@ -23,7 +23,7 @@ AVERAGING = frozenset(
 
 
 def on_arguments(here: Tweaking, change: Callable[[Any, Dict[str, Any]], bool]) -> None:
-    """Let `change(model, arguments by name)` alter what the constructor was given; True where it did."""
+    """Let `change(model, arguments by name)` alter the constructor's arguments; it returns whether it did."""
     wrapper = here.torch.nn.parallel.DistributedDataParallel
     signature = inspect.signature(wrapper.__init__)
 
@@ -38,14 +38,14 @@ def on_arguments(here: Tweaking, change: Callable[[Any, Dict[str, Any]], bool]) 
 
 
 def hook_of(model: Any) -> str:
-    """The name of the hook that exchanges this model's gradients; empty where torch does it itself."""
+    """The name of the hook that synchronises this model's gradients; empty if torch does it itself."""
     if any(hasattr(parameter, "_in_backward_optimizers") for parameter in model.parameters()):
         return "apply_optimizer_in_backward"  # its hook comes with the first pass
     return str(model._get_ddp_logging_data().get("comm_hook") or "")
 
 
 def alone(model: Any) -> bool:
-    """Whether there is no other process to exchange gradients with."""
+    """Whether there is no other process to synchronise gradients with."""
     return bool(model.process_group.size() == 1)
 
 

@@ -1,4 +1,4 @@
-"""Items of a dataset: what may name one, copies that nobody else changes, and whether two are the same."""
+"""Items of a dataset: keys that name them, copies that nobody else changes, and comparison of two."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ UNCHANGING = (type(None), int, float, complex, str, bytes, PurePath)
 
 
 class Uncopied(Exception):
-    """An item holds something of which a copy may not be one."""
+    """Raised for an item that holds something that may not be copied faithfully."""
 
 
 def key_of(index: Any) -> Optional[Hashable]:
-    """What an index is remembered by, or None where it does not name one item, as a list of them."""
+    """The key of an index, or None if it does not name a single item (a list of indices)."""
     if isinstance(index, (int, str, bytes)):
         return index
     if isinstance(index, tuple):
@@ -29,7 +29,7 @@ def key_of(index: Any) -> Optional[Hashable]:
 
 
 def copied(item: Any) -> Any:
-    """A copy of an item that shares nothing with it that could change. Raises Uncopied."""
+    """A copy of an item that shares nothing mutable with it. Raises Uncopied."""
     if isinstance(item, UNCHANGING):
         return item
     torch, numpy = sys.modules["torch"], sys.modules.get("numpy")
@@ -53,7 +53,7 @@ def copied(item: Any) -> Any:
 
 
 def _copied_tensor(tensor: Any, torch: Any) -> Any:
-    """Of its own elements only: a view's storage may be the whole dataset."""
+    """Copies a tensor's own elements only: a view's storage may be the whole dataset."""
     if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
         raise Uncopied(f"{tensor.layout} tensor on {tensor.device}")
     fresh = tensor.detach().clone().requires_grad_(tensor.requires_grad)
@@ -63,7 +63,7 @@ def _copied_tensor(tensor: Any, torch: Any) -> Any:
 
 
 def _is_image(item: Any) -> bool:
-    """Whether it is an image of Pillow's with its pixels; one of a file's is another class."""
+    """Whether it is a Pillow image with its pixels loaded; one that still reads a file has another class."""
     pillow = sys.modules.get("PIL.Image")
     return pillow is not None and type(item) is pillow.Image
 

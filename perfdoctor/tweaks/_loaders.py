@@ -1,8 +1,8 @@
 """DataLoaders as a script builds them: the arguments of their constructor, and their settings once they are
 built.
 
-Workers are asked for by argument, everything that depends on them is set on the loader once it is built: so
-it does not matter which of two tweaks was applied first.
+The number of workers is set by argument, everything that depends on it is set on the loader once it is built:
+so the order in which two tweaks are applied does not matter.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import inspect
 import weakref
 from typing import Any, Callable, Dict, Optional, Set
 
-from ..probe.tweak import Tweaking
+from ..probe.trial.tweak import Tweaking, WatchedRun
 
 Given = Dict[str, Any]
 
@@ -21,9 +21,9 @@ BUILT = "_iterator"  # what torch's constructor sets last
 
 
 def on_arguments(here: Tweaking, change: Callable[[Given], bool]) -> None:
-    """Let `change` alter what a DataLoader's constructor was given, by name; it returns whether it did.
+    """Let `change` alter the arguments of a DataLoader's constructor, by name; it returns whether it did.
 
-    A subclass hands on what it likes: only the call that reaches torch's own constructor is looked at.
+    A subclass may pass on other arguments: only the call that reaches torch's own constructor counts.
     Loaders that a worker builds for itself stay as they are.
     """
 
@@ -59,6 +59,13 @@ def on_built(here: Tweaking, look: Callable[[Any], None]) -> None:
     each_kind(here, lambda loader: here.alter(loader, "__init__", before, after))
 
 
+def predicted(run: WatchedRun, change: Callable[[Any], Any]) -> Any:
+    """What `change(loader)` says of the training loader as it was measured; nothing changes without one."""
+    if not run.has_loader:
+        return run.changes()
+    return change(run.loader) if run.loader is not None and run.modelled else None
+
+
 def each_kind(here: Tweaking, alter: Callable[[type], None]) -> None:
     """Call `alter` with torch's DataLoader, and with torchdata's once the script has imported it."""
     alter(here.torch.utils.data.DataLoader)
@@ -75,7 +82,7 @@ def set_each(
     """Set `name` of each DataLoader to `value`, unless `reason(loader)` says why not; then call
     `then(loader)`.
 
-    A library may build a loader anew from the user's: it comes with the setting, and is not told again.
+    A library may rebuild the user's loader: the copy has the setting already, and is not reported again.
     """
     changed: Set[int] = set()  # ids of their datasets
 
@@ -85,7 +92,7 @@ def set_each(
             if id(loader.dataset) in changed:
                 then(loader)
                 return
-            because = f"{name} is {value} already"
+            because = f"{name} is already {value}"
         if because is not None:
             here.left_alone("DataLoader", because)
             return
@@ -98,7 +105,7 @@ def set_each(
 
 
 def keeping_shuffles(here: Tweaking) -> Callable[[Any], None]:
-    """A function to call with each loader whose workers were made to persist.
+    """Returns a function to call with each loader whose workers were made to persist.
 
     Starting workers draws a number from the generator that shuffles, and workers that persist are started
     once: from the second epoch on the same seed would give another order. The number is drawn all the same.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import Dict, Iterator
 
-from ..probe.measures import free_memory_bytes, text_of
+from ..probe.loader.batch_costs import free_memory_bytes, text_of
 
 GROUPS = "/sys/fs/cgroup"
 OWN = "/proc/self/cgroup"
 
 
 def left_share() -> float:
-    """The share of the memory that is left: of the machine's, or of the control group that leaves least."""
+    """The share of memory that is left: of the machine, or of the control group with the least left."""
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(1.0, free_memory_bytes() / whole, *map(_left_in, _folders()))
 

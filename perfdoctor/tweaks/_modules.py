@@ -6,7 +6,7 @@ import copy
 from _thread import get_ident
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from ..probe.tweak import Tweaking
+from ..probe.trial.tweak import Tweaking
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
@@ -38,7 +38,7 @@ def on_root_calls(
 
 
 def before_ddp(here: Tweaking, change: Callable[[Any], object]) -> None:
-    """Call `change(module)` before DistributedDataParallel takes stock of a module's parameters."""
+    """Call `change(module)` before DistributedDataParallel reads a module's parameters."""
 
     def before(args: Args, kwargs: Kwargs) -> None:
         change(args[1] if len(args) > 1 else kwargs["module"])
@@ -47,12 +47,12 @@ def before_ddp(here: Tweaking, change: Callable[[Any], object]) -> None:
 
 
 def name_of(module: Any) -> str:
-    """What the user calls it: the name of its class, below torch.compile's."""
+    """The name that the user knows: that of its class, not of torch.compile's wrapper."""
     return type(getattr(module, "_orig_mod", module)).__name__
 
 
 def is_lazy(torch: Any, module: Any) -> bool:
-    """Whether parameters still wait for the first input to learn their shapes."""
+    """Whether parameters still wait for the first input to get their shapes."""
     return any(torch.nn.parameter.is_lazy(parameter) for parameter in module.parameters())
 
 
@@ -67,7 +67,7 @@ class _Roots:
         self.ddp = torch.nn.parallel.DistributedDataParallel
 
     def before(self, args: Args, kwargs: Kwargs) -> Any:
-        """Let every tweak change what goes in."""
+        """Lets every tweak change the inputs."""
         thread = get_ident()
         if thread in self.inside or self.is_tracing():
             return None
@@ -88,7 +88,7 @@ class _Roots:
         return (called, *args), kwargs, (thread, undo)
 
     def after(self, token: Any, result: Any) -> Any:
-        """Let them change what comes out, the innermost first."""
+        """Lets every tweak change the outputs, the innermost first."""
         thread, undo = token
         self.inside.discard(thread)
         for after, given in reversed(undo):

@@ -1,8 +1,8 @@
 """Loss scaling around unchanged code: gradients are multiplied only while a backward pass runs.
 
-A backward pass starts from the scale instead of 1, and gradients of earlier passes are multiplied alike; when
-it ends, all are divided again. So clipping, logging, accumulation and optimizers see true gradients, and the
-loss is never touched. The scale is a power of two: both ways are exact.
+A backward pass starts from the scale instead of 1, and gradients of earlier passes are multiplied as well;
+when it ends, all are divided again. So clipping, logging, accumulation and optimizers see true gradients, and
+the loss never changes. The scale is a power of two: both directions are exact.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import weakref
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from ..probe import patch
-from ..probe.tweak import Tweaking
+from ..probe.trial.tweak import Tweaking
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
@@ -34,7 +34,7 @@ BACKWARD_ARGUMENTS = (
 
 
 class Scaling:
-    """What `GradScaler` does by hand, for all backward passes and optimizers of a process."""
+    """Does what `GradScaler` does by hand, for all backward passes and optimizers of a process."""
 
     def __init__(self, here: Tweaking) -> None:
         self.here = here
@@ -76,7 +76,7 @@ class Scaling:
         self.optimizers.add(args[0])
 
     def scaled_by_script(self, args: Args, kwargs: Kwargs) -> None:
-        """Step back for a scaler of the script's own."""
+        """Stops where the script has its own scaler."""
         if not self.theirs and args[0].is_enabled():
             self.theirs = True
             self.here.left_alone("loss scaling", "the script's own GradScaler scales the loss")
@@ -89,7 +89,7 @@ class Scaling:
             return None
         given = {**dict(zip(BACKWARD_ARGUMENTS, args)), **kwargs}
         if given.get("create_graph"):
-            self.here.left_alone("loss scaling", "backward(create_graph=True) builds on the gradients")
+            self.here.left_alone("loss scaling", "backward(create_graph=True) uses the gradients")
             return None
         seeds = self._seeds(given["tensors"], given.pop("grad_tensors", None))
         if seeds is None:
@@ -101,7 +101,7 @@ class Scaling:
         return (), {**given, "grad_tensors": seeds}, named
 
     def after_backward(self, named: List[Any], result: Any) -> Any:
-        """Make all gradients true again."""
+        """Divides all gradients again."""
         self.open = False
         self.suspects = self._divide(self._leaves(named))
         if self.steps:  # a closure's pass: the step has begun already
@@ -109,7 +109,7 @@ class Scaling:
         return result
 
     def _seeds(self, tensors: Any, given: Any) -> Optional[List[Any]]:
-        """What the pass starts from; None where torch is about to refuse."""
+        """The gradients that the pass starts from; None where torch is about to refuse them."""
         outputs = self._listed(tensors)
         first = self._listed(given) if given is not None else [None] * len(outputs)
         if len(first) != len(outputs):
@@ -132,7 +132,7 @@ class Scaling:
         return isinstance(tensor, self.torch.Tensor) and tensor.is_leaf and tensor.requires_grad
 
     def _leaves(self, named: Iterable[Any]) -> Iterator[Any]:
-        """All that a pass may leave a gradient in; some come twice."""
+        """All tensors that a pass may leave a gradient in; some occur twice."""
         for optimizer in list(self.optimizers):
             yield from _of(optimizer)
         for parameters in list(self.modules.values()):
@@ -154,7 +154,7 @@ class Scaling:
         return list(groups.values())
 
     def _multiply(self, leaves: Iterable[Any]) -> None:
-        """Bring what earlier passes left to the scale of the coming one."""
+        """Multiplies the gradients of earlier passes by the scale of the coming one."""
         for gradients in self._gradients(leaves):
             self.torch._foreach_mul_(gradients, self.factor)
 
@@ -172,7 +172,7 @@ class Scaling:
     # ------------------------------------------------------------ optimizers
 
     def before_step(self, optimizer: Any) -> None:
-        """Withhold gradients that are not finite: without any, an optimizer changes nothing."""
+        """Removes gradients if one is not finite: without any, an optimizer changes nothing."""
         if self.theirs or not self.modules:
             return
         self.optimizers.add(optimizer)
@@ -200,7 +200,7 @@ class Scaling:
         return bool(self.torch.isfinite(values).all())
 
     def after_step(self, optimizer: Any) -> None:
-        """Give back what was withheld, and adapt the scale."""
+        """Puts removed gradients back, and adapts the scale."""
         if not self.steps or self.steps[-1][0] is not optimizer:
             return
         withheld = self.steps.pop()[1]

@@ -1,17 +1,17 @@
-"""Update once for N batches.
+"""Update once every N batches.
 
 ## What changes
-From the second update on, only each N-th call of `optimizer.step()` updates. In between gradients are kept:
-calls of `zero_grad()` clear nothing, and clipping only measures. Each backward pass starts from 1/N, so
-that an update takes the mean of N batches; the loss itself stays as it is. Learning rate schedules, and all
-else that counts calls, go on with each call: N times as many steps of a schedule fall on an update.
+From the second update on, only every N-th call of `optimizer.step()` updates. In between, gradients are kept:
+`zero_grad()` clears nothing, and clipping only measures. Each backward pass starts from 1/N, so that an
+update uses the mean of N batches; the loss itself does not change. Learning rate schedules, and everything
+else that counts calls, advance with each call: N steps of a schedule for each update.
 
 ## Left alone
 - A script with several optimizers, as for a GAN, with a `GradScaler`, or with steps inside the backward
   pass.
-- LBFGS, and closures of optimizers that are not torch's: they may be called several times.
-- A script that clears gradients without an update, or by other means than `zero_grad()`, from when it does
-  so; and one whose gradients do not come from `backward()`.
+- LBFGS, and closures of optimizers that are not torch's: these may call the closure several times.
+- A script that clears gradients without an update, or other than by `zero_grad()`, from the moment it does;
+  and one whose gradients do not come from `backward()`.
 
 Batches after the last update of the run are lost.
 
@@ -26,7 +26,7 @@ import weakref
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
 from ..probe import patch
-from ..probe.tweak import PATH, Count, Tweaking, tweak
+from ..probe.trial.tweak import PATH, Count, Tweaking, tweak
 from ._scaling import BACKWARD_ARGUMENTS
 
 WHAT = "optimizer.step"
@@ -37,7 +37,7 @@ CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")  # t
 
 
 class Turns:
-    """Whose turn it is, for the one optimizer of a process."""
+    """Decides for the one optimizer of a process which calls of step update."""
 
     def __init__(self, here: Tweaking, count: int) -> None:
         self.here = here
@@ -56,11 +56,11 @@ class Turns:
 
     @property
     def on(self) -> bool:
-        """Whether calls are held at all."""
+        """Whether calls are held back at all."""
         return self.owned is not None and not self.off
 
     def stop(self, because: str) -> None:
-        """From now on all is as the script has it."""
+        """Leaves everything to the script from now on."""
         if not self.off:
             self.off = True
             self.holds = False
@@ -69,7 +69,7 @@ class Turns:
     # ------------------------------------------------------------ steps
 
     def made(self, optimizer: Any, result: Any) -> Any:
-        """An optimizer was built: its class's steps go by turns."""
+        """Called when an optimizer is built: steps of its class are held back from now on."""
         kind = type(optimizer)
         if hasattr(optimizer, "param_groups"):
             self.optimizers.add(optimizer)
@@ -78,7 +78,7 @@ class Turns:
         return result
 
     def begin(self, optimizer: Any, closure: Any) -> Optional[bool]:
-        """Whether this call of step is held; None where it is none of ours."""
+        """Whether this call of step is held back; None if the tweak does not handle it."""
         if self.off or self.inside:
             return None
         because = self._unfit(optimizer, closure)
@@ -92,7 +92,7 @@ class Turns:
         return self.holds
 
     def end(self, optimizer: Any) -> None:
-        """The call is over, held or not."""
+        """Called when a call of step has ended, held back or not."""
         self.inside = False
         if self.owned is None:
             self.owned = frozenset(id(parameter) for parameter in _parameters(optimizer))
@@ -122,7 +122,7 @@ class Turns:
     # ------------------------------------------------------------ gradients
 
     def before_clearing(self, args: Any, kwargs: Any) -> Any:
-        """`zero_grad` of an optimizer or a module: keep what waits for the update."""
+        """Called before any `zero_grad`: sets aside gradients that wait for the update."""
         if not self.on:
             return None
         cleared = args[0]
@@ -137,13 +137,13 @@ class Turns:
         return args[:1], {"set_to_none": True}, [(parameter, parameter.grad) for parameter in parameters]
 
     def after_clearing(self, kept: List[Tuple[Any, Any]], result: Any) -> Any:
-        """Put them back."""
+        """Puts those gradients back."""
         for parameter, gradient in kept:
             parameter.grad = gradient
         return result
 
     def before_backward(self, args: Any, kwargs: Any) -> Any:
-        """Start from 1/N."""
+        """Starts the backward pass from 1/N."""
         if not self.on or self.backward_pass() != OUTSIDE_BACKWARD:
             return None
         given: Dict[str, Any] = {**dict(zip(BACKWARD_ARGUMENTS, args)), **kwargs}
@@ -182,7 +182,7 @@ class Turns:
         return args, {**kwargs, bound: float("inf")}, None
 
     def before_scale(self, args: Any, kwargs: Any) -> None:
-        """A GradScaler multiplies a loss."""
+        """Called when a GradScaler multiplies a loss: stops."""
         if args[0].is_enabled():
             self.stop("a GradScaler scales gradients for each step")
 
@@ -218,7 +218,7 @@ def _by_turns(turns: Turns, step: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-@tweak("--accumulate", PATH, Count(2, BATCHES_MAX))
+@tweak("--accumulate", PATH, Count(2, BATCHES_MAX), samples=lambda count, batch: count)
 def accumulate(here: Tweaking, count: int) -> None:
     """Let `count` calls of step make one update."""
     torch = here.torch

@@ -1,24 +1,24 @@
-"""Compute in 16 bits where it is safe (autocast).
+"""Use mixed precision (autocast): compute in 16 bits where it is safe.
 
-`--amp-dtype bf16|fp16` names the type; without it bf16, or fp16 on a CUDA device that has no bf16 units.
+`--amp-dtype bf16|fp16` names the type; the default is bf16, or fp16 on a CUDA device without bf16 units.
 
 ## What changes
 Each outermost call of a module that has parameters, training or not, runs under `torch.autocast`. What it
-returns is float32 again, in the same containers, so the loss is computed as before. Parameters, gradients,
-optimizers and checkpoints stay float32. In fp16 the backward pass starts from a large scale instead of 1, and
-gradients are divided by it when the pass ends: clipping, logging, accumulation and optimizers see true ones.
-A step whose gradients overflowed is skipped, and the scale halved.
+returns is converted back to float32, in the same containers, so the loss is computed as before. Parameters,
+gradients, optimizers and checkpoints stay float32. In fp16 the backward pass starts from a large scale
+instead of 1, and gradients are divided by it when the pass ends: clipping, logging, accumulation and
+optimizers see true gradients. A step whose gradients overflowed is skipped, and the scale is halved.
 
 ## Left alone
 - Modules that the script calls under autocast, or that enter it themselves.
 - Modules whose parameters are not float32: the script called `.half()`, `.bfloat16()` or `.double()`.
-- Training steps that torch.compile takes as a whole, and functions that are no modules.
-- Loss scaling, where the script has its own `GradScaler`, for `torch.autograd.grad`, and for
+- Training steps that torch.compile compiles as a whole, and functions that are not modules.
+- Loss scaling where the script has its own `GradScaler`, for `torch.autograd.grad`, and for
   `backward(create_graph=True)`. fp16 where parameters are sharded (FSDP).
-- In fp16, hooks on gradients, `retain_grad()`, and tensors that are in no model, no optimizer and no call see
-  scaled gradients, as they do with a `GradScaler`.
+- In fp16, hooks on gradients, `retain_grad()`, and tensors that belong to no model, no optimizer and no call
+  see scaled gradients, as they do with a `GradScaler`.
 
-fp16 on a CPU is slow, and torch has no recurrent layers for it: that is so by hand, too.
+fp16 on a CPU is slow, and torch has no recurrent layers for it; this is the same without perfdoctor.
 
 ## Same result
 Within rounding: products are computed with fewer digits, sums and losses are not. Compare the loss.
@@ -29,7 +29,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, List, Optional
 
-from ..probe.tweak import ROUNDING, OneOf, Tweaking, tweak
+from ..probe.trial.tweak import ROUNDING, OneOf, Tweaking, tweak
 from ._modules import Args, Kwargs, mapped, name_of, on_root_calls
 from ._scaling import Scaling
 
@@ -59,12 +59,12 @@ class _Mixed:
         self.scaling = scaling
         self.asked = asked
         self.modes: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # None: left alone
-        self.told: weakref.WeakSet[Any] = weakref.WeakSet()  # as changed
+        self.reported: weakref.WeakSet[Any] = weakref.WeakSet()  # as changed
         self.ours: Any = None  # the autocast that is entered
         self.script_entered = False  # one of its own, inside
 
     def before(self, module: Any, args: Args, kwargs: Kwargs) -> Any:
-        """Enter autocast."""
+        """Enters autocast."""
         if module not in self.modes:
             self.modes[module] = self._chosen(module)
         mode = self.modes[module]
@@ -79,7 +79,7 @@ class _Mixed:
         return args, kwargs, (module, self.ours, args)
 
     def after(self, token: Any, result: Any) -> Any:
-        """Leave it, and hand back float32."""
+        """Leaves autocast, and returns float32."""
         module, entered, args = token
         entered.__exit__(None, None, None)
         self.ours = None
@@ -87,20 +87,20 @@ class _Mixed:
             self._leave(module, "it enters autocast by itself")
             return result
         dtype = entered.fast_dtype
-        if module not in self.told:
-            self.told.add(module)
+        if module not in self.reported:
+            self.reported.add(module)
             self.here.applied(name_of(module), FULL, _word(dtype))
         if dtype is self.torch.float16:
             self.scaling.cover(module, args)
         return mapped(self.torch, result, lambda tensor: tensor.float() if tensor.dtype is dtype else tensor)
 
     def script_enters(self, args: Args, kwargs: Kwargs) -> None:
-        """Notice a module with an autocast of its own."""
+        """Called when a module enters autocast by itself: leaves it alone."""
         if self.ours is not None and args[0] is not self.ours and args[0]._enabled:
             self.script_entered = True
 
     def _leave(self, module: Any, because: str) -> None:
-        """From now on."""
+        """Leaves a module alone from now on."""
         self.modes[module] = None
         self.here.left_alone(name_of(module), because)
 
@@ -112,11 +112,11 @@ class _Mixed:
         name = self.asked or ("bf16" if self._has_bf16(device) else "fp16")
         mode = {"device_type": device.type, "dtype": getattr(self.torch, DTYPES[name])}
         if kinds != {FULL}:
-            self._leave(module, f"its parameters are {' and '.join(sorted(kinds)) or 'no fractions'}")
+            self._leave(module, f"its parameters are {' and '.join(sorted(kinds)) or 'not floating point'}")
         elif not self._is_possible(mode):
             self._leave(module, f"autocast cannot compute in {name} on {device.type}")
         elif name == "fp16" and _is_sharded(module, parameters):
-            self._leave(module, "its parameters are sharded, and no rank alone can tell that fp16 overflowed")
+            self._leave(module, "its parameters are sharded, and no single rank can detect an fp16 overflow")
         else:
             return mode
         return None

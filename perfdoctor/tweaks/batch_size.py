@@ -1,17 +1,17 @@
 """Train with batches of N samples.
 
 ## What changes
-`batch_size` of each `DataLoader` that trains, in each process. What trains is decided as early as it can be
-known, because scripts ask for the number of batches: a loader that shuffles does (`shuffle=True`, or a
-sampler of torch's that draws). Where no loader of the script shuffles, the first one that is iterated with
-gradients on does, and gets its size then. The learning rate stays as it is. A script that has its batch size
-in another place too may fail, and so does its trial then.
+`batch_size` of each `DataLoader` that trains, in each process. Which loaders train is decided as early as
+possible, because scripts ask for the number of batches: a loader that shuffles does (`shuffle=True`, or one
+of torch's random samplers). Where no loader of the script shuffles, it is the first one that is iterated with
+gradients on, and it gets its size then. The learning rate does not change. A script that also has its batch
+size in another place may fail, and then its trial fails, too.
 
 ## Left alone
 - A loader for evaluation: it does not shuffle, and it is iterated without gradients or beside one that
   trains.
-- A loader with a batch sampler of its own, or with `batch_size=None`: its batches are made elsewhere.
-- A loader that has this batch size already.
+- A loader with its own batch sampler, or with `batch_size=None`: something else makes its batches.
+- A loader that already has this batch size.
 
 ## Same result
 Another path: each update sees other samples. Trials compare samples per second, not steps.
@@ -20,16 +20,60 @@ Another path: each update sees other samples. Trials compare samples per second,
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, Optional, Set
+from typing import Any, Dict, List, Optional, Set
 
-from ..probe.tweak import PATH, Count, Tweaking, tweak
-from ..probe.where import user_line
+from ..probe.trial.tweak import PATH, Count, NoChoice, Tweaking, WatchedRun, tweak
+from ..probe.user_frames import user_line
 from ._loaders import each_kind, on_built
 
 Line = Optional[Dict[str, Any]]
 
+LARGER = (2, 4, 8, 16)  # times the batch: each costs a trial, and beyond it is another training altogether
+OF_MEMORY = 0.9  # of what there is: the peak of a step is higher than samples once a second show
+BATCHES_LEFT = 4  # of an epoch: with fewer, the last and smaller one counts as much
+UNKNOWN_ROOM = 2.0  # times the memory that is tried where it is not known how much there is
 
-@tweak("--batch-size", PATH, Count(1, 1_048_576, auto=True))
+
+def predict(run: WatchedRun, count: int) -> Any:
+    """The fixed part of a step, shared among more samples or fewer."""
+    if run.loader is None or not run.loader.batch_size or run.fixed_step is None or run.device != "cpu":
+        return None
+    gone = 1.0 - run.loader.batch_size / count
+    return run.changes(step=sorted(share * gone for share in run.fixed_step))
+
+
+def choose(run: WatchedRun) -> List[int]:
+    """Larger batches that memory and dataset leave room for."""
+    loader = run.loader
+    if loader is None or not loader.batch_size:
+        raise NoChoice(
+            "--batch-size auto: the size that the script uses is not known",
+            "watch it first (perfdoctor run train.py), or give a number (--batch-size 64)",
+        )
+    room = UNKNOWN_ROOM if run.memory_times is None else OF_MEMORY * run.memory_times
+    each_rank = (loader.items or 0) // max(1, run.ranks)
+    sizes = [
+        loader.batch_size * times
+        for times in LARGER
+        if times <= room and (not loader.items or loader.batch_size * times * BATCHES_LEFT <= each_rank)
+    ]
+    if not sizes:
+        what, least = "memory" if room < LARGER[0] else "the dataset", LARGER[0] * loader.batch_size
+        raise NoChoice(
+            f"--batch-size auto: {what} leaves no room for batches of {least}",
+            f"to try it all the same: --batch-size {least}",
+        )
+    return sizes
+
+
+@tweak(
+    "--batch-size",
+    PATH,
+    Count(1, 1_048_576, auto=choose),
+    predict=predict,
+    acts_on=("compute",),
+    samples=lambda count, batch: count / batch if batch else 1.0,
+)
 def batch_size(here: Tweaking, count: int) -> None:
     """Give every DataLoader that trains batches of `count` samples."""
     sizes = _Sizes(here, count)
@@ -38,7 +82,7 @@ def batch_size(here: Tweaking, count: int) -> None:
 
 
 class _Sizes:
-    """Which loaders train, and what was done about them."""
+    """Keeps which loaders train, and what was done about them."""
 
     def __init__(self, here: Tweaking, count: int) -> None:
         self._here = here
@@ -56,7 +100,7 @@ class _Sizes:
             if not self._is_made(
                 getattr(batches, "batch_sampler", batches)
             ):  # of a loader built anew, or split
-                self._here.left_alone("DataLoader", "its batches are made elsewhere")
+                self._here.left_alone("DataLoader", "something else makes its batches")
             return
         self._made[loader.batch_sampler] = user_line()
         if self._shuffles(loader.sampler):
@@ -73,7 +117,7 @@ class _Sizes:
         if not self._here.torch.is_grad_enabled():
             self._leave(loader, "it is iterated without gradients")
         elif self._one_trains:
-            self._leave(loader, "it does not shuffle, beside another one that trains")
+            self._leave(loader, "it does not shuffle, and another loader trains")
         else:
             self._undecided.discard(batches)
             self._train(loader)
@@ -101,4 +145,4 @@ class _Sizes:
             self._changed.add(id(loader.dataset))
             self._here.applied("DataLoader batch_size", was, self._count, self._made[batches])
         elif id(loader.dataset) not in self._changed:
-            self._leave(loader, f"batch_size is {was} already")
+            self._leave(loader, f"batch_size is already {was}")

@@ -1,26 +1,26 @@
-"""Keep the items of datasets in memory.
+"""Cache the items of datasets in memory.
 
 ## What changes
-What a `DataLoader` gets from its map-style dataset: an item is prepared when it is asked for the first time,
-and a copy of it is handed out from then on, so the gain begins with the second epoch. The script's dataset
-stays as it is, in type and content; only the loader looks into memory first. Each worker keeps items of its
-own, and is made to persist for that: with N workers and shuffled batches, an item is prepared up to N times
-before all of them have it (`--workers 0` keeps each once).
+The items that a `DataLoader` gets from its map-style dataset: an item is prepared when it is first requested,
+and a copy of it is returned from then on, so the gain begins with the second epoch. The script's dataset
+keeps its type and content; only the loader looks into the cache first. Each worker has its own cache, and is
+made to persist for that: with N workers and shuffled batches, an item is prepared up to N times before all
+workers have it (`--workers 0` caches each item once).
 
-Items are kept while more than a quarter of the memory is left, of the machine's and of what its control
-groups allow.
+Items are cached while more than a quarter of memory is left, of the machine and of what its control groups
+allow.
 
 ## Left alone
-- A dataset whose items draw random numbers, from Python, numpy or torch: augmentation would be frozen.
-- A dataset of which one of the first 32 items that come again is not what it was. They are prepared again to
-  see that.
+- A dataset whose items draw random numbers, from Python, NumPy or torch: caching would freeze augmentation.
+- A dataset where one of the first 32 repeated items differs from its first version. Those items are prepared
+  again to check that.
 - An `IterableDataset`, which has an order and no items, and a dataset that is read by whole batches.
-- Items that hold other than tensors in host memory, numpy arrays, Pillow images, numbers and words, in lists,
-  tuples and dictionaries: of those, a copy that nobody else changes cannot be made for sure.
+- Items that hold anything but tensors in host memory, NumPy arrays, Pillow images, numbers and strings, in
+  lists, tuples and dictionaries: other objects cannot be copied safely.
 
 ## Same result
-Bit for bit. Random numbers from a generator of the dataset's own that the comparison above misses, or
-something that the script changes in its dataset after the second epoch, would show as another loss.
+Bit for bit. Random numbers from the dataset's own generator that the comparison above misses, or a change
+that the script makes to its dataset after the second epoch, would show as a different loss.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ import weakref
 from time import monotonic
 from typing import Any, Callable, Dict, Hashable, List, Optional, Sequence, Tuple
 
-from ..probe.tweak import BITWISE, Tweaking, tweak
-from ..probe.where import user_line
+from ..probe.trial.tweak import BITWISE, Tweaking, tweak
+from ..probe.user_frames import user_line
+from ..wire.events.process import TweakEvent
 from ._items import Uncopied, copied, key_of, same
 from ._loaders import keeping_shuffles, on_built
 from ._memory import left_share
@@ -46,7 +47,7 @@ Prepare = Callable[[Sequence[Any]], Sequence[Any]]
 
 @tweak("--cache-dataset", BITWISE)
 def cache_dataset(here: Tweaking) -> None:
-    """Keep what map-style datasets give to loaders."""
+    """Cache the items that map-style datasets give to loaders."""
     data = here.torch.utils.data
     fetch = data._utils.fetch
     persists = keeping_shuffles(here)
@@ -54,7 +55,7 @@ def cache_dataset(here: Tweaking) -> None:
 
     def built(loader: Any) -> None:
         if isinstance(loader.dataset, data.IterableDataset):
-            here.left_alone("DataLoader", "an IterableDataset has an order and no items to keep")
+            here.left_alone("DataLoader", "an IterableDataset has no items to cache")
             return
         stores.of(loader.dataset).at = user_line()
         if loader.num_workers and not loader.persistent_workers:
@@ -74,7 +75,7 @@ def cache_dataset(here: Tweaking) -> None:
 
 
 class _Items:
-    """A dataset as a fetcher of torch's uses it, and nobody else."""
+    """A dataset with a cache in front, as only torch's fetcher uses it."""
 
     def __init__(self, here: Tweaking, dataset: Any, store: _Store) -> None:
         self._dataset = dataset
@@ -93,7 +94,7 @@ class _Items:
         return [self._dataset[index] for index in indices]
 
     def _take(self, indices: Sequence[Any], prepare: Prepare) -> Sequence[Any]:
-        asked: Optional[_Asked] = self._find(indices)
+        asked: Optional[_BatchRequest] = self._find(indices)
         if asked is None:
             return prepare(indices)
         fresh: Sequence[Any] = prepare(asked.missing) if asked.missing else []
@@ -103,8 +104,8 @@ class _Items:
         return fresh if len(asked.missing) == len(indices) else prepare(indices)
 
 
-class _Asked:
-    """What a fetcher asks for: a key each, the items that are kept or MISSING, and the indices of those."""
+class _BatchRequest:
+    """A fetcher's request: a key each, the cached items or MISSING, and the indices of the missing ones."""
 
     def __init__(self, keys: List[Hashable], items: List[Any], missing: List[Any], drawn: Any) -> None:
         self.keys = keys
@@ -121,7 +122,7 @@ class _Stores:
         self._stores: Dict[int, _Store] = {}  # by id: a dataset need not have a hash
 
     def of(self, dataset: Any) -> _Store:
-        """The store of a dataset; it goes when the dataset goes."""
+        """The store of a dataset; it is freed with the dataset."""
         key, stores = id(dataset), self._stores
         if key not in stores:
             stores[key] = _Store(self._here, f"items of {type(dataset).__name__}")
@@ -133,7 +134,7 @@ class _Stores:
 
 
 class _Store:
-    """The items of one dataset that this process keeps."""
+    """The items of one dataset that this process caches."""
 
     def __init__(self, here: Tweaking, what: str) -> None:
         self._here = here
@@ -146,8 +147,8 @@ class _Store:
         self._full = False
         self._next_look_s = 0.0
 
-    def find(self, indices: Sequence[Any]) -> Optional[_Asked]:
-        """Look items up; None where this dataset's are not kept."""
+    def find(self, indices: Sequence[Any]) -> Optional[_BatchRequest]:
+        """Looks items up; None if this dataset is not cached."""
         if not self._on:
             return None
         keys = [key_of(index) for index in indices]
@@ -157,14 +158,14 @@ class _Store:
         kept = self._kept if self._proven >= PROVEN else {}
         items = [copied(kept[key]) if key in kept else MISSING for key in keys]
         missing = [index for index, item in zip(indices, items) if item is MISSING]
-        return _Asked(keys, items, missing, _generators(self._here.torch) if missing else None)
+        return _BatchRequest(keys, items, missing, _generators(self._here.torch) if missing else None)
 
-    def keep(self, asked: _Asked, fresh: Sequence[Any]) -> Optional[Sequence[Any]]:
-        """The items that were asked for; None where `fresh` are not those that were missing."""
+    def keep(self, asked: _BatchRequest, fresh: Sequence[Any]) -> Optional[Sequence[Any]]:
+        """The requested items; None if `fresh` does not fit the missing ones."""
         if not asked.missing:
             return asked.items
         if not isinstance(fresh, (list, tuple)) or len(fresh) != len(asked.missing):
-            self._leave("it does not give a list of items for a list of indices")
+            self._leave("it does not return a list of items for a list of indices")
             return None
         torch = self._here.torch
         if not _alike(torch, asked.drawn, _generators(torch)):
@@ -181,17 +182,17 @@ class _Store:
         if key in self._kept:
             self._proven += 1
             if not same(self._kept[key], item):
-                self._leave(f"item {key} was not the same the second time")
+                self._leave(f"item {key} differed when read again")
             return
         if self._full or not self._has_room():
             return
         try:
             self._kept[key] = copied(item)
         except Uncopied as error:
-            self._leave(f"nobody can tell how to copy what they hold: {error}")
+            self._leave(f"they hold something that cannot be copied safely: {error}")
             return
         if len(self._kept) == 1:
-            self._tell("applied", was="prepared each time", now="kept in memory")
+            self._tell("applied", was="prepared each time", now="cached in memory")
 
     def _has_room(self) -> bool:
         now_s = monotonic()
@@ -199,9 +200,7 @@ class _Store:
             self._next_look_s = now_s + LOOK_S
             self._full = left_share() < LEFT_SHARE
             if self._full:
-                because = (
-                    f"all but {len(self._kept)} of them, since less than a quarter of the memory is left"
-                )
+                because = f"only {len(self._kept)} are cached: less than a quarter of memory is left"
                 self._tell("left_alone", because=because)
         return not self._full
 
@@ -211,13 +210,13 @@ class _Store:
         self._tell("left_alone", because=because)
 
     def _tell(self, outcome: str, **fields: Any) -> None:
-        """Tell of this dataset; of all workers the first does, into the file of the process that trains."""
+        """Reports on this dataset once: the first worker does so, into the training process's file."""
         here, worker = self._here, self._here.torch.utils.data.get_worker_info()
         if worker is None:
             getattr(here, outcome)(self._what, at=self.at, **fields)
         elif worker.id == 0:
             here.session.append(
-                "tweak", tweak=here.name, outcome=outcome, what=self._what, at=self.at, **fields
+                TweakEvent(tweak=here.name, outcome=outcome, what=self._what, at=self.at, **fields)
             )
 
 

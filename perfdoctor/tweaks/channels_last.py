@@ -2,12 +2,12 @@
 
 ## What changes
 The 4-D parameters of each model with 2-D convolutions, in place before its first call or before
-DistributedDataParallel takes them; and each 4-D tensor of fractions that goes into it. Shapes, values and
-parameter objects stay; what the model hands back can be channels-last too.
+DistributedDataParallel wraps it; and each 4-D floating-point tensor that goes into it. Shapes, values and
+parameter objects stay the same; the outputs of the model can be channels-last, too.
 
 ## Left alone
-- Models without 2-D convolutions, and models that are channels-last already.
-- A model that calls `.view()` on a feature map fails: by hand, `.flatten()` or `.reshape()` takes its place.
+- Models without 2-D convolutions, and models that are already channels-last.
+- A model that calls `.view()` on a feature map fails: use `.flatten()` or `.reshape()` instead.
 
 ## Same result
 Within rounding: convolutions add in another order.
@@ -18,7 +18,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from ..probe.tweak import ROUNDING, Tweaking, tweak
+from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
 from ._modules import Args, Kwargs, before_ddp, is_lazy, mapped, name_of, on_root_calls
 
 FOUR_D = 4  # batch, channels, height, width: the one layout that channels-last is for
@@ -60,7 +60,7 @@ def _converted(here: Tweaking, module: Any) -> bool:
     in_order = [weight.is_contiguous(memory_format=torch.channels_last) for weight in weights]
     ambiguous = [weight.is_contiguous() for weight in weights]  # 1 x 1 kernels are both
     if all(in_order) and not all(ambiguous):
-        here.left_alone(name_of(module), "it is channels-last already")
+        here.left_alone(name_of(module), "it is already channels-last")
         return False
     module.to(memory_format=torch.channels_last)
     here.applied(name_of(module), "NCHW", "NHWC")

@@ -1,14 +1,14 @@
 """Compile the model with torch.compile.
 
-`--compile-mode default|reduce-overhead|max-autotune` is handed on to torch.compile.
+`--compile-mode default|reduce-overhead|max-autotune` is passed on to torch.compile.
 
 ## What changes
 Each outermost module that trains is compiled at its first call, in place: its type, its parameters and the
-keys of its state_dict stay. Under DistributedDataParallel the module inside is compiled, as torch's
-documentation has it. Compiling takes from seconds to minutes; a trial reports it apart, as warm-up.
+keys of its state_dict stay the same. Under DistributedDataParallel the module inside is compiled, as torch's
+documentation advises. Compiling takes seconds to minutes; a trial reports that time separately, as warm-up.
 
 ## Left alone
-- Models that are compiled already, as a whole or in parts, and TorchScript.
+- Models that are already compiled, as a whole or in parts, and TorchScript.
 - Models inside `DataParallel` or `FullyShardedDataParallel`: compile their blocks by hand.
 - Methods other than the call itself, the loss, the optimizer.
 - Models that are never called for training.
@@ -23,13 +23,18 @@ import functools
 import weakref
 from typing import Any, Optional
 
-from ..probe.tweak import ROUNDING, OneOf, Tweaking, tweak
+from ..probe.trial.tweak import ROUNDING, OneOf, Tweaking, tweak
 from ._modules import Args, Kwargs, name_of, on_root_calls
 
 WRAPPERS = ("DataParallel", "FullyShardedDataParallel")  # by name: importing them costs
 
 
-@tweak("--compile", ROUNDING, extras={"--compile-mode": OneOf("default", "reduce-overhead", "max-autotune")})
+@tweak(
+    "--compile",
+    ROUNDING,
+    extras={"--compile-mode": OneOf("default", "reduce-overhead", "max-autotune")},
+    compiles=True,
+)
 def compile(here: Tweaking, compile_mode: str = "default") -> None:
     """Compile every model at its first training call."""
     torch = here.torch
@@ -56,11 +61,11 @@ def _why_not(torch: Any, module: Any) -> Optional[str]:
     if isinstance(module, torch.jit.ScriptModule):
         return "it is TorchScript"
     if type(module).__name__ in WRAPPERS:
-        return f"{type(module).__name__} and torch.compile do not go together"
+        return f"{type(module).__name__} does not work with torch.compile"
     if _is_compiled(module):
-        return "it is compiled already"
+        return "it is already compiled"
     if any(_is_compiled(part) for part in module.modules()):
-        return "parts of it are compiled already"
+        return "parts of it are already compiled"
     return None
 
 

@@ -1,15 +1,15 @@
-"""Let cuDNN time its algorithms and choose the fastest for each convolution.
+"""Let cuDNN benchmark its algorithms and choose the fastest for each convolution.
 
 ## What changes
 `torch.backends.cudnn.benchmark = True`, once a model with convolutions on a CUDA device is called. The first
-call with a new shape is slower: it is the one that times them.
+call with a new shape is slower, because cuDNN times its algorithms then.
 
 ## Left alone
 - Models without convolutions, and models on other devices.
-- A script that has it on already, or that asks for deterministic algorithms.
+- A script that already has it on, or that requires deterministic algorithms.
 
 ## Same result
-Within rounding: another algorithm adds in another order, and which one is chosen can differ from run to run.
+Within rounding: another algorithm adds in another order, and the choice can differ from run to run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from ..probe.tweak import ROUNDING, Tweaking, tweak
+from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
 from ._modules import Args, Kwargs, name_of, on_root_calls
 
 SETTING = "torch.backends.cudnn.benchmark"
@@ -46,9 +46,9 @@ def cudnn_benchmark(here: Tweaking) -> None:
 
     def settle() -> None:
         if cudnn.benchmark:
-            here.left_alone(SETTING, "it is on already")
+            here.left_alone(SETTING, "it is already on")
         elif cudnn.deterministic or torch.are_deterministic_algorithms_enabled():
-            here.left_alone(SETTING, "the script asks for deterministic algorithms")
+            here.left_alone(SETTING, "the script requires deterministic algorithms")
         else:
             cudnn.benchmark = True
             here.applied(SETTING, False, True)

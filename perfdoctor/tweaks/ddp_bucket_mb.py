@@ -1,16 +1,15 @@
-"""Exchange gradients in buckets of N megabytes.
+"""Synchronise gradients in buckets of N megabytes.
 
 ## What changes
 `bucket_cap_mb` of each `DistributedDataParallel` that the script builds. Gradients are averaged over the
-processes bucket by bucket while backward goes on: small buckets start early, large ones have fewer fixed
-costs.
+processes bucket by bucket while backward goes on: small buckets start early, large ones have less fixed cost.
 
 ## Left alone
-- A model whose gradients fit into one bucket, of the size that it has and of the one asked for.
-- A model that is given the size of each of its buckets (`bucket_cap_mb_list`).
+- A model whose gradients fit into one bucket, both of its present size and of the requested one.
+- A model that sets the size of each of its buckets (`bucket_cap_mb_list`).
 
 ## Same result
-Within rounding. Two processes get the same bits; more of them add up in another order where buckets begin
+Within rounding. Two processes get the same bits; more processes add up in another order where buckets begin
 elsewhere.
 """
 
@@ -18,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from ..probe.tweak import ROUNDING, Count, Tweaking, tweak
+from ..probe.trial.tweak import ROUNDING, Count, Tweaking, tweak
 from ._ddp import on_arguments
 
 LARGEST_MB = 65_536  # no gradients of one process are larger, and the size in bytes stays far from 2**63
@@ -35,9 +34,9 @@ def ddp_bucket_mb(here: Tweaking, size_mb: int) -> None:
         was = given.get("bucket_cap_mb")
         smallest_mb = min(size_mb, FIRST_MB if was is None else was)
         if given.get("bucket_cap_mb_list"):
-            here.left_alone(what, "each of its buckets has a size of its own")
+            here.left_alone(what, "the script sets the size of each bucket")
         elif was == size_mb:
-            here.left_alone(what, f"it is {size_mb} already")
+            here.left_alone(what, f"it is already {size_mb}")
         elif _gradients_mb(given["module"]) <= smallest_mb:
             here.left_alone(what, f"all gradients fit into one bucket of {smallest_mb:g} MB")
         else:

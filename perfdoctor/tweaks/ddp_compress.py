@@ -1,14 +1,14 @@
-"""Exchange gradients as 16-bit numbers.
+"""Synchronise gradients as 16-bit numbers.
 
 ## What changes
-Each `DistributedDataParallel` gets torch's own hook that turns gradients into bfloat16 or float16 before they
-are averaged, and back after: half the bytes go over the network.
+Each `DistributedDataParallel` gets torch's own hook that converts gradients to bfloat16 or float16 before
+they are averaged, and back afterwards: half the bytes go over the network.
 
 ## Left alone
-- A model with a hook of its own, or whose optimizer runs inside backward: torch allows one hook. Ours is
-  registered just before the first pass; a script that comes with one after that stops with torch's error.
-- `bf16` where torch's hook refuses it: it asks for NCCL 2.10 or XCCL.
-- A model whose parameters are 16-bit numbers, and a process that is alone.
+- A model with its own hook, or whose optimizer runs inside backward: torch allows one hook. Ours is
+  registered just before the first pass; a script that registers one after that stops with torch's error.
+- `bf16` where torch's hook refuses it: it needs NCCL 2.10 or XCCL.
+- A model whose parameters are 16-bit numbers, and a single process.
 
 ## Same result
 Within rounding, of the shorter numbers: bfloat16 keeps 8 bits of each gradient, float16 keeps 11. In float16,
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..probe.tweak import ROUNDING, OneOf, Tweaking, tweak
+from ..probe.trial.tweak import ROUNDING, OneOf, Tweaking, tweak
 from ._ddp import alone, at_first_pass, hook_of
 
 SHORT_BYTES = 2
@@ -33,11 +33,11 @@ def ddp_compress(here: Tweaking, kind: str) -> None:
     def compress(model: Any, at: Any) -> None:
         own = hook_of(model)
         if own:
-            here.left_alone(what, f"the script exchanges them by {own}", at)
+            here.left_alone(what, f"the script synchronises them with {own}", at)
         elif alone(model):
-            here.left_alone(what, "one process alone exchanges nothing", at)
+            here.left_alone(what, "there is only one process", at)
         elif all(p.element_size() <= SHORT_BYTES for p in model.parameters() if p.requires_grad):
-            here.left_alone(what, "they are 16-bit numbers already", at)
+            here.left_alone(what, "they are already 16-bit numbers", at)
         else:
             try:
                 _register(model, kind)

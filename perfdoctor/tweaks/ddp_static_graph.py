@@ -1,19 +1,19 @@
 """Look for unused parameters once, not in every pass.
 
 ## What changes
-`DistributedDataParallel(find_unused_parameters=True)` goes through the graph after each forward pass. It
-becomes `static_graph=True`: the first pass tells which parameters are used, and the following ones rely on
-it. That first pass exchanges gradients even inside `no_sync()`; torch cannot do without.
+`DistributedDataParallel(find_unused_parameters=True)` searches the graph after each forward pass. It becomes
+`static_graph=True`: the first pass shows which parameters are used, and later passes rely on it. That first
+pass synchronises gradients even inside `no_sync()`; torch requires it.
 
 ## Left alone
-A model that does not search, or is static already. Parameters that are never used are no obstacle.
+A model that does not search, or is already static. Parameters that are never used do no harm.
 
-The risk: where the parameters that are used change from step to step, torch stops with an error that says so.
+The risk: if the set of used parameters changes from step to step, torch stops with an error that says so.
 Then the search is needed.
 
 ## Same result
-Within rounding. Two processes get the same bits; more of them add up in another order, since gradients are
-put into buckets anew after the first pass.
+Within rounding. Two processes get the same bits; more processes add up in another order, because gradients
+are assigned to buckets again after the first pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict
 
-from ..probe.tweak import ROUNDING, Tweaking, tweak
+from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
 from ._ddp import on_arguments
 
 
@@ -33,7 +33,7 @@ def ddp_static_graph(here: Tweaking) -> None:
 
     def change(model: Any, given: Dict[str, Any]) -> bool:
         if given.get("static_graph"):
-            here.left_alone(what, "its graph is static already")
+            here.left_alone(what, "its graph is already static")
         elif not given.get("find_unused_parameters"):
             here.left_alone(what, "it does not search")
         else:

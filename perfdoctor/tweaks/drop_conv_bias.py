@@ -1,21 +1,21 @@
-"""Leave out the bias of convolutions that batch normalisation takes out again.
+"""Drop the bias of convolutions that batch normalisation subtracts again.
 
 ## What changes
-Where the output of a convolution goes into a batch normalisation in train mode and nowhere else, as the
-graph of two backward passes shows, the bias is no longer added and no longer trained. It keeps its value:
-in eval mode it is added as before, and the running mean is kept as if it had always been, so that
-checkpoints and copies of the model stay true.
+Where the output of a convolution goes into a batch normalisation in train mode and nowhere else, as the graph
+of two backward passes shows, the bias is no longer added and no longer trained. It keeps its value: in eval
+mode it is added as before, and the running mean is kept as if it had always been added, so that checkpoints
+and copies of the model stay correct.
 
 ## Left alone
 - Convolutions whose output, or whose bias, is used by something else as well.
-- Batch normalisation in eval mode, with which the bias matters.
-- Training in several processes: their exchange of gradients waits for that of the bias. By hand, build the
+- Batch normalisation in eval mode, where the bias matters.
+- Training in several processes: their gradient sync waits for the gradient of the bias. By hand, build the
   layer with `bias=False`.
 - Transposed convolutions, and compiled ones.
 
 ## Same result
-Within rounding: the mean of each batch, with the bias in it, is subtracted anyway. In eval mode, the
-running mean no longer lags behind a bias that weight decay moves.
+Within rounding: the mean of each batch, with the bias in it, is subtracted anyway. In eval mode, the running
+mean no longer lags behind a bias that weight decay changes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..probe.tweak import ROUNDING, Tweaking, tweak
-from ..probe.where import user_line
+from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
+from ..probe.user_frames import user_line
 
 KEY = "perfdoctor"  # of what is noted at a node of the graph
 PROOFS = 2  # backward passes: the first step of a script may be a rehearsal of another kind
@@ -32,7 +32,7 @@ CAST = "ToCopyBackward0"  # what autocast puts between a bias and its convolutio
 
 
 class Layer:
-    """What is known of one convolution."""
+    """Keeps what is known of one convolution."""
 
     def __init__(self, convolution: Any, at: Optional[Dict[str, Any]]) -> None:
         self.convolution = weakref.ref(convolution)
@@ -55,7 +55,7 @@ class Biases:
         self.watching = False  # a convolution was called since the last backward pass, and is not judged
 
     def before_init(self, args: Any, kwargs: Any) -> None:
-        """A convolution is built."""
+        """Called when a convolution is built."""
         self.lines[args[0]] = user_line()
 
     # ------------------------------------------------------------ forward
@@ -108,7 +108,7 @@ class Biases:
     # ------------------------------------------------------------ backward
 
     def before_backward(self, args: Any, kwargs: Any) -> Any:
-        """Look at the graph while it is there."""
+        """Inspects the graph while it exists."""
         if self.bare:
             self._give_up()
         if not self.watching:
@@ -120,7 +120,7 @@ class Biases:
         return args, kwargs, {layer: graph.doubt(layer) for layer in graph.layers if not layer.off}
 
     def after_backward(self, doubts: Dict[Layer, Optional[str]], result: Any) -> Any:
-        """Drop what is proven, with the gradient that this pass still gave it."""
+        """Drops biases proven redundant, with the gradient that this pass still gave them."""
         for layer, doubt in doubts.items():
             layer.proofs += doubt is None
             if doubt is not None:
@@ -140,7 +140,7 @@ class Biases:
         if convolution is None:
             return
         if distributed.is_available() and distributed.is_initialized():
-            self._leave(layer, "the exchange of gradients waits for that of the bias")
+            self._leave(layer, "gradient sync waits for the gradient of the bias")
             return
         layer.dropped = True
         convolution.bias.requires_grad_(False)
@@ -148,14 +148,14 @@ class Biases:
         self.here.applied("bias of a convolution", "added and trained", "kept as it is", layer.at)
 
     def _give_up(self) -> None:
-        """Outputs without bias went elsewhere: their convolutions add it from now on."""
+        """Adds the bias again, from now on, in convolutions whose output without it went elsewhere."""
         for _, layer in self.bare.values():
             self._leave(layer, "something else uses its output now")
         self.bare.clear()
 
 
 class Graph:
-    """What a backward pass is about to go through, from the loss down."""
+    """The graph that a backward pass is about to run, from the loss down."""
 
     def __init__(self, roots: List[Any]) -> None:
         self.parents: Dict[Any, List[Any]] = {root: [None] for root in roots if root is not None}
@@ -182,7 +182,7 @@ class Graph:
             self.layers.setdefault(layer, []).append(node)
 
     def doubt(self, layer: Layer) -> Optional[str]:
-        """Why the bias of this layer is not redundant, if so."""
+        """The reason why this layer's bias is not redundant, or None."""
         nodes = self.layers[layer]
         takers = [parent for node in nodes for parent in self.parents[node]]
         norms = [None if taker is None else taker.metadata.get(KEY) for taker in takers]
@@ -190,7 +190,7 @@ class Graph:
         if len(takers) != len(nodes) or len(layer.norms) == 0 or None in norms:
             return "something else uses its output, too"
         if any(taker.next_functions[0][0] is not node for taker, node in zip(takers, nodes)):
-            return "its output is a weight of the normalisation"
+            return "its output is used as a weight of the normalisation"
         convolution = layer.convolution()
         leaf = None if convolution is None else self.leaves.get(id(convolution.bias))
         if leaf is None:
@@ -200,7 +200,7 @@ class Graph:
         return None
 
     def _users(self, leaf: Any) -> List[Any]:
-        """Who uses a parameter, directly or in another number type."""
+        """The nodes that use a parameter, directly or in another number type."""
         found = []
         for parent in self.parents[leaf]:
             found += self.parents[parent] if parent.name() == CAST else [parent]
@@ -213,7 +213,7 @@ def _uses_batch(norm: Any) -> bool:
 
 
 def _move(norm: Any, convolution: Any) -> None:
-    """Give the running mean what the bias would have added to it."""
+    """Adds to the running mean what the bias would have added."""
     if norm.running_mean is not None:
         share = 1.0 / float(norm.num_batches_tracked) if norm.momentum is None else norm.momentum
         # `.data`: the graph holds the running mean, and does not read it where the batch's own was taken.

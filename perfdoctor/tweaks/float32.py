@@ -2,13 +2,13 @@
 
 ## What changes
 The parameters, buffers and other tensors of each model whose parameters are all float64, in place before its
-first call or before DistributedDataParallel takes them; and each float64 tensor that goes into it. What it
-returns is float64 again, so that losses and targets of the script go on as they were. Inside a call, float32
+first call or before DistributedDataParallel wraps it; and each float64 tensor that goes into it. Its outputs
+are converted back to float64, so that losses and targets of the script work as before. Inside a call, float32
 is torch's default number type.
 
 ## Left alone
 - What the script computes in float64 outside of models: losses, metrics, data.
-- Models whose parameters are of several types, or complex: they mean it.
+- Models whose parameters are of several types, or complex, which is likely intended.
 - Code that uses a parameter outside of the model's call sees float32.
 
 ## Same result
@@ -21,13 +21,13 @@ import weakref
 from typing import Any
 
 from ..probe import patch
-from ..probe.tweak import ROUNDING, Tweaking, tweak
+from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
 from ._modules import Args, Kwargs, before_ddp, is_lazy, mapped, name_of, on_root_calls
 
 
 @tweak("--float32", ROUNDING)
 def float32(here: Tweaking) -> None:
-    """Make float64 models float32, between inputs and outputs that stay float64."""
+    """Make float64 models float32; their inputs and outputs stay float64."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     narrow = _Narrow(here)
@@ -46,7 +46,7 @@ class _Narrow:
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()  # whose state is looked through
 
     def before(self, module: Any, args: Args, kwargs: Kwargs) -> Any:
-        """Hand in float32."""
+        """Converts the inputs to float32."""
         if not self.is_narrowed(module):
             return None
         was = self.torch.get_default_dtype()
@@ -54,7 +54,7 @@ class _Narrow:
         return mapped(self.torch, args, self._narrow), mapped(self.torch, kwargs, self._narrow), was
 
     def after(self, was: Any, result: Any) -> Any:
-        """Hand back float64."""
+        """Converts the outputs back to float64."""
         self.torch.set_default_dtype(was)
         return mapped(self.torch, result, self._widen)
 
@@ -82,7 +82,7 @@ class _Narrow:
         self.here.applied(name_of(module), "float64", "float32")
 
     def before_step(self, optimizer: Any) -> None:
-        """Convert what an optimizer remembers, once: it was read from a checkpoint of the float64 model."""
+        """Converts an optimizer's state once: it was loaded from a checkpoint of the float64 model."""
         if optimizer in self.optimizers or True not in self.models.values():
             return
         self.optimizers.add(optimizer)

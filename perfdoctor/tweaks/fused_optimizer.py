@@ -1,15 +1,16 @@
-"""Let optimizers update all their tensors in one pass.
+"""Use fused optimizers.
 
 ## What changes
 Optimizers of `torch.optim` are switched as by `fused=True` (Adam, AdamW, SGD, Adagrad) before their first
-step with gradients, where torch has a fused way for the device and type of their parameters. Others that go
-over their tensors one by one are switched as by `foreach=True`; on a CPU only where the tensors are small.
-A `foreach=False` or `fused=False` of the script gives way.
+step with gradients, where torch has a fused implementation for the device and type of their parameters.
+Others that update tensor by tensor are switched as by `foreach=True`; on a CPU only where the tensors are
+small. A `foreach=False` or `fused=False` in the script is overridden.
 
 ## Left alone
-- Optimizers that are fused already, with a `step` of their own, or with `capturable` or `differentiable`.
-- Sparse gradients, which no fused way takes; learning rates that are tensors; parameters that are DTensors.
-- SGD with momentum from the moment a parameter has its first gradient later than others: fused, torch would
+- Optimizers that are already fused, that have their own `step`, or with `capturable` or `differentiable`.
+- Sparse gradients, which no fused implementation takes; learning rates that are tensors; parameters that are
+  DTensors.
+- SGD with momentum, from the moment a parameter gets its first gradient later than others: fused, torch would
   stop with an error.
 - Scaling by a `GradScaler` stays outside the step, where it was.
 
@@ -22,9 +23,9 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..probe import patch
-from ..probe.built import way_of
-from ..probe.tweak import ROUNDING, Tweaking, tweak
-from ..probe.where import user_line
+from ..probe.observers.constructors import way_of
+from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
+from ..probe.user_frames import user_line
 
 PLAIN = ("Tensor", "Parameter", "FlatParameter")  # what all kernels for many tensors take
 SPECIAL = ("capturable", "differentiable")
@@ -50,7 +51,7 @@ def fused_optimizer(here: Tweaking) -> None:
 
 
 class Choice:
-    """What becomes of one optimizer: decided at its first step with gradients, since they tell most."""
+    """Decides for one optimizer, at its first step with gradients, because these show most."""
 
     def __init__(self, here: Tweaking) -> None:
         self.here = here
@@ -61,7 +62,7 @@ class Choice:
         self.was: List[Tuple[Dict[str, Any], Any, Any]] = []  # settings, and their own fused and foreach
 
     def before_step(self, optimizer: Any) -> None:
-        """Decide, or look for gradients that come late."""
+        """Decides, or checks for gradients that come late."""
         if self.late:
             self._look_at_late(optimizer)
         elif not self.decided:
@@ -77,10 +78,10 @@ class Choice:
         late = [p for p in parameters if p.grad is None] if _minds_late_gradients(optimizer) else []
         because = _unfit(self.here.torch, optimizer, active)
         if because is None and late and self.waited:
-            because = "its gradients are made inside the step, and some have not come yet"
+            because = "its gradients are computed inside the step, and some are still missing"
         way = None if because else _best(self.here.torch, optimizer, active)
         if way is None:
-            self._leave(optimizer, because or "torch has no faster way for its tensors")
+            self._leave(optimizer, because or "torch has no faster implementation for its tensors")
             return
         was = way_of(optimizer.param_groups[0], active)
         self.was = [(each, each.get("fused"), each["foreach"]) for each in _settings(optimizer)]
@@ -89,7 +90,7 @@ class Choice:
         self.here.applied(f"{type(optimizer).__name__} update", was, way, self.at)
 
     def _look_at_late(self, optimizer: Any) -> None:
-        """Go back to the script's own way where the fused one cannot take a gradient that has just come."""
+        """Returns to the script's own way if the fused one cannot take a gradient that has just come."""
         come = [parameter for parameter in self.late if parameter.grad is not None]
         if not come:
             return
@@ -127,19 +128,19 @@ def _home(optimizer: Any) -> str:
 
 
 def _minds_late_gradients(optimizer: Any) -> bool:
-    """Whether a first gradient that comes later than others can be one that the fused way does not take."""
+    """Whether the fused way fails on a first gradient that comes later than others."""
     return _home(optimizer) in ("torch.optim.sgd", "torch.optim.adagrad")
 
 
 def _unfit(torch: Any, optimizer: Any, active: List[Any]) -> Optional[str]:
-    """Why this optimizer has to stay as it is, if so."""
+    """The reason why this optimizer has to stay as it is, or None."""
     groups = optimizer.param_groups
     if not _home(optimizer).startswith("torch.optim."):
-        return "it has a step of its own"
+        return "it has its own step"
     if "foreach" not in groups[0]:
-        return "torch has one way only for it"
+        return "torch has only one implementation for it"
     if any(group.get("fused") for group in groups):
-        return "it is fused already"
+        return "it is already fused"
     for name in SPECIAL:
         if any(group.get(name) for group in groups):
             return f"it is {name}"
@@ -173,7 +174,7 @@ def _has_kernel(torch: Any, home: str, device: str) -> bool:
 
 
 def _switch(torch: Any, optimizer: Any, way: str) -> None:
-    """Set what the constructor would have set for `way`."""
+    """Sets what the constructor would have set for `way`."""
     for settings in _settings(optimizer):
         settings["foreach"] = True if way == "foreach" else None
         if way == "fused":

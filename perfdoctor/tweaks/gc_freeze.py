@@ -1,18 +1,18 @@
-"""Keep the garbage collector from looking again at what was there before training.
+"""Freeze objects created before training, so that garbage collections skip them.
 
 ## What changes
-After the third update, when models, datasets and the state of optimizers exist, everything that is garbage
-is collected and the rest is frozen (`gc.freeze()`). Later collections, and those that the script asks for
-by `gc.collect()`, look only at objects made since.
+After the third update, when models, datasets and the state of optimizers exist, everything that is garbage is
+collected and the rest is frozen (`gc.freeze()`). Later collections, including the script's own
+`gc.collect()`, visit only objects created since.
 
 ## Left alone
 - A script that has frozen its objects itself.
-- Collections themselves: they come as often as before, and reference cycles made while training are freed.
+- Collections themselves: they run as often as before, and reference cycles created while training are freed.
 
-What is frozen is never collected, even if it becomes garbage by a reference cycle.
+Frozen objects are never collected, even if they become garbage through a reference cycle.
 
 ## Same result
-Bit for bit: no number of the training depends on the collector.
+Bit for bit: the collector does not change any number of the training.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import gc
 from typing import Any
 
 from ..probe import patch
-from ..probe.tweak import BITWISE, Tweaking, tweak
+from ..probe.trial.tweak import BITWISE, Tweaking, tweak
 
 UPDATES = 3  # optimizers make their state in the first; a second shows that the loop is under way
 
 
 @tweak("--gc-freeze", BITWISE)
 def gc_freeze(here: Tweaking) -> None:
-    """Freeze what is there once training is under way."""
+    """Freeze existing objects once training is under way."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     updates = 0
@@ -46,8 +46,8 @@ def _freeze(here: Tweaking) -> None:
     """Collect, so that no garbage stays for good, and freeze."""
     frozen = gc.get_freeze_count()
     if frozen:
-        here.left_alone("gc.freeze", f"{frozen} objects are frozen already")
+        here.left_alone("gc.freeze", f"{frozen} objects are already frozen")
         return
     gc.collect()
     gc.freeze()
-    here.applied("objects that each full collection looks at", gc.get_freeze_count(), 0)
+    here.applied("objects that each full collection visits", gc.get_freeze_count(), 0)

@@ -1,20 +1,19 @@
-"""Turn off what is there for finding errors.
+"""Turn off debugging modes.
 
 ## What changes
 - Anomaly detection (`torch.autograd.set_detect_anomaly`, `detect_anomaly`) stays off.
-- `CUDA_LAUNCH_BLOCKING` is taken out of the environment before CUDA starts, and
-  `torch.cuda.set_sync_debug_mode` keeps to its default.
-- `emit_nvtx` and `emit_itt` mark no operations.
-- A profiler without a schedule that has recorded ten updates is stopped: what it holds stays readable, and
-  its handler of traces is not called.
+- `CUDA_LAUNCH_BLOCKING` is removed from the environment before CUDA starts, and
+  `torch.cuda.set_sync_debug_mode` stays at its default.
+- `emit_nvtx` and `emit_itt` annotate no operations.
+- A profiler without a schedule is stopped after ten recorded updates: its data stays readable, and its trace
+  handler is not called.
 
 ## Left alone
-- `torch.use_deterministic_algorithms`: it makes results repeatable, and is no help for debugging alone.
-- Profilers with a schedule, or that end sooner; `gradcheck`, and checks for NaN that the script makes
-  itself.
+- `torch.use_deterministic_algorithms`: it makes results reproducible, and is not only for debugging.
+- Profilers with a schedule, or that end sooner; `gradcheck`, and the script's own checks for NaN.
 
 ## Same result
-Bit for bit. An error that a mode was there to report goes unseen.
+Bit for bit. An error that a debugging mode would have reported goes unnoticed.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ import os
 from typing import Any, Dict, List
 
 from ..probe import patch
-from ..probe.tweak import BITWISE, Tweaking, tweak
-from ..probe.where import user_line
+from ..probe.trial.tweak import BITWISE, Tweaking, tweak
+from ..probe.user_frames import user_line
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 UPDATES = 10  # somebody who looks at a few steps on purpose is done by then
@@ -37,20 +36,20 @@ def no_debug(here: Tweaking) -> None:
     torch = here.torch
 
     def before_anomaly(args: Any, kwargs: Any) -> Any:
-        if _asked(args, kwargs) in OFF:
+        if _argument(args, kwargs) in OFF:
             return None
         here.applied("anomaly detection", True, False)
         return (False, *args[1:]), {key: kwargs[key] for key in kwargs if key != "enabled"}, None
 
     def before_sync(args: Any, kwargs: Any) -> Any:
-        mode = _asked(args, kwargs)
+        mode = _argument(args, kwargs)
         if mode in OFF:
             return None
         here.applied("torch.cuda.set_sync_debug_mode", mode, "default")
         return ("default",), {}, None
 
     def before_marks(args: Any, kwargs: Any) -> Any:
-        if _asked(args[1:], kwargs or {"enabled": True}) in OFF:
+        if _argument(args[1:], kwargs or {"enabled": True}) in OFF:
             return None
         here.applied(type(args[0]).__name__, True, False)
         return args[:1], {"enabled": False}, None
@@ -60,8 +59,8 @@ def no_debug(here: Tweaking) -> None:
             here.applied(BLOCKING, os.environ.pop(BLOCKING), None)
 
     def before_deterministic(args: Any, kwargs: Any) -> None:
-        if _asked(args, kwargs) not in OFF:
-            here.left_alone("deterministic algorithms", "they are there for results that can be repeated")
+        if _argument(args, kwargs) not in OFF:
+            here.left_alone("deterministic algorithms", "they make results reproducible")
 
     before_cuda((), {})
     here.alter(torch, "set_anomaly_enabled", before_anomaly)
@@ -74,34 +73,34 @@ def no_debug(here: Tweaking) -> None:
     Profilers(here).install()
 
 
-def _asked(args: Any, kwargs: Any) -> Any:
+def _argument(args: Any, kwargs: Any) -> Any:
     """The first argument of a call, whatever its name."""
     return args[0] if args else next(iter(kwargs.values()), None)
 
 
 class Profilers:
-    """The profilers without a schedule that are on: each is stopped once it was on for long enough."""
+    """The running profilers without a schedule: each is stopped once it has recorded enough."""
 
     def __init__(self, here: Tweaking) -> None:
         self.here = here
         self.running: Dict[int, List[Any]] = {}  # identity -> [profiler, line that started it, updates since]
 
     def before_start(self, args: Any, kwargs: Any) -> Any:
-        """Wait until it runs."""
+        """Called before a profiler starts: waits until it runs."""
         return args, kwargs, args[0]
 
     def after_start(self, profiler: Any, result: Any) -> Any:
-        """Count from here on."""
+        """Called when a profiler has started: counts updates from here on."""
         if not getattr(profiler, "record_steps", False) and getattr(profiler, "enabled", True):
             self.running[id(profiler)] = [profiler, user_line(), 0]
         return result
 
     def before_stop(self, args: Any, kwargs: Any) -> None:
-        """It ends by itself."""
+        """Called when a profiler ends by itself: forgets it."""
         self.running.pop(id(args[0]), None)
 
     def after_update(self, optimizer: Any) -> None:
-        """Stop those that have seen enough."""
+        """Stops the profilers that have recorded enough."""
         for entry in list(self.running.values()):
             entry[2] += 1
             if entry[2] == UPDATES:
@@ -110,7 +109,7 @@ class Profilers:
                 self.here.applied("profiler", "recording", f"stopped after {UPDATES} updates", at)
 
     def install(self) -> None:
-        """Watch the two kinds that torch has."""
+        """Watches the two kinds of profiler that torch has."""
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         torch = self.here.torch
@@ -124,7 +123,7 @@ class Profilers:
 
 
 def _stop(profiler: Any) -> None:
-    """End the recording, and leave the profiler such that the script can go on with it as before."""
+    """Ends the recording, and leaves the profiler usable for the script."""
     if hasattr(profiler, "stop_trace"):
         nothing = type(profiler.current_action).NONE
         profiler.stop_trace()

@@ -1,20 +1,20 @@
 """Record no gradients in passes that only evaluate.
 
 ## What changes
-Models that are called in eval mode with gradients on are called under `torch.no_grad()`: the graph for a
-backward pass is not recorded. First each line that makes such calls is watched: three passes, recorded as
-before, have to be dropped without a backward pass through what they returned.
+Models that are called in eval mode with gradients on run under `torch.no_grad()`: the graph for a backward
+pass is not recorded. Each line that makes such calls is checked first: three passes, recorded as before, have
+to end without a backward pass through their outputs.
 
 ## Left alone
-- Passes whose output a backward pass goes through: a frozen teacher or critic, or training in eval mode.
-- Passes whose input wants a gradient, and modules that take gradients themselves, as force fields do.
-- Passes in train mode, and under `no_grad` or `inference_mode` already.
+- Passes with a backward pass through their output: a frozen teacher or critic, or training in eval mode.
+- Passes whose input requires a gradient, and modules that compute gradients themselves, as force fields do.
+- Passes in train mode, and those already under `no_grad` or `inference_mode`.
 
-What a line does first is taken for what it always does, for the same model called from the same lines.
+A line is assumed to go on as it begins, for the same model called from the same lines.
 
 ## Same result
-Bit for bit for all that is trained. What validation prints can differ in the last digits where a module has
-another way without gradients, as `nn.TransformerEncoder` does.
+Bit for bit for everything that is trained. What validation prints can differ in the last digits where a
+module computes differently without gradients, as `nn.TransformerEncoder` does.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..probe.tweak import BITWISE, Tweaking, tweak
-from ..probe.where import line_of, user_frames
+from ..probe.trial.tweak import BITWISE, Tweaking, tweak
+from ..probe.user_frames import line_of, user_frames
 from ._modules import Args, Kwargs, mapped, on_root_calls
 
 WHAT = "passes in eval mode"
@@ -40,7 +40,7 @@ class Site:
 
 
 class Pass:
-    """Held by the graph of one pass alone, so that it goes when the graph goes."""
+    """A token that only the graph of one pass holds, so that it is freed with the graph."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -59,7 +59,7 @@ class Evaluation:
         self.watched: Optional[Site] = None  # of the pass under way
 
     def before(self, module: Any, args: Args, kwargs: Kwargs) -> Optional[Tuple[Args, Kwargs, Any]]:
-        """Watch the pass, or make it without gradients."""
+        """Checks the pass, or runs it without gradients."""
         torch = self.torch
         if module.training or not torch.is_grad_enabled():
             return None
@@ -68,7 +68,7 @@ class Evaluation:
             return None
         given = (*args, *kwargs.values())
         if any(isinstance(value, torch.Tensor) and value.requires_grad for value in given):
-            self._leave(site, "what goes in wants a gradient")
+            self._leave(site, "an input requires a gradient")
             return None
         if site.dropped < PASSES:
             self.watched = site
@@ -79,7 +79,7 @@ class Evaluation:
         return args, kwargs, (site, guard)
 
     def after(self, token: Tuple[Site, Any], result: Any) -> Any:
-        """Let the graph tell whether it was used."""
+        """Ties the pass to its graph, to learn whether the graph is used."""
         site, guard = token
         if guard is not None:
             guard.__exit__(None, None, None)
@@ -104,15 +104,15 @@ class Evaluation:
         tied = Pass(site)
 
         def used(gradients: Any) -> None:
-            self._leave(tied.site, "a backward pass goes through what they return")
+            self._leave(tied.site, "a backward pass goes through their outputs")
 
         for node in nodes:
             node.register_prehook(self.here.guarded(used))
 
     def before_gradients(self, args: Args, kwargs: Kwargs) -> None:
-        """Gradients are taken: inside a pass, it needs its graph."""
+        """Called when gradients are computed: a pass around it needs its graph."""
         if self.watched is not None:
-            self._leave(self.watched, "the model takes gradients itself")
+            self._leave(self.watched, "the model computes gradients itself")
 
     def _leave(self, site: Site, because: str) -> None:
         if site.because is None:
@@ -130,7 +130,7 @@ class Evaluation:
 
 @tweak("--no-grad-eval", BITWISE)
 def no_grad_eval(here: Tweaking) -> None:
-    """Make passes in eval mode without gradients, where nobody asks for them."""
+    """Run passes in eval mode without gradients where these are not used."""
     torch = here.torch
     own = Evaluation(here)
     on_root_calls(here, own.before, own.after)

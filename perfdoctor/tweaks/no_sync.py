@@ -1,18 +1,19 @@
-"""Exchange gradients only in the last pass before an update.
+"""Synchronise gradients only in the last pass before an update.
 
 ## What changes
-Where a script adds up the gradients of several passes for one update, `DistributedDataParallel` averages
-them over all processes after each. Here it does so after the last one only, as inside `no_sync()`. Which pass
-is the last one is learnt: two updates in a row after as many passes set what is expected. Passes beyond that
-exchange gradients; where an update comes sooner, as at the end of an epoch, they are averaged right before
-it, or before torch clips or unscales them. Buffers are broadcast as often as before.
+Where a script accumulates the gradients of several passes for one update, `DistributedDataParallel` averages
+them over all processes after each pass. With this tweak it does so after the last one only, as inside
+`no_sync()`. Which pass is the last one is learned: two updates in a row after equally many passes set the
+expected number. Passes beyond it synchronise gradients; if an update comes sooner, as at the end of an epoch,
+gradients are averaged right before it, or before torch clips or unscales them. Buffers are broadcast as often
+as before.
 
 ## Left alone
-- A script that skips exchanges itself, as Lightning, Transformers and Accelerate do.
-- A model that is updated after every pass, or after ever another number of passes. Where gradients are
-  cleared or changed between two passes, the passes before do not count.
-- A model with a hook that does something else than averaging, or with sparse gradients.
-- A process that is alone, and passes inside `join()` or inside the step of an optimizer.
+- A script that skips syncs itself, as Lightning, Transformers and Accelerate do.
+- A model that is updated after every pass, or after a different number of passes each time. Where gradients
+  are cleared or changed between two passes, the passes before do not count.
+- A model with a hook that does anything but averaging, or with sparse gradients.
+- A single process, and passes inside `join()` or inside the step of an optimizer.
 
 ## Same result
 Within rounding: a sum of averages against an average of sums. Not so where a script reads gradients between
@@ -26,17 +27,17 @@ import weakref
 from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
 
 from ..probe import patch
-from ..probe.tweak import ROUNDING, Tweaking, tweak
-from ..probe.where import user_line
+from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
+from ..probe.user_frames import user_line
 from ._ddp import AVERAGING, alone, hook_of
 
-WHAT = "exchange of gradients after each pass"
+WHAT = "gradient sync after each pass"
 READERS = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm")
 UNSETTLED = 10  # updates without two in a row after as many passes: there is no pattern to rely on
 
 
 class Passes:
-    """What is known of the passes through one wrapped model."""
+    """Keeps what is known of the passes through one wrapped model."""
 
     def __init__(self, model: Any) -> None:
         self.at = user_line()
@@ -52,11 +53,11 @@ class Passes:
         self._left: Tuple[int, Any] = (0, None)  # a gradient as the last pass left it
 
     def owns(self, parameters: Iterable[Any]) -> bool:
-        """Whether any of them is exchanged by this model."""
+        """Whether this model synchronises any of them."""
         return any(id(parameter) in self.owned for parameter in parameters)
 
     def begin(self, model: Any) -> None:
-        """A forward pass begins: gradients that are not as they were left have been used."""
+        """Called when a forward pass begins: gradients that were changed since have been used."""
         if self.count and self._left != _witness(model):
             self.fewest = min(self.count, self.fewest or self.count)
             self.count = 0
@@ -69,7 +70,7 @@ class Passes:
         self._left = _witness(model)
 
     def learn(self) -> bool:
-        """An update is over; returns whether another number of passes, or none, is expected from now on."""
+        """Called when an update is over; returns whether the expected number of passes changed."""
         passes = min(self.count, self.fewest or self.count)
         was = self.expected
         if passes == self.last:
@@ -104,7 +105,7 @@ class NoSync:
         return result
 
     def before_forward(self, args: Any, kwargs: Any) -> Any:
-        """Keep this pass from exchanging gradients, if another one follows before the update."""
+        """Keeps this pass from synchronising gradients, if another one follows before the update."""
         model = args[0]
         passes = self.known.get(model)
         if passes is None or not self.here.torch.is_grad_enabled():
@@ -112,13 +113,13 @@ class NoSync:
         if not model.require_backward_grad_sync:
             passes.off = True
             passes.exchanging = None
-            self.here.left_alone(WHAT, "the script skips exchanges itself")
+            self.here.left_alone(WHAT, "the script skips syncs itself")
             return None
         passes.begin(model)
         passes.exchanging = not self._may_skip(model, passes)
         if passes.exchanging:
             return None
-        self.here.applied(WHAT, f"{passes.expected} an update", "1 an update")
+        self.here.applied(WHAT, f"{passes.expected} per update", "1 per update")
         model.require_backward_grad_sync = False
         return args, kwargs, model
 
@@ -158,14 +159,14 @@ class NoSync:
                 self._judge(model, passes)
 
     def _judge(self, model: Any, passes: Passes) -> None:
-        """What is expected has changed: leave alone what has nothing to skip."""
+        """Called when the expected number changed: leaves alone what has nothing to skip."""
         if passes.expected == 1:
             self.here.left_alone(WHAT, "every pass is followed by an update", passes.at)
         elif not passes.expected:
-            self.here.left_alone(WHAT, "another number of passes makes up each update", passes.at)
+            self.here.left_alone(WHAT, "the number of passes per update changes", passes.at)
             passes.off = True
         elif hook_of(model) not in AVERAGING:
-            self.here.left_alone(WHAT, f"the script exchanges them by {hook_of(model)}", passes.at)
+            self.here.left_alone(WHAT, f"the script synchronises them with {hook_of(model)}", passes.at)
             passes.off = True
 
     def _settle_owned(self, optimizer: Any) -> None:
@@ -175,7 +176,7 @@ class NoSync:
                 self._settle(model, passes)
 
     def _settle(self, model: Any, passes: Passes) -> None:
-        """Average gradients over the processes that were not exchanged, before somebody reads them."""
+        """Averages gradients that were not synchronised over the processes, before they are read."""
         if passes.apart:
             passes.apart = False
             self.here.left_alone(WHAT, "gradients are used after fewer passes than expected")
@@ -195,7 +196,7 @@ class NoSync:
 
 @tweak("--no-sync", ROUNDING)
 def no_sync(here: Tweaking) -> None:
-    """Let every DistributedDataParallel exchange gradients once an update."""
+    """Make every DistributedDataParallel synchronise gradients once per update."""
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     torch = here.torch
@@ -235,18 +236,18 @@ def average(torch: Any, model: Any) -> None:
 
 
 def _unfit(model: Any) -> Optional[str]:
-    """Why this model's exchanges cannot be skipped, if so."""
+    """The reason why this model's syncs cannot be skipped, or None."""
     if alone(model):
-        return "one process alone exchanges nothing"
+        return "there is only one process"
     if any(getattr(module, "sparse", False) is True for module in model.module.modules()):
         return "its gradients are sparse"
     if getattr(model, "_use_python_reducer", False):
-        return "its gradients are exchanged by compiled code"
+        return "compiled code synchronises its gradients"
     return None
 
 
 def _exchanged(model: Any) -> List[Any]:
-    """The parameters whose gradients this model exchanges, in an order that all processes share."""
+    """The parameters whose gradients this model synchronises, in an order that all processes share."""
     return [p for name, p in model.module.named_parameters() if name not in model.parameters_to_ignore]
 
 

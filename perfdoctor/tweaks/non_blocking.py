@@ -1,4 +1,4 @@
-"""Copy batches to the device without waiting for the copy.
+"""Copy batches to the device without blocking the host.
 
 ## What changes
 `batch.to(device)` and `batch.cuda()` of tensors that a `DataLoader` has pinned (`pin_memory=True`) get
@@ -6,13 +6,14 @@
 
 ## Left alone
 - Memory that is not pinned, which the host copies itself: add `--pin-memory`.
-- Memory that the script has pinned itself, or has written into: it may do so again while the device reads.
-- Copies from the device to the host, where the host could read before they have arrived, and `Module.to`.
-- A script that puts work on CUDA streams of its own, which may rely on copies that wait.
+- Memory that the script has pinned itself, or has written into: it may write again while the device reads.
+- Copies from the device to the host, where the host could read the data before it has arrived, and
+  `Module.to`.
+- A script that uses its own CUDA streams, which may rely on copies that wait.
 - Without a CUDA device there is nothing to do.
 
 ## Same result
-Bit for bit: what the device does next waits for the copy.
+Bit for bit: later work on the device waits for the copy.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, Optional, Tuple
 
-from ..probe.tweak import BITWISE, Tweaking, tweak
+from ..probe.trial.tweak import BITWISE, Tweaking, tweak
 
 WHAT = "copy to the device"
 TOLD_MAX = 64  # copies whose reason to be left alone is told: finding their line costs more than staying out
@@ -28,7 +29,7 @@ TOLD_MAX = 64  # copies whose reason to be left alone is told: finding their lin
 
 @tweak("--non-blocking", BITWISE)
 def non_blocking(here: Tweaking) -> None:
-    """Let the device copy what a loader has pinned by itself."""
+    """Make copies of tensors that a loader has pinned asynchronous."""
     torch = here.torch
     if torch.version.cuda is None and torch.version.hip is None:
         return
@@ -40,7 +41,7 @@ def non_blocking(here: Tweaking) -> None:
 
 
 class Copies:
-    """Which tensors a loader has pinned, and what becomes of calls that copy."""
+    """Keeps which tensors a loader has pinned, and alters the calls that copy them."""
 
     def __init__(self, here: Tweaking) -> None:
         self.here = here
@@ -54,11 +55,11 @@ class Copies:
         self.here.alter(module, "pin_memory", self.before_pin, self.after_pin)
 
     def before_pin(self, args: Any, kwargs: Any) -> Any:
-        """Wait for the result."""
+        """Called before a tensor is pinned: waits for the result."""
         return args, kwargs, args
 
     def after_pin(self, args: Any, result: Any) -> Any:
-        """Remember a tensor that was pinned here for as long as it is there."""
+        """Remembers a tensor that was pinned here for as long as it exists."""
         if isinstance(result, self.tensor) and result is not args[0] and not result.is_inference():
             identity, pinned = id(result), self.pinned
             gone = weakref.ref(result, lambda _: pinned.pop(identity, None))
@@ -66,7 +67,7 @@ class Copies:
         return result
 
     def before_stream(self, args: Any, kwargs: Any) -> None:
-        """A stream was chosen."""
+        """Called when the script selects a stream: stops."""
         self.streams = True
 
     def before_to(self, args: Any, kwargs: Any) -> Any:
@@ -102,13 +103,13 @@ class Copies:
         return None
 
     def _unfit(self, source: Any) -> Optional[str]:
-        """Why the host has to wait for this copy, if so."""
+        """The reason why the host has to wait for this copy, or None."""
         if self.streams:
-            return "the script has CUDA streams of its own"
+            return "the script uses its own CUDA streams"
         base = source if source._base is None else source._base
         _, version = self.pinned.get(id(base), (None, None))
         if version is None:
-            return "no DataLoader has pinned its memory"
+            return "no DataLoader pinned its memory"
         if version != source._version:
             return "the script writes into it"
         return None

@@ -1,27 +1,35 @@
-"""Keep workers from one epoch to the next.
+"""Keep worker processes alive between epochs.
 
 ## What changes
-`persistent_workers` of each `DataLoader` that has workers, `--workers` included. They are started once, and
-not at the beginning of each epoch; in between they hold their memory, those of a validation loader too.
+`persistent_workers` of each `DataLoader` that has workers, `--workers` included. They are started once
+instead of at the beginning of each epoch; in between they keep their memory, those of a validation loader
+too.
 
 ## Left alone
 - A loader without workers.
-- A loader whose workers persist already.
+- A loader whose workers already persist.
 
 ## Same result
-Bit for bit, unless the dataset draws random numbers in workers, which are then not seeded anew each epoch, or
-keeps what the script sets in it between epochs: workers have the copy that they started with. Starting
-workers draws one number from the generator that shuffles; a trial goes on drawing it, so that losses can be
-compared. Set by hand, later epochs come in another order, as random as before.
+Bit for bit, unless the dataset draws random numbers in workers, which are then not seeded again in each
+epoch, or the script changes the dataset between epochs: workers keep the copy that they started with.
+Starting workers draws one number from the generator that shuffles; a trial still draws it, so that losses can
+be compared. Set by hand, later epochs come in another order, as random as before.
 """
 
 from __future__ import annotations
 
-from ..probe.tweak import BITWISE, Tweaking, tweak
-from ._loaders import keeping_shuffles, set_each
+from typing import Any
+
+from ..probe.trial.tweak import BITWISE, Tweaking, WatchedRun, tweak
+from ._loaders import keeping_shuffles, predicted, set_each
 
 
-@tweak("--persistent-workers", BITWISE)
+def predict(run: WatchedRun) -> Any:
+    """The waits for workers that start again go."""
+    return predicted(run, lambda loader: run.changes(starts=run.restarts))
+
+
+@tweak("--persistent-workers", BITWISE, predict=predict, acts_on=("data",))
 def persistent_workers(here: Tweaking) -> None:
     """Let the workers of every DataLoader persist."""
     set_each(

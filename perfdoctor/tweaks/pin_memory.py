@@ -1,14 +1,14 @@
-"""Hand batches over in page-locked memory.
+"""Copy batches into pinned (page-locked) memory.
 
 ## What changes
 `pin_memory` of each `DataLoader`: a thread of the training process, or without workers the loader itself,
-copies each batch into memory from which a device reads faster, and without holding up Python where the script
-copies with `non_blocking=True` (`--non-blocking`). The dataset must give tensors in host memory: torch cannot
-pin others, and says so.
+copies each batch into memory from which a device reads faster, and without blocking Python where the script
+copies with `non_blocking=True` (`--non-blocking`). The dataset must return tensors in host memory: torch
+cannot pin others, and reports an error.
 
 ## Left alone
 - Every loader where there is no device to copy to, or one whose batches torch does not pin (mps).
-- A loader that pins its batches already.
+- A loader that already pins its batches.
 
 ## Same result
 Bit for bit.
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from ..probe.tweak import BITWISE, Tweaking, tweak
+from ..probe.trial.tweak import BITWISE, Tweaking, tweak
 from ._loaders import set_each
 
 

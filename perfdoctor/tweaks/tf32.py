@@ -1,12 +1,12 @@
-"""Let matrix products in float32 use TF32.
+"""Use TF32 for float32 matrix products and convolutions.
 
 ## What changes
 `torch.set_float32_matmul_precision("high")` and `torch.backends.cudnn.allow_tf32 = True`, once a model on a
 CUDA device is called.
 
 ## Left alone
-- Devices other than NVIDIA's from Ampere on: they have no TF32 units.
-- Settings that are on already. What the script sets after that first call stays as it sets it.
+- All devices but NVIDIA's from Ampere on: others have no TF32 units.
+- Settings that are already on. What the script sets after that first call stays as set.
 
 ## Same result
 Within rounding: products are computed from numbers with 10 bits after the binary point instead of 23.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..probe.tweak import ROUNDING, Tweaking, tweak
+from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
 from ._modules import Args, Kwargs, name_of, on_root_calls
 
 AMPERE = (8, 0)  # the first compute capability with TF32: CUDA C++ Programming Guide
@@ -39,7 +39,7 @@ def tf32(here: Tweaking) -> None:
             return
         matmul, convolution = _is_on_for_matmul(torch), _is_on_for_cudnn(torch)
         if matmul and convolution:
-            here.left_alone("float32 matrix products", "TF32 is on already")
+            here.left_alone("float32 matrix products", "TF32 is already on")
         if not matmul:
             torch.set_float32_matmul_precision("high")
             here.applied("float32 matrix products", OFF, ON)
@@ -57,7 +57,7 @@ def _has_units(torch: Any, device: Any) -> bool:
 
 
 def _is_on_for_matmul(torch: Any) -> bool:
-    """By the newer of two settings, where torch has it: the older one cannot be read once both were set."""
+    """Reads the newer of two settings, where torch has it: the older one fails once both were set."""
     matmul = torch.backends.cuda.matmul
     newer = getattr(matmul, "fp32_precision", None)
     return bool(matmul.allow_tf32) if newer is None else newer == ON

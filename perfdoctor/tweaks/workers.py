@@ -1,23 +1,23 @@
 """Prepare batches in N worker processes.
 
 ## What changes
-`num_workers` of each `DataLoader` that the script builds, whoever calls the constructor: the script,
-Lightning, the Hugging Face Trainer. Batches and their order stay the same. `--workers 0` also drops what only
-workers have: prefetch, persistence, a time-out, a start method.
+`num_workers` of each `DataLoader`, whoever builds it: the script, Lightning, the Hugging Face Trainer.
+Batches and their order stay the same. `--workers 0` also drops the settings that only workers have: prefetch,
+persistence, a time-out, a start method.
 
-A batch sampler of the script's own is fine: it runs in the training process, and workers are handed its
-indices. Each worker has a copy of the dataset: what the script changes in it later, workers that run do not
-see, and a file that is open when they start is read by all of them through one position.
+The script's own batch sampler works: it runs in the training process, which sends its indices to the workers.
+Each worker has a copy of the dataset: running workers do not see later changes of the script to it, and share
+the position of files that are open when they start.
 
 ## Left alone
-- A loader over an `IterableDataset`, unless what its `__iter__` calls asks `get_worker_info` for
+- A loader over an `IterableDataset`, unless the code of its `__iter__` calls `get_worker_info` and uses
   `num_workers`: each worker would go through all of it. One worker is always right (`--workers 1`).
-- A loader that has as many workers already.
+- A loader that already has as many workers.
 
 ## Same result
-Bit for bit, unless the dataset draws random numbers, since each worker draws its own; and unless an
-`IterableDataset` shares itself out, since each worker makes whole batches of its part. Either is noticed:
-losses that differ no more than other random numbers would make them are then not called another result.
+Bit for bit, unless the dataset draws random numbers, because each worker draws its own; and unless an
+`IterableDataset` shards itself, because each worker makes whole batches of its part. Either is detected:
+losses that differ no more than other random numbers would make them do not count as a changed result.
 """
 
 from __future__ import annotations
@@ -29,20 +29,50 @@ import sys
 from types import FunctionType
 from typing import Any, Dict, Iterator, List, Set, Tuple
 
-from ..probe.tweak import BITWISE, Count, Tweaking, tweak
-from ..probe.where import is_users
-from ._loaders import Given, on_arguments
+from ..probe.trial.tweak import BITWISE, Count, Tweaking, WatchedRun, tweak
+from ..probe.user_frames import is_users
+from ._loaders import Given, on_arguments, predicted
 
 ONLY_WITH_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
 # What a dataset must ask for to take its share. Seeds are asked for in the same place: the first alone says
 # little.
 SHARING = {"get_worker_info", "num_workers"}
+MOST_UNKNOWN = 32  # workers that are started where no run tells how many pay
 LOOKS = 4  # at the first batches of a process: a dataset that draws random numbers does so for each
 DRAWS = "the dataset draws random numbers, and each process that prepares batches draws its own"
 PARTS = "each worker makes batches of its own part of the dataset"
 
 
-@tweak("--workers", BITWISE, Count(0, 512, auto=True))
+def predict(run: WatchedRun, count: int) -> Any:
+    """That many workers in the model of the step; without any, no epoch waits for their start."""
+
+    def change(loader: Any) -> Any:
+        restarts = not run.value("--persistent-workers")
+        if count == loader.num_workers:
+            return run.changes()
+        if loader.iterable:
+            return run.as_advised(restarts=restarts)  # whether it shares itself out is not known
+        if count:
+            return run.changes(workers=count, restarts=restarts)
+        return run.changes(workers=0, starts=(run.epoch_waits,) * 3)
+
+    return predicted(run, change)
+
+
+def choose(run: WatchedRun) -> List[int]:
+    """The fewest workers that are nearly as good as any number of them; without a run, as many as cores."""
+    count = run.good_workers()
+    return [max(1, min(MOST_UNKNOWN, int(run.usable_cores))) if count is None else count]
+
+
+@tweak(
+    "--workers",
+    BITWISE,
+    Count(0, 512, auto=choose),
+    predict=predict,
+    acts_on=("data",),
+    loader_argument="num_workers",
+)
 def workers(here: Tweaking, count: int) -> None:
     """Give every DataLoader `count` worker processes."""
     iterable = here.torch.utils.data.IterableDataset
@@ -52,7 +82,7 @@ def workers(here: Tweaking, count: int) -> None:
         dataset, was = given["dataset"], given.get("num_workers", 0)
         if was == count:
             if id(dataset) not in changed:
-                here.left_alone("DataLoader", f"num_workers is {count} already")
+                here.left_alone("DataLoader", f"num_workers is already {count}")
             return False
         if isinstance(dataset, iterable) and max(was, count) > 1 and not shares_itself_out(dataset):
             here.left_alone("DataLoader", "each worker would go through all of its IterableDataset")
@@ -72,7 +102,7 @@ def workers(here: Tweaking, count: int) -> None:
 
 
 def _notice_draws(here: Tweaking) -> None:
-    """Tell if random numbers are drawn while batches are prepared, here or in workers."""
+    """Reports whether random numbers are drawn while batches are prepared, here or in workers."""
     looks: Dict[int, int] = {}  # by process: one that is forked begins anew
 
     def before(args: Any, kwargs: Any) -> Any:
@@ -101,10 +131,10 @@ def _generators(torch: Any) -> Tuple[Any, ...]:
 
 
 def shares_itself_out(dataset: Any) -> bool:
-    """Whether an iterable dataset's own code asks which part of it this worker is to give.
+    """Whether an iterable dataset's own code checks which part of it this worker is to yield.
 
-    Read off the names in its `__iter__` and in the functions and methods of the same package, or of the
-    user's, that these name. A dataset that wraps another one, which may, counts as one that does not.
+    Decided by the names in its `__iter__`, and in functions and methods of the same package, or of the
+    user's, that these name. A dataset that wraps another one counts as one that does not.
     """
     kind = type(dataset)
     waiting: List[Any] = [inspect.getattr_static(kind, "__iter__", None)]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import ROOT
+
 RUN = {
     "schema": "perfdoctor.run/1",
     "id": "",
@@ -52,7 +54,7 @@ def saved(folder):
 @pytest.fixture
 def perfdoctor(folder):
     """Runs the command line in a process of its own."""
-    root = str(Path(__file__).parents[2])
+    root = str(ROOT)
 
     def call(*words: str, **options) -> subprocess.CompletedProcess[str]:
         starter = f"import sys; sys.path.insert(0, {root!r}); from perfdoctor.cli import main; main()"

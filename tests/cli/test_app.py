@@ -5,7 +5,18 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "numpy", "psutil", "rich", "orjson", "perfdoctor.analysis", "perfdoctor.launch", "pydantic")
+pytestmark = pytest.mark.process
+
+HEAVY = (
+    "torch",
+    "numpy",
+    "psutil",
+    "rich",
+    "orjson",
+    "perfdoctor.diagnosis.report",
+    "perfdoctor.watch.launch",
+    "pydantic",
+)
 
 
 def test_help_lists_the_verbs_and_what_to_start_with(perfdoctor):

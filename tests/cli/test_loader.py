@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import json
 import textwrap
-from pathlib import Path
 
 import jsonschema
 import pytest
 
+from tests.support.paths import DOCS
+
+pytestmark = pytest.mark.process
+
 pytest.importorskip("torch")
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "loader.schema.json").read_text())
+SCHEMA = json.loads((DOCS / "loader.schema.json").read_text())
 
 SCRIPT = """\
     import time, torch

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import jsonschema
 import pytest
 
+from tests.support.paths import DOCS
+
+pytestmark = pytest.mark.process
+
 pytest.importorskip("torch")
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "net.schema.json").read_text())
+SCHEMA = json.loads((DOCS / "net.schema.json").read_text())
 
 
 def test_two_ranks_exchange_on_this_host_and_json_obeys_the_schema(folder, perfdoctor) -> None:

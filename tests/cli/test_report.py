@@ -7,9 +7,12 @@ import sys
 
 import pytest
 
-from perfdoctor.render import trialjson
-from tests import trialresults
-from tests.jobs import write_job
+from perfdoctor.render.documents import trial as trial_document
+from perfdoctor.trials import trial_file
+from tests.support import trial_results
+from tests.support.jobs import write_job
+
+pytestmark = pytest.mark.process
 
 
 def test_the_newest_run_is_shown_without_a_name(saved, perfdoctor):
@@ -34,6 +37,15 @@ def test_json_is_the_public_document_and_kept_beside_the_run(saved, perfdoctor):
     printed = json.loads(perfdoctor("report", "--json").stdout)
     assert printed["schema"] == "perfdoctor.report/1"
     assert printed == json.loads((path / "report.json").read_text())
+
+
+def test_markdown_is_the_same_report_for_an_issue(saved, perfdoctor):
+    saved()
+    shown = perfdoctor("report", "--markdown")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith("## perfdoctor  `")
+    assert "### No verdict" in shown.stdout
+    assert "- no watched process imported torch" in shown.stdout
 
 
 def test_torch_is_not_imported(saved, folder):
@@ -140,17 +152,18 @@ def tried(folder):
     def keep(name: str, *verdicts, parent: str = ".perfdoctor/trials"):
         path = folder / parent / name
         path.mkdir(parents=True)
-        trialjson.write(trialresults.trial(*verdicts, path=str(path)))
+        trial = trial_results.trial(*verdicts, path=str(path))
+        trial_file.keep(trial, trial_document.document(trial))
         return path
 
     return keep
 
 
 def test_trials_shows_the_newest_trial_and_lists_those_before(tried, perfdoctor):
-    tried("20260102-030405-train", trialresults.FASTER)
-    broken = tried("20260103-030405-train", trialresults.SLOWER)
-    (broken / trialjson.FILE).write_text("{")
-    tried("20260104-030405-train", trialresults.UNCLEAR)
+    tried("20260102-030405-train", trial_results.FASTER)
+    broken = tried("20260103-030405-train", trial_results.SLOWER)
+    (broken / trial_file.FILE).write_text("{")
+    tried("20260104-030405-train", trial_results.UNCLEAR)
     shown = perfdoctor("report", "--trials")
     assert shown.returncode == 0, shown.stderr
     page, earlier = shown.stdout.split("Earlier ones: perfdoctor report --trials ID")
@@ -162,26 +175,26 @@ def test_trials_shows_the_newest_trial_and_lists_those_before(tried, perfdoctor)
 
 
 def test_a_trial_is_found_by_id_by_path_and_in_another_folder(tried, perfdoctor):
-    path = tried("20260102-030405-a", trialresults.FASTER)
-    tried("20260103-030405-b", trialresults.SLOWER)
-    tried("20260104-030405-c", trialresults.FAILED, parent="kept")
+    path = tried("20260102-030405-a", trial_results.FASTER)
+    tried("20260103-030405-b", trial_results.SLOWER)
+    tried("20260104-030405-c", trial_results.FAILED, parent="kept")
     assert "Faster" in perfdoctor("report", "--trials", path.name).stdout
     assert "Faster" in perfdoctor("report", "--trials", str(path)).stdout
     assert "Failed" in perfdoctor("report", "--trials", "--out", "kept").stdout
 
 
 def test_a_trial_as_json_is_the_document_that_was_kept(tried, perfdoctor):
-    path = tried("20260102-030405-a", trialresults.FASTER)
+    path = tried("20260102-030405-a", trial_results.FASTER)
     printed = json.loads(perfdoctor("report", "--trials", "--json").stdout)
-    assert printed == json.loads((path / trialjson.FILE).read_text())
+    assert printed == json.loads((path / trial_file.FILE).read_text())
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ((), "there are no trials"),
-        (("missing",), "there is no trial called missing"),
-        (("alien",), "alien holds no trial that can be read"),
+        ((), "no trials yet"),
+        (("missing",), "no trial called missing"),
+        (("alien",), "no readable trial in alien"),
     ],
 )
 def test_what_is_no_trial_gets_one_sentence_and_what_to_type_next(folder, perfdoctor, words, sentence):
@@ -211,14 +224,14 @@ def test_nodes_that_cannot_be_read_are_named_in_the_report_of_the_others(folder,
     shown = perfdoctor("report", "--json", "node0", "node7")
     assert shown.returncode == 0, shown.stderr
     notes = json.loads(shown.stdout)["ranks"]["notes"]
-    assert "there is no run at node7: its ranks are missing here" in notes
+    assert "no run at node7: its ranks are missing here" in notes
     assert any("the folder of node 1 is not here (ranks 2–3)" in note for note in notes)
 
 
 def test_without_a_single_node_that_can_be_read_there_is_no_report(folder, perfdoctor):
     shown = perfdoctor("report", "node8", "node9")
     assert shown.returncode == 2
-    assert shown.stderr.splitlines()[0] == "perfdoctor: there is no run at node8"
+    assert shown.stderr.splitlines()[0] == "perfdoctor: no run at node8"
 
 
 def test_parts_that_lie_side_by_side_are_one_report_whichever_is_named(folder, perfdoctor):
@@ -231,4 +244,4 @@ def test_parts_that_lie_side_by_side_are_one_report_whichever_is_named(folder, p
 def test_two_trials_at_a_time_are_not_shown(folder, perfdoctor):
     shown = perfdoctor("report", "--trials", "one", "other")
     assert shown.returncode == 2
-    assert shown.stderr.splitlines()[0] == "perfdoctor: one trial at a time is shown"
+    assert shown.stderr.splitlines()[0] == "perfdoctor: only one trial can be shown at a time"

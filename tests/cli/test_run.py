@@ -9,6 +9,8 @@ import pytest
 
 from perfdoctor.cli.run import marked
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize(
     ("words", "expected"),
@@ -102,9 +104,9 @@ def test_tweaks_are_handed_to_the_probe_as_a_trial_would(folder, perfdoctor):
 @pytest.mark.parametrize(
     ("typed", "sentence"),
     [
-        ("--wokers 4", "there is no tweak --wokers"),
+        ("--wokers 4", "no tweak called --wokers"),
         ("--workers 999", "--workers 999: this value is not allowed"),
-        ("--workers auto", "--workers auto: only a trial can choose"),
+        ("--workers auto", "--workers auto: only a trial can choose the value"),
         ("--workers '4", "--with --workers '4: no closing quotation"),
     ],
 )
@@ -136,9 +138,9 @@ def test_a_report_that_fails_leaves_the_scripts_status_alone(folder, perfdoctor)
     """A fault of ours is shown as what it is, and the caller still gets what the command said."""
     (folder / "broken").mkdir()
     (folder / "broken" / "sitecustomize.py").write_text(
-        "import sys\nsys.modules['perfdoctor.analysis'] = None\n"
+        "import sys\nsys.modules['perfdoctor.diagnosis.report'] = None\n"
     )
     (folder / "train.py").write_text("raise SystemExit(5)\n")
     shown = perfdoctor("run", "train.py", env=os.environ | {"PYTHONPATH": str(folder / "broken")})
     assert shown.returncode == 5
-    assert "perfdoctor.analysis" in shown.stderr
+    assert "perfdoctor.diagnosis.report" in shown.stderr

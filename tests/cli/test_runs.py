@@ -1,6 +1,10 @@
 from __future__ import annotations
 
-from tests.jobs import write_job
+import pytest
+
+from tests.support.jobs import write_job
+
+pytestmark = pytest.mark.process
 
 
 def test_runs_are_listed_newest_first(saved, perfdoctor):
@@ -35,4 +39,4 @@ def test_runs_of_one_job_are_one_line_that_of_its_lowest_rank(saved, folder, per
     saved("20260103-030405-new", started_epoch_s=2e9)
     listed = perfdoctor("runs").stdout.splitlines()
     assert [line.split()[0] for line in listed[:-1]] == ["run", "20260103-030405-new", "task0"]
-    assert listed[-1] == "2 more hold other ranks of these jobs"
+    assert listed[-1] == "2 more runs hold other ranks of these jobs"

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
+pytestmark = pytest.mark.process
+
 
 def test_every_tip_is_listed_with_its_title_under_its_class(perfdoctor):
     shown = perfdoctor("tips")

@@ -5,14 +5,16 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import jsonschema
 import pytest
 
-from tests.trace import files
+from tests.support import trace_files
+from tests.support.paths import DOCS, ROOT
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "trace.schema.json").read_text())
+pytestmark = pytest.mark.process
+
+SCHEMA = json.loads((DOCS / "trace.schema.json").read_text())
 MS = 1000  # of the trace's microseconds
 
 
@@ -21,26 +23,28 @@ def training(steps=range(3, 8), busy_ms=60, name="ampere_bf16_s1688gemm_bf16_128
     events, launch = [], 0
     for place, number in enumerate(steps):
         begin = 1_000_000 + place * 100 * MS
-        events.append(files.event("user_annotation", f"ProfilerStep#{number}", begin, 100 * MS, 1, 7))
+        events.append(trace_files.event("user_annotation", f"ProfilerStep#{number}", begin, 100 * MS, 1, 7))
         loading = begin + busy_ms * MS
         inside = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-        events.append(files.event("user_annotation", inside, loading, (99 - busy_ms) * MS, 1, 7))
+        events.append(trace_files.event("user_annotation", inside, loading, (99 - busy_ms) * MS, 1, 7))
         for part in range(10):
             launch += 1
             at = begin + part * busy_ms * MS // 10
-            events.append(files.op("aten::mm", at, 20))
-            events.append(files.call(ts=at + 5, dur=5, correlation=launch))
-            events.append(files.kernel(name, at + 12, busy_ms * MS // 10, launch))
+            events.append(trace_files.op("aten::mm", at, 20))
+            events.append(trace_files.call(ts=at + 5, dur=5, correlation=launch))
+            events.append(trace_files.kernel(name, at + 12, busy_ms * MS // 10, launch))
     return events
 
 
 def text(**about):
-    return files.in_lines(training(), deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-40GB"}], **about)
+    return trace_files.in_lines(
+        training(), deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-40GB"}], **about
+    )
 
 
 @pytest.fixture
 def trace(folder):
-    return files.save(folder, text(), "t.json")
+    return trace_files.save(folder, text(), "t.json")
 
 
 def test_the_page_says_what_the_device_waits_for(trace, perfdoctor):
@@ -64,7 +68,7 @@ def test_json_obeys_the_schema_and_holds_what_was_measured(trace, perfdoctor):
 def test_a_folder_has_an_entry_for_each_rank(folder, perfdoctor):
     (folder / "ranks").mkdir()
     for rank in (1, 0):
-        files.save(folder / "ranks", text(), f"rank{rank}.trace.json.gz")
+        trace_files.save(folder / "ranks", text(), f"rank{rank}.trace.json.gz")
     document = json.loads(perfdoctor("trace", "ranks", "--json").stdout)
     assert [entry["rank"] for entry in document["ranks"]] == [0, 1]
     assert "2 ranks" in perfdoctor("trace", "ranks").stdout
@@ -72,7 +76,7 @@ def test_a_folder_has_an_entry_for_each_rank(folder, perfdoctor):
 
 def test_without_a_path_it_is_the_newest_runs_window(saved, perfdoctor):
     run = saved("20260102-030405-train")
-    files.save(run, text(), "trace.rank0.0.json")
+    trace_files.save(run, text(), "trace.rank0.0.json")
     assert "trace.rank0.0.json" in perfdoctor("trace").stdout
     assert "trace.rank0.0.json" in perfdoctor("trace", "20260102-030405-train").stdout
     assert "trace.rank0.0.json" in perfdoctor("trace", str(run)).stdout
@@ -82,12 +86,12 @@ def test_a_run_without_a_window_says_so(saved, perfdoctor):
     saved()
     shown = perfdoctor("trace")
     assert shown.returncode == 2
-    assert "none was recorded" in shown.stderr
+    assert "no trace was recorded" in shown.stderr
 
 
 def test_a_file_that_was_cut_off_is_shown_as_far_as_it_goes(folder, perfdoctor):
     whole = text()
-    files.save(folder, whole[: len(whole) // 2], "cut.json")
+    trace_files.save(folder, whole[: len(whole) // 2], "cut.json")
     packed = gzip.compress(whole.encode())
     (folder / "cut.json.gz").write_bytes(packed[: len(packed) // 2])
     for name in ("cut.json", "cut.json.gz"):
@@ -99,7 +103,9 @@ def test_a_file_that_was_cut_off_is_shown_as_far_as_it_goes(folder, perfdoctor):
 
 
 def test_without_device_or_steps_the_page_says_what_cannot_be_told(folder, perfdoctor):
-    files.save(folder, files.in_lines([files.op(ts=100 * number) for number in range(50)]), "cpu.json")
+    trace_files.save(
+        folder, trace_files.in_lines([trace_files.op(ts=100 * number) for number in range(50)]), "cpu.json"
+    )
     shown = perfdoctor("trace", "cpu.json")
     assert shown.returncode == 0
     assert "no work of a device" in shown.stdout
@@ -135,20 +141,20 @@ def test_what_is_no_trace_is_one_sentence_and_nothing_is_written(folder, perfdoc
 def test_what_is_not_there_is_one_sentence(folder, perfdoctor):
     shown = perfdoctor("trace", "nowhere.json")
     assert shown.returncode == 2
-    assert "there is no file, folder or run called nowhere.json" in shown.stderr
+    assert "no file, folder or run called nowhere.json" in shown.stderr
 
 
 def test_two_files_of_one_rank_are_refused(folder, perfdoctor):
     for name in ("a.json", "b.json"):
-        files.save(folder, text(distributedInfo={"rank": 3, "world_size": 8}), name)
+        trace_files.save(folder, text(distributedInfo={"rank": 3, "world_size": 8}), name)
     shown = perfdoctor("trace", "a.json", "b.json")
     assert shown.returncode == 2
-    assert "a.json and b.json are both of rank 3" in shown.stderr
+    assert "a.json and b.json both belong to rank 3" in shown.stderr
 
 
 def test_files_of_different_steps_are_refused(folder, perfdoctor):
-    files.save(folder, text(), "rank0.json")
-    files.save(folder, files.in_lines(training(range(20, 25))), "rank1.json")
+    trace_files.save(folder, text(), "rank0.json")
+    trace_files.save(folder, trace_files.in_lines(training(range(20, 25))), "rank1.json")
     shown = perfdoctor("trace", "rank0.json", "rank1.json")
     assert shown.returncode == 2
     assert "rank0.json" in shown.stderr
@@ -156,7 +162,7 @@ def test_files_of_different_steps_are_refused(folder, perfdoctor):
 
 
 def test_a_comparison_shows_what_changed_and_is_there_as_json(folder, trace, perfdoctor):
-    files.save(folder, files.in_lines(training(busy_ms=30)), "after.json")
+    trace_files.save(folder, trace_files.in_lines(training(busy_ms=30)), "after.json")
     shown = perfdoctor("trace", "--compare", "t.json", "after.json")
     assert shown.returncode == 0
     assert "per step" in shown.stdout
@@ -168,7 +174,7 @@ def test_a_comparison_shows_what_changed_and_is_there_as_json(folder, trace, per
 def test_a_comparison_takes_nothing_else(trace, perfdoctor):
     shown = perfdoctor("trace", "t.json", "--compare", "t.json", "t.json")
     assert shown.returncode == 2
-    assert "--compare takes two traces" in shown.stderr
+    assert "--compare takes exactly two traces" in shown.stderr
 
 
 def test_the_merged_trace_holds_every_event_and_our_process(folder, trace, perfdoctor):
@@ -184,7 +190,7 @@ def test_the_merged_trace_holds_every_event_and_our_process(folder, trace, perfd
 
 def test_a_window_is_merged_with_what_its_run_recorded(saved, folder, perfdoctor):
     run = saved()
-    files.save(run, text(), "trace.rank0.0.json")
+    trace_files.save(run, text(), "trace.rank0.0.json")
     window = {"event": "window", "index": 0, "kind": "plain", "file": "trace.rank0.0.json"}
     marks = {"ProfilerStep#3": 5_000_000_000}
     (run / "events.rank0.jsonl").write_text(json.dumps(window | {"annotation_ns": marks}) + "\n")
@@ -203,7 +209,7 @@ def test_a_window_is_merged_with_what_its_run_recorded(saved, folder, perfdoctor
 
 def test_a_merge_is_of_one_trace(folder, perfdoctor):
     for rank in range(2):
-        files.save(folder, text(), f"rank{rank}.json")
+        trace_files.save(folder, text(), f"rank{rank}.json")
     shown = perfdoctor("trace", "rank0.json", "rank1.json", "--perfetto", "out.json")
     assert shown.returncode == 2
     assert not (folder / "out.json").exists()
@@ -223,7 +229,7 @@ def test_torch_is_not_imported(trace, folder):
         "except SystemExit: pass\n"
         "print('torch' in sys.modules, file=sys.stderr)"
     )
-    root = str(Path(__file__).parents[2])
+    root = str(ROOT)
     shown = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -236,7 +242,7 @@ def test_torch_is_not_imported(trace, folder):
 
 def test_names_in_the_trace_reach_no_terminal_unescaped(folder, perfdoctor):
     evil = training(name="\x1b[31mgemm\x07[bold]")
-    files.save(folder, files.in_lines(evil), "evil.json")
+    trace_files.save(folder, trace_files.in_lines(evil), "evil.json")
     for words in (("evil.json",), ("--compare", "evil.json", "evil.json"), ("evil.json", "--top", "50")):
         shown = perfdoctor("trace", *words)
         assert shown.returncode == 0

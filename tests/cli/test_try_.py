@@ -7,14 +7,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from perfdoctor import catalogue, trials
-from perfdoctor.catalogue import Tweak
-from perfdoctor.cli import app, saved, try_
+from perfdoctor import trials
+from perfdoctor.cli import app, try_
+from perfdoctor.cli import kept_report as saved
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model import Advice
-from perfdoctor.probe.tweak import BITWISE, PATH, ROUNDING, Count, OneOf
-from perfdoctor.render import trialjson
-from tests import reports, trialresults
+from perfdoctor.model.concluded import Advice
+from perfdoctor.model.tweak import Tweak
+from perfdoctor.probe.trial.tweak import BITWISE, PATH, ROUNDING, Count, OneOf
+from perfdoctor.trials import trial_file
+from perfdoctor.trials.settings import tweak_catalogue
+from tests.support import reports, trial_results
+
+pytestmark = pytest.mark.process
 
 KNOWN = [
     Tweak(
@@ -48,8 +52,8 @@ def test_the_command_begins_behind_the_first_dashes_and_keeps_its_own(words, own
 def asked(folder, monkeypatch):
     """What the executor is asked for by a command line, instead of executing anything."""
     (folder / "train.py").write_text("pass\n")
-    monkeypatch.setattr(catalogue, "tweaks", lambda: KNOWN)
-    seen = SimpleNamespace(auto=False, result=trialresults.trial(trialresults.FASTER, path=str(folder)))
+    monkeypatch.setattr(tweak_catalogue, "tweaks", lambda: KNOWN)
+    seen = SimpleNamespace(result=trial_results.trial(trial_results.FASTER, path=str(folder)))
 
     def run(asked, progress):
         seen.asked = asked
@@ -58,13 +62,7 @@ def asked(folder, monkeypatch):
             raise seen.result
         return seen.result
 
-    def walk(asked, progress):
-        seen.auto = True
-        return run(asked, progress)
-
     monkeypatch.setattr(trials, "run", run)
-    monkeypatch.setattr(trials, "walk", walk)
-    monkeypatch.setattr(trials, "scale", run)
     return seen
 
 
@@ -152,7 +150,7 @@ def test_each_without_tweaks_or_advice_is_told(folder, saved, call, advising):
 
 def test_auto_is_left_to_choose(asked, call):
     shown = call("--auto", "--", "train.py")
-    assert asked.auto
+    assert shown.asked.auto
     assert shown.asked.variants == ()
     assert names(call("--auto", "--amp", "--workers", "4", "--", "train.py")) == ["--amp", "--workers 4"]
 
@@ -176,27 +174,27 @@ def test_json_is_the_public_document_and_the_trial_is_kept(folder, call):
     document = json.loads(shown.out)
     assert document["schema"] == "perfdoctor.trial/1"
     assert json.loads((folder / "trial.json").read_text()) == document
-    assert trialjson.read(folder).verdicts[0].outcome.value == "faster"
+    assert trial_file.read(folder).verdicts[0].outcome.value == "faster"
 
 
 def test_a_trial_that_cannot_be_kept_is_shown_all_the_same(folder, asked, call):
-    asked.result = trialresults.trial(trialresults.FASTER, path=str(folder / "missing"))
+    asked.result = trial_results.trial(trial_results.FASTER, path=str(folder / "missing"))
     shown = call("--amp", "--", "train.py")
     assert shown.status == 0
     assert "the trial cannot be kept: No such file or directory" in shown.said
     assert "Faster" in shown.out
 
 
-@pytest.mark.parametrize("verdict", trialresults.ALL, ids=lambda verdict: verdict.outcome.value)
+@pytest.mark.parametrize("verdict", trial_results.ALL, ids=lambda verdict: verdict.outcome.value)
 def test_whatever_the_verdict_a_measured_trial_is_a_success(folder, asked, call, verdict):
-    asked.result = trialresults.trial(verdict, path=str(folder))
+    asked.result = trial_results.trial(verdict, path=str(folder))
     assert call("--amp", "--", "train.py").status == 0
 
 
 @pytest.mark.parametrize("status", [130, 143])
 def test_an_interrupted_trial_shows_what_it_measured_and_has_the_shells_status(folder, asked, call, status):
-    asked.result = trialresults.trial(
-        trialresults.FASTER, interrupted=True, exit_code=status, path=str(folder)
+    asked.result = trial_results.trial(
+        trial_results.FASTER, interrupted=True, exit_code=status, path=str(folder)
     )
     shown = call("--amp", "--", "train.py")
     assert shown.status == status
@@ -213,9 +211,9 @@ class BaselineFailed(PerfdoctorError):
     [
         (PerfdoctorError("the script takes 4 steps: too short to measure", "train longer"), 2),
         (PerfdoctorError("the script ended without a training step", "watch it first"), 2),
-        (BaselineFailed("the script fails as it is: KeyError: 'x'", "its output is in look.log"), 1),
-        (BaselineFailed("rank 1 fails as it is: KeyError: 'x'", "its output is in look.log"), 1),
-        (PerfdoctorError("no space left on device", "pass another folder with --out"), 2),
+        (BaselineFailed("the script fails as it is: KeyError: 'x'", "its output is in calibration.log"), 1),
+        (BaselineFailed("rank 1 fails as it is: KeyError: 'x'", "its output is in calibration.log"), 1),
+        (PerfdoctorError("no space left on device", "give another folder with --out"), 2),
     ],
     ids=["too-short", "never-steps", "baseline", "one-rank", "disk-full"],
 )
@@ -226,7 +224,7 @@ def test_what_keeps_a_script_from_being_measured_is_said_as_it_is(asked, call, e
 
 
 def test_ranks_are_compared_instead_of_tweaks(folder, asked, call):
-    asked.result = trialresults.scaled(path=str(folder))
+    asked.result = trial_results.scaled(path=str(folder))
     shown = call("--ranks", "4,1,2", "--rounds", "4", "--", "train.py", "-x")
     assert shown.status == 0, shown.said
     assert (shown.asked.ranks, shown.asked.variants, shown.asked.rounds) == ((1, 2, 4), (), 4)
@@ -235,7 +233,7 @@ def test_ranks_are_compared_instead_of_tweaks(folder, asked, call):
 
 
 def test_ranks_of_the_last_runs_command_are_compared_in_its_folder(folder, saved, asked, call):
-    asked.result = trialresults.scaled(path=str(folder))
+    asked.result = trial_results.scaled(path=str(folder))
     saved(command=["python", "train.py"], cwd=str(folder), started_epoch_s=4e9)
     shown = call("--ranks", "1,2")
     assert (shown.asked.command, shown.asked.cwd) == (("python", "train.py"), str(folder))
@@ -247,16 +245,16 @@ def test_ranks_of_the_last_runs_command_are_compared_in_its_folder(folder, saved
         (("--ranks", "1,2", "--amp", "--", "train.py"), "--ranks and tweaks exclude", "compare ranks first"),
         (("--ranks", "1,2", "--auto", "--", "train.py"), "--ranks and tweaks exclude", "compare ranks first"),
         (("--ranks", "2", "--", "train.py"), "--ranks 2: one number", "--ranks 1,2"),
-        (("--ranks", "x", "--", "train.py"), "--ranks x: these are no numbers", "--ranks 1,2,4"),
-        (("--wokers", "4", "--", "train.py"), "there is no tweak --wokers", "perhaps --workers"),
-        (("--round", "4", "--", "train.py"), "there is no tweak --round", "perhaps --rounds"),
-        (("--amp", "train.py"), "train.py is no tweak", "a command stands after --"),
+        (("--ranks", "x", "--", "train.py"), "--ranks x: these are not numbers of ranks", "--ranks 1,2,4"),
+        (("--wokers", "4", "--", "train.py"), "no tweak called --wokers", "did you mean --workers"),
+        (("--round", "4", "--", "train.py"), "no tweak called --round", "did you mean --rounds"),
+        (("--amp", "train.py"), "train.py is not a tweak", "put the command after --"),
         (("--workers", "999", "--", "train.py"), "--workers 999: this value is not allowed", "0 to 512"),
         (("--workers", "--", "train.py"), "--workers needs a value", "0 to 512"),
         (("--auto", "--each", "--", "train.py"), "--auto and --each exclude each other", "choose one"),
         (("--amp",), "there is no command to try: no runs in", "or give the command after --"),
-        (("--amp", "--run", "x"), "there is no command to try: there is no run called x", "perfdoctor runs"),
-        (("--amp", "--run", "x", "--", "train.py"), "there is no run called x", "perfdoctor runs"),
+        (("--amp", "--run", "x"), "there is no command to try: no run called x", "perfdoctor runs"),
+        (("--amp", "--run", "x", "--", "train.py"), "no run called x", "perfdoctor runs"),
         (
             (),
             "no tweak is given",
@@ -304,7 +302,7 @@ def test_the_list_explains_the_tweaks_named(call):
     shown = call("--list", "--workers", "4")
     assert shown.out.startswith("# workers\n")
     assert "Use autocast" not in shown.out
-    assert call("--list", "--wokers").said == "there is no tweak --wokers"
+    assert call("--list", "--wokers").said == "no tweak called --wokers"
 
 
 def test_help_shows_how_tweaks_and_command_are_given(perfdoctor):
@@ -319,7 +317,7 @@ def test_a_mistake_is_one_sentence_and_what_to_type_next(perfdoctor):
     assert shown.returncode == 2
     assert shown.stdout == ""
     assert shown.stderr.splitlines() == [
-        "perfdoctor: there is no tweak --wokers",
-        "  perhaps --workers; list them with: perfdoctor try --list",
+        "perfdoctor: no tweak called --wokers",
+        "  did you mean --workers? list them with: perfdoctor try --list",
     ]
     assert not os.path.exists(".perfdoctor")

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor import recorded
-from perfdoctor.trace import files
-from perfdoctor.trace.measure import measure
-from perfdoctor.trace.read import read
+from perfdoctor.render.notes import all_worded
+from perfdoctor.runs import records, windows
+from perfdoctor.trace.measure.measure import measure
+from perfdoctor.trace.parse.read import read
 from perfdoctor.trace.results import RankTrace
 
 torch = pytest.importorskip("torch")
@@ -55,7 +55,7 @@ def run(folder: Path, body: str) -> dict[str, RankTrace]:
     command = [sys.executable, "-m", "perfdoctor", "run", "-q", "--profiler-share", "1", "train.py"]
     subprocess.run(command, cwd=folder, check=True, timeout=300, env=os.environ | {"COLUMNS": "100"})
     (saved,) = (folder / ".perfdoctor" / "runs").iterdir()
-    found = files.windows_of(saved, recorded.read(saved).ranks)
+    found = windows.of_lowest_rank(saved, records.read(saved).ranks)
     assert "plain" in found, (saved / "events.rank0.jsonl").read_text()
     return {kind: measure(read(path)) for kind, path in found.items()}
 
@@ -113,7 +113,7 @@ def test_a_window_whose_kernels_were_lost_is_no_idle_device(tmp_path: Path) -> N
     lost.write_text(json.dumps(whole))
     measured = measure(read(lost))
     assert measured.times is None
-    assert any("none was recorded" in note for note in measured.notes)
+    assert any("none was recorded" in note for note in all_worded(measured.notes))
 
 
 def test_watching_adds_no_synchronisation(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.probe.watched import updates, watched
+from tests.support.watched import updates, watched
+
+pytestmark = pytest.mark.process
 
 TRAIN = """
     import os, sys, torch

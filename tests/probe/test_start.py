@@ -4,7 +4,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tests.probe.watched import watched
+from tests.support.watched import watched
+
+pytestmark = pytest.mark.process
 
 
 def test_the_boot_line_tells_interpreter_torch_and_threads(tmp_path):

@@ -1,211 +1,49 @@
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-from itertools import pairwise
-
 import pytest
 
-from perfdoctor.batch import Stage
-from perfdoctor.model import Confidence, Gain, Location, NotJudged, OperatorCost, Phase, Verdict, WindowFacts
-from perfdoctor.render import parts, terminal, words
-from tests import jobfacts, loadfacts, reports
-from tests.facts import line
-
-WIDTHS = [40, 60, 80, 100, 200]
+from perfdoctor.render import page as blocks
+from perfdoctor.render import terminal
 
 
-def bar_rows(page):
-    return [line for line in page.splitlines() if "█" in line]
+def drawn(*section, width=80, colour=False):
+    return terminal.draw(blocks.page([section]), width, colour)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["STARVED", "HEALTHY", "NO_STEPS"])
-def test_no_line_is_wider_than_the_terminal_or_than_one_can_read(name, width):
-    page = terminal.page(getattr(reports, name), width)
-    assert max(len(line) for line in page.splitlines()) <= min(width, parts.WIDEST)
+def test_sections_have_a_line_between_them_and_those_without_a_block_are_left_out():
+    page = blocks.page([[blocks.Paragraph("a")], [], [blocks.Paragraph("b")]])
+    assert terminal.draw(page) == "\n  a\n\n  b\n\n"
 
 
-def test_the_verdict_and_its_ceiling_come_before_everything_measured():
-    page = terminal.page(reports.STARVED, 80)
-    verdict, ceiling, step, change = (
-        page.index(text)
-        for text in ("Training waits for data: 61%", "2.6× as fast", "One step:", "What to change")
+@pytest.mark.parametrize(("width", "columns"), [(10, 40), (80, 80), (300, 100)])
+def test_a_page_is_neither_narrower_nor_wider_than_one_can_read(width, columns):
+    assert terminal.columns(width) == columns
+
+
+def test_a_heading_gives_its_aside_a_line_of_its_own_where_there_is_no_room():
+    heading = blocks.Headline("a" * 40, "b" * 30, gives=True)
+    assert len(drawn(heading, width=80).splitlines()) == 3
+    assert len(drawn(heading, width=60).splitlines()) == 4
+
+
+def test_columns_of_a_table_are_shown_where_there_is_room_for_them():
+    table = blocks.Grid(
+        (blocks.Column("a"), blocks.Column("wide", room=70), blocks.Column("narrow", until=70)),
+        (("1", "2", "3"),),
     )
-    assert verdict < ceiling < step < change
+    assert "wide" in drawn(table, width=80)
+    assert "narrow" not in drawn(table, width=80)
+    assert "narrow" in drawn(table, width=60)
 
 
-def test_a_finding_shows_line_evidence_gain_and_what_to_type():
-    page = terminal.page(reports.STARVED, 80)
-    for text in (
-        "Prepare batches in more worker processes",
-        "2.3× faster (1.8–2.6×)",
-        "train.py:41  loader = DataLoader(digits, batch_size=64, shuffle=True)",
-        "· num_workers is 0; 3 of 4 cores are idle",
-        "perfdoctor try --workers 3",
-        "num_workers=3, persistent_workers=True)",
-    ):
-        assert text in page
+def test_levels_and_strips_are_as_long_as_there_is_room():
+    strip = blocks.Strip((("x", "green", 0.25), ("y", "red", 0.25)))
+    assert "".join(letters for letters, _ in strip.cells(40)) == "x" * 10 + "y" * 10
+    levels = blocks.Levels((0.0, 0.5, 1.0), 0.05, "told")
+    assert levels.signs(3) == "▁▅█"
+    assert len(levels.signs(2)) == 2
 
 
-def test_a_change_of_the_result_is_said():
-    page = terminal.page(replace(reports.STARVED, findings=(reports.DATASET,)), 80)
-    assert "can change what the training learns" in page
-    assert "can change" not in terminal.page(replace(reports.STARVED, findings=(reports.WORKERS,)), 80)
-
-
-def test_a_bottleneck_without_a_finding_sends_the_reader_to_the_phases():
-    lost = replace(reports.STARVED, findings=())
-    assert "No tip fits this run" in terminal.page(lost, 80)
-    assert "No tip fits" not in terminal.page(reports.HEALTHY, 80)
-
-
-def test_every_headline_fits_a_line_of_eighty_columns_beside_its_confidence():
-    for verdict in Verdict:
-        diagnosis = replace(reports.DIAGNOSIS, verdict=verdict, confidence=Confidence.MEDIUM)
-        page = terminal.page(replace(reports.STARVED, diagnosis=diagnosis), 80)
-        assert any(line.strip().startswith(words.headline(diagnosis)) for line in page.splitlines()), verdict
-
-
-def test_a_long_command_has_a_line_of_its_own():
-    page = terminal.page(reports.ended(command=("python", "train.py", "--name", "x" * 40)), 80)
-    title, facts = page.splitlines()[1:3]
-    assert title.endswith("x" * 40)
-    assert facts.strip().startswith("finished")
-
-
-def test_each_bar_begins_where_the_one_above_ends():
-    rows = bar_rows(terminal.page(reports.STARVED, 80))
-    spans = [(row.index("█"), len(row)) for row in rows]
-    assert [row.split("  ")[1] for row in rows] == [
-        "data wait",
-        "forward",
-        "backward",
-        "optimizer",
-        "checkpoint",
-        "other",
-    ]
-    assert all(abs(begin - end) <= 1 for (_, end), (begin, _) in pairwise(spans))
-    assert spans[-1][1] == 78
-
-
-def test_a_phase_that_takes_no_time_has_no_row_and_a_short_one_still_a_mark():
-    seconds = dict.fromkeys(Phase, 0.0) | {Phase.FORWARD: 0.0609999, Phase.OTHER: 1e-7}
-    rows = bar_rows(
-        terminal.page(replace(reports.STARVED, steps=replace(reports.STEPS, seconds=seconds)), 80)
-    )
-    assert len(rows) == 2
-    assert rows[1].count("█") == 1
-
-
-def test_what_was_not_judged_is_grouped_by_its_reason():
-    page = terminal.page(reports.STARVED, 80)
-    assert "pageable-memory-copies, blocking-copies: there is no accelerator" in page
-
-
-def test_nothing_from_the_users_world_reaches_the_terminal_raw():
-    evil = "[bold red]x[/]\x1b]0;owned\x07\x1b[2J"
-    advice = replace(
-        reports.WORKERS.advice,
-        because=(evil,),
-        at=(Location(f"/home/ada/digits/{evil}.py", 1, None, evil),),
-        tweak=evil,
-        code=f"{evil}\nsecond line",
-    )
-    report = replace(
-        reports.ended(command=("python", evil), device=evil),
-        findings=(replace(reports.WORKERS, title=evil, advice=advice),),
-        not_judged=(NotJudged(evil, evil),),
-        notes=(evil,),
-        path=evil,
-    )
-    page = terminal.page(report, 200)
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", page)
-    assert "[bold red]x[/]\\x1b]0;owned\\x07" in page
-
-
-def test_colours_are_escape_sequences_only_where_they_are_wanted():
-    assert "\x1b[" in terminal.page(reports.STARVED, 80, colour=True)
-    assert "\x1b" not in terminal.page(reports.STARVED, 80, colour=False)
-
-
-def test_an_ascii_terminal_gets_every_sign_it_can_show():
-    page = terminal.page(reports.STARVED, 80).translate(words.ASCII)
-    assert page.isascii()
-
-
-def test_many_lines_of_one_file_name_it_once_and_count_the_rest():
-    places = tuple(
-        Location("/home/ada/digits/train.py", line, None, f"statement {line}") for line in (8, 9, 10, 11)
-    )
-    finding = replace(reports.WORKERS, advice=replace(reports.WORKERS.advice, at=places))
-    page = terminal.page(replace(reports.STARVED, findings=(finding,)), 80)
-    assert "train.py:8  statement 8" in page
-    assert "        :9  statement 9" in page
-    assert "statement 11" not in page
-    assert "and 1 more line" in page
-
-
-def test_a_long_path_keeps_its_line_number():
-    file = "/srv/" + "very-long-folder-name/" * 3 + "train.py"
-    finding = replace(
-        reports.WORKERS, advice=replace(reports.WORKERS.advice, at=(Location(file, 41, None, "x = 1"),))
-    )
-    page = terminal.page(replace(reports.STARVED, findings=(finding,)), 100)
-    assert f"{file}:41" in page
-    assert ":41  x = 1" in page
-
-
-def test_the_operators_of_a_window_take_one_line_and_the_page_says_how_to_see_more():
-    operators = (
-        OperatorCost("aten::convolution_backward", 0.4, 3.0),
-        OperatorCost("[bold]x\x1b[2J", 0.1, 1.0),
-    )
-    window = WindowFacts("trace.rank0.0.json.gz", 4, False, operators)
-    shown = terminal.page(replace(reports.STARVED, window=window))
-    assert "in operators: convolution_backward 40%, [bold]x" in shown
-    assert "\x1b" not in shown
-    assert "Inside the step: perfdoctor trace " in shown
-    assert "Inside the step" not in terminal.page(reports.STARVED)
-
-
-def test_what_a_batch_costs_is_told_by_stage_and_where_most_of_it_is():
-    batch = loadfacts.batch(
-        loadfacts.cost(Stage.DECODING, 0.61, line(0.61, 31), kind="image"),
-        loadfacts.cost(Stage.READING, 0.2),
-        loadfacts.cost(Stage.COLLATING, 0.19),
-        hand_over_s=0.002,
-    )
-    page = " ".join(terminal.page(replace(reports.STARVED, batch=batch), 100).split())
-    assert "a batch: 12 ms in a worker: reading 20%, decoding 61% (train.py:31), collating 19%" in page
-    assert "; handing it over: 2 ms" in page
-    assert "a batch:" not in terminal.page(reports.STARVED)
-
-
-def test_several_findings_are_predicted_together():
-    page = terminal.page(replace(reports.STARVED, together=Gain(2.0, 2.4, 2.5)))
-    assert "together (gains do not add)" in page
-    assert "2.4× faster (2.0–2.5×)" in page
-
-
-def test_a_finding_about_something_else_than_time_is_a_risk():
-    risky = replace(
-        reports.STARVED.findings[0],
-        advice=replace(reports.STARVED.findings[0].advice, change=None),
-        gain=Gain(),
-    )
-    page = terminal.page(replace(reports.STARVED, findings=(risky,)))
-    assert "risk" in page
-    assert "no speed to gain" not in page
-
-
-def test_the_ranks_of_a_job_come_before_the_step_which_says_whose_it_is():
-    joined = replace(reports.ended(ranks=8), job=jobfacts.job(8, 2, shown=3))
-    page = terminal.page(joined, 80)
-    assert "8 ranks on 2 nodes" in page.splitlines()[2]
-    assert page.index("Training waits for data") < page.index("The others wait for rank 3")
-    assert page.index("The others wait for rank 3") < page.index("One step of rank 3: 61 ms")
-
-
-def test_one_rank_has_no_part_about_ranks():
-    assert "rank" not in terminal.page(reports.STARVED, 80)
+def test_what_is_not_a_block_is_refused():
+    with pytest.raises(TypeError, match="no block of a page: str"):
+        drawn("text")

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.model import ThreadFacts
+from perfdoctor.model.measured import ThreadFacts
 from perfdoctor.tips.accidental_float64 import accidental_float64 as tip
-from tests.builtfacts import at, model
-from tests.facts import run, step
+from tests.support.facts import run, step
+from tests.support.script_facts import at, model
 
 COMPUTES = step(forward=4, backward=4, optimizer=1, other=1)
 LARGE, SMALL = (ThreadFacts(1, None, per_module_s=each_s) for each_s in (0.01, 0.0001))

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.tips.allreduce_every_microstep import allreduce_every_microstep as tip
-from tests.builtfacts import parallel
-from tests.facts import among, exchange, step
+from tests.support.facts import among, exchange, step
+from tests.support.script_facts import parallel
 
 FOUR = replace(step(forward=20, backward=76, optimizer=4), backwards_per_step=4.0)
 SYNCED = parallel(synced=4.0, exposed_s=0.01)
@@ -15,8 +15,8 @@ SYNCED = parallel(synced=4.0, exposed_s=0.01)
 def test_counts_the_exchanges_and_names_the_backward():
     advice = tip(FOUR, SYNCED)
     assert advice.because == (
-        "4 exchanges of gradients for each update: 3 too many",
-        "one takes 10.0 ms that backward does not hide",
+        "gradients are synchronised 4 times per update: 3 too many",
+        "10.0 ms of each sync is not overlapped by the backward pass",
     )
     assert [at.line for at in advice.at] == [44]
     assert advice.tweak == "--no-sync"
@@ -36,12 +36,12 @@ def test_no_more_than_their_part_of_backward_goes():
     assert tip(FOUR, parallel(synced=4.0, exposed_s=9.0)).change.step.high == pytest.approx(0.76 * 3 / 4)
 
 
-TIMED = parallel(synced=4.0, exposed_s=9.0, own=among(moving=40.0, waiting=8.0), exchange=exchange())
+TIMED = parallel(synced=4.0, exposed_s=9.0, own=among(moving=40.0, waiting=8.0), gradient_sync=exchange())
 
 
 def test_where_each_exchange_was_timed_that_is_what_one_takes():
     advice = tip(FOUR, TIMED)
-    assert advice.because[-1] == "one takes 10.0 ms that backward does not hide"
+    assert advice.because[-1] == "10.0 ms of each sync is not overlapped by the backward pass"
     assert advice.change.step.low == pytest.approx(0.40 * 3 / 4 * 0.5)
     assert advice.change.step.high >= 0.48 * 3 / 4
 

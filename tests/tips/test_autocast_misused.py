@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.autocast_misused import autocast_misused as tip
-from tests.builtfacts import model, precision
+from tests.support.script_facts import model, precision
 
 
 def test_autocast_around_backward_is_shown_with_its_with_and_the_backward():
     advice = tip(precision("bfloat16", in_backward="bfloat16"), model())
     assert advice.because == (
-        "autocast (bfloat16) is still on where backward begins: torch advises against it",
+        "autocast (bfloat16) is still on in the backward pass: torch advises against it",
     )
     assert [at.line for at in advice.at] == [42, 44]
     assert advice.change is None
@@ -17,12 +17,14 @@ def test_autocast_around_backward_is_shown_with_its_with_and_the_backward():
 
 def test_float16_wants_a_scaler():
     advice = tip(precision("float16"), model())
-    assert advice.because == ("autocast computes in float16 without a GradScaler: small gradients become 0",)
+    assert advice.because == (
+        "autocast computes in float16 without a GradScaler: small gradients underflow to 0",
+    )
 
 
 def test_autocast_and_half_are_one_too_many():
     advice = tip(precision("float16", scaled=True), model(float16=1.0))
-    assert advice.because == ("autocast is on, and 100% of the parameters are float16 already",)
+    assert advice.because == ("autocast is on, although 100% of the parameters are already float16",)
 
 
 @pytest.mark.parametrize(

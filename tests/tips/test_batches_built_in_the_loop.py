@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.analysis.stepmodel import of_loop
+from perfdoctor.facts.predict.step_model import of_loop
 from perfdoctor.tips.batches_built_in_the_loop import batches_built_in_the_loop as tip
-from tests import facts
-from tests.facts import cpu, line, stacks, step
+from tests.support import facts
+from tests.support.facts import cpu, line, stacks, step
 
 SLOW = step(other=12, forward=3, backward=5, cpu=19)
 BUILDS = (line(0.4, 20, "data", text="x = stack(rows)"), line(0.2, 19, "data"))
@@ -19,7 +19,7 @@ def test_names_the_share_and_the_line():
     advice = judge(stacks(*BUILDS), cpu(cores=4))
     assert advice is not None
     assert advice.because == (
-        "60% of each step (12.0 ms) builds the next batch in the training loop",
+        "60% of each step (12.0 ms) is spent preparing the next batch in the training loop",
         "line 20 takes the most, 40% of the step: `x = stack(rows)`",
     )
     assert [at.line for at in advice.at] == [20, 19]

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.bias_before_batchnorm import bias_before_batchnorm as tip
-from tests.builtfacts import biases
-from tests.facts import step
+from tests.support.facts import step
+from tests.support.script_facts import biases
 
 STEP = step(forward=40, backward=60)
 
@@ -13,7 +13,7 @@ def test_names_the_layers_and_the_lines_that_built_them():
     advice = tip(STEP, biases(10.0))
     assert advice.because == (
         "batch normalisation removes the bias of layers.0, layers.1",
-        "2 such calls a step write 10.0 million elements",
+        "2 such calls per step write 10.0 million elements",
     )
     assert [at.line for at in advice.at] == [10, 11]
     assert advice.tweak == "--drop-conv-bias"

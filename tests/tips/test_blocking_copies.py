@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.blocking_copies import blocking_copies as tip
-from tests import facts
-from tests.ranktraces import wait
+from tests.support import facts
+from tests.support.rank_traces import wait
 
 PINNED = {"op": "aten::to", "direction": "HtoD", "host_memory": "pinned"}
 
@@ -14,8 +14,8 @@ def test_names_the_lines_that_wait_costliest_first():
         facts.waits(wait(**PINNED, ms=20, idle=15, line=12), wait(**PINNED, ms=50, idle=30, line=30))
     )
     assert advice.because == (
-        "the host waits 14.0% of the time for copies from pinned memory to end",
-        "behind those waits the device idles 9.0% of it",
+        "the host waits 14.0% of the time for copies from pinned memory",
+        "the device idles 9.0% of the time because of these waits",
         "aten::to at line 30: 10.00 ms a step",
         "aten::to at line 12: 4.00 ms a step",
     )

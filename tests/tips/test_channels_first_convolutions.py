@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.channels_first_convolutions import channels_first_convolutions as tip
-from tests import facts
-from tests.ranktraces import kernel
+from tests.support import facts
+from tests.support.rank_traces import kernel
 
 CONVOLUTION = kernel("sm80_xmma_fprop_f16f16", "convolution", 40, dtype="float16", tensor=True)
 TO_NHWC = kernel("void cudnn::ops::nchwToNhwcKernel<__half>", "layout conversion", 8, count=60)
@@ -15,8 +15,8 @@ REST = kernel("vectorized", "pointwise", 50)
 def test_counts_the_conversions_around_convolutions():
     advice = tip(facts.kernels(CONVOLUTION, TO_NHWC, TRANSPOSED, REST))
     assert advice.because == (
-        "10.0% of the time goes into 100 conversions between channels first and last",
-        "convolutions themselves take 40.0%, on tensor cores that compute channels last",
+        "10.0% of the time goes into 100 conversions between NCHW and NHWC layout",
+        "convolutions themselves take 40.0%, on tensor cores, which need channels last",
     )
     assert advice.tweak == "--channels-last"
 

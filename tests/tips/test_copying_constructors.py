@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.copying_constructors import copying_constructors as tip
-from tests import facts
-from tests.facts import cpu, loader, step
-from tests.loadfacts import copied
+from tests.support import facts
+from tests.support.facts import cpu, loader, step
+from tests.support.load_facts import copied
 
 BUSY = step(other=10, forward=4, backward=6)
 STARVED = step(data_wait=12, forward=3, backward=5)
@@ -25,7 +25,7 @@ def test_names_the_line_in_the_loop():
 def test_names_the_line_in_the_dataset_where_batches_are_late():
     advice = tip(STARVED, copied(in_batch=0.5))
     assert advice is not None
-    assert advice.because[0] == "50% of a batch is such copying, and 60% of each step waits for batches"
+    assert advice.because[0] == "50% of a batch's cost is such copying; 60% of each step waits for batches"
     assert [at.line for at in advice.at] == [20]
     of = facts.model(STARVED, loader(batch=12), cpu())
     assert 1 < facts.gain(advice, of).likely < 20 / 8

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.batch import Stage
+from perfdoctor.model.batch import Stage
 from perfdoctor.tips.data_on_slow_storage import data_on_slow_storage as tip
-from tests import facts
-from tests.facts import line, loader, step
-from tests.loadfacts import batch, cost, disk, storage
+from tests.support import facts
+from tests.support.facts import line, loader, step
+from tests.support.load_facts import batch, cost, disk, storage
 
 STARVED = step(data_wait=90, forward=3, backward=7)
 BLOCKED = loader(workers=2, batch=190, cpu=20)
@@ -20,9 +20,9 @@ def test_names_the_line_and_the_mount():
     assert advice is not None
     assert advice.because[1:] == (
         "80% of a batch's 190.0 ms is reading files",
-        "the CPU works for 20.0 ms of it",
-        "files are open on /data (nfs4), a network file system",
-        "12 MB/s were read",
+        "only 20.0 ms of it is CPU time",
+        "the files are on /data (nfs4), a network file system",
+        "12 MB/s are read from disk",
     )
     assert [at.line for at in advice.at] == [22]
 

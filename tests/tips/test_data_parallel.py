@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.data_parallel import data_parallel as tip
-from tests.builtfacts import parallel
-from tests.facts import run, step
+from tests.support.facts import run, step
+from tests.support.script_facts import parallel
 
 STEP = step(forward=4, backward=5, optimizer=1)
 OLD = parallel(wrapper="DataParallel", device_ids=4, world=1)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.model import Location, Phase
+from perfdoctor.model.measured import Location, Phase
 from perfdoctor.tips.debug_mode_on import debug_mode_on as tip
-from tests.facts import gain, line, run, step
-from tests.hostfacts import debug
+from tests.support.facts import gain, line, run, step
+from tests.support.host_facts import debug
 
 STEP = step(forward=4, backward=4, optimizer=2)
 GPU = run(device="Tesla V100")
@@ -16,7 +16,7 @@ def test_names_the_mode_and_the_line_that_turned_it_on():
     advice = tip(run(), STEP, debug(anomaly=AT))
     assert advice is not None
     assert advice.because == (
-        "anomaly detection is on, at 100% of the looks",
+        "anomaly detection is on, in 100% of the sampled steps",
         "forward and backward are 80% of the step",
     )
     assert advice.at == (AT,)
@@ -74,7 +74,7 @@ def test_lines_that_look_for_nan_are_measured():
     check = line(0.10, 30, text="if torch.isnan(p.grad).any():")
     advice = tip(run(), STEP, debug(check))
     assert advice is not None
-    assert advice.because == ("lines that look for NaN take 10.0% of the step",)
+    assert advice.because == ("lines that check for NaN take 10.0% of the step",)
     assert advice.at == (check.at,)
     assert advice.tweak is None
     assert gain(advice).likely == pytest.approx(1 / 0.9)
@@ -99,4 +99,4 @@ def test_a_block_is_taken_out():
     block = Location("train.py", 9, "main", "with torch.autograd.detect_anomaly():")
     advice = tip(run(), STEP, debug(anomaly=block))
     assert advice is not None
-    assert advice.code == "# take out: with torch.autograd.detect_anomaly():"
+    assert advice.code == "# remove: with torch.autograd.detect_anomaly():"

@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.device_sync_in_loop import device_sync_in_loop as tip
-from tests import facts
-from tests.ranktraces import wait
+from tests.support import facts
+from tests.support.rank_traces import wait
 
 
 def test_ranks_places_by_the_time_the_device_idles_behind_them():
     advice = tip(facts.waits(wait("aten::item", 100, 20, line=12), wait("aten::nonzero", 50, 40, line=30)))
     assert advice.because == (
         "the host waits for the device 30.0% of the time",
-        "behind those waits the device idles 12.0% of it",
+        "the device idles 12.0% of the time because of these waits",
         "aten::nonzero at line 30: 10.00 ms of waiting a step, then 8.00 ms idle",
         "aten::item at line 12: 20.00 ms of waiting a step, then 4.00 ms idle",
     )

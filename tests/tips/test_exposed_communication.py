@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.exposed_communication import exposed_communication as tip
-from tests import facts
+from tests.support import facts
 
 GPU = facts.run(device="A100")
 TINY = {"bytes": 4_000_000, "buckets": 400.0, "busy_s": 0.04, "moving_s": 0.04}
@@ -13,8 +13,8 @@ SLOW = {"bytes": 10_000_000, "busy_s": 0.08, "moving_s": 0.08, "bus_bytes_per_s"
 def test_of_a_trace_it_says_what_is_exposed_and_what_is_hidden_already():
     advice = tip(GPU, facts.comm(exposed=0.2, all=0.5))
     assert advice.because == (
-        "20.0% of the time is communication that no computing hides (20.00 ms a step)",
-        "60% of all communication is hidden",
+        "20.0% of the time is communication that no computation overlaps (20.00 ms a step)",
+        "60% of all communication is overlapped",
     )
     assert not advice.same_result
 
@@ -28,8 +28,8 @@ def test_hiding_it_brings_no_more_than_it_takes():
 def test_of_a_run_it_says_how_much_goes_over_the_link_and_where_the_model_was_wrapped():
     advice = tip(GPU, facts.exchanged(moving=10))
     assert advice.because == (
-        "10.0% of the time is communication that no computing hides (10.00 ms a step)",
-        "50% of all communication is hidden",
+        "10.0% of the time is communication that no computation overlaps (10.00 ms a step)",
+        "50% of all communication is overlapped",
         "DistributedDataParallel of 2 ranks: 20 MB a step in 1 collective of 20 MB, 1 GB/s on the bus",
     )
     assert [at.line for at in advice.at] == [22]

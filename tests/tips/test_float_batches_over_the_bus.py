@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.batch import BatchFacts, Stage, StageCost
+from perfdoctor.model.batch import BatchFacts, Stage, StageCost
 from perfdoctor.tips.float_batches_over_the_bus import float_batches_over_the_bus as tip
-from tests import facts
-from tests.ranktraces import copy, site
+from tests.support import facts
+from tests.support.rank_traces import copy, site
 
 COPIED = copy("HtoD", "pinned", 50)
 TURNS = facts.line(0.3, 17, text="return self.to_tensor(image), label")
@@ -23,8 +23,8 @@ def test_names_the_line_that_turns_to_float_and_the_copy():
     advice = judged(site(ms=50, idle=10, line=21), TURNS)
     assert advice.because == (
         "the device waits 12.0% of the time for batches of [32, 3, 224, 224] in float32",
-        "30% of a batch's cost is at line 17 (`return self.to_tensor(image), label`), which turns them to float",
-        "as uint8 they are 25% of the bytes",
+        "30% of a batch's cost is at line 17 (`return self.to_tensor(image), label`), which converts them to float",
+        "as uint8 they would be 25% of the bytes",
     )
     assert [at.line for at in advice.at] == [17, 21]
 

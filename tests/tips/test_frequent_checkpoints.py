@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from perfdoctor.model import Location
+from perfdoctor.model.measured import Location
 from perfdoctor.tips.frequent_checkpoints import frequent_checkpoints as tip
-from tests import facts
-from tests.facts import saves, step
+from tests.support import facts
+from tests.support.facts import saves, step
 
 SLOW = step(forward=2, backward=3, checkpoint=5)
 

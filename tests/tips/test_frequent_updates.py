@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.tips.frequent_updates import frequent_updates as tip
-from tests.builtfacts import optimizer, optimizers
-from tests.facts import step
+from tests.support.facts import step
+from tests.support.script_facts import optimizer, optimizers
 
 UPDATES = replace(step(forward=3, backward=3, optimizer=4), samples_per_s=400.0)
 FUSED = optimizers(optimizer(way="fused", elements=3_000_000))
@@ -15,8 +15,8 @@ FUSED = optimizers(optimizer(way="fused", elements=3_000_000))
 def test_names_the_share_and_the_line_that_updates():
     advice = tip(UPDATES, FUSED)
     assert advice.because == (
-        "40% of the step is the update of 3,000,000 parameters for each 4 samples",
-        "one update for 4 backwards would take 10%",
+        "40% of the step is the update of 3,000,000 parameters after every 4 samples",
+        "one update per 4 backward passes would take 10%",
     )
     assert [at.line for at in advice.at] == [50]
     assert (advice.tweak, advice.same_result) == ("--accumulate 4", False)

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.frequent_validation import frequent_validation as tip
-from tests.facts import evals, gain, step
-from tests.hostfacts import validation
+from tests.support.facts import evals, gain, step
+from tests.support.host_facts import validation
 
 STEP = step(forward=3, backward=3, validation=4)
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.model import Location
+from perfdoctor.model.measured import Location
 from perfdoctor.tips.gc_pauses import gc_pauses as tip
-from tests.facts import gain, step
-from tests.hostfacts import pauses
+from tests.support.facts import gain, step
+from tests.support.host_facts import pauses
 
 STEP = step(forward=6, backward=4)
 ASKING = Location("train.py", 31, "main", "gc.collect()")
@@ -15,8 +15,8 @@ def test_says_how_often_and_how_long_everything_is_collected():
     advice = tip(STEP, pauses(young=0.1, full=2.0, every=50))
     assert advice is not None
     assert advice.because == (
-        "garbage collection takes 21.0% of the step; the longest pause took 100.0 ms",
-        "collections of everything: one in 50.0 steps, 100.0 ms each",
+        "garbage collection takes 21.0% of the step; the longest pause was 100.0 ms",
+        "one full collection every 50.0 steps, 100.0 ms each",
     )
     assert advice.at == ()
     assert advice.tweak == "--gc-freeze"
@@ -28,7 +28,7 @@ def test_names_the_line_that_asks_for_them_and_takes_it_out():
     advice = tip(STEP, pauses(full=2.0, every=1, at=ASKING))
     assert advice is not None
     assert advice.at == (ASKING,)
-    assert "line 31 asks for them" in advice.because
+    assert "line 31 calls gc.collect()" in advice.because
     assert gain(advice).low == pytest.approx(1 / (1 - 0.1))
     assert gain(advice).likely == pytest.approx(1 / (1 - 0.2))
     assert "gc.freeze" not in (advice.code or "")

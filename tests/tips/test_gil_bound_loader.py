@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.analysis.stepmodel import of_loop
-from perfdoctor.model import CpuFacts
+from perfdoctor.facts.predict.step_model import of_loop
+from perfdoctor.model.measured import CpuFacts
 from perfdoctor.tips.gil_bound_loader import gil_bound_loader as tip
-from tests import facts
-from tests.facts import line, stacks, step
-from tests.loadfacts import threads
+from tests.support import facts
+from tests.support.facts import line, stacks, step
+from tests.support.load_facts import threads
 
 LOOP = step(other=10, forward=4, backward=6, cpu=20)
 QUEUED = stacks(line(0.4, 63, kind="queue"), line(0.1, 80, kind="logging"))
@@ -23,8 +23,8 @@ def test_names_what_the_threads_run_and_how_many_want_to():
     assert advice is not None
     assert advice.because == (
         "60% of each step waits for threads that prepare batches in the same process",
-        "3.0 of 4 threads had Python to run at a time, and one can, on 1.0 cores",
-        "line 36 takes 70% of what they run: `work()`",
+        "3.0 of 4 threads want to run Python, and one at a time can; the process uses 1.0 cores",
+        "line 36 takes 70% of their time: `work()`",
     )
     assert advice.at[0].line == 36
 
@@ -37,7 +37,7 @@ def test_the_gain_stays_within_what_computing_leaves():
 def test_a_pool_inside_the_dataset_of_a_loader_without_workers_counts():
     of_step = step(data_wait=10, forward=4, backward=6, cpu=20)
     of = facts.model(of_step, facts.loader(batch=10, cpu=1), ONE_CORE)
-    advice = tip(stacks(), threads(held_up=None, awaited=0.5), ONE_CORE, of)
+    advice = tip(stacks(), threads(blocked=None, awaited=0.5), ONE_CORE, of)
     assert advice is not None
     assert advice.change is not None
     assert advice.change.workers
@@ -47,13 +47,13 @@ def test_a_pool_inside_the_dataset_of_a_loader_without_workers_counts():
     "given",
     [
         pytest.param(
-            {"of_stacks": stacks(line(0.09, kind="queue")), "work": threads(held_up=0.0)}, id="wait-is-noise"
+            {"of_stacks": stacks(line(0.09, kind="queue")), "work": threads(blocked=0.0)}, id="wait-is-noise"
         ),
         pytest.param({"work": threads(running=0.79)}, id="the-interpreter-is-mostly-free"),
         pytest.param({"work": threads(samples=9)}, id="too-few-samples"),
         pytest.param({"of_cpu": facts.cpu(cores=4, busy=1.5)}, id="threads-run-side-by-side"),
         pytest.param(
-            {"of_stacks": stacks(line(0.4, kind="data")), "work": threads(held_up=0.0)},
+            {"of_stacks": stacks(line(0.4, kind="data")), "work": threads(blocked=0.0)},
             id="the-loop-builds-them",
         ),
     ],

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.gradients_in_validation import gradients_in_validation as tip
-from tests import facts
-from tests.facts import evals, run, step
+from tests.support import facts
+from tests.support.facts import evals, run, step
 
 VALIDATES = step(forward=3, backward=3, validation=4)
 
@@ -14,7 +14,7 @@ def test_names_the_passes_and_their_share():
     assert advice is not None
     assert advice.because == (
         "100 of 100 passes in eval mode recorded gradients",
-        "they take 40% of the training time, and the memory of a whole graph",
+        "they take 40% of the training time, and memory for a whole graph",
     )
     assert advice.at[0].line == 60
     assert 1.0 <= facts.gain(advice).low < facts.gain(advice).likely < facts.gain(advice).high < 1 / 0.6

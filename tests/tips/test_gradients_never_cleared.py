@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.gradients_never_cleared import gradients_never_cleared as tip
-from tests.facts import step
-from tests.hostfacts import clearing
+from tests.support.facts import step
+from tests.support.host_facts import clearing
 
 STEP = step(forward=4, backward=6)
 
@@ -14,7 +14,7 @@ def test_says_that_it_is_about_the_result_and_names_the_users_own_objects():
     assert advice is not None
     assert advice.change is None
     assert not advice.same_result
-    assert "about the result, not about speed" in advice.because[1]
+    assert "affects the result, not the speed" in advice.because[1]
     assert [at.line for at in advice.at] == [12, 13]
     assert advice.code == "self.opt.zero_grad()\nerr.backward()"
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.idle_gpus import idle_gpus as tip
-from tests.builtfacts import gpu, model, parallel
-from tests.facts import run, step
+from tests.support.facts import run, step
+from tests.support.script_facts import gpu, model, parallel
 
 STEP = step(forward=40, backward=50, optimizer=10)
 ALONE = parallel(wrapper=None, world=1, devices=4, device="cuda")
@@ -14,8 +14,8 @@ HERE = run(command=("train.py", "--name", "a b"), device="Tesla V100")
 def test_counts_the_devices_and_gives_the_command():
     advice = tip(HERE, STEP, ALONE, gpu(0.9), model())
     assert advice.because == (
-        "4 devices can be seen, 1 is used (90% busy)",
-        "each rank would exchange 4 MB of gradients a step",
+        "4 devices are visible, 1 is in use (90% busy)",
+        "each rank would synchronise 4 MB of gradients per step",
     )
     assert advice.code == "torchrun --nproc-per-node 4 train.py --name 'a b'"
 
@@ -35,7 +35,7 @@ def test_exchange_of_a_large_model_eats_the_gain():
 def test_of_several_hosts_each_has_its_own_devices():
     half = parallel(world=8, devices=8, device="cuda")
     advice = tip(run(ranks=4, command=("torchrun", "--nproc-per-node=4", "t.py")), STEP, half, gpu(), model())
-    assert advice.because[0] == "8 devices can be seen, 4 are used (90% busy)"
+    assert advice.because[0] == "8 devices are visible, 4 are in use (90% busy)"
     assert advice.code == "torchrun --nproc-per-node=8 t.py"
 
 

@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.interpreter_bound import interpreter_bound as tip
-from tests import facts
-from tests.ranktraces import launches
+from tests.support import facts
+from tests.support.rank_traces import launches
 
 
 def test_says_how_long_the_device_idles_and_how_many_launches_wait_for_it():
     advice = tip(facts.device(host_late=0.5), launches(queue=0.4))
     assert advice.because == (
-        "the device idles 50.0% of the time because its next work was not launched yet",
-        "on average 0.4 launches wait for the device",
+        "the device idles 50.0% of the time because the host has not launched its next work yet",
+        "on average 0.4 launches are queued for the device",
     )
 
 
@@ -27,7 +27,9 @@ def test_the_profilers_own_time_is_taken_off_before_anything_is_promised():
 
 def test_launches_on_their_way_count_as_far_as_a_launch_takes():
     advice = tip(facts.device(launch_gap=0.3), launches(count=10_000))
-    assert advice.because[-1] == "another 20.0% it idles between a launch and its begin"  # 100 ms of 500
+    assert (
+        advice.because[-1] == "it idles another 20.0% of the time between a launch and its start"
+    )  # 100 ms of 500
     gain = facts.gain(advice)
     assert (gain.low, gain.likely, gain.high) == pytest.approx((1.0, 1 / 0.9, 1 / (1 - 0.9 * 0.2)))
 

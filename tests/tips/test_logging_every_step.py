@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.logging_every_step import logging_every_step as tip
-from tests import facts
-from tests.facts import line, stacks, step
+from tests.support import facts
+from tests.support.facts import line, stacks, step
 
 SLOW = step(other=5, forward=2, backward=3)
 
@@ -13,7 +13,7 @@ def test_names_the_share_and_the_line():
     advice = tip(SLOW, stacks(line(0.3, 50, "logging", text="print(loss)"), line(0.1, 51, "logging")))
     assert advice is not None
     assert advice.because == (
-        "40% of each step (4.00 ms) is spent on logging",
+        "40% of each step (4.00 ms) goes into logging",
         "line 50 takes the most, 30% of the step: `print(loss)`",
     )
     assert advice.at[0].line == 50

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.many_small_copies import many_small_copies as tip
-from tests import facts
-from tests.ranktraces import copy, site
+from tests.support import facts
+from tests.support.rank_traces import copy, site
 
 SMALL = copy("HtoD", "pinned", 4, count=500, size=1_000)
 
@@ -12,8 +12,8 @@ SMALL = copy("HtoD", "pinned", 4, count=500, size=1_000)
 def test_counts_the_small_copies_of_a_step_and_their_share():
     advice = tip(facts.copies(SMALL, share=0.2))
     assert advice.because == (
-        "100 small copies a step take 20.0% of the time, hidden by nothing",
-        "their mean is 1.0 kB and 8.0 µs",
+        "100 small copies per step take 20.0% of the time, with nothing else running",
+        "on average each has 1.0 kB and takes 8.0 µs",
     )
 
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.model import Location
+from perfdoctor.model.measured import Location
 from perfdoctor.tips.materialised_attention import materialised_attention as tip
-from tests import facts
-from tests.ranktraces import attention
+from tests.support import facts
+from tests.support.rank_traces import attention
 
 LINE = Location("model.py", 31, "attend", "weights = scores.softmax(-1)")
 
@@ -13,8 +13,8 @@ LINE = Location("model.py", 31, "attend", "weights = scores.softmax(-1)")
 def test_says_what_handling_the_scores_costs_and_for_which_sizes():
     advice = tip(facts.attention(attention(), attention(25, 20, backward=True, sizes=None), at=(LINE,)))
     assert advice.because == (
-        "15.0% of the time is spent on scores between the two products of attention",
-        "the products themselves take 14.0%",
+        "15.0% of the time goes into the scores between the two matrix products of attention",
+        "the matrix products themselves take 14.0%",
         "60 times forward: 96 heads, 512 queries, 512 keys",
         "the softmax is at line 31 (`weights = scores.softmax(-1)`)",
     )

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.misaligned_shapes import misaligned_shapes as tip
-from tests import facts
-from tests.ranktraces import matrix
+from tests.support import facts
+from tests.support.rank_traces import matrix
 
 ODD = matrix(512, 30_522, 768, 30, multiple=2)
 EVEN = matrix(512, 30_528, 768, 30, multiple=64)
@@ -13,8 +13,8 @@ EVEN = matrix(512, 30_528, 768, 30, multiple=64)
 def test_names_shapes_and_the_size_that_is_off():
     advice = tip(facts.matrices(ODD, share=0.3))
     assert advice.because == (
-        "30.0% of the time goes into 16-bit products of sizes that are no multiples of 8",
-        "aten::mm, m=512 n=30522 k=768 in float16: 30.0% of the time (n off)",
+        "30.0% of the time goes into 16-bit products of sizes that are not multiples of 8",
+        "aten::mm, m=512 n=30522 k=768 in float16: 30.0% of the time (n misaligned)",
     )
 
 

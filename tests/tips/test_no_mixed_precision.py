@@ -3,15 +3,17 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.no_mixed_precision import no_mixed_precision as tip
-from perfdoctor.trace.results import Peak
-from tests import facts
-from tests.ranktraces import V100, kernel
+from perfdoctor.trace.results import DevicePeak
+from tests.support import facts
+from tests.support.rank_traces import V100, kernel
 
 WIDE = kernel("volta_sgemm_128x64_nn", "matmul", 60)
 PLAIN = kernel("vectorized", "pointwise", 40)
-A100 = Peak("A100", {"float32": 19.5e12, "tf32": 156e12, "bfloat16": 312e12, "float16": 312e12}, 1.5e12, "-")
-P100 = Peak("P100", {"float32": 9.3e12, "float16": 18.7e12}, 732e9, "-")
-K80 = Peak("K80", {"float32": 4.1e12}, 240e9, "-")
+A100 = DevicePeak(
+    "A100", {"float32": 19.5e12, "tf32": 156e12, "bfloat16": 312e12, "float16": 312e12}, 1.5e12, "-"
+)
+P100 = DevicePeak("P100", {"float32": 9.3e12, "float16": 18.7e12}, 732e9, "-")
+K80 = DevicePeak("K80", {"float32": 4.1e12}, 240e9, "-")
 
 
 def test_says_what_share_is_computed_in_32_bits_and_what_the_device_could():

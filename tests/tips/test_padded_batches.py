@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.model import Location
+from perfdoctor.model.measured import Location
 from perfdoctor.tips.padded_batches import padded_batches
-from tests.facts import LOADER_LINE, gain, run, step, threads
-from tests.loadfacts import padding
+from tests.support.facts import LOADER_LINE, gain, run, step, threads
+from tests.support.load_facts import padding
 
 STEP = step(data_wait=1, forward=3, backward=5, optimizer=1)
 PADS = Location("train.py", 12, "collate", "pad_sequence(texts)")
@@ -19,10 +19,10 @@ def test_says_how_much_is_padding_and_where_it_comes_from():
     advice = tip(STEP, padding(lines=(PADS,), at=LOADER_LINE))
     assert advice is not None
     assert advice.because == (
-        "60% of positions are padding, in 12 batches that were looked at",
-        "of 200, a sequence fills 80, a batch's longest 120",
-        "forward and backward compute on all of them, and are 80% of the step",
-        "40% go by padding to the longest of each batch, 20% lie within it",
+        "60% of positions are padding, in 12 sampled batches",
+        "rows have 200 positions, sequences 80, a batch's longest 120",
+        "forward and backward compute on all of them, and take 80% of the step",
+        "40% are padding beyond the batch's longest sequence, 20% within it",
     )
     assert advice.at == (PADS, LOADER_LINE)
     assert not advice.same_result

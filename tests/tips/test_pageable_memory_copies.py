@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.model import Location
+from perfdoctor.model.measured import Location
 from perfdoctor.tips.pageable_memory_copies import pageable_memory_copies as tip
-from tests import facts
-from tests.ranktraces import copy, site
+from tests.support import facts
+from tests.support.rank_traces import copy, site
 
 LINE = Location("train.py", 30, "main")
 PAGEABLE = copy("HtoD", "pageable", 100, count=10, size=60_000_000)
@@ -14,7 +14,7 @@ PAGEABLE = copy("HtoD", "pageable", 100, count=10, size=60_000_000)
 def test_says_how_much_of_the_time_copies_from_pageable_memory_take_and_how_fast_they_are():
     advice = tip(facts.device(exposed_copy=0.2), facts.copies(PAGEABLE, at=(LINE,)))
     assert advice.because == (
-        "20.0% of the time is spent on copies from pageable memory that nothing hides",
+        "20.0% of the time goes into copies from pageable memory that computation does not overlap",
         "10 such copies, 6.0 GB/s",
     )
     assert advice.at == (LINE,)
@@ -30,7 +30,7 @@ def test_at_best_the_copies_hide_behind_computing_altogether():
 def test_the_device_that_idles_beside_a_blocking_copy_counts():
     idle = tip(facts.device(exposed_copy=0.1, copy=0.1), facts.copies(PAGEABLE, share=0.1))
     assert facts.gain(idle).high == pytest.approx(1 / 0.8)
-    assert "idles while they block the host" in idle.because[-1]
+    assert "while they block the host" in idle.because[-1]
 
 
 def test_only_the_pageable_part_of_the_copies_is_counted():

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.batch import Stage
+from perfdoctor.model.batch import Stage
 from perfdoctor.tips.repeated_decoding import repeated_decoding as tip
-from tests import facts
-from tests.facts import cpu, line, step
-from tests.loadfacts import GB, batch, cost, memory
+from tests.support import facts
+from tests.support.facts import cpu, line, step
+from tests.support.load_facts import GB, batch, cost, memory
 
 STARVED = step(data_wait=12, forward=3, backward=5)
 DECODES = batch(
@@ -25,9 +25,9 @@ def test_names_the_lines_and_how_often_items_were_read():
     advice = tip(STARVED, loader(), DECODES, memory())
     assert advice is not None
     assert advice.because[1:] == (
-        "reading and decoding take 80% of a batch",
+        "reading and decoding take 80% of a batch's cost",
         "each item was read 4.0 times",
-        "1000 items take 0.1 GB in batches; 8 GB were free",
+        "1000 items take 0.1 GB in batches; 8 GB are free",
     )
     assert [at.line for at in advice.at] == [39, 38]
     assert advice.tweak == "--cache-dataset"

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.repeated_forward import repeated_forward as tip
-from tests.builtfacts import repeats
-from tests.facts import run, step
+from tests.support.facts import run, step
+from tests.support.script_facts import repeats
 
 TWICE = step(forward=4, backward=4, optimizer=2)
 
@@ -12,8 +12,8 @@ TWICE = step(forward=4, backward=4, optimizer=2)
 def test_names_both_lines():
     advice = tip(run(), TWICE, repeats(0.2))
     assert advice.because == (
-        "Net is called twice with the same input, on lines 41 and 43 (in 100% of 6 steps looked at)",
-        "the second pass takes 20.0% of the step and gives nothing new",
+        "Net is called twice with the same input, on lines 41 and 43 (in 100% of 6 sampled steps)",
+        "the second pass takes 20.0% of the step and repeats the same result",
     )
     assert [at.line for at in advice.at] == [43, 41]
 

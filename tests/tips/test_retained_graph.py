@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.retained_graph import retained_graph as tip
-from tests.facts import gain, step
-from tests.hostfacts import retained
+from tests.support.facts import gain, step
+from tests.support.host_facts import retained
 
 STEP = step(forward=5, backward=5, count=2048)
 
@@ -13,8 +13,8 @@ def test_names_what_holds_them_and_how_fast_memory_grows():
     advice = tip(STEP, retained(growth=4096))
     assert advice is not None
     assert advice.because == (
-        "of the graphs looked at, 12 were alive at once, one made 1,000 steps ago: `total` holds them",
-        "the process's memory grew by 4.0 KiB a step, 8.0 MiB in this run",
+        "12 of the sampled graphs were alive at once, one from 1,000 steps ago: `total` holds them",
+        "the process's memory grew by 4.0 KiB per step, 8.0 MiB in this run",
     )
     assert advice.at[0].line == 21
     assert advice.change is None

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.batch import Stage
+from perfdoctor.model.batch import Stage
 from perfdoctor.tips.serial_limit import serial_limit as tip
-from tests import facts
-from tests.facts import cpu, line, loader, step
-from tests.loadfacts import batch, cost
+from tests.support import facts
+from tests.support.facts import cpu, line, loader, step
+from tests.support.load_facts import batch, cost
 
 STARVED = step(data_wait=90, forward=3, backward=7)
 LOADER = loader(workers=2, batch=190, cpu=7)
@@ -27,7 +27,7 @@ def test_names_the_lock_and_what_runs_while_it_is_held():
     assert advice is not None
     assert advice.because == (
         "90% of each step waits for the next batch, 0.3 of 4 cores are busy",
-        "50% of a batch's 190.0 ms waits for a lock (line 41)",
+        "50% of a batch's 190.0 ms is waiting for a lock (line 41)",
         "line 42 runs while it is held, 50% of a batch",
     )
     assert [at.line for at in advice.at] == [41, 42]

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.model import Bottleneck
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.tips.shallow_prefetch import shallow_prefetch as tip
-from tests import facts
-from tests.facts import LOADER_LINE, cpu, loader, model, step
+from tests.support import facts
+from tests.support.facts import LOADER_LINE, cpu, loader, model, step
 
 ONE_DEAR = (0.5,) * 15 + (8.5,)
 LATE = step(data_wait=4, forward=9, cpu=9)
@@ -23,8 +23,8 @@ def test_names_the_wait_the_spread_and_the_depth():
     depth = advice.change.prefetch
     assert advice.because == (
         "31% of each step waits for the next batch",
-        "a batch costs 14.0 ms in the median and 100.0 ms at the 95th percentile",
-        f"2 batches a worker are kept ready; {depth} for each of 2 workers take {depth * 2} MB",
+        "a batch costs 14.0 ms at the median and 100.0 ms at the 95th percentile",
+        f"each of 2 workers prefetches 2 batches; {depth} per worker would take {depth * 2} MB in all",
     )
     assert advice.at == (LOADER_LINE,)
     assert advice.tweak == f"--prefetch {depth}"

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.shared_memory_nearly_full import shared_memory_nearly_full as tip
-from tests import facts
-from tests.loadfacts import memory
+from tests.support import facts
+from tests.support.load_facts import memory
 
 DOCKER = 64_000_000
 
@@ -18,7 +18,7 @@ def test_says_what_workers_hold_and_what_there_is():
     assert advice is not None
     assert advice.because[:2] == (
         "4 workers hold up to 8 batches of 6.5 MB",
-        "/dev/shm has 64 MB, of which 38% were seen in use",
+        "/dev/shm has 64 MB, of which 38% were in use",
     )
     assert advice.at == (facts.LOADER_LINE,)
 

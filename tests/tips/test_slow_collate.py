@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.batch import Stage, StageCost
+from perfdoctor.model.batch import Stage, StageCost
 from perfdoctor.tips.slow_collate import slow_collate as tip
-from tests import facts
-from tests.facts import cpu, line, loader, step
-from tests.loadfacts import batch, cost
+from tests.support import facts
+from tests.support.facts import cpu, line, loader, step
+from tests.support.load_facts import batch, cost
 
 STARVED = step(data_wait=12, forward=3, backward=5)
 LOADER = loader(batch=12, collate_s=0.0096)
@@ -17,7 +17,7 @@ def test_names_the_line_and_the_measured_time():
     advice = tip(STARVED, LOADER, PADS)
     assert advice is not None
     assert advice.because[1:] == (
-        "collating takes 9.6 of a batch's 12.0 ms",
+        "collating takes 9.6 ms of a batch's 12.0 ms",
         "line 44 takes 70% of the batch",
     )
     assert advice.at[0].line == 44

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.batch import Stage
+from perfdoctor.model.batch import Stage
 from perfdoctor.tips.slow_dataset_code import slow_dataset_code as tip
-from tests import facts
-from tests.facts import cpu, line, loader, step
-from tests.loadfacts import batch, cost
+from tests.support import facts
+from tests.support.facts import cpu, line, loader, step
+from tests.support.load_facts import batch, cost
 
 STARVED = step(data_wait=12, forward=3, backward=5, cpu=19)
 PIXELS = line(0.7, 12, text="out[y][x] = image[y][x] ** 2", function="__getitem__")
@@ -48,7 +48,7 @@ def test_a_function_whose_lines_share_the_cost_is_named_by_them():
     spread = batch(cost(Stage.TRANSFORMING, 0.9, line(0.39, 1), line(0.3, 2), line(0.2, 3, function="other")))
     advice = tip(STARVED, loader(batch=12), spread, cpu())
     assert advice is not None
-    assert "69% of a batch's 12.0 ms is spent in `main`, most at line 1" in advice.because[1]
+    assert "69% of a batch's 12.0 ms is spent in `main`, most of it at line 1" in advice.because[1]
     assert [at.line for at in advice.at] == [1, 2]
 
 

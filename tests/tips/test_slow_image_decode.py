@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.batch import Stage
+from perfdoctor.model.batch import Stage
 from perfdoctor.tips.slow_image_decode import slow_image_decode as tip
-from tests import facts
-from tests.facts import cpu, line, loader, step
-from tests.loadfacts import batch, cost
+from tests.support import facts
+from tests.support.facts import cpu, line, loader, step
+from tests.support.load_facts import batch, cost
 
 STARVED = step(data_wait=12, forward=3, backward=5)
 DECODES = cost(Stage.DECODING, 0.5, line(0.5, 31, text="im.convert('RGB')"), kind="image", library="PIL")
@@ -18,7 +18,7 @@ def test_names_the_line_that_decodes_and_the_library():
     assert advice is not None
     assert (
         advice.because[1]
-        == "50% of a batch's 12.0 ms is decoding (image) by PIL, 30% converting and resizing"
+        == "50% of a batch's 12.0 ms is decoding (image) by PIL, 30% is converting and resizing"
     )
     assert [at.line for at in advice.at] == [31]
     assert advice.code is not None

@@ -4,8 +4,8 @@ import pytest
 
 from perfdoctor.tips.slow_kernel import least_us
 from perfdoctor.tips.slow_kernel import slow_kernel as tip
-from tests import facts
-from tests.ranktraces import V100, kernel, worked
+from tests.support import facts
+from tests.support.rank_traces import V100, kernel, worked
 
 # 15.7 Gflop on a V100: 1 ms at its peak in float32.
 SLOW = worked(ms=500, count=50, flops=15.7e9, size=1e6)
@@ -16,9 +16,9 @@ def test_holds_each_call_against_the_devices_roofline():
     advice = tip(facts.kernels(KERNEL, work=(SLOW,)), V100)
     assert advice.because == (
         "100.0% of the time goes into 50 calls of aten::mm on [512, 512] x [512, 512]",
-        "each takes 10,000 µs, 10 times the least it needs",
-        "the least by the peak rates of Tesla V100-SXM2-16GB (the maker's data sheet)",
-        "by odd_gemm",
+        "each takes 10,000 µs, 10 times the minimum",
+        "the minimum follows from the peak rates of Tesla V100-SXM2-16GB (the maker's data sheet)",
+        "the kernel is odd_gemm",
     )
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.slow_postprocessing import slow_postprocessing as tip
-from tests.facts import gain, run, step
-from tests.hostfacts import between
+from tests.support.facts import gain, run, step
+from tests.support.host_facts import between
 
 STEP = step(forward=6, backward=3, other=1)
 GPU = run(device="Tesla V100")

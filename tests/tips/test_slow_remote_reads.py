@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.batch import Stage
+from perfdoctor.model.batch import Stage
 from perfdoctor.tips.slow_remote_reads import slow_remote_reads as tip
-from tests import facts
-from tests.facts import cpu, line, loader, step
-from tests.loadfacts import batch, cost, network
+from tests.support import facts
+from tests.support.facts import cpu, line, loader, step
+from tests.support.load_facts import batch, cost, network
 
 STARVED = step(data_wait=90, forward=3, backward=7)
 LOADER = loader(workers=2, batch=190, cpu=7)
@@ -25,9 +25,9 @@ def test_names_the_line_and_what_the_cpu_does():
     advice = judge(STARVED, LOADER, fetches(), network())
     assert advice is not None
     assert advice.because[1:] == (
-        "90% of a batch's 190.0 ms passes in network code",
-        "the CPU works for 7.0 ms of it",
-        "0.5 MB/s came in meanwhile from other machines: answers are waited for, not bytes",
+        "90% of a batch's 190.0 ms is spent in network code",
+        "only 7.0 ms of it is CPU time",
+        "0.5 MB/s received meanwhile from other machines: the wait is for responses (latency), not for bandwidth",
     )
     assert [at.line for at in advice.at] == [58]
 
@@ -39,12 +39,12 @@ def test_its_gain_is_no_more_than_the_batches_cost():
 
 def test_a_server_on_the_same_machine_counts():
     for of_network, words in (
-        (network(mb=0), "hardly anything came in meanwhile from other machines"),
-        (network(mb=3, loopback=True), "3 MB/s came in meanwhile from this machine"),
+        (network(mb=0), "almost nothing received meanwhile from other machines"),
+        (network(mb=3, loopback=True), "3 MB/s received meanwhile from this machine"),
     ):
         advice = judge(STARVED, LOADER, fetches(), of_network)
         assert advice is not None
-        assert advice.because[3] == f"{words}: answers are waited for, not bytes"
+        assert advice.because[3] == f"{words}: the wait is for responses (latency), not for bandwidth"
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_says_that_connections_are_opened_again_and_again(of_batch):
 @pytest.mark.parametrize(
     ("a_second", "words"),
     [
-        pytest.param(80, "connections are opened again and again: 8 a batch", id="each-request"),
-        pytest.param(6, "connections are opened again and again: 0.6 a batch", id="some"),
+        pytest.param(80, "connections are not kept open: 8 opened per batch", id="each-request"),
+        pytest.param(6, "connections are not kept open: 0.6 opened per batch", id="some"),
         pytest.param(4, None, id="kept-open"),
     ],
 )
@@ -79,34 +79,38 @@ def test_says_that_packets_get_lost():
     lossy, sound = (judge(STARVED, LOADER, fetches(), network(resent=share)) for share in (0.023, 0.009))
     assert lossy is not None
     assert sound is not None
-    assert lossy.because[-1] == "2.3% of the TCP segments sent were sent again: packets get lost"
+    assert lossy.because[-1] == "2.3% of TCP segments were retransmitted: packets get lost"
     assert len(sound.because) == 4
 
 
 @pytest.mark.parametrize(
     ("mb", "gbit", "words"),
     [
-        (3.1, 1, "3.1 MB/s came in meanwhile, 2% of the 1 Gbit/s link: answers are waited for, not bytes"),
-        (0.25, 0.1, "0.25 MB/s came in meanwhile, 2% of the 0.1 Gbit/s link: answers are"),
+        (
+            3.1,
+            1,
+            "3.1 MB/s received meanwhile, 2% of the 1 Gbit/s link: the wait is for responses (latency), not for bandwidth",
+        ),
+        (0.25, 0.1, "0.25 MB/s received meanwhile, 2% of the 0.1 Gbit/s link: the wait is for responses"),
         (
             115,
             1,
-            "115 MB/s came in meanwhile, 92% of the 1 Gbit/s link: the link is full, and fewer bytes or",
+            "115 MB/s received meanwhile, 92% of the 1 Gbit/s link: it is full; fewer bytes or",
         ),
-        (1150, 10, "1150 MB/s came in meanwhile, 92% of the 10 Gbit/s link: the link is full"),
+        (1150, 10, "1150 MB/s received meanwhile, 92% of the 10 Gbit/s link: it is full"),
         (
             60,
             1,
-            "60 MB/s came in meanwhile, 48% of the 1 Gbit/s link: whether answers or bytes are waited for",
+            "60 MB/s received meanwhile, 48% of the 1 Gbit/s link: whether latency or bandwidth limits",
         ),
         (
             115,
             None,
-            "115 MB/s came in meanwhile from other machines: whether answers or bytes are waited for",
+            "115 MB/s received meanwhile from other machines: whether latency or bandwidth limits",
         ),
     ],
 )
-def test_says_whether_answers_or_bytes_are_waited_for(mb, gbit, words):
+def test_says_whether_latency_or_bandwidth_limits(mb, gbit, words):
     advice = judge(STARVED, LOADER, fetches(), network(mb, gbit))
     assert advice is not None
     assert advice.because[3].startswith(words)
@@ -116,9 +120,7 @@ def test_bytes_that_come_in_now_and_then_fill_the_link_while_they_do():
     seldom = step(data_wait=90, forward=300)
     advice = judge(seldom, loader(batch=100, cpu=7), fetches(), network(25, gbit=1))
     assert advice is not None
-    assert advice.because[3].startswith(
-        "108 MB/s came in meanwhile, 87% of the 1 Gbit/s link: the link is full"
-    )
+    assert advice.because[3].startswith("108 MB/s received meanwhile, 87% of the 1 Gbit/s link: it is full")
 
 
 def test_tries_as_many_requests_side_by_side_as_workers_can_make():

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.small_batch import small_batch as tip
-from tests.builtfacts import sizes
-from tests.facts import LOADER_LINE, loader, run, step
-from tests.loadfacts import GB, memory
+from tests.support.facts import LOADER_LINE, loader, run, step
+from tests.support.load_facts import GB, memory
+from tests.support.script_facts import sizes
 
 STEP = step(forward=4, backward=4, optimizer=2)
 FIXED = sizes(0.8, samples=4)
@@ -15,7 +15,7 @@ LOADER = loader(batch_size=4)
 def test_says_what_is_fixed_how_that_is_known_and_that_memory_is_free():
     advice = tip(run(), STEP, FIXED, LOADER, memory())
     assert advice.because == (
-        "about 80% of a step of 4 samples would be there with none",
+        "about 80% of a step of 4 samples is fixed cost",
         "4 samples still take 2.00 ms",
         "2.0 of 16 GB of memory are in use",
     )

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.tensors_created_on_host import tensors_created_on_host as tip
-from tests import facts
-from tests.ranktraces import copy, site
+from tests.support import facts
+from tests.support.rank_traces import copy, site
 
 COPIED = copy("HtoD", "pageable", 5)
 
@@ -16,10 +16,10 @@ def judged(*sites):
 def test_names_what_is_made_and_where():
     advice = judged(site(made_by="aten::zeros", ms=5, idle=20, line=12), site(ms=100, idle=100))
     assert advice.because == (
-        "50 tensors are made on the host and copied to the device",
+        "50 tensors are created on the host and copied to the device",
         "the device idles 4.0% of the time meanwhile",
-        "and copies them for 1.0% of it, hidden by nothing",
-        "made by aten::zeros at line 12",
+        "their exposed copies take 1.0%",
+        "created by aten::zeros at line 12",
     )
     assert [at.line for at in advice.at] == [12]
     assert advice.same_result

@@ -3,20 +3,20 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.tf32_off import tf32_off as tip
-from perfdoctor.trace.results import Peak
-from tests import facts
-from tests.ranktraces import A100, V100, kernel
+from perfdoctor.trace.results import DevicePeak
+from tests.support import facts
+from tests.support.rank_traces import A100, V100, kernel
 
 PLAIN = kernel("ampere_sgemm_128x64_nn", "matmul", 40)
 OTHER = kernel("vectorized", "pointwise", 60)
-SLOW_TF32 = Peak("A10G", {"float32": 35e12, "tf32": 35e12}, 600e9, "the maker's data sheet")
+SLOW_TF32 = DevicePeak("A10G", {"float32": 35e12, "tf32": 35e12}, 600e9, "the maker's data sheet")
 
 
 def test_holds_the_devices_rates_against_each_other():
     advice = tip(facts.kernels(PLAIN, OTHER), A100)
     assert advice.because == (
-        "40.0% of the time goes into products of float32 without TF32",
-        "most of it into ampere_sgemm_128x64_nn",
+        "40.0% of the time goes into float32 products without TF32",
+        "most of it in ampere_sgemm_128x64_nn",
         "A100 80GB does 8.0 times as many operations a second in TF32 (the maker's data sheet)",
     )
     assert not advice.same_result

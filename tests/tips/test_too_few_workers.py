@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.too_few_workers import too_few_workers as tip
-from tests import facts
-from tests.facts import LOADER_LINE, cpu, loader, model, step
+from tests.support import facts
+from tests.support.facts import LOADER_LINE, cpu, loader, model, step
 
 STARVED = step(data_wait=12, forward=3, backward=5, cpu=19)
 
@@ -23,7 +23,7 @@ def test_names_the_wait_the_batch_and_the_cores():
     assert advice.because == (
         "60% of each step waits for the next batch",
         "num_workers is 0: the training process prepares every batch itself",
-        "a batch costs 12.0 ms, 12.0 ms of it on the CPU",
+        "a batch costs 12.0 ms, 12.0 ms of it CPU time",
         "8 cores are usable, 1.0 of them busy",
     )
     assert advice.at == (LOADER_LINE,)

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.too_many_workers import too_many_workers as tip
-from tests import facts
-from tests.facts import LOADER_LINE, cpu, loader, model, run, step, threads
+from tests.support import facts
+from tests.support.facts import LOADER_LINE, cpu, loader, model, run, step, threads
 
 CROWDED = step(data_wait=4, forward=8, backward=8, cpu=26)
 RESTARTING = {"workers": 8, "batch": 4, "epochs": 50, "epoch_start_s": 0.03, "epoch_wait_s": 0.003}
@@ -18,7 +18,7 @@ def judge(of_step=CROWDED, cores=2.0, device="cpu", **of_loader):
 def test_names_the_crowd_and_the_smaller_number():
     advice = judge()
     assert advice is not None
-    assert advice.because[0] == "8 workers and 2 threads that train share 2 usable cores, 1.9 of them busy"
+    assert advice.because[0] == "8 workers and 2 training threads share 2 usable cores, 1.9 of them busy"
     assert advice.at == (LOADER_LINE,)
     assert advice.tweak == f"--workers {advice.change.workers}"
     assert advice.change.workers < 8

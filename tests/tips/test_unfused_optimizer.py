@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.unfused_optimizer import unfused_optimizer as tip
-from tests.builtfacts import optimizer, optimizers
-from tests.facts import step
+from tests.support.facts import step
+from tests.support.script_facts import optimizer, optimizers
 
 UPDATES = step(forward=3, backward=3, optimizer=4)
 
@@ -13,7 +13,7 @@ def test_names_the_tensors_the_way_and_the_constructor():
     advice = tip(UPDATES, optimizers())
     assert advice.because == (
         "40.0% of the step is the update of 100 tensors by AdamW (for-loop)",
-        "6,400 elements are 64 a tensor",
+        "6,400 elements, 64 per tensor",
     )
     assert [at.line for at in advice.at] == [30]
     assert (advice.tweak, advice.code) == ("--fused-optimizer", "torch.optim.AdamW(..., fused=True)")

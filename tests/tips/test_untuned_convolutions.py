@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.analysis.backends import BackendFacts
+from perfdoctor.facts.script.backends import BackendFacts
 from perfdoctor.tips.untuned_convolutions import untuned_convolutions as tip
-from tests import facts
-from tests.ranktraces import kernel, worked
+from tests.support import facts
+from tests.support.rank_traces import kernel, worked
 
 OFF, ON, UNKNOWN = (BackendFacts(value, facts.LOADER_LINE) for value in (False, True, None))
 KERNELS = kernel("fprop", "convolution", 40), kernel("vectorized", "pointwise", 60)
@@ -21,8 +21,8 @@ def judged(*work, backends=OFF, used=KERNELS):
 def test_names_the_setting_and_the_sizes_that_come_again():
     advice = judged(SAME, ODD)
     assert advice.because == (
-        "40.0% of the time goes into convolutions, of 2 sizes that every step has",
-        "torch.backends.cudnn.benchmark is off: none of them was timed",
+        "40.0% of the time goes into convolutions, of 2 sizes that recur in every step",
+        "torch.backends.cudnn.benchmark is off: cuDNN did not time its kernels for them",
     )
     assert advice.tweak == "--cudnn-benchmark"
     assert not advice.same_result

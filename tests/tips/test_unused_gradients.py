@@ -2,26 +2,26 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.analysis.orphans import OrphanFacts
-from perfdoctor.model import Location
+from perfdoctor.facts.script.unused_gradients import UnusedGradientFacts
+from perfdoctor.model.measured import Location
 from perfdoctor.tips.unused_gradients import unused_gradients as tip
-from tests.facts import gain, step
+from tests.support.facts import gain, step
 
 STEP = step(forward=4, backward=6)
 AT = Location("train.py", 30, "main", "optimizer = Adam(model.head.parameters())")
 
 
-def orphans(needless: float, of_elements: float = 0.9) -> OrphanFacts:
-    return OrphanFacts(12, 900_000, of_elements, needless, AT)
+def orphans(needless: float, of_elements: float = 0.9) -> UnusedGradientFacts:
+    return UnusedGradientFacts(12, 900_000, of_elements, needless, AT)
 
 
 def test_names_the_gradients_that_nobody_uses_and_the_optimizer_that_lacks_them():
     advice = tip(STEP, orphans(0.8))
     assert advice is not None
     assert advice.because == (
-        "900,000 parameters get gradients in backward, and no optimizer has them",
-        "that is 90% of all that get one; backward is 60% of the step",
-        "80% of backward's operations work for nothing else",
+        "900,000 parameters get gradients in backward, but belong to no optimizer",
+        "90% of those with gradients; backward takes 60% of the step",
+        "80% of backward's operations serve only these",
     )
     assert advice.at == (AT,)
     found = gain(advice)

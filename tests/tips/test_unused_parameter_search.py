@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.unused_parameter_search import unused_parameter_search as tip
-from tests.builtfacts import parallel
-from tests.facts import among, exchange, step
+from tests.support.facts import among, exchange, step
+from tests.support.script_facts import parallel
 
 STEP = step(forward=4, backward=5, optimizer=1)
 
@@ -12,8 +12,8 @@ STEP = step(forward=4, backward=5, optimizer=1)
 def test_names_the_cost_and_the_constructor():
     advice = tip(STEP, parallel(find_unused=True, search_s=0.0005))
     assert advice.because == (
-        "find_unused_parameters=True, and every parameter had a gradient in all passes that were counted",
-        "the search takes 0.50 ms a pass, with its part of backward 13.5% of the step",
+        "find_unused_parameters=True, but every parameter had a gradient in all counted passes",
+        "the search takes 0.50 ms per pass, 13.5% of the step with its part of backward",
     )
     assert [at.line for at in advice.at] == [22]
     assert advice.tweak == "--ddp-static-graph"
@@ -29,17 +29,17 @@ def test_so_does_the_all_reduce_that_goes_with_it_where_exchanges_were_timed():
         find_unused=True,
         search_s=0.0002,
         own=among(moving=1.0),
-        exchange=exchange(buckets=2.0, bytes=1000),
+        gradient_sync=exchange(buckets=2.0, bytes=1000),
     )
     advice = tip(STEP, timed)
-    assert advice.because[-1] == "one more small all-reduce after each backward is about 5.0% of the step"
+    assert advice.because[-1] == "the extra small all-reduce after each backward takes about 5.0% of the step"
     assert advice.change.step.likely == pytest.approx(0.02 * 2.7 + 0.05, rel=0.01)
     assert advice.change.step.low == pytest.approx(0.02 * 2.7 * 0.4)
 
 
 def test_of_large_buckets_only_setting_out_counts():
     timed = parallel(
-        find_unused=True, search_s=0.001, own=among(moving=1.0), exchange=exchange(bytes=100_000_000)
+        find_unused=True, search_s=0.001, own=among(moving=1.0), gradient_sync=exchange(bytes=100_000_000)
     )
     assert tip(STEP, timed).because[-1].endswith("about 0.1% of the step")
 

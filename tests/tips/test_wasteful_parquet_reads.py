@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.batch import Stage
+from perfdoctor.model.batch import Stage
 from perfdoctor.tips.wasteful_parquet_reads import wasteful_parquet_reads as tip
-from tests import facts
-from tests.facts import cpu, line, loader, step
-from tests.loadfacts import batch, cost
+from tests.support import facts
+from tests.support.facts import cpu, line, loader, step
+from tests.support.load_facts import batch, cost
 
 STARVED = step(data_wait=12, forward=3, backward=5)
 
@@ -24,7 +24,7 @@ def test_says_that_no_columns_are_chosen():
     assert advice is not None
     assert advice.because[1:] == (
         "80% of a batch's 12.0 ms reads tables, most at line 38",
-        "it names no columns: all of them are read",
+        "it selects no columns: all of them are read",
     )
     assert [at.line for at in advice.at] == [38]
 

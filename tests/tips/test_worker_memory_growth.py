@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.worker_memory_growth import worker_memory_growth as tip
-from tests import facts
-from tests.loadfacts import growth, memory
+from tests.support import facts
+from tests.support.load_facts import growth, memory
 
 LOADER = facts.loader(workers=2)
 
@@ -13,9 +13,9 @@ def test_says_how_much_and_how_soon_it_ends():
     advice = tip(LOADER, growth(), memory())
     assert advice is not None
     assert advice.because == (
-        "2 workers took 200 MB more memory in 100 s",
-        "they had 200 MB at first",
-        "it still grows by 2 MB a second: 8 GB are left, for 1.1 hours at this rate",
+        "the memory of 2 workers grew by 200 MB in 100 s",
+        "it was 200 MB at first",
+        "it still grows by 2 MB/s: 8 GB are free, enough for 1.1 hours at this rate",
         "the dataset is train.Data",
     )
     assert advice.change is None

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.workers_restart_each_epoch import workers_restart_each_epoch as tip
-from tests import facts
-from tests.facts import LOADER_LINE, loader, step
+from tests.support import facts
+from tests.support.facts import LOADER_LINE, loader, step
 
 STEPS = step(count=1000, data_wait=5, forward=5)  # 10 s
 STALLED = {"workers": 4, "batch": 20, "epochs": 11, "epoch_start_s": 0.32, "steady_wait_s": 0.0}
@@ -15,7 +15,7 @@ def test_fires_on_the_stalls_and_takes_them_out():
     assert advice is not None
     assert advice.because == (
         "each of 11 epochs begins with a wait of 0.32 s",
-        "a batch costs 20.0 ms: the rest starts 4 workers anew",
+        "a batch costs 20.0 ms: the rest restarts 4 workers",
         "that is 30% of the training time",
     )
     assert facts.gain(advice).likely == pytest.approx(10 / 7)

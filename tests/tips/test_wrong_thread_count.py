@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.model import Location
+from perfdoctor.model.measured import Location
 from perfdoctor.tips.wrong_thread_count import wrong_thread_count as tip
-from tests import facts
-from tests.facts import cpu, run, step, threads
+from tests.support import facts
+from tests.support.facts import cpu, run, step, threads
 
 BUSY = step(forward=40, backward=55, data_wait=5)
 LINE = Location("train.py", 5, "main")
@@ -16,7 +16,7 @@ def test_one_thread_beside_idle_cores():
     assert advice is not None
     assert advice.because == (
         "torch computes with 1 thread (OMP_NUM_THREADS=1)",
-        "1.0 of 8 usable cores are busy; compute is 95% of the step",
+        "1.0 of 8 usable cores are busy; compute takes 95% of the step",
     )
     assert advice.tweak == "--threads 8"
     assert facts.gain(advice).low < facts.gain(advice).likely < facts.gain(advice).high <= 20
@@ -25,7 +25,7 @@ def test_one_thread_beside_idle_cores():
 def test_more_threads_than_usable_cores():
     advice = tip(run(), BUSY, threads(64, None), cpu(cores=4, busy=4.0))
     assert advice is not None
-    assert advice.because[1] == "64 threads compete for 4 usable cores; compute is 95% of the step"
+    assert advice.because[1] == "64 threads compete for 4 usable cores; compute takes 95% of the step"
     assert advice.tweak == "--threads 4"
 
 

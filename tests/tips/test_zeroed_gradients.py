@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.zeroed_gradients import zeroed_gradients as tip
-from tests.facts import gain, run, step
-from tests.hostfacts import zeroing
+from tests.support.facts import gain, run, step
+from tests.support.host_facts import zeroing
 
 STEP = step(forward=5, backward=5)
 
@@ -12,7 +12,7 @@ STEP = step(forward=5, backward=5)
 def test_takes_out_what_was_measured_and_at_best_what_backward_adds():
     advice = tip(run(), STEP, zeroing(0.5))
     assert advice is not None
-    assert advice.because[0] == "setting gradients to zero takes 0.50 ms of each step, 5.0% of it"
+    assert advice.because[0] == "setting gradients to zero takes 0.50 ms per step, 5.0% of the step"
     assert advice.at[0].line == 15
     assert advice.tweak == "--zero-grad-none"
     assert advice.code == "opt.zero_grad(set_to_none=True)"

@@ -2,28 +2,36 @@ from __future__ import annotations
 
 import ast
 import math
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from perfdoctor import catalogue
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model import Advice, Bottleneck, Finding, Gain, Location
-from perfdoctor.probe.tweak import BITWISE, PATH, ROUNDING
-from perfdoctor.trial import (
+from perfdoctor.facts.gather import Facts
+from perfdoctor.model.concluded import Advice, Bottleneck, Finding, Gain
+from perfdoctor.model.measured import Location, RunFacts
+from perfdoctor.model.trial import (
     ORIGINAL,
-    Agreement,
-    Ending,
     Execution,
+    ExecutionEnd,
+    LossEquivalence,
     Outcome,
     Place,
     Setting,
     Trial,
     Variant,
-    Verdict,
+    VariantResult,
 )
-from perfdoctor.trials import flags
-from perfdoctor.trials.auto import Candidate, candidates, into, walk
+from perfdoctor.probe.trial.tweak import BITWISE, PATH, ROUNDING
+from perfdoctor.tips import catalogue
+from perfdoctor.trials.auto import Candidate, Walk, candidates
+from perfdoctor.trials.baseline_run import BaselineRun
+from perfdoctor.trials.request import Request
+from perfdoctor.trials.settings import flags, tweak_catalogue
+from tests.support.facts import run
+from tests.support.reports import STARVED
 
 LOADER_LINE = Location("train.py", 41, "main")
 RESULTS = {"batch-size": PATH, "accumulate": PATH, "amp": ROUNDING, "threads": ROUNDING}
@@ -34,7 +42,7 @@ def read(words):
     settings: list[Setting] = []
     for word in words:
         if word == "--warp":
-            raise PerfdoctorError("there is no tweak --warp")
+            raise PerfdoctorError("no tweak called --warp")
         if word.startswith("--"):
             settings.append(Setting(word[2:], (word,), {}, RESULTS.get(word[2:], BITWISE)))
         else:
@@ -66,7 +74,7 @@ class Machine:
         self.asked.append((tried.name, over.name))
         self.now_s += self.each_s
         if tried.name in self.broken:
-            return Verdict(tried, self.broken[tried.name], "because", self._executions(tried))
+            return VariantResult(tried, self.broken[tried.name], "because", self._executions(tried))
         ratio = self._speed(tried) / self._speed(over)
         gain = Gain(ratio / (1 + self.noise), ratio, ratio * (1 + self.noise))
         outcome = (
@@ -75,8 +83,8 @@ class Machine:
         same = not any(flag in tried.words for flag in self.changed)
         if not same:
             outcome = Outcome.CHANGED
-        return Verdict(
-            tried, outcome, "because", self._executions(tried), gain, 0.95, agreement=Agreement(same)
+        return VariantResult(
+            tried, outcome, "because", self._executions(tried), gain, 0.95, equivalence=LossEquivalence(same)
         )
 
     def _speed(self, tried):
@@ -96,16 +104,28 @@ class Machine:
             else Place(setting.tweak, f"turned on {setting.tweak}", LOADER_LINE)
             for setting in tried.settings
         )
-        return (Execution(0, Ending.MEASURED, 0.1, applied=places),)
+        return (Execution(0, ExecutionEnd.MEASURED, 0.1, applied=places),)
 
     def walk(self, *findings, named=(), predict=lambda tried: None, seconds=None):
-        found, notes = candidates(findings, read, named)
-        walked = walk(found, self.measure, predict, self.said.append, seconds, lambda: self.now_s)
+        left, notes = candidates(findings, read, named)
+        walked = Walk(left, clock=lambda: self.now_s)
+        bench = SimpleNamespace(
+            compare=lambda variants, over: [self.measure(*variants, over)],
+            predict=predict,
+            progress=SimpleNamespace(say=self.said.append),
+        )
+        assert walked.measure(bench, seconds) == ()
         return walked, notes
 
     @property
     def tried(self):
         return [name for name, _ in self.asked]
+
+
+def total(walked):
+    """What came out for all that is kept, against the original."""
+    whole = (step for step in walked.steps if step.kept and step.over == ORIGINAL)
+    return next((step.verdict for step in whole if step.verdict.variant == walked.kept), None)
 
 
 # ---------------------------------------------------------------- the walk
@@ -127,34 +147,39 @@ def test_findings_are_tried_by_what_they_promise_each_on_top_of_what_is_kept():
 
 def test_the_total_is_that_of_all_that_is_kept_against_the_original():
     walked, _ = Machine({"--workers 4": 2.0, "--amp": 1.3}).walk(finding("--workers 4"), finding("--amp"))
-    assert walked.total is not None
-    assert walked.total.speedup is not None
-    assert walked.total.speedup.likely == pytest.approx(2.6)
+    assert total(walked) is not None
+    assert total(walked).speedup is not None
+    assert total(walked).speedup.likely == pytest.approx(2.6)
 
 
 def test_one_tweak_alone_was_compared_with_the_original_already():
     machine = Machine({"--workers 4": 2.0})
     walked, _ = machine.walk(finding("--workers 4", 1.8), finding("--amp", 1.4))
     assert machine.asked == [("--workers 4", "original"), ("--workers 4 --amp", "--workers 4")]
-    assert walked.total == walked.steps[0].verdict
+    assert total(walked) == walked.steps[0].verdict
 
 
 def test_what_is_faster_and_changes_the_result_is_not_kept():
     walked, _ = Machine({"--amp": 2.0}, changed=("--amp",)).walk(finding("--amp"))
     assert walked.kept == ORIGINAL
-    assert walked.total is None
-    assert walked.notes == ("nothing that was tried is faster beyond the noise, with the same result",)
+    assert total(walked) is None
+    assert tuple(walked.notes) == ("no tried tweak is faster beyond the noise with the same result",)
 
 
 @pytest.mark.parametrize(
     ("agreement", "kept"),
-    [(Agreement(None), "--amp"), (None, "--amp"), (Agreement(True), "--amp"), (Agreement(False), "")],
+    [
+        (LossEquivalence(None), "--amp"),
+        (None, "--amp"),
+        (LossEquivalence(True), "--amp"),
+        (LossEquivalence(False), ""),
+    ],
     ids=["cannot-be-compared", "was-not", "same", "another"],
 )
 def test_what_is_faster_is_kept_unless_it_is_known_to_change_the_result(agreement, kept):
     machine = Machine()
-    machine.measure = lambda tried, over: Verdict(
-        tried, Outcome.FASTER, "because", speedup=Gain(1.9, 2, 2.1), agreement=agreement
+    machine.measure = lambda tried, over: VariantResult(
+        tried, Outcome.FASTER, "because", speedup=Gain(1.9, 2, 2.1), equivalence=agreement
     )
     walked, _ = machine.walk(finding("--amp"))
     assert walked.kept == variant(kept)
@@ -168,12 +193,9 @@ def test_the_walk_goes_on_after_what_does_not_run(outcome):
 
 
 def test_without_a_finding_that_names_a_tweak_it_says_so():
-    machine = Machine()
-    walked, notes = machine.walk(finding(None))
-    assert machine.asked == []
-    assert machine.said == ["nothing to try: no finding can be applied by a tweak"]
-    assert walked.notes == ("nothing to try: no finding can be applied by a tweak",)
-    assert notes == []
+    baseline = BaselineRun(Facts({RunFacts: run()}), replace(STARVED, findings=(finding(None),)), None)
+    with pytest.raises(PerfdoctorError, match="nothing to try: no tweak can apply a finding of the run"):
+        Walk.of(Request(("train.py",), (), auto=True), baseline)
 
 
 def test_a_finding_whose_tweak_is_kept_already_is_not_tried_again():
@@ -208,14 +230,16 @@ def test_gains_do_not_add_what_is_kept_decides_what_comes_next():
         finding("--amp"), finding("--cache-dataset"), finding("--workers 4"), predict=predicting(gains)
     )
     assert machine.tried == ["--workers 4", "--workers 4 --amp", "--workers 4 --amp"]
-    assert walked.notes == ("not tried: --cache-dataset: less is promised than can be told here (1.0%)",)
+    assert tuple(walked.notes) == (
+        "not tried: --cache-dataset: the predicted gains are below the noise here (1.0%)",
+    )
 
 
 def test_what_promises_less_than_the_rounds_can_tell_is_not_tried():
     machine = Machine({"--workers 4": 2.0}, noise=0.08)
     walked, _ = machine.walk(finding("--workers 4", 1.8), finding("--amp", 1.07 / 1.1))
     assert machine.tried == ["--workers 4"]
-    assert walked.notes == ("not tried: --amp: less is promised than can be told here (8.0%)",)
+    assert tuple(walked.notes) == ("not tried: --amp: the predicted gains are below the noise here (8.0%)",)
 
 
 def test_what_promises_a_little_more_is_tried():
@@ -303,7 +327,7 @@ def test_what_spoils_the_combination_is_taken_back():
 
     def spoilt(tried, over):
         return (
-            Verdict(tried, Outcome.CHANGED, "the loss differs")
+            VariantResult(tried, Outcome.CHANGED, "the loss differs")
             if (tried.name, over.name) == ("--a --b --c", "original")
             else first(tried, over)
         )
@@ -311,22 +335,22 @@ def test_what_spoils_the_combination_is_taken_back():
     machine.measure = spoilt
     walked, _ = machine.walk(finding("--a", 1.6), finding("--b", 1.5), finding("--c", 1.4))
     assert walked.kept == variant("--a --b")
-    assert walked.total is not None
-    assert walked.total.variant == variant("--a --b")
-    assert walked.notes == ("--c was taken back: --a --b --c, changed the result: the loss differs",)
+    assert total(walked) is not None
+    assert total(walked).variant == variant("--a --b")
+    assert tuple(walked.notes) == ("--c was undone: --a --b --c, changed the result: the loss differs",)
 
 
 def test_where_no_combination_holds_the_first_one_is_left():
     machine = Machine({"--a": 1.5, "--b": 1.4})
     first = machine.measure
     machine.measure = lambda tried, over: (
-        Verdict(tried, Outcome.NO_DIFFERENCE, "because")
+        VariantResult(tried, Outcome.NO_DIFFERENCE, "because")
         if (tried.name, over.name) == ("--a --b", "original")
         else first(tried, over)
     )
     walked, _ = machine.walk(finding("--a", 1.6), finding("--b", 1.5))
     assert walked.kept == variant("--a")
-    assert walked.total == walked.steps[0].verdict
+    assert total(walked) == walked.steps[0].verdict
 
 
 def test_an_interruption_keeps_what_was_kept_before_and_measures_nothing_more():
@@ -335,10 +359,10 @@ def test_an_interruption_keeps_what_was_kept_before_and_measures_nothing_more():
         finding("--a", 1.6), finding("--b", 1.5), finding("--c", 1.4), finding("--d", 1.3)
     )
     assert walked.kept == variant("--a --b")
-    assert walked.total is None
-    assert walked.notes == (
+    assert total(walked) is None
+    assert tuple(walked.notes) == (
         "the walk ended at --a --b --c: because",
-        "all that is kept was not compared with the original as a whole",
+        "the kept tweaks together were not compared with the original",
     )
 
 
@@ -346,13 +370,13 @@ def test_an_interruption_of_the_last_comparison_leaves_it_open():
     machine = Machine({"--a": 1.5, "--b": 1.4})
     first = machine.measure
     machine.measure = lambda tried, over: (
-        Verdict(tried, Outcome.NOT_MEASURED, "because")
+        VariantResult(tried, Outcome.NOT_MEASURED, "because")
         if (tried.name, over.name) == ("--a --b", "original")
         else first(tried, over)
     )
     walked, _ = machine.walk(finding("--a", 1.6), finding("--b", 1.5))
     assert walked.kept == variant("--a --b")
-    assert walked.total is None
+    assert total(walked) is None
 
 
 # ---------------------------------------------------------------- time
@@ -370,7 +394,7 @@ def test_time_is_left_for_the_last_comparison():
     walked, _ = machine.walk(*many(), seconds=45)
     assert machine.now_s == 40
     assert machine.asked[-1] == ("--a --b --c", "original")
-    assert walked.notes[0] == "not tried: --d, --e, --f: no time was left"
+    assert walked.notes[0] == "not tried: --d, --e, --f: no time left"
 
 
 def test_without_a_limit_everything_is_tried():
@@ -420,7 +444,7 @@ def test_what_the_user_names_is_tried_whatever_is_known_of_it():
 
 def test_a_tweak_that_does_not_exist_is_left_out_and_said():
     _, notes = Machine().walk(finding("--warp"))
-    assert notes == ["--warp was left out: there is no tweak --warp"]
+    assert notes == ["--warp was left out: no tweak called --warp"]
 
 
 def test_a_candidate_adds_to_what_is_kept():
@@ -464,7 +488,7 @@ def test_what_is_taken_back_is_not_told():
     machine = Machine({"--a": 1.5, "--b": 1.4})
     first = machine.measure
     machine.measure = lambda tried, over: (
-        Verdict(tried, Outcome.SLOWER, "because")
+        VariantResult(tried, Outcome.SLOWER, "because")
         if (tried.name, over.name) == ("--a --b", "original")
         else first(tried, over)
     )
@@ -475,8 +499,8 @@ def test_what_is_taken_back_is_not_told():
 def test_the_trial_holds_all_steps_what_is_kept_and_how_to_write_it():
     machine = Machine({"--workers 4": 2.0, "--amp": 1.3})
     walked, _ = machine.walk(finding("--workers 4", 1.8), finding("--amp", 1.4, code="autocast"))
-    trial = into(
-        walked, Trial(("train.py",), (), (), 5, 100, 5, 60.0, notes=("your files stay as they are",))
+    trial = walked.complete(
+        Trial(("train.py",), (), (), 5, 100, 5, 60.0, notes=("your files stay as they are",))
     )
     assert [verdict.variant.name for verdict in trial.verdicts] == machine.tried
     assert [verdict.over for verdict in trial.verdicts] == [(), ("--workers", "4"), ()]
@@ -490,9 +514,9 @@ def test_the_trial_holds_all_steps_what_is_kept_and_how_to_write_it():
 
 def test_a_trial_that_kept_nothing_says_so():
     walked, _ = Machine().walk(finding("--amp"))
-    trial = into(walked, Trial(("train.py",), (), (), 5, 100, 5, 60.0))
+    trial = walked.complete(Trial(("train.py",), (), (), 5, 100, 5, 60.0))
     assert trial.kept == ()
-    assert trial.notes == ("nothing that was tried is faster beyond the noise, with the same result",)
+    assert trial.notes == ("no tried tweak is faster beyond the noise with the same result",)
 
 
 def test_every_comparison_is_said_as_it_ends():
@@ -509,7 +533,7 @@ def test_every_comparison_is_said_as_it_ends():
 
 def named_by_tips():
     """The words of every `tweak=` in a tip, numbers made up: (tip, words)."""
-    for path in sorted(Path(catalogue.__file__).with_name("tips").glob("[a-z]*.py")):
+    for path in sorted(Path(catalogue.__file__).parent.glob("[a-z]*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.keyword) and node.arg == "tweak":
                 yield from ((path.stem, words) for words in texts(node.value))
@@ -526,5 +550,5 @@ def texts(node):
 
 @pytest.mark.parametrize(("tip", "words"), list(named_by_tips()))
 def test_what_a_tip_names_can_be_typed(tip, words):
-    settings = flags.read(words.split(), catalogue.tweaks())
+    settings = flags.read(words.split(), tweak_catalogue.tweaks())
     assert [word for setting in settings for word in setting.words] == words.split()

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor import catalogue
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.trial import Variant
-from perfdoctor.trials import flags, plan
+from perfdoctor.model.trial import Variant
+from perfdoctor.trials import plan
+from perfdoctor.trials.settings import flags, tweak_catalogue
 
 
-def make(**given: object) -> plan.Plan:
+def make(**given: object) -> plan.TrialPlan:
     usual = {
         "step_s": 0.05,
         "start_s": 3.0,
@@ -80,7 +80,7 @@ def test_where_there_is_time_for_it_whole_epochs_are_measured() -> None:
 
 
 def resized(*words: str) -> Variant:
-    return Variant(flags.read(words, catalogue.tweaks()))
+    return Variant(flags.read(words, tweak_catalogue.tweaks()))
 
 
 @pytest.mark.parametrize(

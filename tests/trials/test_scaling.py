@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from perfdoctor import samplers, trials
+from perfdoctor import trials
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model import Gain
-from perfdoctor.trial import Ending, Execution, Outcome, Scaled, Variant, Verdict
+from perfdoctor.model.concluded import Gain
+from perfdoctor.model.trial import Execution, ExecutionEnd, Outcome, Scaled, Variant, VariantResult
 from perfdoctor.trials import scaling
-from tests.trialruns import broken, execution
+from perfdoctor.watch import samplers
+from tests.support.trial_runs import broken, execution
 
 ALONE = {
     "forward": 0.04,
@@ -38,9 +39,9 @@ def ran(step_s: float, ranks: int, **phases: float) -> list[Execution]:
     ]
 
 
-def verdict(ranks: int, executions: Sequence[Execution], gain: Gain | None) -> Verdict:
+def verdict(ranks: int, executions: Sequence[Execution], gain: Gain | None) -> VariantResult:
     outcome = Outcome.FASTER if gain is not None else Outcome.FAILED
-    return Verdict(Variant(ranks=ranks), outcome, "so it is", tuple(executions), gain, 0.95)
+    return VariantResult(Variant(ranks=ranks), outcome, "so it is", tuple(executions), gain, 0.95)
 
 
 def point(step_s: float, cores: float = 8.0, **phases: float) -> Scaled:
@@ -73,8 +74,8 @@ def test_efficiency_is_against_the_fewest_ranks_measured() -> None:
 @pytest.mark.parametrize(
     ("phases", "said"),
     [
-        ({"waiting": 0.05, "moving": 0.01}, "waiting for the rank that comes last"),
-        ({"moving": 0.05, "waiting": 0.01}, "moving gradients"),
+        ({"waiting": 0.05, "moving": 0.01}, "waiting for the straggler"),
+        ({"moving": 0.05, "waiting": 0.01}, "exposed gradient transfer"),
         ({"data_wait": 0.05, "moving": 0.01}, "waiting for batches"),
         ({"backward": 0.03, "forward": 0.02, "waiting": 0.04}, "is computing"),
         ({"other": 0.05}, "Python between the phases"),
@@ -102,11 +103,11 @@ def test_a_device_hides_its_exchanges_from_the_timers() -> None:
         for number in range(3)
     ]
     found = scaling.curve(ran(0.1, 1), [verdict(2, own, Gain(1.3, 1.3, 1.3))], (1, 2), 8.0)[1]
-    assert "exchanges that backward does not hide" in str(found.bound)
+    assert "exposed gradient sync and lower clocks count as computing" in str(found.bound)
 
 
 def test_ranks_that_could_not_be_measured_keep_their_place() -> None:
-    found = scaling.curve(ran(0.1, 1), [verdict(2, [broken(Ending.FAILED)], None)], (1, 2), 8.0)
+    found = scaling.curve(ran(0.1, 1), [verdict(2, [broken(ExecutionEnd.FAILED)], None)], (1, 2), 8.0)
     assert found[1] == Scaled(2, None, None)
 
 
@@ -157,7 +158,7 @@ def test_nothing_is_expected_of_ranks_that_could_not_be_measured() -> None:
 @pytest.mark.parametrize(
     ("gpus", "cores", "ranks", "said"),
     [
-        (0, 2.0, (1, 4), "4 ranks on 2 usable cores"),
+        (0, 2.0, (1, 4), "4 ranks share 2 usable cores"),
         (2, 16.0, (1, 4), "4 ranks on 2 GPUs"),
         (1, 1.0, (2, 4), "4 ranks on 1 GPU:"),
     ],
@@ -227,10 +228,10 @@ class Heard:
 def scaled(folder: Path, code: str, **asked: Any) -> tuple[Any, Heard]:
     (folder / "train.py").write_text(code)
     heard = Heard()
-    wanted = trials.Asked(
+    wanted = trials.Request(
         ("train.py",), (), str(folder), rounds=3, steps=20, yes=True, **{"ranks": (1, 2)} | asked
     )
-    return trials.scale(wanted, heard), heard
+    return trials.run(wanted, heard), heard
 
 
 @pytest.fixture
@@ -241,10 +242,13 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_here")
+@pytest.mark.clock
+@pytest.mark.process
+@pytest.mark.slow
 def test_a_script_is_run_with_each_number_of_ranks_in_turns(tmp_path: Path) -> None:
     found, heard = scaled(tmp_path, JOINED)
     assert heard.began == [
-        "2 ranks, a first look",
+        "2 ranks, calibration run",
         *["1 rank", "2 ranks", "2 ranks", "1 rank"],
         "1 rank",
         "2 ranks",
@@ -265,6 +269,9 @@ def test_a_script_is_run_with_each_number_of_ranks_in_turns(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("_here")
+@pytest.mark.clock
+@pytest.mark.process
+@pytest.mark.slow
 def test_processes_that_never_join_cannot_be_scaled(tmp_path: Path) -> None:
     with pytest.raises(PerfdoctorError, match="never called init_process_group") as caught:
         scaled(tmp_path, APART)

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.tweaks.applying import applied, ran
+from tests.support.applying import applied, ran
 
 torch = pytest.importorskip("torch")
 from torch import nn, optim
 from torch.nn import utils
+
+pytestmark = pytest.mark.process
 
 N = 4
 CALLS = 1 + 5 * N  # the first call updates at once

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.tweaks.applying import applied, ran
-from tests.tweaks.surroundings import hidden_from_compiler
+from tests.support.applying import applied, ran
+from tests.support.surroundings import hidden_from_compiler
 
 torch = pytest.importorskip("torch")
 
 from torch import _dynamo as dynamo
 from torch import nn
+
+pytestmark = pytest.mark.process
 
 STEPS = 50
 

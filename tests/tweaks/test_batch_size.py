@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.tweaks import loading
-from tests.tweaks.applying import Told, applied
+from tests.support import loading
+from tests.support.applying import Told, applied
 
 torch = pytest.importorskip("torch")
 from torch.utils.data import (
@@ -80,7 +80,7 @@ def test_evaluation_beside_training_is_left_alone() -> None:
             assert set(sizes(DataLoader(DATA, 3))) == {3}
     assert len(told.applied) == 1
     assert reasons(told) == [
-        "it does not shuffle, beside another one that trains",
+        "it does not shuffle, and another loader trains",
         "it is iterated without gradients",
     ]
     assert [place["at"]["line"] for place in told.left_alone] == sorted(
@@ -120,14 +120,14 @@ def test_batches_that_are_made_elsewhere_are_left_alone() -> None:
         assert sizes(DataLoader(DATA, batch_sampler=Batches())) == [2, 1]
         assert loading.values(DataLoader(torch.ones(3, 1), batch_size=None)) == [1, 1, 1]
     assert not told.applied
-    assert reasons(told) == ["its batches are made elsewhere"] * 3
+    assert reasons(told) == ["something else makes its batches"] * 3
 
 
 def test_a_loader_of_this_size_is_left_alone() -> None:
     with applied("batch_size", 4) as told:
         DataLoader(DATA, 4, shuffle=True)
     assert not told.applied
-    assert reasons(told) == ["batch_size is 4 already"]
+    assert reasons(told) == ["batch_size is already 4"]
 
 
 @pytest.mark.parametrize("shuffle", [True, False])

@@ -10,12 +10,14 @@ from unittest import mock
 import pytest
 
 from perfdoctor.tweaks import cache_dataset
-from tests.tweaks import loading
-from tests.tweaks.applying import Told, applied, ran
+from tests.support import loading
+from tests.support.applying import Told, applied, ran
 
 numpy = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, Subset, TensorDataset
+
+pytestmark = pytest.mark.process
 
 ITEMS, PROVEN = loading.ITEMS, cache_dataset.PROVEN
 
@@ -55,7 +57,7 @@ def test_items_are_prepared_once_and_a_few_again_to_see_that_they_are_the_same()
         loading.losses(dataset)
     assert dataset.prepared == ITEMS + PROVEN
     (place,) = told.applied
-    assert (place["what"], place["now"]) == ("items of Pairs", "kept in memory")
+    assert (place["what"], place["now"]) == ("items of Pairs", "cached in memory")
     assert place["at"]["function"] == "losses"
     assert not told.left_alone
 
@@ -133,7 +135,7 @@ def test_a_generator_of_the_datasets_own_is_found_when_items_come_again() -> Non
     original = loading.losses(own(), epochs=3)
     with applied("cache_dataset") as told:
         assert loading.losses(own(), epochs=3) == original
-    assert "not the same the second time" in reasons(told)[0]
+    assert "differed when read again" in reasons(told)[0]
 
 
 def test_an_iterable_dataset_is_left_alone() -> None:
@@ -159,7 +161,7 @@ def test_items_that_cannot_be_copied_for_sure_are_left_alone() -> None:
     with applied("cache_dataset") as told:
         first, second = twice([Opaque()] * 4, collate_fn=list)
     assert first == second
-    assert reasons(told) == ["nobody can tell how to copy what they hold: Opaque"]
+    assert reasons(told) == ["they hold something that cannot be copied safely: Opaque"]
 
 
 def test_a_collate_function_may_change_the_items_it_is_given() -> None:
@@ -194,7 +196,7 @@ def test_items_are_kept_only_while_memory_is_left() -> None:
     assert [torch.equal(a, b) for (a, _), (b, _) in zip(first, second, strict=True)] == [True] * 10
     assert dataset.prepared == 2 * ITEMS
     assert len(told.applied) == 1
-    assert "all but 2 of them, since less than a quarter" in reasons(told)[0]
+    assert "only 2 are cached: less than a quarter" in reasons(told)[0]
 
 
 def test_what_a_dataset_raises_reaches_the_script() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.tweaks.applying import applied
-from tests.tweaks.surroundings import alone, hidden_from_compiler
+from tests.support.applying import applied
+from tests.support.surroundings import alone, hidden_from_compiler
 
 torch = pytest.importorskip("torch")
 
@@ -135,7 +135,7 @@ def test_a_model_without_shapes_yet_is_changed_once_it_has_them() -> None:
     [
         (nn.Linear(3, 3), (1, 3), "it has no 2-D convolution"),
         (nn.Conv1d(3, 3, 3), (1, 3, 8), "it has no 2-D convolution"),
-        (nn.Conv2d(3, 3, 3).to(memory_format=NHWC), (1, 3, 8, 8), "it is channels-last already"),
+        (nn.Conv2d(3, 3, 3).to(memory_format=NHWC), (1, 3, 8, 8), "it is already channels-last"),
     ],
     ids=["no convolution", "1-D", "already"],
 )

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from tests.tweaks.applying import applied
-from tests.tweaks.surroundings import alone, hidden_from_compiler
+from tests.support.applying import applied
+from tests.support.surroundings import alone, hidden_from_compiler
 
 torch = pytest.importorskip("torch")
 
 from torch import _dynamo as dynamo
 from torch import nn
+
+pytestmark = pytest.mark.process
 
 STEPS = 50
 
@@ -161,7 +163,7 @@ def forward(module: Any) -> Any:
 def test_a_compiled_model_is_left_alone(compiling: Any) -> None:
     with applied("compile") as told:
         losses(compiling(model()), 2)
-    assert reasons(told) == ["it is compiled already"]
+    assert reasons(told) == ["it is already compiled"]
 
 
 @pytest.mark.parametrize("compiling", [whole, in_place, forward])
@@ -170,7 +172,7 @@ def test_a_model_with_compiled_parts_is_left_alone(compiling: Any) -> None:
     module.first = compiling(module.first)
     with applied("compile") as told:
         losses(module, 2)
-    assert reasons(told) == ["parts of it are compiled already"]
+    assert reasons(told) == ["parts of it are already compiled"]
 
 
 def test_torchscript_is_left_alone() -> None:
@@ -183,7 +185,7 @@ def test_torchscript_is_left_alone() -> None:
 def test_data_parallel_is_left_alone() -> None:
     with applied("compile") as told:
         losses(nn.DataParallel(model()), 2)
-    assert reasons(told) == ["DataParallel and torch.compile do not go together"]
+    assert reasons(told) == ["DataParallel does not work with torch.compile"]
 
 
 def test_a_model_that_is_only_evaluated_stays_as_it_is() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.tweaks.applying import applied
-from tests.tweaks.surroundings import OnCuda
+from tests.support.applying import applied
+from tests.support.surroundings import OnCuda
 
 torch = pytest.importorskip("torch")
 
@@ -41,7 +41,7 @@ def test_a_script_that_has_it_on_is_left_alone() -> None:
     with applied("cudnn_benchmark") as told:
         CUDNN.benchmark = True
         call()
-    assert reasons(told) == ["it is on already"]
+    assert reasons(told) == ["it is already on"]
 
 
 def test_a_script_that_asks_for_deterministic_algorithms_is_left_alone() -> None:
@@ -49,7 +49,7 @@ def test_a_script_that_asks_for_deterministic_algorithms_is_left_alone() -> None
         CUDNN.deterministic = True
         call()
         assert not CUDNN.benchmark
-    assert reasons(told) == ["the script asks for deterministic algorithms"]
+    assert reasons(told) == ["the script requires deterministic algorithms"]
 
 
 def test_a_model_without_convolutions_is_left_alone() -> None:

@@ -10,15 +10,17 @@ from torch import distributed, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.tweaks import ranks
-from tests.tweaks.applying import applied
+from tests.support import tweak_ranks
+from tests.support.applying import applied
+
+pytestmark = pytest.mark.process
 
 MB = 2**18  # float32 numbers
 
 
 @pytest.fixture(scope="module")
 def found():
-    return ranks.together(__name__)
+    return tweak_ranks.together(__name__)
 
 
 def layers():
@@ -96,8 +98,8 @@ def test_parameters_that_are_not_trained_have_no_gradients_to_exchange(group):
 @pytest.mark.parametrize(
     ("given", "because"),
     [
-        ({"bucket_cap_mb": 3}, "it is 3 already"),
-        ({"bucket_cap_mb_list": [1, 2]}, "each of its buckets has a size of its own"),
+        ({"bucket_cap_mb": 3}, "it is already 3"),
+        ({"bucket_cap_mb_list": [1, 2]}, "the script sets the size of each bucket"),
     ],
 )
 def test_a_size_of_the_scripts_own_is_left_alone(group, given, because):

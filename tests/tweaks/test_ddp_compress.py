@@ -9,8 +9,10 @@ torch = pytest.importorskip("torch")
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.tweaks import ranks
-from tests.tweaks.applying import applied
+from tests.support import tweak_ranks
+from tests.support.applying import applied
+
+pytestmark = pytest.mark.process
 
 STEPS = 50
 FLOAT16 = 2.0**-11  # of a number: what rounding it to float16 can change
@@ -18,7 +20,7 @@ FLOAT16 = 2.0**-11  # of a number: what rounding it to float16 can change
 
 @pytest.fixture(scope="module")
 def found():
-    return ranks.together(__name__)
+    return tweak_ranks.together(__name__)
 
 
 def network(dtype=torch.float32):
@@ -54,7 +56,7 @@ def on_two_ranks_halves():
         "short": all(torch.equal(ours, ours.half().float()) for _, ours in pairs),
         "exact": any(torch.equal(*pair) for pair in pairs),
         "off": max(((ours - theirs).abs() / theirs.abs()).max().item() for theirs, ours in pairs),
-        "agree": all(ranks.agree(value.detach()) for value in short.parameters()),
+        "agree": all(tweak_ranks.agree(value.detach()) for value in short.parameters()),
         "losses": max(abs(a - b) / a for a, b in zip(losses, short_losses, strict=True)),
         "names": list(short.state_dict()) == list(plain.state_dict()),
         "copies": all(
@@ -95,7 +97,7 @@ def on_two_ranks_own_hook():
 
 
 def test_a_hook_that_the_script_registers_after_the_constructor_is_left_alone(found):
-    assert found["own_hook"] == ["the script exchanges them by allreduce_hook"]
+    assert found["own_hook"] == ["the script synchronises them with allreduce_hook"]
 
 
 def on_two_ranks_in_backward():
@@ -109,7 +111,7 @@ def on_two_ranks_in_backward():
 
 
 def test_an_optimizer_inside_backward_is_left_alone(found):
-    assert found["in_backward"] == ["the script exchanges them by apply_optimizer_in_backward"]
+    assert found["in_backward"] == ["the script synchronises them with apply_optimizer_in_backward"]
 
 
 def on_two_ranks_short_already():
@@ -119,7 +121,7 @@ def on_two_ranks_short_already():
 
 
 def test_parameters_that_are_short_already_are_left_alone(found):
-    assert found["short_already"] == ["they are 16-bit numbers already"]
+    assert found["short_already"] == ["they are already 16-bit numbers"]
 
 
 def on_two_ranks_refused():
@@ -155,4 +157,4 @@ def test_a_process_that_is_alone_has_nothing_to_compress():
     with applied("ddp_compress", "fp16") as told:
         train(network(), steps=1)
     distributed.destroy_process_group()
-    assert [place["because"] for place in told.left_alone] == ["one process alone exchanges nothing"]
+    assert [place["because"] for place in told.left_alone] == ["there is only one process"]

@@ -9,13 +9,15 @@ torch = pytest.importorskip("torch")
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.tweaks import ranks
-from tests.tweaks.applying import applied
+from tests.support import tweak_ranks
+from tests.support.applying import applied
+
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
 def found():
-    return ranks.together(__name__)
+    return tweak_ranks.together(__name__)
 
 
 class Branches(nn.Module):
@@ -63,7 +65,7 @@ def compare(**options):
         "losses": losses == tweaked_losses,
         "names": list(original.state_dict()) == list(tweaked.state_dict()),
         "apart": max((ours - theirs).abs().max().item() for theirs, ours in pairs),
-        "agree": all(ranks.agree(value.detach()) for value in tweaked.parameters()),
+        "agree": all(tweak_ranks.agree(value.detach()) for value in tweaked.parameters()),
         "applied": [(place["was"], place["now"]) for place in told.applied],
     }
 
@@ -118,7 +120,7 @@ def test_it_goes_together_with_fewer_exchanges(found):
 @pytest.mark.parametrize(
     ("given", "because"),
     [
-        ({"static_graph": True, "find_unused_parameters": False}, "its graph is static already"),
+        ({"static_graph": True, "find_unused_parameters": False}, "its graph is already static"),
         ({"find_unused_parameters": False}, "it does not search"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.tweaks.applying import applied
+from tests.support.applying import applied
 
 torch = pytest.importorskip("torch")
 from torch import distributed, nn
@@ -146,7 +146,7 @@ def test_several_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> No
         losses(module, PROVEN)
         assert module.a.bias.requires_grad
     assert not told.applied
-    assert any("exchange of gradients" in place["because"] for place in told.left_alone)
+    assert any("gradient sync" in place["because"] for place in told.left_alone)
 
 
 def test_convolutions_without_a_normalisation_are_no_place() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.tweaks.applying import applied
-from tests.tweaks.surroundings import alone, hidden_from_compiler
+from tests.support.applying import applied
+from tests.support.surroundings import alone, hidden_from_compiler
 
 torch = pytest.importorskip("torch")
 

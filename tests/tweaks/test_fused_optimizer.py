@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.tweaks.applying import applied
+from tests.support.applying import applied
 
 torch = pytest.importorskip("torch")
 from torch import nn, optim
@@ -102,15 +102,15 @@ def test_large_tensors_stay_in_the_cache_one_by_one() -> None:
     with applied("fused_optimizer") as told:
         parameter = nn.Parameter(torch.ones(2**16 + 1))
         stepped(optim.NAdam([parameter]), torch.ones(2**16 + 1))
-    assert told.left_alone[0]["because"] == "torch has no faster way for its tensors"
+    assert told.left_alone[0]["because"] == "torch has no faster implementation for its tensors"
 
 
 @pytest.mark.parametrize(
     ("build", "because"),
     [
-        (lambda p: optim.Adam(p, fused=True), "it is fused already"),
-        (lambda p: Own(p), "it has a step of its own"),
-        (lambda p: optim.LBFGS(p), "torch has one way only for it"),
+        (lambda p: optim.Adam(p, fused=True), "it is already fused"),
+        (lambda p: Own(p), "it has its own step"),
+        (lambda p: optim.LBFGS(p), "torch has only one implementation for it"),
         (lambda p: optim.SGD(p, torch.tensor(0.1)), "its learning rate is a tensor"),
         (lambda p: optim.Adam(p, capturable=True, foreach=False), "it is capturable"),
     ],
@@ -224,4 +224,4 @@ def test_gradients_made_inside_the_step_must_all_have_come() -> None:
 
         optimizer.step(closure)
         optimizer.step(closure)
-    assert told.left_alone[0]["because"].startswith("its gradients are made inside the step")
+    assert told.left_alone[0]["because"].startswith("its gradients are computed inside the step")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.tweaks.applying import applied
+from tests.support.applying import applied
 
 torch = pytest.importorskip("torch")
 from torch import nn
@@ -71,7 +71,7 @@ def test_what_the_script_froze_itself_stays_as_it_is() -> None:
         trained(4)
         assert gc.get_freeze_count() <= count
     assert not told.applied
-    assert "frozen already" in told.left_alone[0]["because"]
+    assert "already frozen" in told.left_alone[0]["because"]
 
 
 def test_collections_go_on_as_often_as_before() -> None:

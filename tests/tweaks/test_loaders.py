@@ -11,11 +11,13 @@ from unittest import mock
 import pytest
 
 from perfdoctor.tweaks import _loaders
-from tests.tweaks import loading
-from tests.tweaks.applying import applied
+from tests.support import loading
+from tests.support.applying import applied
 
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader
+
+pytestmark = pytest.mark.process
 
 
 class StatefulDataLoader(DataLoader):  # type: ignore[type-arg]

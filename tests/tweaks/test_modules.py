@@ -17,10 +17,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from perfdoctor.probe import patch
-from perfdoctor.probe.tweak import Tweaking
+from perfdoctor.probe.trial.tweak import Tweaking
 from perfdoctor.tweaks._modules import before_ddp, mapped, name_of, on_root_calls
-from tests.probe import sessions
-from tests.tweaks.surroundings import hidden_from_compiler
+from tests.support import sessions
+from tests.support.surroundings import hidden_from_compiler
 
 Pair = namedtuple("Pair", ["mean", "spread"])
 

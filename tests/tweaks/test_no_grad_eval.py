@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.tweaks.applying import applied
+from tests.support.applying import applied
 
 torch = pytest.importorskip("torch")
 from torch import nn
@@ -109,7 +109,7 @@ def test_an_output_that_a_backward_pass_uses_keeps_its_graph() -> None:
     with applied("no_grad_eval") as told:
         assert evaluated(model(), 6, lambda output: output.sum().backward()) == [True] * 6
     assert not told.applied
-    assert told.left_alone[0]["because"] == "a backward pass goes through what they return"
+    assert told.left_alone[0]["because"] == "a backward pass goes through their outputs"
 
 
 def test_outputs_that_are_kept_for_a_later_backward_pass_keep_theirs() -> None:
@@ -127,7 +127,7 @@ def test_a_critic_in_eval_mode_passes_gradients_on() -> None:
         for _ in range(6):
             assert critic(generator(torch.randn(4, 2))).requires_grad
     assert not told.applied
-    assert told.left_alone[0]["because"] == "what goes in wants a gradient"
+    assert told.left_alone[0]["because"] == "an input requires a gradient"
 
 
 def test_a_model_that_takes_gradients_itself_may_do_so() -> None:
@@ -135,7 +135,7 @@ def test_a_model_that_takes_gradients_itself_may_do_so() -> None:
     with applied("no_grad_eval") as told:
         forces = [field(torch.ones(1, 2))[1] for _ in range(6)]
     assert all(force.requires_grad for force in forces)
-    assert told.left_alone[0]["because"] == "the model takes gradients itself"
+    assert told.left_alone[0]["because"] == "the model computes gradients itself"
 
 
 def test_training_in_eval_mode_from_other_lines_keeps_its_gradients() -> None:

@@ -12,15 +12,17 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from perfdoctor.probe import patch
-from tests.tweaks import ranks
-from tests.tweaks.applying import applied
+from tests.support import tweak_ranks
+from tests.support.applying import applied
+
+pytestmark = pytest.mark.process
 
 SETTLED = [4] * 8 + [2] + [4] * 3
 
 
 @pytest.fixture(scope="module")
 def found():
-    return ranks.together(__name__)
+    return tweak_ranks.together(__name__)
 
 
 def network(**options):
@@ -46,7 +48,7 @@ class Training:
     def backward(self, loss):
         loss.backward()
         gradient = next(p.grad for p in self.model.parameters() if p.grad is not None)
-        self.agreed.append(ranks.agree(gradient))
+        self.agreed.append(tweak_ranks.agree(gradient))
         self.losses.append(loss.item())
 
     def update(self, passes):
@@ -59,7 +61,7 @@ class Training:
     def result(self):
         """What was agreed on, as a word: `+` after a pass that exchanged gradients, `-` after one that did not."""
         word = "".join({True: "+", False: "-", "|": "|"}[each] for each in self.agreed)
-        assert all(ranks.agree(value.detach()) for value in self.model.parameters())
+        assert all(tweak_ranks.agree(value.detach()) for value in self.model.parameters())
         return word
 
 
@@ -98,7 +100,7 @@ def test_only_the_last_pass_exchanges_gradients_once_two_updates_were_alike(foun
     seen = found["accumulation"]
     assert seen["original"].startswith("|++++" * 8 + "|++|++++")
     assert seen["tweaked"].startswith("|++++" * 2 + "|---+" * 6)
-    assert seen["applied"] == [["4 an update", "1 an update"]]
+    assert seen["applied"] == [["4 per update", "1 per update"]]
 
 
 def test_an_update_that_comes_early_is_made_with_exchanged_gradients(found):
@@ -249,7 +251,7 @@ def on_two_ranks_own():
 def test_a_script_that_skips_exchanges_itself_is_left_alone(found):
     assert found["own"]["tweaked"] == found["own"]["original"] == "|--+" * 4
     assert found["own"]["apart"] == 0
-    assert found["own"]["left_alone"] == ["the script skips exchanges itself"]
+    assert found["own"]["left_alone"] == ["the script skips syncs itself"]
 
 
 def on_two_ranks_local():
@@ -302,7 +304,7 @@ def on_two_ranks_unsettled():
 
 def test_ever_other_numbers_of_passes_are_left_alone(found):
     assert found["unsettled"]["tweaked"] == "|+|++" * 6
-    assert found["unsettled"]["left_alone"] == ["another number of passes makes up each update"]
+    assert found["unsettled"]["left_alone"] == ["the number of passes per update changes"]
 
 
 def on_two_ranks_joined():
@@ -462,4 +464,4 @@ def test_a_process_that_is_alone_has_nothing_to_exchange():
     with applied("no_sync") as told:
         DistributedDataParallel(nn.Linear(1, 1))
     distributed.destroy_process_group()
-    assert [place["because"] for place in told.left_alone] == ["one process alone exchanges nothing"]
+    assert [place["because"] for place in told.left_alone] == ["there is only one process"]

@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from tests.tweaks.applying import Told, applied
+from tests.support.applying import Told, applied
 
 torch = pytest.importorskip("torch")
 from torch.utils.data._utils import pin_memory as pinning
@@ -126,7 +126,7 @@ def test_memory_that_no_loader_pinned_is_left_alone() -> None:
         with torch.inference_mode():
             pinning.pin_memory(torch.ones(2)).to(CUDA)
     assert all(kwargs == {} for _, kwargs in device.calls)
-    assert {place["because"] for place in told.left_alone} == {"no DataLoader has pinned its memory"}
+    assert {place["because"] for place in told.left_alone} == {"no DataLoader pinned its memory"}
 
 
 def test_a_tensor_that_is_gone_leaves_nothing_behind() -> None:
@@ -152,7 +152,7 @@ def test_a_script_with_streams_of_its_own_is_left_alone() -> None:
         torch.cuda.set_stream(None)
         pinned(2).to(CUDA)
     assert device.last[1] == {}
-    assert "streams of its own" in told.left_alone[0]["because"]
+    assert "its own CUDA streams" in told.left_alone[0]["because"]
 
 
 def test_without_a_device_nothing_is_replaced() -> None:

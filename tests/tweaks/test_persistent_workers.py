@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tweaks import loading
-from tests.tweaks.applying import applied
+from tests.support import loading
+from tests.support.applying import applied
 
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader
+
+pytestmark = pytest.mark.process
 
 
 def epochs(loader: DataLoader) -> tuple[set[int], set[int]]:
@@ -64,7 +66,7 @@ def test_a_loader_whose_workers_persist_is_left_alone_and_draws_nothing() -> Non
     original = loading.losses(num_workers=1, persistent_workers=True, epochs=3)
     with applied("persistent_workers") as told:
         assert loading.losses(num_workers=1, persistent_workers=True, epochs=3) == original
-    assert told.left_alone[0]["because"] == "persistent_workers is True already"
+    assert told.left_alone[0]["because"] == "persistent_workers is already True"
 
 
 def test_a_loader_that_accelerate_builds_anew_shuffles_as_before() -> None:

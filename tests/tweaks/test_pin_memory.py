@@ -6,11 +6,13 @@ from unittest import mock
 
 import pytest
 
-from tests.tweaks import loading
-from tests.tweaks.applying import applied
+from tests.support import loading
+from tests.support.applying import applied
 
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader
+
+pytestmark = pytest.mark.process
 
 HAS_CUDA = torch.cuda.is_available()
 
@@ -43,7 +45,7 @@ def test_a_loader_that_pins_already_is_left_alone() -> None:
     with device("cuda"), applied("pin_memory") as told:
         DataLoader(range(4), pin_memory=True)
     assert not told.applied
-    assert told.left_alone[0]["because"] == "pin_memory is True already"
+    assert told.left_alone[0]["because"] == "pin_memory is already True"
 
 
 @pytest.mark.skipif(not HAS_CUDA, reason="only a device pins memory")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tweaks import loading
-from tests.tweaks.applying import applied
+from tests.support import loading
+from tests.support.applying import applied
 
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader
+
+pytestmark = pytest.mark.process
 
 
 def ahead(loader: DataLoader) -> int:
@@ -47,7 +49,7 @@ def test_a_loader_that_prepares_as_many_ahead_is_left_alone() -> None:
     with applied("prefetch", 2) as told:
         DataLoader(range(8), num_workers=1)
     assert not told.applied
-    assert told.left_alone[0]["because"] == "prefetch_factor is 2 already"
+    assert told.left_alone[0]["because"] == "prefetch_factor is already 2"
 
 
 def test_losses_stay_the_same_bit_for_bit() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from perfdoctor.tweaks import _scaling
-from tests.tweaks.applying import applied
-from tests.tweaks.surroundings import alone
+from tests.support.applying import applied
+from tests.support.surroundings import alone
 from tests.tweaks.test_amp import STEPS, Classifier, batches, losses, model
 
 torch = pytest.importorskip("torch")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tweaks.applying import applied
-from tests.tweaks.surroundings import OnCuda, capable
+from tests.support.applying import applied
+from tests.support.surroundings import OnCuda, capable
 
 torch = pytest.importorskip("torch")
 
@@ -51,7 +51,7 @@ def test_a_script_that_has_it_on_is_left_alone(precision: str) -> None:
         call()
         assert torch.get_float32_matmul_precision() == precision
     assert not told.applied
-    assert [place["because"] for place in told.left_alone] == ["TF32 is on already"]
+    assert [place["because"] for place in told.left_alone] == ["TF32 is already on"]
 
 
 def test_a_device_before_ampere_is_left_alone() -> None:

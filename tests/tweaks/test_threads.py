@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.tweaks.applying import applied, ran
+from tests.support.applying import applied, ran
 
 torch = pytest.importorskip("torch")
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
+
+pytestmark = pytest.mark.process
 
 
 class Threads(Dataset[int]):
@@ -54,7 +56,7 @@ def test_n_threads_that_are_there_already_are_no_change() -> None:
     with applied("threads", 1) as told:
         torch.set_num_threads(1)
     assert not told.applied
-    assert told.left_alone[0]["because"] == "there are 1 threads already"
+    assert told.left_alone[0]["because"] == "the number of threads is already 1"
 
 
 def test_a_loaders_workers_keep_what_they_have() -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from perfdoctor.tweaks.workers import DRAWS, PARTS, shares_itself_out
-from tests.tweaks import loading
-from tests.tweaks.applying import applied, ran
+from tests.support import loading
+from tests.support.applying import applied, ran
 
 torch = pytest.importorskip("torch")
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, get_worker_info
+
+pytestmark = pytest.mark.process
 
 
 class Shared(loading.Stream):
@@ -157,7 +159,7 @@ def test_a_loader_with_as_many_workers_is_left_alone() -> None:
     with applied("workers", 2) as told:
         DataLoader(range(8), num_workers=2)
     assert not told.applied
-    assert [place["because"] for place in told.left_alone] == ["num_workers is 2 already"]
+    assert [place["because"] for place in told.left_alone] == ["num_workers is already 2"]
 
 
 def test_a_batch_sampler_of_the_scripts_own_is_no_obstacle() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.tweaks.applying import applied
+from tests.support.applying import applied
 
 torch = pytest.importorskip("torch")
 from torch import nn

@@ -125,7 +125,7 @@ def _begin(run: str, started_ns: int) -> None:
 def _divert(run: str) -> None:
     """Keep this process of a trial from changing files, or end it."""
     try:
-        _load("divert").begin(run)
+        _load("trial.sandbox.divert").begin(run)
     except (*LOAD_ERRORS, KeyError, ValueError) as error:
         os.write(2, f"perfdoctor: cannot protect files: {type(error).__name__}: {error}\n".encode())
         os._exit(UNPROTECTED)

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import perfdoctor
-from tests.launching import Seen, bare, environment
+from tests.support.launching import Seen, bare, environment
+
+pytestmark = pytest.mark.process
 
 PROBE = Path(perfdoctor.__file__).parent / "probe"
 TORCH = "import sys\nalready = '_perfdoctor' in sys.modules\ndone = True\n"

@@ -1,0 +1,1 @@
+"""Charges time to classes, concludes a verdict, ranks findings, compares traces."""

@@ -1,0 +1,143 @@
+"""Judges a run by every tip: ranked findings, with gains no larger than their class of time allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from perfdoctor.diagnosis.verdict import TimeAttribution, too_little
+from perfdoctor.facts.device.device import without
+from perfdoctor.facts.gather import Facts
+from perfdoctor.facts.predict.step_model import StepModel
+from perfdoctor.model.change import Change, Effort
+from perfdoctor.model.concluded import CLOSE_TO_ALL, Advice, Bottleneck, Finding, Gain, NotJudged
+from perfdoctor.model.measured import StepFacts
+from perfdoctor.model.note import Note
+from perfdoctor.model.tip import Tip
+
+SMALL = 1.02  # a likely speedup below this drowns in the noise of any trial: a note, not a finding
+COMBINED = 3  # findings that a user takes on at once
+# What a gain is worth beside others, by the effort it takes: a flag is tried in a minute, a rewrite in a day.
+WORTH = {Effort.FLAG: 1.0, Effort.LINES: 0.9, Effort.REWRITE: 0.6}
+RISKY = 0.8  # of its worth is left to a change that can alter what the training learns
+
+
+Advised = tuple[Tip, Advice, Gain]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the catalogue has to say about a run."""
+
+    findings: tuple[Finding, ...] = ()
+    not_judged: tuple[NotJudged, ...] = ()
+    notes: tuple[Note, ...] = ()  # on gains too small to rank
+    together: Gain | None = None  # the first findings in combination
+
+
+def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None) -> Judgement:
+    """Ask every tip that has what it needs.
+
+    A tip that raises is a defect of ours and is not hidden: the run's raw files are kept, and the report can
+    be made again by a fixed perfdoctor.
+    """
+    advised: list[Advised] = []
+    not_judged = []
+    model = facts.get(StepModel)
+    for tip in tips:
+        why_not = _why_not(tip, facts, attribution)
+        if why_not:
+            not_judged.append(NotJudged(tip.id, why_not))
+        groups = {name: facts.get(kind) for name, kind in tip.needs.items()}
+        if why_not or attribution is None or None in groups.values():
+            continue  # neither there nor missing: no loader, no checkpoint, nothing to advise on
+        advice = tip.judge(**groups)
+        if advice is not None:
+            kind = advice.bottleneck or tip.bottleneck
+            changes = [advice.change] if advice.change else []
+            advised.append((tip, advice, within(gain_of(model, changes), (kind,), attribution.bounds)))
+    advised.sort(key=lambda entry: (-_worth(*entry), entry[0].id))
+    worthwhile = [entry for entry in advised if entry[2].likely >= SMALL or entry[1].change is None]
+    worthwhile, rivals = _without_rivals(worthwhile)
+    findings = tuple(
+        Finding(tip.id, rank, advice.bottleneck or tip.bottleneck, tip.title, advice, gain)
+        for rank, (tip, advice, gain) in enumerate(worthwhile, 1)
+    )
+    return Judgement(
+        findings,
+        tuple(not_judged),
+        (*rivals, *_small_things(advised)),
+        _together(model, findings, attribution),
+    )
+
+
+def _without_rivals(advised: Sequence[Advised]) -> tuple[list[Advised], list[Note]]:
+    """Of tips that serve the same end, or undo each other, the one that is worth most; notes on the rest."""
+    kept: list[Advised] = []
+    notes = []
+    for tip, advice, gain in advised:
+        better = next((other for other, *_ in kept if _are_rivals(tip, other)), None)
+        if better is None:
+            kept.append((tip, advice, gain))
+        else:
+            notes.append(Note("rival", {"title": tip.title, "gain": gain.likely, "better": better.title}))
+    return kept, notes
+
+
+def _are_rivals(tip: Tip, other: Tip) -> bool:
+    return other.id in tip.heading.rivals or tip.id in other.heading.rivals
+
+
+def _small_things(advised: Sequence[Advised]) -> list[Note]:
+    """What would bring less than is worth a place of its own, in one sentence."""
+    small = [
+        f"{tip.title[0].lower()}{tip.title[1:]} ({gain.likely:.2f}x)"
+        for tip, advice, gain in advised
+        if 1.0 < gain.likely < SMALL and advice.change is not None
+    ]
+    return [Note("small-gains", {"gains": ", ".join(small)})] if small else []
+
+
+def _worth(tip: Tip, advice: Advice, gain: Gain) -> float:
+    """What a finding is ranked by: its likely gain, less for effort and for risk."""
+    return (gain.likely - 1.0) * WORTH[tip.heading.effort] * (1.0 if advice.same_result else RISKY)
+
+
+def gain_of(model: StepModel | None, changes: Sequence[Change]) -> Gain:
+    """The speedup with these changes; without a model of the step, what is removed from it is simply gone."""
+    if not changes:
+        return Gain()
+    if model is not None:
+        return model.gain(*changes)
+    shares = [change.step for change in changes] + [change.starts for change in changes]
+    low, likely, high = (sum(getattr(share, name) for share in shares) for name in ("low", "likely", "high"))
+    return without(low, likely, high)
+
+
+def _together(
+    model: StepModel | None, findings: Sequence[Finding], attribution: TimeAttribution | None
+) -> Gain | None:
+    """What the first findings bring in combination, within what their classes take; None if there is one."""
+    first = [finding for finding in findings if finding.advice.change is not None][:COMBINED]
+    if len(first) < 2 or attribution is None:
+        return None
+    changes = [finding.advice.change for finding in first if finding.advice.change]
+    gain = within(gain_of(model, changes), {finding.bottleneck for finding in first}, attribution.bounds)
+    best = max(finding.gain.likely for finding in first)
+    return Gain(gain.low, max(gain.likely, best), max(gain.high, best))
+
+
+def _why_not(tip: Tip, facts: Facts, attribution: TimeAttribution | None) -> str | None:
+    """Why a tip cannot be judged, or None."""
+    missing = [missing for kind in tip.needs.values() if (missing := facts.missing(kind)) is not None]
+    if missing:
+        return "; ".join(dict.fromkeys(each.reason for each in missing))
+    return "nothing was timed" if attribution is None else too_little(facts.get(StepFacts))
+
+
+def within(gain: Gain, kinds: Iterable[Bottleneck], bounds: Mapping[Bottleneck, float]) -> Gain:
+    """The gain, but no more than if all time of these classes were free."""
+    left = 1.0 - sum(1.0 - 1.0 / bounds[kind] for kind in kinds)
+    bound = 1.0 / max(left, 1.0 / CLOSE_TO_ALL)
+    likely = min(gain.likely, bound)
+    return Gain(min(gain.low, likely), likely, min(max(gain.high, likely), bound))

@@ -1,0 +1,68 @@
+"""Judges the facts of a run and puts together what is reported of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from perfdoctor.diagnosis.findings import judge
+from perfdoctor.diagnosis.verdict import attribute_time, conclude
+from perfdoctor.facts.gather import Facts
+from perfdoctor.facts.user_source.parse import LineReader
+from perfdoctor.model.batch import BatchFacts
+from perfdoctor.model.concluded import Finding
+from perfdoctor.model.measured import (
+    CpuFacts,
+    GpuFacts,
+    LoaderFacts,
+    MemoryFacts,
+    OverheadFacts,
+    StepFacts,
+    WindowFacts,
+)
+from perfdoctor.model.ranks import JobFacts
+from perfdoctor.model.report import Report
+from perfdoctor.tips import catalogue
+
+
+def report(
+    facts: Facts,
+    source: LineReader,
+    path: str = "",
+    notes: Sequence[str] = (),
+    job: JobFacts | None = None,
+) -> Report:
+    """Everything a renderer needs. `source` gives a line of a file, or None past its end.
+
+    `path`: the run directory; `notes`: what reading it met; `job`: what all ranks do, where the facts do not
+    tell because the shown rank made no step.
+    """
+    attribution = attribute_time(facts)
+    judged = judge(catalogue.tips(), facts, attribution)
+    return Report(
+        run=facts.run,
+        steps=facts.get(StepFacts),
+        diagnosis=conclude(facts, attribution, judged.findings),
+        findings=tuple(_with_text(finding, source) for finding in judged.findings),
+        not_judged=judged.not_judged,
+        overhead=facts.get(OverheadFacts),
+        notes=(*facts.notes, *notes, *judged.notes),
+        loader=facts.get(LoaderFacts),
+        cpu=facts.get(CpuFacts),
+        gpu=facts.get(GpuFacts),
+        memory=facts.get(MemoryFacts),
+        window=facts.get(WindowFacts),
+        batch=facts.get(BatchFacts),
+        together=judged.together,
+        path=path,
+        job=facts.get(JobFacts) or job,
+    )
+
+
+def _with_text(finding: Finding, source: LineReader) -> Finding:
+    """The finding with the source line at each of its places."""
+    places = []
+    for at in finding.advice.at:
+        text = at.text if at.text is not None else source(at.file, at.line)
+        places.append(replace(at, text=text.strip() if text is not None else None))
+    return replace(finding, advice=replace(finding.advice, at=tuple(places)))

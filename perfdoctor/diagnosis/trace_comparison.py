@@ -1,0 +1,157 @@
+"""Compares two sides of measured traces: what grew and what shrank, per step where both mark steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from perfdoctor.trace.results import IdleCause, RankTrace, Times
+
+Totals = dict[str, tuple[float, int]]  # name: (microseconds, count)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One kernel class, kernel, operator or share of the time: before and after, in microseconds."""
+
+    name: str
+    before_us: float
+    after_us: float
+    before_count: float
+    after_count: float
+
+    @property
+    def grown_us(self) -> float:
+        """By how much it grew; below zero it shrank."""
+        return self.after_us - self.before_us
+
+
+@dataclass(frozen=True)
+class TraceComparison:
+    """What changed from one side to the other. Times are of one rank: the mean where a side has several.
+
+    `per_step`: they are of one step, too; else of the whole trace. Lists are ordered by how much changed.
+    """
+
+    before: tuple[str, ...]  # files
+    after: tuple[str, ...]
+    per_step: bool
+    before_steps: float  # steps per rank, 0 where none is marked
+    after_steps: float
+    times: tuple[Difference, ...]  # step or span, busy, compute, ...: in the order of a page
+    classes: tuple[Difference, ...]
+    kernels: tuple[Difference, ...]
+    ops: tuple[Difference, ...]  # by the time of the device where either side has one, else of the host
+
+
+def compare(before: Sequence[RankTrace], after: Sequence[RankTrace]) -> TraceComparison:
+    """What changed from the traces `before` to those `after`, each one or one per rank."""
+    sides = (before, after)
+    steps = [sum(len(trace.steps) for trace in side) / len(side) for side in sides]
+    per_step = all(steps)
+    units = [len(side) * (mean if per_step else 1.0) for side, mean in zip(sides, steps, strict=True)]
+
+    def changes(totals: Callable[[RankTrace], Totals]) -> tuple[Difference, ...]:
+        before_totals, after_totals = (
+            _mean(map(totals, side), unit) for side, unit in zip(sides, units, strict=True)
+        )
+        names = dict.fromkeys([*before_totals, *after_totals])
+        return tuple(
+            Difference(name, *_both(before_totals.get(name), after_totals.get(name))) for name in names
+        )
+
+    on_device = any(trace.times is not None for side in sides for trace in side)
+    return TraceComparison(
+        before=tuple(trace.file for trace in before),
+        after=tuple(trace.file for trace in after),
+        per_step=per_step,
+        before_steps=steps[0],
+        after_steps=steps[1],
+        times=changes(_steps_times if per_step else _times),
+        classes=_ordered(changes(_classes)),
+        kernels=_ordered(changes(_kernels)),
+        ops=_ordered(changes(_device_ops if on_device else _host_ops)),
+    )
+
+
+def _both(
+    before: tuple[float, float] | None, after: tuple[float, float] | None
+) -> tuple[float, float, float, float]:
+    before_us, before_count = before or (0.0, 0.0)
+    after_us, after_count = after or (0.0, 0.0)
+    return before_us, after_us, before_count, after_count
+
+
+def _ordered(changes: Iterable[Difference]) -> tuple[Difference, ...]:
+    return tuple(sorted(changes, key=lambda change: (-abs(change.grown_us), change.name)))
+
+
+def _mean(totals: Iterable[Totals], unit: float) -> dict[str, tuple[float, float]]:
+    """All ranks added up, over `unit`."""
+    added: dict[str, tuple[float, int]] = {}
+    for rank in totals:
+        for name, (us, count) in rank.items():
+            all_us, all_count = added.get(name, (0.0, 0))
+            added[name] = (all_us + us, all_count + count)
+    return {name: (us / unit, count / unit) for name, (us, count) in added.items()}
+
+
+def _classes(trace: RankTrace) -> Totals:
+    return {use.kind.value: (use.us, use.count) for use in trace.classes}
+
+
+def _kernels(trace: RankTrace) -> Totals:
+    return {kernel.name: (kernel.us, kernel.count) for kernel in trace.kernels}
+
+
+def _device_ops(trace: RankTrace) -> Totals:
+    return {op.name: (op.device_us, op.count) for op in trace.ops if op.device_us > 0}
+
+
+def _host_ops(trace: RankTrace) -> Totals:
+    return {op.name: (op.host_us, op.count) for op in trace.ops}
+
+
+def _times(trace: RankTrace) -> Totals:
+    """The whole trace, where steps are not marked on both sides."""
+    if trace.times is None:
+        whole_us = (trace.end_ns - trace.begin_ns) / 1e3
+        return {
+            "trace": (whole_us, 1),
+            "in DataLoader": (trace.dataloader_us, trace.dataloader_count),
+            "in operators": (trace.operators_us or 0.0, 1),
+        }
+    return _parts("device's span", [trace.times], trace.idle_us.items()) | {
+        "in DataLoader": (trace.dataloader_us, trace.dataloader_count)
+    }
+
+
+def _steps_times(trace: RankTrace) -> Totals:
+    """The steps of a trace, added up."""
+    times = [step.times for step in trace.steps]
+    idle = [entry for step in trace.steps for entry in step.idle_us.items()]
+    data_us = sum(step.dataloader_us for step in trace.steps)
+    if trace.times is not None:
+        return _parts("step", times, idle) | {"in DataLoader": (data_us, trace.dataloader_count)}
+    ops_us = sum(step.operators_us or 0.0 for step in trace.steps)
+    return {
+        "step": (sum(step.times.span_us for step in trace.steps), len(trace.steps)),
+        "in DataLoader": (data_us, trace.dataloader_count),
+        "in operators": (ops_us, len(trace.steps)),
+    }
+
+
+def _parts(whole: str, times: Sequence[Times], idle: Iterable[tuple[IdleCause, float]]) -> Totals:
+    count = len(times)
+    parts = {
+        whole: sum(time.span_us for time in times),
+        "device busy": sum(time.busy_us for time in times),
+        "compute": sum(time.compute_us for time in times),
+        "exposed communication": sum(time.exposed_comm_us for time in times),
+        "copies": sum(time.copy_us for time in times),
+        "device idle": sum(time.idle_us for time in times),
+    }
+    for cause, us in idle:
+        name = cause.label
+        parts[name] = parts.get(name, 0.0) + us
+    return {name: (us, count) for name, us in parts.items()}

@@ -1,0 +1,333 @@
+"""Attributes each second of a run to its cause, bounds what removing the cause would bring, and concludes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from perfdoctor.facts.device.device import DeviceFacts
+from perfdoctor.facts.gather import NO_STEPS, Facts
+from perfdoctor.facts.predict.step_model import TRUSTED_ERROR, StepModel
+from perfdoctor.facts.script.parallel import ParallelFacts, searching, syncing
+from perfdoctor.model.batch import BatchFacts, Stage
+from perfdoctor.model.concluded import (
+    CLOSE_TO_ALL,
+    Bottleneck,
+    Confidence,
+    Diagnosis,
+    Finding,
+    Verdict,
+)
+from perfdoctor.model.measured import GpuFacts, Marker, Phase, StackFacts, StepFacts
+from perfdoctor.model.ranks import JobFacts
+
+WORTHWHILE = 0.05  # of wall time; what is avoidable below it is no bottleneck
+BALANCED = 0.05  # two classes this close at the top: neither is the bottleneck
+UNEXPLAINED = 0.20  # of wall time outside compute is a bottleneck even where no tip knows its cure
+FEW_STEPS, SHORT_S = 20, 2.0  # below either, a verdict is a guess: start-up effects are as large as the step
+TOO_FEW_STEPS, TOO_SHORT_S = 5, 1.0  # below either, no verdict at all
+MANY_STEPS, LONG_S = 100, 5.0  # from here on the verdict does not move any more on steady runs
+UNSTEADY, WILD = 0.25, 0.80  # spread of block means over their mean
+LEAST_SHOWN = 0.005  # a class below this share is not named
+CROWDED = 0.25  # seconds without a core per second: from here on the cores, too, make an exchange long
+
+COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
+COUNTED_BY = {Marker.CALL: "module calls", Marker.BATCH: "batches"}
+NOTHING_WORTHWHILE = "no known change is likely to gain 5 % or more"
+KIND_CLASS = {"data": Bottleneck.DATA, "queue": Bottleneck.DATA, "compute": Bottleneck.COMPUTE}
+
+
+@dataclass(frozen=True)
+class TimeAttribution:
+    """Shares of wall time by the class that caused them (they add up to 1), and a speedup bound for each."""
+
+    classes: Mapping[Bottleneck, float]
+    bounds: Mapping[Bottleneck, float]
+
+    @property
+    def ranked(self) -> list[Bottleneck]:
+        """Classes, largest share first."""
+        return sorted(self.classes, key=lambda kind: -self.classes[kind])
+
+    def __str__(self) -> str:
+        shown = (kind for kind in self.ranked if self.classes[kind] >= LEAST_SHOWN)
+        return ", ".join(f"{kind.value} {self.classes[kind]:.0%}" for kind in shown)
+
+
+def attribute_time(facts: Facts) -> TimeAttribution | None:
+    """Attribute the time of the steps to its causes; None without steps."""
+    step = facts.get(StepFacts)
+    if step is None or step.mean_s <= 0:
+        return None
+    by_phase = _by_phase(step, facts.get(StackFacts), facts.get(BatchFacts))
+    crowded = step.contention_s / step.mean_s
+    _move(by_phase, crowded, Bottleneck.COMPUTE, Bottleneck.DATA)
+    _charge_waiting(by_phase, step, facts.get(JobFacts))
+    _move(by_phase, _gradient_sync(step, facts.get(ParallelFacts)), Bottleneck.COMPUTE, Bottleneck.NETWORK)
+    classes = _on_device(by_phase, facts.get(GpuFacts), facts.get(DeviceFacts))
+    total = sum(classes.values())
+    classes = {kind: share / total for kind, share in classes.items()}
+    return TimeAttribution(
+        classes, speedup_bounds(classes, facts.get(StepModel), fetching(facts.get(BatchFacts)))
+    )
+
+
+def _move(classes: dict[Bottleneck, float], share: float, source: Bottleneck, target: Bottleneck) -> None:
+    """Charge a share of the time to another class, as far as the first has it."""
+    share = min(share, classes[source])
+    classes[source] -= share
+    classes[target] += share
+
+
+def _charge_waiting(classes: dict[Bottleneck, float], step: StepFacts, job: JobFacts | None) -> None:
+    """Charge waiting for a straggler to the class of what made it late.
+
+    Transfers are also slow where other programs have the cores of their threads: that part is compute.
+    """
+    if job is None:
+        return
+    for kind, lost_s in (*job.waits.items(), (Bottleneck.COMPUTE, job.contention_s)):
+        _move(classes, lost_s / step.mean_s, Bottleneck.NETWORK, kind)
+
+
+def _gradient_sync(step: StepFacts, parallel: ParallelFacts | None) -> float:
+    """The share of the step, within forward and backward, that surely is gradient sync.
+
+    Where it was timed it is a phase of its own.
+    """
+    if parallel is None or parallel.wrapper != "DistributedDataParallel":
+        return 0.0
+    return (0.0 if parallel.measured else syncing(step, parallel)[0]) + searching(step, parallel)
+
+
+def too_little(step: StepFacts | None) -> str | None:
+    """Why nothing can be concluded from so short a run, or None."""
+    if step is None or (step.count >= TOO_FEW_STEPS and step.wall_s >= TOO_SHORT_S):
+        return None
+    return f"only {step.count} step{'s' if step.count != 1 else ''} seen in {step.wall_s:.1f} s"
+
+
+def _by_phase(
+    step: StepFacts, stacks: StackFacts | None, batch: BatchFacts | None
+) -> dict[Bottleneck, float]:
+    """Charge each phase to its class; `other` is split by its lines, waiting by what batches wait for."""
+    classes = dict.fromkeys(Bottleneck, 0.0)
+    far = step.share(Phase.DATA_WAIT) * fetching(batch)
+    classes[Bottleneck.DATA] = step.share(Phase.DATA_WAIT) - far
+    classes[Bottleneck.TRANSFER] = step.share(Phase.HOST_TO_DEVICE)
+    classes[Bottleneck.NETWORK] = step.share(Phase.GRAD_SYNC) + far
+    classes[Bottleneck.COMPUTE] = sum(step.share(phase) for phase in COMPUTING)
+    classes[Bottleneck.HOST] = step.share(Phase.CHECKPOINT)
+    lines = stacks.phases.get(Phase.OTHER, ()) if stacks else ()
+    sampled = sum(line.share for line in lines)
+    # the timers charge what lies between forward and backward to computing; its lines tell what it was
+    between = min(max(0.0, sampled - step.share(Phase.OTHER)), classes[Bottleneck.COMPUTE])
+    classes[Bottleneck.COMPUTE] -= between
+    other = step.share(Phase.OTHER) + between
+    if not sampled:
+        classes[Bottleneck.HOST] += other
+        return classes
+    for line in lines:
+        classes[KIND_CLASS.get(line.kind or "", Bottleneck.HOST)] += other * line.share / sampled
+    return classes
+
+
+def _on_device(
+    classes: dict[Bottleneck, float], gpu: GpuFacts | None, device: DeviceFacts | None
+) -> dict[Bottleneck, float]:
+    """Charge compute with the time that an accelerator is busy; the host's time counts only while it idles.
+
+    A window of torch.profiler tells best how busy it is; without one, its driver does.
+    """
+    if device is not None:
+        busy, network, transfer = device.compute, device.exposed_comm, device.exposed_copy
+    elif gpu is not None and gpu.utilisation is not None:
+        busy, network, transfer = min(1.0, max(0.0, gpu.utilisation)), 0.0, 0.0
+    else:
+        return classes
+    charged = dict.fromkeys(Bottleneck, 0.0)
+    charged[Bottleneck.COMPUTE] = busy
+    charged[Bottleneck.NETWORK], charged[Bottleneck.TRANSFER] = network, transfer
+    left = max(0.0, 1.0 - busy - network - transfer)
+    for kind in (Bottleneck.DATA, Bottleneck.NETWORK, Bottleneck.TRANSFER):
+        wait = min(left, max(0.0, classes[kind] - charged[kind]))
+        charged[kind] += wait
+        left -= wait
+    charged[Bottleneck.HOST] = left  # nothing else to wait for: the host launches too slowly
+    return charged
+
+
+def fetching(batch: BatchFacts | None) -> float:
+    """The share of a batch that is fetched over a network."""
+    return batch.share(Stage.FETCHING) if batch is not None else 0.0
+
+
+def speedup_bounds(
+    classes: Mapping[Bottleneck, float], model: StepModel | None = None, remote: float = 0.0
+) -> dict[Bottleneck, float]:
+    """The most that removing all time of a class can bring; a step still lasts as long as its batches take.
+
+    `remote` is the share of a batch that the network costs, and not data.
+    """
+    floor = 1 / CLOSE_TO_ALL
+    loading = 0.0
+    if model is not None and model.workers and model.step_s > 0:
+        loading = min(1.0, model.data_s / model.workers / model.step_s)
+    left = {Bottleneck.DATA: remote, Bottleneck.NETWORK: 1.0 - remote}  # of a batch, without that class
+    return {
+        kind: 1.0 / max(1.0 - share, floor, loading * left.get(kind, 1.0)) for kind, share in classes.items()
+    }
+
+
+def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequence[Finding]) -> Diagnosis:
+    """The verdict, with what speaks for it."""
+    step = facts.get(StepFacts)
+    if step is None or attribution is None:
+        missing = facts.missing(StepFacts)
+        return nothing_timed(missing.reason if missing is not None else NO_STEPS)
+    model = facts.get(StepModel)
+    verdict, kind = _verdict(step, attribution, findings)
+    because = _because(step, attribution, verdict, findings)
+    return Diagnosis(
+        verdict=verdict,
+        share=attribution.classes[kind],
+        ceiling_speedup=attribution.bounds[kind],
+        confidence=_confidence(step, facts, verdict, kind),
+        because=(*because, *_doubts(step, facts, verdict)),
+        classes=attribution.classes,
+        ceilings=attribution.bounds,
+        model_error=model.error if model is not None else None,
+    )
+
+
+def nothing_timed(why: str) -> Diagnosis:
+    """The verdict where no time can be attributed."""
+    shares, bounds = dict.fromkeys(Bottleneck, 0.0), dict.fromkeys(Bottleneck, 1.0)
+    return Diagnosis(Verdict.INCONCLUSIVE, 0.0, 1.0, Confidence.LOW, (why,), shares, bounds)
+
+
+def _verdict(
+    step: StepFacts, attribution: TimeAttribution, findings: Sequence[Finding]
+) -> tuple[Verdict, Bottleneck]:
+    """The verdict and the class that its share and speedup bound are about."""
+    if too_little(step):
+        return Verdict.INCONCLUSIVE, attribution.ranked[0]
+    return decide(attribution, findings, wild=step.drift > WILD)
+
+
+def decide(
+    attribution: TimeAttribution, findings: Sequence[Finding], wild: bool = False, watching: float = 0.0
+) -> tuple[Verdict, Bottleneck]:
+    """The verdict, and the class that its share and speedup bound are about, where enough steps were timed.
+
+    `wild`: step times vary so much that no bottleneck can be named. `watching`: the share of the time that
+    watching itself is likely to have cost the host; no change of the script avoids it.
+    """
+    top, second = attribution.ranked[:2]
+    avoidable = _avoidable(attribution, findings)
+    avoidable[Bottleneck.HOST] -= watching
+    worst = max(avoidable, key=lambda kind: avoidable[kind])
+    if avoidable[worst] < WORTHWHILE:
+        return (Verdict.HEALTHY if top is Bottleneck.COMPUTE else Verdict(top.value)), top
+    if wild:
+        return Verdict.INCONCLUSIVE, top
+    if attribution.classes[top] - attribution.classes[second] <= BALANCED and {top, second} & {worst}:
+        return Verdict.BALANCED, top
+    return Verdict(worst.value), worst
+
+
+def _avoidable(attribution: TimeAttribution, findings: Sequence[Finding]) -> dict[Bottleneck, float]:
+    """The share of wall time that could go, by class.
+
+    Compute is what the user pays for: only what a finding takes out of it is avoidable. Of the others it is
+    what the model says, if there is a finding or so much that one is owed.
+    """
+    likely = dict.fromkeys(Bottleneck, 1.0)
+    for finding in findings:
+        likely[finding.bottleneck] = max(likely[finding.bottleneck], finding.gain.likely)
+    avoidable = {}
+    for kind, share in attribution.classes.items():
+        by_findings = 1.0 - 1.0 / likely[kind]
+        at_most = 1.0 - 1.0 / attribution.bounds[kind]
+        owed = kind is not Bottleneck.COMPUTE and (by_findings >= WORTHWHILE or share >= UNEXPLAINED)
+        avoidable[kind] = at_most if owed else by_findings
+    return avoidable
+
+
+def _because(
+    step: StepFacts, attribution: TimeAttribution, verdict: Verdict, findings: Sequence[Finding]
+) -> tuple[str, ...]:
+    first = f"of the time from the first step to the last: {attribution}"
+    if verdict is Verdict.INCONCLUSIVE:
+        return (too_little(step) or _wandering(step), first)
+    if verdict is Verdict.HEALTHY:
+        return (first, NOTHING_WORTHWHILE)
+    return (first,)
+
+
+def _wandering(step: StepFacts) -> str:
+    return f"step time varies by {step.drift:.0%} from one tenth of the run to another"
+
+
+def _doubts(step: StepFacts, facts: Facts, verdict: Verdict) -> tuple[str, ...]:
+    """What lowers the confidence, in words."""
+    doubts = []
+    model = facts.get(StepModel)
+    if step.marker not in (Marker.UPDATE, Marker.BACKWARD):
+        doubts.append(
+            f"no optimizer step or backward was seen: steps are counted by {COUNTED_BY[step.marker]}"
+        )
+    crowded = step.contention_s / step.mean_s
+    if crowded >= WORTHWHILE:
+        doubts.append(f"for {crowded:.0%} of it, loader workers take cores from training")
+    if model is not None and abs(model.error) > TRUSTED_ERROR:
+        doubts.append(f"the step model's error is {model.error:+.0%}: predicted ranges are wider")
+    if step.drift > UNSTEADY and verdict is not Verdict.INCONCLUSIVE:
+        doubts.append(_wandering(step))
+    job = facts.get(JobFacts)
+    if verdict is Verdict.NETWORK and job is not None and not job.matched:
+        doubts.append("the gradient syncs of all ranks could not be matched: some of it may be waiting")
+    delay = _core_delay(job)
+    if verdict is Verdict.NETWORK and delay >= CROWDED:
+        doubts.append(
+            f"threads of ranks waited for a core {delay:.0%} of the time: part of gradient sync is that"
+        )
+    if verdict is Verdict.NETWORK and job is not None and job.matched and job.missing:
+        doubts.append("ranks are missing: what looks like the network may be waiting for them")
+    if facts.run.device != "cpu" and facts.get(GpuFacts) is None:
+        missing = facts.missing(GpuFacts)
+        why = missing.reason if missing is not None else "no reason known"
+        doubts.append(f"the accelerator was not sampled ({why})")
+    return tuple(doubts)
+
+
+def _core_delay(job: JobFacts | None) -> float:
+    """How long threads of the median rank were ready but had no core, per second."""
+    delays = [rank.delay for rank in job.ranks if rank.delay is not None] if job is not None else []
+    return median(delays) if delays else 0.0
+
+
+def _confidence(step: StepFacts, facts: Facts, verdict: Verdict, kind: Bottleneck) -> Confidence:
+    model = facts.get(StepModel)
+    accelerated = facts.run.device != "cpu"
+    low = (
+        verdict is Verdict.INCONCLUSIVE
+        or step.count < FEW_STEPS
+        or step.wall_s < SHORT_S
+        or step.drift > WILD
+        or (accelerated and facts.get(GpuFacts) is None)
+    )
+    if low:
+        return Confidence.LOW
+    unsure = (
+        accelerated
+        or step.marker not in (Marker.UPDATE, Marker.BACKWARD)
+        or step.wall_s < LONG_S
+        or step.count < MANY_STEPS
+        or step.drift > UNSTEADY
+        or (kind is Bottleneck.NETWORK and _core_delay(facts.get(JobFacts)) >= CROWDED)
+        or (kind is Bottleneck.DATA and model is not None and abs(model.error) > TRUSTED_ERROR)
+        or (step.share(Phase.OTHER) > UNEXPLAINED and facts.get(StackFacts) is None)
+    )
+    return Confidence.MEDIUM if unsure else Confidence.HIGH

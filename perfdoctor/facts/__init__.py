@@ -1,0 +1,1 @@
+"""Turns records and traces into typed facts; pure functions of what was read."""

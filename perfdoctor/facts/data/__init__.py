@@ -1,0 +1,1 @@
+"""Facts on batches: loaders, workers, storage, padding."""

@@ -1,0 +1,212 @@
+"""Splits the cost of a batch into stages (reading, decoding, collating, ...) by stack samples: BatchFacts."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from perfdoctor.facts.host.stacks import NO_STACKS, line_costs, threads
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.user_source.frames import Frame, Owner
+from perfdoctor.facts.user_source.library_table import (
+    COPY,
+    LibraryWork,
+    connects,
+    library,
+    lock_around,
+    of_frame,
+    of_statement,
+    of_wait,
+)
+from perfdoctor.facts.user_source.parse import LOOPS, Listing, Sources, statements
+from perfdoctor.model.batch import BatchFacts, Stage, StageCost
+from perfdoctor.model.measured import LineCost, LoaderFacts, Phase, StepFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.records import RankRecords
+
+FEW = 10  # samples of batches being prepared: fewer may all be of one slow batch
+SHORT_LOOP = 8  # lines: a loop that is taken in at a glance is one piece of work, whichever line was sampled
+FETCH = re.compile(r"torch[/\\]utils[/\\]data[/\\]_utils[/\\]fetch\.py$")
+COLLATE = re.compile(r"torch[/\\]utils[/\\]data[/\\]_utils[/\\]collate\.py$")
+QUEUE = re.compile(r"multiprocessing[/\\]queues\.py$")
+UNPACKING = re.compile(r"[/\\]multiprocessing[/\\](?:reductions?|connection|resource_sharer)\.py$")
+
+Lines = Counter[tuple[Frame, "str | None", "str | None"]]
+NOWHERE = Frame("", "", 0, Owner.LIBRARY)
+
+
+@fact
+def batch_facts(
+    rank: RankRecords, step: StepFacts, loader: LoaderFacts, sources: Sources
+) -> BatchFacts | Missing:
+    """What a batch of the training loader costs by stage."""
+    if not rank.stacks:
+        return NO_STACKS
+    tally = _Tally(sources)
+    for thread, frames, count in threads(rank):
+        if _prepares(thread, bool(loader.num_workers)):
+            tally.add(frames, count)
+    if tally.samples < FEW:
+        few = f"only {tally.samples}" if tally.samples else "no"
+        return Missing(f"{few} stack samples of batch preparation were taken")
+    return BatchFacts(
+        batch_s=loader.batch_s,
+        cpu_s=loader.batch_cpu_s,
+        in_workers=bool(loader.num_workers),
+        samples=tally.samples,
+        costs=tuple(sorted(tally.costs(loader), key=lambda cost: -cost.share)),
+        connecting=tally.connecting / tally.fetching if tally.fetching else 0.0,
+        locked=line_costs(tally.locked, tally.locked.total() / tally.samples, tally.sources),
+        transfer_s=_transfer_s(rank, step, loader, tally.samples),
+        worker_start_s=loader.worker_start_s,
+    )
+
+
+def _prepares(thread: str, workers: bool) -> bool:
+    """Whether a thread is the one that prepares batches, in a worker or in the training process."""
+    return thread.startswith("worker ") and " thread " not in thread if workers else thread == "main"
+
+
+class _Tally:
+    """Samples of batches being prepared, by what was done and by line."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
+        self.samples = self.connecting = self.fetching = 0
+        self.seen: dict[tuple[LibraryWork, str | None], Lines] = defaultdict(Counter)
+        self.locked: Lines = Counter()
+
+    def add(self, frames: Sequence[Frame], count: int) -> None:
+        """Count a stack, if it is one of a batch being prepared."""
+        fetches = [index for index, frame in enumerate(frames) if FETCH.search(frame.file)]
+        if not fetches:
+            return
+        inner = frames[fetches[-1] + 1 :]
+        indices = [index for index, frame in enumerate(inner) if frame.owner is Owner.USER]
+        beyond = inner[indices[-1] + 1 :] if indices else inner
+        user = inner[indices[-1]] if indices else NOWHERE
+        work, by = self._work(inner, user, beyond)
+        self.samples += count
+        self.seen[work, by][user, beyond[-1].function if beyond else None, None] += count
+        if work[0] is Stage.FETCHING:
+            self.fetching += count
+            self.connecting += count * any(connects(frame) for frame in beyond)
+        if work != (Stage.WAITING, "lock"):
+            self._note_lock(inner, count)
+
+    def _work(
+        self, inner: Sequence[Frame], user: Frame, beyond: Sequence[Frame]
+    ) -> tuple[LibraryWork, str | None]:
+        """What is done, and the library that does it."""
+        node = self.sources.file(user.file).statement(user.line) if user is not NOWHERE else None
+        if any(_collates(frame) for frame in inner):
+            copied = not beyond and of_statement(node) == COPY
+            return (Stage.COLLATING, "copy" if copied else ""), library(beyond[-1]) if beyond else None
+        for frame in reversed(beyond):
+            work = of_frame(frame)
+            if work is not None:
+                return work, library(frame)
+        if beyond:
+            return of_wait(beyond[-1]) or (Stage.TRANSFORMING, ""), library(beyond[-1])
+        return of_statement(node) or (Stage.TRANSFORMING, ""), None
+
+    def _note_lock(self, inner: Sequence[Frame], count: int) -> None:
+        """Count the line inside a `with lock:` that this stack passes through."""
+        for frame in inner:
+            if frame.owner is Owner.USER and lock_around(self.sources.file(frame.file), frame.line):
+                self.locked[frame, None, None] += count
+                return
+
+    def costs(self, loader: LoaderFacts) -> list[StageCost]:
+        """A StageCost for each kind of work. Collating has its own clock: the rest is split by samples."""
+        collated = sum(lines.total() for (work, _), lines in self.seen.items() if work[0] is Stage.COLLATING)
+        collate = loader.collate_s / loader.batch_s if loader.batch_s > 0 else 0.0
+        if collated in {0, self.samples}:  # too rare, or too much, for the stacks to show both
+            collate = collated / self.samples
+        stage_costs = []
+        for ((stage, kind), by), lines in self.seen.items():
+            collating = stage is Stage.COLLATING
+            of = collate if collating else 1.0 - collate
+            share = of * lines.total() / (collated if collating else self.samples - collated)
+            costs = line_costs(lines, share, self.sources)
+            stage_costs.append(StageCost(stage, kind, by, share, lines.total(), self._in_loops(stage, costs)))
+        return stage_costs
+
+    def _in_loops(self, stage: Stage, costs: Iterable[LineCost]) -> tuple[LineCost, ...]:
+        """The lines; those of one short loop of the user's Python are added up under the costliest."""
+        together: dict[object, LineCost] = {}
+        for cost in costs:
+            if not cost.at.file:
+                continue  # no line of the user's
+            loop = None
+            if stage in {Stage.TRANSFORMING, Stage.COLLATING} and cost.leaf is None:
+                loop = short_loop(self.sources.file(cost.at.file), cost.at.line)
+            key = (cost.at.file, cost.at.line) if loop is None else loop
+            first = together.get(key)
+            together[key] = (
+                replace(first, share=first.share + cost.share, samples=first.samples + cost.samples)
+                if first
+                else cost
+            )
+        return tuple(sorted(together.values(), key=lambda cost: -cost.share))
+
+
+def _collates(frame: Frame) -> bool:
+    """Torch's collate functions, or the probe's wrapper around the loader's."""
+    return (frame.owner is Owner.PROBE and frame.name == "collate") or bool(COLLATE.search(frame.file))
+
+
+def short_loop(listing: Listing, line: int) -> ast.stmt | None:
+    """The innermost loop around a line, where it is a short one that yields nothing."""
+    scope = listing.scope(line)
+    around = [
+        node
+        for node in statements(scope.body if scope else [])
+        if isinstance(node, LOOPS) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    if not around or (around[-1].end_lineno or 0) - around[-1].lineno >= SHORT_LOOP:
+        return None
+    yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(around[-1]))
+    return None if yields else around[-1]
+
+
+def _transfer_s(rank: RankRecords, step: StepFacts, loader: LoaderFacts, prepared: int) -> float:
+    """Seconds per batch of packing it in the worker and of taking it out (and pinning it) again."""
+    if not loader.num_workers:
+        return 0.0
+    packing = waiting = unpacking = 0
+    for thread, frames, count in threads(rank):
+        if not frames:
+            continue
+        idle = of_wait(frames[-1]) is not None and not UNPACKING.search(frames[-1].file)
+        if thread.startswith("worker ") and any(
+            QUEUE.search(frame.file) and frame.name == "_feed" for frame in frames
+        ):
+            packing += 0 if idle else count
+        elif any(frame.name == "_pin_memory_loop" for frame in frames):
+            unpacking += 0 if idle or _polls(frames) else count
+        elif thread == "main" and any(frame.phase is Phase.DATA_WAIT for frame in frames):
+            waiting += count
+            unpacking += count * _unpacks(frames)
+    packing_s = loader.batch_s * packing / prepared
+    per_batch_s = (
+        step.seconds.get(Phase.DATA_WAIT, 0.0) / loader.batches_per_step if loader.batches_per_step else 0.0
+    )
+    return packing_s + (per_batch_s * unpacking / waiting if waiting >= FEW else 0.0)
+
+
+def _polls(frames: Sequence[Frame]) -> bool:
+    return any(frame.name in {"poll", "_poll", "select"} for frame in frames)
+
+
+def _unpacks(frames: Sequence[Frame]) -> bool:
+    """Whether a batch is being taken out of the queue, not waited for."""
+    if _polls(frames):
+        return False
+    took = [index for index, frame in enumerate(frames) if QUEUE.search(frame.file) and frame.name == "get"]
+    return bool(took) and (
+        took[-1] + 1 == len(frames) or any(UNPACKING.search(frame.file) for frame in frames)
+    )

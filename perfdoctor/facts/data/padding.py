@@ -1,0 +1,207 @@
+"""Measures how much of a batch is padding, and finds the lines that pad: PaddingFacts."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from perfdoctor.facts.data.loader import trained_on
+from perfdoctor.facts.decode import whole
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.script.model_and_optimizers import files_of
+from perfdoctor.facts.steps.span import MeasuredSpan
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.batch import BatchFacts
+from perfdoctor.model.measured import LoaderFacts, Location
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.records import RankRecords
+from perfdoctor.wire.events.loaders import PaddingEvent
+
+MODELS = 0  # how the probe numbers what models are called with
+ROWS = 16  # read: fewer may be alike by chance
+# What tells padding from labels, counts and columns of tables that happen to end in one value: a text hardly
+# ever holds the value itself, is made of several others, and not every second one is of the same length.
+INSIDE, KINDS, ALIKE = 0.05, 4, 0.5
+
+CALLS = frozenset(("pad_sequence", "pad", "DataCollatorWithPadding"))
+FILLS = frozenset(("full", "full_like", "new_full", "fill_"))
+NAMED = re.compile(r"(^|_)pad(_|$|ding|ded)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class PaddingFacts:
+    """How far sequences are padded, in the batches that were read. Shares are of all their positions."""
+
+    batches: int
+    width: float  # positions of a row, in the mean
+    longest: float  # of the longest sequence of a batch
+    mean: float  # of a sequence
+    beyond: float  # share that lies beyond the longest sequence of its batch
+    within: float  # share that is padding, but not beyond it
+    lines: tuple[Location, ...] = ()  # whose text pads
+    at: Location | None = None  # the line that builds the loader
+
+    @property
+    def share(self) -> float:
+        """The share that is padding."""
+        return self.beyond + self.within
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of one tensor of a batch, and how long the sequences in them are."""
+
+    width: int
+    lengths: Sequence[int]
+
+    @property
+    def positions(self) -> int:
+        return self.width * len(self.lengths)
+
+    @property
+    def padding(self) -> int:
+        return self.positions - sum(self.lengths)
+
+
+@fact
+def padding_facts(
+    rank: RankRecords,
+    span: MeasuredSpan,
+    loader: LoaderFacts | Missing | None,
+    batch: BatchFacts | Missing | None,
+    sources: Sources,
+) -> PaddingFacts | None:
+    """Of the training loader's batches, else of what models are called with; None where nothing is padded."""
+    samples = [event for event in rank.of(PaddingEvent) if _is_whole(event)]
+    origin = trained_on(rank, span)
+    if not any(event.loader == origin for event in samples):
+        origin = MODELS
+    tensors = list(_sequences([event for event in samples if event.loader == origin]))
+    positions = sum(rows.positions for rows in tensors)
+    padding = sum(rows.padding for rows in tensors)
+    if not padding:
+        return None
+    count = sum(len(rows.lengths) for rows in tensors)
+    longest = sum(max(rows.lengths) * len(rows.lengths) for rows in tensors)
+    return PaddingFacts(
+        batches=len(tensors),
+        width=positions / count,
+        longest=longest / count,
+        mean=(positions - padding) / count,
+        beyond=1 - longest / positions,
+        within=(longest - positions + padding) / positions,
+        lines=tuple(_lines(_files(rank, loader, batch), sources)),
+        at=loader.at if isinstance(loader, LoaderFacts) else None,
+    )
+
+
+def _is_whole(event: PaddingEvent) -> bool:
+    """Whether an event holds what the probe writes."""
+    width, lengths = event.width, event.lengths
+    if not width or not lengths or event.loader is None:
+        return False
+    return all(whole(length) is not None and length <= width for length in lengths)
+
+
+def _sequences(samples: Sequence[PaddingEvent]) -> Iterator[_Rows]:
+    """What was seen of the tensors that hold padded sequences."""
+    places: dict[object, list[PaddingEvent]] = defaultdict(list)
+    for event in samples:
+        places[event.place].append(event)
+    for events in places.values():
+        padding: Counter[tuple[object, object]] = Counter()
+        for event in events:
+            padding[_fill(event)] += _Rows(event.width, event.lengths).padding
+        fill = padding.most_common(1)[0][0]
+        if _is_padding([event for event in events if _fill(event) == fill]):
+            for event in events:
+                unpadded = [event.width] * len(event.lengths)
+                yield _Rows(event.width, event.lengths if _fill(event) == fill else unpadded)
+
+
+def _fill(event: PaddingEvent) -> tuple[object, object]:
+    return event.fill, event.leading
+
+
+def _is_padding(events: Sequence[PaddingEvent]) -> bool:
+    """Whether what rows are filled with is padding: a mask says so, or all the rest does."""
+    lengths = [length for event in events for length in event.lengths]
+    if len(lengths) < ROWS:
+        return False
+    if all(event.masked for event in events):
+        return True
+    shorter = Counter(length for event in events for length in event.lengths if length < event.width)
+    inside = sum(event.inside for event in events)
+    return (
+        inside <= INSIDE * sum(lengths)
+        and max(event.kinds for event in events) >= KINDS
+        and max(shorter.values(), default=0) <= ALIKE * shorter.total()
+    )
+
+
+# ---------------------------------------------------------------- the lines that pad
+
+
+def _files(
+    rank: RankRecords, loader: LoaderFacts | Missing | None, batch: BatchFacts | Missing | None
+) -> list[str]:
+    """The user's files in which batches are prepared, then those in which models are."""
+    files = [loader.at.file] if isinstance(loader, LoaderFacts) and loader.at else []
+    if isinstance(batch, BatchFacts):
+        files += [line.at.file for cost in batch.costs for line in cost.lines]
+    return list(dict.fromkeys((*files, *files_of(rank))))
+
+
+def _lines(files: Sequence[str], sources: Sources) -> Iterator[Location]:
+    for file in files:
+        tree = sources.file(file).tree
+        numbers = {
+            node.lineno
+            for node in (ast.walk(tree) if tree is not None else ())
+            if isinstance(node, (ast.expr, ast.stmt)) and _pads(node)
+        }
+        for line in sorted(numbers):
+            yield Location(file, line, None, sources.text(file, line))
+
+
+def _pads(node: ast.AST) -> bool:
+    """Whether a piece of text pads: asks for it, repeats what fills a row, or fills a row's beginning."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        sides = (node.left, node.right)
+        return any(isinstance(side, ast.List) for side in sides) and any(
+            _names_padding(side) or _is_missing(side) for side in sides
+        )
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        ends = (inner.upper for inner in ast.walk(node.slice) if isinstance(inner, ast.Slice))
+        return any(end is not None and "len" in _names(end) for end in ends)
+    return isinstance(node, ast.Call) and _calls_for_padding(node)
+
+
+def _calls_for_padding(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
+    asked = any(
+        word.arg == "padding"
+        and isinstance(word.value, ast.Constant)
+        and (word.value.value is True or word.value.value in ("max_length", "longest"))
+        for word in call.keywords
+    )
+    return name in CALLS or asked or (name in FILLS and any(map(_names_padding, call.args)))
+
+
+def _is_missing(node: ast.AST) -> bool:
+    """Whether a number is what a sequence lacks of a length."""
+    differences = (inner for inner in ast.walk(node) if isinstance(inner, ast.BinOp))
+    return any(isinstance(inner.op, ast.Sub) and "len" in _names(inner) for inner in differences)
+
+
+def _names_padding(node: ast.AST) -> bool:
+    return any(NAMED.search(name) for name in _names(node))
+
+
+def _names(node: ast.AST) -> set[str]:
+    parts = list(ast.walk(node))
+    names = {inner.id for inner in parts if isinstance(inner, ast.Name)}
+    return names | {inner.attr for inner in parts if isinstance(inner, ast.Attribute)}

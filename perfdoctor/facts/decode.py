@@ -1,0 +1,89 @@
+"""Reads values out of JSON records that may be truncated, of another version, or not ours at all.
+
+`sanitized` is passed once over all of them: after it, every value is of the kind its name promises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from perfdoctor.model.measured import Location
+from perfdoctor.runs.directory import Json
+from perfdoctor.runs.records import RunRecords
+
+__all__ = ["Json", "location", "number", "positive", "sanitized", "whole"]
+
+
+OBJECTS = {"at", "built", "first", "net", "memory", "shm", "reasons", "threads_env", "annotation_ns"}
+LISTS = {"workers", "names", "procs", "activities", "lines", "storage", "lengths"}
+IDENTITIES = {"id", "loader", "index", "pid", "worker"}
+
+
+def sanitized(records: RunRecords) -> RunRecords:
+    """The same records without values of the wrong kind."""
+    return replace(
+        records,
+        ranks={
+            rank: replace(records_of_rank, events=_sanitized(records_of_rank.events))
+            for rank, records_of_rank in records.ranks.items()
+        },
+        boots=_sanitized(records.boots),
+        host=_sanitized(records.host),
+        gpus={index: _sanitized(rows) for index, rows in records.gpus.items()},
+    )
+
+
+def _sanitized(entries: Iterable[Json]) -> tuple[Json, ...]:
+    return tuple(
+        {name: _kept(name, value) for name, value in entry.items() if _fits(name, value)} for entry in entries
+    )
+
+
+def _fits(name: str, value: object) -> bool:
+    if name in OBJECTS:
+        return isinstance(value, dict)
+    if name in LISTS:
+        return isinstance(value, list)
+    if name in IDENTITIES:
+        return whole(value) is not None
+    return value is None or isinstance(value, (str, int, float))
+
+
+def _kept(name: str, value: Any) -> Any:
+    if name == "procs":
+        return _sanitized(proc for proc in value if isinstance(proc, dict))
+    if name == "workers":
+        return [pid for pid in value if whole(pid) is not None]
+    return value
+
+
+def number(value: object) -> float:
+    """A finite number, or 0."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return 0.0
+
+
+def positive(value: object) -> float | None:
+    """A number above 0, or None."""
+    return number(value) if number(value) > 0 else None
+
+
+def whole(value: object) -> int | None:
+    """A whole number of 0 or more, or None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def location(value: Any) -> Location | None:
+    """A Location from an event's `at`, or None."""
+    if (
+        not isinstance(value, dict)
+        or not isinstance(value.get("file"), str)
+        or whole(value.get("line")) is None
+    ):
+        return None
+    function = value.get("function")
+    return Location(value["file"], value["line"], function if isinstance(function, str) else None)

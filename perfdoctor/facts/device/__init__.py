@@ -1,0 +1,1 @@
+"""Facts on devices and on windows of torch.profiler."""

@@ -1,0 +1,112 @@
+"""Finds attention written out in the source of lines that stacks pass through: for runs without a window.
+
+A function writes attention out where the result of a product goes, perhaps scaled and masked, into a softmax,
+and what comes of that into another product. How long its lines take, stack samples of the forward pass tell;
+backward is taken to pass through them as long, in proportion, as through the rest.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from perfdoctor.facts.device.device import US_PER_S, AttentionFacts
+from perfdoctor.facts.user_source.parse import Function, Sources, covers, statements
+from perfdoctor.model.measured import LineCost, Phase, StackFacts, StepFacts
+from perfdoctor.trace.results import AttentionUse
+
+PRODUCTS = frozenset("matmul bmm einsum baddbmm".split())
+SOFTMAX = "softmax"
+SEEN = 10  # samples in those lines: fewer could be chance
+
+
+def written_out(stacks: StackFacts, step: StepFacts, sources: Sources) -> AttentionFacts | None:
+    """Written-out attention by the lines of the forward pass, or None where no function holds one."""
+    functions: dict[tuple[str, str | None], list[LineCost]] = defaultdict(list)
+    for line in stacks.phases.get(Phase.FORWARD, ()):
+        functions[line.at.file, line.at.function].append(line)
+    between: list[LineCost] = []
+    products: list[LineCost] = []
+    for (file, _), lines in functions.items():
+        scope = sources.file(file).scope(lines[0].at.line)
+        if isinstance(scope, Function):
+            inside, outside = attention_of(scope)
+            between += _at(lines, inside)
+            products += _at(lines, outside)
+    forward = step.share(Phase.FORWARD)
+    if forward <= 0 or sum(line.samples for line in (*between, *products)) < SEEN or not between:
+        return None
+    both = 1.0 + step.share(Phase.BACKWARD) / forward
+    use = AttentionUse(
+        backward=False,
+        heads=None,
+        queries=None,
+        keys=None,
+        at=None,
+        count=0,
+        between_us=both * sum(line.share for line in between) * step.mean_s * US_PER_S,
+        products_us=both * sum(line.share for line in products) * step.mean_s * US_PER_S,
+    )
+    places = sorted((*between, *products), key=lambda line: -line.share)
+    return AttentionFacts((use,), 1 / (step.mean_s * US_PER_S), tuple(line.at for line in places))
+
+
+def _at(lines: Sequence[LineCost], nodes: Iterable[ast.stmt]) -> list[LineCost]:
+    statements_at = list(nodes)
+    return [line for line in lines if any(covers(node, line.at.line) for node in statements_at)]
+
+
+def attention_of(scope: Function) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """The statements between the two products, the softmax's included, and the products' own; else nothing.
+
+    A statement that does several of these counts as standing between.
+    """
+    scores: set[str] = set()  # names of what came out of the first product
+    weights: set[str] = set()  # of what came out of the softmax
+    first: list[ast.stmt] = []
+    between: list[ast.stmt] = []
+    second: list[ast.stmt] = []
+    for node in statements(scope.body):
+        if not isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)):
+            continue
+        names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+        product, softmax = _multiplies(node), _calls(node, {SOFTMAX})
+        if softmax and (names & scores or product):
+            between.append(node)
+            weights |= _set(node)
+            if product and isinstance(node, ast.Return):
+                second.append(node)
+        elif product and names & weights:
+            second.append(node)
+        elif product:
+            first.append(node)
+            scores |= _set(node)
+        elif names & weights:
+            between.append(node)
+            weights |= _set(node)
+        elif names & scores:
+            between.append(node)
+            scores |= _set(node)
+    if not second:
+        return [], []
+    return between, [node for node in (*first, *second) if node not in between]
+
+
+def _multiplies(node: ast.stmt) -> bool:
+    operators = (inner for inner in ast.walk(node) if isinstance(inner, ast.BinOp))
+    return any(isinstance(inner.op, ast.MatMult) for inner in operators) or _calls(node, PRODUCTS)
+
+
+def _calls(node: ast.stmt, names: Iterable[str]) -> bool:
+    wanted = set(names)
+    return any(
+        (call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)) in wanted
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call)
+    )
+
+
+def _set(node: ast.stmt) -> set[str]:
+    names = (inner for inner in ast.walk(node) if isinstance(inner, ast.Name))
+    return {inner.id for inner in names if isinstance(inner.ctx, ast.Store)}

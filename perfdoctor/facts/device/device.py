@@ -1,0 +1,318 @@
+"""Turns a measured trace into facts on the device that tips can ask for. Shares are of the judged time.
+
+The judged time is that of the steps, where the trace marks them, else the span of the device's work. Figures
+of the whole file (kernels, copies, waits) are scaled to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perfdoctor.model.concluded import Bottleneck, Gain
+from perfdoctor.model.measured import Location
+from perfdoctor.trace.measure.copies import ON_BUS
+from perfdoctor.trace.results import (
+    AttentionUse,
+    BlockingCalls,
+    ClassUse,
+    CopySite,
+    CopyUse,
+    IdleCause,
+    KernelClass,
+    KernelUse,
+    MatrixUse,
+    RankTrace,
+    RoundTrip,
+    StepTrace,
+    WorkUse,
+)
+
+COPYING = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")  # operators that copy over it
+NOT_COMPUTE = (KernelClass.COMMUNICATION, KernelClass.COPY, KernelClass.MEMSET)
+WARM_UP = 1.5  # a first step this much longer than the median of the others warms up: allocation, autotuning
+OTHERS = 2  # steps that must follow before the first can be called longer than usual
+REMOVABLE = 0.95  # no change takes more than this out of a step: a bound on gains, not a forecast
+
+# How many times as long a profiled host takes: 1.0 to 1.42 in measured training steps, by what is recorded.
+PROFILED = (1.4, 1.2, 1.0)  # at worst, likely, at best
+
+US_PER_S = 1e6
+CAUSES = {
+    IdleCause.DATA_WAIT: Bottleneck.DATA,
+    IdleCause.COPY: Bottleneck.TRANSFER,
+    IdleCause.OTHER_RANK: Bottleneck.NETWORK,
+}  # of every other kind of idle time, the host is the cause
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """Where the judged time goes. All shares but `comm` exclude each other; with `idle` they add up to 1."""
+
+    name: str | None
+    window_s: float  # judged time
+    steps: int | None  # judged steps; None where the trace marks none
+    compute: float  # kernels that are not communication, copies within the device, memsets
+    exposed_comm: float  # communication that no compute hides
+    exposed_copy: float  # copies between host and device that nothing hides
+    idle: Mapping[IdleCause, float]
+    comm: float = 0.0  # all communication, hidden or not
+    left_out: str | None = None  # name of a first step that warmed up
+
+    def per_step_s(self, share: float) -> float | None:
+        """Seconds per step that `share` stands for, or None where no step is marked."""
+        return share * self.window_s / self.steps if self.steps else None
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """What the device ran. `scale` turns microseconds of all kernels into shares of the judged time."""
+
+    classes: tuple[ClassUse, ...]
+    kernels: tuple[KernelUse, ...]
+    scale: float
+    work: tuple[WorkUse, ...] = ()  # of the operators whose shapes were recorded
+    files_steps: int | None = None  # steps in the whole file, which the counts are of
+    computing: float = 0.0  # share of the judged time for each microsecond in which anything computes
+
+    def share(self, *kinds: KernelClass) -> float:
+        """Share of the judged time that these classes take."""
+        return self.scale * sum(use.us for use in self.classes if use.kind in kinds)
+
+    def alone(self, use: KernelUse) -> float:
+        """Share of the judged time in which a kernel computes and nothing else does."""
+        return self.computing * (use.us - use.beside_us)
+
+
+@dataclass(frozen=True)
+class MatrixFacts:
+    """Matrix products by shape, longest first. `scale` as in KernelFacts."""
+
+    matrices: tuple[MatrixUse, ...]
+    scale: float
+
+
+@dataclass(frozen=True)
+class CopyFacts:
+    """Copies between host and device. `scale` turns their microseconds into shares of exposed time."""
+
+    copies: tuple[CopyUse, ...]
+    scale: float
+    files_steps: int | None  # steps in the whole file, which the counts are of
+    at: tuple[Location, ...] = ()  # lines whose copies block the host
+    sites: tuple[CopySite, ...] = ()  # by place; times and counts are of the marked steps
+    round_trips: tuple[RoundTrip, ...] = ()
+    per_us: float = 0.0  # share of the step for each microsecond of sites and round trips
+
+    def per_step(self, count: float) -> float | None:
+        """A count over the whole file as one per step."""
+        return count / self.files_steps if self.files_steps else None
+
+
+@dataclass(frozen=True)
+class AttentionFacts:
+    """Attention written out. `per_us` turns its microseconds into shares of the step."""
+
+    uses: tuple[AttentionUse, ...]
+    per_us: float
+    at: tuple[Location, ...] = ()  # where it is computed, costliest first
+
+
+@dataclass(frozen=True)
+class WaitFacts:
+    """Calls that made the host wait for the device. Shares are of `span_us`, the marked steps or the file."""
+
+    calls: tuple[BlockingCalls, ...]
+    span_us: float
+    files_steps: int | None
+
+    def behind(self, calls: Sequence[BlockingCalls]) -> tuple[float, float, float]:
+        """Shares of the time: waited in these calls, idle behind them, and what goes without them.
+
+        The host is then ahead by as much as it waited, and the device idles no longer than it did.
+        """
+        waited, idle = sum(call.us for call in calls), sum(call.idle_us for call in calls)
+        return (
+            waited / self.span_us,
+            idle / self.span_us,
+            min(waited / self.span_us, idle / self.span_us, 1.0),
+        )
+
+    def per_step_s(self, us: float) -> float | None:
+        """Microseconds over the whole file as seconds per step."""
+        return us / US_PER_S / self.files_steps if self.files_steps else None
+
+
+def places(sites: Iterable[CopySite], most: int) -> list[tuple[str, Location | None, float]]:
+    """Operator, line and microseconds that the device waits for the copies of each place, costliest first."""
+    cost: dict[tuple[str, Location | None], float] = {}
+    for site in sites:
+        place = site.op or "a copy", site.at
+        cost[place] = cost.get(place, 0.0) + site.exposed_us + site.idle_us
+    ranked = sorted(cost.items(), key=lambda entry: -entry[1])
+    return [(op, at, us) for (op, at), us in ranked[:most]]
+
+
+def at_line(at: Location | None) -> str:
+    """How a place is named within a sentence: " at line 12", or "" where it is not known."""
+    if at is None:
+        return ""
+    return f" at line {at.line}" + (f" (`{at.text}`)" if at.text else "")
+
+
+def per_step_ms(us: float, steps: int | None) -> str:
+    """A time in words: "3.20 ms a step", or "3.20 ms" in all where no step is marked."""
+    return f"{us / 1e3 / steps:.2f} ms a step" if steps else f"{us / 1e3:.2f} ms"
+
+
+def without(low: float, likely: float, high: float) -> Gain:
+    """The speedups if these shares of the time were gone."""
+    return Gain(*(1.0 / (1.0 - min(max(share, 0.0), REMOVABLE)) for share in (low, likely, high)))
+
+
+def without_waiting(device: DeviceFacts, waiting: float) -> DeviceFacts:
+    """The facts with `waiting`, a share spent inside collectives for other ranks, taken off communication."""
+    waited = min(waiting, device.exposed_comm)
+    idle = {**device.idle, IdleCause.OTHER_RANK: device.idle.get(IdleCause.OTHER_RANK, 0.0) + waited}
+    return replace(device, exposed_comm=device.exposed_comm - waited, comm=device.comm - waited, idle=idle)
+
+
+def judged_steps(steps: Sequence[StepTrace]) -> tuple[StepTrace, ...]:
+    """The steps without a first one that warmed up."""
+    if len(steps) <= OTHERS:
+        return tuple(steps)
+    later = sorted(step.times.span_us for step in steps[1:])
+    return tuple(steps[1:] if steps[0].times.span_us > WARM_UP * later[len(later) // 2] else steps)
+
+
+def device_facts(trace: RankTrace) -> DeviceFacts | None:
+    """Where the device's time goes, or None in a trace without work of a device."""
+    if trace.times is None:
+        return None
+    steps = [step for step in judged_steps(trace.steps) if step.times.span_us > 0]
+    times = [step.times for step in steps] or [trace.times]
+    window_us = sum(time.span_us for time in times)
+    if window_us <= 0:
+        return None
+    idle_us = _added([step.idle_us for step in steps]) if steps else dict(trace.idle_us)
+    compute_us = sum(time.compute_us for time in times)
+    exposed_us = sum(time.exposed_comm_us for time in times)
+    copying_us = max(0.0, sum(time.busy_us for time in times) - compute_us - exposed_us)
+    over_bus_us = copying_us * _over_the_bus(trace)
+    marked = bool(steps)
+    return DeviceFacts(
+        name=trace.device,
+        window_s=window_us / US_PER_S,
+        steps=len(steps) if marked else None,
+        compute=(compute_us + copying_us - over_bus_us) / window_us,
+        exposed_comm=exposed_us / window_us,
+        exposed_copy=over_bus_us / window_us,
+        idle={cause: us / window_us for cause, us in idle_us.items() if us > 0},
+        comm=sum(time.comm_us for time in times) / window_us,
+        left_out=trace.steps[0].name if marked and len(steps) < len(trace.steps) else None,
+    )
+
+
+def _added(parts: Iterable[Mapping[IdleCause, float]]) -> dict[IdleCause, float]:
+    total: dict[IdleCause, float] = {}
+    for part in parts:
+        for cause, us in part.items():
+            total[cause] = total.get(cause, 0.0) + us
+    return total
+
+
+def _over_the_bus(trace: RankTrace) -> float:
+    """Share of the time of copies and memsets that passes between host and device."""
+    all_us = sum(use.us for use in trace.classes if use.kind in (KernelClass.COPY, KernelClass.MEMSET))
+    bus_us = sum(copy.us for copy in trace.copies if copy.direction in ON_BUS)
+    return min(1.0, bus_us / all_us) if all_us > 0 else 1.0
+
+
+def kernel_facts(trace: RankTrace, device: DeviceFacts) -> KernelFacts:
+    """What the device ran."""
+    alone_us = sum(use.us - use.beside_us for use in trace.kernels if use.kind not in NOT_COMPUTE)
+    computing_us = max(trace.times.compute_us if trace.times else 0.0, alone_us)
+    return KernelFacts(
+        classes=trace.classes,
+        kernels=trace.kernels,
+        scale=_compute_scale(trace, device),
+        work=trace.work,
+        files_steps=len(trace.steps) or None,
+        computing=device.compute / computing_us if computing_us > 0 else 0.0,
+    )
+
+
+def matrix_facts(trace: RankTrace, device: DeviceFacts) -> MatrixFacts | None:
+    """Matrix products, or None without shapes."""
+    return MatrixFacts(trace.matrices, _compute_scale(trace, device)) if trace.matrices else None
+
+
+def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:
+    """Copies over the bus, or None where there are none."""
+    copies = tuple(copy for copy in trace.copies if copy.direction in ON_BUS)
+    total_us = sum(copy.us for copy in copies)
+    if total_us <= 0:
+        return None
+    return CopyFacts(
+        copies=copies,
+        scale=device.exposed_copy / total_us,
+        files_steps=len(trace.steps) or None,
+        at=blocked_at(trace),
+        sites=trace.sites,
+        round_trips=trace.round_trips,
+        per_us=share_per_us(trace, device),
+    )
+
+
+def blocked_at(trace: RankTrace) -> tuple[Location, ...]:
+    """Lines whose copies block the host."""
+    lines = [call.at for call in trace.blocking if call.at is not None and call.op in COPYING]
+    return tuple(dict.fromkeys(lines))
+
+
+def share_per_us(trace: RankTrace, device: DeviceFacts) -> float:
+    """Share of the step for each microsecond that was counted in the marked steps, else in the file."""
+    steps = len(trace.steps) / device.steps if device.steps else 1.0
+    return 1 / (steps * device.window_s * US_PER_S) if device.window_s > 0 else 0.0
+
+
+def attention_facts(trace: RankTrace, device: DeviceFacts | None) -> AttentionFacts | None:
+    """Attention written out, or None where there is none; without a device, of the marked steps' time."""
+    span_us = sum(step.times.span_us for step in trace.steps) or (trace.end_ns - trace.begin_ns) / 1e3
+    if not trace.attention or span_us <= 0:
+        return None
+    per_us = share_per_us(trace, device) if device is not None else 1 / span_us
+    places = dict.fromkeys(use.at for use in trace.attention if use.at is not None)
+    return AttentionFacts(trace.attention, per_us, tuple(places))
+
+
+def wait_facts(trace: RankTrace) -> WaitFacts | None:
+    """Calls that wait for the device, or None where there are none."""
+    if trace.times is None or not trace.blocking:
+        return None
+    span_us = sum(step.times.span_us for step in trace.steps) or trace.times.span_us
+    calls = tuple(call for call in trace.blocking if not _returns(call, trace.round_trips))
+    return WaitFacts(calls, span_us, len(trace.steps) or None)
+
+
+def _returns(call: BlockingCalls, round_trips: Sequence[RoundTrip]) -> bool:
+    """Whether most of what a blocking call copies to the host comes back: that is told elsewhere."""
+    alike = (way.count for way in round_trips if (way.out, way.out_at) == (call.op, call.at))
+    return call.direction == "DtoH" and 2 * sum(alike) > call.count
+
+
+def _compute_scale(trace: RankTrace, device: DeviceFacts) -> float:
+    """Judged share per microsecond of kernels: streams overlap, and the file outlasts its steps."""
+    total_us = sum(use.us for use in trace.classes if use.kind not in NOT_COMPUTE)
+    return device.compute / total_us if total_us > 0 else 0.0
+
+
+def attributed_shares(device: DeviceFacts) -> dict[Bottleneck, float]:
+    """The judged time by the class that caused it; the shares add up to 1."""
+    classes = dict.fromkeys(Bottleneck, 0.0)
+    classes[Bottleneck.COMPUTE] = device.compute
+    classes[Bottleneck.NETWORK] = device.exposed_comm
+    classes[Bottleneck.TRANSFER] = device.exposed_copy
+    for cause, share in device.idle.items():
+        classes[CAUSES.get(cause, Bottleneck.HOST)] += share
+    return classes

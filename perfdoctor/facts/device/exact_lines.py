@@ -1,0 +1,186 @@
+"""Finds the exact line of what a window puts down to a function: it names the line of the `def` only.
+
+A function's source says which of its statements can have made a call, such as `.item()` for `aten::item`;
+stack samples say how its time is shared out where there are several.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import replace
+
+from perfdoctor.facts.device.device import COPYING, AttentionFacts, CopyFacts, WaitFacts
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.user_source.parse import Function, Listing, Sources, calls, header, statements
+from perfdoctor.model.measured import Location, RunFacts, StackFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.trace.results import BlockingCalls
+
+VALUE = frozenset("item tolist float int bool print format str".split())  # what reads one value, or prints it
+OUT = VALUE | frozenset("cpu numpy to copy_".split())
+IN = frozenset("to cuda copy_ tensor as_tensor".split())
+# Operator around a runtime call: names of what a statement calls to get there.
+CALLED = {
+    None: frozenset(("synchronize",)),
+    "aten::item": VALUE, "aten::_local_scalar_dense": VALUE, "aten::is_nonzero": VALUE,
+    "aten::equal": frozenset(("equal",)), "aten::nonzero": frozenset("nonzero argwhere where".split()),
+    "aten::masked_select": frozenset(("masked_select",)), "aten::_unique2": frozenset(("unique",)),
+    "aten::softmax": frozenset(("softmax", "Softmax")),
+}  # fmt: skip
+READS_TESTS = ("aten::is_nonzero",)  # `if tensor:`
+# A mask in brackets: how many does it hold?
+READS_MASKS = (
+    "aten::index",
+    "aten::index_put_",
+    "aten::nonzero",
+)
+TESTS = (ast.If, ast.While, ast.Assert)
+
+Shares = list[tuple[Location, float]]
+
+
+class LineFinder:
+    """Finds lines in the user's source; stack samples weigh them."""
+
+    def __init__(self, sources: Sources, run: RunFacts, stacks: StackFacts | None) -> None:
+        self.sources = sources
+        costs = [cost for lines in (stacks.phases.values() if stacks else ()) for cost in lines]
+        self.sampled = [cost.at for cost in costs]
+        self.samples = {(cost.at.file, cost.at.line): cost.samples for cost in costs}
+        scripts = [f"{run.cwd}/{word}" for word in run.command if word.endswith(".py")]
+        self.folders = [f"{run.cwd}/", *(f"{script.rpartition('/')[0]}/" for script in scripts)]
+        self.files: dict[str, str] = {}
+
+    def of(self, at: Location, op: str | None, direction: str | None = None) -> Shares:
+        """The lines that a call at `at` can come from and the share of it that each has; [] where unknown."""
+        file = self._file(at.file)
+        if not file:
+            return []
+        scope = _scope(self.sources.file(file), at)
+        numbers = (
+            [node.lineno for node in statements(scope.body) if makes(node, op, direction)] if scope else []
+        )
+        if at.line in numbers:  # the line itself was recorded
+            numbers = [at.line]
+        return self._shared([replace(at, file=file, line=line) for line in dict.fromkeys(numbers)])
+
+    def anywhere(self, op: str | None, direction: str | None = None) -> Shares:
+        """The same, of a call whose function is not known either: the sampled lines that can make it."""
+        statement = [(at, self.sources.file(at.file).statement(at.line)) for at in self.sampled]
+        return self._shared([at for at, node in statement if node is not None and makes(node, op, direction)])
+
+    def _shared(self, places: Iterable[Location]) -> Shares:
+        """A single place has it all; several share it as they were sampled."""
+        weighed = [(at, self.samples.get((at.file, at.line), 0)) for at in places]
+        total = sum(weight for _, weight in weighed)
+        if len(weighed) > 1 and not total:
+            return []
+        return [
+            (replace(at, text=self.sources.text(at.file, at.line)), weight / total if total else 1.0)
+            for at, weight in weighed
+            if weight or not total
+        ]
+
+    def _file(self, name: str) -> str:
+        """The path of a file that the profiler names without its folder; "" where it cannot be found."""
+        if name not in self.files:
+            sampled = [at.file for at in self.sampled if at.file.endswith(f"/{name}")]
+            tried = [name, *(folder + name for folder in self.folders), *sampled]
+            self.files[name] = next((path for path in tried if self.sources.text(path, 1) is not None), "")
+        return self.files[name]
+
+
+@fact
+def line_finder(sources: Sources, run: RunFacts, stacks: StackFacts | Missing) -> LineFinder:
+    """The one for this run's source."""
+    return LineFinder(sources, run, stacks if isinstance(stacks, StackFacts) else None)
+
+
+def of_waits(waits: WaitFacts, lines: LineFinder) -> WaitFacts:
+    """The calls by exact lines, where those can be told."""
+    known = any(call.at is not None for call in waits.calls)
+    return replace(waits, calls=tuple(part for call in waits.calls for part in _parts(call, lines, known)))
+
+
+def of_attention(attention: AttentionFacts, lines: LineFinder) -> AttentionFacts:
+    """The places as exact lines, where those can be told."""
+    places = [_first(at, lines.of(at, "aten::softmax")) for at in attention.at]
+    places = places or [at for at, _ in lines.anywhere("aten::softmax")]
+    return replace(attention, at=tuple(dict.fromkeys(places)))
+
+
+def _parts(call: BlockingCalls, lines: LineFinder, known: bool) -> list[BlockingCalls]:
+    """A blocking call by its lines. Where a window tells functions, one without any was no user's call."""
+    if call.at is None:
+        shares = [] if known else lines.anywhere(call.op, call.direction)
+    else:
+        shares = lines.of(call.at, call.op, call.direction)
+    return [
+        replace(
+            call,
+            at=at,
+            count=max(1, round(call.count * share)),
+            us=call.us * share,
+            idle_us=call.idle_us * share,
+        )
+        for at, share in shares
+    ] or [call]
+
+
+def of_copies(copies: CopyFacts, lines: LineFinder) -> CopyFacts:
+    """The places as exact lines, where those can be told."""
+    places = [_first(at, lines.of(at, COPYING[0], "HtoD")) for at in copies.at]
+    sites = [
+        replace(site, at=_first(site.at, lines.of(site.at, site.op, site.direction))) if site.at else site
+        for site in copies.sites
+    ]
+    round_trips = [
+        replace(
+            trip,
+            out_at=trip.out_at and _first(trip.out_at, lines.of(trip.out_at, trip.out, "DtoH")),
+            back_at=trip.back_at and _first(trip.back_at, lines.of(trip.back_at, trip.back, "HtoD")),
+        )
+        for trip in copies.round_trips
+    ]
+    return replace(
+        copies, at=tuple(dict.fromkeys(places)), sites=tuple(sites), round_trips=tuple(round_trips)
+    )
+
+
+def _first(at: Location, shares: Shares) -> Location:
+    """The line with the largest share, or the function's where none is known."""
+    return max(shares, key=lambda entry: entry[1], default=(at, 1.0))[0]
+
+
+def makes(node: ast.stmt, op: str | None, direction: str | None = None) -> bool:
+    """Whether a statement can make the runtime call of an operator, or a copy in that direction."""
+    wanted = CALLED.get(op, frozenset())
+    if op in COPYING:
+        wanted = OUT if direction == "DtoH" else IN
+    inner = [part for top in header(node) for part in ast.walk(top)]
+    return (
+        any(name in wanted for _, name in calls(node))
+        or ("format" in wanted and any(isinstance(part, ast.FormattedValue) for part in inner))
+        or (op in READS_TESTS and isinstance(node, TESTS))
+        or (
+            op in READS_MASKS
+            and any(isinstance(part, ast.Subscript) and _is_mask(part.slice) for part in inner)
+        )
+    )
+
+
+def _is_mask(index: ast.expr) -> bool:
+    """Whether what stands in brackets may be a mask: a name or a comparison, no number, text or slice."""
+    return isinstance(index, (ast.Name, ast.Attribute, ast.Compare, ast.UnaryOp, ast.BinOp, ast.Call))
+
+
+def _scope(listing: Listing, at: Location) -> ast.Module | Function | None:
+    """The function whose first line, decorators included, is that of `at`; else the innermost around it."""
+    name = (at.function or "").rpartition(".")[2]
+    for node in ast.walk(listing.tree) if listing.tree else ():
+        if not isinstance(node, Function) or node.name != name:
+            continue
+        if at.line in {node.lineno, *(decorator.lineno for decorator in node.decorator_list)}:
+            return node
+    return listing.scope(at.line)

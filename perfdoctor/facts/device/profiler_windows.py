@@ -1,0 +1,203 @@
+"""Adds what windows of torch.profiler tell to a run's facts: they explain, the timers decide.
+
+A window slows the host, not the device. So the device's time is taken from the window, the length of the
+step from the timers, and what the device idles is what is left of that step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perfdoctor.facts.device import device, exact_lines
+from perfdoctor.facts.device.attention import written_out
+from perfdoctor.facts.device.device import (
+    AttentionFacts,
+    CopyFacts,
+    DeviceFacts,
+    KernelFacts,
+    MatrixFacts,
+    WaitFacts,
+)
+from perfdoctor.facts.device.exact_lines import LineFinder
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.measured import OperatorCost, RunFacts, StackFacts, StepFacts, WindowFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.trace.results import CopySite, DevicePeak, Launches, RankTrace
+
+MeasuredWindows = Mapping[str, RankTrace]  # by kind: "plain", "shapes", "stacks"
+
+NO_WINDOW = Missing("no torch.profiler window was recorded")
+NO_WORK = Missing("the torch.profiler window holds no work of the device")
+NO_SHAPES = Missing("no torch.profiler window with shapes was recorded")
+PLAINEST = ("plain", "shapes", "stacks")  # the window that disturbs least comes first
+DETAILED = ("shapes", "plain", "stacks")  # shapes cost the host time, not the device
+
+
+@dataclass(frozen=True)
+class DeviceWindows:
+    """The windows of a run that trained on a device, and where the device's time goes by two of them."""
+
+    windows: MeasuredWindows
+    plain: RankTrace
+    detailed: RankTrace
+    device: DeviceFacts  # by the plain one
+    seen: DeviceFacts  # by the detailed one
+
+    @property
+    def stacks(self) -> RankTrace | None:
+        """The window that tells lines."""
+        return self.windows.get("stacks")
+
+
+@fact
+def device_windows(
+    windows: MeasuredWindows, run: RunFacts, step: StepFacts
+) -> DeviceWindows | Missing | None:
+    """The windows, or None where no device trained."""
+    if not run.on_device:
+        return None
+    plain, detailed = _first(windows, PLAINEST), _first(windows, DETAILED)
+    if plain is None or detailed is None:
+        return NO_WINDOW
+    by_plain, by_detailed = unprofiled(plain, step), unprofiled(detailed, step)
+    if by_plain is None or by_detailed is None:
+        return NO_WORK
+    return DeviceWindows(windows, plain, detailed, by_plain, by_detailed)
+
+
+def _first(windows: MeasuredWindows, kinds: Sequence[str]) -> RankTrace | None:
+    return next((windows[kind] for kind in kinds if kind in windows), None)
+
+
+@fact
+def device_facts(windows: DeviceWindows) -> DeviceFacts:
+    """Where the device's time goes."""
+    return windows.device
+
+
+@fact
+def kernel_facts(windows: DeviceWindows) -> KernelFacts:
+    """Kernels of the window that tells their work, with the lines of the one that tells those."""
+    kernels, stacks = device.kernel_facts(windows.detailed, windows.seen), windows.stacks
+    at = {use.name: use.at for use in stacks.kernels} if stacks else {}
+    return replace(
+        kernels, kernels=tuple(replace(use, at=use.at or at.get(use.name)) for use in kernels.kernels)
+    )
+
+
+@fact
+def matrix_facts(windows: DeviceWindows) -> MatrixFacts | Missing | None:
+    """Matrix products by shape."""
+    if "shapes" not in windows.windows:
+        return NO_SHAPES
+    return device.matrix_facts(windows.detailed, windows.seen)
+
+
+@fact
+def attention_facts(
+    windows: MeasuredWindows,
+    device_windows: DeviceWindows | Missing | None,
+    lines: LineFinder,
+    stacks: StackFacts | Missing,
+    step: StepFacts,
+    sources: Sources,
+) -> AttentionFacts | Missing | None:
+    """Attention written out: on a device or a CPU, as a window saw it; without one, as stack samples did."""
+    detailed = _first(windows, DETAILED)
+    if detailed is None:
+        return written_out(stacks, step, sources) if isinstance(stacks, StackFacts) else NO_WINDOW
+    if isinstance(device_windows, Missing):
+        return device_windows
+    attention = device.attention_facts(detailed, device_windows.seen if device_windows else None)
+    with_lines = device.attention_facts(windows["stacks"], None) if "stacks" in windows else None
+    if attention is None:
+        return None
+    if with_lines and not attention.at:
+        attention = replace(attention, at=with_lines.at)
+    return exact_lines.of_attention(attention, lines)
+
+
+@fact
+def copy_facts(windows: DeviceWindows, lines: LineFinder) -> CopyFacts | None:
+    """Copies in the window that tells most of them, with the lines of the one that tells those."""
+    copies, stacks = device.copy_facts(windows.detailed, windows.seen), windows.stacks
+    if copies is None or stacks is None:
+        return exact_lines.of_copies(copies, lines) if copies is not None else None
+    places = {_kind(site): site.at for site in reversed(stacks.sites)}
+    sites = [replace(site, at=site.at or places.get(_kind(site))) for site in copies.sites]
+    way = {(trip.out, trip.back, trip.same): trip for trip in reversed(stacks.round_trips)}
+    round_trips = [
+        replace(trip, out_at=seen.out_at, back_at=seen.back_at)
+        if (seen := way.get((trip.out, trip.back, trip.same)))
+        else trip
+        for trip in copies.round_trips
+    ]
+    copies = replace(copies, at=device.blocked_at(stacks), sites=tuple(sites), round_trips=tuple(round_trips))
+    return exact_lines.of_copies(copies, lines)
+
+
+@fact
+def wait_facts(windows: DeviceWindows, lines: LineFinder) -> WaitFacts | None:
+    """Calls that made the host wait for the device, by the lines of the script where those are known."""
+    waits = device.wait_facts(windows.stacks or windows.plain)
+    return exact_lines.of_waits(waits, lines) if waits is not None else None
+
+
+@fact
+def launches(windows: DeviceWindows) -> Launches | None:
+    """How the host launched kernels."""
+    return windows.plain.launches
+
+
+@fact
+def device_peak(windows: DeviceWindows) -> DevicePeak | Missing:
+    """What the device can do at most."""
+    name = windows.plain.device or "the device"
+    return windows.plain.peak or Missing(f"the peak rates of {name} are not known")
+
+
+def _kind(site: CopySite) -> tuple[object, ...]:
+    """What copies of one place have in common in every window: the bytes of each, not the shapes."""
+    return site.direction, site.host_memory, site.op, (site.bytes or 0) // site.count
+
+
+@fact
+def window_facts(windows: MeasuredWindows) -> WindowFacts | None:
+    """The operators of the steps in the window that disturbs least, or None where it holds none."""
+    trace = _first(windows, PLAINEST)
+    if trace is None:
+        return None
+    on_device = trace.times is not None
+    costs_us = {op.name: op.device_us if on_device else op.host_us for op in trace.ops}
+    total_us = sum(costs_us.values())
+    if total_us <= 0 or not trace.steps:
+        return None
+    operators = [
+        OperatorCost(op.name, costs_us[op.name] / total_us, op.count / len(trace.steps))
+        for op in sorted(trace.ops, key=lambda op: -costs_us[op.name])
+        if costs_us[op.name] > 0
+    ]
+    return WindowFacts(trace.file, len(trace.steps), on_device, tuple(operators))
+
+
+def unprofiled(trace: RankTrace, step: StepFacts) -> DeviceFacts | None:
+    """The device's shares of the step as the timers saw it, or None in a window without work of a device."""
+    shares = device.device_facts(trace)
+    if shares is None or not shares.steps or step.mean_s <= 0:
+        return shares
+    stretch = shares.window_s / shares.steps / step.mean_s
+    busy = shares.compute + shares.exposed_comm + shares.exposed_copy
+    stretch = min(stretch, 1 / busy) if busy > 0 else 1.0
+    idle = sum(shares.idle.values())
+    left = (1 - busy * stretch) / idle if idle > 0 else 0.0
+    return replace(
+        shares,
+        window_s=step.mean_s * shares.steps,
+        compute=shares.compute * stretch,
+        exposed_comm=shares.exposed_comm * stretch,
+        exposed_copy=shares.exposed_copy * stretch,
+        comm=shares.comm * stretch,
+        idle={cause: share * left for cause, share in shares.idle.items()},
+    )

@@ -1,0 +1,1 @@
+"""Facts on the host: cores, memory, disk, network, stacks."""

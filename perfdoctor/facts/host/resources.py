@@ -1,0 +1,241 @@
+"""Measures cores, memory, disk and accelerators from samples: CpuFacts, MemoryFacts, DiskFacts, GpuFacts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NewType
+
+from perfdoctor.facts.decode import Json, number, positive, whole
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.steps.span import MeasuredSpan
+from perfdoctor.facts.steps.summary import TimedStep
+from perfdoctor.model.measured import CpuFacts, GpuFacts, LoaderFacts, MemoryFacts, RunFacts, StepFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.records import RankRecords, RunRecords
+
+CHILDREN = ("worker", "other")  # roles of processes that a rank may have started
+ENOUGH = 3  # samples inside the steps: below it, the once-a-second sampler saw mostly borders
+
+
+@dataclass(frozen=True)
+class DiskFacts:
+    """Disk traffic of the process tree, bytes per second."""
+
+    read_bytes_per_s: float | None
+    written_bytes_per_s: float | None
+
+
+HostSamples = NewType("HostSamples", Sequence[Json])  # taken between the first step and the last
+OwnSamples = NewType("OwnSamples", Sequence[Json])  # the same, processes of other ranks told apart
+
+
+@fact
+def host_samples(records: RunRecords, span: MeasuredSpan) -> HostSamples:
+    """The samples of the host that facts are about."""
+    return HostSamples(inside(records.host, span))
+
+
+@fact
+def own_samples(samples: HostSamples, records: RunRecords, rank: RankRecords) -> OwnSamples:
+    """The same with the processes of other ranks told apart."""
+    return OwnSamples(of_rank(samples, rank.rank) if len(records.ranks) > 1 else samples)
+
+
+def inside(host: Sequence[Json], span: MeasuredSpan) -> list[Json]:
+    """Samples taken between the first step and the last, in order."""
+    return [entry for entry in host if span.holds(entry.get("t_ns"))]
+
+
+def of_rank(samples: Sequence[Json], rank: int) -> list[Json]:
+    """The samples with the processes of other ranks told apart from this one's: their role is "rank"."""
+
+    def told(proc: Json) -> Json:
+        other = whole(proc.get("rank")) not in (None, rank)
+        return {**proc, "role": "rank"} if other and proc.get("role") in ("main", "worker") else proc
+
+    return [{**entry, "procs": [told(proc) for proc in entry.get("procs") or ()]} for entry in samples]
+
+
+def share_of(cpu: CpuFacts, ranks: int) -> CpuFacts:
+    """The cores that one of so many ranks of a host can have to itself; each has the same claim to them."""
+    if ranks < 2:
+        return cpu
+    others = cpu.other_cores / ranks if cpu.other_cores is not None else None
+    return replace(cpu, usable_cores=max(1.0, cpu.usable_cores / ranks), other_cores=others)
+
+
+@fact
+def cpu_facts(
+    records: RunRecords, samples: OwnSamples, timed: TimedStep, loader: LoaderFacts | Missing | None
+) -> CpuFacts | Missing:
+    """Cores and how busy they were. The steps' own CPU clocks are finer than samples a second apart."""
+    host = records.run.get("host")
+    run_host = host if isinstance(host, dict) else {}
+    usable = positive(samples[-1].get("usable_cores")) if samples else None
+    usable = usable or positive(run_host.get("usable_cores")) or positive(run_host.get("cores"))
+    if usable is None:
+        return Missing("the number of usable cores is not known")
+    main = _main_cores(timed.step)
+    workers = _worker_cores(timed.step, loader)
+    sampled = {role: growth(samples, "cpu_s", {role}) for role in ("main", "worker", "rank", "other")}
+    if len(samples) >= ENOUGH:
+        main = main if main is not None else sampled["main"]
+        workers = sampled["worker"] if sampled["worker"] is not None else workers
+    parts = (main, workers, sampled["rank"], sampled["other"], _unseen(samples))
+    known = [value for value in parts if value is not None]
+    busy = min(usable, sum(known)) if main is not None else None
+    machine = [
+        number(entry.get("machine_busy_cores"))
+        for entry in samples
+        if entry.get("machine_busy_cores") is not None
+    ]
+    others = max(0.0, sum(machine) / len(machine) - sum(known)) if len(machine) >= ENOUGH and known else None
+    limited_by = str(run_host.get("limited_by") or "machine")
+    main_delay = growth(samples, "threads_delay_s", {"main"}) if len(samples) >= ENOUGH else None
+    return CpuFacts(usable, busy, main, workers, limited_by, others, _delay(samples), main_delay)
+
+
+def _unseen(samples: Sequence[Json]) -> float | None:
+    """Cores that children of ranks kept busy which came and went between two samples: short epochs' workers.
+
+    All that children took is what those took that have ended, and by how much more the living ones have.
+    """
+    ended = growth(samples, "ended_children_cpu_s", ("main", "rank"))
+    seen = growth(samples, "cpu_s", CHILDREN)
+    if ended is None or len(samples) < ENOUGH:
+        return None
+    seconds = (number(samples[-1].get("t_ns")) - number(samples[0].get("t_ns"))) / 1e9
+    first_s, last_s = (
+        sum(number(proc.get("cpu_s")) for proc in _processes(entry, CHILDREN))
+        for entry in (samples[0], samples[-1])
+    )
+    return max(0.0, ended + (last_s - first_s) / seconds - (seen or 0.0))
+
+
+def _delay(samples: Sequence[Json]) -> float | None:
+    """Seconds that loader workers were ready but had no core, for each second that they ran."""
+    ran, lacked = (growth(samples, f"thread_{name}_s", {"worker"}) for name in ("cpu", "delay"))
+    return lacked / ran if ran and lacked is not None and len(samples) >= ENOUGH else None
+
+
+def _main_cores(step: StepFacts) -> float | None:
+    if step.process_cpu_s is None or step.mean_s <= 0:
+        return None
+    return step.process_cpu_s / step.mean_s
+
+
+def _worker_cores(step: StepFacts, loader: LoaderFacts | Missing | None) -> float | None:
+    if not isinstance(loader, LoaderFacts) or step.mean_s <= 0:
+        return None
+    if not loader.num_workers:
+        return 0.0
+    return loader.batch_cpu_s * loader.batches_per_step / step.mean_s
+
+
+def _processes(entry: Json, roles: Collection[str]) -> list[Json]:
+    """The processes of these roles that a sample saw."""
+    processes = entry.get("procs") or ()
+    return [proc for proc in processes if isinstance(proc, dict) and proc.get("role") in roles]
+
+
+def growth(samples: Sequence[Json], key: str, roles: Iterable[str]) -> float | None:
+    """How fast a cumulative figure of these processes grows, per second; processes come and go."""
+    wanted = set(roles)
+    total, seconds, seen = 0.0, 0.0, False
+    before: dict[int, float] = {}
+    for index, entry in enumerate(samples):
+        now = {
+            int(number(proc.get("pid"))): number(proc.get(key))
+            for proc in _processes(entry, wanted)
+            if proc.get(key) is not None
+        }
+        seen = seen or bool(now)
+        if index:
+            seconds += max(0.0, number(entry.get("t_ns")) - number(samples[index - 1].get("t_ns"))) / 1e9
+            total += sum(max(0.0, value - before.get(pid, 0.0)) for pid, value in now.items())
+        before = now
+    return total / seconds if seen and seconds > 0 else None
+
+
+@fact
+def memory_facts(samples: HostSamples) -> MemoryFacts | Missing:
+    """The largest sums over the process tree that any sample saw."""
+    if not samples:
+        return Missing("memory was not sampled while training stepped")
+
+    def most(key: str) -> int | None:
+        sums = [_sum(entry, key) for entry in samples]
+        known = [value for value in sums if value is not None]
+        return round(max(known)) if known else None
+
+    def least(group: str, key: str) -> int | None:
+        known = [value for entry in samples if (value := _whole((entry.get(group) or {}).get(key)))]
+        return min(known) if known else None
+
+    last = samples[-1]
+    left = [least("memory", key) for key in ("available_bytes", "limit_left_bytes")]
+    return MemoryFacts(
+        private_bytes=most("private_bytes"),
+        shared_bytes=most("shared_bytes"),
+        peak_rss_bytes=most("rss_bytes"),
+        total_bytes=_whole((last.get("memory") or {}).get("total_bytes")),
+        shm_free_bytes=least("shm", "free_bytes"),
+        shm_bytes=_whole((last.get("shm") or {}).get("total_bytes")),
+        available_bytes=min((value for value in left if value is not None), default=None),
+    )
+
+
+def _sum(entry: Json, key: str) -> float | None:
+    values = [number(proc.get(key)) for proc in entry.get("procs") or () if proc.get(key) is not None]
+    return sum(values) if values else None
+
+
+def _whole(value: object) -> int | None:
+    amount = positive(value)
+    return round(amount) if amount is not None else None
+
+
+@fact
+def disk_facts(samples: HostSamples) -> DiskFacts | Missing:
+    """Disk traffic of the process tree."""
+    roles = ("main", "worker", "other")
+    read, written = growth(samples, "read_bytes", roles), growth(samples, "written_bytes", roles)
+    if read is None and written is None:
+        why = "disk traffic could not be read" if samples else "no sample was taken while training stepped"
+        return Missing(why)
+    return DiskFacts(read, written)
+
+
+@fact
+def gpu_facts(records: RunRecords, run: RunFacts, span: MeasuredSpan) -> GpuFacts | Missing | None:
+    """What NVML said of the devices between the first step and the last; idle ones do not count as used."""
+    if not run.on_device:
+        return None
+    sampled = {index: inside(rows, span) for index, rows in records.gpus.items()}
+    used = [rows for rows in sampled.values() if rows and _mean(rows, "utilisation", default=1.0)]
+    used = used or [rows for rows in sampled.values() if rows]
+    if not used:
+        return Missing("no accelerator was sampled")
+
+    def over_devices(key: str, combine: Callable[[list[float]], float]) -> float | None:
+        means = [mean for rows in used if (mean := _mean(rows, key)) is not None]
+        return combine(means) if means else None
+
+    utilisation = over_devices("utilisation", lambda means: sum(means) / len(means))
+    reasons: dict[str, str] = {}
+    for rows in used:
+        reasons.update({str(key): str(why) for key, why in (rows[-1].get("reasons") or {}).items()})
+    return GpuFacts(
+        names=tuple(str(rows[-1].get("name") or "accelerator") for rows in used),
+        utilisation=min(1.0, utilisation) if utilisation is not None else None,
+        memory_used_bytes=_whole(over_devices("memory_used_bytes", max)),
+        memory_total_bytes=_whole(over_devices("memory_total_bytes", max)),
+        power_w=over_devices("power_w", sum),
+        reasons=reasons,
+    )
+
+
+def _mean(rows: Sequence[Json], key: str, default: float | None = None) -> float | None:
+    known = [number(row[key]) for row in rows if row.get(key) is not None]
+    return sum(known) / len(known) if known else default

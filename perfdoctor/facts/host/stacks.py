@@ -1,0 +1,247 @@
+"""Tells which lines of the user's code each phase's time passes through: StackFacts, from folded stacks."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from perfdoctor.facts.decode import location
+from perfdoctor.facts.user_source.frames import Frame, Owner, parse
+from perfdoctor.facts.user_source.library_table import of_wait
+from perfdoctor.facts.user_source.loop_roles import Loop, Role
+from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves
+from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts, StepFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.records import RankRecords
+
+NO_STACKS = Missing("no stack samples were taken")
+FEW = 5  # samples of the main thread below which nothing is said
+SURELY = 2.0  # standard deviations of a share that was sampled: what is left beyond is no chance
+TORN = 0.06  # of a function's samples: a line below it may owe them to a stack read while it changed
+MOST_LINES = 20  # per phase
+TRAINING = {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER}
+LOGGING_FILES = re.compile(
+    r"[/\\](?:tqdm|rich|tensorboard|tensorboardX|wandb|mlflow|neptune|comet_ml|aim|clearml|loguru|logging)"
+    r"(?:[/\\]|\.py)"
+    r"|[/\\](?:loggers|csv|json[/\\]\w+|progress\w*)\.py"
+)
+LOGGING_NAMES = re.compile(
+    r"(?:^|_)(?:log|logs|logging|logger|print|report|progress|dump_metrics|write_metrics)(?:_|$)"
+)
+SAVING_NAMES = re.compile(r"save_(?:checkpoint|model|state|weights|pretrained)|(?:^|_)save\w*_checkpoint")
+SAVING_FILES = re.compile(r"torch[/\\]serialization\.py|safetensors[/\\]|[/\\]shutil\.py")
+CONVERSIONS = frozenset(
+    "tensor as_tensor from_numpy Tensor FloatTensor LongTensor stack cat array asarray".split()
+)
+TOOLS_OF_TORCH = re.compile(r"torch[/\\]utils[/\\]")  # the rest of torch computes
+OPTIMIZERS = re.compile(r"torch[/\\]optim[/\\](?!optimizer\.py)")
+IN_PLACE = re.compile(r"[a-z]_$")  # `weight.mul_(x)`: tensors changed in place
+
+FrameStack = tuple[tuple[Frame, ...], int]
+CodePlace = tuple[str, str]  # file, function
+
+
+def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> StackFacts | Missing:
+    """What stack samples of the training thread saw."""
+    if not rank.stacks:
+        return NO_STACKS
+    main = [(frames, count) for label, frames, count in threads(rank) if label == "main"]
+    seen = sum(count for _, count in main)
+    if seen < FEW:
+        return Missing(f"only {seen} stack samples of the training thread were taken")
+    lines = StackLines(main, rank, sources)
+    counted: dict[Phase, Counter[tuple[Frame, str | None, str | None]]] = defaultdict(Counter)
+    for frames, count in main:
+        phase, cost = lines.cost(frames)
+        if phase is not None:
+            counted[phase][cost] += count
+    total = sum(sum(costs.values()) for costs in counted.values())
+    phases = {
+        phase: line_costs(costs, share_of(step, phase, costs.total(), total), sources)
+        for phase, costs in counted.items()
+    }
+    return StackFacts(total, rank.stacks_source or "in-process", phases)
+
+
+def share_of(step: StepFacts, phase: Phase, samples: int, total: int) -> float:
+    """The share of wall time that `samples` of `total` in a phase stand for.
+
+    The timers know better, but for what no wrapper is around: they charge what follows a forward pass to it,
+    be it the loss or a log. There samples decide where they are plainly more than the timers tell.
+    """
+    timed = step.share(phase)
+    if phase is not Phase.OTHER or not total:
+        return timed
+    sampled = samples / total
+    return sampled if sampled - SURELY * math.sqrt(sampled * (1 - sampled) / total) > timed else timed
+
+
+def threads(rank: RankRecords) -> Iterator[tuple[str, tuple[Frame, ...], int]]:
+    """Every stack as (thread, frames from the outermost in, samples)."""
+    for names, count in rank.stacks:
+        if names:
+            yield names[0], tuple(frame for name in names[1:] if (frame := parse(name)) is not None), count
+
+
+class StackLines:
+    """Puts stacks of the training thread down to a phase, a user's line and a kind."""
+
+    def __init__(self, main: Sequence[FrameStack], rank: RankRecords, sources: Sources) -> None:
+        self.sources = sources
+        self.anchors: dict[CodePlace, set[int]] = _anchors(main)
+        self.results: dict[CodePlace, set[str]] = defaultdict(set)
+        self._loops: dict[CodePlace, Loop | None] = {}
+        for event in (*rank.of("root"), *rank.of("grad_names")):
+            at = location(event.get("at"))
+            if at is not None and at.function:
+                place = at.file, at.function.rpartition(".")[2]
+                self.anchors[place].add(at.line)
+                self.results[place].update(str(name) for name in event.get("names") or ())
+
+    def loop(self, frame: Frame) -> Loop | None:
+        """The loop in a frame's function, where training passes through that function."""
+        place = frame.file, frame.name
+        if place not in self.anchors:
+            return None
+        if place not in self._loops:
+            self._loops[place] = Loop(self.sources.file(frame.file), self.anchors[place], self.results[place])
+        return self._loops[place]
+
+    def cost(self, frames: Sequence[Frame]) -> tuple[Phase | None, tuple[Frame, str | None, str | None]]:
+        """Phase, user's line, innermost function beyond it, and kind; no phase outside the loop."""
+        nowhere = (Frame("", "", 0, Owner.LIBRARY), None, None)
+        wrapped = [index for index, frame in enumerate(frames) if frame.phase is not None]
+        indices = [index for index, frame in enumerate(frames) if frame.owner is Owner.USER]
+        if not indices:
+            return None, nowhere
+        beyond = frames[indices[-1] + 1 :]
+        user, leaf = frames[indices[-1]], beyond[-1].function if beyond else None
+        if wrapped and not _in_closure(frames[wrapped[-1] :]):
+            return frames[wrapped[-1]].phase, (user, leaf, None)
+        role, level = self._role(frames)
+        if role is Role.OUTSIDE:
+            return None, nowhere
+        chain = [frames[index] for index in indices if index >= level]
+        kind = self._kind(user, beyond, role, chain)
+        if kind == "logging" and chain:  # thin out the loop's own line, not what happens inside the logger
+            user = chain[0]
+        return Phase.OTHER, (user, leaf, kind)
+
+    def apart(self, frames: Sequence[Frame]) -> Frame | None:
+        """The user's line nearest to the training loop, where training needs nothing of what it does."""
+        role, level = self._role(frames)
+        user_frames = (frame for frame in frames[max(0, level) :] if frame.owner is Owner.USER)
+        return next(user_frames, None) if role is Role.REST and level >= 0 else None
+
+    def _role(self, frames: Sequence[Frame]) -> tuple[Role, int]:
+        """What the line is for in the innermost training loop, and the frame that says so."""
+        inside, level = not self.anchors, -1
+        for index, frame in enumerate(frames):
+            loop = self.loop(frame)
+            if loop is None:
+                continue
+            if not inside:
+                inside = not loop.units or (loop.is_loop and loop.contains(frame.line))
+                if not inside and (loop.is_loop or loop.role(frame.line) is not Role.TRAINS):
+                    return Role.OUTSIDE, index
+            level = index
+            role = loop.role(frame.line)
+            if role is not Role.TRAINS:
+                return (Role.REST if role is Role.OUTSIDE else role), index
+        if not inside or level < 0:
+            return (Role.OUTSIDE if self.anchors else Role.REST), level
+        return (Role.DATA if self._feeds(frames, level) else Role.TRAINS), level
+
+    def _feeds(self, frames: Sequence[Frame], level: int) -> bool:
+        """Whether what runs below a training line makes one of its arguments: `model(make_batch())`.
+
+        A call in C has no frame: on the line itself, time that no wrapper saw goes into converting arguments.
+        """
+        node = self.sources.file(frames[level].file).statement(frames[level].line)
+        outer = (
+            [call for part in header(node) for call in ast.walk(part) if isinstance(call, ast.Call)]
+            if node
+            else []
+        )
+        arguments = [
+            inner for call in outer for part in (*call.args, *call.keywords) for inner in ast.walk(part)
+        ]
+        made = {_called(inner) for inner in arguments if isinstance(inner, ast.Call)}
+        if level + 1 == len(frames):
+            return bool(made & CONVERSIONS)
+        return frames[level + 1].owner is Owner.USER and frames[level + 1].name in made
+
+    def _called_to_log(self, chain: Sequence[Frame]) -> bool:
+        """Whether one of the user's functions was called by a name that logs: `log.write(...)`."""
+        callers = (
+            (self.sources.file(outer.file).statement(outer.line), inner) for outer, inner in pairwise(chain)
+        )
+        return any(node is not None and logs(node, inner.name) for node, inner in callers)
+
+    def _kind(self, user: Frame, beyond: Sequence[Frame], role: Role, chain: Sequence[Frame]) -> str | None:
+        node = self.sources.file(user.file).statement(user.line)
+        if any(SAVING_FILES.search(frame.file) for frame in beyond) or (node is not None and saves(node)):
+            return "checkpoint"
+        if any(SAVING_NAMES.search(frame.name) for frame in (*chain[1:], *beyond)):
+            return "checkpoint"
+        if any(LOGGING_FILES.search(frame.file) for frame in beyond) or (node is not None and logs(node)):
+            return "logging"
+        if any(LOGGING_NAMES.search(frame.name) for frame in chain[1:]) or self._called_to_log(chain):
+            return "logging"
+        if role is Role.DATA:
+            return "queue" if beyond and of_wait(beyond[-1]) else "data"
+        in_torch = any(
+            frame.owner is Owner.TORCH and not TOOLS_OF_TORCH.search(frame.file) for frame in beyond
+        )
+        in_place = node is not None and any(IN_PLACE.search(name) for _, name in calls(node))
+        return "compute" if role in {Role.COMPUTE, Role.TRAINS} or in_torch or in_place else None
+
+
+def _in_closure(frames: Sequence[Frame]) -> bool:
+    """Whether an optimizer of torch's, from whose wrapper on these frames are, has called the user's code."""
+    if frames[0].phase is not Phase.OPTIMIZER:
+        return False
+    first_user = next((index for index, frame in enumerate(frames) if frame.owner is Owner.USER), 0)
+    return any(OPTIMIZERS.search(frame.file) for frame in frames[1:first_user])
+
+
+def _anchors(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:
+    """The lines that training passes through, by function; samples torn between two lines are outvoted."""
+    seen: dict[CodePlace, Counter[int]] = defaultdict(Counter)
+    for frames, count in main:
+        wrapped = [index for index, frame in enumerate(frames) if frame.phase in TRAINING]
+        for frame in frames[: wrapped[-1]] if wrapped else ():
+            if frame.owner is not Owner.PROBE:
+                seen[frame.file, frame.name][frame.line] += count
+    lines = {
+        place: {line for line, count in counts.items() if count >= TORN * counts.total()}
+        for place, counts in seen.items()
+    }
+    return defaultdict(set, lines)
+
+
+def _called(call: ast.Call) -> str | None:
+    if isinstance(call.func, ast.Name):
+        return call.func.id
+    return call.func.attr if isinstance(call.func, ast.Attribute) else None
+
+
+def line_costs(
+    counted: Mapping[tuple[Frame, str | None, str | None], int], share: float, sources: Sources
+) -> tuple[LineCost, ...]:
+    """Lines, costliest first; together they take `share`."""
+    total = sum(counted.values())
+    lines: dict[tuple[str, int, str | None], Counter[tuple[str, str | None]]] = defaultdict(Counter)
+    for (user, leaf, kind), count in counted.items():
+        lines[user.file, user.line, kind][user.function, leaf] += count
+    costs = []
+    for (file, line, kind), below in lines.items():
+        samples = sum(below.values())
+        (function, leaf), _ = below.most_common(1)[0]
+        at = Location(file, line, function, sources.text(file, line))
+        costs.append(LineCost(at, share * samples / total, samples, leaf, kind))
+    return tuple(sorted(costs, key=lambda cost: (-cost.samples, cost.at.file, cost.at.line))[:MOST_LINES])

@@ -1,0 +1,1 @@
+"""The step model, and what it takes from a machine."""

@@ -1,0 +1,42 @@
+"""Takes the run's step apart (StepModel), and says what it loses to its own loader workers (StepFacts)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfdoctor.facts.host.resources import share_of
+from perfdoctor.facts.predict.contention import cpu_contention
+from perfdoctor.facts.predict.step_model import StepModel, build, of_loop
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.steps.summary import TimedStep
+from perfdoctor.model.measured import CpuFacts, LoaderFacts, RunFacts, StepFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.records import RunRecords
+
+
+@fact
+def step_model(
+    records: RunRecords, run: RunFacts, timed: TimedStep, cpu: CpuFacts, loader: LoaderFacts | None
+) -> StepModel | Missing:
+    """The model of the run's step, with the cores that one of its ranks can have to itself."""
+    cores, lost = share_of(cpu, run.ranks), cpu_contention(records.sharing)
+    if loader is None:
+        return of_loop(timed.step, cores, lost)
+    return build(timed.step, loader, cores, lost)
+
+
+@fact
+def step_facts(
+    timed: TimedStep, run: RunFacts, model: StepModel | Missing, cpu: CpuFacts | Missing
+) -> StepFacts:
+    """The step; on a device, workers on the CPU's cores take nothing from it."""
+    if run.on_device or not isinstance(model, StepModel) or not isinstance(cpu, CpuFacts):
+        return timed.step
+    return replace(timed.step, contention_s=_contention_s(model, cpu))
+
+
+def _contention_s(model: StepModel, cpu: CpuFacts) -> float:
+    """Seconds per step that training loses because its own loader workers have the cores."""
+    if not model.workers or not cpu.worker_cores:
+        return 0.0
+    return model.contention_s * cpu.worker_cores / (cpu.worker_cores + (cpu.other_cores or 0.0))

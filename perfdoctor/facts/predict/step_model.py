@@ -1,0 +1,327 @@
+"""Models a step: how long it takes when N workers prepare batches on shared cores.
+
+Training and workers each have a demand: seconds alone, and CPU seconds. Running together they share the
+usable cores; what is computing slows down by as much as more cores are asked for than there are, what
+waits for a disk or a network does not. First the demands are taken out of the run as it was; then the
+model puts the step together again, for the same number of workers (its error is reported) or another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from perfdoctor.facts.predict.contention import USUAL, CpuContention
+from perfdoctor.model.change import Change
+from perfdoctor.model.concluded import Gain
+from perfdoctor.model.measured import CpuFacts, LoaderFacts, Phase, StepFacts
+from perfdoctor.model.missing import Missing
+
+BEST, LIKELY, WORST = 0, 1, 2
+# A batch through queue and shared memory: costs its maker and its taker.
+TRANSFER_S = (0.0003, 0.0010, 0.0015)
+# Per worker, forked, once: new workers are advised to live on between epochs.
+WORKER_START_S = (0.02, 0.05, 0.15)
+ROUNDS = 25  # of the damped fixed point, which settles within 20
+UNEVEN = 1.5  # p95 over p50 from which batches are queued one by one
+EVEN = (1.0,)  # the spread of batches that all cost the same
+QUEUE_BATCHES = 256  # enough to fill any prefetch queue many times
+TRUSTED_ERROR = 0.10  # a model that misses the measured step by more widens what it says
+# Of the cores other people's processes keep busy, ours would get if it asked: schedulers are fair.
+YIELDED = 0.5
+REMOVABLE = 0.95  # no change takes more than this out of a resource: a bound on gains, not a forecast
+LEAST_LEFT = 0.3  # of the time that training took, whatever its threads waited for: those waits overlap
+OUTRUN = 0.8  # workers this much faster than the step never keep it waiting: what wait is left is receiving
+
+
+@dataclass(frozen=True)
+class StepModel:
+    """Demands of one step, each as if it ran alone, and what the model says of the run as it was."""
+
+    step_s: float  # measured mean
+    compute_s: float  # all but waiting for batches
+    compute_cpu_s: float
+    data_s: float  # preparing one step's batches in one process
+    data_cpu_s: float
+    batches: float  # per step
+    spread: tuple[float, ...]  # batch costs over their mean, at even quantiles
+    workers: int
+    prefetch: int
+    cores: float  # usable, less what other people's processes keep busy
+    transfer_s: float  # per step; what it is with workers, as far as this run tells
+    epoch_s: float  # waits at the starts and ends of epochs, per step
+    epochs_per_step: float
+    starts_per_step: float = 0.0  # one over the steps seen
+    fixed_s: float = 0.0  # waits for other loaders, which no number of workers of this one changes
+    modelled_s: float = 0.0
+    main_s: float = 0.0  # of the measured step, what the training thread did not wait
+    contention_s: float = 0.0  # of that, what it lost because its threads had no core
+    contention: CpuContention = USUAL
+
+    @property
+    def error(self) -> float:
+        """(modelled - measured) / measured step time for the run as it was."""
+        return (self.modelled_s - self.step_s) / self.step_s if self.step_s > 0 else 0.0
+
+    def step_with(self, workers: int, case: int = LIKELY) -> float:
+        """Modelled seconds of a step with that many workers."""
+        if workers == 0:
+            return self.compute_s + self.data_s + self.fixed_s + self._epoch_starts(0, case)
+        transfer_s = self.transfer_s if self.workers else TRANSFER_S[case] * self.batches
+        step_s = max(self.compute_s, self.data_s / workers) + transfer_s
+        for _ in range(ROUNDS):
+            compute_s, data_s = self.together(workers, step_s, case)
+            step_s = (step_s + self.slower(compute_s + transfer_s, data_s + transfer_s, workers)) / 2
+        # no arrangement does the CPU work of a step in less than all cores need for it
+        at_least_s = (self.compute_cpu_s + self.data_cpu_s) / self.cores
+        return max(step_s, at_least_s) + self.fixed_s + self._epoch_starts(workers, case)
+
+    def gain(self, *changes: Change) -> Gain:
+        """The speedup of the whole step with these changes made together."""
+        return self.gain_to(lambda case: self.step_after(changes, case))
+
+    def gain_to(self, step_s: Callable[[int], float]) -> Gain:
+        """The speedup where a step then takes `step_s(case)` seconds."""
+        doubt = 1.0 + max(0.0, abs(self.error) - TRUSTED_ERROR)
+        low, likely, high = sorted(
+            self.step_with(self.workers, case) / step_s(case) for case in (WORST, LIKELY, BEST)
+        )
+        return Gain(low / doubt, likely, high * doubt)
+
+    def step_after(self, changes: Sequence[Change], case: int = LIKELY) -> float:
+        """Modelled seconds of a step with these changes made; of two worker counts, the larger is taken."""
+        workers = [change.workers for change in changes if change.workers is not None]
+        return self.after(changes, case).step_with(max(workers, default=self.workers), case)
+
+    def after(self, changes: Sequence[Change], case: int = LIKELY) -> StepModel:
+        """The demands with these changes made, the number of workers left as it is."""
+        moved_s = sum(change.moved.at(case) for change in changes) * self.step_s
+        gone_s = moved_s + sum(change.step.at(case) for change in changes) * self.step_s
+        kept = 1.0 - min(REMOVABLE, _ratio(gone_s, self.main_s))
+        lighter = math.prod(1.0 - min(REMOVABLE, change.batch.at(case)) for change in changes)
+        starts_s = sum(change.starts.at(case) for change in changes) * self.step_s
+        prefetch = [change.prefetch for change in changes if change.prefetch is not None]
+        return replace(
+            self,
+            compute_s=self.compute_s * kept,
+            compute_cpu_s=self.compute_cpu_s * kept,
+            data_s=(self.data_s + moved_s) * lighter,
+            data_cpu_s=(self.data_cpu_s + moved_s) * lighter,
+            batches=self.batches or float(moved_s > 0),
+            epoch_s=max(0.0, self.epoch_s - starts_s),
+            prefetch=max(prefetch, default=self.prefetch),
+        )
+
+    def knee(self, most: int, worthwhile: float) -> int:
+        """The smallest number of workers that comes within `worthwhile` of the best step."""
+        times = {count: self.step_with(count) for count in range(1, max(1, most) + 1)}
+        return next(
+            count for count, step_s in times.items() if step_s <= min(times.values()) * (1 + worthwhile)
+        )
+
+    def together(self, workers: int, step_s: float, case: int = LIKELY) -> tuple[float, float]:
+        """Compute and batch cost side by side in a step of `step_s`: CPU parts stretch where cores lack.
+
+        Each stretches by its loss (`contention`) times how far both at once ask for more cores than there
+        are, for the share of the step in which the other one is at it. Workers are busy independently of each
+        other: that several are at once is rarer than that one is.
+        """
+        main = min(self.cores, _ratio(self.compute_cpu_s, self.compute_s))
+        worker = min(1.0, _ratio(self.data_cpu_s, self.data_s))
+        training = min(1.0, self.compute_s / step_s)
+        preparing = min(1.0, self.data_s / (workers * step_s))
+        lacking = self._lacking(main + worker, worker, workers - 1, preparing) * training
+        data_s = self.data_s * (1 + lacking * self.contention.worker[case] * worker)
+        preparing = min(1.0, data_s / (workers * step_s))
+        lacking = self._lacking(main, worker, workers, preparing)
+        return self.compute_s * (1 + lacking * self.contention.compute[case] * min(1.0, main)), data_s
+
+    def _lacking(self, busy: float, worker: float, workers: int, preparing: float) -> float:
+        """Cores lacking, in the mean, per core there is: beside `busy` cores, each worker is at it or not."""
+        if busy + workers * worker <= self.cores:
+            return 0.0
+        return sum(
+            math.comb(workers, at_it)
+            * preparing**at_it
+            * (1 - preparing) ** (workers - at_it)
+            * max(0.0, (busy + at_it * worker) / self.cores - 1)
+            for at_it in range(workers + 1)
+        )
+
+    def slower(self, compute_s: float, data_s: float, workers: int) -> float:
+        """The slower of computing and preparing."""
+        if self.spread == EVEN:
+            return max(compute_s, data_s / workers)
+        return queue(compute_s, data_s, self.spread, workers, self.prefetch)
+
+    def _epoch_starts(self, workers: int, case: int) -> float:
+        """Waits at epoch starts, seconds per step: the first batch, and starting the workers.
+
+        As many workers as there are cores start side by side; having fewer is not credited with what it costs
+        to start them at every epoch: not restarting them is the cure.
+        """
+        first_batches_s = self.epochs_per_step * self.data_s / max(self.batches, 1.0)
+        if not self.workers:
+            return (first_batches_s if workers else 0.0) + self.starts_per_step * WORKER_START_S[
+                case
+            ] * workers
+        first_batches_s = min(first_batches_s, self.epoch_s)
+        least = min(self.workers, math.ceil(self.cores))
+        return first_batches_s + (self.epoch_s - first_batches_s) * max(least, workers) / self.workers
+
+
+def queue(compute_s: float, data_s: float, spread: Sequence[float], workers: int, prefetch: int) -> float:
+    """Mean step where batches cost `data_s` times one of `spread` each and are delivered in order."""
+    costs = [data_s * factor for factor in _shuffled(tuple(spread))]
+    ready, taken = [0.0] * len(costs), [0.0] * len(costs)
+    now = 0.0
+    for index, cost in enumerate(costs):
+        free = ready[index - workers] if index >= workers else 0.0
+        asked = taken[index - workers * prefetch] if index >= workers * prefetch else 0.0
+        ready[index] = max(free, asked) + cost
+        taken[index] = now = max(now, ready[index])
+        now += compute_s
+    settled = len(costs) // 4
+    return (taken[-1] - taken[settled]) / (len(costs) - 1 - settled)
+
+
+@lru_cache(maxsize=8)
+def _shuffled(spread: tuple[float, ...]) -> tuple[float, ...]:
+    """The factors over and over, in an order that looks random and is always the same."""
+    places = ((index * 0.6180339887498949) % 1.0 for index in range(QUEUE_BATCHES))
+    return tuple(spread[int(place * len(spread))] for place in places)
+
+
+def _free(cpu: CpuFacts) -> float:
+    return max(1.0, cpu.usable_cores - (1 - YIELDED) * (cpu.other_cores or 0.0))
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
+
+
+def build(
+    step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, contention: CpuContention = USUAL
+) -> StepModel | Missing:
+    """The model of this run."""
+    if step.mean_s <= 0 or loader.batches_per_step <= 0 or loader.batch_s <= 0:
+        return Missing("the cost of a batch was not measured")
+    data_s, data_cpu_s = (
+        loader.batch_s * loader.batches_per_step,
+        loader.batch_cpu_s * loader.batches_per_step,
+    )
+    compute_s = max(0.0, step.mean_s - step.seconds.get(Phase.DATA_WAIT, 0.0))
+    process_cpu_s = step.process_cpu_s if step.process_cpu_s is not None else compute_s
+    cores = _free(cpu)
+    in_main_s = 0.0 if loader.num_workers else data_cpu_s
+    seen = StepModel(
+        step_s=step.mean_s,
+        compute_s=compute_s,
+        compute_cpu_s=min(max(0.0, process_cpu_s - in_main_s), compute_s * cores),
+        main_s=compute_s,
+        data_s=data_s,
+        data_cpu_s=min(data_cpu_s, data_s),
+        batches=loader.batches_per_step,
+        spread=loader.spread if loader.batch_p95_s >= UNEVEN * loader.batch_p50_s else EVEN,
+        workers=loader.num_workers,
+        prefetch=max(1, loader.prefetch_factor or 2),
+        cores=cores,
+        transfer_s=0.0,
+        epoch_s=_epochs_s(step, loader) if loader.num_workers else 0.0,
+        epochs_per_step=loader.epochs / max(1, step.count),
+        starts_per_step=1 / max(1, step.count),
+        fixed_s=loader.other_wait_s,
+        contention=contention,
+    )
+    # more CPU seconds than the cores have: batches prepared ahead, or a clock read late
+    fit = min(1.0, _ratio(cores * step.mean_s, seen.compute_cpu_s + seen.data_cpu_s) or 1.0)
+    seen = replace(seen, compute_cpu_s=seen.compute_cpu_s * fit, data_cpu_s=seen.data_cpu_s * fit)
+    lost_s = None
+    if cpu.worker_delay is not None and cpu.main_delay is not None:
+        lost_s = cpu.main_delay * step.mean_s, cpu.worker_delay * seen.data_cpu_s
+    return _calibrated(seen, lost_s)
+
+
+def _epochs_s(step: StepFacts, loader: LoaderFacts) -> float:
+    """Waits at the starts of epochs, and at their ends for workers to stop, in seconds per step."""
+    return loader.epoch_wait_s + (loader.epoch_end_s or 0.0) * loader.epochs / max(1, step.count)
+
+
+def of_loop(step: StepFacts, cpu: CpuFacts, contention: CpuContention = USUAL) -> StepModel:
+    """The model of a loop without a DataLoader: all of its step is the training thread's own."""
+    cores = _free(cpu)
+    process_cpu_s = step.process_cpu_s if step.process_cpu_s is not None else step.mean_s
+    return StepModel(
+        step_s=step.mean_s,
+        compute_s=step.mean_s,
+        compute_cpu_s=min(process_cpu_s, step.mean_s * cores),
+        main_s=step.mean_s,
+        data_s=0.0,
+        data_cpu_s=0.0,
+        batches=0.0,
+        spread=EVEN,
+        workers=0,
+        prefetch=2,
+        cores=cores,
+        transfer_s=0.0,
+        epoch_s=0.0,
+        epochs_per_step=0.0,
+        modelled_s=step.mean_s,
+        contention=contention,
+    )
+
+
+def _calibrated(seen: StepModel, lost_s: tuple[float, float] | None) -> StepModel:
+    """The demands as if each ran alone, and the step put together from what was seen as it ran.
+
+    `lost_s`: how long the threads of the training process and the makers of a step's batches were ready but
+    had no core, where that was measured.
+    """
+    if not seen.workers:
+        return replace(seen, modelled_s=seen.step_with(0))
+    usual_s = TRANSFER_S[LIKELY] * seen.batches
+    pace_s = seen.slower(seen.compute_s, seen.data_s, seen.workers)
+    missing_s = max(0.0, seen.step_s - seen.epoch_s - seen.fixed_s - pace_s)
+    late = seen.data_s > OUTRUN * seen.compute_s * seen.workers
+    # where the wait is for the workers, each of them hands over while the others prepare
+    transfer_s = min(missing_s * seen.workers, usual_s) if late else min(missing_s, 3 * usual_s)
+    pace_s = seen.slower(seen.compute_s + transfer_s, seen.data_s + transfer_s, seen.workers)
+    modelled_s = pace_s + seen.epoch_s + seen.fixed_s
+    alone = _alone(seen) if lost_s is None else _without_contention(seen, *lost_s)
+    return replace(alone, transfer_s=transfer_s, modelled_s=modelled_s)
+
+
+def _without_contention(seen: StepModel, main_lost_s: float, data_lost_s: float) -> StepModel:
+    """The demands without the time for which cores were missing, and what each loses to the other by it."""
+    main_lost_s = min(main_lost_s, seen.data_cpu_s)  # workers hold cores for no longer than they run
+    # neither can be less than its CPU seconds need on the cores it can use
+    compute_s = max(
+        seen.compute_cpu_s / seen.cores, seen.compute_s - main_lost_s, seen.compute_s * LEAST_LEFT
+    )
+    data_s = max(seen.data_cpu_s, seen.data_s - data_lost_s)
+    alone = replace(seen, compute_s=compute_s, data_s=data_s, contention_s=seen.compute_s - compute_s)
+    unit = replace(alone, contention=CpuContention((1.0,) * 3, (1.0,) * 3))
+    _, stretched_s = unit.together(seen.workers, seen.step_s)
+    worker = _ratio(seen.data_s - data_s, stretched_s - data_s)
+    unit = replace(unit, contention=CpuContention((1.0,) * 3, (worker,) * 3))
+    stretched_s, _ = unit.together(seen.workers, seen.step_s)
+    compute = _ratio(seen.compute_s - compute_s, stretched_s - compute_s)
+    return replace(alone, contention=alone.contention.seen(compute, worker))
+
+
+def _alone(seen: StepModel) -> StepModel:
+    """Take the contention out of demands that were measured while they ran together."""
+    alone = seen
+    for _ in range(ROUNDS):
+        compute_s, data_s = alone.together(seen.workers, seen.step_s)
+        alone = replace(
+            alone,
+            # neither can be less than its CPU seconds need on the cores it can use
+            compute_s=max(
+                alone.compute_cpu_s / alone.cores, alone.compute_s * _ratio(seen.compute_s, compute_s)
+            ),
+            data_s=max(alone.data_cpu_s, alone.data_s * _ratio(seen.data_s, data_s)),
+        )
+    return replace(alone, contention_s=seen.compute_s - alone.compute_s)

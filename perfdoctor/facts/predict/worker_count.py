@@ -1,0 +1,40 @@
+"""Predicts what workers of a DataLoader bring: how many are worth having, and what their restarts cost."""
+
+from __future__ import annotations
+
+import math
+
+from perfdoctor.facts.predict.step_model import StepModel
+from perfdoctor.model.change import NOTHING, Estimate
+from perfdoctor.model.measured import CpuFacts, LoaderFacts, StepFacts
+
+BLOCKED = 0.5  # of a batch's cost: below this CPU share its makers mostly wait for a disk or a network
+IN_PARALLEL = 4  # workers per core that are worth trying where they mostly wait
+MOST = 32  # workers; beyond it start-up and memory outweigh what is left to gain
+KNEE = 0.05  # a worker more that brings less than this is not worth its memory
+SURE = 0.6  # of the stall certainly goes: forking or spawning; the rest is the first batch, partly
+
+
+def most_workers(model: StepModel, cpu: CpuFacts) -> int:
+    """The most workers to consider: as many as cores, more where they mostly wait."""
+    blocked = model.data_cpu_s < BLOCKED * model.data_s
+    return min(MOST, math.ceil(cpu.usable_cores * (IN_PARALLEL if blocked else 1)))
+
+
+def good_workers(model: StepModel, cpu: CpuFacts) -> int:
+    """The fewest workers, from one on, that are nearly as good as any number of them."""
+    return model.knee(most_workers(model, cpu), KNEE)
+
+
+def restarts(step: StepFacts, loader: LoaderFacts) -> Estimate:
+    """The share of the training time that goes if workers live on between epochs."""
+    short = not loader.num_workers or loader.persistent_workers or loader.epochs < 2
+    if short or not loader.epoch_start_s or step.wall_s <= 0:
+        return NOTHING
+    stall_s = loader.epoch_start_s - (loader.steady_wait_s or 0.0)
+    removed_s = stall_s - loader.batch_s  # the first batch still has to be prepared
+    share, most = (
+        min(1.0, (max(0.0, seconds) + (loader.epoch_end_s or 0.0)) * (loader.epochs - 1) / step.wall_s)
+        for seconds in (removed_s, stall_s)
+    )
+    return Estimate(SURE * share, share, most)

@@ -1,0 +1,1 @@
+"""Facts on the script: its modules, optimizers, gradients, validation."""

@@ -1,0 +1,154 @@
+"""Describes the script's model and optimizers, and the lines that construct them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from perfdoctor.facts.decode import location
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.measured import Location
+from perfdoctor.runs.records import RankRecords
+from perfdoctor.wire.events.script import DoublePrecisionEvent, OptimizerEvent, RootModuleEvent, SettingsEvent
+
+FUSED = frozenset(("Adam", "AdamW", "SGD"))  # on a CPU and on CUDA devices; Adagrad on a CPU only
+WIDE = frozenset(("float64", "double"))
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """One optimizer, as it was at its first step."""
+
+    name: str  # "torch.optim.adamw.AdamW"
+    way: str | None  # "fused", "foreach" or "for-loop"; None: not one of torch's, or one without the choice
+    tensors: int
+    elements: int
+    device: str
+    momentum: bool
+    special: bool  # differentiable, or with sparse gradients
+    constructed_at: Location | None
+    at: Location | None  # the line that steps it
+
+    @property
+    def kind(self) -> str:
+        """The class without its module."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def fusable(self) -> bool:
+        """Whether torch has a fused way for this optimizer on this device, and it is not taken."""
+        fast = self.kind in FUSED or (self.kind == "Adagrad" and self.device == "cpu")
+        from_torch = self.name.startswith("torch.optim.") and self.way in ("for-loop", "foreach")
+        return fast and from_torch and self.device in ("cpu", "cuda") and not self.special
+
+
+@dataclass(frozen=True)
+class OptimizerFacts:
+    """The optimizers that stepped."""
+
+    optimizers: tuple[Optimizer, ...]
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """The largest model that the script calls, and the number types it computes in."""
+
+    name: str | None  # None: parameters without a module
+    parameters: int
+    float64: float  # share of its parameters
+    float16: float
+    wide_loss: bool  # the loss is in double precision
+    at: Location | None  # the line that constructs it
+    widened: tuple[tuple[str, Location], ...] = ()  # what brings double precision in, and where
+
+
+@fact
+def optimizer_facts(rank: RankRecords) -> OptimizerFacts | None:
+    """The optimizers, or None where none stepped."""
+    optimizers = tuple(
+        Optimizer(
+            name=(event.class_ or "optimizer"),
+            way=event.way,
+            tensors=event.tensors,
+            elements=event.elements,
+            device=event.device or "cpu",
+            momentum=event.momentum,
+            special=bool(event.differentiable or event.sparse),
+            constructed_at=location(event.built) or location(event.at),
+            at=location(event.at),
+        )
+        for event in rank.of(OptimizerEvent)
+    )
+    return OptimizerFacts(optimizers) if optimizers else None
+
+
+@fact
+def model_facts(rank: RankRecords, sources: Sources) -> ModelFacts | None:
+    """The largest model, or the parameters of the largest optimizer where there is no module."""
+    roots, loose = rank.of(RootModuleEvent), rank.of(OptimizerEvent)
+    root = max(roots, key=lambda event: event.parameters, default=None)
+    optimizer = max(loose, key=lambda event: event.elements, default=None)
+    largest = root or optimizer
+    if largest is None:
+        return None
+    settings = rank.of(SettingsEvent)
+    float64 = min(1.0, largest.float64)
+    return ModelFacts(
+        name=root.module if root is not None else None,
+        parameters=largest.parameters if isinstance(largest, RootModuleEvent) else largest.elements,
+        float64=float64,
+        float16=min(1.0, root.float16) if root is not None else 0.0,
+        wide_loss=bool(settings) and settings[-1].loss_dtype == "float64",
+        at=location(largest.built) or location(largest.at),
+        widened=tuple(_widened(rank, sources)) if float64 else (),
+    )
+
+
+def _widened(rank: RankRecords, sources: Sources) -> Iterator[tuple[str, Location]]:
+    """What brings double precision in: calls that were noted, else what the script's text says."""
+    noted = [event for event in rank.of(DoublePrecisionEvent) if location(event.at)]
+    for event in noted:
+        at = location(event.at)
+        if at is not None:
+            yield event.what, at
+    if not noted:
+        yield from _written(files_of(rank), sources)
+
+
+def files_of(rank: RankRecords) -> list[str]:
+    """The user's files that models, optimizers and steps were seen in."""
+    lines = [line for root in rank.of(RootModuleEvent) for line in (root.built, root.at)]
+    lines += [line for optimizer in rank.of(OptimizerEvent) for line in (optimizer.built, optimizer.at)]
+    lines += [event.at for event in rank.of(SettingsEvent)]
+    places = map(location, lines)
+    return list(dict.fromkeys(at.file for at in places if at is not None))
+
+
+def _written(files: Sequence[str], sources: Sources) -> Iterator[tuple[str, Location]]:
+    """Lines that name double precision, or take over what numpy holds, in the order of the text."""
+    for file in files:
+        tree = sources.file(file).tree
+        seen = set()
+        for node in ast.walk(tree) if tree is not None else ():
+            what = _widens(node)
+            line = getattr(node, "lineno", 0)
+            if what is not None and line not in seen:
+                seen.add(line)
+                yield what, Location(file, line, None, sources.text(file, line))
+
+
+def _widens(node: ast.AST) -> str | None:
+    """Why a piece of text may bring double precision in."""
+    if isinstance(node, ast.Attribute) and node.attr in WIDE:
+        return f".{node.attr}"
+    if isinstance(node, ast.Constant) and node.value in ("float64", "double"):
+        return "float64"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "from_numpy":
+        return "torch.from_numpy keeps NumPy's number type, float64 by default"
+    return None
+
+
+def _word(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,143 @@
+"""Describes the calls of modules in sampled steps: repeated calls, needless biases, number types."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from statistics import median
+
+from perfdoctor.facts.decode import location
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.user_source.parse import Sources, statements
+from perfdoctor.model.measured import Location
+from perfdoctor.runs.records import RankRecords
+from perfdoctor.wire.events.script import SettingsEvent
+from perfdoctor.wire.events.training import BiasedLayerEvent, ModuleCallsEvent, RepeatedCallEvent
+
+FEW = 3  # fewer do not tell what every step does
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Two places whose calls of one module gave the same from the same arguments."""
+
+    module: str
+    first: Location
+    again: Location
+    share: float  # of the sampled steps, the time of the second call
+    seen: float  # share of the sampled steps that show it
+    recording: bool  # both recorded gradients
+
+
+@dataclass(frozen=True)
+class RepeatedCallFacts:
+    """What is computed twice in a step, costliest first; empty where nothing is."""
+
+    repeats: tuple[Repeat, ...]
+    samples: int  # steps
+
+
+@dataclass(frozen=True)
+class BiasFacts:
+    """Convolutions whose bias the batch normalisation behind them takes out again."""
+
+    layers: tuple[tuple[str, Location | None], ...]  # (path in the model, the line that constructs it)
+    count: float  # of such calls in a step
+    elements: float  # of their outputs, a step
+    device: str
+
+
+@dataclass(frozen=True)
+class PrecisionFacts:
+    """How autocast and loss scaling act while training."""
+
+    device: str
+    autocast: str | None  # its number type in the forward pass
+    in_backward: str | None  # its number type where backward begins
+    scaled: bool  # a GradScaler was used
+    at: Location | None  # the line that begins backward
+    autocast_at: Location | None = None  # the `with` around that line
+
+
+def settled(rank: RankRecords) -> list[ModuleCallsEvent]:
+    """The sampled steps but for the first, which lies in the warm-up, where there are enough of them."""
+    samples = rank.of(ModuleCallsEvent)
+    return samples[1:] if len(samples) > FEW else samples
+
+
+@fact
+def repeated_call_facts(rank: RankRecords) -> RepeatedCallFacts | None:
+    """Repeated calls, or None with too few sampled steps to tell."""
+    samples = settled(rank)
+    if len(samples) < FEW:
+        return None
+    numbers = {sample.look for sample in samples}
+    seconds = sum(sample.seconds for sample in samples)
+    pairs: dict[tuple[Location, Location], list[RepeatedCallEvent]] = {}
+    for event in rank.of(RepeatedCallEvent):
+        first, again = location(event.first), location(event.at)
+        if first is not None and again is not None and event.look in numbers:
+            pairs.setdefault((first, again), []).append(event)
+    repeats = [
+        Repeat(
+            module=events[0].module or "module",
+            first=first,
+            again=again,
+            share=min(1.0, sum(event.seconds for event in events) / seconds) if seconds > 0 else 0.0,
+            seen=min(1.0, len(events) / len(samples)),
+            recording=all(event.recording for event in events),
+        )
+        for (first, again), events in pairs.items()
+    ]
+    return RepeatedCallFacts(tuple(sorted(repeats, key=lambda one: -one.share)), len(samples))
+
+
+@fact
+def bias_facts(rank: RankRecords) -> BiasFacts | None:
+    """Biases before batch normalisation, or None where there are none."""
+    layers = [((event.path or ""), location(event.at)) for event in rank.of(BiasedLayerEvent)]
+    samples = [sample for sample in settled(rank) if sample.biased > 0]
+    if not layers or not samples:
+        return None
+    return BiasFacts(
+        layers=tuple(dict(reversed(layers)).items())[::-1],
+        count=median(sample.biased for sample in samples),
+        elements=median(sample.biased_elements for sample in samples),
+        device=_device(rank),
+    )
+
+
+@fact
+def precision_facts(rank: RankRecords, sources: Sources) -> PrecisionFacts | None:
+    """Autocast and scaling as last seen, or None where no backward was sampled."""
+    settings = rank.of(SettingsEvent)
+    if not settings:
+        return None
+    last = settings[-1]
+    types = [sample.autocast for sample in settled(rank)]
+    return PrecisionFacts(
+        device=_device(rank),
+        autocast=next((name for name in reversed(types) if isinstance(name, str)), None),
+        in_backward=last.autocast_in_backward,
+        scaled=any(event.scaled for event in settings),
+        at=location(last.at),
+        autocast_at=_with_autocast(location(last.at), sources),
+    )
+
+
+def _with_autocast(at: Location | None, sources: Sources) -> Location | None:
+    """The `with ...autocast...` around a line, or None."""
+    scope = sources.file(at.file).scope(at.line) if at is not None else None
+    if at is None or scope is None:
+        return None
+    for node in statements(scope.body):
+        if not isinstance(node, ast.With) or not node.lineno < at.line <= (node.end_lineno or 0):
+            continue
+        if any("autocast" in ast.unparse(item.context_expr) for item in node.items):
+            return Location(at.file, node.lineno, at.function, sources.text(at.file, node.lineno))
+    return None
+
+
+def _device(rank: RankRecords) -> str:
+    settings = rank.of(SettingsEvent)
+    return (settings[-1].device if settings else None) or "cpu"

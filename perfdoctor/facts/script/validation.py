@@ -1,0 +1,66 @@
+"""Measures how often the run validates, and what a validation takes: ValidationFacts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.facts.decode import location
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.steps.boundaries import Steps
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.measured import LoaderFacts, Location, Phase, StepFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.records import RankRecords
+from perfdoctor.wire.events.training import EvalEvent
+
+
+@dataclass(frozen=True)
+class ValidationFacts:
+    """Validations between the first step and the last: stretches of eval-mode passes between two updates."""
+
+    count: int
+    steps_between: float
+    seconds_per_step: float  # in the passes
+    wait_per_step_s: float  # waiting for other loaders than the training one
+    at: Location | None  # the line of the loop that validates again and again
+    passes: Location | None  # the line that calls the model
+
+
+@fact
+def validation_facts(
+    rank: RankRecords,
+    steps: Steps,
+    step: StepFacts,
+    loader: LoaderFacts | Missing | None,
+    sources: Sources,
+) -> ValidationFacts | None:
+    """What validating took from the run, or None where no step was followed by one."""
+    seconds = step.seconds.get(Phase.VALIDATION, 0.0)
+    single = steps.weight <= 1.0  # an entry of rolled-up rows stands for many steps
+    followed = np.flatnonzero(steps.phases[Phase.VALIDATION][single] > 0)
+    if seconds <= 0.0 or not len(followed):
+        return None
+    share = len(followed) / int(single.sum())
+    between = float(np.median(np.diff(followed))) if len(followed) > 1 else 1.0 / share
+    evals = rank.of(EvalEvent)
+    lines = [at for line in (evals[-1].lines or ()) if (at := sources.shown(location(line)))] if evals else []
+    return ValidationFacts(
+        count=round(share * step.count),
+        steps_between=between,
+        seconds_per_step=seconds,
+        wait_per_step_s=loader.other_wait_s if isinstance(loader, LoaderFacts) else 0.0,
+        at=_again(lines, sources),
+        passes=lines[0] if lines else None,
+    )
+
+
+def _again(lines: Sequence[Location], sources: Sources) -> Location | None:
+    """The innermost caller outside the function that calls the model, where it stands in a loop."""
+    if not lines:
+        return None
+    outside = [at for at in lines if (at.file, at.function) != (lines[0].file, lines[0].function)]
+    looping = (at for at in outside if sources.file(at.file).outermost_loop(at.line) is not None)
+    return next(looping, lines[0])

@@ -1,0 +1,205 @@
+"""Finds the steps in the rows of the step record: one period of the repeating pattern of updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from perfdoctor.model.measured import Marker, Phase
+from perfdoctor.runs.records import Rows
+from perfdoctor.wire.step_rows import DISTURBED, FRESH, PHASE_COLUMNS, ROLLED_UP, SKIPPED
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+LONGEST_STEP = 64  # updates; longer patterns are not told apart from phases of training
+IN_A_ROW = 0.65  # of each optimizer's updates follow one of its own: they take turns by phases, not by steps
+REGULAR = 0.6  # of the steps are as long as the usual one: WGANs start their count anew with each epoch
+PATTERN_UPDATES = 20_000  # enough to see a pattern in
+
+COLUMNS: Mapping[Phase, str] = dict(zip(Phase, PHASE_COLUMNS, strict=False))  # the rest is OTHER
+COUNTS = ("marks", "backwards", "batches", "calls", "switches", "samples", "process_cpu_ns")
+NEEDED = {"end_ns", "begin_ns", "marker", "flags", "optimizer", "loss", *COUNTS, *COLUMNS.values()}
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps in order, as columns. An entry made of rolled-up rows stands for several steps."""
+
+    marker: Marker
+    begin_ns: Ints
+    end_ns: Ints
+    weight: Floats  # how many steps an entry stands for
+    disturbed: Bools  # by a profiler window
+    phases: Mapping[Phase, Floats]  # seconds, all of them: they add up to `seconds`
+    counts: Mapping[str, Floats]  # sums of COUNTS
+    loss: Floats  # the entry's last known loss, or NaN
+    skipped_updates: int
+    rows: int
+    per_step: float  # markers that make one step
+
+    @property
+    def seconds(self) -> Floats:
+        """How long each entry took."""
+        return (self.end_ns - self.begin_ns) / 1e9
+
+
+def find(rows: Rows | None) -> Steps | None:
+    """The steps of one rank, or None where nothing that looks like a step was recorded."""
+    if rows is None or not set(rows.dtype.names or ()) >= NEEDED:
+        return None
+    sound = (rows["end_ns"] >= rows["begin_ns"]) & (rows["begin_ns"] > 0)
+    rows = rows if sound.all() else rows[sound]
+    markers = rows["marker"]
+    body = markers[(markers >= Marker.CALL) & (markers <= Marker.UPDATE)]
+    if not len(body):
+        return None
+    marker = Marker(int(body.max()))
+    closes, per_step = _closing(rows, marker)
+    if not len(closes):
+        return None
+    return _gather(
+        rows, marker, closes, _first_row(rows, int(np.flatnonzero(_bearing(rows, marker))[0])), per_step
+    )
+
+
+def settled(steps: Steps) -> Steps:
+    """The steps of a rank among others, the first one not timed: there they wait for whoever started last."""
+    disturbed = steps.disturbed.copy()
+    disturbed[:1] = True
+    return replace(steps, disturbed=disturbed)
+
+
+def _bearing(rows: Rows, marker: Marker) -> Bools:
+    """Rows that can close a step: before the first update, backwards can as well."""
+    weakest = Marker.BACKWARD if marker is Marker.UPDATE else marker
+    return np.asarray((rows["marker"] >= weakest) & (rows["marker"] <= Marker.UPDATE))
+
+
+def _first_row(rows: Rows, bearing: int) -> int:
+    """The row after the last loader start before the first bearing row: what came before is start-up."""
+    opened = np.flatnonzero(rows["marker"][:bearing] == Marker.OPEN)
+    return int(opened[-1]) + 1 if len(opened) else 0
+
+
+def _closing(rows: Rows, marker: Marker) -> tuple[Ints, float]:
+    """The rows that end a step, and how many markers make one."""
+    at = np.flatnonzero(rows["marker"] == marker)
+    if marker is Marker.UPDATE:
+        rolled = rows["marks"][at] > 1
+        ends, per_step = step_ends(rows["optimizer"][at[~rolled]].astype(np.int64))
+        closes = np.sort(np.concatenate([at[~rolled][ends], at[rolled]]))
+        return np.concatenate([_before_updates(rows, at[0], closes), closes]), per_step
+    if marker is Marker.BACKWARD:
+        ends = np.append(_fresh(rows, at[1:]), True)
+        return at[ends], len(at) / max(1, int(ends.sum()))
+    return at, 1.0
+
+
+def _before_updates(rows: Rows, first_update: int, closes: Ints) -> Ints:
+    """Backwards that end a step of their own before any update was seen: the optimizer was hidden, then not.
+
+    As many as later steps have belong to the first update.
+    """
+    early = np.flatnonzero(rows["marker"][:first_update] == Marker.BACKWARD)
+    if len(closes) < 2:
+        return early[:0]
+    later = np.add.reduceat(rows["backwards"][: closes[-1] + 1].astype(np.int64), closes[:-1] + 1)
+    of_first_update = max(1, round(float(np.median(later))))
+    candidates = early[: max(0, len(early) - of_first_update)]
+    return candidates[_fresh(rows, early[1 : len(candidates) + 1])]
+
+
+def _fresh(rows: Rows, at: Ints) -> Bools:
+    return np.asarray(rows["flags"][at] & FRESH != 0)
+
+
+def step_ends(ids: Ints) -> tuple[Ints, float]:
+    """Where steps end in a sequence of updates by these optimizers, and how many updates make one.
+
+    A step ends with the optimizer that is updated least often (the generator of a WGAN, the last of a GAN);
+    where the pattern opens with it, before it comes again. Without a pattern every update is a step.
+    """
+    every = np.arange(len(ids))
+    counts = np.bincount(ids) if len(ids) else every
+    names = np.flatnonzero(counts * LONGEST_STEP >= max(1, len(ids)))
+    names = names[counts[names] > 0]
+    if len(names) < 2 or _take_turns(ids[:PATTERN_UPDATES], names):
+        return every, 1.0
+    rarest = names[counts[names] == counts[names].min()]
+    closer = max(rarest, key=lambda name: int(np.argmax(ids == name)))
+    closes = ids == closer
+    starts = np.flatnonzero(closes & ~np.concatenate([[False], closes[:-1]]))
+    opens = starts[0] == 0
+    ends = starts[1:] - 1 if opens else np.flatnonzero(closes & ~np.concatenate([closes[1:], [False]]))
+    lengths, times = np.unique(np.diff(ends), return_counts=True)
+    if not len(times) or times.max() < REGULAR * times.sum():
+        return every, 1.0
+    usual = int(lengths[np.argmax(times)])
+    if opens and len(ids) - 1 - ends[-1] >= usual:  # the last one is complete, though nothing follows it
+        ends = np.append(ends, len(ids) - 1)
+    return _with_phases(ids, ends), float(usual)
+
+
+def _take_turns(ids: Ints, names: Ints) -> bool:
+    again = ids[:-1][ids[:-1] == ids[1:]]
+    repeated = np.bincount(again, minlength=names.max() + 1)[names]
+    return bool(np.all(repeated >= IN_A_ROW * np.bincount(ids, minlength=names.max() + 1)[names]))
+
+
+def _with_phases(ids: Ints, ends: Ints) -> Ints:
+    """In stretches that are too long for a step (one network is trained ahead) every update ends one."""
+    borders = np.concatenate([[-1], ends, [len(ids) - 1]])
+    long = np.flatnonzero(np.diff(borders) > LONGEST_STEP)
+    stretches = [np.arange(borders[index] + 1, borders[index + 1] + 1) for index in long]
+    return np.unique(np.concatenate([ends, *stretches])).astype(np.int64)
+
+
+def _gather(rows: Rows, marker: Marker, closes: Ints, first: int, per_step: float) -> Steps:
+    """Sum the rows of each step."""
+    starts = np.concatenate([[first], closes[:-1] + 1])
+    used = rows[: closes[-1] + 1]
+    end_ns = used["end_ns"][closes].astype(np.int64)
+    begin_ns = np.concatenate([[used["begin_ns"][first]], end_ns[:-1]]).astype(np.int64)
+    begin_ns = np.minimum(begin_ns, end_ns)
+
+    def total(column: str) -> Floats:
+        values = np.nan_to_num(used[column].astype(np.float64))
+        return np.asarray(np.add.reduceat(np.maximum(values, 0.0), starts))
+
+    counts = {name: total(name) for name in COUNTS}
+    flags = np.bitwise_or.reduceat(used["flags"], starts)
+    rolled = (flags & ROLLED_UP) != 0
+    marks = np.add.reduceat(np.where(used["marker"] == marker, used["marks"], 0).astype(np.float64), starts)
+    return Steps(
+        marker,
+        begin_ns,
+        end_ns,
+        np.where(rolled, np.maximum(marks / per_step, 1.0), 1.0),
+        np.asarray((flags & DISTURBED) != 0),
+        _phases({phase: total(column) / 1e9 for phase, column in COLUMNS.items()}, (end_ns - begin_ns) / 1e9),
+        counts,
+        _last_loss(used["loss"], starts, closes),
+        int(np.count_nonzero(used["flags"][first:] & SKIPPED)),
+        len(used) - first,
+        per_step,
+    )
+
+
+def _phases(measured: dict[Phase, Floats], seconds: Floats) -> Mapping[Phase, Floats]:
+    """Add what is left as `other`. Phases that exceed their step (a torn row) are scaled to fit it."""
+    known = np.sum(list(measured.values()), axis=0)
+    fit = np.divide(seconds, known, out=np.ones_like(known), where=known > seconds)
+    fitted = {phase: values * fit for phase, values in measured.items()}
+    return {**fitted, Phase.OTHER: np.maximum(0.0, seconds - known * fit)}
+
+
+def _last_loss(loss: Floats, starts: Ints, closes: Ints) -> Floats:
+    """Each step's last finite loss."""
+    finite = np.isfinite(loss)
+    latest = np.maximum.accumulate(np.where(finite, np.arange(len(loss)), -1))[closes]
+    return np.where(latest >= starts, loss[np.maximum(latest, 0)], np.nan).astype(np.float64)

@@ -1,0 +1,173 @@
+"""Measures threads, validation passes, checkpoints and perfdoctor's own cost, from rare events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.facts.decode import Json, location, positive, whole
+from perfdoctor.facts.host.resources import HostSamples, growth
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.steps.boundaries import Steps
+from perfdoctor.facts.steps.span import MeasuredSpan
+from perfdoctor.facts.steps.summary import boot_of
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.measured import Location, OverheadFacts, Phase, StackFacts, StepFacts, ThreadFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.wire.events.process import CostEvent
+from perfdoctor.wire.events.ranks import CollectivesEvent
+from perfdoctor.wire.events.script import RootModuleEvent, SaveEvent, ThreadsEvent
+from perfdoctor.wire.events.training import EvalEvent, WindowEvent
+
+
+@dataclass(frozen=True)
+class EvalFacts:
+    """Passes of modules in eval mode: counts of the whole run, seconds within the steps."""
+
+    calls: int
+    grad_calls: int  # those that recorded gradients
+    seconds_per_step: float  # all eval-mode passes
+    grad_seconds_per_step: float  # those that recorded gradients
+    at: Location | None  # the calling line of the last pass that recorded gradients
+
+
+@dataclass(frozen=True)
+class SaveFacts:
+    """Checkpoints written between the first step and the last."""
+
+    count: int
+    seconds_per_step: float
+    bytes: int | None
+    at: Location | None
+    steps_between: float | None
+    beside_share: float = 0.0  # of the step: copying, collecting and writing around them, by stack samples
+
+
+@fact
+def thread_facts(records: RunRecords, rank: RankRecords, step: StepFacts) -> ThreadFacts | Missing:
+    """torch's intra-op threads as they were when training ended, and who set them."""
+    boot = boot_of(rank, records.boots)
+    changed = rank.of(ThreadsEvent)
+    modules = _modules(rank)
+    per_module_s = _compute_s(step) / modules if modules else None
+    if changed and changed[-1].intra_op:
+        return ThreadFacts(
+            changed[-1].intra_op,
+            "torch.set_num_threads",
+            location(changed[-1].at),
+            per_module_s,
+        )
+    threads = whole((boot or {}).get("threads"))
+    if not threads:
+        return Missing("the number of torch's threads is not known")
+    named = (boot or {}).get("threads_env") or {}
+    return ThreadFacts(
+        threads, next((f"{name}={value}" for name, value in named.items()), None), None, per_module_s
+    )
+
+
+def _modules(rank: RankRecords) -> int:
+    """How many modules the largest root module holds."""
+    return max((entry.modules for entry in rank.of(RootModuleEvent)), default=0)
+
+
+def _compute_s(step: StepFacts) -> float:
+    return step.seconds.get(Phase.FORWARD, 0.0) + step.seconds.get(Phase.BACKWARD, 0.0)
+
+
+@fact
+def eval_facts(rank: RankRecords, step: StepFacts) -> EvalFacts | None:
+    """Passes in eval mode, or None. Their time is the validation phase's; the events tell how it splits."""
+    totals = rank.of(EvalEvent)
+    if not totals or not totals[-1].calls:
+        return None
+    last = totals[-1]  # running totals, about once a second: too coarse for the borders of the steps
+    seconds_per_step = step.seconds.get(Phase.VALIDATION, 0.0)
+    recorded = last.grad_seconds / last.seconds if positive(last.seconds) else 0.0
+    return EvalFacts(
+        calls=round(last.calls),
+        grad_calls=round(last.grad_calls),
+        seconds_per_step=seconds_per_step,
+        grad_seconds_per_step=seconds_per_step * min(1.0, recorded),
+        at=location(last.at),
+    )
+
+
+@fact
+def save_facts(
+    rank: RankRecords, span: MeasuredSpan, stacks: StackFacts | Missing, sources: Sources
+) -> SaveFacts | None:
+    """Checkpoints between the first step and the last, or None where nothing was saved."""
+    saves = [entry for entry in rank.of(SaveEvent) if span.holds(_begun_ns(entry))]
+    if not saves:
+        return None
+    sizes: Counter[int] = Counter()  # files written within one step are one checkpoint
+    lines: Counter[Location | None] = Counter()
+    for entry in saves:
+        begin_ns = _begun_ns(entry)
+        sizes[int(np.searchsorted(span.step_ends_ns, begin_ns))] += entry.bytes or 0
+        lines[location(entry.at)] += round(entry.seconds * 1e9)
+    beside = stacks.phases.get(Phase.OTHER, ()) if isinstance(stacks, StackFacts) else ()
+    gaps = np.diff(sorted(sizes))
+    return SaveFacts(
+        count=len(sizes),
+        seconds_per_step=min(lines.total() / 1e9, span.seconds) / span.steps,
+        bytes=max(sizes.values()) or None,
+        at=sources.shown(lines.most_common(1)[0][0]),
+        steps_between=float(np.median(gaps)) if len(gaps) else span.steps,
+        beside_share=min(1.0, sum(line.share for line in beside if line.kind == "checkpoint")),
+    )
+
+
+def _begun_ns(save: SaveEvent) -> int:
+    """When it began; of an older probe's, when it was over."""
+    return save.t_ns if save.begin_ns is None else save.begin_ns
+
+
+@fact
+def overhead_facts(
+    rank: RankRecords, steps: Steps, step: StepFacts, samples: HostSamples
+) -> OverheadFacts | Missing:
+    """What watching cost a step: how often each of the probe's moves was made, times what it costs here.
+
+    What profiler windows took, by how much they slowed their steps, and what recording collectives took is
+    spread over all steps.
+    """
+    costs = rank.of(CostEvent)
+    if not costs or step.mean_s <= 0:
+        return Missing("the probe's own cost was not measured")
+    cost, count = costs[-1], float(steps.weight.sum())
+    calls = float(steps.counts["calls"].sum()) / count
+    collectives_s = sum(total.own_s for total in rank.of(CollectivesEvent)[-1:])  # a running total
+    total_ns = (
+        cost.switch_ns * float(steps.counts["switches"].sum()) / count
+        + cost.row_ns * steps.rows / count
+        + cost.call_ns * calls * max(1, _modules(rank))
+        + (windows_s(rank, step.mean_s) + collectives_s) * 1e9 / count
+    )
+    return OverheadFacts(total_ns / 1e9, min(1.0, total_ns / 1e9 / step.mean_s), _sampler_cores(samples))
+
+
+def windows_s(rank: RankRecords, mean_s: float) -> float:
+    """Seconds that profiler windows cost: start, stop, export, and what their steps took beyond the mean."""
+    total = 0.0
+    for window in rank.of(WindowEvent):
+        steps = window.steps
+        inside_s = max(0.0, window.end_ns - window.begin_ns) / 1e9
+        total += window.start_s + window.stop_s + window.export_s
+        if window.outcome == "ok" and steps:
+            total += max(0.0, inside_s / steps - mean_s) * (steps + 1)  # one of warm-up is slowed as well
+    return total
+
+
+def _sampler_cores(samples: Sequence[Json]) -> float | None:
+    spent = [
+        {"t_ns": entry.get("t_ns"), "procs": [{"pid": 0, "role": "own", "cpu_s": entry["perfdoctor_cpu_s"]}]}
+        for entry in samples
+        if positive(entry.get("perfdoctor_cpu_s"))
+    ]
+    return growth(spent, "cpu_s", {"own"})

@@ -1,0 +1,106 @@
+"""Measures the mean step: its phases, its spread, and what comes before and after all steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.facts.decode import Json, positive
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.steps.boundaries import Floats, Steps
+from perfdoctor.model.measured import Marker, Phase, StepFacts
+from perfdoctor.runs.records import RankRecords, RunRecords
+
+BLOCKS = 10  # block means: a burst of a starved loader evens out within a tenth of a run
+SETTLING = 0.1  # of the steps may warm up before steadiness is judged
+
+
+@dataclass(frozen=True)
+class TimedStep:
+    """The step as the timers have it; StepFacts adds what it loses to its own loader workers."""
+
+    step: StepFacts
+
+
+@fact
+def timed_step(records: RunRecords, rank: RankRecords, steps: Steps) -> TimedStep:
+    """The step of the rank that is shown."""
+    boot = boot_of(rank, records.boots) or {}
+    begin_ns = positive(boot.get("begin_ns")) or positive(records.run.get("begin_ns"))
+    return TimedStep(step_facts(steps, round(begin_ns) if begin_ns else None, _end_ns(records, rank)))
+
+
+def boot_of(rank: RankRecords, boots: Sequence[Json]) -> Json | None:
+    """The boot record of the process that trained."""
+    pids = {
+        entry.get("pid")
+        for entry in rank.events
+        if entry.get("event") in {"optimizer", "root", "cost", "end"}
+    }
+    return next((boot for boot in boots if boot.get("pid") in pids), boots[0] if boots else None)
+
+
+def _end_ns(records: RunRecords, rank: RankRecords) -> int | None:
+    """When the process ended: its last row, where it is the END row, else the run's end."""
+    if rank.steps is not None and len(rank.steps) and rank.steps["marker"][-1] == Marker.END:
+        return int(rank.steps["end_ns"][-1])
+    end_ns = positive(records.run.get("end_ns"))
+    return round(end_ns) if end_ns else None
+
+
+def step_facts(steps: Steps, process_begin_ns: int | None, process_end_ns: int | None) -> StepFacts:
+    """The facts of the step. Steps disturbed by a profiler window count, but are not timed.
+
+    The wall time is that of the run without windows: a disturbed step stands in it for a mean one.
+    """
+    timed = ~steps.disturbed if np.any(~steps.disturbed) else np.ones(len(steps.weight), dtype=bool)
+    weight, seconds = steps.weight[timed], steps.seconds[timed]
+    count, wall_s = float(weight.sum()), float(seconds.sum())
+    means = {phase: float(values[timed].sum()) / count for phase, values in steps.phases.items()}
+    median_s, p95_s = quantiles(seconds / weight, weight, (0.5, 0.95))
+    totals = {name: float(values[timed].sum()) for name, values in steps.counts.items()}
+    known = steps.loss[np.isfinite(steps.loss)]
+    return StepFacts(
+        count=round(float(steps.weight.sum())),
+        marker=steps.marker,
+        mean_s=wall_s / count,
+        median_s=median_s,
+        p95_s=p95_s,
+        seconds=means,
+        wall_s=wall_s / count * float(steps.weight.sum()),
+        startup_s=max(0.0, (int(steps.begin_ns[0]) - process_begin_ns) / 1e9) if process_begin_ns else 0.0,
+        tail_s=max(0.0, (process_end_ns - int(steps.end_ns[-1])) / 1e9) if process_end_ns else None,
+        samples_per_s=totals["samples"] / wall_s if totals["samples"] and wall_s else None,
+        updates_per_step=steps.per_step,
+        backwards_per_step=totals["backwards"] / count,
+        skipped_updates=steps.skipped_updates,
+        process_cpu_s=totals["process_cpu_ns"] / 1e9 / count if totals["process_cpu_ns"] else None,
+        first_loss=float(known[0]) if len(known) else None,
+        last_loss=float(known[-1]) if len(known) else None,
+        drift=_drift(steps, timed),
+    )
+
+
+def quantiles(values: Floats, weight: Floats, at: tuple[float, ...]) -> tuple[float, ...]:
+    """Weighted quantiles: the smallest value that at least that share of the weight does not exceed."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order])
+    places = np.searchsorted(reached, [share * reached[-1] for share in at])
+    return tuple(float(values[order[min(int(place), len(values) - 1)]]) for place in places)
+
+
+def _drift(steps: Steps, timed: np.ndarray) -> float:
+    """Spread of block means over their mean, without validation and checkpoints, which come in lumps."""
+    lumps = steps.phases[Phase.VALIDATION] + steps.phases[Phase.CHECKPOINT]
+    seconds = (steps.seconds - lumps)[timed]
+    weight = steps.weight[timed]
+    settled = int(np.searchsorted(np.cumsum(weight), SETTLING * weight.sum()))
+    seconds, weight = seconds[settled:], weight[settled:]
+    if len(seconds) < BLOCKS:
+        return 0.0
+    edges = np.linspace(0, len(seconds), BLOCKS + 1).astype(int)[:-1]
+    blocks = np.add.reduceat(seconds, edges) / np.add.reduceat(weight, edges)
+    mean = float(blocks.mean())
+    return float(blocks.std()) / mean if mean > 0 else 0.0

@@ -1,0 +1,1 @@
+"""Finds lines and loops in the user's source."""

@@ -1,0 +1,79 @@
+"""Reads frames of folded stacks: whose code they are, and which phase the probe's wrappers stand for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+from perfdoctor.model.measured import Phase
+
+_FRAME = re.compile(r"^(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
+_PROBE = re.compile(r"perfdoctor[/\\](?:probe|tweaks)[/\\]")
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
+_STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python\d[^/\\]*[/\\]|^<|^$")
+_TORCH = re.compile(r"[/\\](?:site|dist)-packages[/\\]torch[/\\]")
+# Seen through its hooks: no frame of the probe.
+_OPTIMIZER = re.compile(r"torch[/\\]optim[/\\]optimizer\.py$")
+
+WRAPPERS = {
+    "data_wait": Phase.DATA_WAIT,
+    "host_to_device": Phase.HOST_TO_DEVICE,
+    "module_call": Phase.FORWARD,
+    "forward": Phase.FORWARD,
+    "backward": Phase.BACKWARD,
+    "grad_sync": Phase.GRAD_SYNC,
+    "optimizer": Phase.OPTIMIZER,
+    "validation": Phase.VALIDATION,
+    "checkpoint": Phase.CHECKPOINT,
+}
+
+
+class Owner(Enum):
+    """Whose code a frame runs."""
+
+    USER = "user"
+    TORCH = "torch"
+    LIBRARY = "library"  # installed packages and the standard library
+    PROBE = "probe"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame of a stack."""
+
+    function: str
+    file: str
+    line: int
+    owner: Owner
+
+    @property
+    def name(self) -> str:
+        """The function's own name: samplers may write `Trainer.fit` or `main.<locals>.fit` for `fit`."""
+        return self.function.rpartition(".")[2] or self.function
+
+    @property
+    def phase(self) -> Phase | None:
+        """The phase that this frame stands for: a wrapper of the probe, or torch's own around `step()`."""
+        if self.owner is Owner.TORCH and self.name == "wrapper" and _OPTIMIZER.search(self.file):
+            return Phase.OPTIMIZER
+        return WRAPPERS.get(self.name) if self.owner is Owner.PROBE else None
+
+
+@lru_cache(maxsize=65536)
+def parse(text: str) -> Frame | None:
+    """A frame written as `function (file:line)`, or None."""
+    match = _FRAME.match(text)
+    if match is None:
+        return None
+    return Frame(match["function"], match["file"], int(match["line"] or 0), _owner(match["file"]))
+
+
+def _owner(file: str) -> Owner:
+    if _PROBE.search(file):
+        return Owner.PROBE
+    if _TORCH.search(file):
+        return Owner.TORCH
+    # installed first: site-packages lies below lib/python3.x, and a user's editable package below neither
+    return Owner.LIBRARY if _INSTALLED.search(file) or _STANDARD.search(file) else Owner.USER

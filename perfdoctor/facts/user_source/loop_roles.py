@@ -1,0 +1,197 @@
+"""Tells which lines of a training loop build the batch, which compute, and which do neither.
+
+A backward slice over names, from the calls that train (model, backward): what they need and what does not
+come out of the model itself builds the batch. Attributes count for `self` only; order counts for what
+comes out of the model, not for the slice. What it cannot follow it leaves unnamed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from perfdoctor.facts.user_source.parse import Function, Listing, covers, header, statements
+
+TO_NUMBERS = {"item", "tolist", "numpy"}  # tensor methods that give what Python and NumPy work on
+
+
+class Role(str, Enum):
+    """What a line of the training loop is for."""
+
+    TRAINS = "trains"  # calls the model, backward or the optimizer
+    DATA = "data"  # builds the batch
+    COMPUTE = "compute"  # works on what the model gave, on the way to the loss
+    ACTS = "acts"  # works on numbers that the model gave, and training needs what comes of it: an environment
+    REST = "rest"
+    OUTSIDE = "outside"  # not in the loop
+
+
+@dataclass(frozen=True)
+class LoopStatement:
+    """A statement, or the header of a compound one, with the names it sets and needs."""
+
+    node: ast.stmt
+    sets: frozenset[str]
+    needs: frozenset[str]
+    changes: frozenset[str]  # names it calls a method of as a statement: `rows.append(x)`
+    leaves_graph: bool  # takes plain numbers out of a tensor
+
+
+class Loop:
+    """The statements around the anchors of one function: its loop, or all of a function called per step."""
+
+    def __init__(self, listing: Listing, anchors: Iterable[int], results: Iterable[str] = ()) -> None:
+        self.anchors = frozenset(anchors)
+        first = min(self.anchors)
+        scope = listing.scope(first)
+        lines = sorted(self.anchors)
+        loops: list[ast.stmt] = [loop for line in lines if (loop := listing.outermost_loop(line)) is not None]
+        loops = loops or [node for line in lines if (node := listing.comprehension(line)) is not None]
+        self.is_loop = bool(loops)
+        nodes = loops if loops else (scope.body if scope else [])
+        self.units = [unit_of(node) for node in statements(list(dict.fromkeys(nodes)))]
+        self._data, self._compute, self._acts = _split(self.units, self.anchors, frozenset(results))
+
+    def role(self, line: int) -> Role:
+        """What the statement at a line is for."""
+        at = [unit for unit in self.units if covers(unit.node, line)]
+        if not at:
+            if self.units:
+                return Role.OUTSIDE
+            return Role.TRAINS if line in self.anchors else Role.REST  # no source to look at
+        unit = at[-1]
+        if _anchored(unit, self.anchors):
+            return Role.TRAINS
+        if unit in self._data:
+            return Role.DATA
+        if unit in self._acts:
+            return Role.ACTS
+        return Role.COMPUTE if unit in self._compute else Role.REST
+
+    def contains(self, line: int) -> bool:
+        """Whether a line lies in the loop."""
+        return not self.units or any(
+            unit.node.lineno <= line <= (unit.node.end_lineno or 0) for unit in self.units
+        )
+
+
+def _anchored(unit: LoopStatement, anchors: frozenset[int]) -> bool:
+    return any(covers(unit.node, line) for line in anchors)
+
+
+def _split(
+    units: list[LoopStatement], anchors: frozenset[int], results: frozenset[str]
+) -> tuple[set[LoopStatement], set[LoopStatement], set[LoopStatement]]:
+    """The units that build the batch, those that compute between model and loss, and those that act."""
+    trained, acted = _from_model(units, anchors, results)
+    wanted = _slice(units, {name for unit in units if _anchored(unit, anchors) for name in unit.needs})
+    touching = {unit for unit in units if unit.needs & {".grad"}}
+    return wanted - trained - acted, (wanted & trained) | touching, wanted & acted
+
+
+def _slice(units: list[LoopStatement], needed: set[str]) -> set[LoopStatement]:
+    """Everything that the needed names come from, within these units."""
+    bound = {name for unit in units for name in unit.sets}
+    wanted: set[LoopStatement] = set()
+    grew = True
+    while grew:
+        reached = {unit for unit in units if (unit.sets | (unit.changes & bound)) & needed}
+        grew = len(reached) > len(wanted)
+        wanted = reached
+        needed = needed | {name for unit in wanted for name in unit.needs}
+    return wanted
+
+
+def _from_model(
+    units: list[LoopStatement], anchors: frozenset[int], results: frozenset[str]
+) -> tuple[set[LoopStatement], set[LoopStatement]]:
+    """Units that hold or use what came out of the model, as tensors and as plain numbers.
+
+    A pass in source order, until a name is set anew. `results` are names seen to require gradients:
+    parameters where the loop does not set them, else what the last statement that sets them gave. A number
+    taken out of a tensor leaves the graph: what is done with it (an environment's step, say) neither
+    computes nor is a batch that could have been built ahead.
+    """
+    last = {name: unit for unit in units for name in unit.sets}
+    live = {name for name in results if name not in last}
+    plain: set[str] = set()
+    from_model: set[LoopStatement] = set()
+    acted: set[LoopStatement] = set()
+    for unit in units:
+        results_here = {name for name in unit.sets & results if last[name] is unit}
+        trains = _anchored(unit, anchors) and not isinstance(unit.node, ast.If)
+        if not (results_here or trains) and (unit.needs & plain or (unit.needs & live and unit.leaves_graph)):
+            acted.add(unit)
+            plain |= unit.sets
+            live -= unit.sets
+        elif unit.needs & live or results_here or trains:
+            from_model.add(unit)
+            gone, kept = (live, plain) if unit.leaves_graph else (plain, live)
+            gone -= unit.sets
+            kept |= unit.sets
+            live |= unit.changes
+        else:
+            live -= unit.sets
+            plain -= unit.sets
+    return from_model, acted
+
+
+def unit_of(node: ast.stmt) -> LoopStatement:
+    """The names that a statement, or the header of a compound one, sets and needs."""
+    sets: set[str] = set()
+    needs: set[str] = set()
+    parts = [node] if isinstance(node, Function) else header(node)
+    for part in parts:
+        for inner in ast.walk(part):
+            _names(inner, sets, needs)
+    if isinstance(node, ast.AugAssign):
+        needs |= sets
+    if isinstance(node, Function):
+        sets = {node.name}
+    changes = _changed(node)
+    leaves = any(_takes_numbers(inner) for part in parts for inner in ast.walk(part))
+    return LoopStatement(node, frozenset(sets), frozenset(needs), frozenset(changes), leaves)
+
+
+def _takes_numbers(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TO_NUMBERS
+    )
+
+
+def _names(node: ast.AST, sets: set[str], needs: set[str]) -> None:
+    if isinstance(node, ast.Name) and node.id != "self":
+        (needs if isinstance(node.ctx, ast.Load) else sets).add(node.id)
+    elif isinstance(node, ast.Attribute):
+        if node.attr == "grad":
+            needs.add(".grad")
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            (needs if isinstance(node.ctx, ast.Load) else sets).add(f"self.{node.attr}")
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        name = _base(node)
+        if name:  # `rows[i] = x` sets rows
+            sets.add(name)
+
+
+def _changed(node: ast.stmt) -> set[str]:
+    if (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+    ):
+        name = _base(node.value.func.value)
+        return {name} if name else set()
+    return set()
+
+
+def _base(node: ast.expr) -> str | None:
+    """`rows` of `rows[i][j]`, `self.rows` of `self.rows[i]`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return f"self.{node.attr}"
+    return None

@@ -1,0 +1,177 @@
+"""Parses the user's source where it is needed: statements, loops, and what a statement calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+
+from perfdoctor.model.measured import Location
+
+LineReader = Callable[[str, int], "str | None"]
+
+LONGEST_FILE = 20_000  # lines; longer ones are generated, and not worth the time
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+SIMPLE_BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+# Calls that log, whatever they are called on ...
+ALWAYS_LOGS = frozenset(
+    "print pprint add_scalar add_scalars add_histogram add_image add_text add_figure log_metric log_metrics "
+    "log_dict log_scalar report_scalar writerow writerows write writelines savefig fsync "
+    "set_postfix set_postfix_str set_description".split()
+)
+# ... and those that do on what is named like a logger.
+LOGS_ON_LOGGERS = frozenset("info debug warning error exception log flush dump".split())
+LOGGERS = frozenset(
+    "wandb mlflow logger logging log writer tb tensorboard console rich neptune experiment sys".split()
+)
+SAVING_CALLS = frozenset(
+    "save save_file save_pretrained save_model savez savez_compressed save_state save_checkpoint".split()
+)
+
+
+class Listing:
+    """One file: its lines and, where it parses, its tree."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+
+    @cached_property
+    def tree(self) -> ast.Module | None:
+        """The parsed file, or None where it is not Python."""
+        try:
+            return ast.parse("\n".join(self.lines))
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+
+    @cached_property
+    def _scopes(self) -> list[Function]:
+        return [node for node in ast.walk(self.tree) if isinstance(node, Function)] if self.tree else []
+
+    def scope(self, line: int) -> ast.Module | Function | None:
+        """The innermost function around a line, or the module."""
+        around = [node for node in self._scopes if node.body[0].lineno <= line <= (node.end_lineno or 0)]
+        return max(around, key=lambda node: node.lineno, default=self.tree)
+
+    def statement(self, line: int) -> ast.stmt | None:
+        """The innermost statement around a line; of a compound statement, it is the header that is meant."""
+        scope = self.scope(line)
+        candidates = [node for node in statements(scope.body) if covers(node, line)] if scope else []
+        return candidates[-1] if candidates else None
+
+    def comprehension(self, line: int) -> ast.stmt | None:
+        """The statement at a line if it holds a comprehension, which is a loop too."""
+        node = self.statement(line)
+        parts = header(node) if node is not None else []
+        return (
+            node
+            if any(isinstance(inner, COMPREHENSIONS) for part in parts for inner in ast.walk(part))
+            else None
+        )
+
+    def outermost_loop(self, line: int) -> ast.For | ast.AsyncFor | ast.While | None:
+        """The outermost loop around a line within its own function."""
+        scope = self.scope(line)
+        for node in statements(scope.body) if scope else ():
+            if isinstance(node, LOOPS) and node.lineno <= line <= (node.end_lineno or 0):
+                return node
+        return None
+
+
+class Sources:
+    """Files by name, read through the caller's function and parsed once."""
+
+    def __init__(self, source: LineReader) -> None:
+        self._source = source
+        self._files: dict[str, Listing] = {}
+
+    def file(self, name: str) -> Listing:
+        """The listing of a file; an empty one where its text is not to be had."""
+        if name not in self._files:
+            lines: list[str] = []
+            while len(lines) < LONGEST_FILE and (text := self._source(name, len(lines) + 1)) is not None:
+                lines.append(text.rstrip("\n"))
+            self._files[name] = Listing(lines)
+        return self._files[name]
+
+    def shown(self, at: Location | None) -> Location | None:
+        """The place with its stripped line."""
+        return None if at is None else replace(at, text=self.text(at.file, at.line))
+
+    def text(self, name: str, line: int) -> str | None:
+        """One stripped line, or None."""
+        text = self._source(name, line)
+        return text.strip() if text is not None else None
+
+
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """All statements of a body in order, nested blocks included, nested functions and classes not entered."""
+    for node in body:
+        yield node
+        if isinstance(node, (*Function.__args__, ast.ClassDef)):
+            continue
+        for name in SIMPLE_BODIES:
+            for inner in getattr(node, name, ()):
+                if isinstance(inner, ast.stmt):
+                    yield from statements([inner])
+                else:
+                    yield from statements(inner.body)
+
+
+def covers(node: ast.stmt, line: int) -> bool:
+    """Whether a line belongs to a simple statement, or to the header of a compound one."""
+    body = getattr(node, "body", None)
+    last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+    return node.lineno <= line <= max(last, node.lineno)
+
+
+def header(node: ast.stmt) -> list[ast.AST]:
+    """The parts of a statement that run on its own lines."""
+    return [
+        child
+        for name, value in ast.iter_fields(node)
+        if name not in SIMPLE_BODIES
+        for child in (value if isinstance(value, list) else [value])
+        if isinstance(child, ast.AST)
+    ]
+
+
+def calls(node: ast.stmt) -> Iterator[tuple[str | None, str]]:
+    """What a statement calls, as (owner, name): `self.log.info(x)` gives ("log", "info")."""
+    for part in header(node):
+        for inner in ast.walk(part):
+            if isinstance(inner, ast.Call):
+                if isinstance(inner.func, ast.Name):
+                    yield None, inner.func.id
+                elif isinstance(inner.func, ast.Attribute):
+                    yield _last_name(inner.func.value), inner.func.attr
+
+
+def _last_name(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return _last_name(node.func) if isinstance(node, ast.Call) else None
+
+
+def logs(node: ast.stmt, called: str | None = None) -> bool:
+    """Whether a statement prints, logs or writes metrics; with `called`, whether it does by that call."""
+    return any(
+        name in ALWAYS_LOGS
+        or (name in LOGS_ON_LOGGERS and owner is not None and owner.lower().strip("_") in LOGGERS)
+        or (name in {"dump", "dumps"} and owner == "json")
+        for owner, name in calls(node)
+        if called in {None, name}
+    )
+
+
+def saves(node: ast.stmt) -> bool:
+    """Whether a statement writes a checkpoint."""
+    return any(
+        name in SAVING_CALLS or (owner in {"pickle", "joblib"} and name == "dump")
+        for owner, name in calls(node)
+    )

@@ -1,0 +1,124 @@
+"""What is concluded: a bottleneck, a verdict, advice and the gain that it should bring.
+
+A gain is a speedup (1.0 = none), a `share` runs from 0 to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from perfdoctor.model.change import Change
+from perfdoctor.model.measured import Location
+
+CLOSE_TO_ALL = 100.0  # speedup bounds end here: "more than a hundred times" says as much as a larger number
+
+
+class Bottleneck(str, Enum):
+    """The five classes that a second of wall time can be charged to."""
+
+    DATA = "data"
+    TRANSFER = "transfer"
+    COMPUTE = "compute"
+    NETWORK = "network"
+    HOST = "host"
+
+
+class Verdict(str, Enum):
+    """What the diagnosis concludes: a bottleneck, or one of three other answers."""
+
+    DATA = "data"
+    TRANSFER = "transfer"
+    COMPUTE = "compute"
+    NETWORK = "network"
+    HOST = "host"
+    BALANCED = "balanced"
+    HEALTHY = "healthy"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Confidence(str, Enum):
+    """How far a verdict can be trusted."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A predicted speedup of the whole run: 1.0 = none."""
+
+    low: float = 1.0
+    likely: float = 1.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a tip returns for these facts.
+
+    `because` holds sentences with numbers. `change` says what it takes out of the step, or None where it is
+    about something else than time. `tweak` is the flag and value of `perfdoctor try`, or None. `code` is the
+    change by hand, written for this script where its names are known.
+    """
+
+    because: tuple[str, ...]
+    change: Change | None
+    at: tuple[Location, ...] = ()
+    tweak: str | None = None
+    same_result: bool = True
+    code: str | None = None
+    bottleneck: Bottleneck | None = None  # what the time is charged to, where that is not the tip's own class
+
+    @property
+    def about(self) -> Literal["time", "risk"]:
+        """What it is about: time that a change saves, or a risk."""
+        return "time" if self.change else "risk"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A tip and its advice, ranked by what the step model makes of its change."""
+
+    id: str
+    rank: int
+    bottleneck: Bottleneck
+    title: str
+    advice: Advice
+    gain: Gain
+
+
+@dataclass(frozen=True)
+class NotJudged:
+    """A tip that could not be judged and why."""
+
+    id: str
+    because: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the step waits for. `classes` are shares of wall time and add up to 1."""
+
+    verdict: Verdict
+    share: float  # of the verdict's class; of the largest class where the verdict is no class
+    ceiling_speedup: float
+    confidence: Confidence
+    because: tuple[str, ...]
+    classes: Mapping[Bottleneck, float]
+    ceilings: Mapping[Bottleneck, float]
+    model_error: float | None = None  # (modelled - measured) / measured mean step
+
+    @property
+    def names_bottleneck(self) -> bool:
+        """Whether the verdict is one of the five classes."""
+        return self.verdict.value in set(Bottleneck)
+
+    @property
+    def speedup_bound(self) -> float | None:
+        """The speedup without the bottleneck, where one is known: what could be saved of computing is not."""
+        unbounded = self.verdict is Verdict.COMPUTE or self.ceiling_speedup >= CLOSE_TO_ALL
+        return self.ceiling_speedup if self.names_bottleneck and not unbounded else None

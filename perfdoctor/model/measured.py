@@ -1,0 +1,247 @@
+"""What is measured: phases, steps, and typed groups of facts.
+
+Seconds are `float` and end in `_s`, bytes are `int` and end in `_bytes`, a `share` runs from 0 to 1.
+A measured group that a run does not have is absent, never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Phase(str, Enum):
+    """Where the training thread's time goes. Phases are exclusive and partition wall time."""
+
+    DATA_WAIT = "data_wait"
+    HOST_TO_DEVICE = "host_to_device"
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    GRAD_SYNC = "grad_sync"
+    OPTIMIZER = "optimizer"
+    VALIDATION = "validation"
+    CHECKPOINT = "checkpoint"
+    OTHER = "other"
+
+
+class Marker(int, Enum):
+    """What closed a row of the step record, weakest first (the numbers are the file format)."""
+
+    OPEN = 0  # a loader's iterator starts before the first step: a boundary, not a step
+    CALL = 1  # an outermost module call returned
+    BATCH = 2  # the batch before this one is done with
+    BACKWARD = 3  # an outermost backward returned
+    UPDATE = 4  # an outermost optimizer step returned
+    END = 5  # the process ends: the tail
+
+
+@dataclass(frozen=True)
+class Location:
+    """A line of the user's own code."""
+
+    file: str
+    line: int
+    function: str | None = None
+    text: str | None = None  # the source line, stripped
+
+
+# ---------------------------------------------------------------- facts: measured, in groups
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What was run, on what, and how it ended."""
+
+    id: str
+    command: tuple[str, ...]
+    exit_code: int | None  # negative: ended by that signal; None: not known
+    ranks: int
+    device: str  # "cpu", or the accelerator's name
+    duration_s: float
+    cwd: str = ""
+    python: str | None = None
+    torch: str | None = None
+    outcome: str = "ok"  # ok | failed | signalled | stopped | not_started | lost
+
+    @property
+    def on_device(self) -> bool:
+        """Whether an accelerator trained."""
+        return self.device != "cpu"
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """The step: how many, how long, and its phases, between the first step and the last.
+
+    `seconds` holds the mean seconds per step of each phase; they add up to `mean_s`.
+    """
+
+    count: int
+    marker: Marker
+    mean_s: float
+    median_s: float
+    p95_s: float
+    seconds: Mapping[Phase, float]
+    wall_s: float  # first step's begin to last step's end, less what profiler windows added
+    startup_s: float  # process start to the first step's begin
+    tail_s: float | None  # last step's end to the end of the process
+    samples_per_s: float | None = None
+    updates_per_step: float = 1.0
+    backwards_per_step: float = 1.0
+    skipped_updates: int = 0
+    process_cpu_s: float | None = None  # CPU seconds of the whole process per step
+    first_loss: float | None = None
+    last_loss: float | None = None
+    drift: float = 0.0  # spread of block means over their mean: 0 = steady
+    contention_s: float = 0.0  # seconds per step by which loader workers on the same cores slow training
+
+    def share(self, phase: Phase) -> float:
+        """Share of wall time that `phase` takes."""
+        return self.seconds.get(phase, 0.0) / self.mean_s if self.mean_s else 0.0
+
+    @property
+    def data_stall(self) -> float:
+        """Share of wall time lost to batches: waited for, or taken from training by who prepares them."""
+        return min(
+            1.0, self.share(Phase.DATA_WAIT) + (self.contention_s / self.mean_s if self.mean_s else 0.0)
+        )
+
+
+@dataclass(frozen=True)
+class LoaderFacts:
+    """The training DataLoader (the one that delivered most batches that were trained on)."""
+
+    num_workers: int
+    batch_size: int | None
+    at: Location | None  # the `DataLoader(...)` call
+    dataset: str  # "module.Class"
+    iterable: bool
+    persistent_workers: bool
+    prefetch_factor: int | None
+    pin_memory: bool
+    start_method: str | None
+    batches: int  # batches prepared while watched
+    batch_s: float  # wall seconds one batch costs who prepares it: read + transform + collate
+    batch_cpu_s: float
+    batch_p50_s: float
+    batch_p95_s: float
+    collate_s: float
+    collate_cpu_s: float
+    batch_bytes: int | None
+    batches_per_step: float
+    epochs: int  # iterators started
+    epoch_start_s: float | None  # mean wait at an epoch's start: iterator start-up + first batch
+    steady_wait_s: float | None  # mean wait for a later batch
+    worker_start_s: float | None  # mean time from a worker's birth to its first fetch
+    loaders: int = 1  # how many DataLoaders the script built
+    epoch_wait_s: float = 0.0  # waits at this loader's epoch starts, seconds per step
+    other_wait_s: float = 0.0  # waits for other loaders (validation), seconds per step
+    samples: int = 0  # prepared while watched
+    items: int | None = None  # in the dataset, where it is one that can be indexed
+    epoch_end_s: float | None = None  # mean wait at an epoch's end, when workers that do not live on stop
+    spread: tuple[float, ...] = (1.0,)  # batch costs over their mean, at even quantiles
+
+
+@dataclass(frozen=True)
+class CpuFacts:
+    """Cores the run may use and how busy they were between the first step and the last."""
+
+    usable_cores: float  # min of affinity, cpuset and cgroup quota
+    busy_cores: float | None  # mean busy cores of the whole process tree
+    main_cores: float | None  # mean cores the training process used
+    worker_cores: float | None  # mean cores all loader workers used together
+    limited_by: str = "machine"  # machine | affinity | cpuset | cgroup quota
+    other_cores: float | None = None  # cores kept busy by other people's processes
+    worker_delay: float | None = None  # seconds that a worker is ready but has no core, per second it runs
+    main_delay: float | None = None  # the same of all threads of the training process, per second of time
+
+    def worked_s(self, cpu_s: float) -> float:
+        """Seconds in which a worker that ran for `cpu_s` ran or had no core: it waited for nothing else."""
+        return cpu_s * (1.0 + (self.worker_delay or 0.0))
+
+
+@dataclass(frozen=True)
+class ThreadFacts:
+    """torch's intra-op threads in the training process."""
+
+    intra_op: int
+    set_by: str | None  # "OMP_NUM_THREADS=1", "torch.set_num_threads" or None for torch's default
+    at: Location | None = None  # the set_num_threads line
+    per_module_s: float | None = None  # forward and backward seconds per step and module: size of operations
+
+
+@dataclass(frozen=True)
+class LineCost:
+    """One line of the user's code and the share of the training thread's wall time it takes."""
+
+    at: Location
+    share: float
+    samples: int
+    leaf: str | None = None  # innermost function reached from that line
+    kind: str | None = None  # "logging", "checkpoint", "data", ... where the stack or the line tells
+
+
+@dataclass(frozen=True)
+class StackFacts:
+    """What stack samples of the training thread saw. Shares are of its wall time."""
+
+    samples: int
+    source: str  # "py-spy" or "in-process"
+    phases: Mapping[Phase, tuple[LineCost, ...]]  # user lines below each phase, costliest first
+
+
+@dataclass(frozen=True)
+class MemoryFacts:
+    """Memory of the process tree."""
+
+    private_bytes: int | None
+    shared_bytes: int | None
+    peak_rss_bytes: int | None
+    total_bytes: int | None
+    shm_free_bytes: int | None = None  # the least that any sample saw
+    shm_bytes: int | None = None  # its size
+    available_bytes: int | None = None  # the least that was left, of the machine's and of a container's limit
+
+
+@dataclass(frozen=True)
+class GpuFacts:
+    """What NVML said of the accelerators in use. Each may be None, with the reason beside it."""
+
+    names: tuple[str, ...]
+    utilisation: float | None  # share of time a kernel ran, mean
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    power_w: float | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OperatorCost:
+    """One operator in the profiled steps."""
+
+    name: str
+    share: float  # of the time of all operators, without those inside it
+    calls_per_step: float
+
+
+@dataclass(frozen=True)
+class WindowFacts:
+    """What a window of torch.profiler saw inside the step, costliest operator first."""
+
+    file: str
+    steps: int
+    on_device: bool  # shares are of the device's time; else of the host's
+    operators: tuple[OperatorCost, ...]
+
+
+@dataclass(frozen=True)
+class OverheadFacts:
+    """What watching cost."""
+
+    seconds_per_step: float
+    share: float
+    sampler_cores: float | None = None  # cores perfdoctor's own processes used
+
+
+# ---------------------------------------------------------------- conclusions

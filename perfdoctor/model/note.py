@@ -1,0 +1,19 @@
+"""Remarks: what a reader should know beside the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Note:
+    """One remark: which it is, and the values in it. How it is worded is the renderer's."""
+
+    slug: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+# A sentence is what another process has written, such as the notes kept in run.json.
+Remark = Note | str

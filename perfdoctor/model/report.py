@@ -1,0 +1,42 @@
+"""What a renderer needs of one run, in one object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfdoctor.model.batch import BatchFacts
+from perfdoctor.model.concluded import Diagnosis, Finding, Gain, NotJudged
+from perfdoctor.model.measured import (
+    CpuFacts,
+    GpuFacts,
+    LoaderFacts,
+    MemoryFacts,
+    OverheadFacts,
+    RunFacts,
+    StepFacts,
+    WindowFacts,
+)
+from perfdoctor.model.note import Remark
+from perfdoctor.model.ranks import JobFacts
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a renderer needs."""
+
+    run: RunFacts
+    steps: StepFacts | None
+    diagnosis: Diagnosis
+    findings: tuple[Finding, ...]
+    not_judged: tuple[NotJudged, ...]
+    overhead: OverheadFacts | None
+    notes: tuple[Remark, ...] = ()  # what a reader should know: missing files, the marker used, the mend
+    loader: LoaderFacts | None = None
+    cpu: CpuFacts | None = None
+    gpu: GpuFacts | None = None
+    memory: MemoryFacts | None = None
+    window: WindowFacts | None = None
+    batch: BatchFacts | None = None
+    together: Gain | None = None  # what the first three findings bring in combination
+    path: str = ""  # the run directory
+    job: JobFacts | None = None  # all ranks, where there are several

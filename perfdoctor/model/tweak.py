@@ -1,0 +1,19 @@
+"""A tweak as the catalogue, help and the documentation show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Tweak:
+    """One change that can be applied inside the user's process. `takes` and each of `extras` read a word."""
+
+    id: str
+    title: str
+    flag: str
+    result: str  # bit for bit, within rounding, another path
+    takes: Any  # None: the flag alone
+    extras: dict[str, Any]  # further flags that go with it
+    doc: str

@@ -1,0 +1,94 @@
+"""On which lines the script constructs modules and optimizers."""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from types import CodeType, FrameType
+from typing import Any, Dict, Optional, Tuple
+
+from . import patch
+from .user_frames import is_users, user_line
+
+Args = Tuple[Any, ...]
+Kwargs = Dict[str, Any]
+CodeLine = Tuple[CodeType, int]
+
+LAYERS_MAX = 50_000  # layers whose lines are remembered; the largest language models have a few thousand
+
+
+class ConstructorLines:
+    """The constructors of one process. A step costs nothing here."""
+
+    def __init__(self) -> None:
+        self.layers: Dict[int, Tuple[weakref.ref[Any], CodeLine]] = {}  # by identity, which is used again
+        self.optimizers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    def before_layer(self, args: Args, kwargs: Kwargs) -> None:
+        """Note the line that constructs a module; what copies it without its constructor leaves no line."""
+        module = args[0]
+        line = _constructing_line(module)
+        if line is not None:
+            if len(self.layers) >= LAYERS_MAX:
+                self.layers.clear()
+            self.layers[id(module)] = weakref.ref(module), line
+
+    def after_optimizer(self, token: Any, args: Args, result: Any) -> None:
+        """Note the line that constructs an optimizer."""
+        self.optimizers[args[0]] = user_line()
+
+    def line_of(self, root: Any, path: str) -> Optional[Dict[str, Any]]:
+        """The line that constructed the module at `path` below `root`, or the nearest one around it."""
+        modules = dict(root.named_modules()) if path else {"": root}
+        while True:
+            module = modules.get(path)
+            reference, line = self.layers.get(id(module), (None, None))
+            if line is not None and reference is not None and reference() is module:
+                return _described(line)
+            if not path:
+                return None
+            path = path.rpartition(".")[0]
+
+
+def watch(torch: Any) -> ConstructorLines:
+    """Note lines from now on."""
+    lines = ConstructorLines()
+    patch.wrap(torch.nn.Module, "__init__", lines.before_layer, _nothing, "layer", True)
+    optimizer = torch.optim.Optimizer
+    patch.wrap(optimizer, "__init__", _always, lines.after_optimizer, "optimizer_built", True)
+    return lines
+
+
+def _constructing_line(module: Any) -> Optional[CodeLine]:
+    """The innermost line of the user's that is not itself inside the module's constructor."""
+    frame: Optional[FrameType] = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if is_users(code.co_filename) and not _constructs(frame, module):
+            return code, frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+def _constructs(frame: FrameType, module: Any) -> bool:
+    code = frame.f_code
+    return (
+        code.co_name == "__init__"
+        and bool(code.co_varnames)
+        and frame.f_locals.get(code.co_varnames[0]) is module
+    )
+
+
+def _described(line: CodeLine) -> Dict[str, Any]:
+    """As `line_of` tells a frame; the frame itself would keep all its locals alive."""
+    code, number = line
+    return {"file": os.path.abspath(code.co_filename), "line": number, "function": code.co_name}
+
+
+def _always(args: Args, kwargs: Kwargs) -> bool:
+    return True
+
+
+def _nothing(token: Any, args: Args, result: Any) -> None:
+    return None

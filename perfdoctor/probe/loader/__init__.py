@@ -1,0 +1,1 @@
+"""Batch costs in loader workers, and the benchmark of a loader alone."""

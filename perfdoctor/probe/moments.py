@@ -1,0 +1,28 @@
+"""The moments of training at which others are called: each is a list of functions, called in their order.
+
+Whoever reaches a moment loops over its list itself, since one call more per batch or step would be felt.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Tuple
+
+from .recorder import Recorder
+
+Args = Tuple[Any, ...]
+Kwargs = Dict[str, Any]
+
+
+class Moments:
+    """The moments of one process."""
+
+    def __init__(self) -> None:
+        self.device: List[Callable[[Any], None]] = []  # a device trains
+        self.model: List[Callable[[Any, int], None]] = []  # a model is called first; with its size
+        self.sampled_call: List[Callable[[Args, Kwargs], None]] = []  # of a model that trains
+        self.optimizer: List[Callable[[Any, int], None]] = []  # an optimizer steps first; with its number
+        self.batch: List[Callable[[int, Any], None]] = []  # a loader, by its number, delivered a batch
+        self.update: List[Callable[[Recorder, int], None]] = []  # an optimizer, by its number, closed a row
+        self.process_group: List[Callable[[], None]] = []  # the process has its default group
+        self.ddp: List[Callable[[Any], None]] = []  # a DistributedDataParallel was constructed
+        self.second: List[Callable[[], None]] = []  # about once a second, and at the end

@@ -1,0 +1,1 @@
+"""One file an observer: what is watched beside the steps."""

@@ -1,0 +1,350 @@
+"""All calls of modules inside a few steps: what is computed twice, what a layer feeds, in which number types.
+
+A look begins and ends at updates of optimizers; between looks, calls inside others are not watched. It is
+asked for at backwards 2, 4, 8, ..., so that its cost, some microseconds a call, vanishes among the steps.
+"""
+
+from __future__ import annotations
+
+import weakref
+from _thread import get_ident
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
+
+from ...wire.events.training import BiasedLayerEvent, ModuleCallsEvent, RepeatedCallEvent
+from .. import patch
+from ..autocast import autocast_of
+from ..constructor_lines import ConstructorLines
+from ..observer import Watch, observer
+from ..recorder import Recorder, clock
+from ..user_frames import user_line
+
+if TYPE_CHECKING:
+    from ..steps.steps import StepTracker
+
+Args = Tuple[Any, ...]
+Kwargs = Dict[str, Any]
+
+CALLS_MAX = 4_000  # in one look: a validation that lies between two updates must not fill memory
+UPDATES_MAX = 64  # in one look, or before one: the optimizer that ends a step may have had its last
+SHORT_NS = 50_000  # calls below it are not remembered: to look at what they return costs as much
+SHOWN = 64  # elements of a result that are compared
+DEPTH = 3  # of lists and dictionaries of tensors among the arguments
+TOLD_MAX = 20  # layers written down by name
+
+
+class Unknown(Exception):
+    """An argument whose content cannot be told from its identity."""
+
+
+class Call:
+    """One call under way, or one that is over and may come again."""
+
+    __slots__ = (
+        "alive",
+        "begin",
+        "inside",
+        "key",
+        "line",
+        "module",
+        "recording",
+        "shows",
+        "state",
+        "versions",
+    )
+
+    def __init__(self, module: Any, versions: Any) -> None:
+        self.module = module
+        self.versions = versions  # of the parameters of the outermost module
+        self.key: Any = None
+        self.alive: List[Any] = []  # weak references to the tensors it was given
+        self.inside: List[Tuple[Call, Call, int]] = []  # repeated calls: (first, again, ns)
+        self.line: Any = None
+        self.recording = False
+        self.shows: Any = None  # some elements of what it returned
+        self.state: Any = None
+        self.begin = 0
+
+
+class UnusedParameterSearch:
+    """Adds up what DistributedDataParallel does after a forward: the search is nearly all of it."""
+
+    def __init__(self) -> None:
+        self.watched = False
+        self.calls, self.seconds = 0, 0.0
+
+    def watch(self, model: Any) -> None:
+        """Time the search, where a model makes it."""
+        if model.find_unused_parameters and not self.watched:
+            self.watched = True
+            patch.wrap(type(model), "_post_forward", _now, self.after, "search of unused parameters", True)
+
+    def after(self, begin_ns: int, args: Args, result: Any) -> None:
+        """One forward is over."""
+        self.calls += 1
+        self.seconds += (clock() - begin_ns) / 1e9
+
+
+class ModuleCalls:
+    """The sampled steps of one process."""
+
+    def __init__(self, steps: StepTracker, lines: ConstructorLines) -> None:
+        self.steps = steps
+        self.lines = lines
+        self.search = UnusedParameterSearch()
+        self.torch = steps.torch
+        self.turn = 2  # the backward from which the next look is due
+        self.looks = 0
+        self.under_way = False
+        self.updates = 0  # since the look was asked for, or since it began
+        self.begin_ns = self.owner = 0
+        self.told: Set[int] = set()
+        self.enter = patch.guarded("calls", self._enter)
+        self.leave = patch.guarded("calls", self._leave)
+        self.border = patch.guarded("calls", self._at_border)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.stack: List[Call] = []
+        self.seen: Dict[Any, Call] = {}
+        self.count = 0
+        self.repeats: List[Tuple[Call, Call, int]] = []
+        self.outputs: Dict[int, Tuple[Any, Any]] = {}  # of convolutions with a bias
+        self.biased: List[Tuple[Any, Any, int]] = []  # (root, convolution, elements of its output)
+        self.autocast: Any = None
+        self.wide_inputs = False
+        self.synced = self.unsynced = 0
+        self.parallel: Any = None
+
+    # ------------------------------------------------------------ from update to update
+
+    def ask(self, recorder: Recorder, loss: Any) -> None:
+        """Before some backwards: look at the step after this one, if a look is due."""
+        if self.under_way or recorder.held or self.steps.schedule.backwards < self.turn:
+            return
+        self.turn = 2 * self.steps.schedule.backwards
+        self.under_way = True
+        self.updates = 0
+        self.steps.moments.update = [*self.steps.moments.update, self.border]
+
+    def _at_border(self, recorder: Recorder, optimizer: int) -> None:
+        """Begin and end with the optimizer that came last to its first update: it ends a GAN's step."""
+        self.updates += 1
+        if optimizer != len(self.steps.updates.numbers) and self.updates < UPDATES_MAX:
+            return
+        if self.steps.modules.watcher is not self:
+            self.updates = 0
+            self.begin_ns = recorder.since
+            self._clear()
+            self.owner = get_ident()
+            self.steps.modules.watcher = self
+            return
+        self.steps.modules.watcher = True
+        self.steps.moments.update = [call for call in self.steps.moments.update if call is not self.border]
+        self.under_way = False
+        self._tell((recorder.since - self.begin_ns) / 1e9)
+        self._clear()
+
+    # ------------------------------------------------------------ calls
+
+    def _enter(self, args: Args, kwargs: Kwargs) -> Optional[ModuleCalls]:
+        if self.count >= CALLS_MAX or get_ident() != self.owner:
+            return None
+        self.count += 1
+        module = args[0]
+        call = Call(module, self.stack[0].versions if self.stack else _versions(module))
+        self._look_at(module, args)
+        call.recording = self.torch.is_grad_enabled()
+        if not self.stack and module.training and call.recording:
+            for call_inputs in self.steps.moments.sampled_call:
+                call_inputs(args, kwargs)
+        if call.versions is not None:
+            try:
+                parts = self._parts((args[1:], kwargs), call.alive, DEPTH)
+                call.key = (id(module), module.training, call.versions, parts)
+            except Unknown:
+                pass
+        if call.key is not None and self._known(call) is not None and not _on_cpu(call):
+            call.state = self._state(module)
+        self.stack.append(call)
+        call.begin = clock()
+        return self
+
+    def _leave(self, result: Any) -> None:
+        ns = clock() - self.stack[-1].begin
+        call = self.stack.pop()
+        module, nn = call.module, self.torch.nn
+        tensor = isinstance(result, self.torch.Tensor)
+        if tensor and isinstance(module, nn.modules.conv._ConvNd) and module.bias is not None:
+            self.outputs[id(result)] = weakref.ref(result), module
+        found = call.inside
+        if call.key is not None and ns >= SHORT_NS and result is not None:
+            call.shows = self._shows(result)
+            call.line = user_line()
+            first = self._known(call)
+            if first is None:
+                self.seen[call.key] = call
+            else:  # a call that differs by chance is made twice on purpose, and what is inside with it
+                found = [(first, call, ns)] if self._alike(first, call) else []
+        (self.stack[-1].inside if self.stack else self.repeats).extend(found)
+
+    def _look_at(self, module: Any, args: Args) -> None:
+        """What is asked of every call: number types, a batch normalisation's input, exchange of gradients."""
+        nn = self.torch.nn
+        given: Any = args[1] if len(args) > 1 else None
+        tensor = isinstance(given, self.torch.Tensor)
+        if tensor and given.dtype == self.torch.float64:
+            self.wide_inputs = True
+        if self.autocast is None:
+            self.autocast = autocast_of(self.torch, given.device.type if tensor else "cpu")
+        if module.training and tensor and isinstance(module, nn.modules.batchnorm._BatchNorm):
+            output, layer = self.outputs.get(id(given), (None, None))
+            if layer is not None and output() is given:
+                self.biased.append((self.stack[0].module if self.stack else module, layer, given.numel()))
+        if isinstance(module, nn.parallel.DistributedDataParallel) and self.torch.is_grad_enabled():
+            self.parallel = module
+            if module.require_backward_grad_sync:
+                self.synced += 1
+            else:
+                self.unsynced += 1
+
+    # ------------------------------------------------------------ the same call again?
+
+    def _parts(self, value: Any, alive: List[Any], depth: int) -> Any:
+        """Something equal for equal arguments: tensors by identity and version. Raises Unknown."""
+        if isinstance(value, self.torch.Tensor):
+            if value.is_inference():
+                raise Unknown
+            alive.append(weakref.ref(value))
+            return "tensor", id(value), value._version
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if depth and isinstance(value, (list, tuple)):
+            return tuple(self._parts(item, alive, depth - 1) for item in value)
+        if depth and isinstance(value, dict):
+            return tuple((str(name), self._parts(item, alive, depth - 1)) for name, item in value.items())
+        raise Unknown
+
+    def _known(self, call: Call) -> Optional[Call]:
+        """The first call with the same arguments, all of them still there."""
+        first = self.seen.get(call.key)
+        if first is None or not first.alive:
+            return None
+        same = all(old() is not None and old() is new() for old, new in zip(first.alive, call.alive))
+        return first if same else None
+
+    def _alike(self, first: Call, again: Call) -> bool:
+        """Whether both calls did the same: dropout, noise and modules that remember do not.
+
+        On a CPU what they returned is compared; on a device that would mean to wait for it.
+        """
+        if _on_cpu(again):
+            return first.shows is not None and first.shows == again.shows
+        return again.state is not None and again.state == self._state(again.module)
+
+    def _shows(self, result: Any) -> Any:
+        """Some elements of the first tensor in a result on the CPU, or None."""
+        if isinstance(result, dict):
+            result = next(iter(result.values()), None)
+        while isinstance(result, (list, tuple)):
+            result = result[0] if result else None
+        if not isinstance(result, self.torch.Tensor) or not result.is_cpu or not result.numel():
+            return None
+        if result.layout != self.torch.strided:
+            return None
+        flat = result.detach().reshape(-1)
+        return str(flat[:: max(1, flat.numel() // SHOWN)].tolist())
+
+    def _state(self, module: Any) -> Any:
+        """What a call changes if it draws random numbers or remembers something."""
+        cuda = self.torch.cuda
+        drawn = bytes(cuda.get_rng_state().tolist()) if cuda.is_initialized() else None
+        held = [
+            id(value)
+            for inner in module.modules()
+            for value in (*vars(inner).values(), *inner._buffers.values())
+        ]
+        return drawn, held
+
+    # ------------------------------------------------------------ telling
+
+    def _tell(self, seconds: float) -> None:
+        self.looks += 1
+        session = self.steps.session
+        session.write(
+            ModuleCallsEvent(
+                look=self.looks,
+                seconds=seconds,
+                calls=self.count,
+                autocast=self.autocast,
+                wide_inputs=self.wide_inputs,
+                synced=self.synced,
+                unsynced=self.unsynced,
+                biased=len(self.biased),
+                biased_elements=sum(elements for _, _, elements in self.biased),
+                **self._parallel(),
+            )
+        )
+        pairs: Dict[Any, List[Tuple[Call, Call, int]]] = {}
+        for repeat in self.repeats:
+            pairs.setdefault((str(repeat[0].line), str(repeat[1].line)), []).append(repeat)
+        for same in list(pairs.values())[:TOLD_MAX]:
+            first, again, _ = same[0]
+            session.write(
+                RepeatedCallEvent(
+                    look=self.looks,
+                    module=type(again.module).__name__,
+                    count=len(same),
+                    seconds=sum(ns for _, _, ns in same) / 1e9,
+                    recording=all(one.recording and two.recording for one, two, _ in same),
+                    first=first.line,
+                    at=again.line,
+                )
+            )
+        for root, layer, elements in self.biased:
+            if id(layer) not in self.told and len(self.told) < TOLD_MAX:
+                self.told.add(id(layer))
+                path = next((name for name, inner in root.named_modules() if inner is layer), "")
+                session.write(
+                    BiasedLayerEvent(path=path, elements=elements, at=self.lines.line_of(root, path))
+                )
+
+    def _parallel(self) -> Dict[str, Any]:
+        """What DistributedDataParallel counts itself, in the first ten iterations and every hundredth."""
+        if self.parallel is None:
+            return {}
+        known = self.parallel._get_ddp_logging_data()
+        return {
+            "comm_ns": known.get("avg_backward_comm_time"),
+            "hidden_ns": known.get("avg_backward_compute_comm_overlap_time"),
+            "backward_ns": known.get("avg_backward_compute_time"),
+            "unused": known.get("unused_parameter_size"),
+            "search_calls": self.search.calls,
+            "search_s": self.search.seconds,
+        }
+
+
+@observer
+def module_calls(watch: Watch) -> None:
+    """Watch all calls of modules inside a few steps."""
+    calls = ModuleCalls(watch.steps, watch.lines)
+    watch.before_some_backwards("calls", calls.ask)
+    watch.on_ddp("search of unused parameters", calls.search.watch)
+
+
+def _now(args: Args, kwargs: Kwargs) -> int:
+    return clock()
+
+
+def _versions(module: Any) -> Any:
+    """Something that changes when a parameter is updated in place or exchanged; None: that cannot be told."""
+    first, total = None, 0
+    for parameter in module.parameters():
+        if parameter.is_inference():
+            return None
+        first = first or id(parameter)
+        total += parameter._version
+    return id(module), first, total
+
+
+def _on_cpu(call: Call) -> bool:
+    return all(tensor is None or tensor.is_cpu for tensor in (alive() for alive in call.alive))

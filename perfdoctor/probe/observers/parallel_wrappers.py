@@ -1,0 +1,104 @@
+"""Several processes and several devices: wrappers around models, and the default process group."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Dict, Tuple
+
+from ...wire import rank_identity
+from ...wire.events.ranks import ProcessGroupEvent, WrapperEvent
+from .. import patch
+from ..moments import Moments
+from ..observer import Watch, observer
+from ..session import Session
+from ..user_frames import user_line
+
+Args = Tuple[Any, ...]
+Kwargs = Dict[str, Any]
+
+WRAPPERS = ("DistributedDataParallel", "DataParallel")
+
+
+class ParallelWrappers:
+    """The wrappers and the group of one process."""
+
+    def __init__(self, session: Session, moments: Moments) -> None:
+        self.session = session
+        self.moments = moments
+
+    def after_wrapper(self, token: Any, args: Args, result: Any) -> None:
+        """Note that a model was wrapped for several processes or devices."""
+        wrapper = args[0]
+        fields: Dict[str, Any] = {"devices": len(getattr(wrapper, "device_ids", None) or ())}
+        group = getattr(wrapper, "process_group", None)
+        if group is not None:
+            fields["backend"] = sys.modules["torch.distributed"].get_backend(group)
+            fields["world"] = group.size()
+            fields["find_unused"] = bool(wrapper.find_unused_parameters)
+            fields["static_graph"] = bool(wrapper.static_graph)
+            fields["bucket_bytes"] = wrapper.bucket_bytes_cap
+            fields["bucket_view"] = bool(wrapper.gradient_as_bucket_view)
+            device = getattr(wrapper, "device", None)
+            fields["device"] = getattr(device, "type", None)
+        self.session.write(WrapperEvent(kind=type(wrapper).__name__, at=user_line(), **fields))
+        if group is not None:
+            for call in self.moments.ddp:
+                call(wrapper)
+
+    def after_sharding(self, token: Any, args: Args, result: Any) -> None:
+        """Note that a model was sharded; `fully_shard` is called once per block."""
+        self.session.write(WrapperEvent(kind="FSDP", at=user_line()))
+
+    def after_group(self, token: Any, args: Args, result: Any) -> None:
+        """Note the default process group."""
+        distributed = sys.modules["torch.distributed"]
+        world = distributed.get_world_size()
+        self.session.write(
+            ProcessGroupEvent(
+                backend=distributed.get_backend(),
+                world=world,
+                job={**rank_identity.identity(), "rank": distributed.get_rank(), "world": world},
+                at=user_line(),
+            )
+        )
+        for call in self.moments.process_group:
+            call()
+
+
+@observer
+def parallel_wrappers(watch: Watch) -> None:
+    """Watch the constructors of wrappers and of the default group."""
+    seen = ParallelWrappers(watch.session, watch.moments)
+    for name in WRAPPERS:
+        owner = getattr(watch.torch.nn.parallel, name)
+        watch.wrap(owner, "__init__", _always, seen.after_wrapper, "wrapper", True)
+
+    def watch_group(module: Any) -> None:
+        _wrap_exported(module, "init_process_group", seen.after_group, "torch.distributed")
+
+    def watch_sharding(module: Any) -> None:
+        owner = module.FullyShardedDataParallel
+        watch.wrap(owner, "__init__", _always, seen.after_sharding, "wrapper", True)
+
+    def watch_composable(module: Any) -> None:
+        _wrap_exported(module, "fully_shard", seen.after_sharding, "torch.distributed.fsdp")
+
+    for name, hook in (
+        ("torch.distributed.distributed_c10d", watch_group),
+        ("torch.distributed.fsdp.fully_sharded_data_parallel", watch_sharding),
+        ("torch.distributed.fsdp._fully_shard._fully_shard", watch_composable),
+    ):
+        watch.on_import(name, "wrapper", hook)
+
+
+def _wrap_exported(module: Any, name: str, after: patch.After, package: str) -> None:
+    """Wrap a function where it is defined, and in the package that took its name over already."""
+    original = getattr(module, name)
+    patch.wrap(module, name, _always, after, "wrapper")
+    exporting = sys.modules.get(package)
+    if exporting is not None and getattr(exporting, name, None) is original:
+        setattr(exporting, name, getattr(module, name))
+
+
+def _always(args: Args, kwargs: Kwargs) -> bool:
+    return True

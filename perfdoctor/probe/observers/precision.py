@@ -1,0 +1,59 @@
+"""Settings as they act while training: number types, autotuning, autocast, loss scaling.
+
+Looked at before some backwards, written down when something changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict
+
+from ...wire.events.script import SettingsEvent
+from ..autocast import autocast_of
+from ..observer import Watch, observer
+from ..recorder import Recorder
+from ..user_frames import user_line
+
+if TYPE_CHECKING:
+    from ..steps.steps import StepTracker
+
+
+class TrainingSettings:
+    """The settings of one process."""
+
+    def __init__(self, steps: StepTracker) -> None:
+        self.steps = steps
+        self.written: Dict[str, Any] = {}
+
+    def sample(self, recorder: Recorder, loss: Any) -> None:
+        """Before some backwards."""
+        torch = self.steps.torch
+        device = loss.device.type if isinstance(loss, torch.Tensor) else "cpu"
+        now: Dict[str, Any] = {
+            "autocast_in_backward": autocast_of(torch, device),
+            "scaled": self.steps.losses.unscaled is not None,
+            "loss_dtype": str(loss.dtype)[6:] if isinstance(loss, torch.Tensor) else None,
+            "default_dtype": str(torch.get_default_dtype())[6:],
+            "device": device,
+        }
+        if torch.cuda.is_initialized():
+            now.update(_of_cuda(torch))
+        if now != self.written:
+            self.written = now
+            self.steps.session.write(SettingsEvent(at=user_line(), **now))
+
+
+@observer
+def precision(watch: Watch) -> None:
+    """Read the settings before a few of the backwards."""
+    watch.before_some_backwards("settings", TrainingSettings(watch.steps).sample)
+
+
+def _of_cuda(torch: Any) -> Dict[str, Any]:
+    backends = torch.backends
+    found = {"devices": torch.cuda.device_count(), "cudnn_benchmark": backends.cudnn.benchmark}
+    try:
+        found["matmul_precision"] = torch.get_float32_matmul_precision()
+        found["cudnn_tf32"] = backends.cudnn.allow_tf32
+    except RuntimeError:
+        pass  # the script uses the newer of two interfaces, and torch refuses to answer through the older
+    return found

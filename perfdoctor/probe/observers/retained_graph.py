@@ -1,0 +1,166 @@
+"""Finds graphs of past steps that are still alive, and the name of the script's that holds them.
+
+A token is tied to the deepest node of a looked-at step's graph: whatever still reaches that graph, a kept
+loss or a kept output, keeps the token alive. Only when several old ones are alive are the script's names
+looked into.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import deque
+from types import FrameType
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
+from ...wire.events.training import RetainedGraphsEvent
+from ..frame_names import names_of
+from ..observer import Watch, observer
+from ..recorder import Recorder
+from ..session import Session
+from ..user_frames import is_users, line_of, user_frames
+
+SEVERAL = 4  # graphs of different steps alive at once, beside this step's own
+APART = 16  # steps between the oldest and now: a few steps' graphs are also kept on purpose
+TOKENS_MAX = 64  # kept; past it every second one is let go
+DEEPEST = 2_000  # nodes followed down a graph: the length of the longest path in a large model
+AGO = 4  # steps: what the script still holds of one so long ago is no leftover of the last
+HOPS = 64  # nodes followed back from a name's tensor
+SEARCHES = 8  # of the script's names, in a whole run
+ENDS = 2  # items of a container looked at, at each end
+ENTRIES = 64  # of a dict or of an object's attributes
+LEVELS = 4  # of things inside things: `self.history["loss"][0][1]`
+KEY = "perfdoctor"
+
+
+class _GraphToken:
+    """Lives as long as the node that it is tied to."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Search:
+    """Looks below names for a graph that is too old to be this step's or the last one's."""
+
+    def __init__(self, tensor: Any, newest: float) -> None:
+        self.tensor = tensor
+        self.newest = newest  # number of the newest node that is too old
+        self.seen: Set[int] = set()
+
+    def holder(self) -> Tuple[Optional[str], Optional[FrameType]]:
+        """The innermost name on the stack that holds one, and its frame."""
+        for frame in user_frames():
+            for name, value in names_of(frame).items():
+                found = next(self._below(name, value, LEVELS), None)
+                if found is not None:
+                    return found, frame
+        return None, None
+
+    def _below(self, name: str, value: Any, levels: int, listed: bool = False) -> Iterator[str]:
+        if isinstance(value, self.tensor):
+            if value.grad_fn is not None and self._is_kept(value.grad_fn, listed):
+                yield name
+        elif levels and id(value) not in self.seen:
+            self.seen.add(id(value))
+            if isinstance(value, (list, tuple, deque)):
+                for index in [*range(min(ENDS, len(value))), *range(-min(ENDS, len(value)), 0)]:
+                    yield from self._below(name, value[index], levels - 1, True)
+            elif isinstance(value, dict):
+                for item in list(value.values())[:ENTRIES]:
+                    yield from self._below(name, item, levels - 1, listed)
+            elif _is_of_users_class(value):
+                for attribute, item in list(vars(value).items())[:ENTRIES]:
+                    yield from self._below(f"{name}.{attribute}", item, levels - 1)
+
+    def _is_kept(self, node: Any, listed: bool) -> bool:
+        """Whether a graph reaches back too far, followed along its oldest parents.
+
+        A sum is a new node over old ones; a lone tensor that is old itself is one step's, such as the best.
+        """
+        if not listed and node._sequence_nr() <= self.newest:
+            return False
+        for _ in range(HOPS):
+            if node._sequence_nr() <= self.newest:
+                return True
+            parents = [parent for parent, _ in node.next_functions if not _is_leaf(parent)]
+            if not parents:
+                return False
+            node = min(parents, key=lambda parent: int(parent._sequence_nr()))
+        return False
+
+
+class RetainedGraphs:
+    """The graphs of one process's training thread."""
+
+    def __init__(self, session: Session, torch: Any) -> None:
+        self.session = session
+        self.tensor = torch.Tensor
+        self.tokens: List[Tuple[weakref.ref[_GraphToken], int]] = []  # with the row of its step
+        self.last = (0, 0)  # row and node number of the last graph that was looked at
+        self.searches = 0
+        self.most = 0  # alive at once
+        self.holder: Tuple[Optional[str], Optional[Dict[str, Any]]] = (None, None)  # name, and where
+
+    def sample(self, recorder: Recorder, loss: Any) -> None:
+        """Count the old graphs that are alive, then tie a token to this one."""
+        node, row = _node(loss), recorder.written
+        if node is None or row == self.last[0]:
+            return
+        number = node._sequence_nr()
+        per_row = (number - self.last[1]) / (row - self.last[0])
+        self.last = row, number
+        self.tokens = [token for token in self.tokens if token[0]() is not None]
+        if len(self.tokens) >= SEVERAL and row - self.tokens[0][1] >= APART:
+            self._found(row, number - AGO * per_row)
+        if len(self.tokens) >= TOKENS_MAX:
+            self.tokens = self.tokens[::2]
+        token = _GraphToken()
+        _deepest(node).metadata[KEY] = token
+        self.tokens.append((weakref.ref(token), row))
+
+    def _found(self, row: int, newest: float) -> None:
+        """Write it down whenever more are alive than ever, with the name that holds them."""
+        if len(self.tokens) <= self.most:
+            return
+        self.most = len(self.tokens)
+        if self.holder[0] is None and self.searches < SEARCHES:
+            self.searches += 1
+            name, frame = _Search(self.tensor, newest).holder()
+            self.holder = name, None if frame is None else line_of(frame)
+        name, at = self.holder
+        self.session.write(
+            RetainedGraphsEvent(graphs=self.most, rows=row - self.tokens[0][1], name=name, at=at)
+        )
+
+
+@observer
+def retained_graph(watch: Watch) -> None:
+    """Look for graphs of past steps before a few of the backwards."""
+    watch.before_some_backwards("retained", RetainedGraphs(watch.session, watch.torch).sample)
+
+
+def _node(loss: Any) -> Any:
+    if isinstance(loss, (list, tuple)):
+        loss = loss[0] if loss else None
+    return getattr(loss, "grad_fn", None)
+
+
+def _deepest(node: Any) -> Any:
+    """The last node on a path away from the loss, before the parameters."""
+    for _ in range(DEEPEST):
+        below = next((parent for parent, _ in node.next_functions if not _is_leaf(parent)), None)
+        if below is None:
+            break
+        node = below
+    return node
+
+
+def _is_leaf(node: Any) -> bool:
+    return node is None or getattr(node, "variable", None) is not None
+
+
+def _is_of_users_class(value: Any) -> bool:
+    """Whether attributes may hold what the script keeps: an object of a class of its own."""
+    module = sys.modules.get(type(value).__module__)
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and is_users(file) and isinstance(getattr(value, "__dict__", None), dict)

@@ -1,0 +1,106 @@
+"""Gradients that nobody uses: parameters that backward reaches and no optimizer has.
+
+The graph of a loss is walked before three of the early backwards; a parameter counts once nothing has
+changed it from one of them to the next.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, Dict, List, Set, Tuple
+
+from ...wire.events.training import UnusedGradientsEvent
+from ..observer import Watch, observer
+from ..recorder import Recorder
+
+if TYPE_CHECKING:
+    from ..steps.steps import StepTracker
+
+SAMPLED = (8, 16, 32)  # backwards: by then every optimizer is there, the rarest of a GAN included
+NODES_MAX = 5_000  # of a graph; of a larger one nothing is told
+
+
+class UnusedGradients:
+    """The sampled graphs of one process. `optimizers` is iterated anew at each."""
+
+    def __init__(self, steps: StepTracker, optimizers: Any) -> None:
+        self.steps = steps
+        self.optimizers = optimizers
+        self.due: List[int] = list(SAMPLED)
+        self.versions: Dict[int, Tuple[Any, int]] = {}  # of suspects in the last graph, by identity
+
+    def sample(self, recorder: Recorder, loss: Any) -> None:
+        """Walk the graph of a loss, if it is time."""
+        if not self.due or self.steps.schedule.backwards < self.due[0]:
+            return
+        self.due.pop(0)
+        nn, tensor = self.steps.torch.nn, self.steps.torch.Tensor
+        if type(loss) is not tensor or loss.grad_fn is None or not len(self.optimizers):
+            return
+        trained = [p for one in self.optimizers for group in one.param_groups for p in group["params"]]
+        order = _order(loss.grad_fn)
+        if order is None or any(type(p) not in (nn.Parameter, tensor) for p in trained):
+            return  # sharded parameters: those in the graph are others than the optimizer has
+        known = {id(p) for p in trained}
+        leaves = {node: node.variable for node in order if hasattr(node, "variable")}
+        suspects = {
+            node: leaf
+            for node, leaf in leaves.items()
+            if type(leaf) is nn.Parameter and id(leaf) not in known
+        }
+        still = {node for node, leaf in suspects.items() if self._unchanged(leaf)}
+        self.versions = {id(leaf): (weakref.ref(leaf), leaf._version) for leaf in suspects.values()}
+        self.steps.session.write(
+            UnusedGradientsEvent(
+                tensors=len(still),
+                elements=sum(suspects[node].numel() for node in still),
+                of_elements=sum(leaf.numel() for leaf in leaves.values()),
+                nodes=len(order) - len(leaves),
+                needless=_needless(order, still),
+            )
+        )
+
+    def _unchanged(self, leaf: Any) -> bool:
+        reference, version = self.versions.get(id(leaf), (None, -1))
+        return reference is not None and reference() is leaf and leaf._version == version
+
+
+@observer
+def unused_gradients(watch: Watch) -> None:
+    """Walk the graph of a loss before three of the early backwards."""
+    watch.before_some_backwards("orphans", UnusedGradients(watch.steps, watch.lines.optimizers).sample)
+
+
+def _order(root: Any) -> Any:
+    """The nodes of a graph, each after all that it leads to; None where there are too many."""
+    order: List[Any] = []
+    seen: Set[Any] = {root}
+    stack: List[Tuple[Any, Any]] = [(root, iter(root.next_functions))]
+    while stack:
+        node, rest = stack[-1]
+        inner = next((parent for parent, _ in rest if parent is not None and parent not in seen), None)
+        if inner is None:
+            order.append(node)
+            stack.pop()
+            continue
+        seen.add(inner)
+        if len(seen) > NODES_MAX:
+            return None
+        stack.append((inner, iter(inner.next_functions)))
+    return order
+
+
+def _needless(order: List[Any], unused: Set[Any]) -> int:
+    """Nodes, leaves left out, from which no gradient goes on to anything but an unused one."""
+    needed: Set[Any] = set()
+    needless = 0
+    for node in order:
+        parents = [parent for parent, _ in node.next_functions if parent is not None]
+        if hasattr(node, "variable"):
+            if node not in unused:
+                needed.add(node)
+        elif any(parent in needed for parent in parents):
+            needed.add(node)
+        else:
+            needless += 1
+    return needless

@@ -1,0 +1,58 @@
+"""How long gradients are set to zero where they could be dropped."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Dict, Optional, Tuple
+
+from ...wire.events.training import ZeroGradEvent
+from ..observer import Watch, observer
+from ..recorder import Recorder, clock
+from ..session import Session
+from ..user_frames import user_line
+
+Args = Tuple[Any, ...]
+Kwargs = Dict[str, Any]
+
+
+class ZeroFilling:
+    """Running totals of one process."""
+
+    def __init__(self, session: Session, drops: bool) -> None:
+        self.session = session
+        self.drops = drops  # what `zero_grad()` does by default: None since torch 2.0, zeros before
+        self.totals: Dict[str, Any] = {"calls": 0, "seconds": 0.0}
+        self.written = 0
+        self.line: Optional[Dict[str, Any]] = None
+
+    def before(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int]]:
+        """Start the clock where zeros are asked for, in the thread that trains."""
+        if args[1] if len(args) > 1 else kwargs.get("set_to_none", self.drops):
+            return None
+        recorder = self.session.recording() if self.session.recorder is not None else None
+        return None if recorder is None or not recorder.written else (recorder, clock())
+
+    def after(self, token: Tuple[Recorder, int], args: Args, result: Any) -> None:
+        """Add the call up."""
+        seconds = (clock() - token[1]) / 1e9
+        if self.line is None:
+            self.line = user_line()
+        self.totals["calls"] += 1
+        self.totals["seconds"] += seconds
+
+    def pulse(self) -> None:
+        """Write the totals, if they grew."""
+        if self.totals["calls"] != self.written:
+            self.written = int(self.totals["calls"])
+            self.session.write(ZeroGradEvent(at=self.line, **self.totals))
+
+
+@observer
+def zero_grad(watch: Watch) -> None:
+    """Time the two ways that torch has to clear gradients, where they are asked for zeros."""
+    torch = watch.torch
+    default = inspect.signature(torch.optim.Optimizer.zero_grad).parameters["set_to_none"].default
+    calls = ZeroFilling(watch.session, bool(default))
+    for owner in (torch.optim.Optimizer, torch.nn.Module):
+        watch.wrap(owner, "zero_grad", calls.before, calls.after, "zeroing")
+    watch.each_second("zeroing", calls.pulse)

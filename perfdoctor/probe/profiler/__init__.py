@@ -1,0 +1,1 @@
+"""Short windows of torch.profiler."""

@@ -1,0 +1,120 @@
+"""What a profiler window costs, and when a run is long enough to pay for it.
+
+Numbers and a small shared file only: torch is not touched here.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import Dict, List, NamedTuple
+
+from ...wire.files import allocate
+
+PLAIN, SHAPES, STACKS = range(3)
+KINDS = (PLAIN, SHAPES, STACKS)
+NAMES = ("plain", "shapes", "stacks")
+COUNTED = (4, 3, 1)  # steps that a window of each kind records, after one step of warm-up
+FACTOR = (1.0, 2.0, 5.0)  # cost of a traced step beside a plain one: stacks took 1.6 to 5 (Trainer)
+
+MARGIN = 1.5  # on what a window is expected to cost: on a busy machine it took up to 1.4 times that
+EVENT_S = 6e-6  # stopping and exporting one event: 5.2 us measured at 2.5 GHz
+EVENTS_PER_S = 400_000  # as fast as small operations follow each other: 950 events in 2.4 ms
+EVENTS_PER_MODULE = 60  # forward, backward and optimizer of one layer; a plain loop over parameters included
+EVENTS_BASE = 300  # of a step: loss, loader, zero_grad
+EVENT_BYTES = 300  # of exported JSON: 250 plain, 390 with shapes
+EVENTS_MAX = 2_000_000  # of one window: its file would be hundreds of megabytes
+FILE_MAX_BYTES = 256 << 20  # of one exported window
+
+START_S = 0.002  # the profiler's first start on a CPU: 1.3 ms measured
+CUDA_START_S = 1.0  # and where CUPTI has to be loaded
+NEVER_NS = 1 << 62
+
+ATTEMPTS = 8  # windows that are tried, those included that made way for something
+_PLAN_BYTES = 4096
+
+
+class WindowPlan:
+    """At which step windows open: an array of whole numbers that the ranks of one host have mapped.
+
+    The first is the lowest rank seen so far, plus one; it alone decides. Then one per attempt: 0, or an
+    Entry, packed. Reading it costs no system call, and no rank ever waits for another.
+    """
+
+    def __init__(self, run_dir: str) -> None:
+        path = os.path.join(run_dir, f"windows.{os.uname().nodename}.bin")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if os.fstat(descriptor).st_size < _PLAN_BYTES:
+                allocate(descriptor, 0, _PLAN_BYTES)
+            self.numbers = memoryview(mmap.mmap(descriptor, _PLAN_BYTES)).cast("q")
+        finally:
+            os.close(descriptor)
+
+    def decides(self, rank: int) -> bool:
+        """Whether this rank decides: no lower one has been here."""
+        if not self.numbers[0] or rank + 1 < self.numbers[0]:
+            self.numbers[0] = rank + 1
+        return bool(self.numbers[0] == rank + 1)
+
+
+class PlannedWindow(NamedTuple):
+    """One planned window, as every rank reads it from the plan."""
+
+    step: int  # the window opens when this many steps are over
+    optimizer: int  # whose updates count the steps
+    steps: int  # that the window counts, after one of warm-up
+    kind: int
+
+    def pack(self) -> int:
+        """One whole number; never 0."""
+        return self.step << 28 | (self.optimizer & 0xFFFF) << 12 | self.steps << 4 | self.kind
+
+    @classmethod
+    def unpack(cls, packed: int) -> PlannedWindow:
+        """What `pack` made."""
+        return cls(packed >> 28, packed >> 12 & 0xFFFF, packed >> 4 & 0xFF, packed & 0xF)
+
+
+def closer(counts: Dict[int, int]) -> int:
+    """The optimizer that ends a step: of those that were updated, the rarest; of equals, the last."""
+    return min(counts, key=lambda number: (counts[number], -number))
+
+
+def likely_events(step_s: float, modules: int, calls: int) -> float:
+    """Events of one step, from its length in seconds, the modules of the model and the calls of it."""
+    fastest = step_s * EVENTS_PER_S
+    return min(fastest, EVENTS_BASE + EVENTS_PER_MODULE * modules * max(1, calls)) if modules else fastest
+
+
+class Account:
+    """What windows have cost so far, in seconds, and what the next one is likely to."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+        self.spent_s = 0.0
+        self.start_s = START_S
+        self.step_costs_s: List[float] = []  # of each traced step, at the price of a plain one
+        self.step_bytes: List[float] = []
+
+    def add(self, kind: int, steps: int, start_s: float, rest_s: float, size: int) -> None:
+        """Count a window of `steps` traced steps; `rest_s` is stop, export and slowdown, `size` in bytes."""
+        self.spent_s += start_s + rest_s
+        self.start_s = start_s
+        if steps:
+            self.step_costs_s.append(rest_s / steps / FACTOR[kind])
+            self.step_bytes.append(size / steps / FACTOR[kind])
+
+    def steps(self, kind: int, events: float) -> int:
+        """How many steps a window may count, at this many events a step; 0: not even one."""
+        size = self.step_bytes[-1] if self.step_bytes else events * EVENT_BYTES
+        most = min(EVENTS_MAX / max(1.0, events), FILE_MAX_BYTES / max(1.0, size * FACTOR[kind]))
+        return max(0, min(COUNTED[kind], int(most) - 1))
+
+    def due_ns(self, kind: int, steps: int, events: float, first_ns: int) -> int:
+        """When the window fits into the share of the time since `first_ns`."""
+        if self.share <= 0:
+            return NEVER_NS
+        step_s = self.step_costs_s[-1] if self.step_costs_s else events * EVENT_S
+        cost_s = MARGIN * (self.start_s + (steps + 1) * step_s * FACTOR[kind])
+        return first_ns + int((self.spent_s + cost_s) / self.share * 1e9)

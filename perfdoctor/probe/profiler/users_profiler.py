@@ -1,0 +1,104 @@
+"""The script's own profilers come first: who has one prepared, and our own makes way in time.
+
+Opening a profiler while another is prepared, or preparing one while another is open in a second thread,
+ends the process with a segmentation fault. torch tells neither: its flag is off during warm-up, and belongs
+to one thread. So the calls that prepare and end a profiler are watched.
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import get_ident
+from typing import Any, Callable, Dict, Optional, Set, Tuple
+
+from .. import patch
+from ..on_import import on_import
+from ..user_frames import user_line
+
+Args = Tuple[Any, ...]
+Kwargs = Dict[str, Any]
+
+
+class UsersProfilers:
+    """The profilers of the script that are prepared or open in this process."""
+
+    def __init__(self) -> None:
+        self.were_there = False  # torch latches at its first profiler whether all of them write to stderr
+        self.prepared: Set[int] = set()  # by identity; one that is never ended keeps us away for good
+        self.acting: Optional[int] = None  # the thread in which we prepare or end our own
+        self.line: Optional[Dict[str, Any]] = None  # of the script's that prepared the last one
+        self.make_way: Callable[[], None] = lambda: None  # ends ours; returns once it is ended
+
+    def before_prepare(self, args: Args, kwargs: Kwargs) -> None:
+        """Note the profiler first, then make way: whoever opens ours looks at the notes after its own."""
+        if self.acting == get_ident():
+            return
+        self.were_there = True
+        self.prepared.add(id(args[0]))
+        self.line = user_line()
+        self.make_way()
+
+    def before_end(self, args: Args, kwargs: Kwargs) -> Optional[int]:
+        """Know it again once it has ended."""
+        return None if self.acting == get_ident() else id(args[0])
+
+    def after_end(self, identity: int, args: Args, result: Any) -> None:
+        """It has ended, and post-processed what it saw."""
+        self.prepared.discard(identity)
+
+    def busy(self, torch: Any) -> bool:
+        """Whether a profiler that is not ours is prepared or open, in any thread."""
+        return bool(
+            self.prepared
+            or torch.autograd.profiler._is_profiler_enabled
+            or torch._C._autograd._profiler_enabled()
+        )
+
+
+def install(users: UsersProfilers) -> None:
+    """Watch every way to a profiler that torch offers."""
+
+    def watch(owner: Any, begin: str) -> None:
+        patch.wrap(owner, begin, users.before_prepare, _nothing, "profiler")
+        patch.wrap(owner, "__exit__", users.before_end, users.after_end, "profiler")
+
+    def watch_module(module: Any) -> None:
+        watch(module.profile, "_prepare_trace")
+        for name in ("emit_itt", "emit_nvtx"):
+            watch(getattr(module, name), "__enter__")
+
+    def watch_legacy(module: Any) -> None:
+        watch(module.profile, "__enter__")
+
+    on_import("torch.autograd.profiler", patch.guarded("profiler", watch_module))
+    on_import("torch.autograd.profiler_legacy", patch.guarded("profiler", watch_legacy))
+
+
+def cupti_taken(environ: Any) -> Optional[str]:
+    """Why the device's activity has to be left out: another tool reads it, and only one can."""
+    for name in ("CUDA_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID"):
+        if environ.get(name):
+            return f"{name} is set: another profiler reads the device"
+    if "ToolsInjection" in environ.get("LD_PRELOAD", ""):
+        return "LD_PRELOAD names an injection library: another profiler reads the device"
+    return None
+
+
+def stacks_unsafe(torch: Any) -> Optional[str]:
+    """Why torch must not record Python stacks here, or None where that is known to be safe."""
+    version = tuple(int(part) for part in str(torch.__version__).split(".")[:2])
+    if sys.version_info >= (3, 13) and (
+        version < (2, 7) or sys.version_info >= (3, 14) or not sys._is_gil_enabled()
+    ):  # it crashed on 3.13 up to torch 2.6; nobody has tried 3.14
+        return "recording Python stacks is not known to be safe with this Python and torch"
+    threading = sys.modules.get("threading")
+    if sys.getprofile() is not None or getattr(threading, "_profile_hook", None) is not None:
+        return "the script has a profile function of its own, which recording stacks would replace"
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    if dynamo is not None and dynamo.counters.get("frames"):
+        return "recording Python stacks beside torch.compile can take minutes"
+    return None
+
+
+def _nothing(token: Any, args: Args, result: Any) -> None:
+    return None

@@ -1,0 +1,366 @@
+"""Windows: when they open and close, and for what they make way.
+
+A window opens and closes at a step border of the thread that trains. It ends at once for whatever the
+script does with profilers, processes or its own end: a profiler that is open then ends the process with a
+segmentation fault, or leaves a child that never ends. What a window disturbed is marked in the rows.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from _thread import get_ident
+from time import sleep
+from typing import Any, Callable, Dict, Optional, Set
+
+from ...wire import names
+from ...wire.step_rows import DISTURBED
+from .. import patch
+from ..recorder import Recorder, clock
+from ..session import Session
+from . import budget
+from .users_profiler import UsersProfilers, install, stacks_unsafe
+from .window import ProfilerWindow
+
+WARM_UP = 10  # updates before the first look: compilation and lazy initialisation lie in them
+LEAD = 4  # steps from the decision to the opening: every rank has read it by then
+LOOK_AGAIN_NS = 1_000_000_000
+TOO_LONG = 4.0  # times as long as its steps usually take: something else goes on inside, validation perhaps
+TOO_LONG_NS = 200_000_000  # and at least this much
+# How long a profiler in another thread waits for the training thread's next phase.
+MAKE_WAY_NS = 5_000_000_000
+POLL_S = 0.001
+KINETO_LOG_LEVEL = "KINETO_LOG_LEVEL"
+LEAST_SILENT, SILENT = 5, 99  # torch 2.13 still writes at 4
+
+
+class Windows:
+    """The windows of one process."""
+
+    def __init__(
+        self, session: Session, torch: Any, users: UsersProfilers, modules: Callable[[], int]
+    ) -> None:
+        self.session = session
+        self.torch = torch
+        self.modules = modules  # how many the model has
+        self.users = users
+        self.users.make_way = self._make_way
+        self.account = budget.Account(float(session.options.get("profiler_share", 0.01)))
+        self.plan: Optional[budget.WindowPlan] = None
+        self.attempt = 1  # which entry of the plan comes next
+        self.wake_ns = 0  # when to look again whether a window fits
+        self.counts: Dict[int, int] = {}  # updates of each optimizer, by number
+        self.base: Dict[int, int] = {}  # what they were at the last look
+        self.base_ns = self.first_ns = 0
+        self.step_s = 0.0  # a usual step
+        self.tried: Set[int] = set()  # kinds that are recorded, or cannot be
+        self.graphs = False  # a CUDA graph was captured
+        self.used = False
+        self.open: Optional[ProfilerWindow] = None
+        self.optimizer = 0  # whose updates are the borders of the open window
+        self.asked_ns = 0  # since when a profiler in another thread waits for its end
+        self.inherited: Optional[ProfilerWindow] = None
+        # A look or an opening that fails turns windows off; ending one must still work then.
+        self.look = patch.guarded("window", self._look)
+        self.arrive = patch.guarded("window", self._arrive)
+        self.inside = patch.guarded("window", self._inside)
+        self.check = patch.guarded("end of a window", self._check)
+
+    def border(self, recorder: Recorder, optimizer: int) -> None:
+        """An update has closed a row: open, carry on, close, or (nearly always) do nothing."""
+        count = self.counts[optimizer] = self.counts.get(optimizer, 0) + 1
+        if self.open is not None:
+            self.inside(recorder, self.open, optimizer)
+            return
+        packed = 0 if self.plan is None else self.plan.numbers[self.attempt]
+        if packed:
+            entry = budget.PlannedWindow.unpack(packed)
+            if entry.optimizer == optimizer and count >= entry.step - 1:
+                self.arrive(recorder, entry, count)
+        elif recorder.since >= self.wake_ns:
+            self.look(recorder)
+
+    # ------------------------------------------------------------ deciding
+
+    def _look(self, recorder: Recorder) -> None:
+        """Plan the next window, if this rank decides and the time has come."""
+        now = recorder.since
+        if not self._may_ever(recorder):
+            self.wake_ns = budget.NEVER_NS
+            return
+        if not self.first_ns:
+            self.first_ns = now
+            self._rest(now)
+        recent = {n: c - self.base.get(n, 0) for n, c in self.counts.items() if c > self.base.get(n, 0)}
+        if sum(recent.values()) < WARM_UP:
+            return
+        optimizer = budget.closer(recent)
+        self.step_s = (now - self.base_ns) / recent[optimizer] / 1e9
+        self._rest(now)
+        self.wake_ns = now + LOOK_AGAIN_NS
+        assert self.plan is not None
+        if self.plan.decides(self._rank()) and not self.users.busy(self.torch):
+            self._decide(recorder, optimizer)
+
+    def _rest(self, now: int) -> None:
+        """Steps are timed anew from here."""
+        self.base, self.base_ns = dict(self.counts), now
+
+    def _decide(self, recorder: Recorder, optimizer: int) -> None:
+        """Put the next window into the plan, if the time so far pays for it."""
+        kind = next((kind for kind in budget.KINDS if kind not in self.tried), None)
+        if kind is None:
+            self.wake_ns = budget.NEVER_NS
+            return
+        events = budget.likely_events(self.step_s, self.modules(), recorder.rows.last("calls"))
+        steps = self.account.steps(kind, events)
+        if not steps or self._never(kind) is not None:
+            self.tried.add(kind)
+            self.wake_ns = 0
+            return
+        due_ns = self.account.due_ns(kind, steps, events, self.first_ns)
+        if recorder.since < due_ns:
+            self.wake_ns = min(due_ns, self.wake_ns)
+            return
+        assert self.plan is not None
+        entry = budget.PlannedWindow(self.counts[optimizer] + LEAD, optimizer, steps, kind)
+        self.plan.numbers[self.attempt] = entry.pack()
+
+    def _may_ever(self, recorder: Recorder) -> bool:
+        """Whether a window may open in this process at all."""
+        if self.plan is None and self.attempt == 1 and self._is_eligible():
+            self.plan = budget.WindowPlan(self.session.run_dir)
+            if self.torch.cuda.is_initialized():
+                self.account.start_s = budget.CUDA_START_S
+        return self.plan is not None and self.attempt <= budget.ATTEMPTS and recorder.merge == 1
+
+    def _is_eligible(self) -> bool:
+        """The main thread of a rank's first process, where torch keeps silent and nobody commands it."""
+        return (
+            "." not in (self.session.tag or ".")
+            and sys.modules["threading"].main_thread().ident == get_ident()  # only it sees the end coming
+            and _is_silent(os.environ.get(KINETO_LOG_LEVEL))
+            and "KINETO_USE_DAEMON" not in os.environ
+        )
+
+    def _rank(self) -> int:
+        return int((self.session.tag or "rank0")[4:])
+
+    def _never(self, kind: int) -> Optional[str]:
+        """Why a window of this kind must not open in this process."""
+        if self.graphs:
+            return "the script captures CUDA graphs, which a profiler can break"
+        if not self.used and self.users.were_there and KINETO_LOG_LEVEL not in os.environ:
+            return (
+                "a profiler of the script came first, and torch writes to stderr for ours as it did for that"
+            )
+        return stacks_unsafe(self.torch) if kind == budget.STACKS else None
+
+    # ------------------------------------------------------------ opening
+
+    def _arrive(self, recorder: Recorder, entry: budget.PlannedWindow, count: int) -> None:
+        """The planned step is here, or nearly so."""
+        if count < entry.step:
+            recorder.cpu_due = True  # the row before the window ends a stretch of CPU time
+            return
+        self.attempt += 1
+        self.wake_ns = 0
+        window = ProfilerWindow(entry.kind, entry.step + 1, entry.steps)
+        if count > entry.step:
+            self._tell(window, "failed", "this rank came to the step too late")
+        elif entry.kind not in self.tried:
+            self.asked_ns = 0
+            self.open = window  # first: others note themselves before they look at it
+            busy = self.users.busy(self.torch)
+            why_not = "a profiler of the script was prepared" if busy else self._never(entry.kind)
+            if why_not is None:
+                self._begin(recorder, window, entry)
+            else:
+                self.open = None
+                self._tell(window, "yielded", why_not)
+
+    def _begin(self, recorder: Recorder, window: ProfilerWindow, entry: budget.PlannedWindow) -> None:
+        """Start the profiler between two rows."""
+        if not self.used:
+            self.used = True
+            atexit.register(patch.guarded("end of a window", self._at_exit))
+            os.register_at_fork(before=patch.guarded("end of a window", self._before_fork))
+        self.users.acting = get_ident()
+        started = False
+        try:
+            _silently(window.start, self.torch)
+            started = True
+        finally:
+            self.users.acting = None
+            if not started:
+                self.open = None
+                self._tell(window, "failed", "torch's profiler did not start")
+        self.optimizer = entry.optimizer
+        if not self.step_s:  # the plan was there before this rank had looked
+            recent = self.counts[entry.optimizer] - self.base.get(entry.optimizer, 0)
+            self.step_s = (window.opened_ns - self.base_ns) / max(1, recent) / 1e9
+        recorder.held = True
+        recorder.set_apart()
+        usual_ns = int(TOO_LONG * (window.steps + 1) * self.step_s * 1e9)
+        self._watch_phases(recorder, window, recorder.since + max(usual_ns, TOO_LONG_NS))
+
+    def _watch_phases(self, recorder: Recorder, window: ProfilerWindow, deadline_ns: int) -> None:
+        """Until the window is closed, every phase that is entered asks first whether it has to be."""
+        enter = recorder.enter
+
+        def enter_inside(phase: int) -> None:
+            if self.asked_ns or clock() > deadline_ns:
+                self.check(recorder, window)
+            enter(phase)
+
+        vars(recorder)["enter"] = enter_inside
+
+    def _check(self, recorder: Recorder, window: ProfilerWindow) -> None:
+        """End the window before its time. One that was ended from elsewhere waits for the script's to end."""
+        if not self.asked_ns:
+            self._abandon(recorder, window, "abandoned", "its steps took much longer than usual")
+        elif clock() < self.asked_ns + MAKE_WAY_NS or not self.users.prepared:
+            self._abandon(recorder, window, "yielded", "the script opened a profiler in another thread")
+
+    # ------------------------------------------------------------ inside, and closing
+
+    def _inside(self, recorder: Recorder, window: ProfilerWindow, optimizer: int) -> None:
+        """A border inside the window."""
+        recorder.flags |= DISTURBED
+        recorder.cpu_due = True
+        if self.asked_ns:
+            self.check(recorder, window)
+        elif recorder.off:
+            self._abandon(recorder, window, "abandoned", "the watch ended inside it")
+        elif optimizer == self.optimizer and not window.next_step(self.torch):
+            self._finish(recorder, window)
+
+    def _finish(self, recorder: Recorder, window: ProfilerWindow) -> None:
+        """Stop, export, and set the time it took apart."""
+        self._stop(recorder, window)
+        window.export(self._path(window))
+        recorder.set_apart()
+        self.tried.add(window.kind)
+        self.account.add(
+            window.kind,
+            window.steps + 1,
+            window.start_s,
+            window.stop_s + window.export_s + window.slowdown_s(self.step_s),
+            window.bytes,
+        )
+        self._rest(recorder.since)
+        if window.bytes:
+            self._tell(window, "ok", window.because)
+        else:
+            self._tell(window, "failed", "the trace could not be written")
+
+    def _abandon(self, recorder: Recorder, window: ProfilerWindow, outcome: str, because: str) -> None:
+        """End the profiler without export, here and now."""
+        self._stop(recorder, window)
+        window.profile = None
+        recorder.flags |= DISTURBED
+        recorder.since = clock()  # the time was ours: it goes to no phase
+        self.account.add(window.kind, 0, window.start_s, window.stop_s, 0)
+        self._rest(recorder.since)
+        self.wake_ns = recorder.since + LOOK_AGAIN_NS
+        self._tell(window, outcome, because)
+
+    def _stop(self, recorder: Recorder, window: ProfilerWindow) -> None:
+        """End the profiler; whatever happens, it is not tried a second time."""
+        self.users.acting = get_ident()
+        try:
+            window.stop()
+        finally:
+            self.users.acting = None
+            self.open = None
+            recorder.held = False
+            vars(recorder).pop("enter", None)
+
+    def _tell(self, window: ProfilerWindow, outcome: str, because: Optional[str]) -> None:
+        self.session.write(window.event(self._path(window), outcome, because))
+
+    def _path(self, window: ProfilerWindow) -> str:
+        return self.session.path(lambda tag: names.trace_file(tag, window.kind))
+
+    # ------------------------------------------------------------ making way
+
+    def _make_way(self) -> None:
+        """The script is about to prepare a profiler in the calling thread."""
+        window, recorder = self.open, self.session.recorder
+        if window is None or recorder is None:
+            return
+        if recorder.owner == get_ident():
+            self._abandon(recorder, window, "yielded", "the script opened a profiler")
+            return
+        # Only the thread that opened ours can end it without words on stderr: wait for its next phase.
+        since = self.asked_ns = clock()
+        while self.open is window and clock() < since + MAKE_WAY_NS:
+            sleep(POLL_S)
+        if self.open is window:  # it is stuck, maybe waiting for this very thread
+            self.users.acting = get_ident()
+            window.tear()
+            self.users.acting = None
+
+    def _before_fork(self) -> None:
+        """A child would inherit the open profiler, and record into it for ever."""
+        window, recorder = self.open, self.session.recorder
+        if window is not None and recorder is not None and recorder.owner == get_ident():
+            self._abandon(recorder, window, "abandoned", "the script started a process inside it")
+
+    def after_fork(self) -> None:
+        """In a child: keep what was inherited, for it must not be ended, and open nothing."""
+        self.inherited, self.open, self.plan = self.open, None, None
+        self.attempt, self.wake_ns = budget.ATTEMPTS + 1, budget.NEVER_NS
+        if self.used:
+            _end_without_joining()
+
+    def _at_exit(self) -> None:
+        """An interpreter that ends with an open profiler crashes."""
+        window, recorder = self.open, self.session.recorder
+        if window is not None and recorder is not None:
+            self._abandon(recorder, window, "abandoned", "the script ended inside it")
+
+
+def watch(session: Session, torch: Any, users: UsersProfilers, modules: Callable[[], int]) -> Windows:
+    """The windows of this process, with the script's own profilers watched."""
+    windows = Windows(session, torch, users, modules)
+    install(users)
+    os.register_at_fork(after_in_child=patch.guarded("end of a window", windows.after_fork))
+
+    def captures(args: Any, kwargs: Any) -> None:
+        windows.graphs = True
+
+    def nothing(token: Any, args: Any, result: Any) -> None:
+        return None
+
+    patch.wrap(torch.cuda.CUDAGraph, "capture_begin", captures, nothing, "window")
+    return windows
+
+
+def _is_silent(level: Optional[str]) -> bool:
+    """Whether the profiler keeps off stderr at this level; None: we may choose it."""
+    return level is None or (level.isdigit() and int(level) >= LEAST_SILENT)
+
+
+def _silently(function: Callable[[Any], None], torch: Any) -> None:
+    """Start a profiler that does not write to stderr. torch reads the level once, at the first start."""
+    if KINETO_LOG_LEVEL in os.environ:
+        function(torch)
+        return
+    os.environ[KINETO_LOG_LEVEL] = str(SILENT)
+    try:
+        function(torch)
+    finally:
+        del os.environ[KINETO_LOG_LEVEL]
+
+
+def _end_without_joining() -> None:
+    """Let a forked child end without torch's static destructors.
+
+    One of them joins a thread of the profiler's, which a child does not have: it would wait for ever.
+    """
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)

@@ -1,0 +1,1 @@
+"""Collectives and gradient sync, timed inside each rank."""

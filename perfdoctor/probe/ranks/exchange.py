@@ -1,0 +1,270 @@
+"""What the ranks exchange, call by call: when, how much, how long the training thread was blocked.
+
+Calls of one kind in one group are numbered, from the first on and in every thread, so that a call has the
+same number in all ranks: they make the same calls in the same order, or they hang.
+"""
+
+from __future__ import annotations
+
+import weakref
+from _thread import get_ident
+from typing import Any, Dict, Optional, Set, Tuple
+
+from ...wire.collective_rows import (
+    ASYNC,
+    COLLECTIVES,
+    INSIDE_BYTE,
+    NOW,
+    NOW_BYTE,
+    OTHER_OP,
+    OUTSIDE_GRAD_SYNC,
+    UNKNOWN_GROUP,
+)
+from ...wire.events.ranks import CollectivesEvent, GroupEvent
+from ...wire.files import MappedRows
+from ...wire.step_rows import BACKWARD, CHECKPOINT, DATA_WAIT, GRAD_SYNC, VALIDATION
+from .. import patch
+from ..recorder import EVAL_FORWARD, RAW_ROWS, ROWS_PER_MERGE, Recorder, clock
+from ..session import Session
+
+# What is told of a call: its kind, the argument that is exchanged (place and name), whether that is one
+# rank's share of the whole, the place of its group, and whether `async_op`, which comes next, can free it.
+Call = Tuple[int, int, str, bool, int, bool]
+
+Args = Tuple[Any, ...]
+Kwargs = Dict[str, Any]
+What = Tuple[int, int, int, int, int]  # kind, group, its ranks, number of the call, bytes
+
+STAYS = frozenset((DATA_WAIT, VALIDATION, CHECKPOINT, EVAL_FORWARD))  # exchanges inside belong to it
+
+
+class WorkHandle(weakref.ref):  # type: ignore[type-arg]
+    """What a call returned at once. A dictionary with weak keys runs Python, at which torch.compile looks."""
+
+    __slots__ = ("key",)
+    key: int
+
+
+class Under:
+    """A call under way, or one that returned at once and is not waited for yet."""
+
+    __slots__ = ("begin", "flags", "handle", "over", "recorder", "waited", "what")
+
+    def __init__(self, what: What, begin: int, flags: int) -> None:
+        self.what = what
+        self.begin = self.waited = begin
+        self.flags = flags
+        self.over = False
+        self.recorder: Optional[Recorder] = None
+        self.handle: Any = None
+
+
+class GradientSync:
+    """The exchanges of one process."""
+
+    def __init__(self, session: Session, distributed: Any) -> None:
+        self.session = session
+        self.distributed = distributed
+        self.rows: Optional[MappedRows] = None
+        self.recorder: Optional[Recorder] = None  # whose steps the rows belong to: a forked child has another
+        self.written = 0
+        self.every = 1  # of so many steps, one is written
+        self.sequences: Dict[int, int] = {}  # by kind and group: calls so far
+        self.groups: Dict[Optional[str], Tuple[int, int]] = {}  # by name: number, and ranks
+        self.smaller = 0  # groups met besides the default one
+        self.inside: Set[int] = set()  # threads in a call, whose calls in turn are part of it
+        self.works: Dict[int, Under] = {}  # by identity of the handle, as long as it lives
+        self.forget = patch.guarded("grad_sync", self._forget)
+        self.calls = self.told = self.own_ns = 0
+
+    # ------------------------------------------------------------ calls
+
+    def before_call(self, call: Call, args: Args, kwargs: Kwargs) -> Optional[Under]:
+        """Enter grad_sync, if the call blocks the thread that trains."""
+        now = clock()
+        thread = get_ident()
+        if thread in self.inside:
+            return None
+        kind, place, name, is_share, group_place, may_return = call
+        known = self.group(args[group_place] if len(args) > group_place else kwargs.get("group"))
+        if known is None:
+            return None
+        number, ranks = known
+        size = _size(args[place] if len(args) > place >= 0 else kwargs.get(name))
+        what = kind, number, ranks, self.next(kind, number), size * ranks if is_share else size
+        asked = args[group_place + 1] if len(args) > group_place + 1 else kwargs.get("async_op")
+        under = Under(what, now, ASYNC if may_return and asked else 0)
+        self.inside.add(thread)
+        if not under.flags:
+            self._block(under, thread, now)
+        return under
+
+    def after_call(self, under: Under, result: Any) -> None:
+        """Leave grad_sync and write the row; of a call that returned at once when it is waited for."""
+        self.inside.discard(get_ident())
+        if not under.flags & ASYNC:
+            self._unblock(under)
+        elif isinstance(result, self.distributed.Work):
+            self._keep(result, under)
+
+    def before_wait(self, args: Args, kwargs: Kwargs) -> Optional[Under]:
+        """Enter grad_sync where the thread that trains waits for a call to end."""
+        now = clock()
+        thread = get_ident()
+        if thread in self.inside:
+            return None
+        under = self.works.get(id(args[0]))
+        if under is None:
+            what = OTHER_OP, UNKNOWN_GROUP, 0, self.next(OTHER_OP, UNKNOWN_GROUP), 0
+            under = Under(what, now, ASYNC)
+            self._keep(args[0], under)
+        if under.over:
+            return None  # it was waited for before
+        under.over = True
+        self._block(under, thread, now)
+        return under
+
+    def after_wait(self, under: Under, args: Args, result: Any) -> None:
+        """Leave grad_sync, and write the row of the call that was waited for."""
+        self._unblock(under)
+
+    def _keep(self, work: Any, under: Under) -> None:
+        under.handle = WorkHandle(work, self.forget)
+        under.handle.key = id(work)
+        self.works[id(work)] = under
+
+    def _forget(self, handle: WorkHandle) -> None:
+        self.works.pop(handle.key, None)
+
+    def _block(self, under: Under, thread: int, now: int) -> None:
+        """This thread may be blocked now, which matters where it trains or computes a backward pass."""
+        recorder = self.session.recorder
+        if recorder is None or recorder.off:
+            return
+        if recorder.owner == thread:
+            self.show(recorder, under.what, now)
+        elif recorder.current != BACKWARD:
+            return
+        under.recorder = recorder
+        if recorder.owner != thread or recorder.current in STAYS:
+            under.flags |= OUTSIDE_GRAD_SYNC
+            under.waited = clock()
+        else:
+            recorder.enter(GRAD_SYNC)
+            under.waited = recorder.since
+        if not under.flags & ASYNC:
+            under.begin = under.waited
+        self.own_ns += under.waited - now
+
+    def _unblock(self, under: Under) -> None:
+        recorder = under.recorder
+        if recorder is None:
+            return
+        if under.flags & OUTSIDE_GRAD_SYNC:
+            end = clock()
+        else:
+            recorder.leave()
+            end = recorder.since
+        self.add(recorder, under.what, under.begin, end, end - under.waited, under.flags)
+        if recorder.owner == get_ident():
+            self.hide()
+        self.own_ns += clock() - end
+
+    # ------------------------------------------------------------ groups and numbers
+
+    def group(self, group: Any) -> Optional[Tuple[int, int]]:
+        """The number of a group in this process, 0 for the default one, and how many ranks are in it."""
+        if group is None:
+            name = None
+        elif isinstance(group, self.distributed.ProcessGroup):
+            name = group.group_name
+        else:
+            return None  # this rank is in no such group
+        known = self.groups.get(name)
+        return known if known is not None else self._meet(name, group)
+
+    def _meet(self, name: Optional[str], group: Any) -> Optional[Tuple[int, int]]:
+        distributed = self.distributed
+        if not distributed.is_initialized():
+            return None
+        default = distributed.distributed_c10d._get_default_group()
+        if name is None or name == default.group_name:
+            known = self.groups[None] = self.groups[default.group_name] = 0, default.size()
+            self._tell_group(0, default, None)
+            return known
+        self.smaller += 1
+        known = self.groups[name] = min(self.smaller, UNKNOWN_GROUP - 1), group.size()
+        self._tell_group(known[0], group, distributed.get_process_group_ranks(group))
+        return known
+
+    def _tell_group(self, number: int, group: Any, ranks: Any) -> None:
+        self.session.write(
+            GroupEvent(
+                number=number,
+                name=group.group_name,
+                size=group.size(),
+                backend=group.name(),
+                ranks=ranks,
+            )
+        )
+
+    def next(self, kind: int, number: int) -> int:
+        """The number of the next call of a kind in a group; kind 0 counts exchanges of gradients."""
+        key = number << 3 | kind
+        sequence = self.sequences.get(key, 0)
+        self.sequences[key] = sequence + 1
+        return sequence
+
+    # ------------------------------------------------------------ the file
+
+    def add(
+        self, recorder: Recorder, what: What, begin: int, end: int, wait: int, flags: int, buckets: int = 1
+    ) -> None:
+        """Write one row, of a long run only in some of its steps: the same ones in all ranks."""
+        self.calls += 1
+        kind, number, ranks, sequence, size = what
+        if (recorder.updates or sequence) % self.every:
+            return
+        self._file(recorder).add(
+            end, begin, wait, size, recorder.updates, sequence, kind, flags, number, ranks, buckets
+        )
+        self.written += 1
+        if self.written >= RAW_ROWS and (self.written - RAW_ROWS) % ROWS_PER_MERGE == 0:
+            self.every *= 2
+
+    def show(self, recorder: Recorder, what: What, begin: int) -> None:
+        """Say in the header of the file which call this rank is in: a rank that hangs writes no row."""
+        kind, number, _, sequence, size = what
+        NOW.pack_into(
+            self._file(recorder).map, NOW_BYTE, begin, recorder.updates, size, sequence, number, kind, 1
+        )
+
+    def hide(self) -> None:
+        """The rank is in no call any more."""
+        if self.rows is not None:
+            self.rows.map[INSIDE_BYTE] = 0
+
+    def _file(self, recorder: Recorder) -> MappedRows:
+        if self.rows is None or self.recorder is not recorder:
+            path = self.session.rows_path("collectives")
+            self.rows, self.recorder = MappedRows(path, COLLECTIVES, self.session.rank), recorder
+            self.written, self.every = 0, 1
+        return self.rows
+
+    def pulse(self) -> None:
+        """Write how many calls were recorded so far, and what that took."""
+        if self.calls != self.told:
+            self.told = self.calls
+            self.session.write(CollectivesEvent(calls=self.calls, own_s=self.own_ns / 1e9))
+
+
+def install(exchange: GradientSync) -> None:
+    """Watch the handles that calls return."""
+    patch.wrap(exchange.distributed.Work, "wait", exchange.before_wait, exchange.after_wait, "grad_sync")
+
+
+def _size(value: Any) -> int:
+    """Bytes of a tensor, or of all in a list."""
+    if isinstance(value, (list, tuple)):
+        return sum(_size(each) for each in value)
+    return int(value.numel() * value.element_size()) if hasattr(value, "element_size") else 0

@@ -1,0 +1,182 @@
+"""The recorder: one thread's time, split into exclusive phases and closed into rows at each marker.
+
+Everything here runs in the user's training loop, several times a step: it stays at a few microseconds.
+A phase is entered and left in a strict nesting; what runs inside another is charged where it runs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from _thread import get_ident
+from typing import Any, Callable, List, Optional
+
+from ..wire.rows import CONTROL_BYTE, SAMPLE_BYTE
+from ..wire.step_rows import DISTURBED, END, OPEN, OTHER, ROLLED_UP, UPDATE, VALIDATION
+
+clock = time.perf_counter_ns  # bound now: scripts mock `time`
+process_clock = time.process_time_ns
+wall_clock = time.time_ns
+
+# Undecided time, behind the phases: what follows tells what it was.
+AFTER_FORWARD = 9  # the loss is computed here if a backward follows, other work if not
+AFTER_BACKWARD = 10  # gradients are clipped here if an optimizer step follows, other work if not
+EVAL_FORWARD = 11  # a frozen part of the step if a backward follows, validation if not
+SLOTS = 12
+
+RAW_ROWS = 100_000  # 13 MB; past it, each further ROWS_PER_MERGE rows cover twice as many markers
+ROWS_PER_MERGE = 10_000
+# Rows between two readings of the process's CPU clock, a system call; the first rows have one each.
+CPU_EVERY = 16
+
+
+class Recorder:
+    """Phases and rows of the thread that trains.
+
+    `rows` is where rows go: anything with `add(*values)` and, if mapped, `map`.
+    """
+
+    def __init__(self, rows: Any, owner: Optional[int] = None) -> None:
+        self.rows = rows
+        self.owner = get_ident() if owner is None else owner
+        self.off = False
+        self.level = OPEN  # the strongest marker seen
+        self.current = self.base = OTHER  # base: what undecided time falls back to
+        self.undecided = False  # some time waits for what follows to tell what it was
+        self.stack: List[int] = []
+        self.spent = [0] * SLOTS
+        self.since = self.begin = clock()
+        self.cpu = process_clock()
+        self.written = 0
+        self.updates = 0
+        self.merge = 1  # markers that a row covers
+        self.flags = 0
+        self.cpu_due = False  # the next row reads the process's CPU clock, whatever its number
+        self.held = False  # a window is open: the watch ends only after it
+        self.marks = self.backwards = self.batches = self.calls = self.switches = self.samples = 0
+        self.loss = math.nan
+        self.on_samples_asked: Optional[Callable[[], None]] = None
+        self.on_off: Callable[[], None] = lambda: None  # the watch was ended from outside
+        self.max_marks: Optional[int] = None  # end of the watch, in markers of the first optimizer
+        self.first_optimizer_marks = 0
+
+    def enter(self, phase: int) -> None:
+        """From now on, time belongs to `phase`, until `leave`."""
+        now = clock()
+        self.spent[self.current] += now - self.since
+        self.since = now
+        self.stack.append(self.current)
+        self.current = phase
+        self.switches += 1
+
+    def leave(self) -> None:
+        """Back to the phase around this one."""
+        now = clock()
+        self.spent[self.current] += now - self.since
+        self.since = now
+        self.current = self.stack.pop()
+
+    def leave_to(self, phase: int) -> None:
+        """Leave; what is around turns into `phase`, of which only what comes next tells what it was."""
+        now = clock()
+        self.spent[self.current] += now - self.since
+        self.since = now
+        self.stack.pop()
+        self.current = phase
+        self.undecided = True
+
+    def touch(self) -> None:
+        """Charge the time up to now, before a mark that does not follow the end of a phase."""
+        now = clock()
+        self.spent[self.current] += now - self.since
+        self.since = now
+
+    def decide(self, after_forward: int, after_backward: int, eval_forward: int) -> None:
+        """Say what the undecided time was; called once the phase that tells has been entered or left."""
+        if not self.undecided:
+            return
+        self.set_aside(after_forward, after_backward)
+        self.spent[eval_forward] += self.spent[EVAL_FORWARD]
+        self.spent[EVAL_FORWARD] = 0
+        self.undecided = False
+
+    def set_aside(self, after_forward: int, after_backward: int) -> None:
+        """Say what followed the last forward or backward, and leave passes in eval mode undecided."""
+        spent = self.spent
+        spent[after_forward] += spent[AFTER_FORWARD]
+        spent[after_backward] += spent[AFTER_BACKWARD]
+        spent[AFTER_FORWARD] = spent[AFTER_BACKWARD] = 0
+        if self.current in (AFTER_FORWARD, AFTER_BACKWARD):
+            self.current = self.base
+        elif self.stack and self.stack[-1] in (AFTER_FORWARD, AFTER_BACKWARD):
+            self.stack[-1] = self.base
+
+    def move(self, phase: int, to: int, ns: int) -> None:
+        """Of the time that the open row has in `phase`, `ns` belong to another, as it turns out."""
+        ns = min(ns, self.spent[phase])
+        self.spent[phase] -= ns
+        self.spent[to] += ns
+
+    def unwind(self, depth: int) -> None:
+        """Drop phases that an exception left open."""
+        while len(self.stack) > depth:
+            self.leave()
+
+    def mark(self, marker: int, optimizer: int = 0) -> None:
+        """Close a row where the last phase ended, if `marker` is at least as strong as the strongest seen."""
+        if marker < self.level and marker != END:
+            if marker != OPEN or self.level == UPDATE:
+                return
+        elif marker != END:
+            self.level = marker
+            self.updates += marker == UPDATE
+        self.marks += 1
+        if optimizer == 1:
+            self.first_optimizer_marks += 1
+        if self.marks < self.merge and marker != END:
+            return
+        self.decide(OTHER, OTHER, VALIDATION)
+        self._close(marker, optimizer)
+
+    def set_apart(self) -> None:
+        """Close a row over the time since the last border: ours, in no phase of the script's, and no step."""
+        self.since = clock()
+        self.flags |= DISTURBED
+        self.cpu_due = True
+        self._close(OPEN, 0)
+        self.flags |= DISTURBED
+        self.cpu_due = True
+
+    def _close(self, marker: int, optimizer: int) -> None:
+        now = self.since
+        spent = self.spent
+        cpu_ns = 0
+        if self.written < CPU_EVERY or self.written % CPU_EVERY == 0 or marker == END or self.cpu_due:
+            self.cpu_due = False
+            cpu = process_clock()
+            cpu_ns, self.cpu = cpu - self.cpu, cpu
+        flags = self.flags | ROLLED_UP if self.merge > 1 else self.flags
+        self.rows.add(
+            now, self.begin, marker, flags, optimizer, self.marks, self.backwards, self.batches, self.calls,
+            self.switches, self.samples, self.loss, cpu_ns, spent[0], spent[1], spent[2], spent[3], spent[4],
+            spent[5], spent[6], spent[7],
+        )  # fmt: skip
+        self.begin = now
+        self.spent = [0] * SLOTS
+        self.flags = self.marks = self.backwards = self.batches = self.calls = 0
+        self.switches = self.samples = 0
+        self.loss = math.nan
+        self.written += 1
+        if self.written >= RAW_ROWS and (self.written - RAW_ROWS) % ROWS_PER_MERGE == 0:
+            self.merge *= 2
+        self._listen()
+
+    def _listen(self) -> None:
+        """What the outside asks for is written into the header of the mapped file."""
+        asked = self.rows.map
+        if asked[CONTROL_BYTE] == 1 and not self.held:
+            self.off = True
+            self.on_off()
+        if asked[SAMPLE_BYTE] == 1 and self.on_samples_asked is not None:
+            asked[SAMPLE_BYTE] = 2
+            self.on_samples_asked()

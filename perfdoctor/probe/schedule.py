@@ -1,0 +1,36 @@
+"""When to do what costs too much for every step: before backwards 2, 4, 8, ... and about once a second."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List
+
+from . import patch
+from .recorder import Recorder
+from .session import PULSE_NS
+
+FIRST = 2  # the first backward may be one of warm-up
+
+
+class SamplingSchedule:
+    """Calls `sample(recorder, loss)` before some of the backwards of the thread that trains."""
+
+    def __init__(self) -> None:
+        self.samples: List[Callable[[Recorder, Any], None]] = []
+        self.backwards = 0
+        self.next = FIRST
+        self.next_ns = 0
+
+    def add(self, name: str, sample: Callable[[Recorder, Any], None]) -> None:
+        """From now on call `sample`; an error of its own ends its part only."""
+        self.samples.append(patch.guarded(name, sample))
+
+    def before_backward(self, recorder: Recorder, loss: Any) -> None:
+        """Count, and nearly always nothing else."""
+        self.backwards += 1
+        if self.backwards < self.next and recorder.since < self.next_ns:
+            return
+        if self.backwards >= self.next:
+            self.next = 2 * self.next
+        self.next_ns = recorder.since + PULSE_NS
+        for sample in self.samples:
+            sample(recorder, loss)

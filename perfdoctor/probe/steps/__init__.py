@@ -1,0 +1,1 @@
+"""Step borders, phases, gradient clearing, evaluation passes and losses."""

@@ -1,0 +1,88 @@
+"""The loss of each step: read at once on the CPU, later where it lives on a device.
+
+Nothing waits for the device: its loss is copied into pinned host memory behind the work that makes it, and an
+event tells when it is there.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
+from .. import patch
+from ..moments import Moments
+from ..recorder import Recorder
+
+SLOTS = 64  # losses under way at a time; with all in use the next one is not recorded
+
+
+class LossReader:
+    """Adds the loss of each backward to the open row."""
+
+    def __init__(self, moments: Moments, torch: Any) -> None:
+        self.moments = moments
+        self.torch = torch
+        self.on_device: Optional[DeviceLosses] = None
+        self.unscaled: Any = None  # the loss before a GradScaler multiplied it
+        self.read = patch.guarded("loss", self._read)
+
+    def before_scale(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+        """Keep the loss as it was before scaling."""
+        outputs = args[1] if len(args) > 1 else kwargs.get("outputs")
+        if isinstance(outputs, self.torch.Tensor):
+            self.unscaled = outputs
+
+    def _read(self, recorder: Recorder, loss: Any, repeated: bool) -> None:
+        """Add the loss of this backward, unless it is one of the same step again."""
+        loss, self.unscaled = (loss if self.unscaled is None else self.unscaled), None
+        if isinstance(loss, (list, tuple)) and len(loss) == 1:
+            loss = loss[0]
+        if repeated or type(loss) is not self.torch.Tensor or loss.numel() != 1:
+            return  # a fake or distributed tensor has no value to read here
+        if loss.is_cpu:
+            value = loss.item()
+            recorder.loss = value if math.isnan(recorder.loss) else recorder.loss + value
+        elif loss.is_cuda:
+            if self.on_device is None:
+                for tell in self.moments.device:
+                    tell(loss.device)
+                self.on_device = DeviceLosses(self.torch, recorder.rows.amend_loss)
+            self.on_device.add(loss, recorder.written)
+
+
+class DeviceLosses:
+    """Losses under way from one CUDA device to the rows they belong to."""
+
+    def __init__(self, torch: Any, amend: Callable[[int, float], None]) -> None:
+        self._torch = torch
+        self._amend = amend
+        self._slots: Optional[List[Tuple[Any, Any]]] = None  # (pinned scalar, event)
+        self._free: Deque[int] = collections.deque(range(SLOTS))
+        self._under_way: Deque[Tuple[int, int]] = collections.deque()  # (slot, row)
+
+    def add(self, loss: Any, row: int) -> None:
+        """Send the loss on its way to row number `row`."""
+        self.collect()
+        cuda = self._torch.cuda
+        if not self._free or cuda.is_current_stream_capturing():  # a graph capture must not see our copy
+            return
+        if self._slots is None:
+            values = self._torch.empty(SLOTS, dtype=self._torch.float32, pin_memory=True)
+            self._slots = [(values[slot], cuda.Event()) for slot in range(SLOTS)]
+        slot = self._free.popleft()
+        value, event = self._slots[slot]
+        value.copy_(loss.detach().reshape(()), non_blocking=True)
+        event.record()
+        self._under_way.append((slot, row))
+
+    def collect(self) -> None:
+        """Hand over every loss that has arrived."""
+        while self._under_way and self._slots is not None:
+            slot, row = self._under_way[0]
+            value, event = self._slots[slot]
+            if not event.query():
+                return
+            self._under_way.popleft()
+            self._free.append(slot)
+            self._amend(row, float(value))

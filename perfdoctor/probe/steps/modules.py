@@ -1,0 +1,125 @@
+"""Calls of modules: an outermost one is a forward pass, or one in eval mode."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Tuple
+
+from ...wire.step_rows import BACKWARD, CALL, CHECKPOINT, DATA_WAIT, FORWARD, VALIDATION
+from ..recorder import AFTER_FORWARD, EVAL_FORWARD
+from .eval_passes import EvalPasses
+from .samples import SampleCount
+from .thread import TrainingThread
+from .updates import Updates
+
+Args = Tuple[Any, ...]
+Kwargs = Dict[str, Any]
+
+INDIVISIBLE = frozenset((DATA_WAIT, BACKWARD, VALIDATION, CHECKPOINT))  # calls inside belong to it
+MODULES_MAX = 1_000  # modules remembered by identity; scripts that build one per step start over
+
+
+class _KnownModule:
+    """What is known of one module: whether it has parameters, and whether it was called in train mode."""
+
+    __slots__ = ("has_parameters", "trained")
+
+    def __init__(self, has_parameters: bool) -> None:
+        self.has_parameters = has_parameters
+        self.trained = False
+
+
+class ModuleCallPhases:
+    """Enters and leaves the phase of each outermost call."""
+
+    def __init__(
+        self, thread: TrainingThread, samples: SampleCount, evals: EvalPasses, updates: Updates, torch: Any
+    ) -> None:
+        self.thread = thread
+        self.session = thread.session
+        self.samples = samples
+        self.evals = evals
+        self.updates = updates
+        self.torch = torch
+        self.is_tracing = torch.jit.is_tracing
+        self.in_call: Any = False  # or what `watcher` was when the outermost call began
+        self.watcher: Any = True  # or who watches the calls inside one
+        self.known: Dict[int, _KnownModule] = {}
+        self.largest = 0  # modules in the largest model
+
+    def before(self, args: Args, kwargs: Kwargs) -> Any:
+        """Enter forward or validation at an outermost call of a module that has parameters."""
+        watcher = self.in_call
+        if watcher:
+            return None if watcher is True else watcher.enter(args, kwargs)
+        if self.is_tracing():
+            return None  # what we look at would become part of the traced graph
+        module = args[0]
+        known = self.known.get(id(module)) or self._meet(module)
+        if not known.has_parameters:
+            return None
+        recording = self.torch.is_grad_enabled()
+        recorder = self.thread.recorder() if recording and module.training else self.session.recording()
+        if recorder is None or recorder.current in INDIVISIBLE:
+            return None
+        if module.training:
+            known.trained = True
+            phase = FORWARD
+        else:
+            phase = VALIDATION if known.trained else EVAL_FORWARD
+        watcher = self.in_call = self.watcher
+        recorder.calls += 1
+        if not self.samples.loader_delivers and phase == FORWARD:
+            self._count_samples(args)
+        recorder.enter(phase)
+        if phase == VALIDATION:
+            recorder.decide(recorder.base, recorder.base, VALIDATION)
+        elif recorder.undecided:
+            recorder.set_aside(recorder.base, recorder.base)
+        return recorder, None if watcher is True else watcher.enter(args, kwargs), phase, recording
+
+    def after(self, token: Any, args: Args, result: Any) -> None:
+        """Leave the phase; in train mode what follows is the loss, until something else begins."""
+        if type(token) is not tuple:
+            token.leave(result)
+            return
+        self.in_call = False
+        recorder, watcher, phase, recording = token
+        if watcher is not None:
+            watcher.leave(result)
+        begin = recorder.since
+        if phase == FORWARD and recording:
+            recorder.leave_to(AFTER_FORWARD)
+        else:
+            recorder.leave()
+        if phase == EVAL_FORWARD:
+            recorder.undecided = True
+        elif phase == VALIDATION:
+            self.evals.count((recorder.since - begin) / 1e9, recording)
+            self.samples.evaluated = True
+        if recorder.level <= CALL:
+            recorder.mark(CALL)
+
+    def any_trained(self) -> bool:
+        """Whether a module was called in train mode."""
+        return any(known.trained for known in self.known.values())
+
+    def _count_samples(self, args: Args) -> None:
+        """Without a DataLoader, a lone model's input tells the size of the batch."""
+        batch = args[1] if len(args) > 1 else None
+        if len(self.updates.numbers) <= 1 and isinstance(batch, self.torch.Tensor) and batch.dim():
+            self.samples.pending = len(batch)
+
+    def _meet(self, module: Any) -> _KnownModule:
+        if len(self.known) >= MODULES_MAX:
+            self.known.clear()
+        has_parameters = next(module.parameters(), None) is not None
+        known = self.known[id(module)] = _KnownModule(has_parameters)
+        if has_parameters:
+            size = sum(1 for _ in module.modules())
+            self.largest = max(self.largest, size)
+            for call in self.thread.moments.model:
+                call(module, size)
+            device = next(module.parameters()).device
+            for tell in self.thread.moments.device:
+                tell(device)
+        return known

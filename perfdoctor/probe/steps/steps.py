@@ -1,0 +1,60 @@
+"""Step boundaries and phases, from the calls every training loop makes: modules, backward, optimizers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import patch
+from ..moments import Moments
+from ..schedule import SamplingSchedule
+from ..session import Session
+from .backwards import Backwards
+from .eval_passes import EvalPasses
+from .forward_names import ForwardNames
+from .gradient_clearing import GradientClearing
+from .losses import LossReader
+from .modules import ModuleCallPhases
+from .samples import SampleCount
+from .thread import TrainingThread
+from .updates import Updates
+
+
+class StepTracker:
+    """What sees the steps of one process, part by part."""
+
+    def __init__(self, session: Session, torch: Any) -> None:
+        self.session = session
+        self.torch = torch
+        self.moments = Moments()
+        self.schedule = SamplingSchedule()
+        self.samples = SampleCount()
+        self.thread = TrainingThread(session, self.moments)
+        self.evals = EvalPasses(session)
+        self.clearing = GradientClearing(session, torch)
+        self.losses = LossReader(self.moments, torch)
+        self.updates = Updates(self.thread, self.clearing)
+        self.modules = ModuleCallPhases(self.thread, self.samples, self.evals, self.updates, torch)
+        names = ForwardNames(session, torch.Tensor, self.modules.any_trained)
+        self.backwards = Backwards(
+            self.thread, self.samples, self.updates, self.losses, self.clearing, self.schedule, names
+        )
+        self.moments.second.append(self.evals.pulse)
+
+
+def install(steps: StepTracker) -> None:
+    """Put the hooks into torch."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    torch, modules, backwards, updates = steps.torch, steps.modules, steps.backwards, steps.updates
+    register_optimizer_step_pre_hook(patch.optimizer_hook("optimizer", updates.begins))
+    register_optimizer_step_post_hook(patch.optimizer_hook("optimizer", updates.ends))
+    patch.wrap(torch.nn.Module, "__call__", modules.before, modules.after, "module_call", True)
+    patch.wrap(torch.autograd, "backward", backwards.before, backwards.after, "backward")
+    patch.wrap(torch.autograd, "grad", backwards.before, backwards.after, "backward")
+    scaler = torch.amp.grad_scaler.GradScaler
+    patch.wrap(scaler, "step", updates.before_scaled_step, updates.after_scaled_step, "optimizer")
+    patch.wrap(scaler, "scale", steps.losses.before_scale, _nothing, "scale")
+
+
+def _nothing(token: Any, args: Any, result: Any) -> None:
+    return None

@@ -1,0 +1,1 @@
+"""One execution of a trial, seen from inside: seeds, tweaks, its end."""

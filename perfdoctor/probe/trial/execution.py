@@ -1,0 +1,96 @@
+"""One execution of a trial: seeded like the others, ended after so many steps, its memory written down.
+
+Nothing that only watches waits for a device; here it is waited for twice, where measuring begins and where
+it ends, in the original and in the variants alike. Between two clock readings that do not wait, a device
+that is thousands of kernels behind would show how long launching takes, not computing.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import sys
+from typing import Any, Dict
+
+from ...wire.events.process import TrialEndEvent
+from .. import patch
+from ..on_import import on_import
+from ..session import Session
+from ..steps.steps import StepTracker
+from .stop import EarlyExit
+
+NUMPY_SEEDS = 2**32  # numpy's old generator takes no larger ones
+
+
+def seed(options: Dict[str, Any], torch: Any) -> None:
+    """Seed every generator that the script may draw from; what it seeds after importing torch, wins."""
+    number = int(options["seed"])
+    random.seed(number)
+    torch.manual_seed(number)
+    on_import("numpy.random", patch.guarded("seed", lambda module: module.seed(number % NUMPY_SEEDS)))
+
+
+def install(options: Dict[str, Any], session: Session, hooks: StepTracker, torch: Any) -> None:
+    """End the script with its last step, and write down how much memory it took.
+
+    Comes before the hooks of the steps: a device is waited for in the step whose work it does.
+    """
+    ending = EarlyExit()
+    ending.install(torch)
+    _wait_at_borders(options, session, hooks, torch)
+
+    def note() -> None:
+        session.write(TrialEndEvent(ended_early=ending.over, peak=_peak(torch), broken=patch.broken()))
+
+    def over() -> None:
+        if not ending.over and os.getpid() == session.pid:
+            ending.over = True
+            patch.guarded("trial losses", _last_losses)(hooks, torch)
+            patch.guarded("trial", note)()
+            ending.begin()
+
+    session.on_off = over
+    session.on_end.append(note)
+
+
+def _wait_at_borders(options: Dict[str, Any], session: Session, hooks: StepTracker, torch: Any) -> None:
+    """Wait for the device before the clock is read for the last step of the warm-up, and for the last one."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    borders = options.get("warm_up_updates"), session.options.get("max_steps")
+    if None in borders:
+        return
+
+    def updated(optimizer: Any) -> None:
+        recorder = session.recording()
+        if recorder is None or hooks.updates.in_backward:
+            return
+        # The first optimizer's update is not counted yet; those of others follow it within a step.
+        number = hooks.updates.numbers.get(optimizer, len(hooks.updates.numbers) + 1)
+        at_border = recorder.first_optimizer_marks + (number == 1) in borders
+        if at_border and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+            torch.cuda.synchronize()
+
+    register_optimizer_step_post_hook(patch.optimizer_hook("borders", updated))
+
+
+def _last_losses(hooks: StepTracker, torch: Any) -> None:
+    """Wait for the losses that are still on their way from a device: nothing is measured any more."""
+    if hooks.losses.on_device is not None:
+        torch.cuda.synchronize()
+        hooks.losses.on_device.collect()
+
+
+def _peak(torch: Any) -> Dict[str, Any]:
+    """The most memory this process ever took, in bytes: of the host, and of its devices together."""
+    host_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
+    if not torch.cuda.is_initialized():
+        return {"host_bytes": host_bytes, "device_bytes": None}
+    devices = range(torch.cuda.device_count())
+    return {
+        "host_bytes": host_bytes,
+        "device_bytes": sum(int(torch.cuda.max_memory_allocated(device)) for device in devices),
+    }

@@ -1,0 +1,1 @@
+"""Leads a trial's writes away from the user's files."""

@@ -1,0 +1,105 @@
+"""What is concluded, as blocks that several pages share: the verdict, findings, what was not judged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from perfdoctor.model.concluded import Advice, Diagnosis, Finding, NotJudged, Verdict
+from perfdoctor.model.measured import Location, Phase
+from perfdoctor.render import page as blocks
+from perfdoctor.render import text
+from perfdoctor.render.page import Block, Headline, Indented, Labelled, Paragraph, Section, Words
+
+PLACES = 3  # source lines shown for one finding
+
+COLOURS = {
+    Phase.DATA_WAIT: "yellow",
+    Phase.HOST_TO_DEVICE: "magenta",
+    Phase.FORWARD: "green",
+    Phase.BACKWARD: "green",
+    Phase.GRAD_SYNC: "blue",
+    Phase.OPTIMIZER: "green",
+    Phase.VALIDATION: "cyan",
+    Phase.CHECKPOINT: "red",
+    Phase.OTHER: "red",
+}
+VERDICT_COLOURS = {Verdict.HEALTHY: "green", Verdict.INCONCLUSIVE: "blue"}
+
+IF_FREE = {
+    Verdict.DATA: "If batches were always ready",
+    Verdict.TRANSFER: "If copies took no time",
+    Verdict.NETWORK: "If the network took no time",
+    Verdict.HOST: "If that code took no time",
+}
+CHANGES_RESULT = "this can change what the training learns: compare the loss"
+
+# What makes a tip able to judge, by what is said where it could not.
+WATCH_LONGER = "watch it for longer"
+REMEDIES = {
+    r"imported torch|no training": "watch the command that trains",
+    r"only .* steps? seen": "let it train for longer",
+    r"^no stack samples": "watch it for longer, and without --no-stacks",
+    r"stack samples|while training stepped|too rarely|too few open files": WATCH_LONGER,
+    r"^no torch.profiler window": "watch it for longer, or raise --profiler-share",
+}
+
+
+def verdict(diagnosis: Diagnosis, subject: str = "Training") -> list[Block]:
+    """The verdict on `subject`, what it would bring to be free of it, and what speaks for it."""
+    known = diagnosis.verdict is not Verdict.INCONCLUSIVE
+    sentence = text.headline(diagnosis).replace("Training", subject, 1)
+    colour = VERDICT_COLOURS.get(diagnosis.verdict, "yellow")
+    confidence = blocks.quiet(f"confidence: {diagnosis.confidence.value}") if known else ""
+    lines: list[Block] = [Headline(blocks.strong(sentence, colour), confidence, level=2)]
+    bound = diagnosis.speedup_bound
+    if bound is not None and diagnosis.verdict in IF_FREE:
+        lines.append(Paragraph(f"{IF_FREE[diagnosis.verdict]}: at most {text.times(bound)} as fast."))
+    return [*lines, blocks.bullets(diagnosis.because, quietly=True)]
+
+
+def finding(found: Finding, cwd: str, brief: bool = False) -> Section:
+    """A finding: title, gain, lines, evidence, what to type; in brief, the evidence's first line."""
+    advice = found.advice
+    gain = blocks.strong(text.gain(found.gain), "green") if advice.change else blocks.strong("risk", "yellow")
+    heading = Headline(blocks.strong(found.title), gain, level=4, number=found.rank)
+    if brief:
+        return [heading, Indented((blocks.bullets(advice.because[:1]),))]
+    ways = tuple(_ways(advice))
+    body = (*_source(advice.at, cwd), blocks.bullets(advice.because), *([Labelled(ways)] if ways else []))
+    return [heading, Indented(body)]
+
+
+def _source(places: Sequence[Location], cwd: str) -> Iterator[Block]:
+    lines = tuple((text.path(at.file, cwd), at.line, (at.text or "").strip()) for at in places[:PLACES])
+    if lines:
+        yield blocks.CodeLines(lines, len(places) - len(lines))
+
+
+def _ways(advice: Advice) -> Iterator[tuple[str, Words | blocks.Code]]:
+    """What to type to try it, and the change by hand."""
+    if advice.tweak:
+        yield "try", blocks.code(f"perfdoctor try {advice.tweak}")
+    if advice.code:
+        yield "by hand", blocks.Code(advice.code)
+    if not advice.same_result:
+        yield "mind", CHANGES_RESULT
+
+
+def not_judged(entries: Sequence[NotJudged], name_all: bool) -> list[str]:
+    """Why tips could not be judged, a line a reason, and how to get them judged; with `name_all`, which."""
+    reasons: dict[str, list[str]] = {}
+    for entry in entries:
+        reason = entry.because if name_all else entry.because.partition("; ")[0]
+        reasons.setdefault(reason, []).append(entry.id)
+    return [
+        f"{', '.join(ids) if name_all else text.count(len(ids), 'tip')}: {reason}{_remedy(reason)}"
+        for reason, ids in sorted(reasons.items(), key=lambda entry: -len(entry[1]))
+    ]
+
+
+def _remedy(reason: str) -> str:
+    """How to get judged what could not be, where it is known."""
+    known = (remedy for pattern, remedy in REMEDIES.items() if re.search(pattern, reason))
+    remedy = next(known, None)
+    return f" ({remedy})" if remedy else ""

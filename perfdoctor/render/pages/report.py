@@ -1,0 +1,124 @@
+"""A Report as a page for people: the verdict, the step, what to change, and what it cost to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfdoctor.model.batch import BatchFacts, Stage
+from perfdoctor.model.measured import Phase, StepFacts, WindowFacts
+from perfdoctor.model.report import Report
+from perfdoctor.render import page as blocks
+from perfdoctor.render import text
+from perfdoctor.render.notes import all_worded
+from perfdoctor.render.page import BarPart, Bars, Block, Headline, Page, Paragraph, Section
+from perfdoctor.render.pages import conclusions, ranks
+
+OPERATORS = 3  # named on the page
+
+
+def page(report: Report, name_all: bool = False) -> Page:
+    """The whole page; with `name_all`, the ids of tips that could not be judged, too."""
+    return blocks.page(_sections(report, name_all))
+
+
+def _sections(report: Report, name_all: bool) -> Iterator[Section]:
+    yield [_title(report)]
+    yield conclusions.verdict(report.diagnosis)
+    if report.job is not None:
+        yield from ranks.sections(report.job, report.run.cwd)
+    if report.steps is not None:
+        of = f" of rank {report.job.shown}" if report.job is not None else ""
+        yield [*_step(report.steps, of), *_inside(report)]
+    yield from _changes(report)
+    if report.notes:
+        yield blocks.listed("Good to know", all_worded(report.notes))
+    if report.not_judged and report.steps is not None:  # without a step nothing is judged: said above
+        which = "" if name_all else " (--all names the tips)"
+        lines = conclusions.not_judged(report.not_judged, name_all)
+        yield blocks.listed(f"Not judged{which}", lines, quietly=True)
+    yield _footer(report)
+
+
+def _changes(report: Report) -> Iterator[Section]:
+    """What to change; gains of several do not add."""
+    if report.findings:
+        yield [Headline(blocks.strong("What to change, best first"))]
+        for finding in report.findings:
+            yield conclusions.finding(finding, report.run.cwd)
+        if report.together is not None:
+            gain = blocks.strong(text.gain(report.together), "green")
+            yield [Headline(blocks.strong("The first of them together (gains do not add)"), gain, level=5)]
+    elif report.steps is not None and report.diagnosis.names_bottleneck:
+        yield [Paragraph(blocks.strong("No tip fits this run: the phases above say where to look."))]
+
+
+def _title(report: Report) -> Block:
+    run = report.run
+    steps = text.count(report.steps.count, "step") if report.steps else "no steps"
+    several = f"{run.ranks} ranks" if run.ranks > 1 else ""
+    of_job = ranks.size(report.job) if report.job is not None else several
+    facts = [text.ending(run), steps, text.duration(run.duration_s), run.device, of_job]
+    name = (blocks.strong("perfdoctor  "), blocks.Span(text.script(run), code=True))
+    return Headline(name, blocks.quiet(text.joined(facts)), level=1, cut=True, gives=True)
+
+
+def _step(steps: StepFacts, of: str) -> Iterator[Block]:
+    """How long a step is, and where its time goes."""
+    rate = f"{text.figures(1 / steps.mean_s)} steps/s" if steps.mean_s else ""
+    if steps.samples_per_s:
+        rate = f"{text.figures(steps.samples_per_s)} samples/s"
+    spread = blocks.quiet(f"  median {text.seconds(steps.median_s)}, p95 {text.seconds(steps.p95_s)}")
+    yield Headline(
+        (blocks.strong(f"One step{of}: {text.seconds(steps.mean_s)}"), spread), blocks.quiet(rate), level=5
+    )
+    yield Bars(tuple(_part(steps, phase) for phase in Phase))
+
+
+def _part(steps: StepFacts, phase: Phase) -> BarPart:
+    amount = text.seconds(steps.seconds.get(phase, 0.0))
+    return BarPart(phase.value.replace("_", " "), amount, steps.share(phase), conclusions.COLOURS[phase])
+
+
+def _inside(report: Report) -> Iterator[Block]:
+    """Lines below the phases: the costliest operators, and what a batch costs."""
+    if report.window is not None:
+        yield Paragraph(blocks.quiet(_operators(report.window)), cut=True)
+    if report.batch is not None:
+        yield Paragraph(blocks.quiet(_batch(report.batch, report.run.cwd)))
+
+
+def _batch(batch: BatchFacts, cwd: str) -> str:
+    """What a batch costs in a line: its stages, and where the costliest of them is."""
+    stages = []
+    most = max(Stage, key=batch.share)
+    for stage in Stage:
+        share, lines = batch.share(stage), batch.lines(stage)
+        if share >= text.LEAST_SHOWN:
+            place = f" ({text.place(lines[0].at, cwd)})" if stage is most and lines else ""
+            stages.append(f"{stage.value} {text.percent(share)}{place}")
+    where = "in a worker" if batch.in_workers else "in the training process"
+    told = f"a batch: {text.seconds(batch.batch_s)} {where}: {', '.join(stages)}"
+    if batch.transfer_s >= text.LEAST_SHOWN * batch.batch_s:
+        told += f"; transfer to the training process: {text.seconds(batch.transfer_s)}"
+    return told
+
+
+def _operators(window: WindowFacts) -> str:
+    """The costliest operators in a line."""
+    shown = [
+        f"{op.name.removeprefix('aten::')} {text.percent(op.share)}" for op in window.operators[:OPERATORS]
+    ]
+    return f"{'on the device' if window.on_device else 'in operators'}: {', '.join(shown)}"
+
+
+def _footer(report: Report) -> list[Block]:
+    lines = []
+    path = text.path(report.path, report.run.cwd)
+    if report.overhead is not None:
+        cost = text.seconds(report.overhead.seconds_per_step)
+        lines.append(f"Watching cost {cost} a step ({text.percent(report.overhead.share)} of it).")
+    if report.path:
+        lines.append(f"Kept in {path}")
+    if report.window is not None:
+        lines.append(f"Inside the step: perfdoctor trace {path}")
+    return [Paragraph(blocks.quiet(line)) for line in lines]

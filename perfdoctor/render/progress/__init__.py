@@ -1,0 +1,1 @@
+"""Live lines of a run and of a trial."""

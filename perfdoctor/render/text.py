@@ -1,0 +1,163 @@
+"""How figures and names are written everywhere: short, with a unit, and unable to steer a terminal."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Sequence
+
+from perfdoctor.model.concluded import Diagnosis, Gain, Verdict
+from perfdoctor.model.measured import Location, RunFacts
+from perfdoctor.model.report import Report
+from perfdoctor.model.units import count as count
+from perfdoctor.model.units import figures as figures
+from perfdoctor.model.units import size as size
+
+NOTHING_GAINED = 1.01  # a speedup below this is no promise of speed
+LEAST_SHOWN = 0.005  # a class below this share is left out
+FINE_BELOW = 1.3  # speedups below this are written with a second decimal
+COARSE_FROM = 9.95  # and from here without any
+
+SENTENCES = {
+    Verdict.DATA: "Training waits for data",
+    Verdict.TRANSFER: "Training waits for copies to the device",
+    Verdict.COMPUTE: "Training is bound by computing",
+    Verdict.NETWORK: "Training waits for the network",
+    Verdict.HOST: "Training is bound by Python code",
+    Verdict.BALANCED: "No single cause",
+    Verdict.HEALTHY: "Healthy: the time goes into computing",
+    Verdict.INCONCLUSIVE: "No verdict",
+}
+
+# For an output that cannot encode Unicode: one ASCII letter or two for each sign the pages use.
+ASCII = str.maketrans(
+    {"█": "#", "·": "-", "–": "-", "—": "-", "×": "x", "µ": "u", "…": "~", "≤": "<=", "≥": ">="}
+    | dict(zip("▁▂▃▄▅▆▇", "_.:-=+*", strict=True))
+)
+
+
+def escape_control(text: str) -> str:
+    """`text` on one line, with what could steer a terminal written as an escape."""
+    return "".join(letter if _is_plain(letter) else _escape(letter) for letter in text)
+
+
+def _is_plain(letter: str) -> bool:
+    # C*: controls, formats (text direction!), surrogates, unassigned; Z*: line breaks and odd spaces.
+    return letter == " " or unicodedata.category(letter)[0] not in "CZ"
+
+
+def _escape(letter: str) -> str:
+    return " " if letter in "\t\xa0" else letter.encode("unicode_escape").decode()
+
+
+def seconds(value_s: float) -> str:
+    """A duration with three figures and the unit that fits: `37.2 ms`."""
+    for unit, size_s in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(value_s) >= 0.9995 * size_s:  # 0.9996 ms is written 1 ms
+            return f"{figures(value_s / size_s)} {unit}"
+    return "0 s" if not value_s else f"{figures(value_s / 1e-9)} ns"
+
+
+def duration(value_s: float) -> str:
+    """A longer time as a clock writes it: `31.2 s`, `4:07 min`, `2:05:11 h`."""
+    if value_s < 59.95:
+        return seconds(value_s)
+    minutes, rest_s = divmod(round(value_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest_s:02} h" if hours else f"{minutes}:{rest_s:02} min"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage: `61%`, `0.03%`; never a rounded 0 or 100 for what is not."""
+    value = 100 * share
+    if value and abs(value) < 0.95:
+        return f"{value:.2g}%" if abs(value) >= 0.01 else "<0.01%"
+    rounded = round(value)
+    return f"{value:.1f}%" if rounded == 100 and 99.5 <= value < 99.95 else f"{rounded}%"
+
+
+def times(speedup: float) -> str:
+    """A speedup: `2.3×`; with a second decimal where the first would hide most of it."""
+    return f"{speedup:.{_decimals(speedup)}f}×"
+
+
+def _decimals(speedup: float) -> int:
+    return 2 if speedup < FINE_BELOW else 1 if speedup < COARSE_FROM else 0
+
+
+def gain(predicted: Gain) -> str:
+    """A predicted gain with its range: `2.3× faster (1.8–2.6×)`."""
+    if predicted.high < NOTHING_GAINED:
+        return "no speed to gain"
+    decimals = _decimals(predicted.high)
+    low, high = f"{predicted.low:.{decimals}f}", f"{predicted.high:.{decimals}f}"
+    return f"{predicted.likely:.{decimals}f}× faster" + ("" if low == high else f" ({low}–{high}×)")
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Parts of one line, with a calm dot between them."""
+    return " · ".join(part for part in parts if part)
+
+
+def path(file: str, cwd: str) -> str:
+    """A file as the user would type it in the folder of the run."""
+    inside = cwd and os.path.isabs(file) and file.startswith(cwd.rstrip(os.sep) + os.sep)
+    return os.path.relpath(file, cwd) if inside else file
+
+
+def place(at: Location, cwd: str) -> str:
+    """`train.py:41`."""
+    return f"{path(at.file, cwd)}:{at.line}"
+
+
+def headline(diagnosis: Diagnosis) -> str:
+    """The verdict as a sentence without its full stop."""
+    sentence = SENTENCES[diagnosis.verdict]
+    if diagnosis.verdict is Verdict.BALANCED:
+        return f"{sentence}: {' and '.join(classes(diagnosis)[:2])}"
+    if diagnosis.verdict in (Verdict.HEALTHY, Verdict.INCONCLUSIVE):
+        return sentence
+    return f"{sentence}: {percent(diagnosis.share)} of its time"
+
+
+def classes(diagnosis: Diagnosis) -> list[str]:
+    """`data 61%` for every class that shows, the largest first."""
+    ordered = sorted(diagnosis.classes.items(), key=lambda item: -item[1])
+    return [f"{name.value} {percent(share)}" for name, share in ordered if share >= LEAST_SHOWN]
+
+
+def summary(report: Report) -> str:
+    """The whole report in one line."""
+    best = report.findings[0] if report.findings else None
+    found = f"{escape_control(best.title)}: {gain(best.gain)}" if best else ""
+    return joined([headline(report.diagnosis), found, escape_control(path(report.path, report.run.cwd))])
+
+
+def script(run: RunFacts) -> str:
+    """The command without the interpreter in front of it and the folders of what it starts."""
+    words = list(run.command)
+    if len(words) > 1 and os.path.basename(words[0]).startswith("python"):
+        del words[0]
+    return " ".join([os.path.basename(words[0].rstrip(os.sep)), *words[1:]]) if words else run.id
+
+
+def ending(run: RunFacts) -> str:
+    """How the run ended, in a few words."""
+    if run.outcome == "stopped":
+        return "stopped with the watch"
+    if run.outcome == "not_started":
+        return "never started"
+    if run.exit_code is None:
+        return "end not seen"
+    if run.exit_code < 0:
+        return f"ended by {_signal_name(-run.exit_code)}"
+    return "finished" if run.exit_code == 0 else f"failed with {run.exit_code}"
+
+
+def _signal_name(number: int) -> str:
+    import signal  # only for runs that a signal ended
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,113 @@
+"""From the run directory to the report: everything is read first, then judged. All verbs go through here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perfdoctor.facts.device.profiler_windows import MeasuredWindows
+    from perfdoctor.facts.gather import Facts
+    from perfdoctor.model.ranks import JobFacts
+    from perfdoctor.model.report import Report
+    from perfdoctor.runs.job import Job
+    from perfdoctor.runs.records import RunRecords
+
+FILE = "report.json"  # beside the raw files
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that was read of a run, before anything is concluded from it."""
+
+    records: RunRecords
+    windows: MeasuredWindows
+    job: JobFacts | None  # None of one rank alone, and of a part of a job
+    notes: tuple[str, ...]  # what reading them met
+
+
+def judge(
+    path: Path,
+    others: Sequence[Path] | None = None,
+    *,
+    leading_only: bool = False,
+    before_measuring: Callable[[str], None] | None = None,
+) -> Report:
+    """The report of the run directory at `path`, from its raw files.
+
+    `others`: the other parts of the same job; None stands for those that lie beside the run.
+    `leading_only`: a part is judged alone where another one, with the lowest rank, tells of all.
+    `before_measuring`: measure how this machine shares its cores, which the step model needs, where that is
+    not known yet. It is called first, with the reason why that takes a moment.
+    """
+    return examine(path, others, leading_only=leading_only, before_measuring=before_measuring)[0]
+
+
+def examine(
+    path: Path,
+    others: Sequence[Path] | None = None,
+    *,
+    leading_only: bool = False,
+    before_measuring: Callable[[str], None] | None = None,
+) -> tuple[Report, Facts]:
+    """The report as `judge` makes it, and the facts behind it, which tell what tweaks would bring."""
+    from perfdoctor.diagnosis.report import report
+    from perfdoctor.facts.gather import gather
+    from perfdoctor.runs import job as jobs
+    from perfdoctor.runs.source_lines import SourceLines
+
+    job = jobs.of(path, leading_only) if others is None else jobs.join([path, *others])
+    evidence = _read(job, before_measuring)
+    # The one window to the user's files: whatever is shown of their source comes through it.
+    source = SourceLines()
+    facts = gather(evidence.records, source, evidence.windows, evidence.job)
+    return report(facts, source, str(evidence.records.path), evidence.notes, evidence.job), facts
+
+
+def keep(report: Report, document: Mapping[str, Any]) -> None:
+    """Write the report's document into its run directory; one that may not be written to stays as it is."""
+    from perfdoctor.runs import directory
+
+    with suppress(OSError):  # a run kept by somebody else is read all the same
+        directory.write_json(Path(report.path) / FILE, document)
+
+
+def _read(job: Job, before_measuring: Callable[[str], None] | None) -> Evidence:
+    """All that the run directories of a job hold."""
+    from perfdoctor.runs import windows
+    from perfdoctor.trace.measure import files
+
+    records = job.shown()
+    if before_measuring is not None and records.sharing is None:
+        from perfdoctor.watch.machine import contention
+
+        records = replace(records, sharing=contention.note(records, before_measuring))
+    measured, notes = files.measured_windows(windows.of_lowest_rank(records.path, records.ranks))
+    facts, job_notes = _compare(job, records)
+    return Evidence(records, measured, facts, (*notes, *job_notes))
+
+
+def _compare(job: Job, records: RunRecords) -> tuple[JobFacts | None, tuple[str, ...]]:
+    """What all ranks show together; of one rank alone, and of a part of a job, only the notes."""
+    if job.world < 2 or job.part:
+        return None, tuple(note for note in job.notes if note not in records.problems)
+    from perfdoctor.facts.ranks.job import RankComparison
+
+    comparison = RankComparison(job.world)
+    whole = job.read(comparison.add, known=records.problems)
+    facts = comparison.facts(whole)
+    return (None, whole.notes) if facts is None else (_with_link(facts), ())
+
+
+def _with_link(job: JobFacts) -> JobFacts:
+    """The same with what the link between its nodes can do, where that was measured."""
+    from perfdoctor.watch.machine import link as net
+
+    sync = job.gradient_sync
+    link = net.latest(job.nodes) if sync is not None else None
+    if sync is None or link is None:
+        return job
+    return replace(job, gradient_sync=replace(sync, link_bytes_per_s=link.link_bytes_per_s))

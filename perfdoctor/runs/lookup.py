@@ -1,0 +1,35 @@
+"""Which run directories the user means: by path, by id, or the newest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from perfdoctor.errors import NoSuchRun
+from perfdoctor.runs import directory
+
+
+def run_directory(run: str | None, out: str | None) -> Path:
+    """The run directory that a path or an id names; the newest one for None. Raises NoSuchRun."""
+    places = directory.places(out)
+    if run is None:
+        newest = [path for place in places for path in directory.runs(place)[:1]]
+        return newest[0] if newest else directory.latest(places[0])
+    for path in (Path(run), *(place / run for place in places)):
+        if path.is_dir():
+            return path
+    hint = "list the runs here with: perfdoctor runs" + (f" --out {out}" if out else "")
+    raise NoSuchRun(f"no run called {run}", hint)
+
+
+def run_directories(names: Sequence[str], out: str | None) -> list[Path]:
+    """The run directories that the user means: one, or those of a job's nodes; some may be missing."""
+    if len(names) < 2:
+        return [run_directory(next(iter(names), None), out)]
+    paths = []
+    for name in names:
+        try:
+            paths.append(run_directory(name, out))
+        except NoSuchRun:
+            paths.append(Path(name))  # the report of the others says so
+    return paths

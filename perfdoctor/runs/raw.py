@@ -1,0 +1,161 @@
+"""The raw files of a run directory: fixed-width rows, JSON lines, folded stacks.
+
+They are append-only and readable at any moment; what is missing or cut short in them becomes a sentence in
+`problems`. Nothing in here runs or unpickles anything that it reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from perfdoctor.runs.directory import Json
+from perfdoctor.wire.collective_rows import COLLECTIVES, NOW, NOW_BYTE, OP_NAMES, OTHER_OP
+from perfdoctor.wire.rows import GROW_BYTES, HEADER_BYTES, SCHEMA, TEXT_BYTES, VERSION, version_of
+from perfdoctor.wire.step_rows import STEPS
+
+MAX_STACK_LINES = 2_000_000  # a folded-stack file past this is cut, and said so
+KIND = re.compile(r"[<|]?[iuf][1248]")  # of a column; numpy would evaluate other strings
+MAPPED = (STEPS.kind, COLLECTIVES.kind)  # kinds of rows files that are allocated ahead, block by block
+
+Rows = npt.NDArray[np.void]
+Stack = tuple[tuple[str, ...], int]
+
+
+def read_rows(path: Path, problems: list[str]) -> Rows | None:
+    """The valid rows of a fixed-width file, or None where it is missing or not one."""
+    try:
+        with open(path, "rb") as file:
+            header = _described(file.read(HEADER_BYTES))
+            layout = _layout(header)
+            if layout is None or _is_newer(header):
+                problems.append(f"{path.name} {_why_unreadable(header)} and was left out")
+                return None
+            rows: Rows = np.fromfile(file, dtype=layout)  # a row cut short at the end is not read
+            rest = (file.seek(0, 2) - HEADER_BYTES) % GROW_BYTES
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problems.append(f"{path.name} cannot be read: {error.strerror}")
+        return None
+    written = np.flatnonzero(rows["end_ns"])
+    if rest and header.get("kind") in MAPPED and (not len(written) or written[-1] == len(rows) - 1):
+        problems.append(f"{path.name} is cut short: its end is missing")
+    if len(written) and written[-1] == len(written) - 1:
+        return rows[: len(written)]  # what follows was allocated ahead; no copy of a hundred megabytes
+    return rows[written]
+
+
+def read_header(path: Path) -> Json | None:
+    """What the header of a rows file says, or None where there is none."""
+    try:
+        with open(path, "rb") as file:
+            return _described(file.read(HEADER_BYTES))
+    except OSError:
+        return None
+
+
+def _described(header: bytes) -> Json:
+    try:
+        described = orjson.loads(header[:TEXT_BYTES].split(b"\n")[0].rstrip())
+    except ValueError:
+        return {}
+    return described if isinstance(described, dict) else {}
+
+
+def _is_newer(header: Json) -> bool:
+    """Whether a later version of perfdoctor wrote the file, in a way that this one does not know."""
+    return (version_of(header.get("schema")) or VERSION) > VERSION
+
+
+def _why_unreadable(header: Json) -> str:
+    if not _is_newer(header):
+        return "has no readable header"
+    return f"was written by a newer perfdoctor ({header['schema']}; this one reads {SCHEMA}{VERSION})"
+
+
+def _layout(header: Json) -> np.dtype[np.void] | None:
+    """The columns that a header names, or None."""
+    try:
+        columns = [(str(name), str(kind)) for name, kind in header["columns"]]
+        if not all(KIND.fullmatch(kind) for _, kind in columns):
+            return None
+        layout = np.dtype(columns)
+    except (ValueError, KeyError, TypeError):
+        return None
+    fits = layout.itemsize == header.get("row_bytes") and "end_ns" in (layout.names or ())
+    return layout if fits else None
+
+
+def read_now(path: Path) -> Json | None:
+    """The collective that the writer of a rows file was in when it last wrote, or None outside of any."""
+    try:
+        with open(path, "rb") as file:
+            slot = file.read(HEADER_BYTES)[NOW_BYTE : NOW_BYTE + NOW.size]
+    except OSError:
+        return None
+    if len(slot) < NOW.size:
+        return None
+    begin_ns, step, nbytes, sequence, group, op, inside = NOW.unpack(slot)
+    if inside != 1:
+        return None
+    told = {"begin_ns": begin_ns, "step": step, "bytes": nbytes, "sequence": sequence, "group": group}
+    return told | {"op": OP_NAMES.get(op, OP_NAMES[OTHER_OP])}
+
+
+def read_lines(path: Path, problems: list[str]) -> Iterator[Json]:
+    """The JSON objects of a file, a line each; broken lines are counted and left out."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        problems.append(f"{path.name} cannot be read: {error.strerror}")
+        return
+    broken = 0
+    for line in data.split(b"\n"):
+        if not line.strip(b" \r\0"):
+            continue
+        try:
+            entry = orjson.loads(line)
+        except ValueError:
+            broken += 1
+            continue
+        if isinstance(entry, dict):
+            yield entry
+        else:
+            broken += 1
+    if broken:
+        problems.append(f"{path.name}: {broken} broken line{'s' if broken > 1 else ''} left out")
+
+
+def read_stacks(path: Path, problems: list[str]) -> tuple[str | None, tuple[Stack, ...]]:
+    """Folded stacks added up by stack, and the sampler that took them."""
+    source = None
+    counts: dict[tuple[str, ...], int] = {}
+    try:
+        with open(path, encoding="utf-8", errors="backslashreplace") as file:
+            for number, line in enumerate(file):
+                if number >= MAX_STACK_LINES:
+                    problems.append(
+                        f"{path.name} is longer than {MAX_STACK_LINES} lines: the rest was left out"
+                    )
+                    break
+                if line.startswith("#"):
+                    found = re.search(r"source=(\S+)", line)
+                    source = found[1] if found else source
+                    continue
+                frames, _, count = line.rstrip("\n").rpartition(" ")
+                if frames and count.isdigit():
+                    key = tuple(frames.split(";"))
+                    counts[key] = counts.get(key, 0) + int(count)
+    except FileNotFoundError:
+        return None, ()
+    except OSError as error:
+        problems.append(f"{path.name} cannot be read: {error.strerror}")
+    return source, tuple(counts.items())

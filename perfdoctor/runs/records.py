@@ -1,0 +1,345 @@
+"""What a run directory holds, read back whole or broken.
+
+Raw files are append-only and readable at any moment; a missing or truncated one becomes a sentence in
+`RunRecords.problems`. Nothing in here runs or unpickles anything that it reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+
+from perfdoctor.errors import NoSuchRun, NotARun
+from perfdoctor.runs.directory import SHARING, Json, read_json
+from perfdoctor.runs.events import AnyEvent, decoded
+from perfdoctor.runs.raw import (
+    Rows,
+    Stack,
+    read_header,
+    read_lines,
+    read_now,
+    read_rows,
+    read_stacks,
+)
+from perfdoctor.wire import names
+from perfdoctor.wire.step_rows import BACKWARD_DONE, BATCH, CALL, UPDATE
+
+__all__ = [
+    "Folder", "Process", "RankRecords", "Rows", "RunRecords", "Stack", "look", "read", "read_rank",
+    "read_rows", "records_of", "steps_made", "whole",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RankRecords:
+    """What one rank's process and its loader workers recorded, and where it ran."""
+
+    rank: int
+    steps: Rows | None
+    loader: Rows | None
+    events: Sequence[Json]
+    stacks: tuple[Stack, ...] = ()
+    stacks_source: str | None = None
+    collectives: Rows | None = None
+    now: Json | None = None  # the collective that it was in when the record ended
+    pid: int | None = None
+    node: str = ""  # the name of its host
+    job: Json = field(default_factory=dict)  # what its launcher told it: rank, world, attempt, ...
+    boot: Json = field(default_factory=dict)
+    run: Json = field(default_factory=dict)  # run.json of its folder
+    host: Sequence[Json] = ()  # samples of its host
+
+    @overload
+    def of(self, kind: str) -> list[Json]: ...
+
+    @overload
+    def of(self, kind: type[AnyEvent]) -> list[AnyEvent]: ...
+
+    def of(self, kind: str | type[AnyEvent]) -> list[Json] | list[AnyEvent]:
+        """The events of one kind, in order: typed, or by name as the JSON lines that they are."""
+        if isinstance(kind, str):
+            return [entry for entry in self.events if entry.get("event") == kind]
+        return decoded(kind, self.events)
+
+
+@dataclass(frozen=True)
+class RunRecords:
+    """Everything a run directory holds, as read."""
+
+    path: Path
+    run: Json
+    ranks: Mapping[int, RankRecords]
+    boots: tuple[Json, ...] = ()
+    host: tuple[Json, ...] = ()
+    gpus: Mapping[int, tuple[Json, ...]] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    sharing: Json | None = None  # of perfdoctor.contention
+    failures: tuple[Json, ...] = ()  # ranks whose end the launcher noticed
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that trained, as the names and headers of its files tell; nothing else of it was read."""
+
+    tag: str  # of its files: `rank0`, or `rank0.<pid>` for a further process of the same rank
+    rank: int
+    pid: int | None
+    opened_epoch_s: float  # when it began to record; 0 where that is not known
+    boot: Json
+
+    @property
+    def job(self) -> Json:
+        """What its launcher told it."""
+        told = self.boot.get("job")
+        return told if isinstance(told, dict) else {}
+
+    @property
+    def attempt(self) -> int | None:
+        """Which start of the job by its launcher it belongs to, from 0."""
+        return whole(self.job, "attempt")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A run directory and the processes that are shown of it; what ranks recorded is read when asked for."""
+
+    path: Path
+    run: Json
+    boots: tuple[Json, ...]
+    processes: Mapping[int, Process]  # one of each rank
+    attempt: int  # the one that they belong to
+    failures: tuple[Json, ...]
+    problems: tuple[str, ...]
+    restarts: tuple[str, ...] = ()  # that there were other attempts, in a sentence
+
+    @cached_property
+    def host_name(self) -> str:
+        """The host that was sampled, and where the ranks ran that do not tell."""
+        told = self.run.get("host")
+        name = told.get("name") if isinstance(told, dict) else None
+        return str(name or self.path.name)
+
+    def host(self, problems: list[str]) -> tuple[Json, ...]:
+        """The samples of the host."""
+        return tuple(read_lines(self.path / "host.jsonl", problems))
+
+    def trained(self, rank: int) -> bool:
+        """Whether the rank made a step."""
+        return _made(self.path, self.processes[rank]) > 0
+
+    def named(self, rank: int, host: Sequence[Json] = ()) -> RankRecords:
+        """The rank without anything that it recorded."""
+        process = self.processes[rank]
+        node = str(process.job.get("host") or self.host_name)
+        own_host = host if node == self.host_name else ()
+        return RankRecords(
+            rank, None, None, (), pid=process.pid, node=node, job=process.job, boot=process.boot,
+            run=self.run, host=own_host,
+        )  # fmt: skip
+
+    def told(self, rank: int, problems: list[str], host: Sequence[Json] = ()) -> RankRecords:
+        """The rank with its events."""
+        events = read_lines(self.path / names.events_file(self.processes[rank].tag), problems)
+        return replace(self.named(rank, host), events=tuple(events))
+
+    def timed(self, rank: int, problems: list[str], host: Sequence[Json] = ()) -> RankRecords:
+        """The rank with its events, steps and collectives."""
+        tag = self.processes[rank].tag
+        file = self.path / names.rows_file("collectives", tag)
+        steps = read_rows(self.path / names.rows_file("steps", tag), problems)
+        collectives, now = read_rows(file, problems), read_now(file)
+        return replace(self.told(rank, problems, host), steps=steps, collectives=collectives, now=now)
+
+    def whole(self, rank: int, problems: list[str], host: Sequence[Json] = ()) -> RankRecords:
+        """All that the rank and its loader workers recorded."""
+        tag, own = self.processes[rank].tag, self.timed(rank, problems, host)
+        parts = [
+            read_rows(self.path / names.rows_file(kind, tag), problems) for kind in ("loader", "workers")
+        ]
+        kept = [part for part in parts if part is not None and len(part)]
+        alike = [part for part in kept if part.dtype == kept[0].dtype]
+        loader = _with_loaders(np.concatenate(alike), own.events) if alike else None
+        source, stacks = read_stacks(self.path / names.stacks_file(tag), problems)
+        return replace(own, loader=loader, stacks=stacks, stacks_source=source)
+
+
+def read(path: Path, others: bool = True) -> RunRecords:
+    """Read a run directory; what cannot be read is listed in `problems`.
+
+    Without `others`, of the ranks after the first one that trained only the names are there.
+    Raises NoSuchRun where there is no such folder and NotARun where it is not a run's.
+    """
+    return records_of(look(path), others)
+
+
+def read_rank(path: Path, rank: int) -> RunRecords:
+    """Read a run directory without what its other ranks recorded. Raises as `read` does."""
+    folder = look(path)
+    own = {each: process for each, process in folder.processes.items() if each == rank}
+    return records_of(replace(folder, processes=own))
+
+
+def records_of(folder: Folder, others: bool = True) -> RunRecords:
+    """Read what `folder` shows, as `read` does."""
+    problems: list[str] = []
+    host = folder.host(problems)
+    ranks: dict[int, RankRecords] = {}
+    trained = False
+    for rank in sorted(folder.processes):
+        if others or not trained:
+            ranks[rank] = folder.whole(rank, problems, host)
+            trained = trained or steps_made(ranks[rank].steps) > 0
+        else:
+            ranks[rank] = folder.named(rank, host)
+    gpus = {
+        int(file.stem[3:]): tuple(read_lines(file, problems))
+        for file in sorted(folder.path.glob("gpu[0-9]*.jsonl"))
+    }
+    return RunRecords(
+        folder.path,
+        folder.run,
+        ranks,
+        folder.boots,
+        host,
+        gpus,
+        (*folder.restarts, *folder.problems, *dict.fromkeys(problems)),
+        read_json(folder.path / SHARING),
+        folder.failures,
+    )
+
+
+def look(path: Path) -> Folder:
+    """What a run directory holds, by the names and headers of its files. Raises as `read` does."""
+    if not path.is_dir():
+        raise NoSuchRun(f"no run at {path}", "list the runs here with: perfdoctor runs")
+    problems: list[str] = []
+    run = read_json(path / "run.json")
+    if run is None or not str(run.get("schema", "")).startswith("perfdoctor.run/"):
+        if not any(path.glob("steps.rank*.bin")):
+            raise NotARun(f"{path} is not a perfdoctor run", "list the runs here with: perfdoctor runs")
+        problems.append("run.json cannot be read: command and exit status are unknown")
+        run = {}
+    boots = tuple(read_lines(path / names.BOOT, problems))
+    booted: dict[int, list[Json]] = {}
+    for boot in boots:
+        booted.setdefault(whole(boot, "pid") or 0, []).append(boot)
+    known = [_process(path, tag, booted) for tag in sorted(_tags(path))]
+    attempt, restarts = _last_attempt(path, known, boots)
+    processes = _shown(path, [own for own in known if own.attempt in (None, attempt)], problems)
+    failures = tuple(_failure(entry, booted) for entry in read_lines(path / names.AGENT, problems))
+    return Folder(path, run, boots, processes, attempt or 0, failures, tuple(problems), restarts)
+
+
+def _process(path: Path, tag: str, booted: Mapping[int, Sequence[Json]]) -> Process:
+    header = read_header(path / names.rows_file("steps", tag)) or {}
+    rank, _, suffix = tag.removeprefix("rank").partition(".")
+    pid = whole(header, "pid") or (int(suffix) if suffix else None)
+    own = booted.get(pid, ()) if pid else ()
+    # Process ids of several hosts in one folder may be the same: then the rank tells.
+    told = [boot for boot in own if whole(boot.get("job"), "rank") == int(rank)]
+    opened_s = header.get("opened_epoch_s")
+    return Process(
+        tag,
+        int(rank),
+        pid,
+        float(opened_s) if isinstance(opened_s, (int, float)) else 0.0,
+        next(iter([*told, *own]), {}),
+    )
+
+
+def whole(told: object, name: str) -> int | None:
+    """A whole number of 0 or more in an object of a record, or None."""
+    value = told.get(name) if isinstance(told, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _failure(entry: Json, booted: Mapping[int, Sequence[Json]]) -> Json:
+    """What a launcher noticed; rank, attempt and host come from the boot record of the process."""
+    boot: Json = next(iter(booted.get(whole(entry, "pid") or 0, ())), {})
+    told = boot.get("job")
+    known = told if isinstance(told, dict) else {}
+    return {name: known[name] for name in ("rank", "attempt", "host") if name in known} | entry
+
+
+def _shown(path: Path, known: Sequence[Process], problems: list[str]) -> dict[int, Process]:
+    """Each rank's process; where several processes of one rank trained, the one with the most steps."""
+    found: dict[int, list[Process]] = {}
+    for process in known:
+        found.setdefault(process.rank, []).append(process)
+    for rank, several in found.items():
+        if len(several) > 1:
+            problems.append(
+                f"{len(several)} processes of rank {rank} trained: the one with the most steps is shown"
+            )
+            several.sort(key=lambda process: _length(_steps_of(path, process)))
+    return {rank: several[-1] for rank, several in sorted(found.items())}
+
+
+def _last_attempt(
+    path: Path, known: Sequence[Process], boots: Iterable[Json]
+) -> tuple[int | None, tuple[str, ...]]:
+    """The last attempt that trained; and the others in a sentence, with their steps."""
+    started = {whole(boot.get("job"), "attempt") for boot in boots} | {own.attempt for own in known}
+    attempts = sorted(attempt for attempt in started if attempt is not None)
+    if len(attempts) < 2:
+        return next(iter(attempts), None), ()
+    made = {
+        attempt: next((count for own in known if own.attempt == attempt and (count := _made(path, own))), 0)
+        for attempt in attempts
+    }
+    last = max((attempt for attempt, count in made.items() if count), default=max(made))
+    others = [f"{count:,} in attempt {number}" for number, count in made.items() if number != last]
+    told = f"attempt {last} is shown; steps of the others: {', '.join(others)}"
+    return last, (f"the launcher started the ranks {len(made)} times: {told}",)
+
+
+def _made(path: Path, process: Process) -> int:
+    return steps_made(_steps_of(path, process))
+
+
+def _steps_of(path: Path, process: Process) -> Rows | None:
+    return read_rows(path / names.rows_file("steps", process.tag), [])
+
+
+def _tags(path: Path) -> set[str]:
+    """`rank0`, or `rank0.<pid>` for a further process of the same rank."""
+    tags = (
+        re.fullmatch(r"(?:steps|events)\.(rank\d+(?:\.\d+)?)\.\w+", entry.name) for entry in path.iterdir()
+    )
+    return {match[1] for match in tags if match}
+
+
+def _length(steps: Rows | None) -> list[int]:
+    """How much a process trained: markers of each kind, the strongest first."""
+    if steps is None or not {"marks", "marker"} <= set(steps.dtype.names or ()):
+        return []
+    return [
+        int(np.sum(steps["marks"][steps["marker"] == marker]))
+        for marker in (UPDATE, BACKWARD_DONE, BATCH, CALL)
+    ]
+
+
+def steps_made(steps: Rows | None) -> int:
+    """How many markers of the strongest kind a process made; several optimizers count each."""
+    return next((count for count in _length(steps) if count), 0)
+
+
+def _with_loaders(rows: Rows, events: Iterable[Json]) -> Rows:
+    """Fill in the loader of rows from spawned workers, which do not know whose they are."""
+    if np.all(rows["loader"]):
+        return rows
+    epochs = (event for event in events if event.get("event") == "epoch")
+    owners: dict[int, int] = {}
+    for event in epochs:
+        loader, workers = event.get("loader"), event.get("workers")
+        if isinstance(loader, int) and isinstance(workers, list):
+            owners.update((pid, loader) for pid in workers if isinstance(pid, int))
+    unknown = rows["loader"] == 0
+    rows["loader"][unknown] = [owners.get(int(pid), 0) % 65536 for pid in rows["pid"][unknown]]
+    return rows

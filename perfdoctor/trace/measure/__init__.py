@@ -1,0 +1,1 @@
+"""Turns the columns of a trace into figures."""

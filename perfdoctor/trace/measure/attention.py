@@ -1,0 +1,122 @@
+"""Finds attention written out: a softmax between two batched products, whose scores go through memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from perfdoctor.model.measured import Location
+from perfdoctor.trace.measure.by_thread import ByThread
+from perfdoctor.trace.measure.flops import Product, work
+from perfdoctor.trace.measure.intervals import NS, Spans
+from perfdoctor.trace.measure.operators import recorded_inputs
+from perfdoctor.trace.measure.source_places import places
+from perfdoctor.trace.parse.columns import UNKNOWN, Ints, Trace
+from perfdoctor.trace.results import AttentionUse
+
+PRODUCTS = ("aten::bmm", "aten::baddbmm")
+FORWARD, BACKWARD = "aten::_softmax", "aten::_softmax_backward_data"
+SUMS = ("count", "between_us", "products_us")
+
+
+class Attention:
+    """Finds attention in the marked steps or, without them, anywhere.
+
+    Costs are of the device; where `host` says when operators ran, of the host. Without shapes, the products
+    around a softmax are taken to be its scores and its values.
+    """
+
+    def __init__(self, trace: Trace, launching: Ints, host: Spans | None) -> None:
+        self.trace = trace
+        self.host = host
+        launched = np.flatnonzero(launching != UNKNOWN)
+        self.device_ns = np.bincount(
+            launching[launched], weights=trace.device.duration_ns[launched], minlength=len(trace.calls)
+        )
+        self.calls = ByThread(trace.calls)
+        self.device_ns_before: dict[int, Ints] = {}  # by thread: what was launched before each of its calls
+
+    def all(self, steps: Spans) -> tuple[AttentionUse, ...]:
+        """Those of one kind added up, costliest first."""
+        triples = [
+            triple
+            for triple in self._triples(steps)
+            if self._is_backward(triple[1]) or _fit(self._sizes(triple[0]), self._sizes(triple[2]))
+        ]
+        softmax = np.array([triple[1] for triple in triples], np.int64)
+        ops = self.trace.ops
+        place = places(self.trace, ops.thread[softmax], ops.begin_ns[softmax], softmax, softmax)
+        kinds: dict[tuple[object, ...], list[AttentionUse]] = defaultdict(list)
+        for triple, at in zip(triples, place.lines(self.trace), strict=True):
+            use = self._use(*triple, at)
+            kinds[use.backward, use.heads, use.queries, use.keys, use.at].append(use)
+        return tuple(sorted(map(_merged, kinds.values()), key=lambda use: -use.between_us))
+
+    def _triples(self, steps: Spans) -> Iterator[tuple[int, int, int, Ints]]:
+        """Numbers of each softmax and the products beside it, and of all products that belong to it."""
+        ops, names = self.trace.ops, self.trace.names
+        kind = np.array(
+            [1 if name in PRODUCTS else 2 if name in (FORWARD, BACKWARD) else 0 for name in names]
+        )
+        rows = np.flatnonzero(kind[ops.name]) if (kind == 2).any() else np.empty(0, np.int64)
+        if len(steps):
+            rows = rows[steps.within(ops.begin_ns[rows], ops.begin_ns[rows] + 1) > 0]
+        rows = rows[np.lexsort((ops.begin_ns[rows], ops.thread[rows]))]
+        what, thread = kind[ops.name[rows]], ops.thread[rows]
+        fits = (what[:-2] == 1) & (what[1:-1] == 2) & (what[2:] == 1) & (thread[:-2] == thread[2:])
+        for place in np.flatnonzero(fits).tolist():
+            first, softmax, last = rows[place : place + 3].tolist()
+            reach = 2 if self._is_backward(softmax) else 1  # the gradient of a product is two products
+            near = slice(max(0, place + 1 - reach), place + 2 + reach)
+            yield first, softmax, last, rows[near][(what[near] == 1) & (thread[near] == thread[place])]
+
+    def _use(self, first: int, softmax: int, last: int, products: Ints, at: Location | None) -> AttentionUse:
+        ops, backward = self.trace.ops, self._is_backward(softmax)
+        thread = int(ops.thread[softmax])
+        scores = None if backward else self._sizes(first)
+        begins, ends = ops.begin_ns[products].tolist(), ops.ends_ns(products).tolist()
+        return AttentionUse(
+            backward=backward,
+            heads=scores.batch if scores else None,
+            queries=scores.m if scores else None,
+            keys=scores.n if scores else None,
+            at=at,
+            count=1,
+            between_us=self._cost_us(
+                thread, int(ops.begin_ns[first] + ops.duration_ns[first]), int(ops.begin_ns[last])
+            ),
+            products_us=sum(self._cost_us(thread, *span) for span in zip(begins, ends, strict=True)),
+        )
+
+    def _cost_us(self, thread: int, begin_ns: int, end_ns: int) -> float:
+        if self.host is not None:
+            return int(self.host.within(begin_ns, end_ns)) / NS
+        rows, begin = self.calls.of(thread)
+        if thread not in self.device_ns_before:
+            total_ns = np.cumsum(self.device_ns[rows]).astype(np.int64)
+            self.device_ns_before[thread] = np.concatenate(([0], total_ns))
+        before = self.device_ns_before[thread]
+        first, last = np.searchsorted(begin, (begin_ns, end_ns))
+        return int(before[last] - before[first]) / NS
+
+    def _is_backward(self, softmax: int) -> bool:
+        return bool(self.trace.names[self.trace.ops.name[softmax]] == BACKWARD)
+
+    def _sizes(self, op: int) -> Product | None:
+        (inputs,) = recorded_inputs(self.trace, np.array([op]))
+        cost = work(self.trace.names[self.trace.ops.name[op]], inputs) if inputs else None
+        return cost.product if cost else None
+
+
+def _fit(scores: Product | None, values: Product | None) -> bool:
+    """Whether [queries, size] x [size, keys] is followed by [queries, keys] x [keys, size], if known."""
+    if scores is None or values is None:
+        return True
+    return (scores.batch, scores.m, scores.n) == (values.batch, values.m, values.k)
+
+
+def _merged(alike: Sequence[AttentionUse]) -> AttentionUse:
+    return replace(alike[0], **{name: sum(getattr(use, name) for use in alike) for name in SUMS})

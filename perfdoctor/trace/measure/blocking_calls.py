@@ -1,0 +1,79 @@
+"""Groups blocking runtime calls by the operator, the annotation and the user's line that made them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfdoctor.trace.measure.annotations import STEP, Annotations
+from perfdoctor.trace.measure.copies import on_bus, parse
+from perfdoctor.trace.measure.intervals import NS
+from perfdoctor.trace.measure.nesting import innermost
+from perfdoctor.trace.measure.operators import Operators
+from perfdoctor.trace.measure.source_places import line, places
+from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Ints, Trace
+from perfdoctor.trace.results import BlockingCalls
+
+
+def blocking(
+    trace: Trace, annotations: Annotations, ops: Operators, launching: Ints, calls: Ints, idle_ns: Ints
+) -> tuple[BlockingCalls, ...]:
+    """Add up the blocking calls numbered `calls` that come from the same place; longest first.
+
+    `launching` as from `launching_calls`; `idle_ns`, one for each call of the trace: how long the device
+    stood idle for it.
+    """
+    if not len(calls):
+        return ()
+    thread, at_ns = trace.calls.thread[calls], trace.calls.begin_ns[calls]
+    no_steps = annotations.rows(lambda name: not STEP.fullmatch(name))
+    annotation = innermost(annotations.events, no_steps, thread, at_ns)
+    outer = ops.outermost[calls]
+    place = places(trace, thread, at_ns, ops.innermost[calls], outer)
+    keys = np.stack((
+        trace.calls.name[calls],
+        _names(trace.ops.name, outer),
+        _names(annotations.events.name, annotation),
+        place.function,
+        place.stack,
+        _copied(trace, ops, launching, calls),
+    )).astype(np.int64)  # fmt: skip
+    kinds, which, count = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+    which = which.reshape(-1)
+    us = np.bincount(which, weights=trace.calls.duration_ns[calls]) / NS
+    idle_us = np.bincount(which, weights=idle_ns[calls]) / NS
+    groups = []
+    for number, (call, op, annotation, function, stack, copy) in enumerate(kinds.T.tolist()):
+        direction, memory = parse(trace.names[copy]) if copy != UNKNOWN else (None, None)
+        groups.append(
+            BlockingCalls(
+                call=trace.names[call],
+                op=trace.text(op),
+                at=line(trace, function, stack),
+                annotation=trace.text(annotation),
+                count=int(count[number]),
+                us=float(us[number]),
+                idle_us=float(idle_us[number]),
+                direction=direction,
+                host_memory=memory,
+            )
+        )
+    return tuple(sorted(groups, key=lambda use: (-use.us, use.call)))
+
+
+def _copied(trace: Trace, ops: Operators, launching: Ints, calls: Ints) -> Ints:
+    """Numbers of the names of the copies over the bus that blocking calls or their operators made."""
+    device = trace.device
+    copies = np.flatnonzero((device.kind == DeviceKind.COPY) & (launching != UNKNOWN) & on_bus(trace))
+    by_call = dict(zip(launching[copies].tolist(), device.name[copies].tolist(), strict=True))
+    outer = ops.outermost[launching[copies]]
+    by_op = dict(zip(outer.tolist(), device.name[copies].tolist(), strict=True))
+    by_op.pop(UNKNOWN, None)
+    pairs = zip(calls.tolist(), ops.outermost[calls].tolist(), strict=True)
+    return np.array([by_call.get(call, by_op.get(op, UNKNOWN)) for call, op in pairs], np.int64)
+
+
+def _names(column: Ints, rows: Ints) -> Ints:
+    """Numbers of the names of events, UNKNOWN where there is no event."""
+    if not len(column):
+        return np.full(len(rows), UNKNOWN, np.int64)
+    return np.where(rows == UNKNOWN, UNKNOWN, column[rows].astype(np.int64))

@@ -1,0 +1,69 @@
+"""Measures when the device was busy, and with what, in any stretch of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.trace.measure.intervals import NS, Spans, either, union
+from perfdoctor.trace.parse.columns import DeviceEvents, DeviceKind, Flags
+from perfdoctor.trace.results import Times
+
+
+@dataclass(frozen=True)
+class Activity:
+    """When any stream of any device was busy, by kind of work."""
+
+    busy: Spans  # any event
+    kernels: Spans
+    compute: Spans  # kernels that are not communication
+    comm: Spans  # kernels that are
+    copies: Spans  # copies and memsets
+    compute_or_copies: Spans
+    begin_ns: int  # of the first event
+    end_ns: int  # of the last to end
+
+    def times(self, begin_ns: int, end_ns: int) -> Times:
+        """The measures of one stretch of time. Overlaps by |A and B| = |A| + |B| - |A or B|."""
+        busy, kernels, compute, comm, copies, either = (
+            int(spans.within(begin_ns, end_ns))
+            for spans in (
+                self.busy, self.kernels, self.compute, self.comm, self.copies, self.compute_or_copies,
+            )
+        )  # fmt: skip
+        return Times(
+            span_us=(end_ns - begin_ns) / NS,
+            busy_us=busy / NS,
+            compute_us=compute / NS,
+            comm_us=comm / NS,
+            overlap_us=(compute + comm - kernels) / NS,
+            copy_us=copies / NS,
+            copy_overlap_us=(compute + copies - either) / NS,
+        )
+
+
+def activity(device: DeviceEvents, communication: Flags) -> Activity:
+    """The unions of device events, one or more. `communication`: (n,) bool, the kernels that are."""
+    begin, end = device.begin_ns, device.ends_ns()
+    if (begin[1:] < begin[:-1]).any():
+        order = np.argsort(begin, kind="stable")
+        begin, end = begin[order], end[order]
+        kernel, communication = device.kind[order] == DeviceKind.KERNEL, communication[order]
+    else:
+        kernel = device.kind == DeviceKind.KERNEL
+    compute = kernel & ~communication
+    computing = union(begin[compute], end[compute])
+    communicating = union(begin[communication], end[communication])
+    copying = union(begin[~kernel], end[~kernel])
+    kernels = either(computing, communicating)
+    return Activity(
+        busy=either(kernels, copying),
+        kernels=kernels,
+        compute=computing,
+        comm=communicating,
+        copies=copying,
+        compute_or_copies=either(computing, copying),
+        begin_ns=int(begin.min()),
+        end_ns=int(end.max()),
+    )

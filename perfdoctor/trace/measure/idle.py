@@ -1,0 +1,179 @@
+"""The device's idle time, charged to causes: a partition, exact to the nanosecond.
+
+Each gap between device events ends with the next event, which some thread launched. Of the gap,
+1. time in which that thread was inside a DataLoader is DATA_WAIT;
+2. else, time in which it was inside a blocking copy is COPY;
+3. else, time until it began the launch is SYNC if the host was waiting for the device when the gap began
+   (it had let the queue run empty), or while it is inside a waiting call; and HOST_LATE if not;
+4. the rest, from the launch to the end of the gap, is LAUNCH_GAP: latency, or waiting for another stream.
+Where the launch is not in the trace, all of the gap is UNKNOWN. OTHER_RANK needs the other ranks: waiting for
+them happens inside communication kernels, where the device is busy (see collectives.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.trace.measure.annotations import Annotations
+from perfdoctor.trace.measure.by_thread import ByThread
+from perfdoctor.trace.measure.device_activity import Activity
+from perfdoctor.trace.measure.intervals import NS, Spans, covered, either
+from perfdoctor.trace.measure.sync_calls import SyncCalls
+from perfdoctor.trace.parse.columns import UNKNOWN, Ints, Trace
+from perfdoctor.trace.results import IdleCause
+
+CAUSES = (
+    IdleCause.DATA_WAIT, IdleCause.COPY, IdleCause.SYNC, IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP,
+    IdleCause.UNKNOWN,
+)  # fmt: skip
+PART = 1 << 15  # gaps charged at once, to save memory
+FAR = np.iinfo(np.int64).max // 2  # beyond every time stamp, and differences fit
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Stretches without any device event, n of them in order of time."""
+
+    begin_ns: Ints
+    end_ns: Ints
+    launch_ns: Ints  # when the call that launched the next event began
+    thread: Ints  # that launched it, UNKNOWN if not in the trace
+    drained: Ints  # the blocking call that the host was in when the gap began, else UNKNOWN
+
+
+@dataclass(frozen=True)
+class _Host:
+    """What one thread did, each time in one set only."""
+
+    data: Spans
+    copy: Spans
+    sync: Spans
+
+
+class Idle:
+    """Charges the idle time of any stretch of a trace; `call` as from `launching_calls`."""
+
+    def __init__(
+        self, trace: Trace, device: Activity, call: Ints, annotations: Annotations, blocking: SyncCalls
+    ) -> None:
+        self.trace = trace
+        self.blocking = blocking
+        self.blocking_by_thread = ByThread(trace.calls, blocking.all)
+        self.device = device
+        self.gaps = self._gaps(call)
+        threads = np.unique(self.gaps.thread[self.gaps.thread != UNKNOWN]).tolist()
+        self.hosts = {thread: self._host(thread, annotations) for thread in threads}
+        for thread in threads:
+            self._find_drained(thread)
+
+    def whole(self) -> Mapping[IdleCause, float]:
+        """Microseconds by cause from the first device event to the last."""
+        return self.within(self.device.begin_ns, self.device.end_ns)
+
+    def within(self, begin_ns: int, end_ns: int) -> Mapping[IdleCause, float]:
+        """Microseconds by cause in one stretch of time; only causes that occur."""
+        sums = np.zeros(len(CAUSES), np.int64)
+        for part in self._touched(begin_ns, end_ns):
+            sums += self._charged(part, begin_ns, end_ns).sum(axis=1)
+        return {cause: ns / NS for cause, ns in zip(CAUSES, sums.tolist(), strict=True) if ns}
+
+    def by_call(self, stretches: Sequence[tuple[int, int]] | None = None) -> Ints:
+        """(calls,) int64: nanoseconds that the device stood idle for each blocking call.
+
+        `stretches` of time as begins and ends, else from the first device event to the last. The time charged
+        to COPY and SYNC goes to the call that let the queue run empty or, where none did, to the last one
+        before the gap ended.
+        """
+        total = np.zeros(len(self.trace.calls), np.int64)
+        culprit = self._culprits()
+        for begin_ns, end_ns in stretches or [(self.device.begin_ns, self.device.end_ns)]:
+            for part in self._touched(begin_ns, end_ns):
+                charged = self._charged(part, begin_ns, end_ns)
+                cost = charged[CAUSES.index(IdleCause.COPY)] + charged[CAUSES.index(IdleCause.SYNC)]
+                solved = culprit[part] != UNKNOWN
+                np.add.at(total, culprit[part][solved], cost[solved])
+        return total
+
+    def _culprits(self) -> Ints:
+        """The call that each gap's waiting is charged to, UNKNOWN where its thread had not waited."""
+        culprit: Ints = self.gaps.drained.copy()
+        for thread in self.hosts:
+            unsolved = np.flatnonzero((self.gaps.thread == thread) & (culprit == UNKNOWN))
+            culprit[unsolved] = self._last_blocking(thread, self.gaps.end_ns[unsolved] - 1)
+        return culprit
+
+    def _touched(self, begin_ns: int, end_ns: int) -> list[slice]:
+        """The gaps that reach into a stretch of time."""
+        first = int(np.searchsorted(self.gaps.end_ns, begin_ns, side="right"))
+        last = int(np.searchsorted(self.gaps.begin_ns, end_ns))
+        return _parts(first, last)
+
+    def _gaps(self, call: Ints) -> Gaps:
+        """All gaps, and the stretches before the first device event and after the last.
+
+        The last stretch belongs to the thread that launched last and is waiting for a launch to its end.
+        """
+        device, busy, calls = self.trace.device, self.device.busy, self.trace.calls
+        begin, end = np.append(-FAR, busy.end), np.append(busy.begin, FAR)
+        order = np.argsort(device.begin_ns, kind="stable")
+        launch = call[order[np.searchsorted(device.begin_ns[order], end[:-1])]]
+        thread, launch_ns = np.full(len(begin), UNKNOWN, np.int32), np.full(len(begin), FAR)
+        known = np.flatnonzero(launch != UNKNOWN)
+        thread[known] = calls.thread[launch[known]]
+        launch_ns[known] = calls.begin_ns[launch[known]]
+        if len(known):
+            thread[-1] = thread[known[-1]]
+        return Gaps(begin, end, launch_ns, thread, np.full(len(begin), UNKNOWN, np.int32))
+
+    def _host(self, thread: int, annotations: Annotations) -> _Host:
+        loading = annotations.dataloader()
+        data = annotations.spans(loading[annotations.events.thread[loading] == thread])
+        copy = self._spans(self.blocking.copy, thread).minus(data)
+        waiting = np.concatenate((self.blocking.synchronize, self.blocking.free))
+        return _Host(data, copy, self._spans(waiting, thread).minus(either(data, copy)))
+
+    def _spans(self, calls: Ints, thread: int) -> Spans:
+        return covered(self.trace.calls, calls[self.trace.calls.thread[calls] == thread])
+
+    def _find_drained(self, thread: int) -> None:
+        """Note for the gaps that a thread ended whether it was in a blocking call when they began."""
+        gaps = self.gaps
+        rows = np.flatnonzero(gaps.thread == thread)
+        call = self._last_blocking(thread, gaps.begin_ns[rows])
+        lasting = (call != UNKNOWN) & (self.trace.calls.ends_ns(call) >= gaps.begin_ns[rows])
+        gaps.drained[rows[lasting]] = call[lasting]
+
+    def _last_blocking(self, thread: int, at_ns: Ints) -> Ints:
+        """The last blocking call that a thread had begun at points in time, UNKNOWN if there was none."""
+        calls, begin = self.blocking_by_thread.of(thread)
+        if not len(calls):
+            return np.full(len(at_ns), UNKNOWN, np.int64)
+        place = np.searchsorted(begin, at_ns, side="right") - 1
+        return np.where(place >= 0, calls[np.maximum(place, 0)], UNKNOWN)
+
+    def _charged(self, part: slice, begin_ns: int, end_ns: int) -> Ints:
+        """(causes, n) nanoseconds of a part of the gaps, each clipped to [begin, end)."""
+        gaps = self.gaps
+        begin, end = gaps.begin_ns[part].clip(begin_ns, end_ns), gaps.end_ns[part].clip(begin_ns, end_ns)
+        thread, drained = gaps.thread[part], gaps.drained[part] != UNKNOWN
+        middle = np.clip(gaps.launch_ns[part], begin, end)
+        charged = np.zeros((len(CAUSES), len(begin)), np.int64)
+        for number, host in self.hosts.items():
+            rows = np.flatnonzero(thread == number)
+            first, launch, last = begin[rows], middle[rows], end[rows]
+            before = launch - first - host.data.within(first, launch) - host.copy.within(first, launch)
+            after = last - launch - host.data.within(launch, last) - host.copy.within(launch, last)
+            sync = np.where(drained[rows], before, host.sync.within(first, launch))
+            data, copy = host.data.within(first, last), host.copy.within(first, last)
+            charged[:5, rows] = (data, copy, sync, before - sync, after)
+        lost = thread == UNKNOWN
+        charged[5, lost] = (end - begin)[lost]
+        return charged
+
+
+def _parts(first: int, last: int) -> list[slice]:
+    """Slices of at most PART from `first` to `last`."""
+    return [slice(begin, min(begin + PART, last)) for begin in range(first, last, PART)]

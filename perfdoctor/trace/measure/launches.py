@@ -1,0 +1,56 @@
+"""Ties device events to the runtime calls that launched them, and measures how far the host runs ahead."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfdoctor.trace.measure.intervals import NS
+from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Ints, Trace
+from perfdoctor.trace.results import Launches
+
+
+def launching_calls(trace: Trace) -> Ints:
+    """(device events,) int32: the number of the runtime call that launched each, UNKNOWN if not in the trace.
+
+    Both carry the same correlation; all events of a replayed graph carry that of the one call.
+    """
+    calls = trace.calls.correlation
+    launching = np.full(len(trace.device), UNKNOWN, np.int32)
+    if not len(calls) or not len(launching):
+        return launching
+    order = np.argsort(calls, kind="stable") if (calls[1:] < calls[:-1]).any() else np.arange(len(calls))
+    wanted = trace.device.correlation
+    place = np.minimum(np.searchsorted(calls, wanted, sorter=order), len(calls) - 1)
+    call = order[place]
+    hit = (calls[call] == wanted) & (wanted > 0)  # the device's library counts from 1
+    launching[hit] = call[hit]
+    return launching
+
+
+def launches(trace: Trace, call: Ints) -> Launches | None:
+    """Measure how launches and kernels follow each other; None without launches.
+
+    `call` as from `launching_calls`. The delay of a kernel counts from the end of its call to its begin;
+    clocks of host and device are aligned to about a microsecond, so it can be negative.
+    """
+    device, calls = trace.device, trace.calls
+    known = np.flatnonzero((call != UNKNOWN) & (device.kind == DeviceKind.KERNEL)).astype(np.int32)
+    if not len(known):
+        return None
+    launch = call[known]
+    begin, issued = device.begin_ns[known], calls.begin_ns[launch]
+    delay = begin - calls.ends_ns(launch)
+    waiting_from, waiting_to = np.sort(issued), np.sort(np.maximum(begin, issued))
+    waiting = np.arange(1, len(known) + 1) - np.searchsorted(waiting_to, waiting_from, side="right")
+    stretch_ns = int(waiting_to[-1] - waiting_from[0])
+    launching = np.zeros(len(calls), bool)
+    launching[call[call != UNKNOWN]] = True
+    return Launches(
+        count=len(known),
+        delay_median_us=float(np.median(delay)) / NS,
+        delay_mean_us=float(delay.mean()) / NS,
+        delay_p90_us=float(np.percentile(delay, 90)) / NS,
+        queue_mean=float((waiting_to - waiting_from).sum()) / stretch_ns if stretch_ns else 0.0,
+        queue_max=int(waiting.max()),
+        call_us=float(calls.duration_ns[launching].sum()) / NS,
+    )

@@ -1,0 +1,230 @@
+"""Measures one trace: calls every measure of this folder, in an order that saves memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from perfdoctor.model.note import Note, Remark
+from perfdoctor.trace.measure.annotations import Annotations, ProfilerStep, collect_annotations
+from perfdoctor.trace.measure.attention import Attention
+from perfdoctor.trace.measure.blocking_calls import blocking
+from perfdoctor.trace.measure.by_name import events_named
+from perfdoctor.trace.measure.by_thread import ByThread
+from perfdoctor.trace.measure.collectives import collectives
+from perfdoctor.trace.measure.copies import copies
+from perfdoctor.trace.measure.copy_sites import bus_copies, sites
+from perfdoctor.trace.measure.device_activity import Activity, activity
+from perfdoctor.trace.measure.device_peaks import peak
+from perfdoctor.trace.measure.host_tensors import HostTensors
+from perfdoctor.trace.measure.idle import Idle
+from perfdoctor.trace.measure.intervals import NS, Spans, covered, union
+from perfdoctor.trace.measure.kernel_classes import is_communication
+from perfdoctor.trace.measure.kernels import Kernels
+from perfdoctor.trace.measure.launches import launches, launching_calls
+from perfdoctor.trace.measure.memory import memory
+from perfdoctor.trace.measure.operators import Operators, operators
+from perfdoctor.trace.measure.roofline import roofs
+from perfdoctor.trace.measure.round_trips import RoundTrips
+from perfdoctor.trace.measure.streams import streams
+from perfdoctor.trace.measure.sync_calls import SyncCalls, sync_calls
+from perfdoctor.trace.parse.columns import ALL, UNKNOWN, DeviceKind, DeviceProperties, Flags, Ints, Trace
+from perfdoctor.trace.results import CopySite, RankTrace, RoundTrip, StepTrace, Times
+
+LAUNCH = re.compile(r"(cu|cuda|hip)\w*Launch(?!HostFunc)\w*")
+INVALID = "kernels were launched but none recorded: the trace says nothing about the device"
+FEW_LAUNCHES = 0.5  # below this share of known launches, idle time has no known causes
+
+
+def measure(trace: Trace) -> RankTrace:
+    """Measure one trace."""
+    trace = _without_negative_durations(trace)
+    # What needs most memory comes first, as long as little else is held.
+    runtime_us, (begin_ns, end_ns) = _runtime(trace), _extent(trace)
+    call, annotated = launching_calls(trace), collect_annotations(trace)
+    stream_uses, ahead = streams(trace, call), launches(trace, call)
+    waits = sync_calls(trace, call)
+    ops = operators(trace, annotated.ops, _calls_of_interest(trace, call, waits))
+    communication = _communication(trace)
+    loading = annotated.dataloader()
+    loader, steps = annotated.spans(loading), annotated.steps()
+    uses = Kernels(trace, call, ops, annotated).use(ops)
+    device, invalid = _device(trace), _is_invalid(trace)
+    limits = peak(device) if device else None
+    active = activity(trace.device, communication) if len(trace.device) and not invalid else None
+    idle = Idle(trace, active, call, annotated, waits) if active else None
+    blocked = blocking(trace, annotated, ops, call, waits.all, _idle_by_call(trace, idle, steps))
+    copy_sites, round_trips = _bus_traffic(trace, ops, call, active, steps, loader) if active else ((), ())
+    del ops
+    inside = _inside_operators(trace, annotated, loader) if active is None else None
+    return RankTrace(
+        file=trace.file,
+        rank=trace.rank,
+        world_size=trace.world_size,
+        device=device.name or None if device else None,
+        devices=tuple(np.unique(trace.device.device).tolist()),
+        events=trace.events,
+        device_events=len(trace.device),
+        begin_ns=begin_ns,
+        end_ns=end_ns,
+        times=active.times(active.begin_ns, active.end_ns) if active else None,
+        window=_window(active, steps) if active and steps else None,
+        streams=stream_uses,
+        idle_us=idle.whole() if idle else {},
+        launches=ahead,
+        classes=uses.classes,
+        kernels=uses.kernels,
+        ops=uses.operators,
+        copies=copies(trace),
+        sites=copy_sites,
+        round_trips=round_trips,
+        blocking=blocked,
+        matrices=uses.matrices,
+        work=uses.work,
+        attention=Attention(trace, call, inside).all(_spans(steps)),
+        peak=limits,
+        roofs=roofs(uses.classes, limits),
+        collectives=collectives(trace, communication),
+        memory=memory(trace),
+        runtime_us=runtime_us,
+        dataloader_us=loader.total_ns / NS,
+        dataloader_count=len(loading),
+        sync_us=int(trace.calls.duration_ns[waits.synchronize].sum()) / NS,
+        steps=tuple(_step(step, active, idle, loader, inside) for step in steps),
+        skipped=trace.skipped,
+        notes=_notes(trace, call, invalid, limits is not None),
+        operators_us=inside.total_ns / NS if inside is not None else None,
+    )
+
+
+def _without_negative_durations(trace: Trace) -> Trace:
+    """The trace with negative durations, written for work that never was seen to end, as zero."""
+    tables = {name: getattr(trace, name) for name in ("ops", "calls", "annotations", "functions", "device")}
+    repaired = {
+        name: replace(table, duration_ns=table.duration_ns.clip(min=0))
+        for name, table in tables.items()
+        if (table.duration_ns < 0).any()
+    }
+    return replace(trace, **repaired) if repaired else trace
+
+
+def _calls_of_interest(trace: Trace, call: Ints, waits: SyncCalls) -> Ints:
+    """Numbers of the calls whose operator matters: those that launched something or blocked."""
+    matters = np.zeros(len(trace.calls), bool)
+    matters[call[call != UNKNOWN]] = True
+    matters[waits.all] = True
+    return np.flatnonzero(matters)
+
+
+def _communication(trace: Trace) -> Flags:
+    """(device events,) bool: the kernels that are communication."""
+    named = events_named(trace.names, trace.device.name, is_communication)
+    named &= trace.device.kind == DeviceKind.KERNEL
+    return named
+
+
+def _device(trace: Trace) -> DeviceProperties | None:
+    """The device that ran most."""
+    if not len(trace.device):
+        return None
+    numbers, count = np.unique(trace.device.device, return_counts=True)
+    main = int(numbers[count.argmax()])
+    known = next((device for device in trace.devices if device.id == main), None)
+    # Under ROCm events may count devices otherwise than their properties do.
+    return known if known or len({device.name for device in trace.devices}) != 1 else trace.devices[0]
+
+
+def _is_invalid(trace: Trace) -> bool:
+    """Whether kernels were launched and none was recorded: the profiler failed, the device was not idle."""
+    launch = events_named(trace.names, trace.calls.name, LAUNCH.fullmatch)
+    return bool(launch.any()) and not (trace.device.kind == DeviceKind.KERNEL).any()
+
+
+def _extent(trace: Trace) -> tuple[int, int]:
+    """The first begin and the last end of everything in the file, ns."""
+    tables = (trace.ops, trace.calls, trace.annotations, trace.functions, trace.device, trace.syncs)
+    events = [table for table in tables if len(table)]
+    begin = [int(table.begin_ns.min()) for table in events]
+    end = [int(table.ends_ns().max()) for table in events]
+    if len(trace.memory):
+        begin.append(int(trace.memory.begin_ns.min()))
+        end.append(int(trace.memory.begin_ns.max()))
+    return min(begin, default=0), max(end, default=0)
+
+
+def _runtime(trace: Trace) -> Mapping[str, tuple[int, float]]:
+    """Count and summed microseconds of each runtime call, longest first."""
+    count = np.bincount(trace.calls.name, minlength=len(trace.names))
+    us = np.bincount(trace.calls.name, weights=trace.calls.duration_ns, minlength=len(trace.names)) / NS
+    used = np.flatnonzero(count)
+    longest_first = used[np.argsort(-us[used])].tolist()
+    return {trace.names[name]: (int(count[name]), float(us[name])) for name in longest_first}
+
+
+def _idle_by_call(trace: Trace, idle: Idle | None, steps: Sequence[ProfilerStep]) -> Ints:
+    if idle is None:
+        return np.zeros(len(trace.calls), np.int64)
+    return idle.by_call([(step.begin_ns, step.end_ns) for step in steps] or None)
+
+
+def _spans(steps: Sequence[ProfilerStep]) -> Spans:
+    """The time that steps cover."""
+    begin, end = (
+        np.array([getattr(step, edge) for step in steps], np.int64) for edge in ("begin_ns", "end_ns")
+    )
+    return union(begin, end)
+
+
+def _window(active: Activity, steps: Sequence[ProfilerStep]) -> Times:
+    """The measures of all steps and what lies between them."""
+    return active.times(steps[0].begin_ns, max(step.end_ns for step in steps))
+
+
+def _bus_traffic(
+    trace: Trace, ops: Operators, call: Ints, active: Activity, steps: Sequence[ProfilerStep], loader: Spans
+) -> tuple[tuple[CopySite, ...], tuple[RoundTrip, ...]]:
+    """The copies over the bus by place, and the tensors that come back."""
+    copies, by_thread = bus_copies(trace, ops, call, _spans(steps)), ByThread(trace.ops)
+    if not len(copies.event):
+        return (), ()
+    host_tensors = HostTensors(trace, by_thread, ops.outermost[call[call != UNKNOWN]], loader)
+    copy_sites = sites(trace, copies, host_tensors, active)
+    return copy_sites, RoundTrips(trace, copies, by_thread, active).all(call, steps, loader)
+
+
+def _inside_operators(trace: Trace, annotated: Annotations, loader: Spans) -> Spans:
+    """When any thread was inside an operator that is no part of loading data."""
+    return covered(trace.ops, ALL if annotated.ops is None else annotated.ops).minus(loader)
+
+
+def _step(
+    step: ProfilerStep, active: Activity | None, idle: Idle | None, loader: Spans, inside: Spans | None
+) -> StepTrace:
+    begin_ns, end_ns = step.begin_ns, step.end_ns
+    return StepTrace(
+        name=step.name,
+        begin_ns=begin_ns,
+        times=active.times(begin_ns, end_ns) if active else Times((end_ns - begin_ns) / NS, *[0.0] * 6),
+        dataloader_us=int(loader.within(begin_ns, end_ns)) / NS,
+        idle_us=idle.within(begin_ns, end_ns) if idle else {},
+        operators_us=int(inside.within(begin_ns, end_ns)) / NS if inside is not None else None,
+    )
+
+
+def _notes(trace: Trace, call: Ints, invalid: bool, known_device: bool) -> tuple[Remark, ...]:
+    """What a reader of the measures should know."""
+    notes: list[Remark] = []
+    if invalid:
+        notes.append(INVALID)
+    elif not len(trace.device):
+        notes.append(Note("no-device-events"))
+    elif not known_device:
+        notes.append(Note("unknown-device"))
+    if len(call) and (call != UNKNOWN).mean() < FEW_LAUNCHES:
+        notes.append(Note("few-launches"))
+    if len(trace.ops) and not len(trace.inputs):
+        notes.append(Note("no-shapes"))
+    return tuple(notes)

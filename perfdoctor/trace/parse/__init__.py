@@ -1,0 +1,1 @@
+"""Reads a trace file into columns."""

@@ -1,0 +1,121 @@
+"""The bytes of a trace file, plain or compressed, block by block."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from perfdoctor.errors import NotATrace, TraceTooLarge
+
+BLOCK_BYTES = 1 << 20  # read at once: it and what is made of it stay in the processor's cache
+GZIP_RATIO = 10  # that traces usually shrink by
+GZIP = b"\x1f\x8b"
+WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
+OTHERS = {b"PK\x03\x04": "a zip archive", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd",
+          b"SQLite": "an SQLite database"}  # fmt: skip
+LIST_BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[|^\s*\[(?=\s*(?:\{|\]))')
+PREAMBLE_BYTES = 64 << 20  # a trace says what it is before its events begin
+MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
+
+
+class TraceSource:
+    """A file as blocks of decompressed bytes. `cut` says why it ended early, once it has been read."""
+
+    def __init__(self, path: Path, limit_bytes: int) -> None:
+        self.path = path
+        self.limit_bytes = limit_bytes
+        self.cut: str | None = None
+        self.bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._blocks()
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            hint = "check the path and its permissions"
+            raise NotATrace(f"cannot read {self.path}: {reason}", hint) from None
+
+    def up_to_events(self, blocks: Iterator[bytes]) -> tuple[bytes, bytes, bytes]:
+        """Read `blocks` of this file up to its list of events: what comes before, what opens the list, and
+        what was read of it. Raises NotATrace where there is none.
+        """
+        text = b""
+        for block in blocks:
+            text += block
+            start = LIST_BEGIN.search(text)
+            if start:
+                return text[: start.start()], start.group(), text[start.end() :]
+            if len(text) > PREAMBLE_BYTES:
+                break
+        raise NotATrace(
+            f"{self.path} is not a torch.profiler trace: {_why_not(text)}",
+            "give a file that torch.profiler's export_chrome_trace wrote",
+        )
+
+    def _blocks(self) -> Iterator[bytes]:
+        with self.path.open("rb") as file:
+            begin = file.read(8)
+            file.seek(0)
+            self._refuse(begin)
+            if begin.startswith(GZIP):
+                blocks = self._inflated(file)
+            else:
+                blocks = iter(lambda: file.read(BLOCK_BYTES), b"")
+            for block in blocks:
+                if not self.bytes and block.startswith(MARK):
+                    block = block[len(MARK) :]
+                self.bytes += len(block)
+                if self.bytes > self.limit_bytes:
+                    raise TraceTooLarge(
+                        f"{self.path} holds more than {self.limit_bytes / 1e9:g} GB of JSON",
+                        "raise the limit with --limit-gb, or record fewer steps",
+                    )
+                yield block
+
+    def _refuse(self, begin: bytes) -> None:
+        """Say what a file is that is no text."""
+        if not begin:
+            hint = "the program may have ended before its profiler wrote it"
+            raise NotATrace(f"{self.path} is empty", hint)
+        for mark, encoding in WIDE.items():
+            if begin.startswith(mark):
+                raise NotATrace(
+                    f"{self.path} is {encoding} text, and traces are UTF-8",
+                    f"convert it: iconv -f {encoding} -t UTF-8 {self.path} > trace.json",
+                )
+        for magic, kind in OTHERS.items():
+            if begin.startswith(magic):
+                hint = "unpack it first; .json and .json.gz can be read"
+                raise NotATrace(f"{self.path} is {kind}, not a trace", hint)
+
+    def _inflated(self, file: BinaryIO) -> Iterator[bytes]:
+        """Decompress, member by member; what comes before damage is kept."""
+        inflate = zlib.decompressobj(wbits=31)
+        while True:
+            packed = inflate.unconsumed_tail or inflate.unused_data or file.read(BLOCK_BYTES >> 3)
+            if not packed:
+                break
+            if inflate.eof:
+                if not packed.startswith(GZIP):
+                    break  # padding behind the last member
+                inflate = zlib.decompressobj(wbits=31)
+            try:
+                block = inflate.decompress(packed, BLOCK_BYTES)
+            except zlib.error:
+                self.cut = "its compressed data is damaged"
+                return
+            if block:
+                yield block
+        if not inflate.eof:
+            self.cut = "its compressed data is cut short"
+
+
+def _why_not(text: bytes) -> str:
+    """What a file is that holds no list of events."""
+    plain = text.lstrip()[:1]
+    if plain not in (b"{", b"["):
+        return "it is not JSON"
+    return "it has no traceEvents" if plain == b"{" else "it is a list of something else"

@@ -1,0 +1,216 @@
+"""The tables of a trace while it is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from perfdoctor.trace.parse.columns import (
+    UNKNOWN,
+    DeviceEvents,
+    HostEvents,
+    Inputs,
+    Ints,
+    MemoryEvents,
+    OpDetails,
+    RuntimeCalls,
+    SyncEvents,
+)
+from perfdoctor.trace.parse.events import HOST_TABLES, EventTable, Heads, Interned, nanoseconds, whole
+
+Json = Mapping[str, Any]
+
+GROWTH = 1.1  # of a column that is full: what is not filled takes memory, too
+HOST_MEMORY = 0  # "Device Type" of host memory in allocation events; 1 is CUDA and ROCm
+NO_ARGUMENTS: Json = {}
+
+
+class Columns:
+    """Columns of one table, growing by whole arrays."""
+
+    def __init__(self, **types: str) -> None:
+        self.arrays = {name: np.empty(0, kind) for name, kind in types.items()}
+        self.count = 0
+
+    def extend(self, *values: Any) -> None:
+        """Append arrays or sequences of equal length, in the order of the columns."""
+        filled = self.count + len(values[0])
+        for array, part in zip(self.arrays.values(), values, strict=True):
+            if filled > len(array):
+                array.resize(int(filled * GROWTH), refcheck=False)  # a large block moves without being copied
+            array[self.count : filled] = part
+        self.count = filled
+
+    def done(self) -> dict[str, Any]:
+        """The columns, whole."""
+        for array in self.arrays.values():
+            array.resize(self.count, refcheck=False)
+        return self.arrays
+
+
+class Tables:
+    """All tables of a trace. What is appended comes as columns: `what` is (n,) of events.HEAD."""
+
+    def __init__(self) -> None:
+        host = {"begin_ns": "i8", "duration_ns": "i8", "name": "u4", "thread": "u2"}
+        self.heads, self.inputs, self.stacks = Heads(), Interned(), Interned()
+        self.host = {table: Columns(**host) for table in HOST_TABLES}
+        self.calls = Columns(**host, correlation="i8")
+        self.device = Columns(
+            begin_ns="i8", duration_ns="i8", name="u4", kind="u1", device="i4", stream="i8",
+            correlation="i8", bytes="i8", occupancy="f4",
+        )  # fmt: skip
+        self.syncs = Columns(begin_ns="i8", duration_ns="i8", name="u4", stream="i8", correlation="i8")
+        self.memory = Columns(
+            begin_ns="i8", bytes="i8", on_device="?", device="i4", allocated="i8", reserved="i8"
+        )
+        self.details = Columns(op="u4", inputs="i4", stack="i4")
+        self.events = 0
+
+    def add(self, events: Sequence[Any]) -> list[int]:
+        """Take events as decoded from JSON; returns the places of those that cannot be used."""
+        self.events += len(events)
+        lost, rows, heads = [], [], self.heads
+        for place, event in enumerate(events):
+            try:
+                get = event.get
+                head = heads[get("ph"), get("cat"), get("name"), get("pid"), get("tid")]
+            except (AttributeError, TypeError):  # no object, or a list for a name
+                lost.append(place)
+                continue
+            rows.append((place, head, get("ts"), get("dur", 0), get("args")))
+        if rows:
+            lost += self._add_rows(rows)
+        return lost
+
+    def _add_rows(self, rows: list[tuple[int, int, Any, Any, Any]]) -> list[int]:
+        places, heads, stamps, durations, arguments = zip(*rows, strict=True)
+        what = self.heads.table()[np.array(heads)]
+        begin_ns, good = nanoseconds(stamps)
+        duration_ns, good_too = nanoseconds(durations)
+        good &= good_too
+        lost = np.flatnonzero(~good & (what["table"] != EventTable.NOTHING)).tolist()
+        for table in EventTable:
+            chosen = np.flatnonzero(good & (what["table"] == table))
+            if len(chosen) and table is not EventTable.NOTHING:
+                args = [arguments[row] for row in chosen.tolist()]
+                args = [entry if isinstance(entry, dict) else NO_ARGUMENTS for entry in args]
+                self._append(table, what[chosen], begin_ns[chosen], duration_ns[chosen], args)
+        return [places[row] for row in lost]
+
+    def _append(
+        self, table: EventTable, what: Any, begin_ns: Ints, duration_ns: Ints, args: Sequence[Json]
+    ) -> None:
+        if table is EventTable.DEVICE:
+            self.append_device(what, begin_ns, duration_ns, args)
+        elif table is EventTable.SYNCS:
+            self.append_syncs(what, begin_ns, duration_ns, args)
+        elif table is EventTable.MEMORY:
+            self.append_memory(begin_ns, args)
+        elif table is EventTable.CALLS:
+            self.append_calls(what, begin_ns, duration_ns, _column(args, "correlation"))
+        else:
+            detailed = np.flatnonzero(what["details"]).tolist()
+            self.append_details(detailed, [args[row] for row in detailed])
+            self.append_host(table, what, begin_ns, duration_ns)
+
+    def append_host(self, table: EventTable, what: Any, begin_ns: Ints, duration_ns: Ints) -> None:
+        """Append operators, annotations or Python functions."""
+        self.host[table].extend(begin_ns, duration_ns, what["name"], what["thread"])
+
+    def append_details(self, rows: Sequence[int], args: Sequence[Json]) -> None:
+        """Keep shapes and stacks, where recorded, of some of the operators appended next, by their rows."""
+        first = self.host[EventTable.OPS].count
+        kept: list[tuple[int, int, int]] = []
+        for row, entry in zip(rows, args, strict=True):
+            shapes = entry.get("Input Dims", entry.get("Input dims"))
+            stack = entry.get("Call stack")
+            if not shapes and not stack:
+                continue
+            inputs = self.inputs.number(_inputs(shapes, entry)) if isinstance(shapes, list) else UNKNOWN
+            frames = tuple(frame for frame in stack.split(";") if frame) if isinstance(stack, str) else ()
+            number = self.stacks.number(frames) if frames else UNKNOWN
+            kept.append((first + row, inputs, number))
+        if kept:
+            self.details.extend(*zip(*kept, strict=True))
+
+    def append_calls(self, what: Any, begin_ns: Ints, duration_ns: Ints, correlation: Ints) -> None:
+        """Append calls of the runtime or the driver."""
+        self.calls.extend(begin_ns, duration_ns, what["name"], what["thread"], correlation)
+
+    def append_device(self, what: Any, begin_ns: Ints, duration_ns: Ints, args: Sequence[Json]) -> None:
+        """Append kernels, copies and memsets; where `args` are silent, the track names device and stream."""
+        occupancy = [entry.get("est. achieved occupancy %") for entry in args]
+        self.device.extend(
+            begin_ns,
+            duration_ns,
+            what["name"],
+            what["kind"],
+            _column(args, "device", what["process"]).clip(-(2**31), 2**31 - 1),
+            _column(args, "stream", what["track"]),
+            _column(args, "correlation"),
+            _column(args, "bytes"),
+            [share / 100 if isinstance(share, (int, float)) else math.nan for share in occupancy],
+        )
+
+    def append_syncs(self, what: Any, begin_ns: Ints, duration_ns: Ints, args: Sequence[Json]) -> None:
+        """Append the device's records of waits."""
+        stream = _column(args, "stream", what["track"])
+        self.syncs.extend(begin_ns, duration_ns, what["name"], stream, _column(args, "correlation"))
+
+    def append_memory(self, begin_ns: Ints, args: Sequence[Json]) -> None:
+        """Append allocations and frees."""
+        self.memory.extend(
+            begin_ns,
+            _column(args, "Bytes", 0),
+            _column(args, "Device Type", HOST_MEMORY) != HOST_MEMORY,
+            _column(args, "Device Id").clip(UNKNOWN, 2**31 - 1),
+            _column(args, "Total Allocated"),
+            _column(args, "Total Reserved"),
+        )
+
+    def finished(self) -> dict[str, Any]:
+        """The fields of `Trace` that are tables, and what they are interned in."""
+        ops, annotations, functions = (HostEvents(**self.host[table].done()) for table in HOST_TABLES)
+        return {
+            "ops": ops,
+            "annotations": annotations,
+            "functions": functions,
+            "calls": RuntimeCalls(**self.calls.done()),
+            "device": DeviceEvents(**self.device.done()),
+            "syncs": SyncEvents(**self.syncs.done()),
+            "memory": MemoryEvents(**self.memory.done()),
+            "details": OpDetails(**self.details.done()),
+            "names": self.heads.names.values(),
+            "threads": self.heads.threads.values(),
+            "inputs": self.inputs.values(),
+            "stacks": self.stacks.values(),
+            "events": self.events,
+        }
+
+
+def _column(args: Sequence[Json], key: str, otherwise: Any = UNKNOWN) -> Ints:
+    """One argument of many events as (n,) int64; `otherwise` where it is missing or no number."""
+    values = np.array([entry.get(key, UNKNOWN) for entry in args])
+    if values.dtype != np.int64:
+        values = np.array([whole(entry.get(key)) for entry in args], np.int64)
+    return np.where(values == UNKNOWN, otherwise, values)
+
+
+def _inputs(shapes: list[Any], args: Json) -> Inputs:
+    types, values = args.get("Input type"), args.get("Concrete Inputs")
+    return Inputs(
+        tuple(_shape(shape) for shape in shapes),
+        tuple(str(kind) for kind in types) if isinstance(types, list) else (),
+        tuple(str(value) for value in values) if isinstance(values, list) else (),
+    )
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    """The sizes of a tensor; () for what is none."""
+    if isinstance(shape, list) and all(isinstance(size, int) for size in shape):
+        return tuple(shape)
+    return ()

@@ -1,0 +1,358 @@
+"""The records of one execution become its figures: warm-up is cut off, the rest averaged by whole periods."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+import numpy as np
+
+from perfdoctor.facts.data.loader import most_ahead
+from perfdoctor.facts.decode import location, positive, whole
+from perfdoctor.facts.steps import boundaries as recorded_steps
+from perfdoctor.facts.steps.boundaries import Floats, Ints, Steps
+from perfdoctor.model.measured import Marker, Phase
+from perfdoctor.model.trial import Execution, ExecutionEnd, Place
+from perfdoctor.runs.directory import Json
+from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.wire.events.loaders import EpochEvent
+
+# Optimizers make their state in the first update, allocators and thread pools fill in the first few, and a
+# gradient scaler skips its first updates while it looks for its scale.
+LEAST_WARM_UP = 5
+SLOWER = 1.5  # a beginning that is so much slower than the rest is warm-up; less is other work on the machine
+BURSTS = (Phase.DATA_WAIT, Phase.VALIDATION, Phase.CHECKPOINT)  # come in lumps while training is steady
+WAITING, MOVING = "waiting", "moving"  # the parts of exchanging, as phases of an execution
+
+
+@dataclass(frozen=True)
+class _MeasuredRank:
+    """The steps of one rank and which of them are measured: from `first` up to `last`, without it."""
+
+    steps: Steps
+    first: int
+    last: int
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first
+
+    @property
+    def seconds(self) -> float:
+        return int(self.steps.end_ns[self.last - 1] - self.steps.begin_ns[self.first]) / 1e9
+
+    @property
+    def samples(self) -> float:
+        return float(self.steps.counts["samples"][self.first : self.last].sum())
+
+    @property
+    def cpu_s(self) -> float:
+        return float(self.steps.counts["process_cpu_ns"][self.first : self.last].sum()) / 1e9
+
+    def phase(self, phase: Phase) -> Floats:
+        """Seconds of each measured step."""
+        return self.steps.phases[phase][self.first : self.last]
+
+
+def execution(records: RunRecords, at_round: int, warm_up_steps: int, steps: int | None) -> Execution:
+    """The figures of an execution: the mean over `steps` steps past its warm-up, or over all without `steps`.
+
+    Where epochs, validation or checkpoints recur, the measured steps make up whole periods. The ending goes
+    by the steps alone: MEASURED, TOO_SHORT (measured over those there are) or NO_STEPS.
+    """
+    outline = _told(records, at_round)
+    ranks = _ranks(records)
+    if not ranks:
+        return outline
+    have = min(len(taken_steps.end_ns) for _, taken_steps in ranks) - warm_up_steps
+    if have <= 0:
+        return replace(outline, ending=ExecutionEnd.TOO_SHORT)
+    wanted = have if steps is None else min(have, steps)
+    last = warm_up_steps + _whole_periods(*ranks[0], wanted)
+    measured = [_MeasuredRank(taken_steps, warm_up_steps, last) for _, taken_steps in ranks]
+    ending = ExecutionEnd.TOO_SHORT if steps is not None and have < steps else ExecutionEnd.MEASURED
+    return _timed(replace(outline, ending=ending), measured, whole(records.run.get("begin_ns")))
+
+
+def warm_up(records: RunRecords, settings: Sequence[Mapping[str, int]] = ({},)) -> int:
+    """How many steps an execution needs to settle, at least LEAST_WARM_UP, from one that went on for longer.
+
+    These are the slow first steps (compiling, trying algorithms), and then the batches that workers prepared
+    meanwhile, for those come faster than workers can make them. `given`: `num_workers` and `prefetch_factor`
+    of each variant that is to settle, where it has its own.
+    """
+    return max(
+        (
+            max(LEAST_WARM_UP, _settled(steps)) + max(_drain(rank, steps, values) for values in settings)
+            for rank, steps in _ranks(records)
+        ),
+        default=LEAST_WARM_UP,
+    )
+
+
+def updates_per_step(records: RunRecords) -> float:
+    """Updates of the first optimizer in a step, for the probe counts those; 1 where nothing is updated."""
+    for rank, steps in _ranks(records)[:1]:
+        rows = rank.steps
+        if rows is None or steps.marker is not Marker.UPDATE:
+            continue
+        first = rows["marks"][(rows["marker"] == Marker.UPDATE) & (rows["optimizer"] == 1)].sum()
+        return max(1.0, float(first) / float(steps.weight.sum()))
+    return 1.0
+
+
+def period(records: RunRecords, held: float = 1.0) -> int | None:
+    """Steps between epochs, validations or checkpoints, whichever come most seldom; None: irregularly.
+
+    Where a variant's step holds `held` times the samples, what comes with epochs comes after as many samples
+    as before, and what comes every so many steps after `held` times as many.
+    """
+    for rank, steps in _ranks(records)[:1]:
+        validating, saving = _interludes(steps)
+        training = (marks for marks in _epochs(rank, steps) if not np.isin(marks, validating).all())
+        epochs = set(filter(None, map(_period, training)))
+        stretched = (
+            each if any(each % epoch == 0 for epoch in epochs) else math.ceil(each * max(1.0, held))
+            for each in filter(None, map(_period, (validating, saving)))
+        )
+        return max((*epochs, *stretched), default=None)
+    return None
+
+
+def batch(records: RunRecords) -> float | None:
+    """Samples in a usual batch of the first rank; None where it has no loader, or one that does not tell."""
+    for _, steps in _ranks(records)[:1]:
+        loads = steps.counts["batches"] > 0
+        held = steps.counts["samples"][loads] / steps.counts["batches"][loads]
+        return float(np.median(held)) or None if len(held) else None
+    return None
+
+
+def pays_off(originals: Sequence[Execution], variants: Sequence[Execution]) -> int | None:
+    """After how many steps, of the original's size, a variant that begins later is ahead; all are measured.
+
+    None where it does not begin later than every original, or never gets ahead.
+    """
+    if min(map(_begun_s, variants)) <= max(map(_begun_s, originals)):
+        return None
+    counted = all(each.samples_per_s for each in (*originals, *variants))
+    before, after = _TrainingPace.of(originals, counted), _TrainingPace.of(variants, counted)
+    if after.rate <= before.rate:
+        return None
+    late_s = (after.begun_s - after.warm / after.rate) - (before.begun_s - before.warm / before.rate)
+    trained = late_s / (1.0 / before.rate - 1.0 / after.rate)
+    return math.ceil(max(0.0, trained) / before.step)
+
+
+# ---------------------------------------------------------------- times
+
+
+def _ranks(records: RunRecords) -> list[tuple[RankRecords, Steps]]:
+    """The ranks that took steps, the first one first."""
+    pairs = ((rank, recorded_steps.find(rank.steps)) for _, rank in sorted(records.ranks.items()))
+    return [(rank, steps) for rank, steps in pairs if steps is not None]
+
+
+def _timed(outline: Execution, ranks: Sequence[_MeasuredRank], command_ns: int | None) -> Execution:
+    """Add the times: those of the slowest rank, for the others wait for it."""
+    slowest = max(ranks, key=lambda rank: rank.seconds)
+    samples = sum(rank.samples for rank in ranks)
+    begin_ns = int(slowest.steps.begin_ns[0])
+    return replace(
+        outline,
+        step_s=slowest.seconds / slowest.count,
+        samples_per_s=samples / slowest.seconds if samples else None,
+        steps=slowest.count,
+        start_s=None if command_ns is None else max(0.0, (begin_ns - command_ns) / 1e9),
+        warm_up_s=(int(slowest.steps.begin_ns[slowest.first]) - begin_ns) / 1e9,
+        warm_up_steps=slowest.first,
+        phases=_phases(ranks),
+        cpu_s=sum(rank.cpu_s for rank in ranks) / slowest.count or None,
+    )
+
+
+def _phases(ranks: Sequence[_MeasuredRank]) -> dict[str, float]:
+    """Mean seconds of a step by phase, over all ranks: see `Execution.phases`.
+
+    In a collective, the rank that is held up least came last: that long it takes with all ranks there.
+    """
+    means = {phase: float(np.mean([rank.phase(phase) for rank in ranks])) for phase in Phase}
+    exchanging = np.array([rank.phase(Phase.GRAD_SYNC) for rank in ranks])
+    moving_s = float(exchanging.min(axis=0).mean())
+    waiting_s = means.pop(Phase.GRAD_SYNC) - moving_s
+    return {phase.value: seconds for phase, seconds in means.items()} | {
+        WAITING: waiting_s,
+        MOVING: moving_s,
+    }
+
+
+def _whole_periods(rank: RankRecords, steps: Steps, wanted: int) -> int:
+    """As many of the wanted steps as make whole periods of what recurs; all of them where nothing does.
+
+    Any stretch as long as a period holds each of its places once, wherever it begins.
+    """
+    periods = map(_period, (*_epochs(rank, steps), *_interludes(steps)))
+    longest = max((period for period in periods if period is not None and period <= wanted), default=1)
+    return wanted // longest * longest
+
+
+def _epochs(rank: RankRecords, steps: Steps) -> Iterator[Ints]:
+    """The steps with which epochs of each loader begin."""
+    epochs: dict[object, list[float]] = {}
+    for epoch in rank.of(EpochEvent):
+        epochs.setdefault(epoch.loader, []).append(epoch.begin_ns)
+    for begins_ns in epochs.values():
+        yield np.searchsorted(steps.end_ns, np.array(begins_ns), side="right").astype(np.int64)
+
+
+def _interludes(steps: Steps) -> tuple[Ints, Ints]:
+    """The steps that validate, and those that save."""
+    validating, saving = (
+        np.flatnonzero(steps.phases[phase] > 0).astype(np.int64)
+        for phase in (Phase.VALIDATION, Phase.CHECKPOINT)
+    )
+    return validating, saving
+
+
+def _period(marks: Ints) -> int | None:
+    """The distance of marks that are equally far from each other, in steps."""
+    distances = np.unique(np.diff(np.unique(marks)))
+    return int(distances[0]) if len(distances) == 1 else None
+
+
+# ---------------------------------------------------------------- warm-up
+
+
+def _settled(steps: Steps) -> int:
+    """How many first steps compute far longer than the rest: change points, cut off from the left."""
+    seconds = np.asarray(steps.seconds - sum(steps.phases[phase] for phase in BURSTS))
+    logs = np.log(np.maximum(seconds, 1e-9))  # a ratio counts, not a single step that took very long
+    settled = 0
+    while (cut := _change(logs[settled:])) and settled + cut <= len(logs) // 2:
+        settled += cut
+    return settled
+
+
+def _change(logs: Floats) -> int:
+    """Where a slow beginning ends, by least squares of its mean and the rest's; 0 if it is not that slow."""
+    count = len(logs)
+    if count < 2:
+        return 0
+    left = np.arange(1, count)
+    sums = np.cumsum(logs)
+    excess = sums[:-1] / left - (sums[-1] - sums[:-1]) / (count - left)
+    best = int(np.argmax(left * (count - left) * excess**2))
+    return best + 1 if excess[best] >= math.log(SLOWER) else 0
+
+
+def _drain(rank: RankRecords, steps: Steps, arguments: Mapping[str, int]) -> int:
+    """How many steps are fed by what workers prepare ahead; `arguments` replace what loaders say."""
+    ahead = most_ahead(rank, arguments)
+    return math.ceil(ahead / max(1.0, float(np.median(steps.counts["batches"]))))
+
+
+# ---------------------------------------------------------------- earning a warm-up back
+
+
+@dataclass(frozen=True)
+class _TrainingPace:
+    """How training goes on, in samples or steps: at t_s, warm + rate * (t_s - begun_s) of them are done."""
+
+    begun_s: float  # from the start of the command to the first measured step
+    warm: float  # done by then
+    rate: float  # done in a second
+    step: float  # done in a step
+
+    @classmethod
+    def of(cls, executions: Sequence[Execution], in_samples: bool) -> _TrainingPace:
+        step_s = median(each.step_s or math.inf for each in executions)
+        rate = median((each.samples_per_s or 0.0) if in_samples else 1.0 / step_s for each in executions)
+        warm_up_steps = median(each.warm_up_steps for each in executions)
+        return cls(median(map(_begun_s, executions)), warm_up_steps * step_s * rate, rate, step_s * rate)
+
+
+def _begun_s(execution: Execution) -> float:
+    return (execution.start_s or 0.0) + (execution.warm_up_s or 0.0)
+
+
+# ---------------------------------------------------------------- what else was recorded
+
+
+def _told(records: RunRecords, at_round: int) -> Execution:
+    """What does not depend on which steps are measured."""
+    events = [event for rank in records.ranks.values() for event in rank.events]
+    peaks = [_peaks(rank) for rank in records.ranks.values()]
+    ranks = _ranks(records)
+    return Execution(
+        at_round,
+        ExecutionEnd.NO_STEPS,
+        losses=_losses(ranks[0][1]) if ranks else (),
+        applied=_places(events, "applied"),
+        left_alone=_places(events, "left_alone"),
+        host_bytes=_sum(host for host, _ in peaks),
+        device_bytes=_sum(device for _, device in peaks),
+        broken=_broken(events, records.run.get("tweaks")),
+        ranks=len(ranks),
+        may_differ=_reasons(events),
+        ended_early=records.run.get("outcome") == "stopped"
+        or any(event.get("ended_early") is True for event in events),
+    )
+
+
+def _losses(steps: Steps) -> tuple[float, ...]:
+    """Each step's loss; the mean over its backwards, for a tweak may put several of them into one step."""
+    return tuple((steps.loss / np.maximum(1.0, steps.counts["backwards"])).tolist())
+
+
+def _places(events: Sequence[Json], outcome: str) -> tuple[Place, ...]:
+    """Where tweaks did so; every rank tells the same places."""
+    places: list[Place] = []
+    for event in events:
+        if event.get("event") != "tweak" or event.get("outcome") != outcome:
+            continue
+        place = Place(
+            str(event.get("tweak")).replace("_", "-"),
+            str(event.get("what")),
+            location(event.get("at")),
+            event.get("was"),
+            event.get("now"),
+            event.get("because"),
+        )
+        if place not in places:
+            places.append(place)
+    return tuple(places)
+
+
+def _reasons(events: Sequence[Json]) -> tuple[str, ...]:
+    """Why tweaks cannot keep what they promise here."""
+    reasons = (
+        str(event.get("because"))
+        for event in events
+        if event.get("event") == "tweak" and event.get("outcome") == "may_differ"
+    )
+    return tuple(dict.fromkeys(reasons))
+
+
+def _broken(events: Sequence[Json], tweaks: object) -> tuple[str, ...]:
+    """Tweaks that turned themselves off, and why; other parts of the probe that did are no matter here."""
+    requested = tweaks if isinstance(tweaks, dict) else {}
+    reports = [event.get("broken") for event in events if event.get("event") == "trial_end"]
+    reasons = {name: why for each in reports if isinstance(each, dict) for name, why in each.items()}
+    return tuple(f"{name}: {why}" for name, why in reasons.items() if name in requested)
+
+
+def _peaks(rank: RankRecords) -> tuple[float | None, float | None]:
+    """The most bytes that a rank's process took, on the host and on its devices."""
+    peaks = [peak for event in rank.of("trial_end") if isinstance(peak := event.get("peak"), dict)]
+    host, device = (
+        max((positive(peak.get(name)) or 0.0 for peak in peaks), default=0.0)
+        for name in ("host_bytes", "device_bytes")
+    )
+    return host or None, device or None
+
+
+def _sum(values: Iterable[float | None]) -> int | None:
+    numbers = [value for value in values if value is not None]
+    return round(sum(numbers)) if numbers else None

@@ -1,0 +1,1 @@
+"""Keeps the user's files as they are while a trial runs."""

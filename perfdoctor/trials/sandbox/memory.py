@@ -1,0 +1,54 @@
+"""How much memory an execution takes: its processes together, looked at once a second from outside."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from perfdoctor.watch.samplers.host import read_maps
+
+INTERVAL_S = 1.0  # reading smaps_rollup walks a process's page tables: rare enough not to be felt
+
+
+class PeakMemory:
+    """The most memory that a command and all below it took at once, in bytes."""
+
+    def __init__(self) -> None:
+        self.bytes: int | None = None
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, path: Path, pid: int, options: Mapping[str, Any]) -> PeakMemory:
+        """Begin to look, as the sampler of a launch."""
+        self._thread = threading.Thread(target=self._run, args=(pid,), name="perfdoctor-memory", daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, pid: int) -> None:
+        while not self._over.wait(INTERVAL_S):
+            bytes_now = taken_bytes(pid)
+            if bytes_now is not None:
+                self.bytes = max(self.bytes or 0, bytes_now)
+
+
+def taken_bytes(pid: int) -> int | None:
+    """What the process `pid` and all below it take now: private pages of each, shared ones of the largest."""
+    private_bytes, shared_bytes = 0, 0
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for member in (process, *process.children(recursive=True)):
+            private, shared = read_maps(Path(f"/proc/{member.pid}/smaps_rollup"))
+            private_bytes += private or 0
+            shared_bytes = max(shared_bytes, shared or 0)
+    return private_bytes + shared_bytes or None

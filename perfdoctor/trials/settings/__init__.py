@@ -1,0 +1,1 @@
+"""What is asked of a trial: tweaks, values, metric, numbers of ranks."""

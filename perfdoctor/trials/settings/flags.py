@@ -1,0 +1,106 @@
+"""Tweaks as they are typed: `--workers 8 --amp` becomes Settings."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.trial import Setting
+from perfdoctor.model.tweak import Tweak
+
+LIST = "perfdoctor try --list"
+EXAMPLE = "perfdoctor try --workers 4 -- train.py"
+VALUE = "value"  # what a tweak's function gets its own value as
+
+Given = Mapping[str, "str | None"]  # flags as typed and their words
+
+
+def read(words: Sequence[str], tweaks: Sequence[Tweak], options: Sequence[str] = ()) -> tuple[Setting, ...]:
+    """The settings that `words` ask for, in the order of their flags; a value `auto` stays as it is.
+
+    A flag that goes with a tweak (`--amp-dtype bf16`) implies that tweak, unless it takes a value of its own.
+    `options` are further flags that a mistyped one may have meant. Raises PerfdoctorError for anything that
+    is no tweak, for a value that is missing or not allowed, and for a flag that is given twice.
+    """
+    owners = {flag: tweak for tweak in tweaks for flag in _takes(tweak)}
+    words_of: dict[str, str | None] = {}
+    for flag, word in _pairs(words, owners, options):
+        if flag in words_of:
+            raise PerfdoctorError(f"{flag} is given twice", "give each tweak only once")
+        words_of[flag] = word
+    tweaks_named = {owners[flag].id: owners[flag] for flag in words_of}
+    return tuple(_setting(tweak, words_of) for tweak in tweaks_named.values())
+
+
+def named(flag: str, tweaks: Sequence[Tweak]) -> Tweak:
+    """The tweak that a flag belongs to. Raises PerfdoctorError."""
+    owners = {known_flag: tweak for tweak in tweaks for known_flag in _takes(tweak)}
+    if flag not in owners:
+        raise _unknown(flag, list(owners))
+    return owners[flag]
+
+
+def _pairs(
+    words: Sequence[str], owners: Mapping[str, Tweak], options: Sequence[str]
+) -> Iterator[tuple[str, str | None]]:
+    """Each flag with its word, which stands behind it or behind `=`."""
+    rest = list(words)
+    while rest:
+        flag, equals, word = rest.pop(0).partition("=")
+        if flag not in owners:
+            raise _unknown(flag, [*owners, *options])
+        takes = _takes(owners[flag])[flag]
+        if takes is None and equals:
+            raise PerfdoctorError(f"{flag} takes no value", f"write it like: perfdoctor try {flag}")
+        if takes is not None and not equals:
+            if not rest or rest[0].startswith("--"):
+                raise PerfdoctorError(f"{flag} needs a value", f"{flag} takes {takes.allowed}")
+            word = rest.pop(0)
+        yield flag, None if takes is None else word
+
+
+def _takes(tweak: Tweak) -> dict[str, Any]:
+    """What each flag of a tweak takes, its own first."""
+    return {tweak.flag: tweak.takes, **tweak.extras}
+
+
+def _unknown(word: str, flags: Sequence[str]) -> PerfdoctorError:
+    if not word.startswith("-"):
+        return PerfdoctorError(f"{word} is not a tweak", f"put the command after --: {EXAMPLE}")
+    close = difflib.get_close_matches(word, flags, 1)
+    perhaps = f"did you mean {close[0]}? " if close else ""
+    return PerfdoctorError(f"no tweak called {word}", f"{perhaps}list them with: {LIST}")
+
+
+def _setting(tweak: Tweak, given: Given) -> Setting:
+    """A tweak with the values that were given for its flags."""
+    words: list[str] = []
+    values: dict[str, Any] = {}
+    for flag, takes in _takes(tweak).items():
+        if flag not in given and flag != tweak.flag:
+            continue
+        words.append(flag)
+        if takes is None:
+            continue
+        word = given.get(flag)
+        if word is None:  # the flag that goes with it is there, and cannot say how much
+            raise PerfdoctorError(f"{flag} is missing", f"{flag} takes {takes.allowed}")
+        words.append(word)
+        values[VALUE if flag == tweak.flag else _name(flag)] = _value(flag, word, takes)
+    return Setting(tweak.id, tuple(words), values, tweak.result)
+
+
+def _name(flag: str) -> str:
+    """`--amp-dtype` as the function's argument: `amp_dtype`."""
+    return flag.removeprefix("--").replace("-", "_")
+
+
+def _value(flag: str, word: str, takes: Any) -> Any:
+    try:
+        return takes.read(word)
+    except ValueError:
+        raise PerfdoctorError(
+            f"{flag} {word}: this value is not allowed", f"{flag} takes {takes.allowed}"
+        ) from None

@@ -1,0 +1,1 @@
+"""Paired speedups, equal losses, and the verdict on a variant."""

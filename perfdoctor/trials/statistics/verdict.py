@@ -1,0 +1,167 @@
+"""What came out for one variant: its executions against the originals of the same rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import median
+
+from perfdoctor.model.concluded import Gain
+from perfdoctor.model.trial import Execution, ExecutionEnd, Outcome, Variant, VariantResult
+from perfdoctor.trials import measure
+from perfdoctor.trials.plan import resizing
+from perfdoctor.trials.statistics import losses, speedup
+from perfdoctor.tweaks import BITWISE, PATH, RESULTS
+
+SAME_SAMPLES = 0.02  # samples in a step may differ by this share: the last batch of an epoch is smaller
+BROKEN: Mapping[ExecutionEnd, Outcome] = {
+    ExecutionEnd.FAILED: Outcome.FAILED,
+    ExecutionEnd.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
+    ExecutionEnd.TOO_SHORT: Outcome.FAILED,
+    ExecutionEnd.NO_STEPS: Outcome.FAILED,
+}
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Executions of a variant, each beside the original of its round."""
+
+    both: tuple[tuple[Execution, Execution], ...]
+
+    @classmethod
+    def of(cls, originals: Sequence[Execution], executions: Sequence[Execution]) -> Rounds:
+        """The rounds in which both were measured."""
+        by_round = {original.round: original for original in originals if _is_whole(original)}
+        return cls(
+            tuple(
+                (by_round[execution.round], execution)
+                for execution in executions
+                if _is_whole(execution) and execution.round in by_round
+            )
+        )
+
+    @cached_property
+    def per_sample(self) -> bool:
+        """Whether a step of the variant holds another number of samples: then samples are compared.
+
+        Where samples are not counted, each rank is taken to hold as many.
+        """
+        held = [(_samples(original), _samples(variant)) for original, variant in self.both]
+        if not self.counted and any(original.ranks != variant.ranks for original, variant in self.both):
+            return True
+        return any(
+            before is not None and after is not None and abs(after / before - 1.0) > SAME_SAMPLES
+            for before, after in held
+        )
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is known how many samples steps hold."""
+        return all(_samples(execution) is not None for pair in self.both for execution in pair)
+
+    @property
+    def costs(self) -> list[tuple[float, float]]:
+        """(original's, variant's) seconds per step, or per sample."""
+        return [(self._cost_s(original), self._cost_s(variant)) for original, variant in self.both]
+
+    def _cost_s(self, execution: Execution) -> float:
+        assert execution.step_s is not None  # of what was measured
+        held = _samples(execution) if self.counted else execution.ranks
+        return execution.step_s / (held or 1.0) if self.per_sample else execution.step_s
+
+
+def verdict(
+    variant: Variant,
+    executions: Sequence[Execution],
+    originals: Sequence[Execution],
+    more: Sequence[Execution],
+    planned_rounds: int,
+    predicted: Gain | None,
+) -> VariantResult:
+    """The verdict on a variant that was executed beside `originals`; `more` of them only show the losses."""
+    result = VariantResult(variant, Outcome.NOT_MEASURED, "", tuple(executions), predicted=predicted)
+    finished = [execution for execution in executions if execution.ending is not ExecutionEnd.INTERRUPTED]
+    if not finished:
+        return replace(result, because="the trial ended before it was measured")
+    last = finished[-1]
+    if last.ending in BROKEN:
+        return replace(result, outcome=BROKEN[last.ending], because=_why_broken(last))
+    if last.broken:
+        return replace(
+            result, outcome=Outcome.FAILED, because=f"it turned itself off: {'; '.join(last.broken)}"
+        )
+    if variant.settings and not last.applied:
+        return replace(result, outcome=Outcome.NO_EFFECT, because=_why_untouched(last))
+    rounds = Rounds.of(originals, finished)
+    result = replace(
+        result,
+        per="sample" if rounds.per_sample else "step",
+        equivalence=losses.compare([*more, *originals], finished, _strongest(variant)),
+        metric=_metric(originals, finished),
+    )
+    resized = resizing(variant)
+    if resized and not rounds.counted:
+        because = f"{min(resized)} changes the samples per step, and these could not be counted"
+        return replace(result, because=because)
+    lost = [original for original in originals if original.ending in BROKEN]
+    if not rounds.both and lost:
+        return replace(result, because=f"the original failed: {_why_broken(lost[-1])}")
+    if len(rounds.both) < speedup.LEAST_ROUNDS:
+        because = f"only {len(rounds.both)} of at least {speedup.LEAST_ROUNDS} rounds were measured"
+        return replace(result, because=because)
+    return _compared(result, rounds, planned_rounds)
+
+
+def _compared(result: VariantResult, rounds: Rounds, planned_rounds: int) -> VariantResult:
+    """The verdict by the interval, unless the result is another."""
+    speed = speedup.compare(rounds.costs, planned_rounds)
+    changed = result.equivalence is not None and result.equivalence.same is False
+    return replace(
+        result,
+        outcome=Outcome.CHANGED if changed else speed.outcome,
+        because=result.equivalence.because if result.equivalence and changed else speed.because,
+        speedup=speed.speedup,
+        confidence=speed.confidence,
+        pays_off_steps=measure.pays_off(
+            [original for original, _ in rounds.both], [variant for _, variant in rounds.both]
+        ),
+    )
+
+
+def _is_whole(execution: Execution) -> bool:
+    return execution.ending is ExecutionEnd.MEASURED and execution.step_s is not None
+
+
+def _samples(execution: Execution) -> float | None:
+    """Samples that a step holds."""
+    if execution.samples_per_s is None or execution.step_s is None:
+        return None
+    return execution.samples_per_s * execution.step_s or None
+
+
+def _strongest(variant: Variant) -> str:
+    """What the variant does to the result: the most that one of its tweaks does, or more ranks."""
+    if variant.ranks is not None:
+        return PATH
+    return max((setting.result for setting in variant.settings), key=list(RESULTS).index, default=BITWISE)
+
+
+def _why_broken(execution: Execution) -> str:
+    if execution.ending is ExecutionEnd.TOO_SHORT:
+        return f"it ended after {execution.steps} measured steps"
+    if execution.ending is ExecutionEnd.NO_STEPS:
+        return "it ended without a training step"
+    return execution.error or "it failed"
+
+
+def _why_untouched(execution: Execution) -> str:
+    reasons = list(dict.fromkeys(f"{place.what}: {place.because}" for place in execution.left_alone))
+    return "; ".join(["nothing to change", *reasons])
+
+
+def _metric(originals: Sequence[Execution], executions: Sequence[Execution]) -> tuple[float, float] | None:
+    """The figure that each printed last, the original's and the variant's; medians over rounds."""
+    before = [execution.printed[-1] for execution in originals if execution.printed]
+    after = [execution.printed[-1] for execution in executions if execution.printed]
+    return (median(before), median(after)) if before and after else None

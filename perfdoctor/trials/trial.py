@@ -1,0 +1,280 @@
+"""Conducts a trial: plans it by a calibration run, lets its strategy measure, puts the result together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from perfdoctor.errors import SIGNALLED, Interrupted, PerfdoctorError
+from perfdoctor.model import redact
+from perfdoctor.model.concluded import Gain
+from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Trial, Variant, VariantResult
+from perfdoctor.runs import directory
+from perfdoctor.runs.records import RunRecords
+from perfdoctor.trials import auto, baseline_run, measure, plan, scaling
+from perfdoctor.trials.baseline_run import BaselineRun
+from perfdoctor.trials.execution import Executor
+from perfdoctor.trials.request import ProgressDisplay, Request
+from perfdoctor.trials.rounds import Bench
+from perfdoctor.trials.sandbox import protect
+from perfdoctor.trials.settings import flags, metric, tweak_catalogue
+from perfdoctor.trials.settings.auto_values import resolve
+from perfdoctor.watch import command
+
+
+class BaselineFailed(PerfdoctorError):
+    """The script as it is fails: there is nothing to compare with."""
+
+    exit_code = 1
+
+
+class Strategy(Protocol):
+    """What a trial measures, and what it makes of it."""
+
+    @property
+    def baseline(self) -> BaselineRun | None:
+        """The run that predictions come from."""
+
+    @property
+    def variants(self) -> Sequence[Variant]:
+        """What may be measured."""
+
+    @property
+    def comparisons(self) -> int:
+        """How many share the trial's time."""
+
+    @property
+    def calibrated(self) -> Variant:
+        """What the calibration run executes."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What is said before anything runs."""
+
+    def measure(self, bench: Bench, left_s: float | None) -> Sequence[VariantResult]:
+        """Measure, within `left_s` where the time is limited."""
+
+    def complete(self, trial: Trial) -> Trial:
+        """The trial with what only this strategy knows of it."""
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Each variant that was asked for, beside the script as it is."""
+
+    variants: tuple[Variant, ...]
+    baseline: BaselineRun | None
+    calibrated: Variant = ORIGINAL
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def comparisons(self) -> int:
+        """One for each variant."""
+        return len(self.variants)
+
+    def measure(self, bench: Bench, left_s: float | None) -> Sequence[VariantResult]:
+        """All variants in the same rounds."""
+        return bench.compare(self.variants)
+
+    def complete(self, trial: Trial) -> Trial:
+        """Nothing is left to be said."""
+        return trial
+
+
+def run(request: Request, progress: ProgressDisplay) -> Trial:
+    """Measure what is requested: variants, what a run advises, or numbers of ranks.
+
+    Raises PerfdoctorError where nothing can be measured: no such script, one that fails as it is, never
+    steps or is too short, one whose files cannot be protected or whose ranks never join, no run to take
+    advice from.
+    """
+    began_s = time.monotonic()
+    strategy = _strategy(request)
+    for sentence in strategy.warnings:
+        progress.say(sentence)
+    try:
+        bench, protection = _prepare(request, progress, strategy)
+        spent_s = time.monotonic() - began_s
+        verdicts = strategy.measure(bench, None if request.seconds is None else request.seconds - spent_s)
+    finally:
+        progress.end()
+    trial = _conclude(request, bench, verdicts, protection, time.monotonic() - began_s)
+    return strategy.complete(trial)
+
+
+def _strategy(request: Request) -> Strategy:
+    if request.ranks:
+        return scaling.ScalingCurve.of(request)
+    baseline = None if request.run is None else baseline_run.read(request.run)
+    if request.auto:
+        return auto.Walk.of(request, baseline)
+    variants = resolve(request.variants, None if baseline is None else baseline.facts)
+    return SideBySide(variants, baseline)
+
+
+def _prepare(
+    request: Request, progress: ProgressDisplay, strategy: Strategy
+) -> tuple[Bench, protect.Protection]:
+    """What is needed for the first round: a folder, protected files, and a plan from the calibration run."""
+    began_s = time.monotonic()
+    executor = _executor(request)
+    first, baseline, variants = strategy.calibrated, strategy.baseline, strategy.variants
+    progress.begin(f"{first.name}, calibration run", 0, 1, None)
+    calibration, records = executor.calibrate(first)
+    _check(calibration, first)
+    assert records is not None  # of an execution that took steps
+    longest = baseline.longest_steps if baseline is not None else None
+    if not calibration.ended_early:
+        longest = len(calibration.losses)
+    batch = measure.batch(records)
+    most_held = max((plan.times_held(variant, batch) for variant in variants), default=1.0)
+    planned = plan.make(
+        step_s=calibration.step_s or 0.0,
+        start_s=calibration.start_s or 0.0,
+        warm_up_steps=_warm_up(records, variants, calibration),
+        longest_steps=longest,
+        period=measure.period(records, most_held),
+        batch=batch,
+        most_held=most_held,
+        updates_per_step=measure.updates_per_step(records),
+        variants=strategy.comparisons,
+        spent_s=time.monotonic() - began_s,
+        rounds=request.rounds,
+        steps=request.steps,
+        seconds=request.seconds,
+    )
+    predict = baseline.predict if baseline is not None else _unknown
+    return Bench(executor, progress, planned, calibration, predict), executor.protection
+
+
+def _loading(variants: Sequence[Variant]) -> list[dict[str, int]]:
+    """Arguments of a DataLoader that the original (none) and each variant set."""
+    arguments = [
+        {
+            name: setting.values[flags.VALUE]
+            for setting in variant.settings
+            if (name := tweak_catalogue.declared(setting.tweak).loader_argument) is not None
+        }
+        for variant in variants
+    ]
+    return [{}, *arguments]
+
+
+def _warm_up(records: RunRecords, variants: Sequence[Variant], calibration: Execution) -> int:
+    """Steps until all have settled; what is compiled meets a smaller batch at the end of an epoch."""
+    steps = measure.warm_up(records, _loading(variants))
+    every = measure.period(records)
+    compiles = any(tweak_catalogue.declared(each.tweak).compiles for one in variants for each in one.settings)
+    if compiles and every is not None and every * (calibration.step_s or 0.0) <= plan.CALIBRATION_S:
+        return every + steps
+    return steps
+
+
+def _unknown(variant: Variant) -> Gain | None:
+    return None
+
+
+def _executor(request: Request) -> Executor:
+    """Where and how the command runs."""
+    pattern = None if request.metric is None else metric.pattern(request.metric)
+    out = None if request.out is None else str(Path(request.out).absolute())
+    parent = directory.home(out, "trials").absolute()  # here, before the change of folder
+    if request.cwd is not None:
+        os.chdir(request.cwd)
+    resolved = command.resolve(request.command, os.environ)
+    if resolved.script_is_missing:
+        hint = "check the path: perfdoctor try ... -- train.py"
+        raise PerfdoctorError(f"{resolved.script}: there is no such file", hint)
+    try:
+        folder = directory.create(parent, resolved.name)
+        protection = protect.choose(folder, Path.cwd(), resolved.is_python)
+    except OSError as error:
+        hint = "give a folder that you may write to: perfdoctor try --out FOLDER ..."
+        raise PerfdoctorError(f"cannot write to {parent}: {error.strerror}", hint) from None
+    if protection.how == "none" and not request.yes:
+        raise PerfdoctorError(protection.sentence, "continue anyway: perfdoctor try --yes ...")
+    return Executor(request.command, folder, protection, pattern)
+
+
+def _conclude(
+    request: Request,
+    bench: Bench,
+    verdicts: Sequence[VariantResult],
+    protection: protect.Protection,
+    seconds: float,
+) -> Trial:
+    """The trial, with what a reader should know of it."""
+    executions = [bench.calibration, *bench.originals]
+    executions += [execution for verdict in verdicts for execution in verdict.executions]
+    return Trial(
+        tuple(redact.command(request.command)),
+        tuple(bench.originals),
+        tuple(verdicts),
+        bench.rounds,
+        bench.plan.steps,
+        bench.plan.warm_up_steps,
+        seconds,
+        bench.interrupted,
+        bench.stopped_early,
+        (
+            protection.sentence,
+            *_how_measured(executions, bench.plan, [verdict.variant for verdict in verdicts]),
+            *_unmatched(request, executions),
+            *bench.trouble,
+        ),
+        path=str(bench.executor.folder),
+        cwd=os.getcwd(),
+        exit_code=_exit_code(bench),
+    )
+
+
+def _exit_code(bench: Bench) -> int:
+    """What a shell answers for the signal that ended the trial, 2 where it ran out of room, else 0."""
+    if bench.ended_by is not None:
+        return SIGNALLED + bench.ended_by
+    return PerfdoctorError.exit_code if bench.trouble else 0
+
+
+def _how_measured(
+    executions: Sequence[Execution], planned: plan.TrialPlan, variants: Sequence[Variant]
+) -> list[str]:
+    """What a reader should know of the steps that were measured."""
+    notes = []
+    if any(execution.ended_early for execution in executions):
+        notes.append("each execution was ended after its measured steps, as if the script had exited")
+    for variant in variants:
+        if plan.times_held(variant, planned.batch) != 1.0:
+            warm_up_steps, steps = planned.stretch(variant)
+            notes.append(
+                f"{variant.name} was measured over the same samples: {steps} steps, after {warm_up_steps}"
+            )
+    if planned.period is not None and planned.steps < planned.period:
+        notes.append(
+            f"epochs, validations or checkpoints come every {planned.period} steps, and {planned.steps} "
+            f"were measured: to count them as often as they come, add --steps {planned.period}"
+        )
+    return notes
+
+
+def _unmatched(request: Request, executions: Sequence[Execution]) -> list[str]:
+    if request.metric is None or any(execution.printed for execution in executions):
+        return []
+    return [f"--metric {request.metric}: nothing printed in the executed steps matches"]
+
+
+def _check(calibration: Execution, variant: Variant) -> None:
+    """Raise what keeps a script from being measured at all."""
+    if calibration.ending is ExecutionEnd.INTERRUPTED:
+        raise Interrupted(calibration.ended_by or signal.SIGINT)
+    if calibration.ending in (ExecutionEnd.FAILED, ExecutionEnd.OUT_OF_MEMORY):
+        how = "as it is" if variant == ORIGINAL else f"with {variant.name}"
+        hint = f"its output is in {calibration.log}"
+        raise BaselineFailed(f"the script fails {how}: {calibration.error}", hint)
+    if not calibration.step_s:
+        hint = f"its output is in {calibration.log}; watch it first: perfdoctor run ..."
+        raise PerfdoctorError("the script ended before a training step could be measured", hint)

@@ -1,0 +1,1 @@
+"""Starts the user's command, stands by, and samples the machine meanwhile."""

@@ -1,0 +1,385 @@
+"""Starts the user's command with the probe injected, stays beside it, and writes down how it ended.
+
+The command keeps its own interpreter, arguments, standard streams, process group and signals. Whatever goes
+wrong on our side, the command runs on, and its status is what `Outcome` tells.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.runs import directory
+from perfdoctor.watch import command, limits, scheduler_task, signals, unwatched
+from perfdoctor.watch.guard import guarded
+from perfdoctor.watch.run_json import RunFile
+from perfdoctor.wire import names
+
+
+class Sampler(Protocol):
+    """What samples the host while the command runs."""
+
+    def stop(self) -> None:
+        """End sampling and finish the files; a second call does nothing."""
+
+
+Watch = Callable[[Path, "subprocess.Popen[bytes]"], AbstractContextManager[Any]]
+Sample = Callable[[Path, int, Mapping[str, Any]], Sampler]
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """How a command runs for a trial: in a folder given, its output in a file, seeded, its writes caught."""
+
+    path: Path  # the run directory of this execution, made here
+    log: Path
+    seed: int
+    max_training_s: float | None = None  # since the first step
+    warm_up_updates: int | None = None  # after which measuring begins; None: all is measured
+    before: tuple[str, ...] = ()  # words that start the command in a view of the file system
+    environ: Mapping[str, str] = field(default_factory=dict)
+    protect: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # how the probe keeps the user's files as they are
+    watched: bool = False  # what ranks exchange is recorded, too: not steps and losses alone
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `perfdoctor run` was asked for."""
+
+    max_steps: int | None = None
+    max_seconds: float | None = None
+    stop: bool = False  # end the script with the watch
+    out: str | None = None  # the folder that holds runs
+    quiet: bool = False
+    profiler: bool = True
+    profiler_share: float = 0.01  # of the time since the first step, for all windows together
+    stacks: bool = True
+    loader: Mapping[str, Any] | None = None  # measure a DataLoader, with these options, instead of training
+    tweaks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of trial.Variant.tweaks
+    trial: TrialOptions | None = None
+    task: scheduler_task.SchedulerTask | None = None  # of a job whose launcher has started one of us for each
+
+
+@dataclass(frozen=True)
+class CommandExit:
+    """How the command ended, and where its run is kept (None: it was not watched)."""
+
+    path: Path | None
+    status: int  # as a shell tells it: 128 + number after a signal
+    signal: int | None = None
+    ended_by: int | None = None  # Ctrl-C's, or another signal for perfdoctor and the command alike
+    failed: str | None = None  # which rank of several failed first, and how, in a sentence
+    failed_rank: int | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody ended perfdoctor and the command."""
+        return self.ended_by is not None
+
+
+def run(
+    words: Sequence[str],
+    options: Options,
+    watch: Watch | None = None,
+    sample: Sample | None = None,
+) -> CommandExit:
+    """Run the command to its end and keep what was seen.
+
+    `watch(path, process)` is entered once the command runs and left once it has ended; `sample` replaces
+    the host's samplers. Raises CannotStart where the command could not be started at all.
+    """
+    resolved = command.resolve(words, os.environ)
+    path = None if resolved.script_is_missing else _make_run(resolved, options)
+    stopped = False
+
+    def trouble(error: str) -> None:
+        say(f"the watch failed, the command did not: {error}", options.quiet)
+
+    with signals.SignalForwarding() as forwarding:
+        child = _start(resolved, path, options)
+        forwarding.aim(child.process)
+        if path is not None:
+            with guarded(trouble):
+                limit = _limit(path, options, forwarding)
+                stopped = _attend(
+                    child, path, options, limit, watch or _no_watch, sample or _sampled(options)
+                )
+        child.end.wait()
+    outcome = replace(_outcome(path, child.process.returncode, stopped), ended_by=forwarding.ended_by)
+    if path is None or not outcome.status or outcome.interrupted:
+        return outcome
+    failed, rank = None, None
+    with guarded(trouble):
+        failed, rank = _failed(path, resolved.argv, child.process.returncode, options.task)
+    return replace(outcome, failed=failed, failed_rank=rank)
+
+
+def mirror(outcome: CommandExit) -> NoReturn:
+    """End this process as the command ended: with its exit status, or by the same signal."""
+    signals.mirror(outcome.status, outcome.signal)
+
+
+def say(sentence: str, quiet: bool) -> None:
+    """One line of our own on stderr, which may be closed."""
+    if not quiet and sys.stderr is not None:
+        printable = "".join(letter if letter.isprintable() else "?" for letter in sentence)
+        with suppress(OSError, ValueError):
+            sys.stderr.write(f"perfdoctor: {printable}\n")
+            sys.stderr.flush()
+
+
+def _attend(
+    child: _Child, path: Path, options: Options, limit: limits.Limit, watch: Watch, sample: Sample
+) -> bool:
+    """Stay beside the command to its end and write down what became of it; True if we ended it."""
+    began = child.began_ns, child.began_epoch_s
+    record = RunFile(path, child.command.argv, child.process.pid, began, options.tweaks)
+    _write(record, options.quiet)
+    lookout = unwatched.Lookout(path, child.process.pid, lambda note: say(note, options.quiet))
+    ending = limits.Termination(child.process.pid)
+    try:
+        with ExitStack() as stack:
+            sampler = sample(path, child.process.pid, _config(options))
+            stack.callback(sampler.stop)
+            stack.enter_context(watch(path, child.process))
+            _stand_by(child.end, limit, ending.tick if options.stop else sampler.stop, lookout)
+    finally:
+        child.end.wait()
+        record.finish(child.process.returncode, child.end.at_ns, ending.begun, lookout.found.values())
+        _write(record, options.quiet)
+        _tidy(path)
+    _pack(path, options.quiet)
+    return ending.begun
+
+
+def _failed(
+    path: Path, argv: Sequence[str], returncode: int, task: scheduler_task.SchedulerTask | None
+) -> tuple[str | None, int | None]:
+    """Of several ranks, how one failed first and which; one whose end nobody saw is written down as well."""
+    from perfdoctor.runs import exits  # here: the command did not wait for numpy
+    from perfdoctor.runs import job as jobs
+
+    job = jobs.join([path])
+    failures = list(job.failures)
+    if not failures and task is not None:
+        failures = [{"event": exits.FAILED, "rank": task.rank, "exitcode": returncode}]
+    elif not failures and job.world > 1:
+        failures = [line for folder in job.folders for line in exits.lost(folder)]
+        for line in failures:
+            directory.append_line(path / names.AGENT, line)
+    last = [line for line in failures if (line.get("attempt") or 0) == job.attempt]
+    sentence = next(exits.sentences(last, exits.launcher(argv)), None)
+    return sentence, next((line["rank"] for line in exits.distinct(last)), None)
+
+
+def _write(record: RunFile, quiet: bool) -> None:
+    """Write run.json; a full disk is said and nothing more."""
+    try:
+        record.write()
+    except OSError as error:
+        say(f"cannot write {record.file}: {error.strerror}", quiet)
+
+
+def _limit(path: Path, options: Options, forwarding: signals.SignalForwarding) -> limits.Limit:
+    if options.loader is not None:
+        return limits.BenchmarkLimit(path, options.loader["seconds"])
+    if options.trial is None:
+        return limits.WatchLimit(path, options.max_steps, options.max_seconds)
+    within_s = options.trial.max_training_s  # the probe ends the script from within: give it time to
+    bounds = options.max_steps, options.max_seconds, within_s
+    return limits.WatchLimit(
+        path, *bounds, limits.LEAVING_S, lambda: forwarding.ending
+    )  # nothing of it is kept
+
+
+def _pack(path: Path, quiet: bool) -> None:
+    """Compress what windows exported, once nobody waits for the cores; what fails stays as it is."""
+    try:
+        directory.pack_traces(path)
+    except OSError as error:
+        say(f"the windows stay uncompressed: {error.strerror}", quiet)
+
+
+def _stand_by(
+    end: _CommandEnd, limit: limits.Limit, then: Callable[[], None], lookout: unwatched.Lookout
+) -> None:
+    """Wait for the end of the command, doing on the way what has to be done at its time."""
+    while not end.wait(min(lookout.pause_s, limit.pause_s)):
+        lookout.tick()
+        if limit.is_over():
+            then()
+
+
+@dataclass(frozen=True)
+class _Child:
+    """The command, started."""
+
+    command: command.Command
+    process: subprocess.Popen[bytes]
+    end: _CommandEnd
+    began_ns: int
+    began_epoch_s: float
+
+
+class _CommandEnd:
+    """The end of the command, waited for in a thread of its own so that the main thread keeps its signals."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.at_ns = 0
+        self._process = process
+        self._ended = threading.Event()
+        threading.Thread(target=self._wait, name="perfdoctor-wait", daemon=True).start()
+
+    def _wait(self) -> None:
+        self._process.wait()
+        self.at_ns = time.perf_counter_ns()
+        self._ended.set()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end, at most `timeout_s`; True if it has come."""
+        return self._ended.wait(timeout_s)
+
+
+def _make_run(started: command.Command, options: Options) -> Path | None:
+    """The run directory with its options, or None where nothing can be written: the command still runs."""
+    if options.trial is not None:
+        options.trial.path.mkdir(mode=0o700, parents=True)
+        _prepare(options.trial.path, options)
+        return options.trial.path
+    name = started.name if options.task is None else f"{started.name}-task{options.task.rank}"
+    try:
+        kind = "runs" if options.loader is None else "loaders"
+        parent = directory.home(options.out, kind).absolute()
+        path = directory.create(parent, name)
+        _prepare(path, options)
+    except OSError as error:
+        if options.out is not None:
+            hint = "give a folder that you may write to: perfdoctor run --out FOLDER ..."
+            raise PerfdoctorError(f"cannot write to {options.out}: {error.strerror}", hint) from None
+        if options.loader is not None:  # unwatched, the command would train
+            hint = "give a folder that you may write to: perfdoctor loader --out FOLDER ..."
+            raise PerfdoctorError(f"cannot save the measurements: {error.strerror}", hint) from None
+        say(f"cannot save a run ({error.strerror}): the command runs unwatched", options.quiet)
+        return None
+    if options.out is None and parent != Path.cwd() / ".perfdoctor" / kind:
+        say(f"the current folder cannot be written to: the run is kept in {path}", options.quiet)
+    return path
+
+
+def _prepare(path: Path, options: Options) -> None:
+    """Put into a run directory what the probe needs there. Raises OSError where it cannot be written."""
+    directory.write_json(path / "config.json", _config(options))
+    with suppress(OSError):  # a file system without links: the environment tells the probe where the run is
+        (path / directory.PROBE).symlink_to(unwatched.INJECT)
+    if options.task is not None:
+        scheduler_task.share_windows(path, options.task)
+
+
+def _tidy(path: Path) -> None:
+    """Take out what was needed only while the command ran."""
+    with suppress(OSError):
+        (path / directory.PROBE).unlink(missing_ok=True)
+        scheduler_task.part_windows(path)
+
+
+def _config(options: Options) -> dict[str, Any]:
+    return {
+        "watcher_pid": os.getpid(),  # whom a system that asks lets look into the command
+        "max_steps": options.max_steps,
+        "max_seconds": options.max_seconds,
+        "stacks": options.stacks,
+        "profiler": options.profiler,
+        "profiler_share": options.profiler_share,
+        "loader": options.loader,
+        "tweaks": options.tweaks,
+        "trial": _trial(options.trial),
+        "protect": None if options.trial is None else options.trial.protect,
+    }
+
+
+def _trial(trial: TrialOptions | None) -> dict[str, Any] | None:
+    if trial is None:
+        return None
+    return {"seed": trial.seed, "watched": trial.watched, "warm_up_updates": trial.warm_up_updates}
+
+
+def _start(resolved: command.Command, path: Path | None, options: Options) -> _Child:
+    environ = os.environ if path is None else environment(os.environ, path)
+    began = time.perf_counter_ns(), time.time()
+    try:
+        process = _open(resolved.argv, environ, options)
+    except OSError as error:
+        if path is not None:
+            shutil.rmtree(path, ignore_errors=True)
+        raise command.cannot_start(resolved.argv[0], error) from None
+    return _Child(resolved, process, _CommandEnd(process), *began)
+
+
+def _open(argv: Sequence[str], environ: Mapping[str, str], options: Options) -> subprocess.Popen[bytes]:
+    """The command's process."""
+    trial = options.trial
+    if trial is None:
+        # close_fds: what the shell opened for the command (3>log) stays open, as without us.
+        # Where it is not the script that was asked for, its output makes room for ours.
+        stdout = sys.stderr if options.loader is not None else None
+        return subprocess.Popen(argv, env=environ, close_fds=False, stdout=stdout)
+    with open(trial.log, "wb") as log:
+        return subprocess.Popen(
+            (*trial.before, *argv),
+            env={**environ, **trial.environ},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def environment(environ: Mapping[str, str], path: Path) -> dict[str, str]:
+    """The user's environment with the probe in it.
+
+    The interpreter finds the probe by a link beside the run's files. So the probe finds the run, even where a
+    launcher gives its ranks nothing of the environment but PYTHONPATH.
+    """
+    beside = path / directory.PROBE
+    by_link = beside.is_dir() and os.pathsep not in str(beside)
+    entries = [str(beside) if by_link else unwatched.INJECT]
+    if environ.get("PYTHONPATH"):  # an empty entry would mean the current folder
+        entries.append(environ["PYTHONPATH"])
+    return {**environ, "PYTHONPATH": os.pathsep.join(entries), "PERFDOCTOR_RUN": str(path)}
+
+
+def _no_watch(path: Path, process: subprocess.Popen[bytes]) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def _sampled(options: Options) -> Sample:
+    """The samplers of the host, which say a line where ranks hang."""
+
+    def sample(path: Path, pid: int, options_of_run: Mapping[str, Any]) -> Sampler:
+        from perfdoctor.watch import samplers  # here: the command does not wait for numpy and psutil
+
+        others = None if options.task is None else lambda: scheduler_task.stalls(path)
+        return samplers.start(
+            path, pid, options_of_run, lambda sentence: say(sentence, options.quiet), others
+        )
+
+    return sample
+
+
+def _outcome(path: Path | None, returncode: int, stopped: bool = False) -> CommandExit:
+    if stopped:
+        return CommandExit(path, 0)
+    if returncode < 0:
+        return CommandExit(path, 128 - returncode, -returncode)
+    return CommandExit(path, returncode)

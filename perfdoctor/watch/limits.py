@@ -1,0 +1,153 @@
+"""Ends the watch after so many steps or seconds and, where that was asked for, the script with it."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from perfdoctor.model.measured import Marker
+from perfdoctor.runs import directory
+
+POLL_S = 0.1  # how often steps are counted and deadlines looked at
+# What ends a script, and how long it may take: it may save a checkpoint, or swallow an interrupt.
+ENDINGS = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
+
+
+EVALUATING_S = 60.0  # that a script may evaluate before it trains; longer, and evaluating is what it does
+MEASURING = "measuring"  # the file in which a process that measures its loader says how far that is
+DONE = "done"
+LEAVING_S = 5.0  # for a script to end by itself once the probe has ended it: it has its own cleaning up
+# Between batches a measurement looks at its clock: one that takes so much longer is stuck in a batch.
+STUCK, STUCK_S = 2.0, 60.0
+
+
+class Limit(Protocol):
+    """What says when a watch is over; asked every `pause_s`."""
+
+    pause_s: float
+
+    def is_over(self) -> bool:
+        """Whether the watch has come to its end."""
+
+
+class BenchmarkLimit:
+    """The bounds of a loader's measurement: over once the script had its time to end after it, or hangs."""
+
+    def __init__(self, run: Path, seconds: float) -> None:
+        self.pause_s = POLL_S
+        self._file = run / MEASURING
+        self._longest_s = STUCK * seconds + STUCK_S
+        self._begin_s = self._done_s = math.inf
+
+    def is_over(self) -> bool:
+        """Whether the script should be gone by now."""
+        now_s = time.monotonic()
+        stage = progress(self._file.parent)
+        if stage is not None:
+            self._begin_s = min(self._begin_s, now_s)
+        elif (self._file.parent / "probe.log").exists():
+            return True  # the probe is in trouble, and may let the script train to its end
+        if stage == DONE:
+            self._done_s = min(self._done_s, now_s)
+        return now_s - self._done_s > LEAVING_S or now_s - self._begin_s > self._longest_s
+
+
+def progress(run: Path) -> str | None:
+    """What is being measured just now: a few words, DONE in the end, None before it begins."""
+    with suppress(OSError):
+        return ((run / MEASURING).read_text(encoding="utf-8", errors="replace").split("\n")[-2:] or [""])[0]
+    return None
+
+
+class WatchLimit:
+    """The bounds of one watch, asked every `pause_s` whether it is over."""
+
+    def __init__(
+        self,
+        run: Path,
+        max_steps: int | None,
+        max_seconds: float | None,
+        max_training_s: float | None = None,
+        grace_s: float = 0.0,
+        called_off: Callable[[], bool] = lambda: False,
+    ) -> None:
+        bounds = (max_steps, max_seconds, max_training_s)
+        self.pause_s = math.inf if all(bound is None for bound in bounds) else POLL_S
+        self._run = run
+        self._max_steps = math.inf if max_steps is None else max_steps
+        self._end_s = math.inf if max_seconds is None else time.monotonic() + max_seconds
+        self._max_training_s = math.inf if max_training_s is None else max_training_s
+        from perfdoctor.watch.samplers.progress import (
+            ProgressReader,  # here: the command does not wait for numpy
+        )
+
+        self._follower = ProgressReader(run)
+        self._grace_s = grace_s  # for a script that ends by itself after its last step
+        self._called_off = called_off  # whether somebody else has ended it
+        self._first_step_s = self._over_s = math.inf
+
+    @property
+    def reached(self) -> bool:
+        """Whether the watch has come to its end by its bounds, and not by that of the script."""
+        return self._over_s < math.inf
+
+    def is_over(self) -> bool:
+        """Whether the watch has come to its end; the first time it has, the probes are told."""
+        now_s = time.monotonic()
+        if not self.reached and (now_s >= self._end_s or self._called_off() or self._trained(now_s)):
+            self._over_s = now_s + (self._grace_s if now_s < self._end_s else 0.0)
+            directory.end_watch(self._run)
+        return now_s >= self._over_s
+
+    def _trained(self, now_s: float) -> bool:
+        """Whether enough steps were taken, or were taken for long enough."""
+        if self._max_steps == self._max_training_s == math.inf:
+            return False
+        progress = self._follower.look()
+        if progress.steps:
+            self._first_step_s = min(self._first_step_s, now_s)
+        trained_s = now_s - self._first_step_s
+        trains = progress.marker is not None and progress.marker >= Marker.BACKWARD
+        if self._max_training_s < math.inf and not trains and trained_s < EVALUATING_S:
+            return False  # training may still begin
+        return progress.steps >= self._max_steps or trained_s >= self._max_training_s
+
+
+class Termination:
+    """Ends the process `pid` and all below it, ever more firmly, tick by tick."""
+
+    def __init__(self, pid: int) -> None:
+        self.begun = False
+        self._pid = pid
+        self._left = iter(ENDINGS)
+        self._due_s = 0.0
+
+    def tick(self) -> None:
+        """Send the next signal if the last one had its time."""
+        now_s = time.monotonic()
+        step = next(self._left, None) if now_s >= self._due_s else None
+        if step is not None:
+            self.begun = True
+            self._due_s = now_s + step[1]
+            send_to_tree(self._pid, step[0])
+
+
+def send_to_tree(pid: int, number: int) -> None:
+    """Signal a process and all below it, as a key on the terminal would."""
+    try:
+        process = psutil.Process(pid)
+        tree = [*process.children(recursive=True), process]
+    except psutil.Error:
+        return
+    for member in tree:
+        try:
+            member.send_signal(number)
+        except psutil.Error:
+            continue

@@ -1,0 +1,1 @@
+"""What this machine can do: its cores shared by two programs, its link, its network cards."""

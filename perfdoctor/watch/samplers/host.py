@@ -1,0 +1,288 @@
+"""Samples the host about once a second: the run's processes, memory, disk, network, shared memory."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from perfdoctor.runs.directory import append_line
+from perfdoctor.watch.samplers import cgroup
+from perfdoctor.watch.samplers.network import Network
+from perfdoctor.watch.samplers.processes import ProcessTree, RunProcess
+from perfdoctor.watch.samplers.storage import Storage
+
+FIRST_INTERVAL_S = 1.0
+# From here on the interval is a fixed share of the time elapsed: what happened stays resolved as finely as
+# the run is long, and the file grows with the logarithm of it (an hour 1700 lines, ten hours 3700).
+STEADY_AFTER_S = 600.0
+LONGEST_INTERVAL_S = 60.0
+EARLY_S = 0.05  # a tick may come a little before its time
+COST_SHARE = 0.006  # of one core; a tree of hundreds of processes is sampled less often, not at more cost
+COST_SAMPLES = 8  # the cost is a mean over about this many: one that reads memory maps costs three times more
+MOST_LISTED = 96  # processes a line; a line stays below 25 kB
+
+MAPS_INTERVAL_S = 10.0  # reading smaps_rollup walks the process's page tables under its memory lock
+MAPS_COST_SHARE = 0.001  # of the time of the process that is held up by it
+MAPS_PER_SAMPLE = 4
+SETTLED_S = 3.0  # younger processes are not asked: workers that restart each epoch would be walked each time
+
+LIMITS_INTERVAL_S = 60.0  # quotas may change under way; rarely
+MOST_THREADS = 64  # of a training process that are looked at: those of torch, which come first
+NOT_BUSY = ("guest", "guest_nice", "steal")  # guests are in user time already; stolen time is not ours
+MOST_READERS = 4  # loader workers whose open files are looked at: they do the same work
+SHARED_MEMORY = "/dev/shm"
+
+
+def usable_cores(pid: int | None = None, root: Path = Path("/")) -> tuple[float, str]:
+    """Cores that `pid` (this process where None) may use, and what limits them.
+
+    The limit is `machine`, `cpuset`, `affinity` or `cgroup quota`; of equal ones, the first of these.
+    """
+    limits = cgroup.limits(pid, root)
+    machine = float(os.cpu_count() or 1)
+    candidates = [(machine, "machine")]
+    if limits.cpuset_cores is not None:
+        candidates.append((float(limits.cpuset_cores), "cpuset"))
+    affinity = _affinity(pid)
+    if affinity is not None:
+        candidates.append((float(affinity), "affinity"))
+    if limits.quota_cores is not None:
+        candidates.append((limits.quota_cores, "cgroup quota"))
+    return min(candidates, key=lambda candidate: candidate[0])
+
+
+def _affinity(pid: int | None) -> int | None:
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    try:
+        return len(os.sched_getaffinity(pid or 0))
+    except OSError:
+        return None
+
+
+class HostSampler:
+    """Appends lines to host.jsonl; `own_cpu_s` tells what perfdoctor's helpers have used so far."""
+
+    def __init__(self, run: Path, tree: ProcessTree, own_cpu_s: Callable[[], float] = lambda: 0.0) -> None:
+        self._path = run / "host.jsonl"
+        self._tree = tree
+        self._own_cpu_s = own_cpu_s
+        self._began_s = time.monotonic()
+        self._last_s: float | None = None
+        self._due_s = self._began_s
+        self._machine: tuple[float, float] | None = None
+        self._cost_s = 0.0  # of a sample, smoothed
+        self._limits: tuple[float, float] | None = None  # (read when, cores)
+        self._memory_left_bytes: int | None = None  # by control groups, read with the limits
+        self._maps = _Maps()
+        self._storage = Storage()
+        self._network = Network()
+
+    def tick(self, now_s: float) -> bool:
+        """Write a line if one is due; True if it did."""
+        if now_s < self._due_s:
+            return False
+        began = time.thread_time()
+        append_line(self._path, self.sample(now_s))
+        spent = time.thread_time() - began
+        self._cost_s += (spent - self._cost_s) / COST_SAMPLES
+        self._due_s = now_s + interval_s(now_s - self._began_s, self._cost_s) - EARLY_S
+        return True
+
+    def sample(self, now_s: float) -> dict[str, Any]:
+        """One line of host.jsonl."""
+        members = self._tree.look(now_s)
+        listed = [reading for member in members[:MOST_LISTED] if (reading := self._reading(member, now_s))]
+        self._maps.keep(member.pid for member in members)
+        interval = None if self._last_s is None else round(now_s - self._last_s, 3)
+        self._last_s = now_s
+        return {
+            "t_ns": time.perf_counter_ns(),
+            "interval_s": interval,
+            "usable_cores": self._usable_cores(members, now_s),
+            "machine_busy_cores": self._machine_busy_cores(),
+            "procs": listed,
+            "left_out": max(0, len(members) - MOST_LISTED),
+            "net": self._network.read(),
+            "shm": _shared_memory(),
+            "memory": self._memory(),
+            "storage": self._storage.in_use(_readers(members)),
+            "perfdoctor_cpu_s": round(time.process_time() + self._own_cpu_s(), 3),
+        }
+
+    def _reading(self, member: RunProcess, now_s: float) -> dict[str, Any] | None:
+        process = member.process
+        try:
+            with process.oneshot():
+                cpu = process.cpu_times()
+                reading: dict[str, Any] = {
+                    "pid": member.pid,
+                    "role": member.role,
+                    "rank": member.rank,
+                    "cpu_s": round(cpu.user + cpu.system, 3),
+                    "threads": process.num_threads(),
+                    "rss_bytes": (memory := process.memory_info()).rss,
+                    # what no file is behind, its own or inherited by a fork: it grows with new memory only
+                    "anonymous_bytes": memory.rss - memory.shared if hasattr(memory, "shared") else None,
+                }
+        except psutil.Error:
+            return None  # it ended while it was read
+        # CPU of children that have ended: what workers used that came and went between two samples.
+        reading["ended_children_cpu_s"] = _ended_children(cpu)
+        if member.role != "other":
+            reading["thread_cpu_s"], reading["thread_delay_s"] = read_schedule(Path(f"/proc/{member.pid}"))
+        if member.role == "main":
+            reading["threads_delay_s"] = threads_delay_s(Path(f"/proc/{member.pid}/task"))
+        reading["private_bytes"], reading["shared_bytes"] = self._maps.of(process, now_s)
+        reading["read_bytes"], reading["written_bytes"] = _disk(process)
+        return reading
+
+    def _usable_cores(self, members: list[RunProcess], now_s: float) -> float:
+        if self._limits is None or now_s - self._limits[0] >= LIMITS_INTERVAL_S:
+            main = next((member.pid for member in members if member.role == "main"), None)
+            # Before there is a training process, ask again soon: it may have narrowed itself.
+            read_s = now_s if main is not None else -math.inf
+            self._limits = (read_s, usable_cores(main)[0])
+            self._memory_left_bytes = cgroup.memory_left_bytes(main)
+        return self._limits[1]
+
+    def _memory(self) -> dict[str, int | None] | None:
+        try:
+            memory = psutil.virtual_memory()
+        except (OSError, RuntimeError):
+            return None
+        return {
+            "total_bytes": memory.total,
+            "available_bytes": memory.available,
+            "limit_left_bytes": self._memory_left_bytes,
+        }
+
+    def _machine_busy_cores(self) -> float | None:
+        """Mean busy cores of the whole machine since the last sample."""
+        times = psutil.cpu_times()
+        idle = times.idle + getattr(times, "iowait", 0.0)
+        busy = sum(times) - idle - sum(getattr(times, name, 0.0) for name in NOT_BUSY)
+        before, self._machine = self._machine, (busy, time.monotonic())
+        if before is None or self._machine[1] <= before[1]:
+            return None
+        return round(max(0.0, (busy - before[0]) / (self._machine[1] - before[1])), 3)
+
+
+def _readers(members: list[RunProcess]) -> list[int]:
+    """Who reads data: a few loader workers, or the training process where there are none."""
+    for role in ("worker", "main"):
+        pids = [member.pid for member in members if member.role == role]
+        if pids:
+            return pids[:MOST_READERS]
+    return []
+
+
+def interval_s(elapsed_s: float, cost_s: float) -> float:
+    """How long to wait for the next sample, `elapsed_s` into the run, when one takes `cost_s` of CPU."""
+    wanted = max(FIRST_INTERVAL_S, elapsed_s * FIRST_INTERVAL_S / STEADY_AFTER_S, cost_s / COST_SHARE)
+    return min(wanted, LONGEST_INTERVAL_S)
+
+
+class _Maps:
+    """Private and shared memory of processes, read seldom and remembered."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int | None, int | None]] = {}
+        self._due_s: dict[int, float] = {}
+        self._sample_s = 0.0
+        self._left = 0
+
+    def of(self, process: psutil.Process, now_s: float) -> tuple[int | None, int | None]:
+        """(private, shared) bytes; None where they are not known."""
+        if now_s != self._sample_s:
+            self._sample_s, self._left = now_s, MAPS_PER_SAMPLE
+        pid = process.pid
+        due = now_s >= self._due_s.get(pid, 0.0) and time.time() - process.create_time() > SETTLED_S
+        if due and self._left:
+            self._left -= 1
+            began = time.monotonic()
+            self._known[pid] = read_maps(Path(f"/proc/{pid}/smaps_rollup"))
+            spent = time.monotonic() - began
+            self._due_s[pid] = now_s + max(MAPS_INTERVAL_S, spent / MAPS_COST_SHARE)
+        return self._known.get(pid, (None, None))
+
+    def keep(self, pids: Iterable[int]) -> None:
+        """Forget every other process."""
+        living = set(pids)
+        for ended in self._due_s.keys() - living:
+            del self._due_s[ended]
+            self._known.pop(ended, None)
+
+
+def read_maps(path: Path) -> tuple[int | None, int | None]:
+    """(private, shared) bytes of a smaps_rollup file; None where it is not there or not readable."""
+    private = shared = 0
+    complete = False
+    try:
+        with open(path, "rb") as file:
+            for line in file:
+                name, _, rest = line.partition(b":")
+                if name.startswith((b"Private_", b"Shared_")):
+                    size = int(rest.split()[0]) * 1024
+                    complete = True
+                    if name.startswith(b"Private_"):
+                        private += size
+                    else:
+                        shared += size
+    except (OSError, ValueError, IndexError):
+        return None, None
+    return (private, shared) if complete else (None, None)
+
+
+def read_schedule(process: Path) -> tuple[float | None, float | None]:
+    """Seconds that a process's first thread ran, and that it was ready but had no core; None if unknown."""
+    try:
+        ran_ns, waited_ns, _ = (process / "task" / process.name / "schedstat").read_bytes().split()
+        return int(ran_ns) / 1e9, int(waited_ns) / 1e9
+    except (OSError, ValueError):
+        return None, None
+
+
+def threads_delay_s(tasks: Path) -> float | None:
+    """Seconds that all threads of a process together were ready but had no core; None if unknown."""
+    total_ns, readable = 0, False
+    try:
+        for task in sorted(os.listdir(tasks))[:MOST_THREADS]:
+            with suppress(OSError, ValueError, IndexError):  # a thread may end while it is read
+                total_ns += int((tasks / task / "schedstat").read_bytes().split()[1])
+                readable = True
+    except OSError:
+        return None
+    return total_ns / 1e9 if readable else None
+
+
+def _disk(process: psutil.Process) -> tuple[int | None, int | None]:
+    """Bytes read from and written to the disk; page-cache hits are not in them."""
+    if not hasattr(process, "io_counters"):
+        return None, None
+    try:
+        counters = process.io_counters()
+    except (psutil.Error, NotImplementedError, OSError):
+        return None, None
+    return counters.read_bytes, counters.write_bytes
+
+
+def _ended_children(cpu: Any) -> float | None:
+    if not hasattr(cpu, "children_user"):
+        return None
+    return round(float(cpu.children_user + cpu.children_system), 3)
+
+
+def _shared_memory() -> dict[str, int] | None:
+    try:
+        status = os.statvfs(SHARED_MEMORY)
+    except OSError:
+        return None
+    return {"total_bytes": status.f_blocks * status.f_frsize, "free_bytes": status.f_bavail * status.f_frsize}

@@ -1,0 +1,146 @@
+"""Events of how the script trains: what its steps do besides, or do in vain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import Event, Line
+
+
+class EvalEvent(Event, name="eval"):
+    """Running totals of passes in eval mode."""
+
+    calls: int
+    grad_calls: int  # of them, those that recorded gradients
+    seconds: float
+    grad_seconds: float
+    at: Line | None  # of the first one that recorded gradients
+    lines: list[Line]  # that called the first one, innermost first
+
+
+class ZeroGradEvent(Event, name="zeroing"):
+    """Running totals of calls that fill gradients with zeros."""
+
+    calls: int
+    seconds: float
+    at: Line | None
+
+
+class GradientClearingEvent(Event, name="clearing"):
+    """Running counts of whether an optimizer's gradients were cleared between two of its updates."""
+
+    optimizer: int
+    kept: int
+    cleared: int
+    by_value: bool  # a gradient cleared behind torch's back would have shown
+    lines: list[Line]  # of a backward and of an update
+
+
+class UnusedGradientsEvent(Event, name="orphans"):
+    """Parameters that a backward reached and no optimizer has."""
+
+    tensors: int
+    elements: int
+    of_elements: int  # elements of all parameters in the graph
+    nodes: int  # of the graph
+    needless: int  # nodes that no other gradient needs
+
+
+class RetainedGraphsEvent(Event, name="retained"):
+    """More graphs of past steps are alive than ever."""
+
+    graphs: int
+    rows: int  # between the oldest one's step and now
+    name: str | None  # that holds one
+    at: Line | None
+
+
+class GcPausesEvent(Event, name="pauses"):
+    """Running totals of the garbage collector in the thread that trains."""
+
+    count: int
+    seconds: float
+    full: int
+    full_seconds: float
+    longest_s: float
+    at: Line | None  # below which most of the full collections fell
+    at_seconds: float
+
+
+class DebugModeEvent(Event, name="debug"):
+    """How often a mode for finding errors was on."""
+
+    mode: str  # anomaly | deterministic | profiler | sync | blocking
+    looks: int
+    seen: int
+    at: Line | None  # that turned it on
+
+
+class AnomalyEvent(Event, name="anomaly"):
+    """What anomaly detection does to one graph."""
+
+    nodes: int
+    frames: int  # in tracebacks that are kept
+    gradients: int  # that are searched for NaN
+    frame_s: float  # of one each
+    gradient_s: float
+
+
+class ModuleCallsEvent(Event, name="calls"):
+    """All calls of modules inside one sampled step."""
+
+    look: int | None  # sampled steps are numbered from 1
+    seconds: float
+    calls: int
+    autocast: str | None
+    wide_inputs: bool  # a module was given double precision
+    synced: int  # forwards of DistributedDataParallel whose gradients are exchanged
+    unsynced: int
+    biased: int  # convolutions with a bias before a batch normalisation
+    biased_elements: int
+    comm_ns: float | None = None  # from here on: what DistributedDataParallel counts itself
+    hidden_ns: float | None = None
+    backward_ns: float | None = None
+    unused: int | None = None
+    search_calls: int = 0
+    search_s: float = 0.0
+
+
+class RepeatedCallEvent(Event, name="repeat"):
+    """A module was called again with the same arguments in one sampled step."""
+
+    look: int | None
+    module: str | None
+    count: int
+    seconds: float
+    recording: bool  # gradients
+    first: Line | None
+    at: Line | None
+
+
+class BiasedLayerEvent(Event, name="biased"):
+    """A convolution has a bias that the batch normalisation behind it takes out again."""
+
+    path: str
+    elements: int
+    at: Line | None
+
+
+class WindowEvent(Event, name="window"):
+    """A profiler window is over, or did not come about."""
+
+    index: int | None
+    kind: str | None  # plain | shapes | stacks
+    file: str | None
+    first_step: int
+    steps: int
+    begin_ns: int
+    end_ns: int
+    annotation_ns: dict[str, Any]  # just before each step's annotation begins
+    start_s: float
+    stop_s: float
+    export_s: float
+    bytes: int
+    activities: list[str]
+    outcome: str  # ok | yielded | abandoned | failed
+    because: str | None

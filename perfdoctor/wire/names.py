@@ -1,0 +1,34 @@
+"""Names of the files that the probe and the outside share in a run directory.
+
+The tag of a process is `rank0`, or `rank0.<pid>` for a further process of the same rank.
+"""
+
+from __future__ import annotations
+
+CONFIG = "config.json"  # what the probe is asked to do
+STARTED = "started.jsonl"  # a line of each interpreter that the probe reached
+BOOT = "boot.jsonl"  # a line of each process that imported torch
+AGENT = "agent.jsonl"  # ranks whose end their launcher noticed, a line each
+PROBE_LOG = "probe.log"  # the probe's own troubles
+WRITE_OVERLAY = "diverted"  # a folder: that it is there has the probe redirect what the script writes
+MEASURING = "measuring"  # made by the process that measures a loader; its last line says how far that is
+
+
+def rows_file(kind: str, tag: str) -> str:
+    """The rows of a process of one kind: steps, loader, workers or collectives."""
+    return f"{kind}.{tag}.bin"
+
+
+def events_file(tag: str) -> str:
+    """The events of a process."""
+    return f"events.{tag}.jsonl"
+
+
+def stacks_file(tag: str) -> str:
+    """The folded stacks of a process."""
+    return f"stacks.{tag}.txt"
+
+
+def trace_file(tag: str, window: int) -> str:
+    """What torch.profiler exported of one window."""
+    return f"trace.{tag}.{window}.json"

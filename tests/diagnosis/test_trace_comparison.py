@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfdoctor.diagnosis.trace_comparison import compare
+from perfdoctor.trace.results import OpUse
+from tests.support.rank_traces import host_only, kernel, rank, step, unmarked, use
+
+
+def named(changes):
+    return {change.name: change for change in changes}
+
+
+def test_times_are_per_step_where_both_sides_have_steps():
+    slow = rank(tuple(step(n, span=200) for n in range(4)), classes=(use("matmul", 40, count=8),))
+    fast = rank(tuple(step(n, span=100) for n in range(2)), classes=(use("matmul", 30, count=2),))
+    found = compare([slow], [fast])
+    assert found.per_step
+    whole = found.times[0]
+    assert (whole.name, whole.before_us, whole.after_us) == ("step", 200_000, 100_000)
+    matmul = named(found.classes)["matmul"]
+    assert (matmul.before_us, matmul.after_us, matmul.grown_us) == (10_000, 15_000, 5_000)
+    assert (matmul.before_count, matmul.after_count) == (2, 1)
+
+
+def test_they_are_totals_where_one_side_has_none():
+    found = compare([rank()], [unmarked()])
+    assert not found.per_step
+    assert found.times[0].name == "device's span"
+    assert found.times[0].grown_us == 0
+
+
+def test_what_changed_most_comes_first_whether_it_grew_or_shrank():
+    before = rank(classes=(use("matmul", 100), use("pointwise", 50), use("reduction", 10)))
+    after = rank(classes=(use("matmul", 110), use("pointwise", 20), use("reduction", 10)))
+    assert [change.name for change in compare([before], [after]).classes] == [
+        "pointwise",
+        "matmul",
+        "reduction",
+    ]
+
+
+def test_what_is_on_one_side_only_counts_as_nothing_on_the_other():
+    before, after = (rank(kernels=(kernel(name, "matmul", 50),)) for name in ("old", "new"))
+    found = named(compare([before], [after]).kernels)
+    assert (found["old"].before_us, found["old"].after_us) == (10_000, 0)
+    assert (found["new"].before_us, found["new"].after_us) == (0, 10_000)
+
+
+def test_ranks_of_a_side_are_averaged():
+    other = replace(rank(classes=(use("matmul", 300),)), rank=1)
+    found = compare([rank(classes=(use("matmul", 100),)), other], [rank(classes=(use("matmul", 100),))])
+    assert found.classes[0].before_us == pytest.approx(40_000)
+    assert found.classes[0].after_us == pytest.approx(20_000)
+    assert found.before_steps == 5
+
+
+def test_operators_are_compared_by_the_time_of_the_device_or_without_one_of_the_host():
+    op = OpUse("aten::mm", 5, 10_000.0, 50_000.0, 5)
+    found = compare([rank(ops=(op,))], [rank(ops=(replace(op, device_us=100_000.0),))])
+    assert found.ops[0].grown_us == pytest.approx(10_000)
+    found = compare([host_only(ops=60)], [host_only(ops=30)])
+    assert found.ops[0].grown_us == pytest.approx(-30_000)
+    assert [change.name for change in found.times] == ["step", "in DataLoader", "in operators"]
+
+
+def test_without_device_and_steps_the_whole_trace_is_compared():
+    plain = replace(host_only(), steps=())
+    assert compare([plain], [plain]).times[0].name == "trace"
+
+
+def test_idle_time_is_compared_by_cause():
+    waits = rank(tuple(step(n, idle={"data_wait": 40}) for n in range(2)))
+    found = named(compare([waits], [rank()]).times)
+    assert found["idle: data wait"].after_us == 0
+    assert found["idle: host late"].grown_us == pytest.approx(40_000)

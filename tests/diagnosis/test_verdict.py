@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfdoctor.diagnosis.verdict import attribute_time, conclude
+from perfdoctor.facts.gather import Facts
+from perfdoctor.model.batch import Stage
+from perfdoctor.model.concluded import Advice, Bottleneck, Confidence, Finding, Gain, Verdict
+from perfdoctor.model.measured import GpuFacts, Marker, Phase, RunFacts, StackFacts, StepFacts
+from perfdoctor.model.missing import Missing
+from tests.support import load_facts, script_facts
+from tests.support.facts import cpu, line, loader, model, run, stacks, step
+
+
+def facts(of_step, *groups, device="cpu"):
+    return Facts({type(group): group for group in (run(device=device), of_step, *groups)})
+
+
+def finding(kind, likely):
+    return Finding("some-tip", 1, kind, "Do something", Advice(("because",), None), Gain(1.0, likely, likely))
+
+
+def conclusion(of_step, *groups, findings=(), device="cpu"):
+    told = facts(of_step, *groups, device=device)
+    return conclude(told, attribute_time(told), findings)
+
+
+def test_a_starved_run_waits_for_data():
+    found = conclusion(step(data_wait=60, forward=15, backward=25), findings=[finding(Bottleneck.DATA, 2.0)])
+    assert (found.verdict, found.share) == (Verdict.DATA, pytest.approx(0.6))
+    assert found.ceiling_speedup == pytest.approx(2.5)
+    assert found.confidence is Confidence.HIGH
+
+
+def test_waiting_for_batches_that_are_fetched_is_waiting_for_the_network():
+    remote = load_facts.batch(load_facts.cost(Stage.FETCHING, 0.9), load_facts.cost(Stage.TRANSFORMING, 0.1))
+    of_step, of_loader, of_cpu = step(data_wait=90, forward=10), loader(workers=2, batch=190, cpu=7), cpu()
+    of_model = model(of_step, of_loader, of_cpu)
+    found = conclusion(of_step, remote, of_model, findings=[finding(Bottleneck.NETWORK, 3.0)])
+    assert found.verdict is Verdict.NETWORK
+    assert found.classes[Bottleneck.NETWORK] == pytest.approx(0.81)
+    # the workers need 0.95 of the step for their batches: a tenth of that is left without the network
+    assert found.ceilings[Bottleneck.NETWORK] == pytest.approx(1 / 0.19)
+    assert found.ceilings[Bottleneck.DATA] == pytest.approx(1 / 0.91)
+
+
+def test_a_wait_that_a_finding_can_take_out_outranks_compute_that_none_can():
+    found = conclusion(step(data_wait=35, forward=30, backward=35), findings=[finding(Bottleneck.DATA, 1.4)])
+    assert found.verdict is Verdict.DATA
+
+
+def test_compute_without_a_finding_is_healthy():
+    found = conclusion(step(data_wait=4, forward=40, backward=50, other=6))
+    assert (found.verdict, found.ceiling_speedup) == (Verdict.HEALTHY, pytest.approx(10))
+    assert "no known change" in found.because[1]
+
+
+def test_compute_with_a_finding_is_the_bottleneck():
+    found = conclusion(step(forward=45, backward=55), findings=[finding(Bottleneck.COMPUTE, 1.5)])
+    assert found.verdict is Verdict.COMPUTE
+
+
+def test_small_findings_leave_a_run_healthy():
+    found = conclusion(step(forward=45, backward=50, data_wait=5), findings=[finding(Bottleneck.DATA, 1.04)])
+    assert found.verdict is Verdict.HEALTHY
+
+
+def test_a_large_share_of_host_time_counts_without_a_finding():
+    found = conclusion(step(forward=30, backward=40, other=30), stacks(line(0.3)))
+    assert found.verdict is Verdict.HOST
+
+
+def test_two_classes_that_are_level_are_balanced():
+    found = conclusion(step(data_wait=49, forward=20, backward=31), findings=[finding(Bottleneck.DATA, 1.5)])
+    assert found.verdict is Verdict.BALANCED
+
+
+def test_other_time_goes_where_its_lines_belong():
+    lines = stacks(line(0.3, 1, "data"), line(0.2, 2, "compute"), line(0.1, 3, "logging"))
+    found = conclusion(step(other=60, forward=40), lines)
+    assert {kind: round(share, 3) for kind, share in found.classes.items()} == {
+        Bottleneck.DATA: 0.3,
+        Bottleneck.TRANSFER: 0.0,
+        Bottleneck.COMPUTE: 0.6,
+        Bottleneck.NETWORK: 0.0,
+        Bottleneck.HOST: 0.1,
+    }
+
+
+def test_a_busy_device_is_compute_though_the_host_waits_for_it():
+    gpu = GpuFacts(("A100",), 0.95, None, None)
+    found = conclusion(step(data_wait=5, forward=20, backward=15, other=60), gpu, device="cuda")
+    assert found.verdict is Verdict.HEALTHY
+    assert found.classes[Bottleneck.COMPUTE] == pytest.approx(0.95)
+    assert found.confidence is Confidence.MEDIUM
+
+
+def test_an_idle_device_beside_a_busy_host_is_the_hosts():
+    gpu = GpuFacts(("A100",), 0.3, None, None)
+    found = conclusion(step(data_wait=5, forward=50, backward=45), gpu, device="cuda")
+    assert found.verdict is Verdict.HOST
+
+
+def test_a_device_that_nobody_sampled_is_a_reason_for_doubt():
+    found = conclusion(step(data_wait=60, forward=40), device="cuda")
+    assert found.confidence is Confidence.LOW
+    assert any("not sampled" in sentence for sentence in found.because)
+
+
+def test_without_compute_a_step_lasts_as_long_as_its_batches():
+    of_step = step(data_wait=50, forward=50, cpu=50)
+    of_model = model(of_step, loader(workers=1, batch=95), cpu())
+    found = conclusion(of_step, of_model, findings=[finding(Bottleneck.DATA, 1.5)])
+    assert found.ceilings[Bottleneck.COMPUTE] < 1.1
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_too_few_steps_are_no_verdict(count):
+    found = conclusion(step(count=count, data_wait=6000, forward=4000))
+    assert (found.verdict, found.confidence) == (Verdict.INCONCLUSIVE, Confidence.LOW)
+    assert found.because[0].startswith(f"only {count} step")
+
+
+def test_too_short_a_run_is_no_verdict():
+    assert conclusion(step(count=90, data_wait=6, forward=4)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_few_steps_are_a_guess():
+    found = conclusion(step(count=19, data_wait=600, forward=400), findings=[finding(Bottleneck.DATA, 2.0)])
+    assert (found.verdict, found.confidence) == (Verdict.DATA, Confidence.LOW)
+
+
+def test_step_time_that_wanders_is_no_verdict():
+    wandering = replace(step(data_wait=60, forward=40), drift=0.9)
+    found = conclusion(wandering, findings=[finding(Bottleneck.DATA, 2.0)])
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "varies by 90%" in found.because[0]
+
+
+def test_a_weak_marker_is_named():
+    weak = replace(step(data_wait=60, forward=40), marker=Marker.BATCH)
+    found = conclusion(weak, findings=[finding(Bottleneck.DATA, 2.0)])
+    assert found.confidence is Confidence.MEDIUM
+    assert any("counted by batch" in sentence for sentence in found.because)
+
+
+def test_no_steps_are_inconclusive_and_say_why():
+    nothing = Facts({RunFacts: run(), StepFacts: Missing("torch was not imported")})
+    found = conclude(nothing, attribute_time(nothing), ())
+    assert (found.verdict, found.because) == (Verdict.INCONCLUSIVE, ("torch was not imported",))
+
+
+AMOUNT = st.floats(0, 1e5)
+
+
+@given(
+    phases=st.fixed_dictionaries({phase.value: AMOUNT for phase in Phase}),
+    kinds=st.lists(
+        st.tuples(st.sampled_from(["data", "compute", "logging", None]), st.floats(0, 1)), max_size=5
+    ),
+    utilisation=st.none() | st.floats(-0.5, 1.5),
+    likely=st.floats(1, 50),
+    kind=st.sampled_from(list(Bottleneck)),
+)
+def test_shares_are_shares_and_ceilings_bounded_whatever_was_measured(
+    phases, kinds, utilisation, likely, kind
+):
+    of_step = step(**{**phases, "other": phases["other"] + 0.001})
+    groups: list[object] = [stacks(*(line(share, index, name) for index, (name, share) in enumerate(kinds)))]
+    groups.append(GpuFacts(("device",), utilisation, None, None))
+    found = conclusion(of_step, *groups, findings=[finding(kind, likely)])
+    assert sum(found.classes.values()) == pytest.approx(1.0)
+    assert all(0 <= share <= 1 for share in found.classes.values())
+    assert 0 <= found.share <= 1
+    assert all(1 <= ceiling <= 100 for ceiling in found.ceilings.values())
+
+
+def test_stack_facts_without_lines_leave_other_to_the_host():
+    found = conclusion(step(other=50, forward=50), StackFacts(10, "py-spy", {}))
+    assert found.classes[Bottleneck.HOST] == pytest.approx(0.5)
+
+
+def test_a_log_that_the_timers_charge_to_the_forward_pass_is_charged_to_the_host():
+    of_step = step(other=10, forward=60, backward=30)
+    found = attribute_time(facts(of_step, stacks(line(0.3, 1, "logging"), line(0.1, 2, "compute"))))
+    assert found is not None
+    assert found.classes[Bottleneck.HOST] == pytest.approx(0.3)
+    assert found.classes[Bottleneck.COMPUTE] == pytest.approx(0.7)
+
+
+def test_training_slowed_by_its_own_workers_is_charged_to_data():
+    slowed = replace(step(data_wait=1, forward=9), contention_s=0.003)
+    found = attribute_time(facts(slowed))
+    assert found is not None
+    assert found.classes[Bottleneck.DATA] == pytest.approx(0.4)
+
+
+def test_exchange_inside_backward_is_charged_to_the_network():
+    shared = script_facts.parallel(synced=1.0, exposed_s=0.004, device="cpu")
+    found = attribute_time(facts(step(forward=2, backward=8), shared))
+    assert found is not None
+    assert found.classes[Bottleneck.NETWORK] == pytest.approx(0.4)

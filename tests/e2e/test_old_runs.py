@@ -1,0 +1,78 @@
+"""Runs that an older perfdoctor recorded, before its files had a contract of their own, read as they did then."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.runs import records
+from perfdoctor.wire.events.loaders import LoaderEvent
+from perfdoctor.wire.events.ranks import ProcessGroupEvent
+from perfdoctor.wire.events.training import WindowEvent
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.process
+
+OLD = ROOT / "tests" / "data" / "old_runs"
+WORDS = {"because", "title", "text", "code", "because_shown"}  # what is said of a figure, not the figure
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    with tarfile.open(OLD / f"{name}.tar.gz") as archive:
+        archive.extractall(folder)
+    (run,) = folder.iterdir()
+    return run
+
+
+def figures(value):
+    """The document without its words."""
+    if isinstance(value, dict):
+        return {name: figures(inner) for name, inner in value.items() if name not in WORDS}
+    if isinstance(value, str):
+        return value.removeprefix(
+            "/home/user/train/"
+        )  # files are told from the folder of the run, or in full
+    return [figures(inner) for inner in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", ["loader", "two_ranks"])
+def test_the_figures_of_an_old_run_are_what_they_were(tmp_path, name):
+    run = unpacked(name, tmp_path)
+    words = [sys.executable, "-m", "perfdoctor", "report", str(run), "--json"]
+    shown = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert shown.returncode == 0, shown.stderr
+    report = json.loads(shown.stdout)
+    expected = json.loads((OLD / f"{name}.expected.json").read_text())
+    for part in (
+        "steps",
+        "bottleneck",
+        "classes",
+        "findings",
+        "overhead",
+        "loader",
+        "cpu",
+        "memory",
+        "batch",
+        "ranks",
+    ):
+        assert figures(report[part]) == figures(expected[part]), part
+
+
+def test_old_events_are_typed_ones(tmp_path):
+    rank = records.read(unpacked("loader", tmp_path)).ranks[0]
+    assert [(one.num_workers, one.dataset) for one in rank.of(LoaderEvent)] == [(1, "__main__.Waves")]
+    assert "ok" in [window.outcome for window in rank.of(WindowEvent)]
+
+
+def test_old_ranks_know_their_job(tmp_path):
+    ranks = records.read(unpacked("two_ranks", tmp_path)).ranks
+    groups = [rank.of(ProcessGroupEvent)[0] for rank in ranks.values()]
+    assert [(group.backend, group.world, group.job["rank"]) for group in groups] == [
+        ("gloo", 2, 0),
+        ("gloo", 2, 1),
+    ]

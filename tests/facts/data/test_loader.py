@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfdoctor.facts.data.loader import loader_facts
+from perfdoctor.facts.steps import boundaries
+from perfdoctor.facts.steps.span import MeasuredSpan
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.records import RankRecords
+from tests.support.records import MS, fetches, rows, update
+
+STEPS = rows([update(10)] * 100)  # 1000 to 2000 ms
+MADE = {
+    "event": "loader",
+    "id": 1,
+    "num_workers": 2,
+    "prefetch_factor": 2,
+    "dataset": "train.Data",
+    "batch_size": 32,
+}
+MADE["at"] = {"file": "train.py", "line": 9, "function": "main"}
+
+
+def epoch(loader=1, index=0, begin=1000, startup=40.0, first=20.0, **more):
+    waits = {"startup_ns": startup * MS, "first_wait_ns": first * MS}
+    times = {"begin_ns": begin * MS, "t_ns": (begin + 70) * MS}
+    return {"event": "epoch", "loader": loader, "index": index, **times, **waits, **more}
+
+
+def ended(loader=1, index=0, t=1500, batches=50, wait=98.0):
+    return {
+        "event": "epoch_end",
+        "loader": loader,
+        "index": index,
+        "t_ns": t * MS,
+        "batches": batches,
+        "wait_ns": wait * MS,
+    }
+
+
+def facts(*events, loader=None):
+    found = boundaries.find(STEPS)
+    assert found is not None
+    return loader_facts(RankRecords(0, STEPS, loader, tuple(events)), MeasuredSpan.of(found))
+
+
+def test_the_cost_of_a_batch_is_what_its_maker_spends():
+    found = facts(MADE, epoch(), loader=fetches(100, read_ms=6, cpu_ms=4))
+    assert (found.batch_s, found.batch_cpu_s, found.batch_p95_s) == pytest.approx((0.006, 0.004, 0.006))
+    assert (found.num_workers, found.at.line, found.dataset) == (2, 9, "train.Data")
+
+
+def test_two_epochs_tell_stall_steady_wait_and_batches_per_step():
+    events = [epoch(), ended(), epoch(index=1, begin=1500, startup=30, first=10), ended(index=1, t=2000)]
+    found = facts(MADE, *events, loader=fetches(104, 6))
+    assert found.epochs == 2
+    assert found.epoch_start_s == pytest.approx(0.040)  # the first one also pays for what is done once
+    assert found.steady_wait_s == pytest.approx(0.002)
+    assert found.epoch_wait_s == pytest.approx(0.001)
+    assert found.batches_per_step == 1.0
+
+
+def test_the_training_loader_is_the_one_inside_whose_epochs_steps_end():
+    validation = {**MADE, "id": 2, "num_workers": 0, "dataset": "train.Validation"}
+    events = [
+        MADE,
+        validation,
+        epoch(),
+        ended(),
+        epoch(2, begin=1501, startup=0, first=5),
+        ended(2, t=1505, batches=400),
+    ]
+    both = np.concatenate([fetches(50, 6, loader=1), fetches(400, 9, loader=2, every_ms=0.01)])
+    found = facts(*events, loader=both)
+    assert found.dataset == "train.Data"
+    assert found.loaders == 2
+    assert found.other_wait_s == pytest.approx((0.005 + 0.098) / 100)
+
+
+def test_a_validation_that_leaves_its_loader_does_not_train_until_the_next_one():
+    validation = {**MADE, "id": 2, "dataset": "train.Validation"}
+    events = [MADE, validation, epoch(), ended(t=2000, batches=100)]
+    for index in range(5):
+        begin = 1001 + 200 * index
+        events.append(epoch(2, index=index, begin=begin))
+        left = {"end_wait_ns": None, "last_ns": (begin + 5) * MS}
+        events.append({**ended(2, index=index, t=begin + 200, batches=3), **left})
+    both = np.concatenate([fetches(100, 1, loader=1), fetches(15, 90, loader=2, every_ms=60)])
+    assert facts(*events, loader=both).dataset == "train.Data"
+
+
+def test_waits_at_the_ends_of_epochs_are_known_apart():
+    ends = [{**ended(index=index), "end_wait_ns": wait * MS} for index, wait in enumerate((4.0, 8.0))]
+    made = (MADE, epoch(), epoch(index=1))
+    assert facts(*made, *ends, loader=fetches(100, 6)).epoch_end_s == pytest.approx(0.006)
+    assert facts(*made, ended(), loader=fetches(100, 6)).epoch_end_s is None
+
+
+def test_workers_start_when_their_epoch_does():
+    born = {"event": "worker", "pid": 77, "first_fetch_ns": 1030 * MS}
+    found = facts(MADE, epoch(workers=[77]), born, loader=fetches(10, 6))
+    assert found.worker_start_s == pytest.approx(0.030)
+
+
+def test_accumulation_takes_several_batches_a_step():
+    found = facts(MADE, epoch(), ended(t=2000, batches=400), loader=fetches(400, 1, every_ms=2.5))
+    assert found.batches_per_step == 4.0
+
+
+def test_without_an_end_of_epoch_batches_prepared_ahead_are_not_counted():
+    found = facts(MADE, epoch(), loader=fetches(104, 6, every_ms=9))
+    assert found.batches_per_step == 1.0
+
+
+def test_no_loader_is_an_answer_and_no_batch_a_reason():
+    assert facts() is None
+    assert facts(MADE) == Missing("no batch of a DataLoader was recorded")
+    assert facts(MADE, loader=np.zeros(3, dtype=[("end_ns", "<i8")])) == Missing(
+        "no batch of a DataLoader was recorded"
+    )

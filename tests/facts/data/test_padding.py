@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfdoctor.facts.data.padding import padding_facts
+from perfdoctor.facts.steps import boundaries
+from perfdoctor.facts.steps.span import MeasuredSpan
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.batch import Stage
+from perfdoctor.model.measured import Location
+from perfdoctor.runs.records import RankRecords
+from tests.support import load_facts
+from tests.support.facts import loader
+from tests.support.records import rows, source_of, update
+
+LOADER = {"event": "loader", "id": 1}
+LENGTHS = [10, 20, 30, 40]
+TRAIN = Location("/home/me/train.py", 1)
+STEPS = boundaries.find(rows([update() for _ in range(20)]))
+
+
+def look(lengths=LENGTHS, **fields):
+    return {
+        "event": "padding",
+        "loader": 1,
+        "place": 0,
+        "width": 80,
+        "lengths": lengths,
+        "fill": 0,
+        "leading": False,
+        "inside": 0,
+        "kinds": 50,
+        "masked": False,
+        **fields,
+    }
+
+
+def facts(*events, of_batch=None, **texts):
+    records = RankRecords(0, None, None, (LOADER, *events))
+    sources = Sources(source_of(**texts))
+    return padding_facts(records, MeasuredSpan.of(STEPS), replace(loader(), at=TRAIN), of_batch, sources)
+
+
+def test_shares_are_of_all_positions():
+    found = facts(*[look(), look([40, 60, 80, 20])] * 3)
+    assert (found.batches, found.width, found.longest, found.mean) == (6, 80, 60, 37.5)
+    assert (found.beyond, found.within) == (0.25, pytest.approx(22.5 / 80))
+    assert found.share == pytest.approx(1 - 37.5 / 80)
+    assert found.at == TRAIN
+
+
+def test_a_batch_that_ends_in_something_else_is_not_padded():
+    found = facts(*[look()] * 4, *[look([79, 80, 80, 80], fill=7)] * 4)
+    assert (found.batches, found.longest) == (8, 60)
+
+
+def test_all_tensors_that_are_padded_count():
+    answers = look([10, 10, 9, 8], place=1, width=20, fill=-100)
+    labels = look([10, 20, 30, 40], place=2, fill=-100, inside=50)
+    found = facts(*[look(), answers, labels] * 4)
+    assert (found.batches, found.width) == (8, 50)
+
+
+@pytest.mark.parametrize(
+    ("count", "given"),
+    [
+        pytest.param(3, {}, id="few"),
+        pytest.param(0, {}, id="none"),
+        pytest.param(8, {"lengths": [80] * 4}, id="unpadded"),
+        pytest.param(8, {"kinds": 3}, id="labels"),
+        pytest.param(8, {"inside": 6}, id="counts"),
+        pytest.param(8, {"lengths": [30, 30, 30, 47]}, id="columns-of-a-table"),
+        pytest.param(8, {"lengths": [79] * 4}, id="end-marks"),
+        pytest.param(8, {"loader": 2}, id="validation"),
+        pytest.param(8, {"lengths": []}, id="empty"),
+        pytest.param(8, {"lengths": [1, 2, 3, 81]}, id="too-long"),
+        pytest.param(8, {"lengths": [1, 2, 3, "4"]}, id="words"),
+        pytest.param(8, {"width": None}, id="no-width"),
+    ],
+)
+def test_is_not_padding(count, given):
+    assert facts(*[look(**given)] * count) is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"kinds": 4}, id="letters"),
+        pytest.param({"inside": 5}, id="hardly-inside"),
+        pytest.param({"lengths": [30, 30, 31, 47]}, id="every-second"),
+        pytest.param({"lengths": [30, 30, 30, 30], "kinds": 1, "inside": 90, "masked": True}, id="masked"),
+        pytest.param({"leading": True}, id="leading"),
+    ],
+)
+def test_is_padding(given):
+    assert facts(*[look(**given)] * 8).share > 0.25
+
+
+def test_where_the_loader_delivers_none_it_is_what_the_model_is_called_with():
+    called = look([1, 2, 3, 4], loader=0)
+    assert facts(*[called] * 4).mean == 2.5
+    assert facts(*[look(), called] * 4).mean == 25
+    assert facts(*[look(kinds=2), called] * 4) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = pad_sequence(texts, batch_first=True)",
+        "ids = tokenizer(text, padding='max_length', truncation=True)",
+        "batch = tokenizer(texts, padding=True)",
+        "ids = ids + [0] * (length - len(ids))",
+        "ids = [PAD] * missing + ids",
+        "x = torch.full((n, length), PAD)",
+        "x[row, : len(text)] = text",
+        "x = F.pad(text, (0, missing), value=1)",
+    ],
+)
+def test_lines_that_pad_are_found_by_their_text(text):
+    (at,) = facts(*[look()] * 4, train=f"import torch\n{text}").lines
+    assert (at.file, at.line, at.text) == ("/home/me/train.py", 2, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "embedding = nn.Embedding(words, width, padding_idx=PAD)",
+        "layer = nn.Conv1d(8, 8, 3, padding=1)",
+        "mask = texts != PAD",
+        "rows = [None] * len(texts)",
+        "total = 2 * (length - len(text))",
+        "x[row] = text",
+        "first = x[: len(text)]",
+        "x = torch.full((n, 4), 1.0)",
+        "x = (",
+    ],
+)
+def test_lines_that_do_not_pad_are_not_named(text):
+    assert facts(*[look()] * 4, train=text).lines == ()
+
+
+def test_files_in_which_batches_are_prepared_are_read_too():
+    line = replace(load_facts.cost(Stage.TRANSFORMING, 1.0).lines[0], at=Location("/home/me/data.py", 9))
+    of_batch = load_facts.batch(load_facts.cost(Stage.TRANSFORMING, 1.0, line))
+    (at,) = facts(*[look()] * 4, of_batch=of_batch, data="x = pad_sequence(texts)").lines
+    assert at.file == "/home/me/data.py"

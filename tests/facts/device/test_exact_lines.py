@@ -1,0 +1,152 @@
+"""What a window puts down to a function finds its line, by the source and by samples."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from perfdoctor.facts.device.exact_lines import LineFinder, makes, of_attention, of_copies, of_waits
+from perfdoctor.facts.user_source.parse import LineReader, Sources
+from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
+from perfdoctor.trace.results import BlockingCalls
+from tests.support import facts
+from tests.support.rank_traces import attention, copy, round_trip, site, wait
+
+SCRIPT = """\
+import torch
+
+@torch.no_grad()
+def step(model, batch):
+    x = batch.to("cuda")
+    loss = model(x)
+    total = loss.item()
+    if step_number % 10 == 0:
+        print(total)
+    return total
+
+def evaluate(scores):
+    weights = torch.softmax(scores, -1)
+    best = scores.cpu().argmax()
+    mask = scores[scores > 0]
+    values = torch.from_numpy(best.numpy()).cuda()
+    return mask, values
+"""
+
+
+def source_of(path: str, text: str) -> LineReader:
+    lines = text.split("\n")
+    return lambda file, line: lines[line - 1] if file == path and 0 < line <= len(lines) else None
+
+
+SOURCE = source_of("/home/ann/train.py", SCRIPT)
+RUN = facts.run(cwd="/home/ann", command=("train.py",))
+STEP, EVALUATE = Location("train.py", 3, "step"), Location("train.py", 12, "evaluate")
+
+
+def sampled(counts: Mapping[int, int]) -> StackFacts:
+    costs = [LineCost(Location("/home/ann/train.py", line), 0.1, count) for line, count in counts.items()]
+    return StackFacts(100, "py-spy", {Phase.OTHER: tuple(costs)})
+
+
+def lines(counts: Mapping[int, int] | None = None) -> LineFinder:
+    return LineFinder(Sources(SOURCE), RUN, sampled(counts) if counts else None)
+
+
+def test_one_statement_that_can_have_made_the_call_is_its_line() -> None:
+    ((at, share),) = lines().of(STEP, "aten::to", "HtoD")
+    assert (at.line, at.function, at.text, share) == (5, "step", 'x = batch.to("cuda")', 1.0)
+    assert [at.line for at, _ in lines().of(EVALUATE, "aten::to", "HtoD")] == [16]
+    assert [at.line for at, _ in lines().of(EVALUATE, "aten::nonzero")] == [15]
+
+
+def test_several_share_the_time_as_they_were_sampled() -> None:
+    found = lines({7: 30, 9: 10, 6: 500}).of(STEP, "aten::item")
+    assert [(at.line, share) for at, share in found] == [(7, 0.75), (9, 0.25)]
+
+
+def test_several_without_samples_stay_untold() -> None:
+    assert lines().of(STEP, "aten::item") == []
+
+
+def test_a_line_that_was_recorded_itself_stays() -> None:
+    assert [at.line for at, _ in lines().of(Location("train.py", 7, "step"), "aten::item")] == [7]
+
+
+def test_a_file_that_cannot_be_read_tells_nothing() -> None:
+    assert lines().of(Location("other.py", 3, "step"), "aten::item") == []
+
+
+def test_a_file_in_another_folder_is_known_by_the_samples() -> None:
+    stacks = StackFacts(9, "py-spy", {Phase.OTHER: (LineCost(Location("/far/away/net.py", 2), 0.1, 5),)})
+    source = source_of("/far/away/net.py", "def f(x):\n    return x.item()\n")
+    ((at, _),) = LineFinder(Sources(source), RUN, stacks).of(Location("away/net.py", 1, "f"), "aten::item")
+    assert (at.file, at.line) == ("/far/away/net.py", 2)
+
+
+def parts(call: BlockingCalls) -> list[tuple[int | None, int, float, float]]:
+    found = of_waits(facts.waits(call), lines({7: 30, 9: 10}))
+    return [(use.at and use.at.line, use.count, use.us, use.idle_us) for use in found.calls]
+
+
+def test_waits_are_parted_by_line() -> None:
+    call = replace(wait("aten::item", ms=40, idle=20, count=40), at=STEP)
+    assert parts(call) == [(7, 30, 30_000.0, 15_000.0), (9, 10, 10_000.0, 5_000.0)]
+
+
+def test_without_a_function_the_sampled_lines_that_can_have_waited_share_it() -> None:
+    assert parts(wait("aten::item", ms=40, idle=20, count=40, line=None))[0] == (7, 30, 30_000.0, 15_000.0)
+
+
+def test_a_wait_whose_line_cannot_be_told_stays_whole() -> None:
+    assert parts(wait("aten::conv2d", ms=40, idle=20, count=40)) == [(12, 40, 40_000.0, 20_000.0)]
+
+
+def test_copies_round_trips_and_attention_get_their_lines() -> None:
+    copied = facts.copies(
+        copy("HtoD", "pinned", 5), sites=(site(line=4),), round_trips=(round_trip(),), at=(STEP,)
+    )
+    copies = of_copies(copied, lines())
+    attended = of_attention(facts.attention(attention(), at=(EVALUATE,)), lines())
+    assert [at.line for at in copies.at] == [5]
+    assert [(at.line, at.text) for at in attended.at] == [(13, "weights = torch.softmax(scores, -1)")]
+
+
+def test_attention_without_a_place_is_looked_for_among_the_sampled_lines() -> None:
+    found = of_attention(facts.attention(attention()), lines({13: 5, 14: 90}))
+    assert [at.line for at in found.at] == [13]
+
+
+@pytest.mark.parametrize(
+    ("text", "op", "direction"),
+    [
+        ("loss.item()", "aten::item", None),
+        ("log(f'{loss:.3f}')", "aten::item", None),
+        ("losses.append(float(loss))", "aten::_local_scalar_dense", None),
+        ("if tensor.any(): pass", "aten::is_nonzero", None),
+        ("rows = torch.nonzero(mask)", "aten::nonzero", None),
+        ("kept = x[mask]", "aten::index", None),
+        ("array = x.detach().cpu().numpy()", "aten::to", "DtoH"),
+        ("x = x.cuda(non_blocking=True)", "aten::to", "HtoD"),
+        ("torch.cuda.synchronize()", None, None),
+    ],
+)
+def test_knows_what_can_make_a_call(text: str, op: str | None, direction: str | None) -> None:
+    assert makes(ast.parse(text).body[0], op, direction)
+
+
+@pytest.mark.parametrize(
+    ("text", "op", "direction"),
+    [
+        ("loss.backward()", "aten::item", None),
+        ("first = x[0]", "aten::index", None),
+        ("x = x.cuda()", "aten::to", "DtoH"),
+        ("if ready: pass", "aten::item", None),
+        ("loss.item()", None, None),
+        ("loss.item()", "aten::conv2d", None),
+    ],
+)
+def test_knows_what_cannot(text: str, op: str | None, direction: str | None) -> None:
+    assert not makes(ast.parse(text).body[0], op, direction)

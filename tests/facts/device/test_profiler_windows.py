@@ -1,0 +1,183 @@
+"""Windows explain a run: the device's time from them, the step's length from the timers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfdoctor.facts import registry
+from perfdoctor.facts.device.device import (
+    AttentionFacts,
+    CopyFacts,
+    DeviceFacts,
+    KernelFacts,
+    MatrixFacts,
+    WaitFacts,
+)
+from perfdoctor.facts.device.profiler_windows import (
+    NO_SHAPES,
+    NO_WINDOW,
+    NO_WORK,
+    MeasuredWindows,
+    unprofiled,
+)
+from perfdoctor.facts.given import AllRanks
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.measured import Location, RunFacts, StackFacts, StepFacts, WindowFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.model.ranks import GradientSyncFacts, Straggler
+from perfdoctor.render.notes import all_worded
+from perfdoctor.trace.results import DevicePeak, Launches, OpUse
+from tests.support import facts
+from tests.support.judging import report
+from tests.support.rank_traces import attention, copy, kernel, matrix, rank, round_trip, site, step, wait
+from tests.support.records import MS, no_source, records, rows, source_of, update
+
+ON_DEVICE = (
+    DeviceFacts, KernelFacts, MatrixFacts, CopyFacts, WaitFacts, Launches, DevicePeak, Straggler,
+    GradientSyncFacts,
+)  # fmt: skip
+
+
+def groups_of(windows: MeasuredWindows, of_step: StepFacts, on_device: bool) -> dict[object, object]:
+    """What facts on the windows come to in a run with this step."""
+    known: dict[object, object] = {
+        MeasuredWindows: windows, StepFacts: of_step, RunFacts: facts.run(device="V100" if on_device else "cpu"),
+        Sources: Sources(no_source), StackFacts: Missing("no stack samples were taken"), AllRanks: None,
+    }  # fmt: skip
+    for fact in registry.facts():
+        if all(need.kind in known for need in fact.needs.values()):
+            known.setdefault(fact.kind, fact.of(known))
+    return known
+
+
+ON_CPU = replace(
+    rank(ops=(OpUse("aten::mm", 10, 30.0, 0.0, 0), OpUse("aten::add", 40, 10.0, 0.0, 0))),
+    times=None,
+    device=None,
+)
+
+
+def test_without_a_device_a_window_tells_the_operators_and_nothing_is_missing() -> None:
+    groups = groups_of({"plain": ON_CPU}, facts.step(forward=1.0), on_device=False)
+    window = groups[WindowFacts]
+    assert isinstance(window, WindowFacts)
+    assert [(op.name, op.share, op.calls_per_step) for op in window.operators] == [
+        ("aten::mm", 0.75, 2.0),
+        ("aten::add", 0.25, 8.0),
+    ]
+    assert not window.on_device
+    assert [groups[kind] for kind in ON_DEVICE] == [None] * len(ON_DEVICE)
+
+
+def test_with_a_device_and_no_window_every_group_says_so() -> None:
+    groups = groups_of({}, facts.step(forward=1.0), on_device=True)
+    assert {groups[kind] for kind in (*ON_DEVICE, AttentionFacts)} == {NO_WINDOW}
+    assert Missing("no torch.profiler window was recorded") == NO_WINDOW
+
+
+def test_a_window_without_device_work_is_no_idle_device() -> None:
+    groups = groups_of({"plain": ON_CPU}, facts.step(forward=1.0), on_device=True)
+    assert groups[DeviceFacts] == NO_WORK
+
+
+def test_each_kind_of_window_gives_what_it_alone_knows() -> None:
+    shapes, stacks = rank(matrices=(matrix(7, 8, 9, 10.0),)), rank(blocking=(wait(line=33),))
+    windows = {"plain": rank(blocking=(wait(line=None),)), "shapes": shapes, "stacks": stacks}
+    groups = groups_of(windows, facts.step(forward=100), on_device=True)
+    matrices, waits = groups[MatrixFacts], groups[WaitFacts]
+    assert isinstance(matrices, MatrixFacts)
+    assert isinstance(waits, WaitFacts)
+    assert matrices.matrices == shapes.matrices
+    assert waits.calls[0].at is not None
+    assert waits.calls[0].at.line == 33
+    assert groups_of({"plain": rank()}, facts.step(forward=100), True)[MatrixFacts] == NO_SHAPES
+
+
+def test_copies_and_kernels_take_their_lines_from_the_window_with_stacks() -> None:
+    one, other = copy("HtoD", "pinned", 5.0), copy("DtoH", "pageable", 1.0)
+    shapes = rank(
+        copies=(one, other), sites=(site(line=None, made_by="aten::randn"), site("DtoH", "pageable", line=None)),
+        round_trips=(replace(round_trip(), out_at=None, back_at=None),), kernels=(kernel("gemm", "matmul", 9),),
+        attention=(attention(),),
+    )  # fmt: skip
+    at = site(line=33).at
+    stacks = rank(
+        copies=(one,), sites=(site(line=33, shape=()),), round_trips=(round_trip(),),
+        kernels=(replace(kernel("gemm", "matmul", 8), at=at),), attention=(replace(attention(), at=at),),
+    )  # fmt: skip
+    groups = groups_of({"plain": rank(), "shapes": shapes, "stacks": stacks}, facts.step(forward=100), True)
+    copies, kernels, attended = (groups[kind] for kind in (CopyFacts, KernelFacts, AttentionFacts))
+    assert isinstance(copies, CopyFacts)
+    assert isinstance(kernels, KernelFacts)
+    assert isinstance(attended, AttentionFacts)
+    assert [(found.made_by, found.at) for found in copies.sites] == [("aten::randn", at), (None, None)]
+    assert copies.round_trips == (round_trip(),)
+    assert [use.at for use in kernels.kernels] == [at]
+    assert attended.at == (at,)
+    assert copies.per_us == pytest.approx(1 / 500_000)
+
+
+def test_attention_is_told_without_a_device_too() -> None:
+    window = replace(ON_CPU, attention=(attention(),))
+    found = groups_of({"plain": window}, facts.step(forward=1.0), on_device=False)[AttentionFacts]
+    assert isinstance(found, AttentionFacts)
+    assert found.per_us == pytest.approx(1 / 500_000)
+    assert groups_of({"plain": ON_CPU}, facts.step(forward=1.0), False)[AttentionFacts] is None
+
+
+@pytest.mark.parametrize(
+    ("mean_s", "compute"), [(0.100, 0.6), (0.080, 0.75), (0.060, 1.0), (0.040, 1.0), (0.120, 0.5)]
+)
+def test_the_devices_time_keeps_its_length_when_the_host_is_not_slowed(mean_s: float, compute: float) -> None:
+    """Five profiled steps of 100 ms hold 60 ms of computing each."""
+    found = unprofiled(rank(), facts.step(forward=mean_s * 1e3))
+    assert found is not None
+    assert found.compute == pytest.approx(compute)
+    assert found.compute + found.exposed_comm + found.exposed_copy + sum(
+        found.idle.values()
+    ) == pytest.approx(1.0)
+    assert found.per_step_s(1.0) == pytest.approx(mean_s)
+
+
+GPU_RUN = [{"event": "device", "name": "Tesla V100-SXM2-16GB", "backend": "cuda"}]
+STEPS = rows([update(100, data_wait=30, forward=40, backward=20, process_cpu_ns=60 * MS)] * 300)
+
+
+def test_what_the_timers_call_computing_is_the_host_where_the_device_idles() -> None:
+    """Of 100 ms, 30 wait for data and 60 launch; the window says that the device computes for 45."""
+    run = records(STEPS, None, GPU_RUN)
+    window = rank(tuple(step(number, compute=45.0) for number in range(3, 8)))
+    told = report(run, no_source, {"plain": window})
+    assert told.diagnosis.classes[Bottleneck.COMPUTE] == pytest.approx(0.45, abs=0.01)
+    assert told.diagnosis.classes[Bottleneck.DATA] == pytest.approx(0.30, abs=0.01)
+    assert told.diagnosis.classes[Bottleneck.HOST] == pytest.approx(0.25, abs=0.01)
+    assert told.window is not None
+    assert told.window.on_device
+
+
+def test_tips_of_the_device_judge_a_run_with_a_window() -> None:
+    told = report(records(STEPS, None, GPU_RUN), no_source, {"plain": rank()})
+    reasons = {entry.id: entry.because for entry in told.not_judged}
+    assert reasons["misaligned-shapes"] == NO_SHAPES.reason
+    assert "no-mixed-precision" not in reasons
+
+
+def test_notes_on_windows_that_could_not_be_read_reach_the_reader() -> None:
+    told = report(records(STEPS), no_source, {}, ["a window could not be read"])
+    assert "a window could not be read" in all_worded(told.notes)
+
+
+def test_a_wait_is_told_by_its_line_where_the_window_knows_only_the_function() -> None:
+    source = source_of(
+        train="def main():\n    for x in data:\n        loss = step(x)\n        total += loss.item()\n"
+    )
+    call = replace(wait(ms=100, idle=80), at=Location("/home/me/train.py", 1, "main"))
+    told = report(records(STEPS, None, GPU_RUN), source, {"plain": rank(), "stacks": rank(blocking=(call,))})
+    (found,) = (finding for finding in told.findings if finding.id == "device-sync-in-loop")
+    assert [(at.line, at.text) for at in found.advice.at] == [(4, "total += loss.item()")]
+    assert found.advice.because[-1] == (
+        "aten::item at line 4 (`total += loss.item()`): 20.00 ms of waiting a step, then 16.00 ms idle"
+    )

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.facts.host.between_steps import between_steps_facts
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.records import RankRecords
+from tests.facts.host.test_stacks import SCRIPT, STEP, TRAINING, at, stack
+from tests.support.records import source_of
+
+
+def facts(*stacks, script=SCRIPT):
+    return between_steps_facts(
+        RankRecords(0, None, None, (), tuple(stacks)), STEP, Sources(source_of(train=script))
+    )
+
+
+def test_lines_that_training_does_not_need_are_named_with_what_is_hot_inside():
+    found = facts(*TRAINING, stack(at(9), at(15, "log_all"), count=20), stack(at(3), count=10)).lines
+    assert [(line.at.line, line.inside.line, line.samples) for line in found] == []
+    found = facts(*TRAINING, stack(at(7), at(15, "work"), count=20), stack(at(3), count=10)).lines
+    assert [(line.at.line, line.inside.line, line.samples) for line in found] == [(7, 15, 20)]
+    assert found[0].share == pytest.approx(0.5 * 20 / 30)
+
+
+def test_what_an_environment_does_with_the_models_choice_is_needed():
+    script = """\
+for turn in range(1000):
+    action = net(torch.tensor(state)).argmax().item()
+    state, reward = env.step(action)
+    loss = net(batch).sum()
+    loss.backward()
+    optimizer.step()
+    seen.append(study(reward))
+"""
+    found = facts(
+        stack(at(2), *TRAINING[0][0][2:], count=10),
+        stack(at(5), *TRAINING[1][0][2:], count=10),
+        stack(at(3), count=20),
+        stack(at(7), count=20),
+        script=script,
+    )
+    assert [line.at.line for line in found.lines] == [7]
+
+
+def test_too_few_samples_are_a_reason():
+    assert isinstance(facts(stack(at(9), count=4)), Missing)

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.facts.host.debug_modes import debug_mode_facts
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.runs.records import RankRecords
+from tests.support.facts import line, stacks
+from tests.support.records import source_of
+from tests.support.script_facts import gpu
+
+SOURCES = Sources(source_of(train="torch.autograd.set_detect_anomaly(True)"))
+
+
+def mode(name, seen, looks):
+    at = {"file": "/home/me/train.py", "line": 1}
+    return {"event": "debug", "mode": name, "seen": seen, "looks": looks, "at": at}
+
+
+def facts(*events, of_stacks=None):
+    return debug_mode_facts(RankRecords(0, None, None, events), of_stacks, gpu(0.5), SOURCES)
+
+
+def test_modes_that_were_on_for_most_steps_are_kept_with_their_line():
+    found = facts(mode("anomaly", 1, 1), mode("anomaly", 9, 10), mode("profiler", 5, 10))
+    assert [(each.name, each.share) for each in found.modes] == [("anomaly", pytest.approx(0.9))]
+    assert found.modes[0].at.text == "torch.autograd.set_detect_anomaly(True)"
+    assert found.device_busy == 0.5
+
+
+def test_lines_that_look_for_nan_are_found_by_their_text():
+    check = line(0.1, text="assert torch.isfinite(loss)")
+    found = facts(of_stacks=stacks(check, line(0.1, text="plan.is_finished()")))
+    assert found.checks == (check,)
+
+
+def test_without_either_there_is_nothing():
+    assert facts(mode("profiler", 1, 10), of_stacks=stacks(line(0.5))) is None
+    assert facts() is None
+    assert facts({"event": "debug", "mode": "anomaly"}) is None
+
+
+def weighed(**fields):
+    return {"event": "anomaly", **fields}
+
+
+def test_what_anomaly_detection_costs_comes_from_the_last_graph_that_was_weighed():
+    last = weighed(frames=3000, frame_s=1e-5, gradients=700, gradient_s=5e-6)
+    found = facts(mode("anomaly", 9, 9), weighed(frames=9, frame_s=9.0), last)
+    assert found.anomaly_s == (pytest.approx(0.03), pytest.approx(0.0035))
+    assert facts(mode("anomaly", 9, 9)).anomaly_s is None
+    assert facts(mode("anomaly", 9, 9), weighed()).anomaly_s == (0.0, 0.0)

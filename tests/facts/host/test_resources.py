@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.facts.host import resources
+from perfdoctor.facts.steps.boundaries import find
+from perfdoctor.facts.steps.span import MeasuredSpan
+from perfdoctor.facts.steps.summary import TimedStep
+from perfdoctor.model.missing import Missing
+from tests.support.facts import loader, run, step
+from tests.support.records import MS, records, rows, update
+
+SECOND = 1000 * MS
+
+
+def sample(t, *procs, **more):
+    return {
+        "t_ns": t * SECOND,
+        "procs": [dict(zip(("pid", "role", "cpu_s"), proc, strict=True)) for proc in procs],
+        **more,
+    }
+
+
+def window(seconds=10.0):
+    found = find(rows([update(seconds * 100)] * 10, begin_ms=0.000001))
+    assert found is not None
+    return MeasuredSpan.of(found)
+
+
+def cpu_of(host, samples, of_step, of_loader):
+    return resources.cpu_facts(records(run={"host": host}), samples, TimedStep(of_step), of_loader)
+
+
+def gpus_of(rows, device="A100"):
+    return resources.gpu_facts(records(gpus=rows), run(device=device), window())
+
+
+def test_only_samples_between_the_first_step_and_the_last_count():
+    assert [
+        entry["t_ns"] // SECOND for entry in resources.inside([sample(t) for t in (0, 3, 9, 11)], window())
+    ] == [3, 9]
+
+
+def test_workers_that_come_and_go_are_all_counted():
+    samples = [
+        sample(1, (5, "worker", 1.0)),
+        sample(2, (6, "worker", 0.5)),
+        sample(3, (6, "worker", 1.5), (5, "main", 9.0)),
+    ]
+    assert resources.growth(samples, "cpu_s", {"worker"}) == pytest.approx(0.75)
+
+
+def test_children_that_no_sample_saw_are_no_other_programs():
+    def of(ended, worker):
+        samples = [
+            sample(t, (1, "main", 9.0), (10 + t, "worker", worker * t), machine_busy_cores=1.5)
+            for t in range(1, 6)
+        ]
+        for t, entry in enumerate(samples, 1):
+            entry["procs"][0]["ended_children_cpu_s"] = ended * t
+        return cpu_of({"usable_cores": 2}, samples, step(forward=10, cpu=6), loader(workers=1))
+
+    assert of(ended=0.9, worker=0.0).other_cores == pytest.approx(0.0)
+    assert of(ended=0.9, worker=0.0).busy_cores == pytest.approx(1.5)
+    assert of(ended=0.4, worker=0.0).other_cores == pytest.approx(0.5)
+
+
+def test_children_are_counted_once_whether_a_sample_saw_them_or_not():
+    samples = [
+        sample(t, (1, "main", 9.0), (2, "worker", t * 0.5), machine_busy_cores=2.0) for t in range(1, 6)
+    ]
+    for entry in samples:
+        entry["procs"][0]["ended_children_cpu_s"] = 0.0
+    found = cpu_of({"usable_cores": 4}, samples, step(forward=10, cpu=10), loader(workers=1))
+    assert found.other_cores == pytest.approx(0.5)
+
+
+def test_nothing_sampled_is_not_zero():
+    assert resources.growth([], "cpu_s", {"main"}) is None
+    assert resources.growth([sample(1), sample(2)], "cpu_s", {"main"}) is None
+
+
+def test_the_steps_own_clock_tells_the_main_process_and_samples_tell_the_others():
+    samples = [
+        sample(t, (1, "main", 9.0), (2, "worker", t * 0.5), machine_busy_cores=3.0) for t in range(1, 6)
+    ]
+    found = cpu_of(
+        {"usable_cores": 4, "limited_by": "cgroup quota"},
+        samples,
+        step(forward=10, cpu=15),
+        loader(workers=1),
+    )
+    assert (found.main_cores, found.worker_cores, found.busy_cores) == pytest.approx((1.5, 0.5, 2.0))
+    assert found.other_cores == pytest.approx(1.0)
+    assert found.limited_by == "cgroup quota"
+
+
+def test_a_short_run_takes_the_workers_from_their_own_clock():
+    found = cpu_of({"usable_cores": 4}, [], step(forward=10, cpu=10), loader(workers=2, batch=6))
+    assert found.worker_cores == pytest.approx(0.6)
+    assert found.other_cores is None
+
+
+def test_busy_cores_never_exceed_usable_ones():
+    assert cpu_of({"usable_cores": 2}, [], step(forward=10, cpu=50), None).busy_cores == 2
+
+
+def test_an_unknown_number_of_cores_is_a_reason():
+    assert cpu_of({}, [], step(forward=1), None) == Missing("the number of usable cores is not known")
+
+
+def test_memory_is_the_largest_sum_over_the_tree():
+    samples = [
+        {"procs": [{"private_bytes": 5, "rss_bytes": 9}, {"private_bytes": amount, "rss_bytes": 1}]}
+        for amount in (1, 7, 2)
+    ]
+    found = resources.memory_facts([*samples, {"memory": {"total_bytes": 100}, "shm": {"free_bytes": 50}}])
+    assert (found.private_bytes, found.peak_rss_bytes, found.shared_bytes) == (12, 10, None)
+    assert (found.total_bytes, found.shm_free_bytes) == (100, 50)
+
+
+def test_disk_rates():
+    samples = [
+        {"t_ns": t * SECOND, "procs": [{"pid": 1, "role": "main", "read_bytes": t * 10}]} for t in (1, 2, 3)
+    ]
+    assert resources.disk_facts(samples).read_bytes_per_s == pytest.approx(10)
+    assert resources.disk_facts(samples).written_bytes_per_s is None
+    assert isinstance(resources.disk_facts([]), Missing)
+
+
+def test_devices_that_idle_are_not_those_in_use():
+    def rows_of(utilisation, name):
+        return tuple(
+            {"t_ns": t * SECOND, "utilisation": utilisation, "name": name, "power_w": 100.0} for t in (1, 2)
+        )
+
+    found = gpus_of({0: rows_of(0.0, "idle"), 1: rows_of(0.5, "busy")})
+    assert (found.names, found.utilisation, found.power_w) == (("busy",), 0.5, 100.0)
+
+
+def test_a_metric_that_the_driver_lacks_keeps_its_reason():
+    row = {"t_ns": SECOND, "utilisation": None, "reasons": {"utilisation": "not supported"}}
+    found = gpus_of({0: (row,)})
+    assert found.utilisation is None
+    assert found.reasons == {"utilisation": "not supported"}
+    assert gpus_of({}) == Missing("no accelerator was sampled")
+    assert gpus_of({0: (row,)}, device="cpu") is None
+
+
+def test_the_least_memory_that_was_left_counts_a_containers_limit_too():
+    samples = [
+        sample(
+            t,
+            shm={"total_bytes": 64, "free_bytes": free},
+            memory={"total_bytes": 1000, "available_bytes": left, "limit_left_bytes": limit},
+        )
+        for t, free, left, limit in [(1, 60, 500, None), (2, 10, 450, 300), (3, 50, 480, 320)]
+    ]
+    found = resources.memory_facts(samples)
+    assert not isinstance(found, Missing)
+    assert (found.shm_bytes, found.shm_free_bytes, found.available_bytes) == (64, 10, 300)

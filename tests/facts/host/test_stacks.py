@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from perfdoctor.facts.host.stacks import sampled_lines
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.measured import Phase
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.records import RankRecords
+from tests.support.facts import step
+from tests.support.records import no_source, source_of
+
+TRAIN = "/home/me/train.py"
+PROBE = "/opt/tools/perfdoctor/probe/steps.py"
+TORCH = "/home/me/.venv/lib/python3.11/site-packages/torch"
+SCRIPT = dedent(
+    """\
+    data = load()
+    for step in range(1000):
+        x, y = get_batch(step)
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        ema.update(model)
+        print(step, loss.item())
+        writer.add(step, accuracy(x))
+        torch.save(model.state_dict(), "last.pt")
+    def get_batch(i):
+        rows = [table[j] for j in range(32)]
+        return torch.tensor(rows), labels[i]
+    def log_all(values):
+        total = sum(values)
+    """
+)
+
+
+def at(line, function="<module>", file=TRAIN):
+    return f"{function} ({file}:{line})"
+
+
+def wrapper(phase):
+    return f"{phase} ({PROBE}:100)"
+
+
+def stack(*frames, count=10, root="main"):
+    return (root, *frames), count
+
+
+TRAINING = (
+    stack(at(4), wrapper("module_call"), f"forward ({TORCH}/nn/modules/linear.py:9)"),
+    stack(
+        at(5), f"backward ({TORCH}/_tensor.py:3)", wrapper("backward"), f"run ({TORCH}/autograd/graph.py:8)"
+    ),
+    stack(at(6), wrapper("optimizer"), f"step ({TORCH}/optim/sgd.py:7)"),
+)
+STEP = step(other=50, forward=10, backward=30, optimizer=10)
+
+
+def facts(*stacks, source=None, events=(), of_step=STEP):
+    records = RankRecords(0, None, None, tuple(events), tuple(stacks), "py-spy")
+    return sampled_lines(records, of_step, Sources(source or source_of(train=SCRIPT)))
+
+
+def other(*stacks, **given):
+    return {
+        (line.at.line, line.kind): line
+        for line in facts(*TRAINING, *stacks, **given).phases.get(Phase.OTHER, ())
+    }
+
+
+def test_a_line_below_a_wrapper_belongs_to_its_phase():
+    found = facts(*TRAINING)
+    assert {phase: [line.at.line for line in lines] for phase, lines in found.phases.items()} == {
+        Phase.FORWARD: [4],
+        Phase.BACKWARD: [5],
+        Phase.OPTIMIZER: [6],
+    }
+
+
+def test_shares_are_of_wall_time_and_add_up_to_the_phase():
+    found = other(stack(at(3), at(12, "get_batch"), count=30), stack(at(8), count=10))
+    assert found[12, "data"].share == pytest.approx(0.375)
+    assert found[8, "logging"].share == pytest.approx(0.125)
+
+
+def test_what_the_timers_charge_to_the_forward_pass_is_told_by_its_samples():
+    sampled = other(stack(at(8), count=300), of_step=step(other=5, forward=80, backward=10, optimizer=5))
+    assert sampled[8, "logging"].share == pytest.approx(300 / 330)
+    few = other(stack(at(8), count=3), of_step=step(other=5, forward=80, backward=10, optimizer=5))
+    assert few[8, "logging"].share == pytest.approx(0.05)
+
+
+def test_a_log_inside_a_closure_of_an_optimizer_is_no_part_of_the_update():
+    optimizer, adam = f"wrapper ({TORCH}/optim/optimizer.py:530)", f"Adam.step ({TORCH}/optim/adam.py:227)"
+    assert (8, "logging") in other(stack(at(6), optimizer, adam, at(8)))
+    found = facts(*TRAINING, stack(at(6), optimizer, at(8, "MyAdam.step")))
+    assert Phase.OTHER not in found.phases
+
+
+def test_a_helper_that_builds_the_batch_is_named_by_its_own_line():
+    line = other(stack(at(3), at(12, "get_batch")))[12, "data"]
+    assert (line.at.file, line.at.function, line.at.text) == (
+        TRAIN,
+        "get_batch",
+        "rows = [table[j] for j in range(32)]",
+    )
+
+
+def test_a_print_is_logging_though_it_has_no_frame():
+    assert (8, "logging") in other(stack(at(8)))
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        "tqdm/std.py",
+        "torch/utils/tensorboard/writer.py",
+        "wandb/sdk/wandb_run.py",
+        "rich/progress.py",
+        "mlflow/tracking/fluent.py",
+    ],
+)
+def test_a_logging_library_below_the_line_is_logging(library):
+    found = other(stack(at(9), f"add (/home/me/.venv/lib/python3.11/site-packages/{library}:5)"))
+    assert found[9, "logging"].leaf == "add"
+
+
+def test_a_function_that_logs_is_named_by_the_line_that_calls_it():
+    assert (9, "logging") in other(stack(at(9), at(15, "log_all")))
+
+
+def test_a_method_called_by_a_name_that_logs_is_logging_down_to_its_last_line():
+    script = SCRIPT.replace("writer.add(", "log.write(")
+    found = other(stack(at(9), at(3, "RunLog.write", "/home/me/runlog.py")), source=source_of(train=script))
+    assert set(found) == {(9, "logging")}
+
+
+def test_what_is_computed_to_be_printed_is_not_logging():
+    script = SCRIPT.replace("print(step, loss.item())", "print(step, evaluate(model))")
+    found = other(stack(at(8), at(3, "evaluate", "/home/me/evaluate.py")), source=source_of(train=script))
+    assert set(found) == {(3, None)}
+
+
+def test_a_loop_that_is_a_comprehension():
+    script = (
+        "losses = [train(x) for x in batches()]\ndef train(x):\n    x = augment(x)\n    model(x).backward()"
+    )
+    trains = stack(
+        at(1), at(1, "<listcomp>"), at(4, "train"), f"backward ({TORCH}/_tensor.py:3)", wrapper("backward")
+    )
+    found = facts(trains, stack(at(1), at(1, "<listcomp>"), at(3, "train")), source=source_of(train=script))
+    assert [(line.at.line, line.kind) for line in found.phases[Phase.OTHER]] == [(3, "data")]
+
+
+def test_saving_is_told_by_its_frames():
+    assert (10, "checkpoint") in other(stack(at(10), f"_save ({TORCH}/serialization.py:1)"))
+
+
+def test_tensor_work_around_the_step_is_compute():
+    found = other(stack(at(4), f"cross_entropy ({TORCH}/nn/functional.py:3)"), stack(at(5)))
+    assert set(found) == {(4, "compute"), (5, "compute")}
+
+
+def test_metrics_are_the_hosts():
+    assert (1, None) in other(stack(at(9), at(1, "accuracy", "/home/me/metrics.py")))
+
+
+def test_an_argument_made_within_the_call_is_data():
+    script = SCRIPT.replace("model(x)", "model(make(x))")
+    found = other(stack(at(4), at(12, "make")), source=source_of(train=script))
+    assert set(found) == {(12, "data")}
+
+
+def test_an_argument_converted_within_the_call_is_data_though_it_has_no_frame():
+    script = SCRIPT.replace("model(x)", "model(torch.tensor(x))")
+    assert set(other(stack(at(4)), source=source_of(train=script))) == {(4, "data")}
+    assert set(other(stack(at(5)), source=source_of(train=script))) == {(5, "compute")}
+
+
+def test_a_function_of_the_models_result_is_compute():
+    script = SCRIPT.replace("criterion(model(x), y)", "own_loss(model(x), y)")
+    found = other(stack(at(4), at(12, "own_loss")), source=source_of(train=script))
+    assert set(found) == {(12, "compute")}
+
+
+def test_start_up_outside_the_loop_is_left_out():
+    assert other(stack(at(1), at(99, "load", "/home/me/data.py"), count=1000)) == {}
+
+
+def test_frames_of_libraries_are_not_the_users():
+    found = other(stack(at(3), at(12, "get_batch"), "roll (/usr/lib/python3.11/random.py:5)"))
+    assert found[12, "data"].leaf == "roll"
+
+
+def test_a_package_installed_in_place_is_the_users():
+    found = other(stack(at(3), at(44, "get_batch", "/home/me/src/mylib/batches.py")))
+    assert {(line.at.file, line.kind) for line in found.values()} == {
+        ("/home/me/src/mylib/batches.py", "data")
+    }
+
+
+def test_events_name_the_model_call_where_no_sample_hit_it():
+    event = {"event": "root", "at": {"file": TRAIN, "line": 4, "function": "<module>"}}
+    found = facts(TRAINING[1], stack(at(3)), events=[event])
+    assert found.phases[Phase.OTHER][0].kind == "data"
+
+
+def test_without_the_source_lines_are_counted_and_not_named():
+    found = other(stack(at(3), at(12, "get_batch")), source=no_source)
+    assert set(found) == {(12, None)}
+
+
+def test_a_line_that_waits_for_what_threads_make_is_a_queue():
+    queue = "Queue.get (/usr/lib/python3.11/queue.py:171)"
+    wait = "Condition.wait (/usr/lib/python3.11/threading.py:320)"
+    assert (12, "queue") in other(stack(at(3), at(12, "get_batch"), queue, wait))
+
+
+def test_too_few_samples_are_a_reason():
+    assert facts(stack(at(3), count=4)) == Missing("only 4 stack samples of the training thread were taken")
+    assert facts() == Missing("no stack samples were taken")
+
+
+def test_lines_that_cannot_be_read_are_passed_over():
+    found = facts(*TRAINING, (("main", "garbage", at(3)), 10), (("thread x", at(3)), 10))
+    assert found.samples == 40
+
+
+def test_a_loop_in_a_library_that_logs_is_named_by_the_users_line_that_started_it():
+    site = "/venv/lib/python3.11/site-packages"
+    trainer = f"{site}/transformers/trainer.py"
+    below = (f"_inner ({trainer}:9)", f"on_step_end ({trainer}:5)", f"update ({site}/tqdm/std.py:7)")
+    root = {"event": "root", "at": {"file": trainer, "line": 8, "function": "_inner"}}
+    trained = stack(at(9), f"_inner ({trainer}:8)", wrapper("module_call"))
+    found = facts(trained, stack(at(9), *below), events=(root,))
+    assert [line.at.line for line in found.phases[Phase.OTHER]] == [9]

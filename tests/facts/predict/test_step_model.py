@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfdoctor.facts.predict.contention import CpuContention
+from perfdoctor.facts.predict.step_model import BEST, EVEN, LIKELY, WORST, build, of_loop, queue
+from perfdoctor.model.change import Change, Estimate, removes
+from tests.support.facts import cpu, loader, model, step
+
+
+def built(workers=0, batch=12.0, wait=12.0, compute=8.0, cores=8.0, step_cpu=None, **given_loader):
+    of_step = step(data_wait=wait, forward=compute, cpu=step_cpu or compute + (0 if workers else batch))
+    return model(of_step, loader(workers=workers, batch=batch, **given_loader), cpu(cores=cores))
+
+
+def test_without_workers_the_step_is_compute_and_batch():
+    assert built().error == pytest.approx(0.0)
+
+
+def test_with_workers_that_are_late_the_step_is_their_share_of_a_batch():
+    late = built(workers=2, batch=40, wait=11.5, compute=8.5)
+    assert abs(late.error) < 0.05
+
+
+def test_with_workers_that_outrun_the_step_the_wait_is_for_receiving():
+    quick = built(workers=2, batch=4, wait=1.2, compute=8)
+    assert quick.error == pytest.approx(0.0)
+    assert quick.transfer_s == pytest.approx(0.0012)
+
+
+def test_a_wait_that_nothing_explains_is_an_error():
+    assert built(workers=2, batch=4, wait=20, compute=8).error < -0.5
+
+
+def test_waits_for_validation_are_not_the_training_loaders():
+    assert built(batch=2, wait=12, other_wait_s=0.010).error == pytest.approx(0.0)
+
+
+def test_the_run_as_it_was_is_put_together_again():
+    late = built(workers=1, batch=19, wait=11.5, compute=8.5, cores=2, step_cpu=12)
+    assert late.step_with(1) == pytest.approx(late.step_s, rel=0.15)
+
+
+def test_contention_is_taken_out_of_what_was_measured_together():
+    crowded = built(workers=1, batch=11.5, cpu=9, wait=2, compute=10, cores=2, step_cpu=15)
+    assert crowded.compute_s < 0.010
+    assert crowded.data_s < 0.0115
+
+
+def test_cpu_work_is_never_done_in_less_than_all_cores_need():
+    packed = built(batch=12, wait=12, compute=8, cores=2, step_cpu=28)
+    assert min(packed.step_with(count, BEST) for count in range(1, 9)) >= 0.014
+
+
+def test_waiting_for_a_disk_is_not_stretched_by_busy_cores():
+    reads = built(batch=12, cpu=0.5, wait=12, compute=8, cores=1, step_cpu=8.5)
+    assert reads.step_with(4) < 0.012
+
+
+def test_workers_that_are_new_pay_for_their_start_at_every_epoch():
+    once, often = built(epochs=1), built(epochs=50)
+    assert often.step_with(2) > once.step_with(2)
+
+
+def test_the_worst_case_is_never_better_than_the_best():
+    crowded = built(cores=2, step_cpu=28)
+    assert crowded.step_with(2, BEST) <= crowded.step_with(2, LIKELY) <= crowded.step_with(2, WORST)
+
+
+ONE_DEAR = (0.5,) * 15 + (8.5,)  # one batch in sixteen costs seventeen times as much as the others
+
+
+def test_uneven_batches_cost_more_than_their_mean_where_the_queue_is_short():
+    assert queue(0.010, 0.019, EVEN, 2, 1) < queue(0.010, 0.019, ONE_DEAR, 2, 1)
+
+
+def test_a_longer_queue_hides_uneven_batches():
+    assert queue(0.010, 0.015, ONE_DEAR, 2, 16) < queue(0.010, 0.015, ONE_DEAR, 2, 1)
+
+
+def test_even_batches_queue_as_the_slower_of_both():
+    assert queue(0.010, 0.050, EVEN, 2, 2) == pytest.approx(0.025, rel=0.05)
+    assert queue(0.030, 0.010, EVEN, 2, 2) == pytest.approx(0.030, rel=0.05)
+
+
+def test_a_longer_queue_is_worth_what_the_simulation_says():
+    uneven = built(workers=2, batch=14, p95=100, wait=4, compute=9, spread=ONE_DEAR)
+    assert uneven.gain(Change(prefetch=16)).likely > 1.05
+    assert built(workers=2, batch=14, wait=4, compute=9).gain(Change(prefetch=16)).likely == pytest.approx(1)
+
+
+def test_more_workers_take_longer_to_start_at_every_epoch():
+    some = built(workers=2, batch=1, wait=3, compute=8, epochs=50, epoch_wait_s=0.002)
+    assert some.step_with(8) > some.step_with(2)
+
+
+def test_fewer_workers_than_cores_are_not_credited_with_what_restarting_costs():
+    many = built(workers=8, batch=1, wait=3, compute=8, epochs=50, epoch_wait_s=0.002)
+    assert many.step_with(2) == pytest.approx(many.step_with(8), rel=0.02)
+
+
+def test_workers_beyond_the_cores_queue_to_be_started():
+    many = built(workers=8, batch=1, wait=3, compute=8, cores=2, epochs=50, epoch_wait_s=0.002)
+    assert many.step_with(2) < many.step_with(8) - 0.001
+
+
+def test_what_goes_from_a_step_that_waits_for_batches_is_no_gain():
+    late = built(workers=2, batch=40, wait=11.5, compute=8.5)
+    assert late.gain(removes(0.1, 0.1, 0.1)).likely == pytest.approx(1.0, abs=0.02)
+    assert late.gain(Change(batch=Estimate(0.5, 0.5, 0.5))).likely > 1.5
+
+
+def test_what_moves_into_workers_runs_beside_the_step():
+    loop = of_loop(step(other=10, forward=10, cpu=20), cpu(cores=8))
+    assert loop.gain(Change(moved=Estimate(0.5, 0.5, 0.5), workers=1)).likely == pytest.approx(1.8, abs=0.2)
+
+
+def test_time_without_a_core_is_no_time_at_a_disk():
+    of_step, of_loader = step(data_wait=10, forward=10, cpu=18), loader(workers=2, batch=40, cpu=10)
+    disk = model(of_step, of_loader, cpu(cores=2))
+    core = model(of_step, of_loader, cpu(cores=2, worker_delay=3.0, main_delay=0.2))
+    assert core.data_s == pytest.approx(0.010)
+    assert disk.data_s > 0.030
+
+
+def test_what_training_lost_to_its_workers_comes_back_without_them():
+    crowded = model(
+        step(data_wait=3, forward=25, cpu=20),
+        loader(workers=2, batch=38, cpu=14),
+        cpu(cores=2, worker_delay=1.7, main_delay=0.4),
+    )
+    assert crowded.contention_s == pytest.approx(0.4 * 0.028)
+    assert crowded.step_with(2) == pytest.approx(0.028, rel=0.15)
+    assert crowded.gain(Change(batch=Estimate(0.9, 0.9, 0.9))).likely > 1.4
+
+
+def test_measured_sharing_replaces_the_usual_losses():
+    of_step, of_loader, of_cpu = step(data_wait=10, forward=10, cpu=30), loader(batch=10), cpu(cores=2)
+    gentle, harsh = (
+        build(of_step, of_loader, of_cpu, CpuContention((loss,) * 3, (loss,) * 3)) for loss in (0.2, 2.0)
+    )
+    assert gentle.step_with(1) < harsh.step_with(1)
+
+
+@given(
+    workers=st.integers(0, 8),
+    batch=st.floats(0.01, 1e4),
+    cpu_share=st.floats(0, 1),
+    wait=st.floats(0, 1e4),
+    compute=st.floats(0, 1e4),
+    cores=st.floats(0.1, 128),
+    step_cpu=st.floats(0.001, 1e5),
+    p95=st.floats(0, 1e6),
+    asked=st.integers(0, 32),
+)
+def test_predictions_are_finite_and_ordered(
+    workers, batch, cpu_share, wait, compute, cores, step_cpu, p95, asked
+):
+    of_step = step(data_wait=wait, forward=compute + 0.001, cpu=step_cpu)
+    built = model(
+        of_step, loader(workers=workers, batch=batch, cpu=batch * cpu_share, p95=p95), cpu(cores=cores)
+    )
+    gain = built.gain(Change(workers=asked))
+    assert 0 < gain.low <= gain.likely <= gain.high < float("inf")

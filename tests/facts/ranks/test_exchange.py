@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.facts.ranks.exchange import in_one, setting_out
+from tests.support import facts, ranks
+
+
+def exchange(*late, **given):
+    return ranks.job_facts(ranks.team(*(late or ({}, {})), **given)).gradient_sync
+
+
+def test_what_ddp_exchanges_in_a_step():
+    found = exchange(calls=({"op": 1, "flags": 2, "bytes": 6_000_000, "buckets": 3},))
+    assert (found.kind, found.ranks, found.bytes) == ("DistributedDataParallel", 2, 6_000_000)
+    assert (found.exchanges, found.buckets) == (1.0, 3.0)
+    assert (found.busy_s, found.moving_s, found.exposed_s) == pytest.approx((0.003, 0.003, 0.002), rel=1e-3)
+    assert found.hidden == pytest.approx(1 / 3, rel=1e-3)
+    assert found.bus_bytes_per_s == pytest.approx(2e9, rel=1e-3)  # an all-reduce of two sends each byte once
+
+
+def test_waiting_is_no_moving():
+    found = exchange({}, {"data_wait": 7.0}, {})
+    assert found.waiting_s == pytest.approx(0.007, rel=1e-3)
+    assert (found.moving_s, found.exposed_s) == pytest.approx((0.003, 0.002), rel=1e-2)
+
+
+def test_of_two_ranks_the_one_that_waits_tells_how_long():
+    found = exchange({}, {"data_wait": 7.0})
+    assert found.waiting_s == pytest.approx(0.007, rel=1e-3)
+    assert (found.busy_s, found.moving_s, found.exposed_s) == pytest.approx((0.010, 0.003, 0.002), rel=1e-2)
+
+
+def test_of_several_collectives_the_time_is_covered_once_and_told_by_kind():
+    calls = ({"op": 2, "flags": 1, "bytes": 8_000_000}, {"op": 3, "flags": 1, "bytes": 4_000_000})
+    found = exchange(calls=calls, hidden=0.0)
+    assert found.kind in found.by_kind
+    assert found.exchanges == 1.0
+    assert found.busy_s == pytest.approx(0.001, rel=0.01)  # both of 1 ms, and they end together
+    assert found.by_kind["all_gather"] == pytest.approx((1.0, 8_000_000, 0.001), rel=1e-3)
+
+
+def test_the_ring_sends_nearly_twice_the_bytes_of_an_all_reduce():
+    found = exchange(*[{}] * 8, calls=({"op": 1, "flags": 2, "bytes": 3_000_000},))
+    assert found.bus_bytes_per_s == pytest.approx(3e6 * 2 * 7 / 8 / 0.003, rel=1e-3)
+
+
+def test_the_ring_is_that_of_the_group_that_exchanges():
+    found = ranks.job_facts(ranks.apart(ranks.team({}, {}), ranks.team({}, {}))).gradient_sync
+    assert found.ranks == 2
+    assert found.bus_bytes_per_s == pytest.approx(1e6 / 0.003, rel=1e-3)  # two send each byte once
+
+
+def test_what_a_device_does_is_not_timed():
+    assert exchange(calls=({"op": 1, "flags": 2 | 8},)) is None
+
+
+def test_small_collectives_take_as_long_to_set_out_whatever_their_size():
+    assert setting_out(0) == 1.0
+    assert setting_out(1 << 20) == 0.5
+    assert setting_out(100e6) < 0.02
+
+
+def test_what_many_small_collectives_cost_is_their_own_fault():
+    assert in_one(facts.exchange()) == 1.0
+    assert in_one(facts.exchange(buckets=60.0, bytes=1_000_000)) == pytest.approx(0.03, abs=0.01)
+    assert in_one(facts.exchange(buckets=10.0, bytes=250_000_000)) > 0.95
+
+
+def test_exposed_is_what_moves_and_what_other_programs_hold_up_is_left_out():
+    found = facts.exchanged(moving=10, waiting=30)
+    assert (found.exposed, found.each_s) == pytest.approx((0.1, 0.010))
+    assert facts.exchanged(moving=10, crowded=4).exposed == pytest.approx(0.06)

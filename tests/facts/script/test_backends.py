@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from perfdoctor.facts.script.backends import NOT_SEEN, BackendFacts, backend_facts
+from perfdoctor.model.measured import Location
+from perfdoctor.runs.records import RankRecords
+from tests.support.facts import run
+
+ON_DEVICE = run(device="Tesla V100")
+
+
+def own(*events: dict[str, object]) -> RankRecords:
+    return RankRecords(0, None, None, events)
+
+
+def test_the_last_look_at_the_settings_counts() -> None:
+    at = {"file": "train.py", "line": 9, "function": "main"}
+    records = own(
+        {"event": "settings", "cudnn_benchmark": False},
+        {"event": "settings", "cudnn_benchmark": True, "at": at},
+    )
+    assert backend_facts(records, ON_DEVICE) == BackendFacts(True, Location("train.py", 9, "main"))
+
+
+def test_what_was_not_recorded_is_said_to_be_missing() -> None:
+    assert backend_facts(own({"event": "settings", "device": "cpu"}), ON_DEVICE) == NOT_SEEN
+    odd = backend_facts(own({"event": "settings", "cudnn_benchmark": "odd"}), ON_DEVICE)
+    assert odd == NOT_SEEN
+
+
+def test_on_a_cpu_there_are_no_such_libraries() -> None:
+    assert backend_facts(own({"event": "settings", "cudnn_benchmark": False}), run()) is None

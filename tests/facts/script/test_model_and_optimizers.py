@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from perfdoctor.facts.script.model_and_optimizers import model_facts, optimizer_facts
+from perfdoctor.facts.user_source.parse import Sources
+from tests.support.records import no_source, records, source_of
+
+TRAIN = "/home/me/train.py"
+
+
+def at(line):
+    return {"file": TRAIN, "line": line, "function": "main"}
+
+
+def own(*events):
+    return records(events=events).ranks[0]
+
+
+def adam(**given):
+    return {
+        "event": "optimizer",
+        "id": 1,
+        "class": "torch.optim.adamw.AdamW",
+        "way": "for-loop",
+        "tensors": 4,
+        "elements": 100,
+        "device": "cpu",
+        "built": at(9),
+        "at": at(20),
+        **given,
+    }
+
+
+def test_without_an_optimizer_there_are_no_facts():
+    assert optimizer_facts(own()) is None
+
+
+def test_an_optimizer_is_told_with_both_lines():
+    (found,) = optimizer_facts(own(adam())).optimizers
+    assert (found.kind, found.way, found.tensors, found.elements) == ("AdamW", "for-loop", 4, 100)
+    assert (found.constructed_at.line, found.at.line) == (9, 20)
+    assert found.fusable
+
+
+def test_fused_foreign_and_special_ones_cannot_be_fused():
+    events = (
+        adam(way="fused"),
+        adam(**{"class": "apex.optimizers.FusedAdam"}),
+        adam(sparse=True),
+        adam(differentiable=True),
+        adam(**{"class": "torch.optim.rprop.Rprop"}),
+        adam(device="mps"),
+        adam(way=None),
+    )
+    assert not any(one.fusable for one in optimizer_facts(own(*events)).optimizers)
+
+
+def test_records_of_another_version_leave_gaps_and_no_error():
+    (found,) = optimizer_facts(own({"event": "optimizer", "class": 7, "elements": "many"})).optimizers
+    assert (found.kind, found.elements, found.constructed_at, found.fusable) == ("optimizer", 0, None, False)
+
+
+def test_the_largest_model_counts():
+    small = {"event": "root", "module": "a.Small", "parameters": 10, "float64": 1.0, "built": at(3)}
+    large = {"event": "root", "module": "a.Large", "parameters": 99, "float64": 0.0, "built": at(4)}
+    facts = model_facts(own(small, large, small), Sources(no_source))
+    assert (facts.name, facts.parameters, facts.float64, facts.at.line) == ("a.Large", 99, 0.0, 4)
+
+
+def test_without_a_module_the_optimizers_parameters_count():
+    facts = model_facts(own(adam(float64=1.0)), Sources(no_source))
+    assert (facts.name, facts.parameters, facts.float64) == (None, 100, 1.0)
+
+
+def test_without_either_there_is_no_model():
+    assert model_facts(own(), Sources(no_source)) is None
+
+
+WIDE = {"event": "root", "module": "a.Net", "parameters": 10, "float64": 1.0, "built": at(1)}
+TEXT = """import numpy as np
+x = torch.from_numpy(np.zeros(3))
+y = torch.zeros(3, dtype=torch.float64)
+z = np.zeros(3, dtype="float64")
+w = torch.zeros(3)
+net = Net().double()
+"""
+
+
+def test_a_call_that_widens_comes_before_what_the_text_says():
+    noted = {"event": "float64", "what": "Module.double", "at": at(6)}
+    facts = model_facts(own(WIDE, noted), Sources(source_of(train=TEXT)))
+    assert [(what, at.line) for what, at in facts.widened] == [("Module.double", 6)]
+
+
+def test_without_such_a_call_the_lines_that_name_double_precision_are_told():
+    facts = model_facts(own(WIDE), Sources(source_of(train=TEXT)))
+    assert sorted(at.line for _, at in facts.widened) == [2, 3, 4, 6]
+    assert {at.text for _, at in facts.widened} >= {"y = torch.zeros(3, dtype=torch.float64)"}
+
+
+def test_a_narrow_model_has_no_such_lines():
+    facts = model_facts(own({**WIDE, "float64": 0.0}), Sources(source_of(train=TEXT)))
+    assert facts.widened == ()

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from perfdoctor.facts.script.unused_gradients import unused_gradient_facts
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.runs.records import RankRecords
+from tests.support.records import source_of
+
+SOURCES = Sources(source_of(train="optimizer = SGD(head.parameters())"))
+OPTIMIZER = {"event": "optimizer", "built": {"file": "/home/me/train.py", "line": 1}}
+
+
+def look(**fields):
+    return {"event": "orphans", **fields}
+
+
+def facts(*events):
+    return unused_gradient_facts(RankRecords(0, None, None, events), SOURCES)
+
+
+def test_the_last_look_counts_and_the_optimizer_is_named():
+    last = look(tensors=4, elements=900, of_elements=1000, nodes=20, needless=15)
+    found = facts(OPTIMIZER, look(tensors=0), last)
+    assert (found.tensors, found.elements, found.of_elements, found.needless) == (4, 900, 0.9, 0.75)
+    assert found.at.text == "optimizer = SGD(head.parameters())"
+
+
+def test_without_orphans_or_with_broken_records_there_is_nothing():
+    assert facts() is None
+    assert facts(look(tensors=0, elements=0, of_elements=9, nodes=3, needless=0)) is None
+    assert facts(look()) is None
+    assert facts(look(tensors=3)).needless == 0.0

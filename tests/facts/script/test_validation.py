@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.facts.script.validation import validation_facts
+from perfdoctor.facts.steps.boundaries import find
+from perfdoctor.facts.steps.summary import step_facts
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.runs.records import RankRecords
+from tests.support.facts import loader
+from tests.support.records import rows, source_of, update
+
+TRAIN = "/home/me/train.py"
+SCRIPT = """\
+def predict(x):
+    return model(x)
+def validate():
+    for x in held:
+        predict(x)
+def main():
+    for step in range(9):
+        train()
+        validate()
+main()
+"""
+LINES = [
+    {"file": TRAIN, "line": line, "function": function}
+    for line, function in ((2, "predict"), (5, "validate"), (9, "main"), (10, "<module>"))
+]
+
+
+def facts(lines, every=10, of_loader=None):
+    described = [update(20, validation=10) if n % every == 0 else update(10) for n in range(1, 101)]
+    steps = find(rows(described))
+    events = ({"event": "eval", "calls": 10, "lines": lines},)
+    source = Sources(source_of(train=SCRIPT))
+    records = RankRecords(0, None, None, events)
+    return validation_facts(records, steps, step_facts(steps, None, None), of_loader, source)
+
+
+def test_stretches_between_updates_are_counted():
+    found = facts(LINES, of_loader=loader(other_wait_s=0.0005))
+    assert (found.count, found.steps_between) == (10, 10)
+    assert found.seconds_per_step == pytest.approx(0.001)
+    assert found.wait_per_step_s == 0.0005
+
+
+def test_the_loop_that_calls_again_and_again_is_named_and_the_call_of_the_model():
+    found = facts(LINES)
+    assert (found.passes.line, found.at.line, found.at.text) == (2, 5, "predict(x)")
+    found = facts(LINES[1:])
+    assert (found.passes.line, found.at.line, found.at.text) == (5, 9, "validate()")
+
+
+def test_a_validation_in_the_loop_itself_is_named_by_its_own_line():
+    assert facts(LINES[2:3]).at.line == 9
+    assert facts([]).at is None
+
+
+def test_without_validation_there_is_nothing():
+    assert facts(LINES, every=1000) is None

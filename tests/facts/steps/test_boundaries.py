@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfdoctor.facts.steps import boundaries
+from perfdoctor.model.measured import Marker, Phase
+from perfdoctor.wire.step_rows import DISTURBED, FRESH, ROLLED_UP, SKIPPED
+from tests.support.records import MS, backward, row, rows, update
+
+
+def count(described):
+    found = boundaries.find(rows(described))
+    return 0 if found is None else float(found.weight.sum())
+
+
+def updates(*optimizers):
+    return [update(optimizer=optimizer) for optimizer in optimizers]
+
+
+def test_a_plain_loop_counts_every_update():
+    assert count(updates(*[1] * 25)) == 25
+
+
+def test_a_gan_counts_pairs():
+    assert count(updates(*[1, 2] * 12)) == 12
+
+
+def test_an_unfinished_period_belongs_to_the_tail():
+    found = boundaries.find(rows(updates(*[1, 2] * 12, 1)))
+    assert found is not None
+    assert found.weight.sum() == 12
+    assert found.end_ns[-1] == (1000 + 240) * MS
+
+
+@pytest.mark.parametrize("critic", [2, 5, 20, 40])
+def test_a_wgan_counts_updates_of_the_generator(critic):
+    assert count(updates(*([1] * critic + [2]) * 6)) == 6
+
+
+def test_a_wgan_that_trains_its_critic_longer_at_first_still_counts_the_generator():
+    assert count(updates(*[1] * 30, 2, *([1] * 5 + [2]) * 40)) == 41
+
+
+def test_a_wgan_that_counts_anew_with_each_epoch_counts_the_generator():
+    assert count(updates(*([1, 2] + [1] * 5 + [2] + [1] * 5 + [2, 1]) * 3)) == 9
+
+
+def test_a_network_that_is_trained_ahead_counts_its_own_updates():
+    assert count(updates(*[1] * 200, *[1, 2] * 200)) == pytest.approx(400, abs=1)
+
+
+def test_two_updates_each_are_one_step():
+    assert count(updates(*[1, 1, 2, 2] * 8)) == 8
+
+
+def test_a_pattern_that_opens_with_its_rarest_optimizer_counts_whole_periods():
+    assert count(updates(*[1, 2, 2] * 7)) == 7
+
+
+def test_a_pattern_that_opens_with_its_rarest_optimizer_leaves_a_partial_one_out():
+    assert count(updates(*[1, 2, 2] * 7, 1, 2)) == 7
+
+
+@pytest.mark.parametrize("turns", [(100,), (10, 10), (3, 3, 3)], ids=str)
+def test_optimizers_of_different_phases_count_every_update(turns):
+    ids = [optimizer for turn in turns for optimizer in [1] * turn + [2] * turn]
+    assert count(updates(*ids)) == len(ids)
+
+
+def test_an_optimizer_that_steps_once_an_epoch_does_not_hide_the_pattern():
+    assert count(updates(*([1, 2] * 100 + [3]) * 3)) == 300
+
+
+def test_an_irregular_sequence_counts_every_update():
+    ids = [1, 2, 2, 1, 1, 1, 2, 1, 2, 2, 2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 2, 2, 1, 2]
+    assert count(updates(*ids)) == len(ids)
+
+
+def test_accumulated_backwards_before_the_first_update_are_part_of_its_step():
+    described = [backward(5), backward(5, fresh=False), backward(5, fresh=False), update(1)]
+    assert count([*described, *updates(1, 1, 1)]) == 4
+
+
+def test_whole_groups_of_backwards_before_the_first_update_are_steps():
+    later = [update(10, backwards=1)] * 3
+    assert count([backward(), backward(), backward(), update(1), *later]) == 6
+
+
+def test_backwards_of_the_first_update_that_change_parameters_are_its_own():
+    later = [update(10, backwards=2)] * 3
+    assert count([backward(), backward(), update(1), *later]) == 4
+
+
+def test_backwards_without_an_optimizer_merge_until_parameters_change():
+    group = [backward(), backward(fresh=False)]
+    assert count(group * 6) == 6
+
+
+def test_the_last_backward_counts():
+    assert count([backward()] * 7) == 7
+
+
+@pytest.mark.parametrize("marker", [Marker.BATCH, Marker.CALL])
+def test_weaker_markers_are_a_step_each(marker):
+    assert count([row(Marker.OPEN, 3), *[row(marker, 2)] * 5, row(Marker.END, 1)]) == 5
+
+
+def test_the_first_step_begins_where_its_loader_started():
+    described = [
+        row(Marker.OPEN, 100),
+        row(Marker.BATCH, 7),
+        row(Marker.OPEN, 50),
+        row(Marker.CALL, 3),
+        backward(2),
+        update(1),
+    ]
+    found = boundaries.find(rows([*described, update(10)]))
+    assert found is not None
+    assert (found.begin_ns[0], found.end_ns[0]) == (1157 * MS, 1163 * MS)
+
+
+def test_rolled_up_rows_stand_for_their_updates():
+    described = [*updates(*[1, 2] * 10), *[update(100, optimizer=2, flags=ROLLED_UP, marks=20)] * 3]
+    assert count(described) == 10 + 30
+
+
+def test_rolled_up_backwards_stand_for_their_steps():
+    group = [backward(), backward(fresh=False)]
+    described = [*group * 5, row(Marker.BACKWARD, 100, flags=ROLLED_UP | FRESH, marks=20)]
+    assert count(described) == pytest.approx(5 + 10, rel=0.35)
+
+
+def test_flags_are_gathered_per_step():
+    found = boundaries.find(rows([update(), update(flags=DISTURBED), update(flags=SKIPPED)]))
+    assert found is not None
+    assert found.disturbed.tolist() == [False, True, False]
+    assert found.skipped_updates == 1
+
+
+def test_other_is_what_the_phases_leave():
+    found = boundaries.find(rows([update(10, forward=3, backward=4, optimizer_ns=1)]))
+    assert found is not None
+    assert found.phases[Phase.OTHER][0] == pytest.approx(0.002)
+
+
+def test_the_last_known_loss_of_a_step_is_its_loss():
+    found = boundaries.find(
+        rows([update(optimizer=1, loss=2.0), update(optimizer=2), *updates(1, 2), *updates(1, 2)])
+    )
+    assert found is not None
+    assert found.loss[0] == 2.0
+    assert np.isnan(found.loss[1])
+
+
+@pytest.mark.parametrize(
+    "described", [[], [row(Marker.END, 5)], [row(Marker.OPEN, 5)]], ids=["empty", "end", "open"]
+)
+def test_nothing_that_trains_is_no_step(described):
+    assert boundaries.find(rows(described)) is None
+
+
+def test_a_missing_file_or_an_alien_one_is_no_step():
+    assert boundaries.find(None) is None
+    assert boundaries.find(np.zeros(3, dtype=[("end_ns", "<i8")])) is None
+
+
+MARKERS = st.sampled_from([Marker.OPEN, Marker.CALL, Marker.BATCH, Marker.BACKWARD, Marker.UPDATE])
+DURATIONS = st.floats(0, 1e4)
+ROW = st.fixed_dictionaries(
+    {
+        "marker": MARKERS,
+        "ms": DURATIONS,
+        "flags": st.integers(0, 31),
+        "optimizer": st.integers(0, 4),
+        "marks": st.integers(1, 9),
+        "forward": DURATIONS,
+        "data_wait": DURATIONS,
+        "loss": st.floats(),
+    }
+)
+
+
+@given(st.lists(ROW, max_size=40))
+def test_phases_partition_every_step_whatever_the_rows_say(described):
+    found = boundaries.find(rows(described))
+    if found is None:
+        return
+    total = np.sum(list(found.phases.values()), axis=0)
+    np.testing.assert_allclose(total, found.seconds, atol=1e-9)
+    assert all(np.all(values >= 0) for values in found.phases.values())
+    assert np.array_equal(found.begin_ns[1:], found.end_ns[:-1])
+    assert np.all(found.weight >= 1)
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=6), st.integers(8, 20))
+def test_a_repeated_pattern_is_a_step_or_a_part_of_one(pattern, times):
+    steps_found = count(updates(*pattern * times))
+    assert times - 1 <= steps_found <= len(pattern) * times

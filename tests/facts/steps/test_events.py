@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.facts.steps import events
+from perfdoctor.facts.steps.boundaries import find
+from perfdoctor.facts.steps.span import MeasuredSpan
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.records import RankRecords
+from tests.support.facts import line, stacks, step
+from tests.support.records import MS, no_source, records, rows, update
+
+STEPS = find(rows([update(10, calls=2, switches=8)] * 100))
+WINDOW = MeasuredSpan.of(STEPS)
+UNSAMPLED = Missing("no stack samples were taken")
+AT = {"file": "train.py", "line": 5, "function": "main"}
+
+
+def threads_of(own, boot, of_step):
+    return events.thread_facts(records(boots=[boot] if boot else []), own, of_step)
+
+
+def of(*entries):
+    return RankRecords(0, None, None, entries)
+
+
+def test_threads_are_torchs_own_choice_unless_someone_set_them():
+    boot = {"threads": 8, "threads_env": {}}
+    assert threads_of(of(), boot, step(forward=1)).set_by is None
+    by_name = threads_of(of(), {"threads": 1, "threads_env": {"OMP_NUM_THREADS": "1"}}, step(forward=1))
+    assert (by_name.intra_op, by_name.set_by) == (1, "OMP_NUM_THREADS=1")
+    by_line = threads_of(of({"event": "threads", "intra_op": 2, "at": AT}), boot, step(forward=1))
+    assert (by_line.intra_op, by_line.set_by, by_line.at.line) == (2, "torch.set_num_threads", 5)
+
+
+def test_the_size_of_operations_is_compute_per_module():
+    found = threads_of(of({"event": "root", "modules": 4}), {"threads": 2}, step(forward=3, backward=5))
+    assert found.per_module_s == pytest.approx(0.002)
+
+
+def test_unknown_threads_are_a_reason():
+    assert threads_of(of(), None, step(forward=1)) == Missing("the number of torch's threads is not known")
+
+
+def test_validation_is_split_by_the_passes_that_recorded_gradients():
+    totals = [
+        {"event": "eval", "calls": n, "grad_calls": n // 4, "seconds": n, "grad_seconds": n / 4, "at": AT}
+        for n in (4, 8)
+    ]
+    found = events.eval_facts(of(*totals), step(forward=6, validation=4))
+    assert (found.calls, found.grad_calls, found.at.line) == (8, 2, 5)
+    assert (found.seconds_per_step, found.grad_seconds_per_step) == pytest.approx((0.004, 0.001))
+
+
+def test_no_validation_and_no_checkpoint_are_answers():
+    assert events.eval_facts(of(), step(forward=1)) is None
+    assert events.save_facts(of(), WINDOW, UNSAMPLED, Sources(no_source)) is None
+
+
+def test_only_checkpoints_between_the_steps_count():
+    saves = [
+        {"event": "save", "begin_ns": t * MS, "seconds": 0.05, "bytes": 1000, "at": AT}
+        for t in (500, 1200, 1700, 2500)
+    ]
+    found = events.save_facts(of(*saves), WINDOW, UNSAMPLED, Sources(no_source))
+    assert (found.count, found.bytes, found.steps_between) == (2, 1000, 50)
+    assert found.seconds_per_step == pytest.approx(0.001)
+
+
+def test_the_cost_of_watching_adds_up():
+    entries = [
+        {"event": "cost", "switch_ns": 100, "row_ns": 1000, "call_ns": 50},
+        {"event": "root", "modules": 10},
+    ]
+    found = events.overhead_facts(of(*entries), STEPS, step(forward=10), [])
+    assert found.seconds_per_step == pytest.approx(2.8e-6)
+    assert found.share == pytest.approx(2.8e-4)
+    assert isinstance(events.overhead_facts(of(), STEPS, step(forward=10), []), Missing)
+
+
+def test_the_samplers_cores_are_their_cpu_over_time():
+    samples = [{"t_ns": t * 1000 * MS, "perfdoctor_cpu_s": 1 + t * 0.02} for t in (1, 2, 3)]
+    found = events.overhead_facts(of({"event": "cost"}), STEPS, step(forward=10), samples)
+    assert found.sampler_cores == pytest.approx(0.02)
+
+
+def test_windows_cost_their_start_stop_and_export_and_what_their_steps_took_beyond_the_mean():
+    window = {
+        "event": "window", "outcome": "ok", "steps": 4, "begin_ns": 10**9, "end_ns": 10**9 + 48 * MS,
+        "start_s": 0.001, "stop_s": 0.010, "export_s": 0.005,
+    }  # fmt: skip
+    given_up = {"event": "window", "outcome": "yielded", "steps": 4, "start_s": 0.001, "stop_s": 0.002}
+    assert events.windows_s(of(window), 0.010) == pytest.approx(0.016 + 5 * 0.002)
+    assert events.windows_s(of(window), 0.020) == pytest.approx(0.016)
+    assert events.windows_s(of(window, given_up), 0.020) == pytest.approx(0.019)
+    assert events.windows_s(of(), 0.010) == 0
+
+
+def test_the_overhead_includes_the_windows():
+    cost = {"event": "cost", "switch_ns": 0, "row_ns": 0, "call_ns": 0}
+    window = {"event": "window", "outcome": "ok", "steps": 4, "start_s": 0.1, "stop_s": 0.0, "export_s": 0.0}
+    found = events.overhead_facts(of(cost, window), STEPS, step(forward=0.01), ())
+    assert found.seconds_per_step == pytest.approx(0.1 / 100)
+
+
+def test_the_overhead_includes_recording_collectives():
+    cost = {"event": "cost", "switch_ns": 0, "row_ns": 0, "call_ns": 0}
+    totals = [{"event": "collectives", "calls": calls, "own_s": 1e-5 * calls} for calls in (40, 100)]
+    found = events.overhead_facts(of(cost, *totals), STEPS, step(forward=0.01), ())
+    assert found.seconds_per_step == pytest.approx(1e-3 / 100)
+
+
+def test_files_written_within_one_step_are_one_checkpoint():
+    saves = [
+        {"event": "save", "begin_ns": t * MS, "seconds": 0.01, "bytes": 1000, "at": AT}
+        for t in (1201, 1202, 1203, 1401, 1402, 1403)
+    ]
+    beside = stacks(line(0.1, kind="checkpoint"), line(0.2, kind="logging"))
+    found = events.save_facts(of(*saves), WINDOW, beside, Sources(no_source))
+    assert (found.count, found.bytes, found.steps_between) == (2, 3000, 20)
+    assert found.beside_share == pytest.approx(0.1)

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from perfdoctor.facts.decode import location, number, positive, whole
+from perfdoctor.model.measured import Location
+
+
+@pytest.mark.parametrize("value", [None, "7", math.nan, math.inf, True, [], {}])
+def test_what_is_no_number_is_zero_or_none(value):
+    assert number(value) == 0.0
+    assert positive(value) is None
+    assert whole(value) is None
+
+
+def test_numbers_are_kept():
+    assert (number(-2), positive(-2), positive(0.5), whole(3), whole(-3)) == (-2.0, None, 0.5, 3, None)
+
+
+def test_a_location_needs_a_file_and_a_line():
+    assert location({"file": "a.py", "line": 3, "function": "f"}) == Location("a.py", 3, "f")
+    assert location({"file": "a.py", "line": 3}) == Location("a.py", 3)
+    assert location({"file": "a.py"}) is None
+    assert location(None) is None

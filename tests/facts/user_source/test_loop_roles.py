@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from perfdoctor.facts.user_source.loop_roles import Loop, Role
+from perfdoctor.facts.user_source.parse import Listing
+
+
+def roles(text, *anchors, results=()):
+    """The roles of every line that ends in a comment naming one, as (found, named)."""
+    lines = dedent(text).strip("\n").split("\n")
+    at = [number for number, line in enumerate(lines, 1) if any(anchor in line for anchor in anchors)]
+    loop = Loop(Listing(lines), at, results)
+    named = {number: line.split("# ")[1] for number, line in enumerate(lines, 1) if "# " in line}
+    return {number: loop.role(number).value for number in named}, named
+
+
+def check(text, *anchors, results=()):
+    found, named = roles(text, *anchors, results=results)
+    assert found == named
+
+
+def test_arrays_and_random_indices():
+    check(
+        """
+        data = load()  # outside
+        for step in range(1000):
+            ix = rng.integers(0, len(data), 32)  # data
+            x = torch.stack([torch.tensor(data[i]) for i in ix])  # data
+            y = torch.tensor(labels[ix])  # data
+            out = model(x)  # trains
+            loss = F.cross_entropy(out, y)  # compute
+            opt.zero_grad()  # rest
+            loss.backward()  # trains
+            opt.step()  # trains
+            accuracy = (out.argmax(1) == y).float().mean().item()  # rest
+            print(step, loss.item())  # rest
+        print("done")  # outside
+        """,
+        "model(x)", ".backward()", "opt.step()",
+    )  # fmt: skip
+
+
+def test_a_list_filled_in_a_nested_loop():
+    check(
+        """
+        for epoch in range(3):
+            for start in range(0, n, 32):  # data
+                rows = []  # data
+                for index in order[start:start + 32]:  # data
+                    image = decode(paths[index])  # data
+                    rows.append(image)  # data
+                history.append(start)  # rest
+                x = torch.stack(rows)  # data
+                loss = model(x).sum()  # trains
+                loss.backward()
+        """,
+        "model(x)", ".backward()",
+    )  # fmt: skip
+
+
+def test_a_preallocated_array():
+    check(
+        """
+        buffer = np.zeros((32, 64))
+        while True:
+            for row in range(32):  # data
+                buffer[row] = features(row)  # data
+            loss = model(torch.from_numpy(buffer))  # trains
+            loss.backward()
+        """,
+        "model(", ".backward()",
+    )  # fmt: skip
+
+
+def test_a_name_used_for_batch_and_result():
+    check(
+        """
+        for i in range(9):
+            x = make(i)  # data
+            x = x.float()  # data
+            x = model(x)  # trains
+            x = x.mean()  # compute
+            x.backward()
+        """,
+        "model(x)", ".backward()",
+    )  # fmt: skip
+
+
+def test_a_loop_without_a_module_is_told_by_the_names_that_require_gradients():
+    check(
+        """
+        for i in range(9):
+            x = make(i)  # data
+            hidden = (x @ w1).relu()  # compute
+            loss = (hidden @ w2).pow(2).mean()  # compute
+            loss.backward()  # trains
+            with torch.no_grad():
+                for w in (w1, w2):
+                    w -= 0.1 * w.grad  # compute
+        """,
+        ".backward()",
+        results=("w1", "w2", "hidden", "loss"),
+    )
+
+
+def test_a_function_called_once_a_step_is_a_body_of_its_own():
+    check(
+        """
+        def train_step(self, batch):
+            x = self.augment(batch)  # data
+            self.out = self.model(x)  # trains
+            loss = self.criterion(self.out)  # compute
+            loss.backward()
+            self.metric = compute(self.out)  # rest
+        """,
+        "self.model(x)", ".backward()",
+    )  # fmt: skip
+
+
+def test_the_loop_above_a_training_function():
+    check(
+        """
+        def fit(trainer):
+            setup()  # outside
+            for i in range(10):
+                batch = make_batch(i)  # data
+                loss = trainer.train_step(batch)  # trains
+                log(loss)  # rest
+        """,
+        "train_step",
+    )
+
+
+def test_a_hidden_state_carried_over_is_computed():
+    check(
+        """
+        for x in batches:  # data
+            out, h = model(x, h)  # trains
+            h = h.detach()  # compute
+            loss = out.mean()  # compute
+            loss.backward()
+        """,
+        "model(x", ".backward()",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "this is ( not python"], ids=["no-source", "not-python"])
+def test_without_source_nothing_is_named(text):
+    loop = Loop(Listing(text.split("\n") if text else []), [3])
+    assert (loop.role(3), loop.role(4)) == (Role.TRAINS, Role.REST)
+    assert loop.contains(99)
+
+
+def test_an_environment_that_acts_on_the_models_choice_is_neither_batch_nor_compute():
+    check(
+        """
+        for episode in range(300):
+            chances = []
+            state = env.reset()  # data
+            while not done:
+                p = policy(torch.tensor(state))  # trains
+                action = p.sample()  # compute
+                chances.append(p.log_prob(action))  # compute
+                state, reward, done = env.step(action.item())  # acts
+            loss = -torch.stack(chances).sum()  # compute
+            loss.backward()  # trains
+        """,
+        "policy(",
+        "backward",
+    )
+
+
+def test_a_batch_drawn_from_what_was_played_is_still_a_batch():
+    check(
+        """
+        while True:
+            action = net(torch.tensor(state)).argmax().item()  # trains
+            after, reward = env.step(action)  # acts
+            memory.append((state, action, reward, after))  # rest
+            state = after  # acts
+            rows = random.sample(memory, 32)  # data
+            batch = torch.tensor(rows)  # data
+            loss = F.mse_loss(net(batch), target(batch))  # trains
+            loss.backward()  # trains
+        """,
+        "net(",
+        "backward",
+    )

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from perfdoctor.facts.user_source.parse import Listing, Sources, logs, saves
+from tests.support.records import source_of
+
+
+def statement(text):
+    return ast.parse(text).body[0]
+
+
+LOGGING = """\
+print(x)
+logging.info('x')
+self.logger.debug(x)
+writer.add_scalar('loss', x)
+wandb.log({})
+bar.set_postfix(loss=x)
+mlflow.log_metric('a', 1)
+json.dump(x, f)
+f.write(json.dumps(x))
+csv_writer.writerow(x)
+console.log(x)
+plt.savefig('a')"""
+
+
+@pytest.mark.parametrize("text", LOGGING.split("\n"))
+def test_statements_that_log(text):
+    assert logs(statement(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = torch.log(y)",
+        "y = x.log()",
+        "math.log(2)",
+        "if x:\n    print(1)",
+        "loss.item()",
+        "buffer.flush()",
+    ],
+)
+def test_statements_that_do_not(text):
+    assert not logs(statement(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["torch.save(m, p)", "pickle.dump(m, f)", "np.savez('a', x)", "model.save_pretrained(d)"]
+)
+def test_statements_that_save(text):
+    assert saves(statement(text))
+
+
+def test_a_compound_statement_is_its_header():
+    listing = Listing(
+        ["for x in xs:", "    work(x)", "    if x:", "        y = (", "            1)", "done()"]
+    )
+    assert isinstance(listing.statement(1), ast.For)
+    assert listing.statement(5).lineno == 4
+    assert isinstance(listing.outermost_loop(5), ast.For)
+    assert listing.outermost_loop(6) is None
+
+
+def test_a_function_is_a_scope_of_its_own():
+    listing = Listing(["while True:", "    def inner():", "        work()", "    inner()"])
+    assert listing.outermost_loop(3) is None
+    assert listing.scope(3).name == "inner"
+
+
+def test_one_liners_are_found():
+    assert isinstance(Listing(["for x in xs: work(x)"]).statement(1), ast.Expr)
+
+
+def test_text_is_stripped_and_missing_files_are_empty():
+    sources = Sources(source_of(train="  a = 1\n"))
+    assert sources.text("/home/me/train.py", 1) == "a = 1"
+    assert sources.text("/home/me/train.py", 99) is None
+    assert sources.file("/nowhere.py").tree.body == []

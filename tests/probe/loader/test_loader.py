@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from tests.support.watched import seconds, updates, watched
+
+pytestmark = [pytest.mark.clock, pytest.mark.process]
+
+SCRIPT = """
+    import time, torch
+    from torch.utils.data import DataLoader, Dataset
+    class Items(Dataset):
+        def __len__(self): return 24
+        def __getitem__(self, i):
+            time.sleep(0.002)
+            return torch.full((16,), float(i)), i % 2
+    def collate(items):
+        time.sleep(0.003)
+        return torch.stack([x for x, _ in items]), torch.tensor([y for _, y in items])
+    def main(**options):
+        torch.set_num_threads(1)
+        net = torch.nn.Linear(16, 2)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        loader = DataLoader(Items(), batch_size=4, collate_fn=collate, **options)
+        for _ in range(2):
+            for x, y in loader:
+                torch.nn.functional.cross_entropy(net(x), y).backward()
+                opt.step(); opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("start_method", [None, "fork", "spawn", "forkserver"])
+def test_a_batch_costs_what_reading_and_collating_it_takes(tmp_path, start_method):
+    options = "num_workers=0"
+    if start_method:
+        options = f"num_workers=2, multiprocessing_context={start_method!r}"
+    records = watched(tmp_path, SCRIPT + f"\n    if __name__ == '__main__':\n        main({options})\n")
+    rank = records.ranks[0]
+    assert len(updates(records)) == 12
+    rows = rank.loader
+    assert len(rows) == 12
+    assert (rows["read_ns"] >= 8_000_000).all()
+    assert (rows["collate_ns"] >= 3_000_000).all()
+    assert rows["read_cpu_ns"].mean() < 8_000_000
+    assert (rows["samples"] == 4).all()
+    assert (rows["bytes"] == 4 * 16 * 4 + 4 * 8).all()
+    assert (rows["loader"] == 1).all()
+    assert set(rows["worker"]) == ({0, 1} if start_method else {-1})
+    assert len(rank.of("epoch")) == 2
+    assert len(rank.of("worker")) == (4 if start_method else 0)
+    (built,) = rank.of("loader")
+    assert (built["num_workers"], built["batch_size"]) == (2 if start_method else 0, 4)
+    assert built["at"]["function"] == "main"
+
+
+def test_without_workers_a_batch_is_waited_for_as_long_as_it_costs(tmp_path):
+    records = watched(tmp_path, SCRIPT + "\n    main()\n")
+    rows = updates(records)
+    cost = records.ranks[0].loader
+    prepared = (cost["read_ns"] + cost["collate_ns"]).sum() / 1e9
+    first = records.ranks[0].steps["begin_ns"].min()
+    waited = seconds(records.ranks[0].steps, "data_wait")
+    assert rows["begin_ns"].min() >= first
+    assert waited >= prepared
+    assert list(rows["samples"][1:]) == [4] * 11
+
+
+def test_an_epoch_knows_its_first_wait_apart_from_later_ones(tmp_path):
+    records = watched(tmp_path, SCRIPT + "\n    main(num_workers=1)\n")
+    epochs = records.ranks[0].of("epoch")
+    ends = records.ranks[0].of("epoch_end")
+    assert [epoch["index"] for epoch in epochs] == [1, 2]
+    assert [end["batches"] for end in ends] == [6, 6]
+    assert [epoch["items"] for epoch in epochs] == [24, 24]
+    assert all(epoch["first_wait_ns"] >= 8_000_000 for epoch in epochs)
+
+
+def test_an_epoch_that_the_loop_leaves_ends_with_its_last_batch(tmp_path):
+    records = watched(
+        tmp_path,
+        """
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        train, other = (DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8) for _ in "ab")
+        for x, in train:
+            net(x).mean().backward(); opt.step(); opt.zero_grad()
+            for y, in other:
+                break
+        """,
+    )
+    ends = records.ranks[0].of("epoch_end")
+    assert [(end["loader"], end["batches"]) for end in ends] == [(2, 1)] * 3 + [(1, 4)]
+    assert all(end["end_wait_ns"] is None and end["last_ns"] < end["t_ns"] for end in ends[:3])
+    assert ends[3]["end_wait_ns"] >= 0
+
+
+def test_validation_batches_do_not_count_as_training_samples(tmp_path):
+    records = watched(
+        tmp_path,
+        """
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        data = TensorDataset(torch.randn(32, 4))
+        train, valid = DataLoader(data, batch_size=8), DataLoader(data, batch_size=16)
+        for _ in range(3):
+            net.train()
+            for x, in train:
+                net(x).mean().backward(); opt.step(); opt.zero_grad()
+            net.eval()
+            with torch.no_grad():
+                for x, in valid: net(x)
+        """,
+    )
+    rows = records.ranks[0].steps
+    assert int(rows["samples"].sum()) == 96
+    assert len(updates(records)) == 12
+    assert np.all(updates(records)["samples"][1:] == 8)

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+
+from tests.support.watched import watched
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+NET = """
+    import torch
+    from torch import nn
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    class Net(nn.Module):
+        def __init__(self, *extra):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(64, 256), nn.Tanh(), *extra, nn.Linear(256, 64))
+        def forward(self, x, mask=None):
+            return self.body(x if mask is None else x * 0.5)
+    net = Net()
+    opt = torch.optim.SGD(net.parameters(), lr=0.01)
+    for step in range(20):
+        x = torch.randn(512, 64)
+        opt.zero_grad()
+"""
+
+
+def repeats(tmp_path, loop: str, setting: str = "") -> set[tuple[str, int, int]]:
+    """(module, first line, second line) of what was seen twice; the loop's first line is 17."""
+    records = watched(tmp_path, NET + loop, **({"SETTING": setting} if setting else {}))
+    own = records.ranks[0]
+    assert len(own.of("calls")) >= 3
+    return {(event["module"], event["first"]["line"], event["at"]["line"]) for event in own.of("repeat")}
+
+
+def test_one_input_twice_is_seen_with_both_lines(tmp_path):
+    found = repeats(
+        tmp_path,
+        """
+        loss = net(x).mean()
+        with torch.no_grad():
+            shown = net(x).mean()
+        loss.backward(); opt.step()
+        """,
+    )
+    assert found == {("Net", 18, 20)}
+
+
+def test_inside_another_module_it_is_seen_as_well(tmp_path):
+    found = repeats(
+        tmp_path,
+        """
+        class Twice(nn.Module):
+            def __init__(self, inner):
+                super().__init__()
+                self.inner = inner
+            def forward(self, x):
+                return self.inner(x) + self.inner(x)
+        if not step: twice = Twice(net)
+        twice(x).mean().backward(); opt.step()
+        """,
+    )
+    assert found == {("Net", 23, 23)}
+
+
+def test_what_a_gan_computes_again_after_the_other_update_is_seen(tmp_path):
+    found = repeats(
+        tmp_path,
+        """
+        if not step:
+            critic = Net(); critic_opt = torch.optim.SGD(critic.parameters(), lr=0.01)
+        noise = torch.randn(512, 64)
+        critic_opt.zero_grad()
+        fake = net(noise)
+        critic(fake.detach()).mean().backward(); critic_opt.step()
+        critic(net(noise)).mean().backward(); opt.step()
+        """,
+    )
+    assert found == {("Net", 22, 24)}
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        pytest.param("(net(x).mean() - net(x + 1).mean()).backward(); opt.step()", id="two-inputs"),
+        pytest.param("net(x).mean().backward(); opt.step(); net(x)", id="after-the-update"),
+        pytest.param(
+            "with torch.no_grad(): net(x)\n        x.mul_(0.9); net(x).mean().backward(); opt.step()",
+            id="changed-in-place",
+        ),
+        pytest.param(
+            "net(x).mean().backward(); w = net.body[0].weight.data; w += 0.1; net(x).mean().backward(); opt.step()",
+            id="parameters-moved-through-data",
+        ),
+        pytest.param("(net(x) + net(x, mask=x)).mean().backward(); opt.step()", id="another-argument"),
+        pytest.param(
+            "(net(x) + net(x, mask=object())).mean().backward(); opt.step()", id="an-unknown-argument"
+        ),
+        pytest.param(
+            "a = net(x); b = (net.eval()(x), net.train()); (a + b[0]).mean().backward(); opt.step()",
+            id="another-mode-still-counts-as-another-call",
+        ),
+        pytest.param(
+            "from torch.utils.checkpoint import checkpoint as c\n        "
+            "c(net, x, use_reentrant=False).mean().backward(); opt.step()",
+            id="recomputed-for-backward",
+        ),
+        pytest.param(
+            "if not step: noisy = Net(nn.Dropout(0.5))\n        "
+            "(noisy(x) - noisy(x)).pow(2).mean().backward(); net(x).mean().backward(); opt.step()",
+            id="dropout-differs-on-purpose",
+        ),
+        pytest.param(
+            "if not step: cell = nn.GRUCell(64, 64)\n        h = torch.zeros(512, 64)\n        "
+            "for _ in range(3): h = cell(x, h)\n        (net(x) + h).mean().backward(); opt.step()",
+            id="a-recurrent-cell",
+        ),
+        pytest.param(
+            "if not step:\n            critic = Net(); critic_opt = torch.optim.SGD(critic.parameters(), lr=0.1)\n"
+            "        fake = net(torch.randn(512, 64))\n        critic(fake.detach()).mean().backward()\n"
+            "        critic_opt.step()\n        critic(fake).mean().backward(); opt.step()",
+            id="a-critic-of-one-fake-before-and-after-its-update",
+        ),
+    ],
+)
+def test_is_not_accused(tmp_path, loop):
+    assert repeats(tmp_path, f"\n        {loop}\n") == set()
+
+
+def test_a_bias_before_batch_normalisation_is_seen_only_where_nothing_lies_between(tmp_path):
+    records = watched(
+        tmp_path,
+        """
+    import torch
+    from torch import nn
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one = nn.Conv2d(3, 4, 3)
+            self.two = nn.Conv2d(4, 4, 3)
+            self.three = nn.Conv2d(4, 4, 3, bias=False)
+            self.norms = nn.ModuleList(nn.BatchNorm2d(4) for _ in range(3))
+        def forward(self, x):
+            x = self.norms[0](self.one(x))
+            x = self.norms[1](torch.relu(self.two(x)))
+            return self.norms[2](self.three(x))
+    net = Net()
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(12):
+        net(torch.randn(2, 3, 9, 9)).mean().backward(); opt.step(); opt.zero_grad()
+    """,
+    )
+    (biased,) = records.ranks[0].of("biased")
+    assert (biased["path"], biased["at"]["line"], biased["elements"]) == ("one", 7, 2 * 4 * 7 * 7)
+
+
+def test_exchanges_of_gradients_are_counted_per_update(tmp_path):
+    records = watched(
+        tmp_path,
+        """
+    import contextlib, torch, torch.distributed as dist
+    dist.init_process_group("gloo", init_method="file://" + __file__ + ".store", rank=0, world_size=1)
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(12):
+        for micro in range(4):
+            with net.no_sync() if micro < 2 else contextlib.nullcontext():
+                net(torch.randn(2, 4)).mean().backward()
+        opt.step(); opt.zero_grad()
+    """,
+    )
+    looks = records.ranks[0].of("calls")
+    assert {(look["synced"], look["unsynced"]) for look in looks} == {(2, 2)}
+
+
+def test_the_looks_grow_rarer(tmp_path):
+    records = watched(
+        tmp_path,
+        NET.replace("range(20)", "range(300)") + "\n        net(x[:2]).mean().backward(); opt.step()\n",
+    )
+    assert 5 <= len(records.ranks[0].of("calls")) <= 9

@@ -1,0 +1,71 @@
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from perfdoctor.probe.observers.unused_gradients import UnusedGradients
+from tests.support.sessions import Session
+from tests.support.watched import watched
+
+pytestmark = pytest.mark.process
+
+SCRIPT = """
+    import torch
+    from torch import nn
+    torch.manual_seed(0)
+    body, head = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8)), nn.Linear(8, 1)
+    {frozen}
+    opt = torch.optim.SGD({trained}, lr=0.1)
+    for step in range(70):
+        body.zero_grad()
+        head(body(torch.randn(6, 4))).mean().backward()
+        {by_hand}
+        opt.step(); opt.zero_grad()
+"""
+
+
+def looks(tmp_path, frozen="", trained="head.parameters()", by_hand=""):
+    script = SCRIPT.format(frozen=frozen, trained=trained, by_hand=by_hand)
+    return watched(tmp_path, script).ranks[0].of("orphans")
+
+
+def test_parameters_that_no_optimizer_has_are_found_once_they_stayed_as_they_were(tmp_path):
+    first, second, third = looks(tmp_path)
+    assert (first["tensors"], second["tensors"], third["tensors"]) == (0, 4, 4)
+    assert (third["elements"], third["of_elements"]) == (4 * 8 + 8 + 8 * 8 + 8, 112 + 9)
+    assert 0 < third["needless"] < third["nodes"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"frozen": "body.requires_grad_(False)"}, id="frozen"),
+        pytest.param({"trained": "[*body.parameters(), *head.parameters()]"}, id="trained"),
+        pytest.param({"by_hand": "for p in body.parameters(): p.detach().add_(p.grad)"}, id="by-hand"),
+    ],
+)
+def test_what_is_frozen_trained_or_updated_by_hand_is_none(tmp_path, settings):
+    assert all(look["tensors"] == 0 and look["needless"] == 0 for look in looks(tmp_path, **settings))
+
+
+class Shard(torch.nn.Parameter):
+    """A parameter that stands for others in the graph, as a sharded model's do."""
+
+
+class Hooks:
+    """What a look asks of the steps."""
+
+    torch = torch
+
+    def __init__(self):
+        self.session = Session()
+        self.schedule = SimpleNamespace(backwards=99)
+
+
+def test_of_sharded_parameters_nothing_is_told():
+    whole = torch.nn.Parameter(torch.ones(3))
+    for optimized, told in ((torch.nn.Parameter(torch.ones(3)), 1), (Shard(torch.ones(3)), 0)):
+        hooks = Hooks()
+        UnusedGradients(hooks, [torch.optim.SGD([optimized], lr=0.1)]).sample(None, (whole * 2).sum())
+        assert len(hooks.session.events) == told

@@ -1,0 +1,80 @@
+from types import SimpleNamespace
+
+from perfdoctor.probe.steps.losses import SLOTS, DeviceLosses
+
+
+class Scalar:
+    """A pinned scalar whose copies arrive when the event behind them is done."""
+
+    def __init__(self):
+        self.value = None
+
+    def copy_(self, source, non_blocking):
+        assert non_blocking
+        self.value = source.value
+
+    def __float__(self):
+        return self.value
+
+
+class Event:
+    done = False
+
+    def record(self):
+        pass
+
+    def query(self):
+        return Event.done
+
+
+class Loss:
+    def __init__(self, value):
+        self.value = value
+
+    def detach(self):
+        return self
+
+    def reshape(self, shape):
+        assert shape == ()
+        return self
+
+
+def device(capturing=False):
+    Event.done = False
+    cuda = SimpleNamespace(Event=Event, is_current_stream_capturing=lambda: capturing)
+    return SimpleNamespace(
+        cuda=cuda, float32="f4", empty=lambda n, dtype, pin_memory: [Scalar() for _ in range(n)]
+    )
+
+
+def test_a_loss_reaches_its_row_only_after_the_device_is_done():
+    rows = {}
+    losses = DeviceLosses(device(), rows.__setitem__)
+    losses.add(Loss(1.5), 7)
+    losses.collect()
+    assert rows == {}
+    Event.done = True
+    losses.collect()
+    assert rows == {7: 1.5}
+
+
+def test_with_every_slot_under_way_a_loss_is_left_out_and_nothing_waits():
+    rows = {}
+    losses = DeviceLosses(device(), rows.__setitem__)
+    for row in range(SLOTS + 5):
+        losses.add(Loss(float(row)), row)
+    Event.done = True
+    losses.collect()
+    assert sorted(rows) == list(range(SLOTS))
+    losses.add(Loss(9.0), 100)
+    losses.collect()
+    assert rows[100] == 9.0
+
+
+def test_a_graph_capture_is_left_alone():
+    rows = {}
+    losses = DeviceLosses(device(capturing=True), rows.__setitem__)
+    losses.add(Loss(1.0), 0)
+    Event.done = True
+    losses.collect()
+    assert rows == {}

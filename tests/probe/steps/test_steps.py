@@ -1,0 +1,179 @@
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from tests.support.watched import seconds, updates, watched
+
+pytestmark = pytest.mark.process
+
+MODEL = """
+    import time, torch
+    torch.manual_seed(0); torch.set_num_threads(1)
+    class Slow(torch.nn.Linear):
+        def forward(self, x):
+            time.sleep(0.01)
+            return super().forward(x)
+    net = Slow(4, 1)
+    x = torch.randn(8, 4)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+"""
+
+
+def test_time_is_charged_to_the_phase_it_was_spent_in(tmp_path):
+    records = watched(
+        tmp_path,
+        MODEL
+        + """
+    class Loss(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, y): return y.sum()
+        @staticmethod
+        def backward(ctx, g): time.sleep(0.02); return g.expand(8, 1)
+    for _ in range(6):
+        y = net(x)
+        time.sleep(0.005)                  # the loss: part of forward
+        loss = Loss.apply(y)
+        loss.backward()
+        time.sleep(0.004)                  # clipping: part of the optimizer
+        opt.step(); opt.zero_grad()
+        time.sleep(0.003)                  # logging: other
+    """,
+    )
+    rows = updates(records)[1:]
+    assert len(rows) == 5
+    assert seconds(rows, "forward") >= 5 * 0.015
+    assert seconds(rows, "backward") >= 5 * 0.02
+    assert seconds(rows, "optimizer_ns") >= 5 * 0.004
+    phases = list(rows.dtype.names[13:])
+    total = (rows["end_ns"] - rows["begin_ns"]).astype(np.int64)
+    other = total - sum(rows[name].astype(np.int64) for name in phases)
+    assert (other >= 3_000_000).all()
+    assert (rows["begin_ns"][1:] == rows["end_ns"][:-1]).all()
+
+
+def test_a_closure_is_forward_and_backward_inside_one_update(tmp_path):
+    records = watched(
+        tmp_path,
+        MODEL
+        + """
+    opt = torch.optim.LBFGS(net.parameters(), max_iter=3)
+    def closure():
+        opt.zero_grad()
+        loss = net(x).pow(2).mean()
+        loss.backward()
+        return loss
+    for _ in range(4):
+        opt.step(closure)
+    """,
+    )
+    rows = updates(records)
+    assert len(rows) == 4
+    assert (rows["backwards"][1:] >= 2).all()
+    assert (rows["forward"][1:] >= rows["calls"][1:].astype(np.int64) * 10_000_000).all()
+    assert (rows["loss"][2:] < rows["loss"][1:-1]).all()
+
+
+def test_a_pass_in_eval_mode_is_validation_only_where_the_module_trains(tmp_path):
+    records = watched(
+        tmp_path,
+        MODEL
+        + """
+    teacher = Slow(4, 1).eval()
+    for _ in range(4):
+        with torch.no_grad(): target = teacher(x)
+        (net(x) - target).pow(2).mean().backward()
+        opt.step(); opt.zero_grad()
+    net.eval()
+    with torch.no_grad(): net(x); net(x)
+    net(x)
+    net.train()
+    net(x).mean().backward(); opt.step()
+    """,
+    )
+    rows = updates(records)
+    assert len(rows) == 5
+    assert (rows["validation"][:4] == 0).all()
+    assert (rows["forward"][1:4] >= 20_000_000).all()
+    assert rows["validation"][4] >= 30_000_000
+    (last,) = records.ranks[0].of("eval")[-1:]
+    assert (last["calls"], last["grad_calls"]) == (3, 1)
+    assert last["at"]["line"] == 19
+
+
+def test_a_skipped_update_counts_and_is_marked(tmp_path):
+    records = watched(
+        tmp_path,
+        MODEL
+        + """
+    scaler = torch.amp.GradScaler("cpu")
+    for i in range(5):
+        loss = net(x).pow(2).mean() * (float("inf") if i == 2 else 1.0)
+        scaler.scale(loss).backward()
+        scaler.step(opt); scaler.update(); opt.zero_grad()
+    """,
+    )
+    rows = updates(records)
+    assert list(rows["flags"] & 1) == [0, 0, 1, 0, 0]
+    assert 0 < rows["loss"][1] < 10
+
+
+def test_a_failed_optimizer_step_does_not_confuse_the_next(tmp_path):
+    records = watched(
+        tmp_path,
+        MODEL
+        + """
+    class Moody(torch.optim.SGD):
+        def step(self, closure=None):
+            if closure is None: raise RuntimeError("out of memory")
+            return super().step()
+    opt = Moody(net.parameters(), lr=0.1)
+    for i in range(5):
+        net(x).mean().backward()
+        try: opt.step(None if i == 2 else (lambda: None))
+        except RuntimeError: pass
+        opt.zero_grad()
+    """,
+    )
+    rows = updates(records)
+    assert len(rows) == 4
+    assert (rows["forward"] >= 0).all()
+    assert rows["forward"][-1] >= 10_000_000
+
+
+def test_updates_made_by_gradient_hooks_are_one_step(tmp_path):
+    records = watched(
+        tmp_path,
+        MODEL
+        + """
+    each = {p: torch.optim.SGD([p], lr=0.1) for p in net.parameters()}
+    def update(p):
+        each[p].step(); each[p].zero_grad()
+    for p in net.parameters(): p.register_post_accumulate_grad_hook(update)
+    for _ in range(5): net(x).mean().backward()
+    """,
+    )
+    assert len(updates(records)) == 5
+
+
+def test_tracing_exporting_and_fake_tensors_work_as_without_us(tmp_path):
+    records = watched(
+        tmp_path,
+        """
+        import torch
+        net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+        x = torch.randn(3, 4)
+        torch.jit.trace(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), x)(x)
+        torch.jit.script(net)(x)
+        torch.fx.symbolic_trace(net)(x)
+        torch.export.export(net, (x,)).module()(x)
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        with FakeTensorMode():
+            torch.nn.Linear(2, 2)(torch.randn(1, 2)).sum().backward()
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            (net(x) + 1).sum().backward(); opt.step(); opt.zero_grad()
+        """,
+    )
+    assert len(updates(records)) == 3
+    assert (updates(records)["loss"][1:] > 0).all()

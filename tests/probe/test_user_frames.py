@@ -1,0 +1,37 @@
+import json
+import os
+
+from perfdoctor.probe import user_frames
+
+
+def test_installed_and_standard_code_is_not_the_users():
+    assert not user_frames.is_users(json.__file__)
+    assert not user_frames.is_users("/home/me/venv/lib/python3.11/site-packages/torch/nn/modules/module.py")
+    assert not user_frames.is_users("<frozen importlib._bootstrap>")
+    assert not user_frames.is_users(user_frames.__file__)
+
+
+def test_our_own_code_is_not_the_users_where_a_run_links_to_it(tmp_path):
+    (tmp_path / "probe").symlink_to(os.path.dirname(user_frames.__file__))
+    assert not user_frames.is_users(str(tmp_path / "probe" / "where.py"))
+
+
+def test_scripts_and_code_from_stdin_are_the_users():
+    assert user_frames.is_users("train.py")
+    assert user_frames.is_users("/home/me/project/train.py")
+    assert user_frames.is_users("<stdin>")
+
+
+def test_the_line_is_the_innermost_one_of_the_user():
+    line = json.loads("{}", object_hook=lambda _: user_frames.user_line())
+    assert line["file"] == os.path.abspath(__file__)
+    assert line["function"] == "<lambda>"
+
+
+def test_callers_are_told_from_the_inside_out():
+    def inner():
+        return user_frames.user_lines()
+
+    lines = inner()
+    assert [line["function"] for line in lines[:2]] == ["inner", "test_callers_are_told_from_the_inside_out"]
+    assert len(lines) <= user_frames.FRAMES_MAX

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from perfdoctor.diagnosis.trace_comparison import compare
+from perfdoctor.render.documents import trace_comparison as comparison_document
+from perfdoctor.render.pages import trace_comparison
+from tests.support.drawn import drawn
+from tests.support.rank_traces import host_only, kernel, rank, step, unmarked
+
+SLOW = rank(tuple(step(n, span=200, compute=60) for n in range(4)))
+FAST = rank(tuple(step(n, span=100, compute=60) for n in range(4)), kernels=(kernel("new_one", "matmul", 9),))
+CHANGED = compare([SLOW], [FAST])
+
+
+def test_the_change_of_the_step_comes_first():
+    lines = drawn(trace_comparison.page(CHANGED)).splitlines()
+    assert "A step takes 200 ms before and 100 ms after: 2.0× as fast" in lines[5]
+    assert "per step" in lines[6]
+
+
+def test_totals_are_called_totals():
+    page = drawn(trace_comparison.page(compare([SLOW], [unmarked()])))
+    assert "totals" in page
+    assert "Steps are not marked on both sides" in page
+
+
+def test_a_device_is_not_held_against_none():
+    page = drawn(trace_comparison.page(compare([replace(host_only(), steps=())], [unmarked()])))
+    assert "cannot be compared" in page
+    assert "as fast" not in page
+
+
+def test_new_and_gone_kernels_are_called_so():
+    page = drawn(trace_comparison.page(CHANGED))
+    assert any("new_one" in line and " new " in line for line in page.splitlines())
+    assert any("volta_sgemm" in line and " gone " in line for line in page.splitlines())
+
+
+def test_what_grew_manifold_is_said_as_a_factor():
+    grown = rank(kernels=(kernel("volta_sgemm_128x64_nn", "matmul", 200 * 35),))
+    assert "35×" in drawn(trace_comparison.page(compare([rank()], [grown])))
+
+
+def test_no_change_is_said():
+    assert "Kernels: no change" in drawn(trace_comparison.page(compare([SLOW], [SLOW])))
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_no_line_is_wider_than_the_terminal(width):
+    page = drawn(trace_comparison.page(CHANGED), width)
+    assert max(map(len, page.splitlines())) <= width
+
+
+def test_a_list_is_as_long_as_asked_for():
+    many = rank(kernels=tuple(kernel(f"kernel_{n}", "matmul", 10 + n) for n in range(20)))
+    page = drawn(trace_comparison.page(compare([rank(kernels=())], [many]), top=3))
+    assert page.count("kernel_") == 3
+
+
+def test_names_cannot_steer_the_terminal():
+    evil = rank(kernels=(kernel("\x1b[3mred[/bold]\n", "matmul", 50),))
+    page = drawn(trace_comparison.page(compare([SLOW], [evil])), 100)
+    assert "\x1b" not in page
+    assert "\\x1b[3mred[/bold]" in page
+
+
+def test_json_holds_every_change():
+    document = json.loads(comparison_document.dumps(CHANGED))
+    assert document["schema"] == "perfdoctor.trace-comparison/1"
+    assert document["per_step"] is True
+    assert document["before"]["steps"] == 4
+    step = document["times"][0]
+    assert (step["name"], step["grown_us"]) == ("step", -100_000)
+    assert {change["name"] for change in document["kernels"]} >= {"new_one", "volta_sgemm_128x64_nn"}

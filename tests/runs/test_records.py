@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from perfdoctor.runs import records as recorded
+from tests.support import jobs
+from tests.support.jobs import COLLECTIVE_LAYOUT, MS, write_job
+from tests.support.records import STEP_LAYOUT
+
+
+def test_a_rank_that_ends_inside_a_collective_says_which(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=2, steps=5, inside=(1,)).folders
+    ranks = recorded.read(folder).ranks
+    assert ranks[0].now is None
+    last_ns = int(ranks[1].steps["end_ns"][-1])
+    assert ranks[1].now == {
+        "op": "all_reduce",
+        "begin_ns": last_ns,
+        "step": 5,
+        "sequence": 5,
+        "bytes": 4_000_000,
+        "group": 0,
+    }
+
+
+def test_a_rank_that_has_left_its_collective_is_in_none(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=1, steps=5, inside=(0,)).folders
+    path = folder / "collectives.rank0.bin"
+    data = bytearray(path.read_bytes())
+    data[jobs.NOW_BYTE + jobs.NOW.size - 1] = 0
+    path.write_bytes(data)
+    assert recorded.read(folder).ranks[0].now is None
+
+
+@pytest.mark.parametrize("value", [10, 0x22, 255])
+def test_the_slot_for_now_is_no_part_of_the_header(tmp_path, value):
+    (folder,) = write_job(tmp_path, ranks=1, steps=5).folders
+    path = folder / "collectives.rank0.bin"
+    data = bytearray(path.read_bytes())
+    data[jobs.NOW_BYTE : jobs.NOW_BYTE + jobs.NOW.size] = bytes([value]) * jobs.NOW.size
+    path.write_bytes(data)
+    rows = recorded.read(folder).ranks[0].collectives
+    assert rows.dtype == COLLECTIVE_LAYOUT
+    assert len(rows) == 5
+
+
+def test_a_rank_without_collectives_has_none(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=1, steps=5).folders
+    (folder / "collectives.rank0.bin").unlink()
+    own = recorded.read(folder).ranks[0]
+    assert (own.collectives, own.now) == (None, None)
+
+
+def test_processes_of_two_hosts_with_the_same_id_are_told_apart_by_rank(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=2, steps=5).folders
+    lines = [json.loads(line) for line in (folder / "boot.jsonl").read_text().splitlines()]
+    lines[1]["pid"], lines[1]["job"]["host"] = lines[0]["pid"], "elsewhere"
+    (folder / "boot.jsonl").write_text("".join(json.dumps(line) + "\n" for line in reversed(lines)))
+    assert recorded.read(folder).ranks[0].node == "node0"
+
+
+def test_of_two_processes_of_one_rank_and_attempt_the_longer_is_shown(tmp_path):
+    for count, seed in ((30, 0), (12, 1)):
+        (folder,) = write_job(tmp_path, ranks=1, steps=count, seed=seed).folders
+    records = recorded.read(folder)
+    assert len(records.ranks[0].steps) == 30
+    assert records.problems == ("2 processes of rank 0 trained: the one with the most steps is shown",)
+
+
+def test_a_file_that_ends_between_its_blocks_is_whole_while_rows_are_followed_by_empty_ones(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=1, steps=5).folders
+    path = folder / "steps.rank0.bin"
+    path.write_bytes(path.read_bytes()[: 4096 + 6 * STEP_LAYOUT.itemsize])
+    records = recorded.read(folder)
+    assert len(records.ranks[0].steps) == 5
+    assert records.problems == ()
+
+
+def test_rows_end_where_the_writer_was_killed(tmp_path):
+    planted = write_job(tmp_path, ranks=1, steps=50, stopped={0: 20})
+    rows = recorded.read(planted.folders[0]).ranks[0].steps
+    assert len(rows) == 20
+    assert abs(int(rows["end_ns"][-1]) - int(planted.end_ns[19])) < 2 * MS
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [["end_ns", "<i8,2"]],
+        [["end_ns", "O"]],
+        [["end_ns", "<U8"]],
+        [["other", "<i8"]],
+        [["end_ns"]],
+        [],
+        5,
+        None,
+    ],
+    ids=str,
+)
+def test_columns_that_are_none_of_a_rows_file_are_refused(tmp_path, columns):
+    header = json.dumps({"kind": "steps", "row_bytes": 8, "columns": columns}).encode().ljust(4096)
+    (tmp_path / "steps.rank0.bin").write_bytes(header + b"\x01" * 64)
+    problems = []
+    assert recorded.read_rows(tmp_path / "steps.rank0.bin", problems) is None
+    assert problems == ["steps.rank0.bin has no readable header and was left out"]
+
+
+def test_of_one_rank_nothing_of_the_others_is_read(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=3, steps=5).folders
+    found = recorded.read_rank(folder, 1)
+    assert list(found.ranks) == [1]
+    assert len(found.ranks[1].steps) > 0
+    assert found.host == recorded.read(folder).host

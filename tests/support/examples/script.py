@@ -1,0 +1,70 @@
+"""Facts of what the script constructed."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from perfdoctor.facts.script.model_and_optimizers import ModelFacts, OptimizerFacts
+from perfdoctor.facts.script.module_calls import BiasFacts, PrecisionFacts, RepeatedCallFacts
+from perfdoctor.facts.script.parallel import ParallelFacts
+from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
+from perfdoctor.model.measured import (
+    GpuFacts,
+    Location,
+)
+from tests.support import script_facts
+
+MS = st.floats(0, 1e4)
+SHARE = st.floats(0, 1)
+CODE = st.sampled_from(["total += loss", "losses.append(loss)", "history.push()", "for x in (", ""])
+AT = Location("train.py", 9, "main", "work()")
+HEALTHY = {
+    OptimizerFacts: script_facts.optimizers(script_facts.optimizer(way="fused")),
+    ModelFacts: script_facts.model(),
+    RepeatedCallFacts: script_facts.repeats(0.0),
+    BiasFacts: script_facts.biases(0.01),
+    PrecisionFacts: script_facts.precision("bfloat16"),
+    ParallelFacts: script_facts.parallel(),
+    BatchSizeFacts: script_facts.sizes(),
+    GpuFacts: script_facts.gpu(),
+}
+
+
+@st.composite
+def odd(draw):
+    """Facts of what the script built."""
+    count = st.integers(0, 10**9)
+    some = st.floats(0, 99)
+    return {
+        OptimizerFacts: script_facts.optimizers(
+            *(
+                script_facts.optimizer(
+                    draw(st.sampled_from(["SGD", "Adam", "LBFGS"])),
+                    draw(st.sampled_from(["fused", "foreach", "for-loop", None])),
+                    tensors=draw(count),
+                    elements=draw(count),
+                    device=draw(st.sampled_from(["cpu", "cuda"])),
+                )
+                for _ in range(draw(st.integers(1, 3)))
+            )
+        ),
+        ModelFacts: script_facts.model(draw(SHARE), draw(SHARE), parameters=draw(count)),
+        RepeatedCallFacts: script_facts.repeats(draw(SHARE), draw(SHARE), draw(st.booleans())),
+        BiasFacts: script_facts.biases(draw(MS), draw(st.integers(1, 9))),
+        PrecisionFacts: script_facts.precision(
+            draw(st.none() | st.just("float16")), None, draw(st.booleans())
+        ),
+        ParallelFacts: script_facts.parallel(
+            wrapper=draw(st.sampled_from(["DistributedDataParallel", "DataParallel", None])),
+            devices=draw(st.integers(0, 16)),
+            device_ids=draw(st.integers(0, 16)),
+            device=draw(st.sampled_from(["cpu", "cuda"])),
+            world=draw(st.integers(1, 512)),
+            synced=draw(some),
+            exposed_s=draw(st.none() | some),
+            find_unused=draw(st.booleans()),
+            search_s=draw(some),
+        ),
+        BatchSizeFacts: script_facts.sizes(draw(SHARE), draw(some)),
+        GpuFacts: script_facts.gpu(draw(st.none() | SHARE)),
+    }

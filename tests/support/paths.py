@@ -1,0 +1,12 @@
+"""Folders that tests read from."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PACKAGE = ROOT / "perfdoctor"
+SAMPLES = ROOT / "sample_scripts"
+TESTS = ROOT / "tests"
+DATA = TESTS / "data"
+LOOPS = TESTS / "loops"
+SCRIPTS = TESTS / "scripts"

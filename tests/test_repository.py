@@ -1,0 +1,70 @@
+"""What stands beside the code: workflows, forms and hooks say the same as pyproject.toml and the Makefile."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+FORMS = [
+    file for file in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")) if file.stem != "config"
+]
+PINNED = re.compile(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+
+
+def parsed(file: Path) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return content
+
+
+def recipe(target: str) -> list[str]:
+    """The commands of one target of the Makefile, as a shell gets them."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    match = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert match, f"the Makefile has no commands for {target}"
+    return [line.strip().replace("$(BIN)", ".venv/bin") for line in match[1].splitlines()]
+
+
+def test_pre_commit_runs_what_make_lint_runs() -> None:
+    (repository,) = parsed(ROOT / ".pre-commit-config.yaml")["repos"]
+    assert [hook["entry"] for hook in repository["hooks"]] == recipe("lint")
+
+
+def test_the_tests_run_on_the_pythons_that_the_package_names() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    named = re.findall(r"Programming Language :: Python :: (3\.\d+)", text)
+    (job,) = parsed(ROOT / ".github" / "workflows" / "tests.yml")["jobs"].values()
+    assert job["strategy"]["matrix"]["python"] == named
+    assert f'requires-python = ">={named[0]}"' in text
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)
+def test_a_workflow_may_only_read_and_pins_what_it_uses(workflow: Path) -> None:
+    assert parsed(workflow)["permissions"] == {"contents": "read"}
+    used = re.findall(r"uses: (.*)", workflow.read_text(encoding="utf-8"))
+    assert used
+    assert [action for action in used if not PINNED.match(action)] == []
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda file: file.stem)
+def test_a_form_asks_each_question_once_and_says_why(form: Path) -> None:
+    content = parsed(form)
+    assert content["name"]
+    assert content["description"]
+    questions = [part for part in content["body"] if part["type"] != "markdown"]
+    names = [question["id"] for question in questions]
+    assert len(set(names)) == len(names)
+    assert any(question.get("validations", {}).get("required") for question in questions)
+
+
+@pytest.mark.parametrize("stem", ["bug", "wrong-verdict"])
+def test_who_reports_trouble_is_asked_for_the_report_and_versions(stem: str) -> None:
+    body = parsed(ROOT / ".github" / "ISSUE_TEMPLATE" / f"{stem}.yml")["body"]
+    asked = {part["id"]: part["attributes"].get("description", "") for part in body}
+    assert "perfdoctor report --json" in asked["report"]
+    assert "torch" in asked["versions"]

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.trace.measure.collectives import match_collectives
+from perfdoctor.trace.measure.measure import measure
+from perfdoctor.trace.results import RankTrace
+from tests.support.traces import Recording
+
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+BROADCAST = "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def rank(number: int, *kernels: tuple[str, float, float]) -> RankTrace:
+    made = Recording()
+    made.kernel("gemm", 0, 1)
+    for name, begin, end in kernels:
+        made.kernel(name, begin, end)
+    return measure(made.trace(rank=number))
+
+
+def test_the_rank_with_the_shortest_kernel_was_waited_for() -> None:
+    found = match_collectives([
+        rank(0, (ALL_REDUCE, 10, 60), (ALL_REDUCE, 100, 108)),
+        rank(1, (ALL_REDUCE, 55, 60), (ALL_REDUCE, 101, 108)),
+        rank(2, (ALL_REDUCE, 30, 60), (ALL_REDUCE, 103, 108)),
+    ])  # fmt: skip
+    assert found is not None
+    assert (found.matched, found.unmatched, found.late) == (2, 0, 1)
+    assert [wait.waiting_us for wait in found.ranks] == [45.0 + 3.0, 2.0, 25.0]
+    assert [wait.caused_us for wait in found.ranks] == [0.0, 70.0, 5.0]
+    assert [wait.last for wait in found.ranks] == [0, 1, 1]
+
+
+def test_clocks_of_ranks_need_not_agree() -> None:
+    found = match_collectives([rank(0, (ALL_REDUCE, 10, 60)), rank(1, (ALL_REDUCE, 9055, 9060))])
+    assert found is not None
+    assert found.ranks[0].waiting_us == pytest.approx(45.0)
+
+
+def test_names_that_ranks_did_not_run_equally_often_are_left_out() -> None:
+    found = match_collectives([
+        rank(0, (ALL_REDUCE, 10, 20), (BROADCAST, 30, 40)),
+        rank(1, (ALL_REDUCE, 10, 20), (BROADCAST, 30, 40), (BROADCAST, 50, 60)),
+    ])  # fmt: skip
+    assert found is not None
+    assert (found.matched, found.unmatched, found.late) == (1, 3, None)
+
+
+def test_one_rank_or_none_in_common_says_nothing() -> None:
+    assert match_collectives([rank(0, (ALL_REDUCE, 1, 2))]) is None
+    assert match_collectives([rank(0), rank(1)]) is None

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from perfdoctor.trials.sandbox import memory
+
+pytestmark = pytest.mark.process
+
+HOLDS = "import sys; held = bytearray(100 << 20); held[::4096] = b'x' * len(held[::4096]); print(flush=True); sys.stdin.read()"
+
+
+def test_what_a_process_and_its_children_hold_is_added_up() -> None:
+    outer = f"import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', {HOLDS!r}]); {HOLDS}"
+    with subprocess.Popen(
+        [sys.executable, "-c", outer], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(2):
+            process.stdout.readline()
+        taken = memory.taken_bytes(process.pid)
+        process.communicate()
+    assert taken is not None
+    assert 200 << 20 <= taken < 300 << 20
+
+
+def test_a_process_that_is_gone_takes_nothing() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert memory.taken_bytes(process.pid) is None

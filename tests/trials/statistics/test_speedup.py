@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from perfdoctor.model.trial import Outcome
+from perfdoctor.trials.statistics import speedup
+
+PLANNED = 5
+
+
+def pairs(*ratios_: float, original_s: float = 0.1) -> list[speedup.Pair]:
+    """Rounds in which the variant was so many times as fast."""
+    return [(original_s, original_s / ratio) for ratio in ratios_]
+
+
+@given(st.floats(0.5, 0.999999), st.integers(1, 60))
+def test_quantiles_are_those_of_students_distribution(probability: float, degrees: int) -> None:
+    expected = stats.t.ppf(probability, degrees)
+    assert speedup.quantile(probability, degrees) == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_an_interval_without_looks_in_between_is_the_t_interval_of_the_log_ratios() -> None:
+    found = speedup.speedup(pairs(1.2, 1.3, 1.25), planned=3)
+    logs = np.log([1.2, 1.3, 1.25])
+    low, high = stats.t.interval(0.95, 2, np.mean(logs), stats.sem(logs))
+    assert (found.low, found.high) == pytest.approx((math.exp(low), math.exp(high)))
+    assert found.likely == pytest.approx(math.exp(np.mean(logs)))
+
+
+@pytest.mark.parametrize("planned", [3, 4, 5, 8, 20])
+def test_all_looks_together_spend_what_may_be_wrong(planned: int) -> None:
+    spent = [speedup.wrong_at(rounds, planned) for rounds in range(3, planned + 1)]
+    assert sum(spent) == pytest.approx(0.05)
+    assert max(spent) == spent[-1] >= 0.04
+
+
+def test_swapping_original_and_variant_turns_the_interval_round() -> None:
+    one = speedup.speedup(pairs(1.2, 1.3, 1.25, 1.1), PLANNED)
+    other = speedup.speedup([pair[::-1] for pair in pairs(1.2, 1.3, 1.25, 1.1)], PLANNED)
+    assert (1 / other.high, 1 / other.likely, 1 / other.low) == pytest.approx((one.low, one.likely, one.high))
+
+
+def test_a_slow_machine_in_some_rounds_does_not_matter_where_it_slows_both() -> None:
+    rounds = [(0.1, 0.08), (0.3, 0.24), (0.15, 0.12)]
+    assert speedup.speedup(rounds, 3).likely == pytest.approx(1.25)
+    assert speedup.compare(rounds, 3).outcome is Outcome.FASTER
+
+
+@pytest.mark.parametrize(
+    ("found", "outcome"),
+    [
+        ((1.30, 1.32, 1.29, 1.31, 1.30), Outcome.FASTER),
+        ((0.70, 0.72, 0.69, 0.71, 0.70), Outcome.SLOWER),
+        ((1.30, 0.80, 1.10, 0.95, 1.02), Outcome.NO_DIFFERENCE),
+        ((1.00, 1.001, 0.999, 1.0, 1.0), Outcome.NO_DIFFERENCE),
+    ],
+)
+def test_the_outcome_follows_from_the_interval(found: tuple[float, ...], outcome: Outcome) -> None:
+    assert speedup.compare(pairs(*found), PLANNED).outcome is outcome
+
+
+def test_a_difference_of_at_most_one_percent_is_told_and_not_claimed() -> None:
+    found = speedup.compare(pairs(1.0050, 1.0052, 1.0051, 1.0050, 1.0049), PLANNED)
+    assert found.outcome is Outcome.NO_DIFFERENCE
+    assert found.speedup is not None
+    assert found.speedup.low > 1.0
+    assert found.because.endswith("a difference, of at most 1%")
+
+
+def test_no_difference_says_whether_more_rounds_could_tell() -> None:
+    assert "rounds differ too much" in speedup.compare(pairs(1.3, 0.8, 1.1, 0.95, 1.0), PLANNED).because
+    assert "worth a change" in speedup.compare(pairs(1.0, 1.001, 0.999, 1.0, 1.0), PLANNED).because
+
+
+def test_two_rounds_claim_nothing() -> None:
+    found = speedup.compare(pairs(2.0, 2.0), PLANNED)
+    assert (found.outcome, found.speedup, found.confidence) == (Outcome.NOT_MEASURED, None, None)
+    assert not speedup.enough(pairs(2.0, 2.0), PLANNED)
+
+
+def test_three_rounds_are_enough_for_an_effect_far_above_the_noise() -> None:
+    assert speedup.enough(pairs(2.0, 2.05, 1.98), PLANNED)
+    assert speedup.enough(pairs(0.5, 0.51, 0.49), PLANNED)
+
+
+def test_three_rounds_are_enough_where_nothing_worth_knowing_is_left() -> None:
+    assert speedup.enough(pairs(1.0, 1.001, 0.999), PLANNED)
+
+
+def test_three_rounds_that_would_convince_without_looks_in_between_are_not_enough() -> None:
+    rounds = pairs(1.05, 1.06, 1.08)
+    assert speedup.compare(rounds, planned=3).outcome is Outcome.FASTER
+    assert not speedup.enough(rounds, PLANNED)
+
+
+def test_all_planned_rounds_are_enough_whatever_they_say() -> None:
+    assert speedup.enough(pairs(1.3, 0.8, 1.1, 0.95, 1.0), PLANNED)
+
+
+def normal(random: np.random.Generator, count: int) -> np.ndarray:
+    return random.normal(0.0, 0.03, count)
+
+
+def heavy_tailed(random: np.random.Generator, count: int) -> np.ndarray:
+    """Now and then an execution is slowed to a multiple."""
+    return np.abs(random.standard_t(2, count)) * 0.03
+
+
+def autocorrelated(random: np.random.Generator, count: int) -> np.ndarray:
+    """What slows one execution slows the next ones, too."""
+    noise = random.normal(0.0, 0.03, count)
+    for index in range(1, count):
+        noise[index] += 0.9 * noise[index - 1]
+    return noise
+
+
+@pytest.mark.parametrize("noise", [normal, heavy_tailed, autocorrelated])
+@pytest.mark.parametrize("planned", [3, 5, 8])
+def test_equal_programs_are_called_different_in_at_most_five_percent_of_trials(noise, planned) -> None:
+    random = np.random.default_rng(planned)
+    trials, alarms = 1_500, 0
+    for _ in range(trials):
+        seconds = np.exp(noise(random, 2 * planned)).reshape(planned, 2)
+        seconds[1::2] = seconds[1::2, ::-1].copy()  # every other round in the opposite order
+        rounds = [(float(original_s), float(variant_s)) for original_s, variant_s in seconds]
+        looks = next(n for n in range(1, planned + 1) if speedup.enough(rounds[:n], planned))
+        alarms += speedup.compare(rounds[:looks], planned).outcome is not Outcome.NO_DIFFERENCE
+    assert alarms <= stats.binom.ppf(0.999, trials, 0.05)

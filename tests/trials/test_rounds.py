@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.trial import Execution, ExecutionEnd, Outcome, Setting, Variant
+from perfdoctor.probe.trial.tweak import BITWISE, PATH
+from perfdoctor.trials.plan import TrialPlan
+from perfdoctor.trials.rounds import Bench
+from perfdoctor.watch.signals import Stopped
+from tests.support.trial_runs import WORKERS, broken, execution, tweaked
+
+PLAN = TrialPlan(rounds=5, warm_up_steps=5, steps=50, execution_s=8.0, limit_s=100.0)
+AMP = Variant((Setting("amp", ("--amp",), {}, BITWISE),))
+
+
+class Scripted:
+    """An executor that answers with what was made up for it: the original as given, the variant as told."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    def execute(self, variant: Variant, name: str, number: int, plan: TrialPlan) -> Execution:
+        self.asked.append(name)
+        answer = self.answers["original" if name.endswith("base") else variant.settings[0].tweak]
+        return replace(answer(number) if callable(answer) else answer, round=number)
+
+
+class Silent:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def begin(self, what: str, done: int, of: int, left_s: float | None) -> None:
+        self.last = (what, done, of, left_s)
+
+    def say(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+    def end(self) -> None:
+        pass
+
+
+class Full(Scripted):
+    """The disk is full from the fourth round on."""
+
+    def execute(self, variant: Variant, name: str, number: int, plan: TrialPlan) -> Execution:
+        if number == 3:
+            raise PerfdoctorError("cannot write to trials: No space left on device", "make room there")
+        return super().execute(variant, name, number, plan)
+
+
+def bench(executor: Scripted) -> Bench:
+    return Bench(executor, Silent(), PLAN, execution())  # type: ignore[arg-type]
+
+
+def noisy(step_s: float) -> Any:
+    return lambda number: execution(step_s * (1.0 + 0.01 * (-1) ** number), applied=tweaked().applied)
+
+
+def test_turns_are_taken_in_an_order_that_is_balanced() -> None:
+    executor = Scripted(original=noisy(0.1), workers=noisy(0.099))
+    bench(executor).compare([WORKERS])
+    assert executor.asked[:5] == ["1-base", "1-1-workers-4", "2-1-workers-4", "2-base", "3-base"]
+
+
+def test_a_variant_that_is_twice_as_fast_is_faster_and_needs_no_more_rounds_than_it_takes() -> None:
+    executor = Scripted(original=noisy(0.1), workers=noisy(0.05))
+    found = bench(executor)
+    (verdict,) = found.compare([WORKERS])
+    assert verdict.outcome is Outcome.FASTER
+    assert verdict.speedup is not None
+    assert verdict.speedup.low < 2.0 < verdict.speedup.high or verdict.speedup.likely == pytest.approx(2.0)
+    assert found.stopped_early
+    assert len(executor.asked) < 10
+
+
+def test_a_variant_with_nothing_to_change_is_executed_once() -> None:
+    executor = Scripted(original=noisy(0.1), workers=execution(0.1))
+    (verdict,) = bench(executor).compare([WORKERS])
+    assert verdict.outcome is Outcome.NO_EFFECT
+    assert executor.asked == ["1-base", "1-1-workers-4"]
+
+
+def test_a_variant_that_fails_is_not_tried_again_while_others_go_on() -> None:
+    executor = Scripted(
+        original=noisy(0.1), workers=broken(ExecutionEnd.FAILED, error="RuntimeError: no"), amp=noisy(0.101)
+    )
+    failed, measured = bench(executor).compare([WORKERS, AMP])
+    assert (failed.outcome, failed.because) == (Outcome.FAILED, "RuntimeError: no")
+    assert measured.outcome is Outcome.NO_DIFFERENCE
+    assert sum(name.endswith("workers-4") for name in executor.asked) == 1
+
+
+def test_running_out_of_memory_is_its_own_word() -> None:
+    executor = Scripted(original=noisy(0.1), workers=broken(ExecutionEnd.OUT_OF_MEMORY, error="killed"))
+    assert bench(executor).compare([WORKERS])[0].outcome is Outcome.OUT_OF_MEMORY
+
+
+def test_an_interrupt_ends_everything_and_keeps_what_was_measured() -> None:
+    def answer(number: int) -> Execution:
+        return tweaked(0.05 + 0.001 * number) if number < 3 else broken(ExecutionEnd.INTERRUPTED)
+
+    executor = Scripted(original=noisy(0.1), workers=answer)
+    made = replace(bench(executor), plan=replace(PLAN, rounds=5))
+    (verdict,) = made.compare([WORKERS])
+    assert len(verdict.executions) <= 4
+    assert verdict.outcome in (Outcome.FASTER, Outcome.NOT_MEASURED)
+
+
+def test_what_is_left_to_do_is_told() -> None:
+    executor = Scripted(original=noisy(0.1), workers=noisy(0.1))
+    made = bench(executor)
+    made.compare([WORKERS])
+    what, done, of, left_s = made.progress.last  # type: ignore[attr-defined]
+    assert what in ("original", "--workers 4")
+    assert left_s == (of - done) * PLAN.execution_s
+
+
+def test_a_script_that_ends_before_its_planned_steps_is_measured_over_those_it_takes() -> None:
+    short = execution(0.1, ending=ExecutionEnd.TOO_SHORT, steps=30)
+    executor = Scripted(original=short, workers=tweaked(0.05, steps=30))
+    made = bench(executor)
+    (verdict,) = made.compare([WORKERS])
+    assert made.plan.steps == 30
+    assert verdict.outcome is Outcome.FASTER
+
+
+def test_a_variant_with_larger_batches_that_ends_early_leaves_the_original_as_many_samples() -> None:
+    larger = Variant((Setting("batch-size", ("--batch-size", "64"), {"value": 64}, PATH),))
+    short = tweaked(0.2, ending=ExecutionEnd.TOO_SHORT, steps=20, samples_per_s=64 / 0.2)
+    executor = Scripted(original=noisy(0.1), **{"batch-size": short})
+    made = replace(bench(executor), plan=replace(PLAN, batch=32.0))
+    made.compare([larger])
+    assert made.plan.steps == 40
+
+
+def test_the_signal_that_ended_the_trial_is_known() -> None:
+    def terminated(number: int) -> Execution:
+        raise Stopped(signal.SIGTERM)
+
+    stopped = broken(ExecutionEnd.INTERRUPTED, ended_by=signal.SIGINT)
+    for answer, number in ((terminated, signal.SIGTERM), (stopped, signal.SIGINT)):
+        made = bench(Scripted(original=noisy(0.1), workers=answer))
+        (verdict,) = made.compare([WORKERS])
+        assert (made.interrupted, made.ended_by) == (True, number)
+        assert verdict.outcome is Outcome.NOT_MEASURED
+
+
+def test_a_tweak_that_turned_itself_off_has_failed() -> None:
+    hurt = tweaked(0.1, broken=("workers: TypeError: no",))
+    (verdict,) = bench(Scripted(original=noisy(0.1), workers=hurt)).compare([WORKERS])
+    assert (verdict.outcome, verdict.because) == (
+        Outcome.FAILED,
+        "it turned itself off: workers: TypeError: no",
+    )
+
+
+def test_a_round_whose_original_failed_is_not_counted() -> None:
+    def original(number: int) -> Execution:
+        return broken(ExecutionEnd.FAILED, step_s=0.5, error="killed") if number == 1 else execution(0.1)
+
+    (verdict,) = bench(Scripted(original=original, workers=noisy(0.1))).compare([WORKERS])
+    assert verdict.speedup is not None
+    assert verdict.speedup.likely == pytest.approx(1.0, abs=0.02)
+
+
+def test_samples_are_compared_where_a_step_holds_more_of_them() -> None:
+    def larger(number: int) -> Execution:
+        return tweaked(0.15 + 0.001 * (number % 2), samples_per_s=64 / 0.15)
+
+    (verdict,) = bench(Scripted(original=noisy(0.1), workers=larger)).compare([WORKERS])
+    assert verdict.per == "sample"
+    assert verdict.outcome is Outcome.FASTER
+    assert verdict.speedup is not None
+    assert verdict.speedup.likely == pytest.approx(4 / 3, rel=0.05)
+
+
+def test_what_was_measured_before_the_disk_was_full_is_judged() -> None:
+    made = bench(Full(original=lambda number: execution(0.1 * 1.1**number), workers=noisy(0.1)))
+    (verdict,) = made.compare([WORKERS])
+    assert not made.interrupted
+    assert made.trouble == [
+        "the trial ended here: cannot write to trials: No space left on device; make room there"
+    ]
+    assert len(verdict.executions) == 3
+    assert verdict.speedup is not None

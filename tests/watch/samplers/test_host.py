@@ -1,0 +1,180 @@
+"""The host sampler, on real processes."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from pathlib import Path
+
+import orjson
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfdoctor.watch.samplers import host
+from perfdoctor.watch.samplers.host import HostSampler, interval_s, read_maps, usable_cores
+from perfdoctor.watch.samplers.processes import ProcessTree
+from tests.support.processes import BUSY, FORKING, python, steps_file, wait_for
+from tests.watch.samplers.test_cgroup import V2_MOUNT, tree
+
+pytestmark = pytest.mark.process
+
+
+def test_usable_cores_are_those_of_the_affinity() -> None:
+    cores, limited_by = usable_cores()
+    assert cores <= len(os.sched_getaffinity(0))
+    assert limited_by in ("machine", "cpuset", "affinity", "cgroup quota")
+
+
+def test_a_quota_below_everything_else_is_the_limit(tmp_path: Path) -> None:
+    root = tree(tmp_path, "0::/\n", V2_MOUNT.format(shown="/"), {"cpu.max": "50000 100000\n"})
+    assert usable_cores(root=root) == (0.5, "cgroup quota")
+
+
+def test_a_limit_as_large_as_the_machine_limits_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"cpu.max": "400000 100000\n", "cpuset.cpus.effective": "0-3\n"}
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    root = tree(tmp_path, "0::/\n", V2_MOUNT.format(shown="/"), files)
+    assert usable_cores(root=root) == (4.0, "machine")
+
+
+def test_a_cpuset_is_named_although_the_affinity_mirrors_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    root = tree(tmp_path, "0::/\n", V2_MOUNT.format(shown="/"), {"cpuset.cpus.effective": "0-2\n"})
+    assert usable_cores(root=root) == (3.0, "cpuset")
+    assert usable_cores(root=tmp_path / "nowhere") == (3.0, "affinity")
+
+
+def test_the_cpu_of_a_busy_process_grows(tmp_path: Path) -> None:
+    with python(tmp_path, BUSY) as target:
+        steps_file(tmp_path, target.pid)
+        sampler = HostSampler(tmp_path, ProcessTree(tmp_path, target.pid))
+        first = sampler.sample(time.monotonic())
+        wait_for(lambda: psutil.Process(target.pid).cpu_times().user > first["procs"][0]["cpu_s"] + 0.3)
+        second = sampler.sample(time.monotonic())
+    process = second["procs"][0]
+    assert process["role"] == "main"
+    assert process["cpu_s"] > first["procs"][0]["cpu_s"]
+    assert process["rss_bytes"] > 1_000_000
+    assert process["threads"] == 1
+    assert first["interval_s"] is None
+    assert first["machine_busy_cores"] is None
+    assert second["machine_busy_cores"] > 0
+    assert second["memory"]["total_bytes"] > second["memory"]["available_bytes"] > 0
+
+
+def test_workers_are_told_from_the_training_process(tmp_path: Path) -> None:
+    with python(tmp_path, FORKING.format(method="fork")) as target:
+        steps_file(tmp_path, target.pid)
+        tree_ = ProcessTree(tmp_path, target.pid)
+        wait_for(
+            lambda: [member.role for member in tree_.look(time.monotonic())] == ["main", "worker", "worker"]
+        )
+        line = HostSampler(tmp_path, tree_).sample(time.monotonic())
+    assert [process["role"] for process in line["procs"]] == ["main", "worker", "worker"]
+
+
+def test_a_process_that_ends_between_look_and_reading_is_left_out(tmp_path: Path) -> None:
+    with python(tmp_path, BUSY) as target:
+        tree_ = ProcessTree(tmp_path, target.pid)
+        assert len(tree_.look(5.0)) == 1
+        target.kill()
+        target.wait()
+        assert HostSampler(tmp_path, tree_).sample(5.0)["procs"] == []
+
+
+def test_private_and_shared_memory_are_unknown_at_first_and_then_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with python(tmp_path, BUSY) as target:
+        wait_for(lambda: psutil.Process(target.pid).memory_info().rss > 5_000_000)
+        sampler = HostSampler(tmp_path, ProcessTree(tmp_path, target.pid))
+        young = sampler.sample(1.0)["procs"][0]
+        assert (young["private_bytes"], young["shared_bytes"]) == (None, None)
+        monkeypatch.setattr(host, "SETTLED_S", 0.0)
+        settled = sampler.sample(2.0)["procs"][0]
+        assert settled["private_bytes"] > 100_000
+        monkeypatch.setattr(host, "read_maps", lambda _: pytest.fail("asked again too soon"))
+        assert sampler.sample(3.0)["procs"][0]["private_bytes"] == settled["private_bytes"]
+
+
+def test_maps_that_cannot_be_read_are_unknown_and_not_zero(tmp_path: Path) -> None:
+    assert read_maps(tmp_path / "missing") == (None, None)
+    broken = tmp_path / "smaps_rollup"
+    broken.write_text("00400000-7fff [rollup]\nRss: 12 kB\n")
+    assert read_maps(broken) == (None, None)
+    broken.write_text("Private_Clean: many kB\n")
+    assert read_maps(broken) == (None, None)
+
+
+def test_private_and_shared_add_up_all_kinds_of_pages(tmp_path: Path) -> None:
+    path = tmp_path / "smaps_rollup"
+    lines = ["Shared_Clean: 1 kB", "Shared_Dirty: 2 kB", "Private_Clean: 4 kB", "Private_Dirty: 8 kB"]
+    path.write_text("\n".join([*lines, "Shared_Hugetlb: 16 kB", "Private_Hugetlb: 32 kB", "Pss: 9 kB"]))
+    assert read_maps(path) == (44 * 1024, 19 * 1024)
+
+
+def test_disk_bytes_that_the_system_does_not_tell_are_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(_: object) -> None:
+        raise psutil.AccessDenied
+
+    with python(tmp_path, BUSY) as target:
+        sampler = HostSampler(tmp_path, ProcessTree(tmp_path, target.pid))
+        monkeypatch.setattr(psutil.Process, "io_counters", denied)
+        process = sampler.sample(time.monotonic())["procs"][0]
+    assert (process["read_bytes"], process["written_bytes"]) == (None, None)
+
+
+def test_without_interfaces_or_shared_memory_they_are_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "net_io_counters", lambda pernic: {})
+    monkeypatch.setattr(host, "SHARED_MEMORY", str(tmp_path / "missing"))
+    line = HostSampler(tmp_path, ProcessTree(tmp_path, os.getpid())).sample(1.0)
+    assert line["net"] is None
+    assert line["shm"] is None
+
+
+def test_lines_are_written_when_due_and_can_be_read(tmp_path: Path) -> None:
+    sampler = HostSampler(tmp_path, ProcessTree(tmp_path, os.getpid()), own_cpu_s=lambda: 1000.0)
+    begin = time.monotonic()
+    assert [sampler.tick(begin + offset) for offset in (0.1, 0.2, 100.0, 100.1)] == [True, False, True, False]
+    lines = [orjson.loads(line) for line in (tmp_path / "host.jsonl").read_bytes().splitlines()]
+    assert len(lines) == 2
+    assert lines[1]["interval_s"] == pytest.approx(99.9)
+    assert lines[1]["perfdoctor_cpu_s"] > 1000
+
+
+def lines_after(hours: float) -> int:
+    elapsed, lines = 0.0, 0
+    while elapsed < hours * 3600:
+        elapsed += interval_s(elapsed, cost_s=0.002)
+        lines += 1
+    return lines
+
+
+def test_an_hour_and_ten_hours_of_lines_are_few() -> None:
+    longest_line_of_ten_processes_bytes = 2800
+    assert lines_after(1) * longest_line_of_ten_processes_bytes < 5_000_000
+    assert lines_after(10) < 2.5 * lines_after(1)
+
+
+@given(st.floats(0, 1e7), st.floats(0, 10))
+def test_the_sampler_never_costs_more_than_its_share_nor_waits_too_long(
+    elapsed_s: float, cost_s: float
+) -> None:
+    interval = interval_s(elapsed_s, cost_s)
+    assert 1.0 <= interval <= host.LONGEST_INTERVAL_S
+    if interval < host.LONGEST_INTERVAL_S:
+        assert cost_s <= host.COST_SHARE * interval * (1 + 1e-9)
+    assert math.isfinite(interval)

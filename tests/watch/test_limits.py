@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from perfdoctor.model.measured import Marker
+from perfdoctor.watch import limits
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that the module's clock shows, in a list of one."""
+    now = [100.0]
+    monkeypatch.setattr(limits.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_measurement_that_is_done_leaves_the_script_time_to_end(tmp_path, clock):
+    bound = limits.BenchmarkLimit(tmp_path, 10.0)
+    assert not bound.is_over()
+    (tmp_path / limits.MEASURING).write_text("0 workers\ndone\n")
+    assert not bound.is_over()
+    clock[0] += limits.LEAVING_S + 1
+    assert bound.is_over()
+
+
+def test_a_measurement_that_hangs_is_over(tmp_path, clock):
+    bound = limits.BenchmarkLimit(tmp_path, 10.0)
+    clock[0] += 10_000  # however long the script takes to come to its loader
+    assert not bound.is_over()
+    (tmp_path / limits.MEASURING).write_text("0 workers\n")
+    clock[0] += 1
+    assert not bound.is_over()
+    clock[0] += limits.STUCK * 10 + limits.STUCK_S + 1
+    assert bound.is_over()
+
+
+def test_a_probe_in_trouble_does_not_let_the_script_train(tmp_path, clock):
+    bound = limits.BenchmarkLimit(tmp_path, 10.0)
+    (tmp_path / "probe.log").write_text("pid 7 start: AttributeError\n")
+    assert bound.is_over()
+
+
+def test_the_last_whole_line_says_how_far_a_measurement_is(tmp_path):
+    assert limits.progress(tmp_path) is None
+    for text, stage in (("", ""), ("0 workers\n", "0 workers"), ("0 workers\n2 work", "0 workers")):
+        (tmp_path / limits.MEASURING).write_text(text)
+        assert limits.progress(tmp_path) == stage
+
+
+def test_evaluating_before_training_is_not_training(tmp_path, clock, monkeypatch):
+    limit = limits.WatchLimit(tmp_path, 100, None, max_training_s=6.0)
+    seen = SimpleNamespace(steps=500, marker=Marker.CALL)
+    monkeypatch.setattr(limit, "_follower", SimpleNamespace(look=lambda: seen))
+    assert not limit.is_over()
+    clock[0] += 20
+    assert not limit.is_over()
+    clock[0] += limits.EVALUATING_S
+    assert limit.is_over()  # a script that only evaluates is measured all the same
+
+
+def test_training_is_over_after_its_steps_or_its_time(tmp_path, clock, monkeypatch):
+    limit = limits.WatchLimit(tmp_path, 100, None, max_training_s=6.0)
+    seen = SimpleNamespace(steps=10, marker=Marker.UPDATE)
+    monkeypatch.setattr(limit, "_follower", SimpleNamespace(look=lambda: seen))
+    assert not limit.is_over()
+    clock[0] += 7
+    assert limit.is_over()
+    assert limit.reached
+
+
+def test_a_watch_that_somebody_else_ends_leaves_the_script_time_to_end(tmp_path, clock):
+    called_off = []
+    limit = limits.WatchLimit(tmp_path, None, None, grace_s=5.0, called_off=lambda: bool(called_off))
+    assert not limit.is_over()
+    called_off.append(True)
+    assert not limit.is_over()
+    assert limit.reached
+    clock[0] += 6
+    assert limit.is_over()
