@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from perfdoctor.diagnosis.calibration import widen, widening
 from perfdoctor.diagnosis.verdict import TimeAttribution, too_little
 from perfdoctor.facts.device.device import without
 from perfdoctor.facts.gather import Facts
@@ -36,7 +37,7 @@ class Judgement:
 
 
 def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None) -> Judgement:
-    """Ask every tip that has what it needs.
+    """Ask every tip that has what it needs. Ranges are widened to what measured gains ask for.
 
     A tip that raises is a defect of ours and is not hidden: the run's raw files are kept, and the report can
     be made again by a fixed perfdoctor.
@@ -55,7 +56,8 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
         if advice is not None:
             kind = advice.bottleneck or tip.bottleneck
             changes = [advice.change] if advice.change else []
-            advised.append((tip, advice, within(gain_of(model, changes), (kind,), attribution.bounds)))
+            gain = calibrated(model, changes, (kind,), facts.run.device)
+            advised.append((tip, advice, within(gain, (kind,), attribution.bounds)))
     advised.sort(key=lambda entry: (-_worth(*entry), entry[0].id))
     worthwhile = [entry for entry in advised if entry[2].likely >= SMALL or entry[1].change is None]
     worthwhile, rivals = _without_rivals(worthwhile)
@@ -66,8 +68,8 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
     return Judgement(
         findings,
         tuple(not_judged),
-        (*rivals, *_small_things(advised)),
-        _together(model, findings, attribution),
+        (*rivals, *_small_things(advised), *_wide_ranges(findings, facts.run.device)),
+        _together(model, findings, attribution, facts.run.device),
     )
 
 
@@ -98,6 +100,16 @@ def _small_things(advised: Sequence[Advised]) -> list[Note]:
     return [Note("small-gains", {"gains": ", ".join(small)})] if small else []
 
 
+def _wide_ranges(findings: Sequence[Finding], device: str) -> list[Note]:
+    """Which findings have ranges that rest on too few measured gains."""
+    guessed = [
+        str(finding.rank)
+        for finding in findings
+        if finding.advice.change is not None and not widening((finding.bottleneck,), device).is_known
+    ]
+    return [Note("wide-ranges", {"ranks": ", ".join(guessed)})] if guessed else []
+
+
 def _worth(tip: Tip, advice: Advice, gain: Gain) -> float:
     """What a finding is ranked by: its likely gain, less for effort and for risk."""
     return (gain.likely - 1.0) * WORTH[tip.heading.effort] * (1.0 if advice.same_result else RISKY)
@@ -114,15 +126,24 @@ def gain_of(model: StepModel | None, changes: Sequence[Change]) -> Gain:
     return without(low, likely, high)
 
 
+def calibrated(
+    model: StepModel | None, changes: Sequence[Change], kinds: Collection[Bottleneck], device: str
+) -> Gain:
+    """The gain of changes to these classes of time, in a range that held measured gains of their kind."""
+    gain = gain_of(model, changes)
+    return widen(gain, widening(kinds, device)) if changes else gain
+
+
 def _together(
-    model: StepModel | None, findings: Sequence[Finding], attribution: TimeAttribution | None
+    model: StepModel | None, findings: Sequence[Finding], attribution: TimeAttribution | None, device: str
 ) -> Gain | None:
     """What the first findings bring in combination, within what their classes take; None if there is one."""
     first = [finding for finding in findings if finding.advice.change is not None][:COMBINED]
     if len(first) < 2 or attribution is None:
         return None
     changes = [finding.advice.change for finding in first if finding.advice.change]
-    gain = within(gain_of(model, changes), {finding.bottleneck for finding in first}, attribution.bounds)
+    kinds = {finding.bottleneck for finding in first}
+    gain = within(calibrated(model, changes, kinds, device), kinds, attribution.bounds)
     best = max(finding.gain.likely for finding in first)
     return Gain(gain.low, max(gain.likely, best), max(gain.high, best))
 

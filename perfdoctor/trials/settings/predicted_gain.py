@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from perfdoctor.diagnosis.calibration import widen, widening
 from perfdoctor.diagnosis.findings import gain_of, within
 from perfdoctor.diagnosis.verdict import COMPUTING, fetching, too_little
 from perfdoctor.facts.gather import Facts
@@ -64,7 +65,8 @@ def predict(variant: Variant, facts: Facts, report: Report) -> Gain | None:
         [part.change for part in parts],
         facts,
     )
-    return within(gain, {kind for part in parts for kind in part.kinds}, report.diagnosis.ceilings)
+    kinds = {kind for part in parts for kind in part.kinds}
+    return within(widen(gain, widening(kinds, facts.run.device)), kinds, report.diagnosis.ceilings)
 
 
 def _prediction(setting: Setting, run: TweakFacts) -> Prediction | None:
