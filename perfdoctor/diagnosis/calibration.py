@@ -1,11 +1,11 @@
 """Widens predicted gains so that four of five measured ones lie within their range.
 
 The range that the step model gives holds what it knows to be uncertain; what it does not know shows only
-where a change was made and its gain measured. Of n such cases, take how far each measured gain lies outside its
-range, on a log scale, and widen each range by the ceil(0.8 (n + 1))-th smallest of these: then a new case, if
-it is like those, lies within with a probability of 80 % or more (conformalized quantile regression, Romano,
-Patterson and Candes, 2019). The cases are in bench/measured_gains.csv; `python bench/ranges.py` fits them,
-and shows how well each cause is held by the others.
+where a change was made and its gain measured. Of n such cases, take how far each measured gain lies outside
+its range, on a log scale, and widen each range by the ceil(0.8 (n + 1))-th smallest of these: then a new
+case, if it is like those, lies within with a probability of 80 % or more (conformalized quantile
+regression, Romano, Patterson and Candes, 2019). The cases are in bench/measured_gains.csv; `python
+bench/ranges.py` fits them, and shows how well each cause is held by the others.
 """
 
 from __future__ import annotations
