@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from perfdoctor.diagnosis.combination import Part, together
 from perfdoctor.diagnosis.verdict import TimeAttribution, too_little
 from perfdoctor.facts.device.device import without
 from perfdoctor.facts.gather import Facts
@@ -17,6 +18,7 @@ from perfdoctor.model.tip import Tip
 
 SMALL = 1.02  # a likely speedup below this drowns in the noise of any trial: a note, not a finding
 COMBINED = 3  # findings that a user takes on at once
+OVERTAKEN = 0.5  # of its gain is left to a finding beside a better one: with less, it says so
 # What a gain is worth beside others, by the effort it takes: a flag is tried in a minute, a rewrite in a day.
 WORTH = {Effort.FLAG: 1.0, Effort.LINES: 0.9, Effort.REWRITE: 0.6}
 RISKY = 0.8  # of its worth is left to a change that can alter what the training learns
@@ -53,22 +55,71 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
             continue  # neither there nor missing: no loader, no checkpoint, nothing to advise on
         advice = tip.judge(**groups)
         if advice is not None:
-            kind = advice.bottleneck or tip.bottleneck
             changes = [advice.change] if advice.change else []
-            advised.append((tip, advice, within(gain_of(model, changes), (kind,), attribution.bounds)))
+            gain = within(gain_of(model, changes), (_kind(tip, advice),), attribution.bounds)
+            advised.append((tip, advice, gain))
     advised.sort(key=lambda entry: (-_worth(*entry), entry[0].id))
     worthwhile = [entry for entry in advised if entry[2].likely >= SMALL or entry[1].change is None]
     worthwhile, rivals = _without_rivals(worthwhile)
+    notes = (*rivals, *_small_things(advised))
+    if attribution is None:
+        return Judgement((), tuple(not_judged), notes)
+    ranked = _Ranking(model, attribution).of(worthwhile)
     findings = tuple(
-        Finding(tip.id, rank, advice.bottleneck or tip.bottleneck, tip.title, advice, gain)
-        for rank, (tip, advice, gain) in enumerate(worthwhile, 1)
+        Finding(tip.id, rank, _kind(tip, advice), tip.title, advice, gain)
+        for rank, (tip, advice, gain) in enumerate(ranked, 1)
     )
-    return Judgement(
-        findings,
-        tuple(not_judged),
-        (*rivals, *_small_things(advised)),
-        _together(model, findings, attribution),
-    )
+    return Judgement(findings, tuple(not_judged), notes, _together(model, findings, attribution))
+
+
+def _kind(tip: Tip, advice: Advice) -> Bottleneck:
+    return advice.bottleneck or tip.bottleneck
+
+
+@dataclass
+class _Ranking:
+    """Ranks findings, each by what it adds to those before it.
+
+    Of several ways to save the same seconds the best comes first, and the others after whatever saves other
+    ones: beside it they bring less than alone.
+    """
+
+    model: StepModel | None
+    attribution: TimeAttribution
+
+    def of(self, advised: Sequence[Advised]) -> list[Advised]:
+        """All of them in their order; what has little left beside the ones before it says so."""
+        left, ranked = list(advised), list[Advised]()
+        while left:
+            adds = {entry[0].id: self._beside(ranked, entry) for entry in left}
+            best = max(left, key=lambda entry: _worth_of(adds[entry[0].id], entry[0], entry[1]))
+            left.remove(best)
+            ranked.append(self._said(best, ranked, adds[best[0].id]))
+        return ranked
+
+    def _beside(self, others: Sequence[Advised], entry: Advised) -> float:
+        """The likely speedup that a finding adds to that of others."""
+        changing = [other for other in others if other[1].change is not None]
+        if not changing or entry[1].change is None:
+            return entry[2].likely
+        return self._likely([*changing, entry]) / self._likely(changing)
+
+    def _likely(self, advised: Sequence[Advised]) -> float:
+        return _in_combination(
+            self.model,
+            [(_kind(tip, advice), advice.change) for tip, advice, _ in advised if advice.change],
+            self.attribution,
+        ).likely
+
+    def _said(self, entry: Advised, before: Sequence[Advised], added: float) -> Advised:
+        """The finding, with what is left of its gain where those before it take most of that."""
+        tip, advice, gain = entry
+        if advice.change is None or not before or added - 1.0 >= OVERTAKEN * (gain.likely - 1.0):
+            return entry
+        first = min(before, key=lambda other: self._beside([other], entry))
+        beside = max(1.0, self._beside([first], entry))
+        left = f'once "{first[0].title}" is done, this brings {beside:.2f}x'
+        return tip, replace(advice, because=(*advice.because, left)), gain
 
 
 def _without_rivals(advised: Sequence[Advised]) -> tuple[list[Advised], list[Note]]:
@@ -99,8 +150,12 @@ def _small_things(advised: Sequence[Advised]) -> list[Note]:
 
 
 def _worth(tip: Tip, advice: Advice, gain: Gain) -> float:
+    return _worth_of(gain.likely, tip, advice)
+
+
+def _worth_of(likely: float, tip: Tip, advice: Advice) -> float:
     """What a finding is ranked by: its likely gain, less for effort and for risk."""
-    return (gain.likely - 1.0) * WORTH[tip.heading.effort] * (1.0 if advice.same_result else RISKY)
+    return (likely - 1.0) * WORTH[tip.heading.effort] * (1.0 if advice.same_result else RISKY)
 
 
 def gain_of(model: StepModel | None, changes: Sequence[Change]) -> Gain:
@@ -114,15 +169,24 @@ def gain_of(model: StepModel | None, changes: Sequence[Change]) -> Gain:
     return without(low, likely, high)
 
 
+def _in_combination(
+    model: StepModel | None, changes: Sequence[tuple[Bottleneck, Change]], attribution: TimeAttribution
+) -> Gain:
+    """What several changes bring together, within what their classes take."""
+    parts = [Part(change, (kind,)) for kind, change in changes]
+    gain = gain_of(model, [together(parts, attribution.classes)])
+    return within(gain, {kind for kind, _ in changes}, attribution.bounds)
+
+
 def _together(
-    model: StepModel | None, findings: Sequence[Finding], attribution: TimeAttribution | None
+    model: StepModel | None, findings: Sequence[Finding], attribution: TimeAttribution
 ) -> Gain | None:
     """What the first findings bring in combination, within what their classes take; None if there is one."""
     first = [finding for finding in findings if finding.advice.change is not None][:COMBINED]
-    if len(first) < 2 or attribution is None:
+    if len(first) < 2:
         return None
-    changes = [finding.advice.change for finding in first if finding.advice.change]
-    gain = within(gain_of(model, changes), {finding.bottleneck for finding in first}, attribution.bounds)
+    changes = [(finding.bottleneck, finding.advice.change) for finding in first if finding.advice.change]
+    gain = _in_combination(model, changes, attribution)
     best = max(finding.gain.likely for finding in first)
     return Gain(gain.low, max(gain.likely, best), max(gain.high, best))
 
