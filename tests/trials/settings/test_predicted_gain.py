@@ -57,8 +57,9 @@ def finding(tweak, change, kind=Bottleneck.COMPUTE, likely=1.5):
     return Finding("a", 1, kind, "A", Advice(("because",), change, tweak=tweak), Gain(1.1, likely, 2.0))
 
 
-def gain(words, facts, *findings, ceilings=OPEN):
-    report = replace(REPORT, findings=findings, diagnosis=replace(REPORT.diagnosis, ceilings=ceilings))
+def gain(words, facts, *findings, ceilings=OPEN, classes=REPORT.diagnosis.classes):
+    diagnosis = replace(REPORT.diagnosis, ceilings=ceilings, classes=classes)
+    report = replace(REPORT, findings=findings, diagnosis=diagnosis)
     return predict(variant(words), facts, report)
 
 
@@ -371,8 +372,21 @@ def test_of_two_findings_with_one_tweak_the_larger_is_meant():
 
 def test_gains_do_not_add():
     other = finding("--cudnn-benchmark", removes(0.3, 0.3, 0.3), likely=1.4)
-    both = gain("--amp --cudnn-benchmark", patient(STARVED), AMP, other)
-    assert both.likely == pytest.approx(1 / 0.3)
+    computing = patient(step(forward=20))
+    first, second = (gain(words, computing, AMP, other) for words in ("--amp", "--cudnn-benchmark"))
+    both = gain("--amp --cudnn-benchmark", computing, AMP, other, classes={Bottleneck.COMPUTE: 1.0})
+    assert both.likely == pytest.approx(first.likely * second.likely)  # each of what the other leaves
+    assert both.low == max(first.low, second.low)  # or both of the same seconds
+    assert both.high == pytest.approx(
+        widen(Gain(high=1 / 0.1), widening([Bottleneck.COMPUTE], "cpu")).high
+    )  # or of others
+
+
+def test_what_one_class_gives_is_not_taken_twice():
+    other = finding("--cudnn-benchmark", removes(0.3, 0.3, 0.3), likely=1.4)
+    both = gain("--amp --cudnn-benchmark", patient(STARVED), AMP, other, classes={Bottleneck.COMPUTE: 0.4})
+    alone = gain("--amp", patient(STARVED), AMP)
+    assert (both.likely, both.high) == (alone.likely, alone.high)
 
 
 def test_what_a_finding_saves_in_computing_is_hidden_behind_late_batches():
