@@ -5,10 +5,11 @@ from __future__ import annotations
 from perfdoctor.facts.host.between_steps import BetweenLine, BetweenStepsFacts
 from perfdoctor.facts.host.debug_modes import DebugMode, DebugModeFacts
 from perfdoctor.facts.host.gc_pauses import GcPauseFacts
+from perfdoctor.facts.host.step_growth import StepGrowth
 from perfdoctor.facts.script.gradient_clearing import GradientClearingFacts, GradientZeroingFacts
 from perfdoctor.facts.script.retained_graph import RetainedGraphFacts
 from perfdoctor.facts.script.validation import ValidationFacts
-from perfdoctor.model.measured import LineCost, Location
+from perfdoctor.model.measured import LineCost, Location, Phase
 
 
 def pauses(
@@ -54,6 +55,16 @@ def retained(
 ) -> RetainedGraphFacts:
     """So many graphs alive at once, the oldest made so many steps ago; memory grows by so many bytes a step."""
     return RetainedGraphFacts(graphs, steps, "total", Location("train.py", 21, "fit", text), growth, slower)
+
+
+def growing(
+    slower: float = 0.2, phase: Phase = Phase.OTHER, cpu: float | None = 1.0, waiting: float | None = 0.0
+) -> StepGrowth:
+    """Steps of 10 ms that grow in one phase, which takes 2 ms at first; of each other phase there are 4 ms."""
+    first = dict.fromkeys((Phase.FORWARD, Phase.BACKWARD), 0.004) | {phase: 0.002}
+    first_s = sum(first.values())
+    grown_s = 2 * (first_s / (1 - slower) - first_s)
+    return StepGrowth(first_s, first_s + grown_s, slower, first, {phase: 1.0}, cpu, waiting)
 
 
 def validation(
