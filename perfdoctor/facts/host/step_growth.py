@@ -18,7 +18,7 @@ SETTLING = 0.2  # of the steps: they warm up, and memory is still being allocate
 BLOCKS = 10  # of the settled run, whose median steps are compared
 FEW = 10  # steps in a block below which its median says nothing
 STEADY = 0.9  # rank correlation of time and place: by chance once in some thousand runs
-GOES_ON = 0.25  # of the whole run's slope in either half of it: what jumps once or levels off does not grow
+GOES_ON = 0.1  # of the whole run's slope in either half of it: what jumps once or levels off does not grow
 LUMPS = (Phase.VALIDATION, Phase.CHECKPOINT)  # not of every step
 
 
@@ -26,12 +26,12 @@ LUMPS = (Phase.VALIDATION, Phase.CHECKPOINT)  # not of every step
 class StepGrowth:
     """Steps that take longer and longer all through the run. Shares of the growth need not add up to 1."""
 
-    first_s: float  # a step at the beginning of the settled run
-    last_s: float  # a step at the end of it
+    first_s: float  # the usual step in the first tenth of the settled run
+    last_s: float  # in the last tenth
     slower: float  # share of the mean step that was not there at the beginning
     first: Mapping[Phase, float]  # seconds of each phase in a step at the beginning
     phases: Mapping[Phase, float]  # share of the growth that lies in each phase
-    cpu: float | None  # CPU seconds that the process's steps grew by, for each second of growth
+    cpu: float | None  # by how much a step's CPU time grows, for each part that its time grows by
     waiting: float | None  # seconds that its threads had no core, for each second of growth
 
 
@@ -51,20 +51,21 @@ def step_growth(steps: Steps, samples: OwnSamples) -> StepGrowth | None:
     half = BLOCKS // 2
     if min(_rate(medians[:half]), _rate(medians[half:])) < GOES_ON * rate:
         return None
-    first_s, mean_s = _begins(medians, rate), float(medians.mean())
+    first_s, mean_s = float(medians[0]), float(medians.mean())
     by_phase = {
         phase: _medians(values / steps.weight, blocks)
         for phase, values in steps.phases.items()
         if phase not in LUMPS
     }
+    waited = _waiting(samples, steps, blocks)
     return StepGrowth(
-        first_s=max(0.0, first_s),
-        last_s=max(0.0, first_s + rate * (BLOCKS - 1)),
-        slower=float(np.clip((mean_s - first_s) / mean_s, 0.0, 1.0)),
-        first={phase: max(0.0, _begins(values, _rate(values))) for phase, values in by_phase.items()},
+        first_s=first_s,
+        last_s=float(medians[-1]),
+        slower=max(0.0, (mean_s - first_s) / mean_s),
+        first={phase: float(values[0]) for phase, values in by_phase.items()},
         phases={phase: _rate(values) / rate for phase, values in by_phase.items()},
-        cpu=_share(_cpu(steps, blocks), rate),
-        waiting=_share(_waiting(samples, steps, blocks), rate),
+        cpu=_alike(_cpu(steps, blocks), medians),
+        waiting=None if waited is None else _rate(waited) / rate,
     )
 
 
@@ -77,13 +78,12 @@ def _rate(blocks: Floats) -> float:
     return slope(np.arange(len(blocks)), blocks) or 0.0
 
 
-def _begins(blocks: Floats, rate: float) -> float:
-    """Where a line of this slope begins that passes through the middle of the blocks."""
-    return float(np.median(blocks - rate * np.arange(len(blocks))))
-
-
-def _share(blocks: Floats | None, rate: float) -> float | None:
-    return None if blocks is None else _rate(blocks) / rate
+def _alike(cpu: Floats | None, medians: Floats) -> float | None:
+    """1 where CPU time grows by the same factor: steps do more, however long they wait for cores besides."""
+    if cpu is None:
+        return None
+    cpu_rate, rate = (_rate(each) / float(each.mean()) for each in (cpu, medians))
+    return cpu_rate / rate
 
 
 def _cpu(steps: Steps, blocks: Sequence[Ints]) -> Floats | None:

@@ -10,6 +10,7 @@ from perfdoctor.facts.host.memory_growth import MemoryGrowth
 from perfdoctor.facts.host.step_growth import StepGrowth
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Steps
+from perfdoctor.facts.user_source.growing_names import ADDING, written
 from perfdoctor.facts.user_source.parse import Function, Listing, Sources, header, statements
 from perfdoctor.model.measured import Location
 from perfdoctor.model.missing import Missing
@@ -17,7 +18,6 @@ from perfdoctor.runs.records import RankRecords
 from perfdoctor.wire.events.training import RetainedGraphsEvent
 
 MOSTLY = 0.5  # of the growth is waiting for a core: other programs slow the steps
-ADDING = frozenset("append appendleft extend add insert update setdefault push".split())
 
 
 @dataclass(frozen=True)
@@ -83,28 +83,16 @@ def _strength(node: ast.stmt, name: str) -> int:
     """How plainly a statement adds to `name`: `x += y`, `x.append(y)`, `x = x + y`, `x[i] = y`."""
     whole_name, owner = name, name.rpartition(".")[0]
     if isinstance(node, ast.AugAssign):
-        return 4 if _written(node.target) == whole_name else 0
+        return 4 if written(node.target) == whole_name else 0
     for part in header(node):
         for inner in ast.walk(part):
             if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-                of = _written(inner.func.value)
+                of = written(inner.func.value)
                 if inner.func.attr in ADDING and of is not None and of in {whole_name, owner}:
                     return 3
     if isinstance(node, ast.Assign):
-        targets = [target for target in node.targets if _written(target) == whole_name]
-        again = any(_written(inner) == whole_name for inner in ast.walk(node.value))
+        targets = [target for target in node.targets if written(target) == whole_name]
+        again = any(written(inner) == whole_name for inner in ast.walk(node.value))
         if targets and (again or isinstance(targets[0], ast.Subscript)):
             return 2
     return 0
-
-
-def _written(node: ast.AST) -> str | None:
-    """`total`, `self.total`, and of `history["loss"]` the name before the bracket."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        owner = _written(node.value)
-        return None if owner is None else f"{owner}.{node.attr}"
-    return None

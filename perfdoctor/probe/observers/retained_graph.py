@@ -29,9 +29,8 @@ NODES_MAX = 1_000  # of a graph walked for its ends, nearest to the loss first: 
 AGO = 4  # steps: what the script still holds of one so long ago is no leftover of the last
 HOPS = 64  # nodes followed back from a name's tensor
 SEARCHES = 8  # of the script's names, in a whole run
-NAMES_FROM = (
-    16  # rows until graphs below the names are tied for the first time; from then on at each doubling
-)
+NAMES_FROM = 4  # rows until graphs below the names are tied for the first time
+NAMES_RARER = 1.5  # times more rows until the next time: with looks at each doubling, five times in 130 rows
 NAMES_LOOKS = 8  # times that this is done
 VISITS = 2_000  # objects below the names that are looked at each time
 ENDS = 2  # items of a container looked at, at each end
@@ -99,7 +98,7 @@ class RetainedGraphs:
         self.last = (0, 0)  # row and node number of the last graph that was looked at
         self.searches = 0
         self.names_looks = 0
-        self.names_due = NAMES_FROM  # the row from which on names are looked below again
+        self.names_due: float = NAMES_FROM  # the row from which on names are looked below again
         self.names_number = 0  # of the newest node at the last such look
         self.most = 0  # alive at once
         self.holder: Tuple[Optional[str], Optional[Dict[str, Any]]] = (None, None)  # name, and where
@@ -127,7 +126,7 @@ class RetainedGraphs:
         if row < self.names_due or self.names_looks >= NAMES_LOOKS:
             return []
         self.names_looks += 1
-        self.names_due = 2 * row
+        self.names_due = NAMES_RARER * row
         since, self.names_number = self.names_number, number
         nodes = [node for _, _, node, _ in _Names(self.tensor).graphs() if node._sequence_nr() > since]
         return _ends(nodes, since)

@@ -33,12 +33,12 @@ def working(ms, other=0.0, cpu_share=1.0):
 
 def test_steps_that_grow_all_along_tell_by_how_much_and_in_which_phase():
     found = growth([working(10, other=n / 40) for n in range(400)])
-    assert found.first_s == pytest.approx(0.012, abs=0.0005)
-    assert found.last_s == pytest.approx(0.020, abs=0.001)
-    assert found.slower == pytest.approx(0.25, abs=0.03)
+    assert found.first_s == pytest.approx(0.0124, abs=0.0003)
+    assert found.last_s == pytest.approx(0.0196, abs=0.0003)
+    assert found.slower == pytest.approx(0.225, abs=0.02)
     assert found.phases[Phase.OTHER] == pytest.approx(1, abs=0.05)
     assert found.phases[Phase.FORWARD] == pytest.approx(0, abs=0.05)
-    assert found.first[Phase.OTHER] == pytest.approx(0.002, abs=0.0005)
+    assert found.first[Phase.OTHER] == pytest.approx(0.0024, abs=0.0003)
     assert found.cpu == pytest.approx(1, abs=0.1)
     assert found.waiting == pytest.approx(0, abs=0.01)
 
@@ -48,6 +48,13 @@ def test_steps_that_wait_longer_and_longer_for_a_core_are_told_apart():
     found = growth(described, delay_per_step=lambda n: 10 * n / 400)
     assert found.waiting == pytest.approx(1, abs=0.1)
     assert found.cpu == pytest.approx(0, abs=0.1)
+
+
+def test_work_that_grows_grows_its_cpu_time_as_well_where_cores_are_wanted():
+    described = [working(10 + n / 20, cpu_share=0.3) for n in range(400)]
+    found = growth(described, delay_per_step=lambda n: 0.7 * (10 + n / 20))
+    assert found.cpu == pytest.approx(1, abs=0.1)
+    assert found.waiting == pytest.approx(0.7, abs=0.1)
 
 
 def test_validation_and_checkpoints_that_grow_are_no_growth_of_steps():
