@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis.verdict import TimeAttribution, too_little
 from perfdoctor.facts.device.device import without
@@ -11,6 +11,7 @@ from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.concluded import CLOSE_TO_ALL, Advice, Bottleneck, Finding, Gain, NotJudged
+from perfdoctor.model.coverage import Covered
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.note import Note
 from perfdoctor.model.tip import Tip
@@ -36,11 +37,35 @@ class Judgement:
 
 
 def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None) -> Judgement:
-    """Ask every tip that has what it needs.
+    """Ask every tip that has what it needs; general ones last, about time that no other finding is about.
 
     A tip that raises is a defect of ours and is not hidden: the run's raw files are kept, and the report can
     be made again by a fixed perfdoctor.
     """
+    specific = [tip for tip in tips if not tip.heading.general]
+    advised, not_judged = _ask(specific, facts, attribution)
+    worthwhile, rivals = _without_rivals(_worthwhile(advised))
+    covered = Covered.by(advice for _, advice, _ in worthwhile)
+    knowing = replace(facts, groups={**facts.groups, Covered: covered})
+    general, also_not_judged = _ask([tip for tip in tips if tip.heading.general], knowing, attribution)
+    worthwhile += _worthwhile(general)
+    model = facts.get(StepModel)
+    findings = tuple(
+        Finding(tip.id, rank, advice.bottleneck or tip.bottleneck, tip.title, advice, gain)
+        for rank, (tip, advice, gain) in enumerate(worthwhile, 1)
+    )
+    return Judgement(
+        findings,
+        (*not_judged, *also_not_judged),
+        (*rivals, *_small_things(advised)),
+        _together(model, findings, attribution),
+    )
+
+
+def _ask(
+    tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
+) -> tuple[list[Advised], list[NotJudged]]:
+    """What these tips advise, what is worth most first, and those that could not be judged."""
     advised: list[Advised] = []
     not_judged = []
     model = facts.get(StepModel)
@@ -56,19 +81,11 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
             kind = advice.bottleneck or tip.bottleneck
             changes = [advice.change] if advice.change else []
             advised.append((tip, advice, within(gain_of(model, changes), (kind,), attribution.bounds)))
-    advised.sort(key=lambda entry: (-_worth(*entry), entry[0].id))
-    worthwhile = [entry for entry in advised if entry[2].likely >= SMALL or entry[1].change is None]
-    worthwhile, rivals = _without_rivals(worthwhile)
-    findings = tuple(
-        Finding(tip.id, rank, advice.bottleneck or tip.bottleneck, tip.title, advice, gain)
-        for rank, (tip, advice, gain) in enumerate(worthwhile, 1)
-    )
-    return Judgement(
-        findings,
-        tuple(not_judged),
-        (*rivals, *_small_things(advised)),
-        _together(model, findings, attribution),
-    )
+    return sorted(advised, key=lambda entry: (-_worth(*entry), entry[0].id)), not_judged
+
+
+def _worthwhile(advised: Sequence[Advised]) -> list[Advised]:
+    return [entry for entry in advised if entry[2].likely >= SMALL or entry[1].change is None]
 
 
 def _without_rivals(advised: Sequence[Advised]) -> tuple[list[Advised], list[Note]]:
