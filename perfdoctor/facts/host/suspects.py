@@ -17,8 +17,8 @@ from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.library_table import library
-from perfdoctor.facts.user_source.loop_roles import unit_of
 from perfdoctor.facts.user_source.parse import LOOPS, Listing, Sources, calls, statements
+from perfdoctor.facts.user_source.recurrences import recurs
 from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import GpuFacts, Location, Phase, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
@@ -141,8 +141,8 @@ def _is_apart(cost: StackCost, names: set[str], anchors: frozenset[Place], sourc
         )
     if names & NO_LAYERS:
         return True
-    listing = sources.file(cost.line.file)
-    return _turns(listing, cost.line, anchors) is not None and not _is_recurrent(listing, cost.line.line)
+    turns = _turns(sources.file(cost.line.file), cost.line, anchors)
+    return turns is not None and not recurs(turns, cost.line.line)
 
 
 def _turns(listing: Listing, line: Frame, anchors: frozenset[Place]) -> ast.stmt | None:
@@ -157,29 +157,6 @@ def _turns(listing: Listing, line: Frame, anchors: frozenset[Place]) -> ast.stmt
         and not trained & set(range(node.lineno, (node.end_lineno or 0) + 1))
     ]
     return around[-1] if around else listing.comprehension(line.line)
-
-
-def _is_recurrent(listing: Listing, line: int) -> bool:
-    """Whether a line computes on what it set in the turn before; to add to a sum is none."""
-    node = listing.statement(line)
-    if node is None or isinstance(node, ast.AugAssign):
-        return False
-    unit = unit_of(node)
-    own = {
-        name.id
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.comprehension)
-        for name in ast.walk(inner.target)
-        if isinstance(name, ast.Name)
-    }
-    again = (unit.sets & unit.needs) - own
-    value = getattr(node, "value", None)
-    if again and isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
-        sides = (value.left, value.right)
-        others = [side for side in sides if not (isinstance(side, ast.Name) and side.id in again)]
-        names = {inner.id for side in others for inner in ast.walk(side) if isinstance(inner, ast.Name)}
-        return len(others) == len(sides) or bool(again & names)
-    return bool(again)
 
 
 def _loop_heads(
