@@ -20,14 +20,14 @@ CASES = range(3)  # of an Estimate: best, likely, worst
 
 
 @dataclass(frozen=True)
-class Part:
+class Saving:
     """One change of several, and the classes of the time that it takes away."""
 
     change: Change
     kinds: tuple[Bottleneck, ...]
 
 
-def together(parts: Sequence[Part], classes: Mapping[Bottleneck, float]) -> Change:
+def together(parts: Sequence[Saving], classes: Mapping[Bottleneck, float]) -> Change:
     """All of them as one change. `classes`: the share of wall time of each class; they add up to 1."""
     if len(parts) == 1:
         return parts[0].change

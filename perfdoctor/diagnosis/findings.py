@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis.calibration import widen, widening
-from perfdoctor.diagnosis.combination import Part, together
+from perfdoctor.diagnosis.combination import Saving, together
 from perfdoctor.diagnosis.verdict import TimeAttribution, too_little
 from perfdoctor.facts.device.device import without
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.concluded import CLOSE_TO_ALL, Advice, Bottleneck, Finding, Gain, NotJudged
+from perfdoctor.model.coverage import Covered
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.note import Note
 from perfdoctor.model.tip import Tip
@@ -39,11 +40,40 @@ class Judgement:
 
 
 def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None) -> Judgement:
-    """Ask every tip that has what it needs. Ranges are widened to what measured gains ask for.
+    """Ask every tip that has what it needs; general ones last, about time that no other finding is about.
+
+    Ranges are widened to what measured gains ask for.
 
     A tip that raises is a defect of ours and is not hidden: the run's raw files are kept, and the report can
     be made again by a fixed perfdoctor.
     """
+    specific = [tip for tip in tips if not tip.heading.general]
+    advised, not_judged = _ask(specific, facts, attribution)
+    worthwhile, rivals = _without_rivals(_worthwhile(advised))
+    covered = Covered.by(advice for _, advice, _ in worthwhile)
+    knowing = replace(facts, groups={**facts.groups, Covered: covered})
+    general, also_not_judged = _ask([tip for tip in tips if tip.heading.general], knowing, attribution)
+    notes = (*rivals, *_small_things(advised))
+    if attribution is None:
+        return Judgement((), (*not_judged, *also_not_judged), notes)
+    model, device = facts.get(StepModel), facts.run.device
+    ranked = [*_Ranking(model, attribution, device).of(worthwhile), *_worthwhile(general)]
+    findings = tuple(
+        Finding(tip.id, rank, _kind(tip, advice), tip.title, advice, gain)
+        for rank, (tip, advice, gain) in enumerate(ranked, 1)
+    )
+    return Judgement(
+        findings,
+        (*not_judged, *also_not_judged),
+        (*notes, *_wide_ranges(findings, device)),
+        _together(model, findings, attribution, device),
+    )
+
+
+def _ask(
+    tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
+) -> tuple[list[Advised], list[NotJudged]]:
+    """What these tips advise, what is worth most first, and those that could not be judged."""
     advised: list[Advised] = []
     not_judged = []
     model = facts.get(StepModel)
@@ -59,21 +89,11 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
             changes = [advice.change] if advice.change else []
             kind, gain = _kind(tip, advice), gain_of(model, changes)
             advised.append((tip, advice, calibrated(gain, (kind,), attribution.bounds, facts.run.device)))
-    advised.sort(key=lambda entry: (-_worth(*entry), entry[0].id))
-    worthwhile = [entry for entry in advised if entry[2].likely >= SMALL or entry[1].change is None]
-    worthwhile, rivals = _without_rivals(worthwhile)
-    notes = (*rivals, *_small_things(advised))
-    if attribution is None:
-        return Judgement((), tuple(not_judged), notes)
-    ranked = _Ranking(model, attribution, facts.run.device).of(worthwhile)
-    findings = tuple(
-        Finding(tip.id, rank, _kind(tip, advice), tip.title, advice, gain)
-        for rank, (tip, advice, gain) in enumerate(ranked, 1)
-    )
-    notes = (*notes, *_wide_ranges(findings, facts.run.device))
-    return Judgement(
-        findings, tuple(not_judged), notes, _together(model, findings, attribution, facts.run.device)
-    )
+    return sorted(advised, key=lambda entry: (-_worth(*entry), entry[0].id)), not_judged
+
+
+def _worthwhile(advised: Sequence[Advised]) -> list[Advised]:
+    return [entry for entry in advised if entry[2].likely >= SMALL or entry[1].change is None]
 
 
 def _kind(tip: Tip, advice: Advice) -> Bottleneck:
@@ -199,7 +219,7 @@ def _in_combination(
     device: str,
 ) -> Gain:
     """What several changes bring together, within what their classes take."""
-    parts = [Part(change, (kind,)) for kind, change in changes]
+    parts = [Saving(change, (kind,)) for kind, change in changes]
     gain = gain_of(model, [together(parts, attribution.classes)])
     return calibrated(gain, {kind for kind, _ in changes}, attribution.bounds, device)
 

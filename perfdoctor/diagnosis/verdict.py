@@ -9,6 +9,7 @@ from statistics import median
 from perfdoctor.diagnosis.steadiness import Steadiness, by_tenth, led
 from perfdoctor.facts.device.device import DeviceFacts
 from perfdoctor.facts.gather import NO_STEPS, Facts
+from perfdoctor.facts.host.stacks import KIND_CLASS
 from perfdoctor.facts.predict.step_model import TRUSTED_ERROR, StepModel
 from perfdoctor.facts.script.parallel import ParallelFacts, searching, syncing
 from perfdoctor.facts.steps.tenths import PhaseTenths
@@ -37,7 +38,6 @@ CROWDED = 0.25  # seconds without a core per second: from here on the cores, too
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
 COUNTED_BY = {Marker.CALL: "module calls", Marker.BATCH: "batches"}
 NOTHING_WORTHWHILE = "no known change is likely to gain 5 % or more"
-KIND_CLASS = {"data": Bottleneck.DATA, "queue": Bottleneck.DATA, "compute": Bottleneck.COMPUTE}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.diagnosis.combination import Part, together
+from perfdoctor.diagnosis.combination import Saving, together
 from perfdoctor.model.change import Change, Estimate, removes
 from perfdoctor.model.concluded import Bottleneck
 
@@ -13,7 +13,7 @@ HALVES = {DATA: 0.5, COMPUTE: 0.5}
 
 
 def parts(*changes, kinds=(DATA,)):
-    return [Part(change, kinds) for change in changes]
+    return [Saving(change, kinds) for change in changes]
 
 
 def shares(estimate):
@@ -67,7 +67,7 @@ KINDS = st.lists(st.sampled_from(list(Bottleneck)), max_size=2, unique=True).map
 
 @given(st.lists(st.tuples(KINDS, ESTIMATES, ESTIMATES), min_size=2, max_size=5))
 def test_a_combination_is_an_estimate_and_takes_no_more_than_its_parts_would_add_up_to(given):
-    made = [Part(Change(step=step, batch=batch), kinds) for kinds, step, batch in given]
+    made = [Saving(Change(step=step, batch=batch), kinds) for kinds, step, batch in given]
     both = together(made, dict.fromkeys(Bottleneck, 0.2))
     for found, single in ((both.step, [s for _, s, _ in given]), (both.batch, [b for *_, b in given])):
         assert found.low <= found.likely + 1e-9

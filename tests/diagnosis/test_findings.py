@@ -14,6 +14,7 @@ from perfdoctor.facts.predict.step_model import StepModel, of_loop
 from perfdoctor.facts.steps.events import SaveFacts
 from perfdoctor.model.change import Change, Effort, Estimate, removes
 from perfdoctor.model.concluded import Advice, Bottleneck, Gain, NotJudged
+from perfdoctor.model.coverage import Covered
 from perfdoctor.model.measured import LoaderFacts, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.note import Note
@@ -36,6 +37,7 @@ def tip(
     same_result=True,
     change=True,
     rivals=(),
+    general=False,
 ):
     """A tip that takes these shares (low, likely, high) out of the step; without any it is silent.
 
@@ -45,7 +47,7 @@ def tip(
     shares = removed if len(removed) == 3 else removed * 3
     made = removes(*shares) if removed else change or None
     advice = Advice(("because",), made, same_result=same_result)
-    heading = TipHeading(name.title(), kind, effort, ("cpu",), ("time",), rivals=rivals)
+    heading = TipHeading(name.title(), kind, effort, ("cpu",), ("time",), general=general, rivals=rivals)
     return Tip(name, heading, lambda **facts: None if silent else advice, needs or {"step": StepFacts}, "")
 
 
@@ -75,6 +77,18 @@ def test_of_two_like_gains_the_one_that_keeps_the_result_comes_first():
 def test_a_much_larger_gain_is_worth_effort_and_risk():
     hard = tip("a", 0.6, effort=Effort.REWRITE, same_result=False)
     assert names(judged(hard, tip("b", 0.1))) == ["a", "b"]
+
+
+def test_a_general_finding_comes_behind_specific_ones_however_much_it_brings():
+    assert names(judged(tip("a", 0.6, general=True), tip("b", 0.1))) == ["b", "a"]
+
+
+def test_a_general_tip_is_told_what_the_findings_of_the_others_are_about():
+    seen = []
+    heading = TipHeading("G", Bottleneck.HOST, Effort.LINES, ("cpu",), ("time",), general=True)
+    asked = Tip("g", heading, lambda covered: seen.append(covered), {"covered": Covered}, "")
+    judged(asked, tip("a", 0.2), tip("small", 0.001))
+    assert [cover.share for cover in seen[0].covers] == [0.2]
 
 
 def test_no_gain_is_above_the_ceiling_of_its_class():

@@ -47,7 +47,7 @@ def batch_facts(
         return NO_STACKS
     tally = _Tally(sources)
     for thread, frames, count in threads(rank):
-        if _prepares(thread, bool(loader.num_workers)):
+        if prepares(thread, bool(loader.num_workers)):
             tally.add(frames, count)
     if tally.samples < FEW:
         few = f"only {tally.samples}" if tally.samples else "no"
@@ -65,7 +65,7 @@ def batch_facts(
     )
 
 
-def _prepares(thread: str, workers: bool) -> bool:
+def prepares(thread: str, workers: bool) -> bool:
     """Whether a thread is the one that prepares batches, in a worker or in the training process."""
     return thread.startswith("worker ") and " thread " not in thread if workers else thread == "main"
 
@@ -102,7 +102,7 @@ class _Tally:
     ) -> tuple[LibraryWork, str | None]:
         """What is done, and the library that does it."""
         node = self.sources.file(user.file).statement(user.line) if user is not NOWHERE else None
-        if any(_collates(frame) for frame in inner):
+        if any(collates(frame) for frame in inner):
             copied = not beyond and of_statement(node) == COPY
             return (Stage.COLLATING, "copy" if copied else ""), library(beyond[-1]) if beyond else None
         for frame in reversed(beyond):
@@ -154,7 +154,7 @@ class _Tally:
         return tuple(sorted(together.values(), key=lambda cost: -cost.share))
 
 
-def _collates(frame: Frame) -> bool:
+def collates(frame: Frame) -> bool:
     """Torch's collate functions, or the probe's wrapper around the loader's."""
     return (frame.owner is Owner.PROBE and frame.name == "collate") or bool(COLLATE.search(frame.file))
 
@@ -187,10 +187,10 @@ def _transfer_s(rank: RankRecords, step: StepFacts, loader: LoaderFacts, prepare
         ):
             packing += 0 if idle else count
         elif any(frame.name == "_pin_memory_loop" for frame in frames):
-            unpacking += 0 if idle or _polls(frames) else count
+            unpacking += 0 if idle or polls(frames) else count
         elif thread == "main" and any(frame.phase is Phase.DATA_WAIT for frame in frames):
             waiting += count
-            unpacking += count * _unpacks(frames)
+            unpacking += count * unpacks(frames)
     packing_s = loader.batch_s * packing / prepared
     per_batch_s = (
         step.seconds.get(Phase.DATA_WAIT, 0.0) / loader.batches_per_step if loader.batches_per_step else 0.0
@@ -198,13 +198,14 @@ def _transfer_s(rank: RankRecords, step: StepFacts, loader: LoaderFacts, prepare
     return packing_s + (per_batch_s * unpacking / waiting if waiting >= FEW else 0.0)
 
 
-def _polls(frames: Sequence[Frame]) -> bool:
+def polls(frames: Sequence[Frame]) -> bool:
+    """Whether the main process looks for a batch that is not there yet."""
     return any(frame.name in {"poll", "_poll", "select"} for frame in frames)
 
 
-def _unpacks(frames: Sequence[Frame]) -> bool:
+def unpacks(frames: Sequence[Frame]) -> bool:
     """Whether a batch is being taken out of the queue, not waited for."""
-    if _polls(frames):
+    if polls(frames):
         return False
     took = [index for index, frame in enumerate(frames) if QUEUE.search(frame.file) and frame.name == "get"]
     return bool(took) and (

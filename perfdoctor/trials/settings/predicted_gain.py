@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perfdoctor.diagnosis.combination import Part, together
+from perfdoctor.diagnosis.combination import Saving, together
 from perfdoctor.diagnosis.findings import calibrated, gain_of
 from perfdoctor.diagnosis.verdict import COMPUTING, fetching, too_little
 from perfdoctor.facts.gather import Facts
@@ -47,7 +47,7 @@ def predict(variant: Variant, facts: Facts, report: Report) -> Gain | None:
     if advised is None:
         return None
     direct = [
-        Part(prediction.change, _kinds(setting, facts))
+        Saving(prediction.change, _kinds(setting, facts))
         for setting, prediction in both
         if prediction is not None and not prediction.is_advised
     ]
@@ -81,7 +81,7 @@ def _kinds(setting: Setting, facts: Facts) -> tuple[Bottleneck, ...]:
 
 def _by_findings(
     settings: Sequence[Setting], requested: Flags, findings: Sequence[Finding]
-) -> list[Part] | None:
+) -> list[Saving] | None:
     """What findings say of these tweaks; None where one of them is in none.
 
     Of findings with the same tweak, the one that promises most: they are about the same time.
@@ -94,7 +94,7 @@ def _by_findings(
     if any(setting.words[0] not in by_flag for setting in settings):
         return None
     used = dict.fromkeys(by_flag[setting.words[0]] for setting in settings)
-    return [Part(finding.advice.change or Change(), (finding.bottleneck,)) for finding in used]
+    return [Saving(finding.advice.change or Change(), (finding.bottleneck,)) for finding in used]
 
 
 def flags(words: Sequence[str]) -> Flags:
