@@ -1,9 +1,10 @@
-"""Batches arrive late because items are prepared one element or one row at a time.
+"""Items are prepared, or tensors read, one element or one row at a time.
 
 ## What it sees
-The step waits for batches, and a large part of their cost is a loop of the dataset, the transforms or the
-collate function that makes a small call in each turn, or lines that take single rows out of a pandas data
-frame. In a few items the calls are counted; what one costs follows from that.
+A large part of what a batch costs, where the step waits for it, is a loop of the dataset, the transforms or
+the collate function that makes a small call in each turn, or lines that take single rows out of a pandas data
+frame. In a few items the calls are counted; what one costs follows from that. In the training loop itself:
+such rows, and loops that read tensors number by number.
 
 ## By hand
     self.x = frame[COLUMNS].to_numpy("float32")     # pandas: once, in __init__
@@ -26,11 +27,12 @@ from perfdoctor.facts.data.small_calls import Library, SmallCallFacts, SmallCall
 from perfdoctor.model.batch import waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import LoaderFacts, StepFacts
+from perfdoctor.model.measured import StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.25  # of a batch's cost in one place
+OF_STEP = 0.08  # of the step, in the training loop
 SAMPLES = 5  # in its lines: fewer may be chance
 SHOWN = 3  # places named
 # What is left: one call does the work of a loop in a tenth to a hundredth of its time; a row of an array
@@ -47,31 +49,47 @@ CURES = {
 
 
 @tip(
-    title="Prepare an item in few calls, not in many small ones",
+    title="Make one call in place of many small ones",
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
-    rivals=("slow-dataset-code", "slow-collate", "repeated-item-work"),
+    rivals=(
+        "slow-dataset-code",
+        "slow-collate",
+        "repeated-item-work",
+        "batches-built-in-the-loop",
+        "tensor-loops",
+        "slow-postprocessing",
+    ),
 )
-def many_small_calls(step: StepFacts, loader: LoaderFacts, calls: SmallCallFacts) -> Advice | None:
-    """Names the loop or the row access, what it calls and how often, where the step waits for batches."""
-    places = [one for one in calls.places if one.share >= LARGE and one.samples >= SAMPLES]
-    if step.data_stall < NOTICEABLE or not places:
+def many_small_calls(step: StepFacts, calls: SmallCallFacts) -> Advice | None:
+    """Names the loop or the row access, what it calls and how often, where the step pays for it."""
+    waiting = step.data_stall >= NOTICEABLE
+    places = [one for one in calls.places if one.in_step or waiting]
+    places = [
+        one for one in places if one.samples >= SAMPLES and one.share >= (OF_STEP if one.in_step else LARGE)
+    ]
+    if not places:
         return None
-    share = min(1.0, sum(one.share for one in places))
-    low, likely, high = (share * (1 - kept) for kept in KEPT)
+    in_step = min(1.0, sum(one.share for one in places if one.in_step))
+    in_batch = min(1.0, sum(one.share for one in places if not one.in_step))
+    said = (_said(one, (step.mean_s if one.in_step else calls.batch_s) * 1e3) for one in places[:SHOWN])
     return Advice(
-        because=(waits(step), *(_said(one, loader.batch_s * 1e3) for one in places[:SHOWN])),
-        change=Change(batch=Estimate(low, likely, high)),
+        because=(*([waits(step)] if in_batch else []), *said),
+        change=Change(step=_gone(in_step), batch=_gone(in_batch)),
         at=tuple(one.at for one in places[:SHOWN]),
         code=CURES[places[0].library],
     )
 
 
-def _said(one: SmallCalls, batch_ms: float) -> str:
-    what = (
-        "takes single rows out of a data frame" if one.library is Library.PANDAS else f"calls `{one.callee}`"
-    )
-    often = f", {one.per_item:.0f} times for each item" if one.per_item else ""
+def _gone(share: float) -> Estimate:
+    return Estimate(*(share * (1 - kept) for kept in KEPT))
+
+
+def _said(one: SmallCalls, of_ms: float) -> str:
+    rows = one.library is Library.PANDAS
+    what = "takes single rows out of a data frame" if rows else f"calls `{one.callee}`"
+    often = f", {one.per_item:.0f} times for each item" if one.per_item else "" if rows else " in a loop"
+    of = "the step's" if one.in_step else "a batch's"
     text = f": `{one.at.text}`" if one.at.text else ""
-    return f"line {one.at.line} {what}{often}; that is {one.share:.0%} of a batch's {batch_ms:.1f} ms{text}"
+    return f"line {one.at.line} {what}{often}; that is {one.share:.0%} of {of} {of_ms:.1f} ms{text}"

@@ -12,7 +12,7 @@ STARVED = step(data_wait=12, forward=3, backward=5)
 
 
 def said(*places):
-    advice = tip(STARVED, loader(batch=12), SmallCallFacts(places))
+    advice = tip(STARVED, SmallCallFacts(places, 0.012))
     assert advice is not None
     return advice
 
@@ -65,4 +65,21 @@ def test_expects_no_more_than_the_batches_cost():
     ],
 )
 def test_fires_where_the_step_waits_and_the_calls_matter(of_step, share, fires):
-    assert (tip(of_step, loader(batch=12), SmallCallFacts((small(share),))) is not None) is fires
+    assert (tip(of_step, SmallCallFacts((small(share),), 0.012)) is not None) is fires
+
+
+def test_in_the_training_loop_the_step_pays_for_it():
+    busy = step(forward=4, backward=4, other=12)
+    place = small(0.5, library=Library.TORCH, callee="Tensor.item", per_item=None, in_step=True)
+    advice = tip(busy, SmallCallFacts((place,), 0.0))
+    assert advice is not None
+    assert advice.because[0].startswith(
+        "line 22 calls `Tensor.item` in a loop; that is 50% of the step's 20.0 ms"
+    )
+    assert facts.gain(advice).likely == pytest.approx(1 / (1 - 0.5 * 0.9))
+
+
+@pytest.mark.parametrize(("share", "fires"), [(0.08, True), (0.07, False)])
+def test_fires_where_the_step_loses_enough(share, fires):
+    place = small(share, in_step=True)
+    assert (tip(step(forward=10), SmallCallFacts((place,), 0.0)) is not None) is fires

@@ -185,7 +185,7 @@ class _Ended:
     at: Location
     ends: int = 0
     same: dict[str, object] = field(default_factory=dict)
-    other: set[str] = field(default_factory=set)
+    plain: set[str] = field(default_factory=set)  # held numbers, which calls made for their effects give, too
 
     def add(self, entry: dict[str, Any]) -> None:
         """Another process's."""
@@ -193,6 +193,10 @@ class _Ended:
         now = same if isinstance(same, dict) else {}
         before = self.same if self.ends else now
         self.same = {name: value for name, value in now.items() if before.get(name) == value}
+        plain = entry.get("plain")
+        self.plain.update(
+            name for name in (plain if isinstance(plain, list) else ()) if isinstance(name, str)
+        )
         self.ends += whole(entry.get("ends")) or 0
 
 
@@ -213,7 +217,9 @@ def _repeated_values(functions: Iterable[_Ended], sources: Sources) -> dict[tupl
         node = _defined(sources.file(ended.at.file).tree, ended.at)
         if node is None:
             continue
-        for statement, how, name in _constant(node, set(ended.same)):
+        for statement, how, name in _constant(node, set(ended.same), ended.plain):
+            if how is How.VALUE and name in ended.plain:
+                continue
             known = _Known((ended.at.file, statement.lineno), node.name, name, how, seen=ended.ends)
             for line in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1):
                 if covers(statement, line):
@@ -232,12 +238,12 @@ def _defined(tree: ast.Module | None, at: Location) -> ast.FunctionDef | ast.Asy
 
 
 def _constant(
-    function: ast.FunctionDef | ast.AsyncFunctionDef, same: set[str]
+    function: ast.FunctionDef | ast.AsyncFunctionDef, same: set[str], plain: set[str]
 ) -> Iterator[tuple[ast.stmt, How, str]]:
     """The statements that do the same each time: `same` are the locals that held the same at every end.
 
     They use no other local, and either set nothing else or open a file. A name that another statement sets as
-    well, from something that varies, is not the same on its way.
+    well, from something that varies, is not the same on its way. Named is one that is not `plain`.
     """
     repeated = [(node, *_names(node)) for node in _each_time(function)]
     arguments = {inner.arg for inner in ast.walk(function.args) if isinstance(inner, ast.arg)}
@@ -252,7 +258,7 @@ def _constant(
         settled = not spoilt
         same = same - spoilt
     for node, sets in constant:
-        yield node, How.VALUE, min(sets)
+        yield node, How.VALUE, min(sets, key=lambda name: (name in plain, name))
     for node, _, _ in repeated:
         opener = _opener(node, local - same) if id(node) not in nodes else None
         if opener:

@@ -6,20 +6,21 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from perfdoctor.facts.data.batch_stages import FEW, prepared
 from perfdoctor.facts.decode import location, whole
-from perfdoctor.facts.host.stacks import NO_STACKS
+from perfdoctor.facts.host.stacks import NO_STACKS, StackLines, share_of, threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.parse import COMPREHENSIONS, LOOPS, Sources, header, statements
-from perfdoctor.model.measured import LoaderFacts, Location
+from perfdoctor.model.measured import LoaderFacts, Location, Phase, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.records import RankRecords
 from perfdoctor.wire.events.item_work import ItemWorkEvent
 
+KINDS = frozenset((None, "data", "compute"))  # of lines in the training loop: not those that log or save
 MANY = 16  # calls from one line in an item: fewer are no loop over elements
 SMALL_S = 200e-6  # of a call: a larger one is work of its own, and a loop around it costs little beside it
 PANDAS = re.compile(r"[/\\]pandas[/\\]core[/\\](indexing|series|frame|generic)\.py$")
@@ -46,7 +47,7 @@ class Library(Enum):
 
 @dataclass(frozen=True)
 class SmallCalls:
-    """A loop, or the lines of a function that access rows. `share` is of what preparing a batch costs."""
+    """A loop, or the lines of a function that access rows. `share` is of the batch, or of the step."""
 
     at: Location  # the line that takes most of it
     share: float
@@ -54,6 +55,7 @@ class SmallCalls:
     library: Library
     callee: str  # what is called most
     per_item: float | None  # how often; None where only seen and not counted
+    in_step: bool = False  # in the training loop, not where batches are prepared
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class SmallCallFacts:
     """Places where one call could do the work of many, costliest first."""
 
     places: tuple[SmallCalls, ...]
+    batch_s: float  # what preparing a batch costs; 0 where no loader prepares any
 
 
 @dataclass
@@ -73,11 +76,27 @@ class _Sampled:
 
 @fact
 def small_calls(
-    rank: RankRecords, looks: list[ItemWorkEvent], loader: LoaderFacts, sources: Sources
+    rank: RankRecords,
+    looks: list[ItemWorkEvent],
+    run: RunFacts,
+    step: StepFacts,
+    loader: LoaderFacts | Missing | None,
+    sources: Sources,
 ) -> SmallCallFacts | Missing | None:
-    """Such places in the batches of the training loader, or None where there are none."""
+    """Such places in the batches of the training loader and in the training loop, or None."""
     if not rank.stacks:
         return NO_STACKS
+    places = list(_in_step(rank, step, run.device == "cpu", sources))
+    if isinstance(loader, LoaderFacts):
+        places += _in_batch(rank, looks, loader, sources)
+    batch_s = loader.batch_s if isinstance(loader, LoaderFacts) else 0.0
+    return SmallCallFacts(tuple(sorted(places, key=lambda one: -one.share)), batch_s) if places else None
+
+
+def _in_batch(
+    rank: RankRecords, looks: Sequence[ItemWorkEvent], loader: LoaderFacts, sources: Sources
+) -> Iterator[SmallCalls]:
+    """Places in the preparing of batches: loops whose calls were counted, and rows of data frames."""
     counts = _counts(looks)
     places: dict[object, _Sampled] = defaultdict(lambda: _Sampled(Counter()))
     total = 0
@@ -87,12 +106,73 @@ def small_calls(
         if frame is not None:
             places[key].lines[frame.file, frame.line, frame.function] += samples
             places[key].rows = rows
-    if total < FEW:
-        return Missing(f"only {total} stack samples of batch preparation were taken")
     items = loader.samples / loader.batches if loader.batches else 0.0
-    found = [_found(place, total, counts, sources) for place in places.values()]
-    kept = [one for one in found if one is not None and _small(one, loader.batch_s / items if items else 0.0)]
-    return SmallCallFacts(tuple(sorted(kept, key=lambda one: -one.share))) if kept else None
+    item_s = loader.batch_s / items if items else 0.0
+    found = (_found(place, total, counts, sources) for place in places.values())
+    return (one for one in found if total >= FEW and _small(one, item_s))
+
+
+def _in_step(rank: RankRecords, step: StepFacts, on_cpu: bool, sources: Sources) -> Iterator[SmallCalls]:
+    """Places in the training loop: rows of data frames; without a device also loops that read tensors.
+
+    Nothing is counted there. What reads a tensor of a device waits for its work, which is another matter.
+    """
+    main = [(frames, count) for label, frames, count in threads(rank) if label == "main"]
+    lines = StackLines(main, rank, sources)
+    places: dict[object, _Sampled] = defaultdict(lambda: _Sampled(Counter()))
+    other = total = 0
+    for frames, samples in main:
+        phase, (frame, _, kind) = lines.cost(frames)
+        total += samples if phase is not None else 0
+        if phase is not Phase.OTHER:
+            continue
+        other += samples
+        users = [index for index, one in enumerate(frames) if one.owner is Owner.USER]
+        beyond = frames[users[-1] + 1 :]
+        if kind not in KINDS:
+            continue
+        rows = bool(beyond) and _accesses_row(beyond[0]) and not _selects(frame, sources)
+        loop = _inner_loop(frame, lines, sources)
+        if rows or (on_cpu and loop is not None and _reads(frame, loop, sources)):
+            key = (frame.file, frame.function if rows else loop)
+            places[key].lines[frame.file, frame.line, frame.function] += samples
+            places[key].rows = rows
+    share = share_of(step, Phase.OTHER, other, total)
+    for place in places.values():
+        found = _found(place, other, {}, sources)
+        name, library = ("", Library.PANDAS) if place.rows else ("Tensor.item", Library.TORCH)
+        yield replace(found, share=share * found.share, callee=name, library=library, in_step=True)
+
+
+def _inner_loop(frame: Frame, lines: StackLines, sources: Sources) -> ast.AST | None:
+    """The loop around a frame's line that is not the one that trains."""
+    loop = _loop(frame, sources)
+    trains = lines.anchors.get((frame.file, frame.name), set())
+    first, last = getattr(loop, "lineno", 0), getattr(loop, "end_lineno", 0)
+    return None if any(first <= line <= last for line in trains) else loop
+
+
+def _reads(frame: Frame, loop: ast.AST, sources: Sources) -> bool:
+    """Whether a line takes single numbers out of tensors: `x[i].item()`, or `row.item()` for each row."""
+    node = sources.file(frame.file).statement(frame.line)
+    turns = _targets(loop)
+    read = (
+        inner.func.value
+        for part in (header(node) if node is not None else ())
+        for inner in ast.walk(part)
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "item"
+    )
+    return any(
+        isinstance(value, ast.Subscript) or (isinstance(value, ast.Name) and value.id in turns)
+        for value in read
+    )
+
+
+def _targets(loop: ast.AST) -> set[str]:
+    """The names that a loop gives a new value in each turn."""
+    generators = getattr(loop, "generators", [loop])
+    targets = [one.target for one in generators if hasattr(one, "target")]
+    return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
 
 
 def _place(
@@ -156,10 +236,10 @@ def _counts(looks: Iterable[ItemWorkEvent]) -> dict[Place, Counter[str]]:
     last = {event.pid: event for event in looks}.values()
     items = sum(event.items for event in last)
     counted: dict[Place, Counter[str]] = defaultdict(Counter)
-    for at, callee, calls in (entry for event in last for entry in _entries(event)):
-        counted[at.file, at.line][callee] += calls
+    for at, callee, often in (entry for event in last for entry in _entries(event)):
+        counted[at.file, at.line][callee] += often
     return {
-        place: Counter({callee: round(calls / items) for callee, calls in callees.items()})
+        place: Counter({callee: round(often / items) for callee, often in callees.items()})
         for place, callees in counted.items()
         if items and max(callees.values()) >= MANY * items
     }
@@ -167,25 +247,23 @@ def _counts(looks: Iterable[ItemWorkEvent]) -> dict[Place, Counter[str]]:
 
 def _entries(event: ItemWorkEvent) -> Iterator[tuple[Location, str, int]]:
     for entry in (*event.calls, *event.small):
-        at, calls = location(entry.get("at")), whole(entry.get("calls"))
+        at, often = location(entry.get("at")), whole(entry.get("calls"))
         module = f"{entry['module']}." if isinstance(entry.get("module"), str) else ""
-        if at is not None and calls:
-            yield at, f"{module}{entry.get('callee')}", calls
+        if at is not None and often:
+            yield at, f"{module}{entry.get('callee')}", often
 
 
-def _found(
-    place: _Sampled, total: int, counts: Mapping[Place, Counter[str]], sources: Sources
-) -> SmallCalls | None:
+def _found(place: _Sampled, total: int, counts: Mapping[Place, Counter[str]], sources: Sources) -> SmallCalls:
     (file, line, function), _ = place.lines.most_common(1)[0]
     callees = sum((counts.get((one, number), Counter()) for one, number, _ in place.lines), Counter())
-    callee, calls = callees.most_common(1)[0] if callees else ("", 0)
+    callee, often = callees.most_common(1)[0] if callees else ("", 0)
     return SmallCalls(
         at=Location(file, line, function, sources.text(file, line)),
         share=place.lines.total() / total,
         samples=place.lines.total(),
         library=Library.PANDAS if place.rows else _library(callee),
         callee="" if place.rows else _written(callee),
-        per_item=calls or None,
+        per_item=often or None,
     )
 
 

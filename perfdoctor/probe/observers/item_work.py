@@ -36,6 +36,7 @@ REACHED_MAX = 500  # objects that belong to a dataset
 LATE = 200  # batches delivered: workers that begin later belong to another epoch, and need not look again
 MANY = 16  # calls from one line in C that are worth a word
 RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+EFFECTS = (type(None), int)  # what calls give, bool included, that are made for something else they do
 VARIES = object()
 
 
@@ -47,6 +48,7 @@ class Function:
         arguments = code.co_varnames[: code.co_argcount][:1]
         self.skipped = set(arguments) & {"self", "cls"}
         self.values: Dict[str, Any] = {}  # name -> the checksum that it had each time, or VARIES
+        self.plain: List[str] = []  # names that held a mere number
 
     def end(self, local: Dict[str, Any], lasting: Dict[int, Any]) -> None:
         """Compare the locals with those of the ends before."""
@@ -58,6 +60,7 @@ class Function:
         values = self.values
         if not self.ends:
             values.update(now)
+            self.plain = [name for name in now if isinstance(local[name], EFFECTS)]
         for name in values.keys() | now.keys():
             if now.get(name, VARIES) != values.get(name, VARIES):
                 values[name] = VARIES
@@ -70,6 +73,7 @@ class Function:
             "at": _line(code, code.co_firstlineno),
             "ends": self.ends,
             "same": {name: value for name, value in readable.items() if value is not VARIES},
+            "plain": self.plain,
             "varied": [name for name, value in readable.items() if value is VARIES],
         }
 
@@ -262,7 +266,7 @@ class ItemWork:
         if calls is not None and arguments is not UNREADABLE:
             if _is_init(code):
                 result = frame.f_locals.get(code.co_varnames[0])
-            if result is not None:  # work without a result is done for something else
+            if not isinstance(result, EFFECTS):
                 self.checksums += 1
                 calls.end(arguments, checksum(result, self.lasting))
         if not self.under_way:

@@ -55,8 +55,8 @@ def at(line, function="Data.__getitem__"):
     return f"{function} ({TRAIN}:{line})"
 
 
-def ended(ends=64, where=GETITEM, same=SAME, varied=VARIED):
-    return {"at": where, "ends": ends, "same": same, "varied": varied}
+def ended(ends=64, where=GETITEM, same=SAME, varied=VARIED, plain=()):
+    return {"at": where, "ends": ends, "same": same, "varied": varied, "plain": list(plain)}
 
 
 def call(line=13, function="convert", **given):
@@ -93,6 +93,11 @@ def test_statements_that_set_the_same_from_the_same_are_work_that_is_repeated():
 def test_what_was_set_from_something_that_varies_is_not():
     functions = [ended(same={**SAME, "row": 5, "first": 6}, varied=["index", "noise", "other"])]
     assert facts(worker(at(8), count=50), worker(at(10), count=50), functions=functions) is None
+
+
+def test_a_number_is_no_sign_that_work_was_only_done_for_it():
+    stacks = [worker(at(4), LOAD, count=60), worker(at(7), count=20)]
+    assert lines(facts(*stacks, functions=[ended(plain=["table", "key"])])) == {7: (0.25, How.VALUE)}
 
 
 def test_what_could_not_be_read_may_vary():

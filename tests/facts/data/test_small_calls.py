@@ -9,7 +9,7 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.records import RankRecords
 from perfdoctor.wire.events.item_work import ItemWorkEvent
-from tests.support.facts import loader
+from tests.support.facts import loader, run, step
 from tests.support.records import source_of
 
 TRAIN = "/home/me/train.py"
@@ -37,9 +37,17 @@ SCRIPT = dedent(
         def __iter__(self):
             for line in self.file:
                 yield line.split()
+    def train():
+        for x, y in loader:
+            loss = loss_of(model(x), y)
+            for row in x:
+                total += row.item()
+            note(df.iloc[step])
+            losses.append(loss.item())
     """
 )
-ITEMS, BATCH_S = 64, 0.064  # of 32 items: 2 ms each
+ITEMS = 64  # a batch of 32 takes 64 ms: 2 ms each
+STEP = step(data_wait=60, other=40)
 
 
 def at(line, function="__getitem__"):
@@ -55,11 +63,11 @@ def counted(line, callee, per_item, function="__getitem__", **given):
     return {"at": where, "callee": callee, "calls": per_item * ITEMS, **given}
 
 
-def facts(*stacks, small=(), calls=()):
+def facts(*stacks, small=(), calls=(), batch_ms=64, device="cpu"):
     records = RankRecords(0, None, None, (), stacks, "py-spy")
     look = ItemWorkEvent(items=ITEMS, functions=[], calls=list(calls), small=list(small), pid=42)
-    of = loader(workers=1, batch=BATCH_S * 1e3, batches=10, samples=320)
-    return small_calls(records, [look], of, Sources(source_of(train=SCRIPT)))
+    of = loader(workers=1, batch=batch_ms, batches=10, samples=320)
+    return small_calls(records, [look], run(device=device), STEP, of, Sources(source_of(train=SCRIPT)))
 
 
 def test_a_loop_is_named_by_its_costliest_line_and_what_that_calls():
@@ -109,12 +117,37 @@ def test_calls_are_small_below_a_fifth_of_a_millisecond(per_item, small):
 
 
 def test_large_calls_are_work_of_their_own():
-    slow = loader(workers=1, batch=320, batches=10, samples=320)  # 10 ms an item, 500 us a call
-    records = RankRecords(0, None, None, (), (worker(at(11)),), "py-spy")
-    look = ItemWorkEvent(items=ITEMS, functions=[], calls=[], small=[counted(11, "x", 20)], pid=42)
-    assert small_calls(records, [look], slow, Sources(source_of(train=SCRIPT))) is None
+    # 10 ms an item: 500 us a call
+    assert facts(worker(at(11)), small=[counted(11, "x", 20)], batch_ms=320) is None
+
+
+def main(*frames, count=50):
+    return ("main", *frames), count
+
+
+TRAINS = main(
+    at(21, "train"), "forward (/opt/perfdoctor/probe/patch.py:99)", f"linear ({SITE}/torch/nn/linear.py:9)"
+)
+
+
+def test_rows_and_numbers_taken_one_by_one_in_the_training_loop_are_found():
+    stacks = [TRAINS, main(at(23, "train"), count=30), main(at(24, "train"), ILOC, count=20)]
+    found = facts(*stacks)
+    assert [(place.at.line, place.library, place.in_step) for place in found.places] == [
+        (23, Library.TORCH, True),
+        (24, Library.PANDAS, True),
+    ]
+    assert [place.share for place in found.places] == pytest.approx([0.4 * 0.6, 0.4 * 0.4], rel=0.3)
+
+
+def test_on_a_device_reading_a_tensor_is_another_matter():
+    assert facts(TRAINS, main(at(23, "train"), count=30), device="cuda") is None
+
+
+def test_what_the_training_loop_does_once_a_step_is_no_loop():
+    assert facts(TRAINS, main(at(25, "train"), count=30)) is None
 
 
 def test_without_stacks_nothing_is_known():
     assert isinstance(facts(), Missing)
-    assert isinstance(facts(worker(at(7), count=3)), Missing)
+    assert facts(worker(at(7), count=3), small=[counted(7, "x", 99)]) is None

@@ -22,6 +22,9 @@ SCRIPT = """
     def build(size):
         return [number * number for number in range(size)]
 
+    def wait():
+        return True
+
     def draw(size):
         return [random.random() for _ in range(size)]
 
@@ -32,6 +35,7 @@ SCRIPT = """
         def __getitem__(self, index):
             squares = build(50)
             noise = draw(4)
+            done = wait()
             with open("stats.json") as file:
                 stats = json.load(file)
             return torch.ones(4) * index * stats["mean"] * squares[1] + noise[0]
@@ -69,16 +73,19 @@ def test_values_and_calls_are_compared_from_item_to_item(tmp_path):
     seen = last(watched(tmp_path, SCRIPT))
     assert seen.items == 24
     item = functions(seen)["__getitem__"]
-    assert (item["at"]["line"], item["ends"]) == (21, 24)
+    assert (item["at"]["line"], item["ends"]) == (24, 24)
     assert {"squares", "stats", "file"} <= item["same"].keys()
     assert {"index", "noise"} <= set(item["varied"])
-    loads = calls(seen)[25, "load"]
+    loads = calls(seen)[29, "load"]
     assert (loads["module"], loads["compared"], loads["repeated"], loads["arguments"]) == ("json", 24, 23, 1)
-    assert calls(seen)[22, "build"]["repeated"] == 23
+    assert calls(seen)[25, "build"]["repeated"] == 23
+    # what a call gives that is made for something else it does is no result to compare
+    assert "done" in item["plain"]
+    assert calls(seen)[27, "wait"]["compared"] == 0
 
 
 def test_equal_arguments_with_other_results_are_no_repetition(tmp_path):
-    draws = calls(last(watched(tmp_path, SCRIPT)))[23, "draw"]
+    draws = calls(last(watched(tmp_path, SCRIPT)))[26, "draw"]
     assert (draws["repeated"], draws["differed"]) == (0, 23)
 
 

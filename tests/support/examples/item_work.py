@@ -10,7 +10,7 @@ from tests.support import load_facts
 
 HEALTHY = {
     RepeatedWorkFacts: RepeatedWorkFacts((load_facts.repeated(0.03),)),
-    SmallCallFacts: SmallCallFacts((load_facts.small(0.1),)),
+    SmallCallFacts: SmallCallFacts((load_facts.small(0.1),), 0.012),
 }
 
 
@@ -30,5 +30,9 @@ def odd(draw):
         draw(st.floats(0, 1)),
         library=draw(st.sampled_from(Library)),
         per_item=draw(st.none() | st.floats(1, 1e9)),
+        in_step=draw(st.booleans()),
     )
-    return {RepeatedWorkFacts: RepeatedWorkFacts(tuple(work)), SmallCallFacts: SmallCallFacts((calls,))}
+    return {
+        RepeatedWorkFacts: RepeatedWorkFacts(tuple(work)),
+        SmallCallFacts: SmallCallFacts((calls,), draw(st.floats(0, 1e3))),
+    }
