@@ -15,6 +15,7 @@ the cost, a faster decoder helps more.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -33,12 +34,13 @@ SHOWN = 3
 CROWDED = 0.25  # of the cores are others': below the CPU share, it may be cores that the line waits for
 KEPT = (0.5, 0.2, 0.05)  # of the place's cost after a rewrite: by hand, vectorised, compiled
 KEPT_OF_MANY = (0.7, 0.5, 0.2)  # where it is spread over lines that each have to be rewritten
-FIXES = {
-    ".iloc": "take the columns out of the DataFrame once (`.to_numpy()`) and index arrays",
-    ".loc": "take the columns out of the DataFrame once (`.to_numpy()`) and index arrays",
-    "re.": "compile the pattern once, or keep the parsed result",
-    "open(": "open the file once per worker and keep it open",
-}
+ROWS = "take the columns out of the DataFrame once (`.to_numpy()`) and index arrays"
+# What the line calls, and the library's function that the stacks saw there (None: any): both have to agree.
+FIXES = (
+    (re.compile(r"\.i?loc\["), None, ROWS),
+    (re.compile(r"(?<![\w.])open\("), None, "open the file once per worker and keep it open"),
+    (re.compile(r"(?<![\w.])re\.\w+\("), "_compile", "compile the pattern once, outside the item"),
+)
 
 
 @tip(
@@ -72,7 +74,7 @@ def slow_dataset_code(
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:SHOWN]),
-        code=next((fix for sign, fix in FIXES.items() if sign in text), None),
+        code=_cure(top),
     )
 
 
@@ -85,3 +87,10 @@ def _place(lines: Sequence[LineCost]) -> list[LineCost]:
         functions[line.at.file, line.at.function].append(line)
     costliest = max(functions.values(), key=lambda group: sum(line.share for line in group), default=[])
     return costliest if sum(line.share for line in costliest) >= MOST_IN_ONE else []
+
+
+def _cure(top: LineCost) -> str | None:
+    """What helps what the line calls, where that is known."""
+    text = top.at.text or ""
+    fitting = (cure for sign, leaf, cure in FIXES if sign.search(text) and leaf in {None, top.leaf})
+    return next(fitting, None)

@@ -141,9 +141,10 @@ def line(
     samples: int = 100,
     text: str = "work()",
     function: str = "main",
+    leaf: str | None = None,
 ) -> LineCost:
     """A user's line that takes `share`."""
-    return LineCost(Location("train.py", number, function, text), share, samples, None, kind)
+    return LineCost(Location("train.py", number, function, text), share, samples, leaf, kind)
 
 
 def stacks(*other: LineCost) -> StackFacts:

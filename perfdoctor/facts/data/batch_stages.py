@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from perfdoctor.facts.host.stacks import NO_STACKS, line_costs, threads
@@ -46,9 +46,8 @@ def batch_facts(
     if not rank.stacks:
         return NO_STACKS
     tally = _Tally(sources)
-    for thread, frames, count in threads(rank):
-        if prepares(thread, bool(loader.num_workers)):
-            tally.add(frames, count)
+    for inner, count in prepared(rank, loader):
+        tally.add(inner, count)
     if tally.samples < FEW:
         few = f"only {tally.samples}" if tally.samples else "no"
         return Missing(f"{few} stack samples of batch preparation were taken")
@@ -65,6 +64,14 @@ def batch_facts(
     )
 
 
+def prepared(rank: RankRecords, loader: LoaderFacts) -> Iterator[tuple[tuple[Frame, ...], int]]:
+    """The stacks of batches being prepared, from the loader's fetch on inwards, with their samples."""
+    for thread, frames, count in threads(rank):
+        fetches = [index for index, frame in enumerate(frames) if FETCH.search(frame.file)]
+        if fetches and prepares(thread, bool(loader.num_workers)):
+            yield frames[fetches[-1] + 1 :], count
+
+
 def prepares(thread: str, workers: bool) -> bool:
     """Whether a thread is the one that prepares batches, in a worker or in the training process."""
     return thread.startswith("worker ") and " thread " not in thread if workers else thread == "main"
@@ -79,12 +86,8 @@ class _Tally:
         self.seen: dict[tuple[LibraryWork, str | None], Lines] = defaultdict(Counter)
         self.locked: Lines = Counter()
 
-    def add(self, frames: Sequence[Frame], count: int) -> None:
-        """Count a stack, if it is one of a batch being prepared."""
-        fetches = [index for index, frame in enumerate(frames) if FETCH.search(frame.file)]
-        if not fetches:
-            return
-        inner = frames[fetches[-1] + 1 :]
+    def add(self, inner: Sequence[Frame], count: int) -> None:
+        """Count a stack of a batch being prepared."""
         indices = [index for index, frame in enumerate(inner) if frame.owner is Owner.USER]
         beyond = inner[indices[-1] + 1 :] if indices else inner
         user = inner[indices[-1]] if indices else NOWHERE
