@@ -89,7 +89,7 @@ def debug_mode_on(run: RunFacts, step: StepFacts, debug: DebugModeFacts) -> Advi
         tweak="--no-debug" if any(mode.name != KEPT for mode in costly) else None,
         same_result=not deterministic,
         code="\n".join(_fix(mode) for mode in costly)
-        or "if step % 100 == 0:\n    ...  # check for NaN now and then",
+        or "if step % 100 == 0:\n    ...  # checks that only raise an error; keep those that skip an update",
         bottleneck=None if run.device != "cpu" or not costly else Bottleneck.COMPUTE,
     )
 

@@ -50,7 +50,8 @@ def device_sync_in_loop(waits: WaitFacts) -> Advice | None:
         ),
         change=removes(SURE * gone, gone, min(idle, 1.0)),
         at=tuple(dict.fromkeys(call.at for call in calls if call.at is not None))[:SHOWN],
-        code="if step % 50 == 0:\n    ...  # the lines that read a tensor on the host",
+        code="if step % 50 == 0:\n    ...  # values that are only reported\n"
+        "# values that training needs: compute with them on the device, torch.where(condition, a, b)",
     )
 
 

@@ -57,5 +57,6 @@ def frequent_updates(step: StepFacts, optimizers: OptimizerFacts) -> Advice | No
         tweak=f"--accumulate {USUAL}" if len(optimizers.optimizers) == 1 else None,  # whose turn is it?
         same_result=False,
         code=f"(loss / {USUAL}).backward()\nif step % {USUAL} == {USUAL - 1}:\n"
-        "    optimizer.step()\n    optimizer.zero_grad()",
+        "    ...  # clip gradients here\n    optimizer.step()\n    optimizer.zero_grad()\n"
+        "    ...  # the schedule and averages of the weights here",
     )

@@ -141,9 +141,10 @@ def line(
     samples: int = 100,
     text: str = "work()",
     function: str = "main",
+    only_reported: bool = True,
 ) -> LineCost:
     """A user's line that takes `share`."""
-    return LineCost(Location("train.py", number, function, text), share, samples, None, kind)
+    return LineCost(Location("train.py", number, function, text), share, samples, None, kind, only_reported)
 
 
 def stacks(*other: LineCost) -> StackFacts:
@@ -173,6 +174,7 @@ def saves(count: int = 5, each: float = 100.0, between: float = 100.0) -> SaveFa
         4_000_000,
         Location("train.py", 70, "main", "torch.save(state, path)"),
         between,
+        only_reported=True,
     )
 
 
