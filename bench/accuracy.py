@@ -54,7 +54,7 @@ predicted one is low / likely / high, for the planted cause. The measured one is
 twin run in turns, ROUNDS times, with nothing but step times recorded; it is the median of the ratios
 of their time per sample. The step error is that of the predicted step time (step time / likely gain)
 against the twin's, the model error the step model's miss of the step as it is. What saves memory or
-mends a wrong result has no gain to compare. Where the amount of a change is a matter of choice (how often
+corrects a wrong result has no gain to compare. Where the amount of a change is a matter of choice (how often
 to save, how large a batch), the twin makes the choice that the finding names."""
 
 Json = dict[str, Any]

@@ -47,14 +47,14 @@ def straggler_rank(run: RunFacts, straggler: Straggler) -> Advice | None:
     if run.device == "cpu" and _is_slow_core(straggler, change.step.likely):
         return None
     name = f"rank {straggler.rank}" + (f" on {straggler.node}" if straggler.nodes > 1 else "")
-    syncs = "collectives" if straggler.saved is None else "exchanges"
+    syncs = "collectives" if straggler.saved is None else "gradient syncs"
     its_node = f"the node of {name}" if straggler.whole_node else name
     often = f"{straggler.times_last:,} of {straggler.matched:,} {syncs}"
     other = "other" if straggler.ranks == 2 else "median other"
     because = [
-        f"{its_node} arrives last of {straggler.ranks} in {often}",
+        f"{its_node} is the last of {straggler.ranks} to start {often}",
         f"the {other} rank waits {straggler.wait:.1%} of its time",
-        f"{straggler.caused:.0%} of all waiting is for {its_node}",
+        f"{straggler.caused:.0%} of all wait time is for {its_node}",
     ]
     if straggler.why:
         because.append(straggler.why)
