@@ -9,7 +9,8 @@ when the device has finished all its work; the trace shows how long it then idle
         print(loss.item())          # or keep it on the device: total += loss.detach()
 
 ## When not
-A wait during which the device stays busy costs nothing: that time is computing.
+A wait during which the device stays busy costs nothing: that time is computing. A value that decides what
+training does next is needed in every step: compute with it on the device (`torch.where`).
 """
 
 from __future__ import annotations

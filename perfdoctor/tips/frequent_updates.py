@@ -7,7 +7,7 @@ as fast as its options allow: what is left is to update less often.
 ## By hand
     loss = criterion(model(x), y) / 4
     loss.backward()
-    if step % 4 == 3:
+    if step % 4 == 3:                # gradient clipping, schedules and weight averages belong here, too
         optimizer.step()
         optimizer.zero_grad()
 

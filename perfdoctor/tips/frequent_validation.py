@@ -11,8 +11,9 @@ large share of the time from the first step to the last.
 or validate on a fixed sample, and on the whole set at the end.
 
 ## When not
-Where early stopping or a schedule needs recent validation results. Where a model in eval mode generates its
-own training data (reinforcement learning, pseudo-labels), its passes are not validation.
+Where early stopping or a schedule needs recent validation results. If you validate less often, run it after
+each validation only. Where a model in eval mode generates its own training data (reinforcement learning,
+pseudo-labels), its passes are not validation.
 """
 
 from __future__ import annotations

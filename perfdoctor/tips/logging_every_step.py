@@ -5,7 +5,7 @@ Stack samples of the training process fall into prints, progress bars, loggers o
 
 ## By hand
     if step % 50 == 0:
-        print(...)
+        print(...)          # only what prints or writes: no line that training needs
 
 With a trainer: `Trainer(log_every_n_steps=50)`, `TrainingArguments(logging_steps=50)`; with a progress bar:
 `tqdm(..., mininterval=1)`.

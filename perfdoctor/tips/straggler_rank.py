@@ -1,4 +1,4 @@
-"""One rank arrives last at most gradient syncs, and all others wait for it.
+"""One rank is the last to start most gradient syncs, and all others wait for it.
 
 ## What it sees
 How long each rank is blocked in every gradient sync: they leave together, so the rank that was blocked least
@@ -6,7 +6,7 @@ arrived last. A comparison with its own phases shows what it does longer than th
 ranks show the same in the lengths of their collectives.
 
 ## By hand
-Look at what that rank does longer than the others: its loader, its share of the work (uneven batches, uneven
+Find what takes longer on that rank: its loader, its share of the work (uneven batches, uneven
 shards), another program on its cores, what only rank 0 does (checkpoints, logging), a device that is hot and
 therefore slow.
 
