@@ -59,6 +59,16 @@ class BatchFacts:
         """The share of the batch that a stage takes."""
         return min(1.0, sum(cost.share for cost in self.of(stage, *kinds)))
 
+    def library(self, line: LineCost) -> str | None:
+        """The library in which most of a line's cost is; None where no library was seen."""
+        shares = {
+            cost.library: part.share
+            for cost in sorted(self.costs, key=lambda cost: cost.share)
+            for part in cost.lines
+            if part.at == line.at
+        }
+        return max(shares, key=lambda library: shares[library], default=None)
+
     def lines(self, stage: Stage, *kinds: str) -> list[LineCost]:
         """The lines that a stage passes through, each once, costliest first."""
         together: dict[tuple[str, int], LineCost] = {}

@@ -180,6 +180,7 @@ class LineCost:
     samples: int
     leaf: str | None = None  # innermost function reached from that line
     kind: str | None = None  # "logging", "checkpoint", "data", ... where the stack or the line tells
+    only_reported: bool = False  # the source shows that no update depends on it: it can run less often
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ class ScalePoint:
     step_s: float
     speedup: Gain  # of samples per second, against one rank
     bound: Bottleneck  # what most of the step is then
-    because: str  # "the exchange takes 41 % of the step"
+    because: str  # "gradient sync takes 41 % of the step"
 
 
 @dataclass(frozen=True)

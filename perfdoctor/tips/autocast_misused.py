@@ -45,10 +45,11 @@ def autocast_misused(precision: PrecisionFacts, model: ModelFacts) -> Advice | N
     if not because:
         return None
     places = (precision.autocast_at, precision.at)
+    backward = "scaler.scale(loss).backward()" if precision.autocast == "float16" else "loss.backward()"
     return Advice(
         because=tuple(because),
         change=None,
         at=tuple(at for at in places if at is not None),
         same_result=False,
-        code="with torch.autocast(...):\n    loss = criterion(model(x), y)\nloss.backward()  # outside",
+        code=f"with torch.autocast(...):\n    loss = criterion(model(x), y)\n{backward}  # outside",
     )

@@ -8,8 +8,9 @@ train mode; the number of elements in that output gives the cost of the bias and
     nn.Conv2d(64, 128, 3, bias=False)      # nn.BatchNorm2d(128) has its own bias
 
 ## When not
-If something else uses the convolution's output as well. Existing checkpoints still hold the bias
-(load them with `load_state_dict(..., strict=False)`). The gain is small: worth it in a new model.
+If something else uses the convolution's output as well. In a trained checkpoint, subtract the bias from the
+`running_mean` of the normalisation after it, or evaluation changes. The gain is small: worth it in a new
+model.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ time.
     torch.use_deterministic_algorithms(False)
 
 ## When not
-While you are hunting an error. Where results must be bitwise reproducible, deterministic algorithms are worth
-their cost. A profiler that records a few steps and stops is not reported.
+While you are hunting an error. A check for NaN that skips an update is part of training: keep it. Where
+results must be bitwise reproducible, deterministic algorithms are worth their cost. A profiler that records a
+few steps and stops is not reported.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def debug_mode_on(run: RunFacts, step: StepFacts, debug: DebugModeFacts) -> Advi
         tweak="--no-debug" if any(mode.name != KEPT for mode in costly) else None,
         same_result=not deterministic,
         code="\n".join(_fix(mode) for mode in costly)
-        or "if step % 100 == 0:\n    ...  # check for NaN now and then",
+        or "if step % 100 == 0:\n    ...  # checks that only raise an error; keep those that skip an update",
         bottleneck=None if run.device != "cpu" or not costly else Bottleneck.COMPUTE,
     )
 

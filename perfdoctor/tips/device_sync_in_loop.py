@@ -9,7 +9,8 @@ when the device has finished all its work; the trace shows how long it then idle
         print(loss.item())          # or keep it on the device: total += loss.detach()
 
 ## When not
-A wait during which the device stays busy costs nothing: that time is computing.
+A wait during which the device stays busy costs nothing: that time is computing. A value that decides what
+training does next is needed in every step: compute with it on the device (`torch.where`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def device_sync_in_loop(waits: WaitFacts) -> Advice | None:
         ),
         change=removes(SURE * gone, gone, min(idle, 1.0)),
         at=tuple(dict.fromkeys(call.at for call in calls if call.at is not None))[:SHOWN],
-        code="if step % 50 == 0:\n    ...  # the lines that read a tensor on the host",
+        code="if step % 50 == 0:\n    ...  # values that are only reported\n"
+        "# values that training needs: compute with them on the device, torch.where(condition, a, b)",
     )
 
 

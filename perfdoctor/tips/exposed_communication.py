@@ -98,7 +98,7 @@ def _of_run(run: RunFacts, sync: GradientSyncFacts, because: tuple[str, ...]) ->
         flag, code = _half(run)
         return Advice(because, smaller, placed(sync), flag, same_result=False, code=code)
     fewer = removes(0.0, HALF * sync.exposed, HALF * sync.all)
-    code = "if step % 2: optimizer.step()  # with model.no_sync() for the backward of the other steps"
+    code = "with model.no_sync():  # every second backward; step() and zero_grad() after the others\n    ..."
     return Advice(because, fewer, placed(sync), "--accumulate 2", same_result=False, code=code)
 
 

@@ -56,12 +56,15 @@ def frequent_checkpoints(step: StepFacts, saves: SaveFacts) -> Advice | None:
         ),
         change=removes(SURE * share, share * (1 - 1 / RARER), share),
         at=(saves.at,) if saves.at else (),
-        code=_rarer(saves.at.text if saves.at else None, max(1, round(saves.steps_between * RARER))),
+        code=_rarer(saves, max(1, round(saves.steps_between * RARER))),
     )
 
 
-def _rarer(text: str | None, every: int) -> str:
+def _rarer(saves: SaveFacts, every: int) -> str:
     """The user's own line at a longer interval, or the trainer's setting for it."""
-    text = text or "torch.save(...)"
+    text = (saves.at.text if saves.at else None) or ""
     setting = next((setting for pattern, setting in TRAINERS if pattern.search(text)), None)
-    return setting.format(every) if setting is not None else f"if step % {every} == 0:\n    {text}"
+    if setting is not None:
+        return setting.format(every)
+    call = text if saves.only_reported and text else "...  # the lines that save, and nothing else"
+    return f"if step % {every} == 0:\n    {call}"

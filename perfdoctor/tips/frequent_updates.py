@@ -7,7 +7,7 @@ as fast as its options allow: what is left is to update less often.
 ## By hand
     loss = criterion(model(x), y) / 4
     loss.backward()
-    if step % 4 == 3:
+    if step % 4 == 3:                # gradient clipping, schedules and weight averages belong here, too
         optimizer.step()
         optimizer.zero_grad()
 
@@ -57,5 +57,6 @@ def frequent_updates(step: StepFacts, optimizers: OptimizerFacts) -> Advice | No
         tweak=f"--accumulate {USUAL}" if len(optimizers.optimizers) == 1 else None,  # whose turn is it?
         same_result=False,
         code=f"(loss / {USUAL}).backward()\nif step % {USUAL} == {USUAL - 1}:\n"
-        "    optimizer.step()\n    optimizer.zero_grad()",
+        "    ...  # clip gradients here\n    optimizer.step()\n    optimizer.zero_grad()\n"
+        "    ...  # the schedule and averages of the weights here",
     )

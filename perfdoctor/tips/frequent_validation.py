@@ -11,8 +11,9 @@ large share of the time from the first step to the last.
 or validate on a fixed sample, and on the whole set at the end.
 
 ## When not
-Where early stopping or a schedule needs recent validation results. Where a model in eval mode generates its
-own training data (reinforcement learning, pseudo-labels), its passes are not validation.
+Where early stopping or a schedule needs recent validation results. If you validate less often, run it after
+each validation only. Where a model in eval mode generates its own training data (reinforcement learning,
+pseudo-labels), its passes are not validation.
 """
 
 from __future__ import annotations
@@ -75,6 +76,10 @@ def _is_named(validation: ValidationFacts) -> bool:
 
 
 def _rarer(validation: ValidationFacts) -> str:
-    text = validation.at.text if validation.at is not None else None
-    call = text if text is not None and not text.startswith(("for ", "with ")) else "validate(model)"
-    return f"if step % {max(2, round(validation.steps_between * RARER[1]))} == 0:\n    {call}"
+    text = (validation.at.text if validation.at is not None else None) or ""
+    every = max(2, round(validation.steps_between * RARER[1]))
+    if validation.only_reported and text and not text.startswith(("for ", "with ")):
+        return f"if step % {every} == 0:\n    {text}"
+    return (
+        f"if step % {every} == 0:\n    ...  # validate, and what reads the result (schedule, early stopping)"
+    )

@@ -5,7 +5,7 @@ Stack samples of the training process fall into prints, progress bars, loggers o
 
 ## By hand
     if step % 50 == 0:
-        print(...)
+        print(...)          # only what prints or writes: no line that training needs
 
 With a trainer: `Trainer(log_every_n_steps=50)`, `TrainingArguments(logging_steps=50)`; with a progress bar:
 `tqdm(..., mininterval=1)`.
@@ -68,5 +68,7 @@ def _rarer(line: LineCost) -> str:
         return setting
     if text.startswith(("for ", "while ", "with ")):
         return "tqdm(..., mininterval=1)  # redraw once a second"
+    if not line.only_reported:
+        return f"if step % {EVERY} == 0:\n    ...  # only what prints or writes: training may need the rest"
     step = "self.global_step" if text.startswith("self.log") else "step"  # a module of Lightning's
     return f"if {step} % {EVERY} == 0:\n    {text}"

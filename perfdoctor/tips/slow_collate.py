@@ -53,5 +53,5 @@ def slow_collate(step: StepFacts, loader: LoaderFacts, batch: BatchFacts) -> Adv
         at=tuple(line.at for line in lines[:3]) or ((loader.at,) if loader.at else ()),
         code=None
         if lines
-        else "def __getitems__(self, indices): return [self.data[indices]]  # one call per batch",
+        else "def __getitems__(self, indices): return self.data[indices]  # and collate_fn=lambda rows: rows",
     )

@@ -15,10 +15,10 @@ the cost, a faster decoder helps more.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 
+from perfdoctor.facts.user_source.library_table import called
 from perfdoctor.model.batch import BatchFacts, Stage, waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
@@ -34,13 +34,24 @@ SHOWN = 3
 CROWDED = 0.25  # of the cores are others': below the CPU share, it may be cores that the line waits for
 KEPT = (0.5, 0.2, 0.05)  # of the place's cost after a rewrite: by hand, vectorised, compiled
 KEPT_OF_MANY = (0.7, 0.5, 0.2)  # where it is spread over lines that each have to be rewritten
-ROWS = "take the columns out of the DataFrame once (`.to_numpy()`) and index arrays"
-# What the line calls, and the library's function that the stacks saw there (None: any): both have to agree.
-FIXES = (
-    (re.compile(r"\.i?loc\["), None, ROWS),
-    (re.compile(r"(?<![\w.])open\("), None, "open the file once per worker and keep it open"),
-    (re.compile(r"(?<![\w.])re\.\w+\("), "_compile", "compile the pattern once, outside the item"),
-)
+COLUMNS = "take the columns out of the DataFrame once, in __init__ (`.to_numpy()`), and index arrays"
+PARSED = "parse once, before training, and store arrays (`np.save`), or keep the parsed items in memory"
+TEXTS = "tokenize once, before training, and store the ids, or tokenize whole batches in the collate function"
+IMAGES = "crop or resize before the costly transforms, or transform whole batches on the device"
+# By what the line calls or indexes, and the library that runs there. None: no frame beyond the line.
+CALLED = (
+    (frozenset({".iloc[", ".loc["}), frozenset({None, "pandas"}), COLUMNS),
+    (frozenset({"json.load", "json.loads", "pickle.load", "pickle.loads", "yaml.safe_load"}),
+     frozenset({None, "json", "pickle", "yaml"}), PARSED),
+    (frozenset(f"re.{name}" for name in ("sub", "subn", "split", "findall", "finditer", "search", "match",
+                                         "fullmatch")),
+     frozenset({None, "re", "sre_compile", "sre_parse"}), PARSED),
+)  # fmt: skip
+LIBRARIES = {
+    **dict.fromkeys(("transformers", "tokenizers", "sentencepiece", "spacy", "nltk"), TEXTS),
+    **dict.fromkeys(("albumentations", "imgaug", "torchvision", "kornia"), IMAGES),
+    **dict.fromkeys(("json", "yaml", "csv", "xml", "bs4"), PARSED),
+}
 
 
 @tip(
@@ -74,8 +85,15 @@ def slow_dataset_code(
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:SHOWN]),
-        code=_cure(top),
+        code=_fix(text, batch.library(top)),
     )
+
+
+def _fix(text: str, library: str | None) -> str | None:
+    """What to do about a line, where its calls and the library below it tell; else None."""
+    names = called(text)
+    fits = (fix for signs, libraries, fix in CALLED if names & signs and library in libraries)
+    return next(fits, LIBRARIES.get(library or ""))
 
 
 def _place(lines: Sequence[LineCost]) -> list[LineCost]:
@@ -87,10 +105,3 @@ def _place(lines: Sequence[LineCost]) -> list[LineCost]:
         functions[line.at.file, line.at.function].append(line)
     costliest = max(functions.values(), key=lambda group: sum(line.share for line in group), default=[])
     return costliest if sum(line.share for line in costliest) >= MOST_IN_ONE else []
-
-
-def _cure(top: LineCost) -> str | None:
-    """What helps what the line calls, where that is known."""
-    text = top.at.text or ""
-    fitting = (cure for sign, leaf, cure in FIXES if sign.search(text) and leaf in {None, top.leaf})
-    return next(fitting, None)

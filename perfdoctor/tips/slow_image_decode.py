@@ -19,7 +19,8 @@ pixels can differ by one or two steps.
 
 from __future__ import annotations
 
-from perfdoctor.model.batch import BatchFacts, Stage, waits
+from perfdoctor.facts.user_source.library_table import called
+from perfdoctor.model.batch import BatchFacts, Stage, StageCost, waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
@@ -33,9 +34,14 @@ MEDIA = ("image", "audio", "video")
 # the tables of arXiv:2605.08731: up to 1.5 times as fast as Pillow); with draft mode or copies of half the
 # size, a quarter of the pixels, and of a quarter of the size, a sixteenth.
 KEPT = (1 / 1.2, 0.5, 0.1)
+COPIES = "copies of the images, made once, at the size that training uses"
+IMAGES = {
+    "PIL": "image.draft('RGB', (2 * size, 2 * size))  # before convert(): decodes JPEG at reduced size\n"
+    f"or: torchvision.io.decode_jpeg, simplejpeg, or {COPIES}",
+    "torchvision": f"torchvision.io.decode_jpeg(data, device='cuda')  # on a GPU\nor: {COPIES}",
+    "cv2": f"cv2.imread(path, cv2.IMREAD_REDUCED_COLOR_2)  # decodes at half the size\nor: {COPIES}",
+}
 FIXES = {
-    "image": "image.draft('RGB', (2 * size, 2 * size))  # before convert(): decodes JPEG at reduced size\n"
-    "or: torchvision.io.decode_jpeg, simplejpeg, or copies made once at the size that training uses",
     "audio": "decode once, at the rate that training uses, into a .npy file or memory map, and slice that",
     "video": "extract the needed frames once, or decode in order with one open reader per worker",
 }
@@ -67,5 +73,11 @@ def slow_image_decode(step: StepFacts, batch: BatchFacts) -> Advice | None:
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:3]),
         same_result=False,
-        code=FIXES[cost.kind],
+        code=_fix(cost, lines[0].at.text if lines else None),
     )
+
+
+def _fix(cost: StageCost, text: str | None) -> str:
+    """What decodes less with the library at the line."""
+    library = "cv2" if any(name in called(text) for name in ("cv2.imread", "cv2.imdecode")) else cost.library
+    return FIXES[cost.kind] if cost.kind in FIXES else IMAGES.get(library or "", f"use {COPIES}")

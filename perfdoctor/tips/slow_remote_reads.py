@@ -24,6 +24,7 @@ from __future__ import annotations
 from perfdoctor.facts.host.network import Link, LinkLimit, NetworkFacts
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.facts.predict.worker_count import good_workers
+from perfdoctor.facts.user_source.library_table import called
 from perfdoctor.model.batch import BatchFacts, Stage, waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
@@ -40,6 +41,7 @@ OPENS = ("requests.get(", "requests.post(", "urlopen(", "urlretrieve(", "HTTPCon
 # side by side wait together: of n at a time, 1/n is left (a thread pool's usual 4 to 10).
 REMOVED = (0.3, 0.75, 0.9)
 SESSION = "self.session = requests.Session()  # once per worker"
+CLIENT = "...  # open one client per worker, on first use, and keep it"
 MAP_STYLE = "ThreadPoolExecutor(8).map(self.fetch, indices)  # in __getitems__(self, indices)"
 ITERABLE = "ThreadPoolExecutor(8).map(self.fetch, names)  # in __iter__, a few dozen names at a time"
 REOPENED = 0.5  # connections a batch: workers that start and others on the machine open fewer
@@ -82,6 +84,7 @@ def slow_remote_reads(
     more = workers > loader.num_workers and not loader.iterable and limit is not LinkLimit.BANDWIDTH
     opened = _opened(step, loader, batch, lines[0], network)
     kept = opened is None and network.opened_per_s is not None
+    client = SESSION if any(name.startswith("requests.") for name in called(lines[0].at.text)) else CLIENT
     side_by_side = ITERABLE if loader.iterable else MAP_STYLE
     return Advice(
         because=(
@@ -94,7 +97,7 @@ def slow_remote_reads(
         change=Change(batch=removed),
         at=tuple(line.at for line in lines[:3]),
         tweak=f"--workers {workers}" if more else None,
-        code=None if limit is LinkLimit.BANDWIDTH else side_by_side if kept else f"{SESSION}\n{side_by_side}",
+        code=None if limit is LinkLimit.BANDWIDTH else side_by_side if kept else f"{client}\n{side_by_side}",
     )
 
 

@@ -1,4 +1,4 @@
-"""One rank arrives last at most gradient syncs, and all others wait for it.
+"""One rank is the last to start most gradient syncs, and all others wait for it.
 
 ## What it sees
 How long each rank is blocked in every gradient sync: they leave together, so the rank that was blocked least
@@ -6,7 +6,7 @@ arrived last. A comparison with its own phases shows what it does longer than th
 ranks show the same in the lengths of their collectives.
 
 ## By hand
-Look at what that rank does longer than the others: its loader, its share of the work (uneven batches, uneven
+Find what takes longer on that rank: its loader, its share of the work (uneven batches, uneven
 shards), another program on its cores, what only rank 0 does (checkpoints, logging), a device that is hot and
 therefore slow.
 
@@ -47,14 +47,14 @@ def straggler_rank(run: RunFacts, straggler: Straggler) -> Advice | None:
     if run.device == "cpu" and _is_slow_core(straggler, change.step.likely):
         return None
     name = f"rank {straggler.rank}" + (f" on {straggler.node}" if straggler.nodes > 1 else "")
-    syncs = "collectives" if straggler.saved is None else "exchanges"
+    syncs = "collectives" if straggler.saved is None else "gradient syncs"
     its_node = f"the node of {name}" if straggler.whole_node else name
     often = f"{straggler.times_last:,} of {straggler.matched:,} {syncs}"
     other = "other" if straggler.ranks == 2 else "median other"
     because = [
-        f"{its_node} arrives last of {straggler.ranks} in {often}",
+        f"{its_node} is the last of {straggler.ranks} to start {often}",
         f"the {other} rank waits {straggler.wait:.1%} of its time",
-        f"{straggler.caused:.0%} of all waiting is for {its_node}",
+        f"{straggler.caused:.0%} of all wait time is for {its_node}",
     ]
     if straggler.why:
         because.append(straggler.why)

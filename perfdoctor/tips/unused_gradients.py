@@ -1,4 +1,4 @@
-"""Backward computes gradients that no optimizer uses: part of the model was meant to be frozen.
+"""Backward computes gradients of parameters that no optimizer updates.
 
 ## What it sees
 Parameters that get gradients from the loss, belong to no optimizer, and did not change between two sampled
@@ -11,7 +11,8 @@ steps.
 Backward then ends where the trained part begins, and forward keeps nothing in memory for the rest.
 
 ## When not
-Where the gradients are read for something else: their norm, a saliency map, a penalty.
+Where the gradients are read for something else: their norm, a saliency map, a penalty. If these parameters
+should be trained, the mistake is another one: pass them to the optimizer.
 """
 
 from __future__ import annotations
@@ -53,5 +54,5 @@ def unused_gradients(step: StepFacts, orphans: UnusedGradientFacts) -> Advice | 
         ),
         change=removes(low, likely, high),
         at=(orphans.at,) if orphans.at else (),
-        code="model.backbone.requires_grad_(False)  # every part that the optimizer does not have",
+        code="model.backbone.requires_grad_(False)  # each part that is not trained, before training",
     )

@@ -21,7 +21,7 @@ def remarked(net):
 
 
 def test_what_gradients_take_is_said_with_what_helps() -> None:
-    assert told(nets.LOCAL).startswith("to exchange 100 MB of gradients takes 100 ms")
+    assert told(nets.LOCAL).startswith("synchronising 100 MB of gradients takes 100 ms")
     assert "--no-sync" in told(nets.LOCAL)
 
 
@@ -49,16 +49,16 @@ def test_a_card_is_not_blamed_without_reason(net) -> None:
 
 def test_latency_that_shows_in_whole_buckets_asks_for_larger_ones() -> None:
     far = replace(nets.LOCAL, exchanges=nets.exchanges(0.1, 1e9))
-    assert "latency is 79% of exchanging one of DDP's buckets" in told(far)
+    assert "latency is 79% of the time that one of DDP's buckets" in told(far)
     assert "--ddp-bucket-mb 858" in told(far)
 
 
 def test_too_few_sizes_or_none_that_takes_longer_have_their_own_sentence() -> None:
     few = replace(nets.LOCAL, exchanges=nets.LOCAL.exchanges[:2], cut=64)
     assert "give it more time" in told(few)
-    assert "64 B would have taken longer" in " ".join(remarked(few))
+    assert "64 B was left out" in " ".join(remarked(few))
     flat = replace(nets.LOCAL, exchanges=nets.exchanges(1e-4, 1e30))
-    assert "exchang" in told(flat)
+    assert "only latency counts" in told(flat)
 
 
 def test_notes_say_what_the_figures_hold() -> None:
@@ -69,5 +69,5 @@ def test_notes_say_what_the_figures_hold() -> None:
         replace(each, seconds=each.seconds * (3 if place % 2 else 1))
         for place, each in enumerate(nets.REMOTE.exchanges)
     ]
-    assert "misses half of the sizes" in " ".join(remarked(replace(nets.REMOTE, exchanges=tuple(rough))))
-    assert "before its time: x" in " ".join(remarked(replace(nets.REMOTE, ended="x")))
+    assert "for half of the sizes" in " ".join(remarked(replace(nets.REMOTE, exchanges=tuple(rough))))
+    assert "ended early: x" in " ".join(remarked(replace(nets.REMOTE, ended="x")))

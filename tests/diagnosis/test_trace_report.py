@@ -219,7 +219,7 @@ def test_a_rank_that_is_always_late_is_found_and_charged_to_what_makes_it_late()
     assert found.together.late == 1
     finding = next(finding for finding in found.findings if finding.id == "straggler-rank")
     assert finding.bottleneck is Bottleneck.COMPUTE
-    assert finding.advice.because[0] == "rank 1 arrives last of 2 in 5 of 5 collectives"
+    assert finding.advice.because[0] == "rank 1 is the last of 2 to start 5 of 5 collectives"
     assert finding.gain.likely == pytest.approx(1 / 0.55, rel=0.01)
 
 

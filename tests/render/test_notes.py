@@ -20,7 +20,7 @@ MADE = {slug for source in SOURCES for slug in re.findall(r'Note\(\s*"([a-z-]+)"
 
 def test_a_note_is_worded_with_its_values_in_the_units_that_the_sentence_asks_for():
     note = Note("exchange-takes", {"bytes": 1e8, "seconds": 0.0859})
-    assert notes.worded(note).startswith("to exchange 100 MB of gradients takes 85.9 ms: where")
+    assert notes.worded(note).startswith("synchronising 100 MB of gradients takes 85.9 ms: if")
 
 
 def test_a_sentence_that_another_process_has_written_stays_as_it_is():

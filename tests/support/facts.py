@@ -142,9 +142,10 @@ def line(
     text: str = "work()",
     function: str = "main",
     leaf: str | None = None,
+    only_reported: bool = True,
 ) -> LineCost:
     """A user's line that takes `share`."""
-    return LineCost(Location("train.py", number, function, text), share, samples, leaf, kind)
+    return LineCost(Location("train.py", number, function, text), share, samples, leaf, kind, only_reported)
 
 
 def stacks(*other: LineCost) -> StackFacts:
@@ -174,6 +175,7 @@ def saves(count: int = 5, each: float = 100.0, between: float = 100.0) -> SaveFa
         4_000_000,
         Location("train.py", 70, "main", "torch.save(state, path)"),
         between,
+        only_reported=True,
     )
 
 

@@ -89,6 +89,7 @@ def validation(
     wait: float = 0.0,
     function: str = "predict",
     text: str = "accuracy = validate(model)",
+    only_reported: bool = True,
 ) -> ValidationFacts:
     """`count` validations that take `seconds` ms of each step, and `wait` ms for their batches."""
     return ValidationFacts(
@@ -98,6 +99,7 @@ def validation(
         wait / 1e3,
         Location("train.py", 80, "main", text),
         Location("train.py", 60, function, "logits = model(x)"),
+        only_reported,
     )
 
 

@@ -59,3 +59,11 @@ def test_the_cure_is_written_for_the_line(text, code):
     advice = tip(SLOW, replace(saves(between=10), at=at))
     assert advice is not None
     assert advice.code == code
+
+
+def test_a_line_that_does_more_than_save_is_not_skipped_as_a_whole():
+    text = "best = save_if_better(model, best)"
+    at = Location("train.py", 70, "main", text)
+    advice = tip(SLOW, replace(saves(between=10), at=at, only_reported=False))
+    assert advice is not None
+    assert text not in (advice.code or "")

@@ -58,3 +58,11 @@ def test_fires_just_above_the_threshold():
 def test_validation_that_records_gradients_has_a_cure_that_validates_as_often():
     assert judge(STEP, validation(seconds=4, between=50), grad=2.1) is None
     assert judge(STEP, validation(seconds=4, between=50), grad=1.9) is not None
+
+
+def test_a_validation_that_training_may_need_is_not_skipped_alone():
+    text = "error = validate(model)"
+    advice = judge(STEP, validation(seconds=4, between=50, text=text, only_reported=False))
+    assert advice is not None
+    assert text not in (advice.code or "")
+    assert "schedule" in (advice.code or "")

@@ -51,3 +51,10 @@ def test_the_cure_is_written_for_the_line(text, code):
     advice = tip(SLOW, stacks(line(0.3, kind="logging", text=text)))
     assert advice is not None
     assert advice.code == code
+
+
+def test_a_line_that_training_may_need_is_not_skipped():
+    text = "loss = train_and_log(batch)"
+    advice = tip(SLOW, stacks(line(0.3, kind="logging", text=text, only_reported=False)))
+    assert advice is not None
+    assert text not in (advice.code or "")

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import ast
+
 import pytest
 
+from perfdoctor.facts.user_source.frames import parse
+from perfdoctor.facts.user_source.library_table import library, of_frame, of_statement
 from perfdoctor.model.batch import Stage
 from perfdoctor.tips.slow_dataset_code import slow_dataset_code as tip
 from tests.support import facts
@@ -37,15 +41,6 @@ def test_names_the_cure_that_fits_the_line():
     assert advice is not None
     assert advice.code is not None
     assert "to_numpy" in advice.code
-
-
-def test_a_pattern_is_only_compiled_once_where_compiling_was_seen():
-    text = 'name = re.sub(" ", "", self.store.text[index])'
-    for leaf, helps in [("_compile", True), ("sub", False), (None, False)]:
-        slow = line(0.9, 8, text=text, function="__getitem__", leaf=leaf)
-        advice = tip(STARVED, loader(batch=12), batch(cost(Stage.TRANSFORMING, 0.9, slow)), cpu())
-        assert advice is not None
-        assert (advice.code is not None) is helps
 
 
 def test_a_name_that_ends_like_a_module_is_not_that_module():
@@ -94,3 +89,62 @@ def test_time_without_a_core_is_work_too():
 )
 def test_is_silent(of_step, of_loader, of_batch):
     assert tip(of_step, of_loader, of_batch, cpu()) is None
+
+
+SITE, STANDARD = "/venv/lib/python3.11/site-packages", "/usr/lib/python3.11"
+# The line, the innermost library frame beyond it (None: the call has no frame), what it is at, and a word of
+# the advice by hand (None: the page's general advice).
+LINES = [
+    ("row = self.table.iloc[index]", f"{SITE}/pandas/core/indexing.py", "transforming", "to_numpy"),
+    ("row = self.table.loc[key]", f"{SITE}/pandas/core/indexing.py", "transforming", "to_numpy"),
+    ("x = self.table.location(index)", f"{SITE}/geo/places.py", "transforming", None),
+    ("parts = self.table.groupby('user').mean()", f"{SITE}/pandas/core/groupby/groupby.py", "transforming", None),
+    ("x = self.feature.mean()", None, "transforming", None),
+    ("x = store.get(index)", None, "transforming", None),
+    ("text = re.sub(r'\\s+', ' ', text)", f"{STANDARD}/re/__init__.py", "transforming", "parse once"),
+    ("words = self.pattern.findall(text)", None, "transforming", None),
+    ("record = json.loads(line)", f"{STANDARD}/json/decoder.py", "transforming", "parse once"),
+    ("item = pickle.load(file)", None, "transforming", "parse once"),
+    ("ids = self.tokenizer(text)['input_ids']", f"{SITE}/transformers/tokenization_utils_base.py",
+     "transforming", "tokenize once"),
+    ("image = self.augment(image=image)['image']", f"{SITE}/albumentations/core/composition.py",
+     "transforming", "crop or resize"),
+    ("x = self.transform(image)", f"{SITE}/torchvision/transforms/functional.py", "transforming", "crop or resize"),
+    ("path = nx.shortest_path(graph, a, b)", f"{SITE}/networkx/algorithms/shortest_paths/generic.py",
+     "transforming", None),
+    ("zoomed = ndimage.zoom(volume, 2)", f"{SITE}/scipy/ndimage/_interpolation.py", "transforming", None),
+    ("mel = self.mel(wave)", f"{SITE}/torchaudio/transforms/_transforms.py", "transforming", None),
+    ("y = librosa.resample(y, orig_sr=44100, target_sr=16000)", f"{SITE}/librosa/core/audio.py:resample",
+     "transforming", None),
+    ("small = Image.fromarray(pixels)", f"{SITE}/PIL/Image.py:frombytes", "transforming", None),
+    ("wave, rate = torchaudio.load(path)", f"{SITE}/torchaudio/backend/utils.py", "decoding audio", None),
+    ("image = Image.open(path).convert('RGB')", f"{SITE}/PIL/ImageFile.py", "decoding image", None),
+    ("image = cv2.imread(path)", None, "decoding image", None),
+    ("ok, picture = cap.read()", None, "decoding video", None),
+    ("small = cv2.resize(image, (224, 224))", None, "transforming image", None),
+    ("x = self.file['x'][index]", f"{SITE}/h5py/_hl/dataset.py", "reading file", None),
+    ("x = self.store['x'][index]", f"{SITE}/zarr/core/array.py", "reading file", None),
+    ("row = self.db.execute(QUERY, (index,)).fetchone()", None, "reading file", None),
+    ("cursor.execute(QUERY, (index,))", None, "reading file", None),
+    ("raw = txn.get(key)", None, "reading file", None),
+    ("body = s3.get_object(Bucket=b, Key=k)['Body'].read()", f"{SITE}/botocore/httpsession.py", "fetching", None),
+    ("body = requests.get(url).content", f"{SITE}/requests/sessions.py", "fetching", None),
+    ("table = pq.read_table(path)", f"{SITE}/pyarrow/parquet/core.py", "reading table", None),
+    ("raw = gzip.open(path).read()", f"{STANDARD}/gzip.py", "decoding archive", None),
+    ("volume = loadmat(path)['v']", f"{SITE}/scipy/io/matlab/_mio.py", "reading file", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "beyond", "work", "word"), LINES, ids=[entry[0] for entry in LINES])
+def test_the_advice_fits_the_library_at_the_line_or_stays_general(text, beyond, work, word):
+    file, _, function = (beyond or "").partition(":")
+    frame = parse(f"{function or 'call'} ({file}:7)") if beyond else None
+    found = of_frame(frame) if frame else of_statement(ast.parse(text).body[0])
+    stage, kind = found or (Stage.TRANSFORMING, "")
+    assert f"{stage.value} {kind}".strip() == work
+    if work != "transforming":
+        return  # other tips' lines
+    spent = cost(stage, 0.9, line(0.9, 8, text=text), library=library(frame) if frame else None)
+    advice = tip(STARVED, loader(batch=12), batch(spent), cpu())
+    assert advice is not None
+    assert advice.code is None if word is None else word in (advice.code or "")

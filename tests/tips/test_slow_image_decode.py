@@ -56,3 +56,21 @@ def test_sound_has_a_cure_of_its_own():
 )
 def test_is_silent(of_step, of_batch):
     assert tip(of_step, of_batch) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "library", "word"),
+    [
+        ("image = Image.open(path).convert('RGB')", "PIL", "draft"),
+        ("image = cv2.imread(path)", None, "IMREAD_REDUCED"),
+        ("image = read_image(path)", "torchvision", "cuda"),
+        ("volume = nib.load(path).get_fdata()", "nibabel", "made once"),
+        ("slide = openslide.open_slide(path)", "openslide", "made once"),
+    ],
+)
+def test_the_advice_fits_the_decoder(text, library, word):
+    decoding = cost(Stage.DECODING, 0.9, line(0.9, 8, text=text), kind="image", library=library)
+    advice = tip(step(data_wait=12, forward=3, backward=5), batch(decoding))
+    assert advice is not None
+    assert word in (advice.code or "")
+    assert ("draft" in (advice.code or "")) == (library == "PIL")

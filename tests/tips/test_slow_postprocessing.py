@@ -37,14 +37,12 @@ def test_on_a_device_it_may_be_hidden():
 @pytest.mark.parametrize(
     "text",
     [
-        "for p, q in zip(net.parameters(), slow.parameters()): q.data = 0.9 * q.data + 0.1 * p.data",
-        "ema.update(net)",
+        "best = copy.deepcopy(net.state_dict())",
         "gc.collect()",
         "if torch.isnan(loss):",
-        "optimizer.zero_grad()",
     ],
 )
-def test_lines_of_other_findings_and_of_the_method_are_left_out(text):
+def test_lines_of_other_findings_and_copies_of_the_state_are_left_out(text):
     assert tip(run(), STEP, between(0.2, text=text)) is None
 
 

@@ -72,7 +72,7 @@ def test_connections_that_were_counted_say_more_than_the_line(a_second, words):
     advice = judge(of_step, LOADER, urlopen, network(opened=a_second))
     assert advice is not None
     assert advice.because[4:] == ((words,) if words else ())
-    assert ("Session" in advice.code) == (words is not None)
+    assert ("per worker" in advice.code) == (words is not None)
 
 
 def test_says_that_packets_get_lost():
@@ -164,3 +164,17 @@ def test_promises_little_where_the_link_is_full():
 )
 def test_is_silent(of_step, of_loader, of_batch):
     assert judge(of_step, of_loader, of_batch, network()) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "session"),
+    [
+        ("body = requests.get(url).content", True),
+        ("body = s3.get_object(Bucket=b, Key=k)['Body'].read()", False),
+    ],
+)
+def test_a_session_of_requests_is_advised_where_requests_is_used(text, session):
+    advice = judge(STARVED, LOADER, fetches(text=text, connecting=0.5), network())
+    assert advice is not None
+    assert ("requests.Session" in (advice.code or "")) == session
+    assert "per worker" in (advice.code or "")

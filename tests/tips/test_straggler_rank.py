@@ -12,9 +12,9 @@ WHY = "it spends 12.00 ms a step longer than the median rank on waiting for batc
 def test_names_the_rank_how_often_it_is_last_and_what_it_does_longer():
     advice = tip(facts.run(), facts.straggler(rank=3, waiting=0.3, excess=12))
     assert advice.because == (
-        "rank 3 arrives last of 8 in 90 of 100 collectives",
+        "rank 3 is the last of 8 to start 90 of 100 collectives",
         "the median other rank waits 30.0% of its time",
-        "90% of all waiting is for rank 3",
+        "90% of all wait time is for rank 3",
         "it spends 12.00 ms a step longer than the median rank on compute",
     )
     assert advice.bottleneck is Bottleneck.COMPUTE
@@ -22,13 +22,13 @@ def test_names_the_rank_how_often_it_is_last_and_what_it_does_longer():
 
 def test_of_a_run_it_says_why_and_on_which_node():
     advice = tip(facts.run(), facts.straggler(saved=0.25, why=WHY, node="node-b", nodes=2))
-    assert advice.because[0] == "rank 3 on node-b arrives last of 8 in 90 of 100 exchanges"
+    assert advice.because[0] == "rank 3 on node-b is the last of 8 to start 90 of 100 gradient syncs"
     assert advice.because[-1] == WHY
 
 
 def test_a_node_can_be_late_as_a_whole():
     advice = tip(facts.run(), facts.straggler(saved=0.25, why=WHY, node="node-b", nodes=2, whole_node=True))
-    assert advice.because[0].startswith("the node of rank 3 on node-b arrives last")
+    assert advice.because[0].startswith("the node of rank 3 on node-b is the last")
 
 
 def test_the_gain_is_what_the_others_wait_for_it():

@@ -89,8 +89,8 @@ def _dominant(curve: LoaderCurve) -> Iterator[str]:
     if whole_s <= 0:
         return
     name, most_s = max(parts.items(), key=lambda part: part[1])
-    maker = "" if cost.hand_over_s is None else " a worker"
-    yield f"{name} is {most_s / whole_s:.0%} of a batch's cost{maker}"
+    maker = "" if cost.hand_over_s is None else " in a worker"
+    yield f"{name} takes {most_s / whole_s:.0%} of the time to prepare a batch{maker}"
     if cost.blocked * cost.read_s > MOSTLY * whole_s:
         yield (
             f"{cost.blocked:.0%} of reading neither computes nor waits for a core:"

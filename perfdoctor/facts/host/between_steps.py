@@ -26,7 +26,7 @@ class BetweenLine:
 
 @dataclass(frozen=True)
 class BetweenStepsFacts:
-    """Lines of the training loop that neither train nor feed, log or save, costliest first."""
+    """Lines of the loop on which no update depends and that neither log nor save, costliest first."""
 
     lines: tuple[BetweenLine, ...]
 
@@ -50,15 +50,17 @@ def between_steps_facts(rank: RankRecords, step: StepFacts, sources: Sources) ->
         if apart is not None:
             counted[apart][user] += count
     share = share_of(step, Phase.OTHER, other, total)
+    apart_at = {line: _location(line, sources) for line in counted}
     return BetweenStepsFacts(
         tuple(
             BetweenLine(
-                _location(line, sources),
+                apart_at[line],
                 _location(below.most_common(1)[0][0], sources),
                 share * below.total() / other,
                 below.total(),
             )
             for line, below in sorted(counted.items(), key=lambda entry: -entry[1].total())
+            if lines.only_reported(apart_at[line])
         )
     )
 

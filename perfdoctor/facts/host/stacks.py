@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from perfdoctor.facts.decode import location
@@ -14,6 +15,7 @@ from perfdoctor.facts.user_source.frames import Frame, Owner, parse
 from perfdoctor.facts.user_source.library_table import of_wait
 from perfdoctor.facts.user_source.loop_roles import Loop, Role
 from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves
+from perfdoctor.facts.user_source.update_dependence import only_reported
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
@@ -66,7 +68,10 @@ def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> Stack
             counted[phase][cost] += count
     total = sum(sum(costs.values()) for costs in counted.values())
     phases = {
-        phase: line_costs(costs, share_of(step, phase, costs.total(), total), sources)
+        phase: tuple(
+            lines.with_dependence(cost)
+            for cost in line_costs(costs, share_of(step, phase, costs.total(), total), sources)
+        )
         for phase, costs in counted.items()
     }
     return StackFacts(total, rank.stacks_source or "in-process", phases)
@@ -149,6 +154,15 @@ class StackLines:
             return max(0, self._role(frames)[1])
         first = next(index for index in wrapped if frames[index].phase is frames[wrapped[-1]].phase)
         return max((index for index in range(first) if frames[index].owner is Owner.USER), default=first)
+
+    def only_reported(self, at: Location) -> bool:
+        """Whether the source shows that no update depends on a line."""
+        function = (at.function or "").rpartition(".")[2]
+        return only_reported(self.sources, at, self.anchors.get((at.file, function), ()))
+
+    def with_dependence(self, cost: LineCost) -> LineCost:
+        """A line that logs, with whether an update depends on it."""
+        return replace(cost, only_reported=self.only_reported(cost.at)) if cost.kind == "logging" else cost
 
     def _role(self, frames: Sequence[Frame]) -> tuple[Role, int]:
         """What the line is for in the innermost training loop, and the frame that says so."""

@@ -86,8 +86,8 @@ class ScaleModel:
         cores = f"the ranks want {self.wanted_cores(ranks):.1f} cores{where} and have {self.cores:g}"
         losses = {
             cores: (Bottleneck.COMPUTE, lacking_s),
-            f"the exchange takes {exposed_s / step_s:.0%} of the step": (Bottleneck.NETWORK, exposed_s),
-            f"waiting for late ranks takes {waiting_s / step_s:.0%} of the step": (self.late, waiting_s),
+            f"gradient sync takes {exposed_s / step_s:.0%} of the step": (Bottleneck.NETWORK, exposed_s),
+            f"waiting for stragglers takes {waiting_s / step_s:.0%} of the step": (self.late, waiting_s),
         }
         said = max(losses, key=lambda words: losses[words][1])
         kind, lost_s = losses[said]

@@ -216,19 +216,20 @@ def _notes(seen: Sequence[_RankSummary], skews: Mapping[Members, Skew], world: i
     recorded = sum(one.flow is not None for one in seen)
     if recorded == 1:
         notes.append(
-            f"of {world} ranks one recorded its exchanges: waiting for another cannot be told from moving"
+            f"only one of {world} ranks recorded its gradient syncs:"
+            " wait and transfer time cannot be told apart"
         )
     elif recorded and not skews:
-        notes.append("no exchange was found on every rank: waiting for another cannot be told from moving")
+        notes.append("no collective was found on every rank: wait and transfer time cannot be told apart")
     elif skews and EVERYONE not in skews:
-        notes.append("no exchange was found on every rank: ranks are held against those of their own groups")
+        notes.append("no collective was found on every rank: each rank is compared with its own group")
     left_out = [rank for skew in skews.values() for rank in skew.left_out]
     if left_out:
-        notes.append(f"too little of {rank_list(left_out)} to hold it against the others")
+        notes.append(f"too little was recorded of {rank_list(left_out)} to compare it with the others")
     apart = [_apart(one, skews) for one in seen if one.flow is not None]
     if skews and float(np.median(apart)) >= PARTLY:
         share = f"{float(np.median(apart)):.0%} of the time in collectives"
-        notes.append(f"{share} was not held against other ranks, or shows no order: it counts as moving")
+        notes.append(f"{share} could not be compared between ranks: it counts as transfer time")
     return notes
 
 

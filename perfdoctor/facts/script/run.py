@@ -56,7 +56,7 @@ def _duration_s(records: RunRecords) -> float:
     end = number(records.run.get("end_ns"))
     if not end:  # perfdoctor itself was killed: the last thing seen
         last = [
-            number(rank.steps["end_ns"][-1])
+            float(rank.steps["end_ns"][-1])
             for rank in records.ranks.values()
             if rank.steps is not None and len(rank.steps)
         ]

@@ -11,6 +11,7 @@ from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.facts.user_source.update_dependence import only_reported
 from perfdoctor.model.measured import LoaderFacts, Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.records import RankRecords
@@ -27,6 +28,7 @@ class ValidationFacts:
     wait_per_step_s: float  # waiting for other loaders than the training one
     at: Location | None  # the line of the loop that validates again and again
     passes: Location | None  # the line that calls the model
+    only_reported: bool = False  # the source shows that no update depends on what the line at `at` does
 
 
 @fact
@@ -47,13 +49,15 @@ def validation_facts(
     between = float(np.median(np.diff(followed))) if len(followed) > 1 else 1.0 / share
     evals = rank.of(EvalEvent)
     lines = [at for line in (evals[-1].lines or ()) if (at := sources.shown(location(line)))] if evals else []
+    at = _again(lines, sources)
     return ValidationFacts(
         count=round(share * step.count),
         steps_between=between,
         seconds_per_step=seconds,
         wait_per_step_s=loader.other_wait_s if isinstance(loader, LoaderFacts) else 0.0,
-        at=_again(lines, sources),
+        at=at,
         passes=lines[0] if lines else None,
+        only_reported=only_reported(sources, at),
     )
 
 

@@ -15,6 +15,7 @@ from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import boot_of
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.facts.user_source.update_dependence import only_reported
 from perfdoctor.model.measured import Location, OverheadFacts, Phase, StackFacts, StepFacts, ThreadFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.records import RankRecords, RunRecords
@@ -44,6 +45,7 @@ class SaveFacts:
     bytes: int | None
     at: Location | None
     steps_between: float | None
+    only_reported: bool = False  # the source shows that no update depends on the line
     beside_share: float = 0.0  # of the step: copying, collecting and writing around them, by stack samples
 
 
@@ -113,12 +115,14 @@ def save_facts(
         lines[location(entry.at)] += round(entry.seconds * 1e9)
     beside = stacks.phases.get(Phase.OTHER, ()) if isinstance(stacks, StackFacts) else ()
     gaps = np.diff(sorted(sizes))
+    at = sources.shown(lines.most_common(1)[0][0])
     return SaveFacts(
         count=len(sizes),
         seconds_per_step=min(lines.total() / 1e9, span.seconds) / span.steps,
         bytes=max(sizes.values()) or None,
-        at=sources.shown(lines.most_common(1)[0][0]),
+        at=at,
         steps_between=float(np.median(gaps)) if len(gaps) else span.steps,
+        only_reported=only_reported(sources, at),
         beside_share=min(1.0, sum(line.share for line in beside if line.kind == "checkpoint")),
     )
 

@@ -35,18 +35,22 @@ _FILES = (
     (r"/fsspec/(?:asyn|implementations/(?:http|s?ftp|webhdfs|github|smb))\.py", None, (Stage.FETCHING, "")),
     (r"/huggingface_hub/", None, (Stage.FETCHING, "")),
     (r"/PIL/(?:ImageFile|\w+ImagePlugin)\.py$", None, (Stage.DECODING, "image")),
-    (r"/PIL/Image\.py$", r"open|frombytes|_open_core|load", (Stage.DECODING, "image")),
+    (r"/PIL/Image\.py$", r"open|_open_core|load", (Stage.DECODING, "image")),
     (r"/PIL/Image\.py$", r"resize|thumbnail|convert|reduce|draft", (Stage.TRANSFORMING, "image")),
     (r"/torchvision/io/image\.py$", None, (Stage.DECODING, "image")),
     (r"/(?:imageio|imagecodecs|tifffile|rawpy|turbojpeg|simplejpeg|jpeg4py|pyvips|openslide|skimage/io)[/.]",
      None, (Stage.DECODING, "image")),
     (r"/(?:nibabel|pydicom|SimpleITK|monai/data/image_reader)[/.]", None, (Stage.DECODING, "image")),
-    (r"/(?:soundfile|audioread|pydub|torchaudio|librosa/core/audio|scipy/io/wavfile)[/.]|/wave\.py$", None,
+    (r"/torchaudio/(?:transforms|functional|compliance|models|pipelines|prototype)/", None,
+     (Stage.TRANSFORMING, "")),
+    (r"/librosa/core/audio\.py$", r"load|stream|\w*(?:audioread|soundfile)_load", (Stage.DECODING, "audio")),
+    (r"/(?:soundfile|audioread|pydub|torchaudio|scipy/io/wavfile)[/.]|/wave\.py$", None,
      (Stage.DECODING, "audio")),
     (r"/(?:decord|torchcodec|moviepy|pytorchvideo|torchvision/io/_?video\w*)[/.]", None,
      (Stage.DECODING, "video")),
     (r"/(?:pyarrow/parquet|pyarrow/dataset|petastorm|fastparquet)[/.]|/pandas/io/parquet\.py$", None,
      (Stage.READING, "table")),
+    (r"/scipy/io/(?:matlab|arff)/", None, (Stage.READING, "file")),
     (r"/(?:pandas/io|polars/io)/", None, (Stage.READING, "text")),
     (r"/(?:gzip|bz2|lzma|_compression|zipfile)(?:/__init__|/_path)?\.py$|/(?:zstandard|lz4|blosc)/", None,
      (Stage.DECODING, "archive")),
@@ -72,6 +76,7 @@ _CONNECTING = re.compile(
     r"connect|create_connection|do_handshake|_?wrap_socket|getaddrinfo|_new_conn|_validate_conn"
 )
 
+_CAPTURES = frozenset({"cap", "capture", "video", "vid", "camera"})  # what an OpenCV reader is usually called
 ANY = None  # whatever it is called on
 # (name, what it is called on), for calls into C. None as owner: a bare name.
 _CALLS: dict[str, tuple[frozenset[str | None] | None, LibraryWork]] = {
@@ -85,6 +90,11 @@ _CALLS: dict[str, tuple[frozenset[str | None] | None, LibraryWork]] = {
          "fetchone", "fetchall", "fetchmany", "executemany"),
         (ANY, (Stage.READING, "file")),
     ),
+    "execute": (frozenset({"conn", "con", "connection", "cursor", "cur", "db"}), (Stage.READING, "file")),
+    "get": (frozenset({"txn", "transaction"}), (Stage.READING, "file")),  # lmdb
+    "retrieve": (_CAPTURES, (Stage.DECODING, "video")),
+    "resize": (frozenset({"cv2"}), (Stage.TRANSFORMING, "image")),
+    "cvtColor": (frozenset({"cv2"}), (Stage.TRANSFORMING, "image")),
     "read": (ANY, (Stage.READING, "file")),
     "open": (frozenset({None, "io", "os", "gzip", "bz2", "lzma"}), (Stage.READING, "file")),
     "sleep": (ANY, SLEEP),
@@ -150,6 +160,8 @@ def of_statement(node: ast.stmt | None) -> LibraryWork | None:
         return LOCK
     for owner, name in calls(node):
         owners, work = _CALLS.get(name, (frozenset(), None))
+        if name == "read" and owner in _CAPTURES:
+            return Stage.DECODING, "video"
         if work is not None and (owners is ANY or owner in owners):
             return work
     return COPY if copies(node) else None
@@ -206,6 +218,30 @@ def _name(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return _name(node.func) if isinstance(node, ast.Call) else ""
+
+
+def called(text: str | None) -> frozenset[str]:
+    """What a line calls and indexes: "json.loads", ".iloc["; nothing where it is no whole statement."""
+    line = (text or "").strip()
+    for whole in (line, f"{line}\n    pass", f"if 1: pass\n{line}\n    pass"):
+        try:
+            tree = ast.parse(whole)
+        except (SyntaxError, ValueError):
+            continue
+        break
+    else:
+        return frozenset()
+    names = {
+        f"{owner}.{name}" if owner else name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.stmt)
+        for owner, name in calls(node)
+    }
+    return frozenset(names) | {
+        f".{node.value.attr}["
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute)
+    }
 
 
 def keywords(node: ast.stmt | None, called: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from perfdoctor.model.measured import Location
 
 LineReader = Callable[[str, int], "str | None"]
 
+UPWARDS = 3  # folders above a file's own in which a module that it imports is looked for
 LONGEST_FILE = 20_000  # lines; longer ones are generated, and not worth the time
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 SIMPLE_BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
@@ -96,6 +97,18 @@ class Sources:
                 lines.append(text.rstrip("\n"))
             self._files[name] = Listing(lines)
         return self._files[name]
+
+    def imported(self, name: str, module: str) -> str | None:
+        """The file of a module that another file imports; None where it is none of the user's."""
+        above = len(module) - len(module.lstrip("."))
+        parts = name.replace("\\", "/").split("/")[:-1]
+        tried = [above - 1] if above else range(UPWARDS + 1)
+        for levels in tried:
+            folder = parts[: len(parts) - levels] if levels <= len(parts) else []
+            file = "/".join([*folder, *module.strip(".").split(".")]) + ".py"
+            if self._source(file, 1) is not None:
+                return file
+        return None
 
     def shown(self, at: Location | None) -> Location | None:
         """The place with its stripped line."""

@@ -73,8 +73,8 @@ def _settings(curve: LoaderCurve) -> list[Block]:
     knee = (place for place, setting in enumerate(curve.settings) if setting.workers == curve.knee)
     told = (
         "Batches per second: of samples read before, of samples read for the first time in this run (their"
-        " files may have been in memory), and of samples that are in memory already. CPU seconds of a batch,"
-        " seconds to the first batch, memory of workers and waiting batches."
+        " files may have been in the page cache), and with one sample kept in memory, so that nothing is"
+        " read. CPU time per batch, time to the first batch, and memory of workers and queued batches."
     )
     return [blocks.Grid(columns, rows, frozenset(knee)), Paragraph(blocks.quiet(told))]
 

@@ -29,7 +29,7 @@ SAME = 0.01  # of the step: ranks that differ by less stand in the order of thei
 QUANTILES = {"p5": 0.05, "p50": 0.5, "p95": 0.95}
 ROOM = 60  # columns below which figures give way to the strips, which show the same
 LONGEST_NODE = 14  # columns
-LATE = "late"
+STRAGGLER = "straggler"
 DIFFERENT = 0.01  # of the steps: from here on it is worth a column that ranks made more or fewer
 
 
@@ -44,8 +44,8 @@ class Kind:
     own: bool = True  # the rank's own doing; else it takes several, and depends on when each of them comes
 
 
-WAITING = Kind("waiting", "w", "bright_black", told=True, own=False)
-MOVING = Kind("moving", "m", "blue", told=True, own=False)
+WAIT = Kind("wait", "w", "bright_black", told=True, own=False)
+TRANSFER = Kind("transfer", "t", "blue", told=True, own=False)
 SYNCING = Kind("grad sync", "s", "blue", told=True, own=False)  # both, where they cannot be told apart
 
 
@@ -58,13 +58,13 @@ class Row:
     seconds: Mapping[Kind, float]
     node: str = ""
     steps: int | None = None
-    last: float | None = None  # share of the exchanges that it came to last
-    mark: str = ""  # LATE, or another word beside the name
+    last: float | None = None  # share of the gradient syncs that it was the last to start
+    mark: str = ""  # STRAGGLER, or another word beside the name
     remark: str = ""  # what stands in place of figures where there are none
 
     @property
     def own_s(self) -> float:
-        """The step without exchanges: it tells ranks apart, for they wait until their steps are equal."""
+        """The step without gradient sync, which makes the steps of all ranks equally long."""
         return self.step_s - sum(value_s for kind, value_s in self.seconds.items() if not kind.own)
 
 
@@ -106,7 +106,7 @@ def _many(ordered: Sequence[Row], whole: str) -> Iterator[Section]:
 
 
 def _outliers(ordered: Sequence[Row]) -> list[Row]:
-    """The late rank, then whoever takes much longer than the others, slowest first."""
+    """The straggler, then whoever takes much longer than the others, slowest first."""
     far = outliers([row.own_s for row in ordered])
     out = [row for place, row in enumerate(ordered) if row.mark or place in far]
     return sorted(out, key=lambda row: not row.mark)
@@ -133,7 +133,7 @@ def _spread(rows: Sequence[Row], whole: str) -> Grid:
     lines = [_spread_line(label, names, values, text.seconds, least_s) for label, values in parts.items()]
     if any(row.last for row in rows):
         last = [row.last or 0.0 for row in rows]
-        lines.append(_spread_line("comes last", names, last, text.percent, SLOWER))
+        lines.append(_spread_line("last to start", names, last, text.percent, SLOWER))
     return Grid(columns, tuple(lines))
 
 
@@ -168,9 +168,9 @@ def _each(rows: Sequence[Row], whole: str) -> Grid:
         table.append((Column("last", room=ROOM), [*last]))
     strips = [blocks.quiet(row.remark) if row.remark else _strip(row, longest_s) for row in rows]
     table.append((Column(left=True, wide=True), [*strips]))
-    late = frozenset(place for place, row in enumerate(rows) if row.mark == LATE)
+    stragglers = frozenset(place for place, row in enumerate(rows) if row.mark == STRAGGLER)
     columns, cells = zip(*table, strict=True)
-    return Grid(columns, tuple(zip(*cells, strict=True)), late)
+    return Grid(columns, tuple(zip(*cells, strict=True)), stragglers)
 
 
 def _strip(row: Row, longest_s: float) -> Strip:

@@ -1,4 +1,4 @@
-"""All ranks of a job on the page: who ended how, whom the others wait for, each rank's step, the exchange."""
+"""All ranks of a job on the page: how each ended, the straggler, each rank's step, the gradient sync."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from perfdoctor.render import text
 from perfdoctor.render.page import Block, Headline, Labelled, Levels, Section, Words
 from perfdoctor.render.pages.conclusions import COLOURS
 from perfdoctor.render.pages.rank_table import (
-    LATE,
-    MOVING,
+    STRAGGLER,
     SYNCING,
-    WAITING,
+    TRANSFER,
+    WAIT,
     Kind,
     Row,
     heading,
@@ -45,11 +45,11 @@ LONGER = {
     Bottleneck.HOST: "its Python takes longer",
 }
 GROUPS = 6  # of ranks that ended in the same way; more are counted
-CAUSES = 2  # named of what makes ranks late by turns
+CAUSES = 2  # named of what delays the straggler, where it is not always the same rank
 SINCE = re.compile(r",? for (\d+(?:\.\d+)?) s$")  # the end of what is said of a rank that hangs
 DDP = "DistributedDataParallel"  # what it calls its collectives: buckets
-FULL = 0.05  # of the time: a waiting that is nowhere longer does not fill the line of levels
-OFTEN = 0.05  # exchanges per step more or less than one from which it is said how many
+FULL = 0.05  # of the time: shorter waits do not fill the line of levels
+OFTEN = 0.05  # syncs per step more or less than one from which their number is shown
 
 
 def sections(job: JobFacts, cwd: str) -> Iterator[Section]:
@@ -64,7 +64,7 @@ def sections(job: JobFacts, cwd: str) -> Iterator[Section]:
 
 
 def _above(job: JobFacts) -> Iterator[Block]:
-    """Who ended how, and whom the others wait for."""
+    """How ranks ended, and the straggler."""
     ended = list(endings(job))
     if ended:
         yield Headline(blocks.strong("Where the ranks stopped"), level=5)
@@ -74,7 +74,7 @@ def _above(job: JobFacts) -> Iterator[Block]:
     straggler = job.straggler
     if straggler is not None:
         cause = straggler.cause if straggler.excess_s > 0 else None
-        yield from awaited(_who(straggler, job.nodes), cause, list(_lateness(straggler)))
+        yield from straggler_blocks(_who(straggler, job.nodes), cause, list(_reasons(straggler)))
 
 
 def size(job: JobFacts) -> str:
@@ -84,7 +84,7 @@ def size(job: JobFacts) -> str:
 
 
 def row(rank: RankFacts, job: JobFacts) -> Row:
-    """A rank's phases with its waiting told apart from moving, where exchanges were matched."""
+    """A rank's phases, with wait and transfer time apart where gradient syncs were matched."""
     return Row(
         name=str(rank.rank),
         node=rank.node,
@@ -92,7 +92,7 @@ def row(rank: RankFacts, job: JobFacts) -> Row:
         seconds=dict(_seconds(rank)) if rank.steps else {},
         steps=rank.steps,
         last=rank.last / rank.matched if rank.matched else None,
-        mark=LATE if job.straggler is not None and job.straggler.includes(rank) else "",
+        mark=STRAGGLER if job.straggler is not None and job.straggler.includes(rank) else "",
         remark="" if rank.steps else "no step",
     )
 
@@ -103,8 +103,8 @@ def _seconds(rank: RankFacts) -> Iterator[tuple[Kind, float]]:
         if phase is not Phase.GRAD_SYNC:
             yield PHASES[phase], value_s
         elif rank.matched:
-            yield WAITING, min(rank.waiting_s, value_s)
-            yield MOVING, max(0.0, value_s - rank.waiting_s)
+            yield WAIT, min(rank.waiting_s, value_s)
+            yield TRANSFER, max(0.0, value_s - rank.waiting_s)
         else:
             yield SYNCING, value_s
 
@@ -116,17 +116,17 @@ def _who(late: Straggler, nodes: Sequence[str]) -> str:
     return f"rank {late.rank}" + (f" ({node})" if len(nodes) > 1 else "")
 
 
-def _lateness(late: Straggler) -> Iterator[str]:
-    last = f"last to {text.percent(late.last)} of {text.count(late.matched, 'exchange')}"
+def _reasons(late: Straggler) -> Iterator[str]:
+    last = f"the last to start {text.percent(late.last)} of {text.count(late.matched, 'gradient sync')}"
     behind = f"{text.seconds(late.behind_s or 0.0)} a step behind"
-    yield f"{last}, {behind}; {text.percent(late.caused)} of all waiting"
+    yield f"{last}, {behind}; {text.percent(late.caused)} of all wait time"
     yield from late.why.split("; ")
     if late.saved_s:
-        yield f"if it came when the others do, all would take {text.seconds(late.saved_s)} a step less"
+        yield f"if it were as fast as the others, each step would take {text.seconds(late.saved_s)} less"
 
 
-def awaited(rank: str, cause: Bottleneck | None, because: Sequence[str]) -> list[Block]:
-    """Whom the others wait for and why, in text."""
+def straggler_blocks(rank: str, cause: Bottleneck | None, because: Sequence[str]) -> list[Block]:
+    """The rank that the others wait for, and why, in text."""
     why = f": {LONGER[cause]}" if cause is not None else ""
     told = blocks.strong(f"The others wait for {rank}{why}", "yellow")
     return [Headline(told, level=5), blocks.bullets(because)]
@@ -156,12 +156,12 @@ def _since(ranks: Sequence[RankFacts]) -> str:
 def _about(job: JobFacts, cwd: str) -> Iterator[tuple[str, Words | Levels]]:
     """What there is to say of all of them, a line each."""
     if job.matched and job.straggler is None:
-        yield "late", f"no rank in particular{_taking_turns(job)}"
+        yield "straggler", f"no single rank{_taking_turns(job)}"
     if job.gradient_sync is not None:
-        yield from exchange(job.gradient_sync, cwd)
+        yield from gradient_sync(job.gradient_sync, cwd)
     if job.skew:
         low, high = text.percent(min(job.skew)), text.percent(max(job.skew))
-        yield "waiting", Levels(job.skew, FULL, f"{low} to {high} of the time, begin to end")
+        yield "wait", Levels(job.skew, FULL, f"{low} to {high} of the time, begin to end")
     if job.scale:
         yield "speedup", scale(job.scale)
     if len(job.nodes) > 1 and job.clock_error_s is not None:
@@ -172,15 +172,15 @@ def _about(job: JobFacts, cwd: str) -> Iterator[tuple[str, Words | Levels]]:
 
 
 def _taking_turns(job: JobFacts) -> str:
-    """What ranks that are late by turns do longer."""
+    """What takes longer on the straggler, where it is not always the same rank."""
     total_s = sum(job.waits.values())
     ordered = sorted(job.waits.items(), key=lambda entry: -entry[1])
     told = [
-        f"{cause.value} {text.percent(value_s / total_s)}"
+        f"{cause.value} ({text.percent(value_s / total_s)})"
         for cause, value_s in ordered[:CAUSES]
         if value_s > 0
     ]
-    return f": rank {job.shown} waits for what takes others longer, {', '.join(told)}" if told else ""
+    return f"; rank {job.shown} waits for ranks that are slower in {', '.join(told)}" if told else ""
 
 
 def scale(points: Sequence[ScalePoint]) -> str:
@@ -195,23 +195,23 @@ def _point(point: ScalePoint) -> str:
     return f"{point.ranks:,} ranks {text.times(point.speedup.likely)} ({efficiency})"
 
 
-def exchange(found: GradientSyncFacts, cwd: str) -> Iterator[tuple[str, str]]:
-    """What the ranks exchange in a step: how much, how fast, and what of it is waited for."""
-    often = abs(found.exchanges - 1) > OFTEN
-    collective = "bucket" if found.kind == DDP else "collective"
+def gradient_sync(sync: GradientSyncFacts, cwd: str) -> Iterator[tuple[str, str]]:
+    """What synchronising gradients takes in a step: how much, how fast, and what of it is not hidden."""
+    often = abs(sync.exchanges - 1) > OFTEN
+    collective = "bucket" if sync.kind == DDP else "collective"
     much = [
-        f"{text.size(found.bytes)} a step",
-        f"{text.figures(found.exchanges)} exchanges" if often else "",
-        text.count(round(found.buckets), collective) if found.buckets >= 1 else "",
-        _rate(found),
+        f"{text.size(sync.bytes)} a step",
+        f"{text.figures(sync.exchanges)} syncs" if often else "",
+        text.count(round(sync.buckets), collective) if sync.buckets >= 1 else "",
+        _rate(sync),
     ]
-    place = f"at {text.place(found.at, cwd)}" if found.at else ""
-    yield "exchange", f"{found.kind}: {', '.join(filter(None, [*much, place]))}"
-    hidden = f"{text.percent(found.hidden)} hidden by computing"
-    exposed, waiting = (text.seconds(value_s) for value_s in (found.exposed_s, found.waiting_s))
-    yield "", f"takes {text.seconds(found.busy_s)}: {hidden}, {exposed} exposed, {waiting} waiting"
-    if len(found.by_kind) > 1:
-        kinds = sorted(found.by_kind.items(), key=lambda entry: -entry[1][2])
+    place = f"at {text.place(sync.at, cwd)}" if sync.at else ""
+    yield "grad sync", f"{sync.kind}: {', '.join(filter(None, [*much, place]))}"
+    hidden = f"{text.percent(sync.hidden)} hidden by computing"
+    exposed, waiting = (text.seconds(value_s) for value_s in (sync.exposed_s, sync.waiting_s))
+    yield "", f"takes {text.seconds(sync.busy_s)}: {hidden}, {exposed} exposed, {waiting} wait"
+    if len(sync.by_kind) > 1:
+        kinds = sorted(sync.by_kind.items(), key=lambda entry: -entry[1][2])
         yield "", ", ".join(_kind(name, *figures) for name, figures in kinds if figures[0] > 0)
 
 

@@ -75,7 +75,7 @@ def _table(trial: Trial) -> list[Block]:
     """A row for each number of ranks."""
     columns = ["a step", "samples/s", "speedup", "efficiency"]
     level = next((verdict.confidence for verdict in trial.verdicts if verdict.confidence), None)
-    ranges = f" Ranges hold the true one with {text.percent(level)} confidence." if level else ""
+    ranges = f" Ranges are {text.percent(level)} confidence intervals." if level else ""
     told = (
         f"Each rank with the batches of one. Speedup is that of the job against "
         f"{text.count(trial.scaling[0].ranks, 'rank')}, efficiency that over the ranks it takes.{ranges}"

@@ -76,7 +76,7 @@ def index(tips: Sequence[Tip], planned: Mapping[str, Planned]) -> str:
         lines += ["| tip | the change | applies to | saves | checked |", "|---|---|---|---|---|"]
         lines += [_row(tip) for tip in tips if tip.bottleneck is kind]
         lines.append("")
-    lines += ["## Planned", "", "Owed, and not there yet:", ""]
+    lines += ["## Planned", "", "These are planned and do not exist yet:", ""]
     lines += [f"- `{name}` ({entry.bottleneck.value}): {entry.because}." for name, entry in planned.items()]
     return "\n".join(lines) + "\n"
 

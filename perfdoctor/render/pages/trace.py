@@ -43,7 +43,7 @@ HOST_CLASSES = {
 }
 
 NEXT = (
-    ("to look at it", blocks.Span("perfdoctor trace TRACE --perfetto OUT.json.gz", code=True)),
+    ("to view it", blocks.Span("perfdoctor trace TRACE --perfetto OUT.json.gz", code=True)),
     ("after a change", blocks.Span("perfdoctor trace --compare TRACE CHANGED_TRACE", code=True)),
     ("for more", "--top 20, --all, --json, or perfdoctor run train.py"),
 )

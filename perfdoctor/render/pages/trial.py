@@ -145,7 +145,7 @@ def _figures(found: ExecutionSummary, per_sample: bool, on_device: bool) -> tupl
 
 def _legend(trial: Trial) -> str:
     level = next((verdict.confidence for verdict in trial.verdicts if verdict.confidence), None)
-    ranges = f" Ranges hold the true speedup with {text.percent(level)} confidence." if level else ""
+    ranges = f" Ranges are {text.percent(level)} confidence intervals of the speedup." if level else ""
     return f"Means over the rounds; memory is the most that was taken.{ranges}"
 
 

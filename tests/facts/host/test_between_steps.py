@@ -19,29 +19,41 @@ def facts(*stacks, script=SCRIPT):
 def test_lines_that_training_does_not_need_are_named_with_what_is_hot_inside():
     found = facts(*TRAINING, stack(at(9), at(15, "log_all"), count=20), stack(at(3), count=10)).lines
     assert [(line.at.line, line.inside.line, line.samples) for line in found] == []
-    found = facts(*TRAINING, stack(at(7), at(15, "work"), count=20), stack(at(3), count=10)).lines
+    studied = SCRIPT.replace("ema.update(model)", "study(model.parameters())").replace("log_all", "study")
+    found = facts(
+        *TRAINING, stack(at(7), at(15, "study"), count=20), stack(at(3), count=10), script=studied
+    ).lines
     assert [(line.at.line, line.inside.line, line.samples) for line in found] == [(7, 15, 20)]
     assert found[0].share == pytest.approx(0.5 * 20 / 30)
 
 
+@pytest.mark.parametrize(
+    "line", ["ema.update(model)", "clip_by_hand(model)", "scheduler.step()", "follow(model, slow)"]
+)
+def test_a_line_that_the_update_may_depend_on_is_left_out(line):
+    script = SCRIPT.replace("ema.update(model)", line)
+    assert facts(*TRAINING, stack(at(7), count=20), script=script).lines == ()
+
+
 def test_what_an_environment_does_with_the_models_choice_is_needed():
     script = """\
+seen = []
 for turn in range(1000):
     action = net(torch.tensor(state)).argmax().item()
     state, reward = env.step(action)
     loss = net(batch).sum()
     loss.backward()
     optimizer.step()
-    seen.append(study(reward))
+    seen.append(float(reward) ** 2)
 """
     found = facts(
-        stack(at(2), *TRAINING[0][0][2:], count=10),
-        stack(at(5), *TRAINING[1][0][2:], count=10),
-        stack(at(3), count=20),
-        stack(at(7), count=20),
+        stack(at(3), *TRAINING[0][0][2:], count=10),
+        stack(at(6), *TRAINING[1][0][2:], count=10),
+        stack(at(4), count=20),
+        stack(at(8), count=20),
         script=script,
     )
-    assert [line.at.line for line in found.lines] == [7]
+    assert [line.at.line for line in found.lines] == [8]
 
 
 def test_too_few_samples_are_a_reason():

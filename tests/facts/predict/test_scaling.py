@@ -52,9 +52,9 @@ def test_ranks_of_a_node_share_its_cores():
 @pytest.mark.parametrize(
     ("model", "ranks", "kind", "told"),
     [
-        (MODEL, 4, Bottleneck.NETWORK, "the exchange takes 24% of the step"),
+        (MODEL, 4, Bottleneck.NETWORK, "gradient sync takes 24% of the step"),
         (replace(MODEL, waiting_s=0.05, late=Bottleneck.DATA), 2, Bottleneck.DATA,
-         "waiting for late ranks takes 36% of the step"),
+         "waiting for stragglers takes 36% of the step"),
         (replace(MODEL, moving_s=0.001, exposed_s=0.001), 2, Bottleneck.COMPUTE,
          "each rank's own work takes 99% of the step"),
         (replace(MODEL, moving_s=0.001, exposed_s=0.001, data_s=0.04), 2, Bottleneck.DATA,

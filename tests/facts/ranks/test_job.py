@@ -83,7 +83,7 @@ def test_where_one_rank_recorded_its_exchanges_nothing_is_told_apart():
     assert (facts.matched, facts.straggler, facts.waits, facts.missing) == (0, None, {}, (1,))
     assert facts.ranks[0].moving_s == pytest.approx(0.007, rel=1e-3)
     assert facts.notes == (
-        "of 2 ranks one recorded its exchanges: waiting for another cannot be told from moving",
+        "only one of 2 ranks recorded its gradient syncs: wait and transfer time cannot be told apart",
     )
 
 
@@ -107,7 +107,7 @@ def test_groups_that_no_rank_tells_of_count_as_moving_and_that_is_said():
     assert facts.ranks[0].waiting_s == pytest.approx(0.004, rel=1e-2)
     assert facts.ranks[0].moving_s == pytest.approx(0.006, rel=1e-2)
     assert facts.notes == (
-        "50% of the time in collectives was not held against other ranks, or shows no order: it counts as moving",
+        "50% of the time in collectives could not be compared between ranks: it counts as transfer time",
     )
 
 
@@ -119,9 +119,7 @@ def test_each_group_waits_for_its_own_last_rank():
     assert {rank.matched for rank in facts.ranks} == {ranks.STEPS - 1}
     assert facts.waits == pytest.approx({Bottleneck.DATA: 0.005}, rel=1e-2)
     assert (facts.straggler.rank, facts.matched) == (1, ranks.STEPS - 1)  # of the group that waits most
-    assert facts.notes == (
-        "no exchange was found on every rank: ranks are held against those of their own groups",
-    )
+    assert facts.notes == ("no collective was found on every rank: each rank is compared with its own group",)
 
 
 def test_what_is_waited_in_a_group_and_among_all_adds_up():

@@ -32,3 +32,10 @@ def test_a_run_whose_end_was_not_written_lasted_until_the_last_sample():
     host = [{"t_ns": 900 * MS}, {"t_ns": 2000 * MS}]
     run = records(rows([update()] * 3), host=host, run={"end_ns": None, "begin_ns": 500 * MS})
     assert run_facts(run, run.ranks[0], None).duration_s == 1.5
+
+
+def test_a_run_without_its_end_and_without_samples_lasted_until_the_last_step():
+    steps = rows([update()] * 3)
+    begin_ns, end_ns = int(steps["end_ns"][0]), int(steps["end_ns"][-1])
+    run = records(steps, host=[], run={"end_ns": None, "begin_ns": begin_ns})
+    assert run_facts(run, run.ranks[0], None).duration_s == (end_ns - begin_ns) / 1e9 > 0

@@ -8,7 +8,7 @@ import pytest
 from perfdoctor.diagnosis import outliers
 from perfdoctor.render import terminal
 from perfdoctor.render.pages import rank_table
-from perfdoctor.render.pages.rank_table import FEW, LATE, MOVING, NAMED, WAITING, Kind, Row, shown
+from perfdoctor.render.pages.rank_table import FEW, NAMED, STRAGGLER, TRANSFER, WAIT, Kind, Row, shown
 from tests.support import drawn as drawing
 
 WORK = Kind("work", "x", "green")
@@ -17,7 +17,7 @@ REST = Kind("rest", ".", "red")
 
 def row(name, work=80.0, waiting=15.0, moving=5.0, **given):
     """A rank's step in milliseconds."""
-    seconds = {WORK: work / 1e3, WAITING: waiting / 1e3, MOVING: moving / 1e3}
+    seconds = {WORK: work / 1e3, WAIT: waiting / 1e3, TRANSFER: moving / 1e3}
     return Row(str(name), sum(seconds.values()), seconds, **given)
 
 
@@ -47,14 +47,14 @@ def test_a_strip_is_as_long_as_its_share_of_the_longest_step_and_so_are_its_part
     long, short = strips(drawn([row(0, 160, 30, 10), row(1)]))
     assert len(short) == pytest.approx(len(long) / 2, abs=1)
     assert long.count("x") == pytest.approx(0.8 * len(long), abs=1)
-    assert list(dict.fromkeys(long)) == ["x", "w", "m"]
+    assert list(dict.fromkeys(long)) == ["x", "w", "t"]
 
 
 def test_the_legend_names_what_takes_visible_time_and_nothing_else():
     rows = [row(0), row(1)]
     for one in rows:
         one.seconds[REST] = 1e-9
-    assert drawn(rows).splitlines()[-2].strip() == "x work  w waiting  m moving"
+    assert drawn(rows).splitlines()[-2].strip() == "x work  w wait  t transfer"
 
 
 def test_hosts_have_a_column_only_where_there_are_several():
@@ -92,7 +92,7 @@ def test_in_little_room_figures_give_way_to_the_strips():
 def test_of_many_ranks_each_part_of_the_step_has_percentiles_and_the_worst_a_name():
     page = drawn([row(number, work=100 + number) for number in range(1, 101)])
     assert re.search(r"x work +105 ms +150 ms +195 ms +200 ms +100\n", page)
-    assert re.search(r"m moving +5 ms +5 ms +5 ms +5 ms\n", page)
+    assert re.search(r"t transfer +5 ms +5 ms +5 ms +5 ms\n", page)
 
 
 def test_of_many_ranks_those_without_a_step_are_counted():
@@ -127,7 +127,7 @@ def test_where_all_others_are_alike_a_rank_stands_out_only_by_what_matters():
 
 def test_the_late_rank_comes_first_and_no_more_are_named_than_fit():
     slow = [row(number, 120 + number) for number in range(30)]
-    page = drawn([*slow, row(30, 90, mark=LATE), *(row(number) for number in range(31, 200))])
+    page = drawn([*slow, row(30, 90, mark=STRAGGLER), *(row(number) for number in range(31, 200))])
     assert names(page)[0] == "30"
     assert len(names(page)) == NAMED + 1
     assert f"31 ranks stand out; the {NAMED} slowest" in page

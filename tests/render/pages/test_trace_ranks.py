@@ -32,17 +32,17 @@ def rows(page):
 def test_the_rank_that_others_wait_for_is_the_first_row_and_named_above_with_its_excess():
     page = drawn(one(0, 50, 40), one(1, 80, 10))
     assert "The others wait for rank 1: its computing takes longer" in page
-    assert "last to 5 of 5 collectives; 100% of all waiting" in page
+    assert "the last to start 5 of 5 collectives; 100% of all wait time" in page
     assert "30 ms a step longer on compute than the other rank" in page
     late, waiting = rows(page)
-    assert late.split()[:6] == ["1", "late", "100", "ms", "0", "s"]
+    assert late.split()[:6] == ["1", "straggler", "100", "ms", "0", "s"]
     assert waiting.split()[:5] == ["0", "100", "ms", "30", "ms"]
 
 
 def test_strips_show_what_the_device_does_and_what_it_idles_for():
     page = drawn(one(0, 40, 20, idle={"data_wait": 30}), one(1, 40, 20, idle={"data_wait": 30}))
     strip = rows(page)[0].split("  ")[-1]
-    assert list(dict.fromkeys(strip)) == ["c", "d", "h", "m"]
+    assert list(dict.fromkeys(strip)) == ["c", "d", "h", "t"]
     assert "c compute" in page
     assert "d idle: data wait" in page
     assert "The others wait" not in page
