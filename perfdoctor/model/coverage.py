@@ -8,9 +8,12 @@ from typing import Protocol
 
 from perfdoctor.model.change import NOTHING
 from perfdoctor.model.concluded import Advice
+from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import Location, Phase
 
 Place = tuple[str, int]  # file, line
+# What a change of how batches are made is about: the sampler stays in the training process.
+MAKING = frozenset(WaitPart) - {WaitPart.SAMPLER}
 
 
 class Part(Protocol):
@@ -18,6 +21,8 @@ class Part(Protocol):
 
     @property
     def phase(self) -> Phase: ...
+    @property
+    def wait(self) -> WaitPart | None: ...
     @property
     def share(self) -> float: ...
     @property
@@ -31,10 +36,13 @@ class Cover:
     share: float
     phase: Phase | None = None
     places: frozenset[Place] = frozenset()
+    waits: frozenset[WaitPart] = frozenset()  # of a wait for a batch, these parts only
 
     def holds(self, part: Part) -> bool:
         """Whether it is about such time."""
         if self.phase is not None and part.phase is not self.phase:
+            return False
+        if self.waits and part.wait not in self.waits:
             return False
         return not self.places or any((at.file, at.line) in self.places for at in part.passes)
 
@@ -68,7 +76,7 @@ class Covered:
 
 
 def covers(advice: Advice) -> Iterator[Cover]:
-    """What one finding is about: the most that its change takes away, at its lines; of waits, all of them.
+    """What a finding is about: the most that its change takes away, at its lines; of waits, all it can reach.
 
     A change that says no line may be about any.
     """
@@ -79,6 +87,6 @@ def covers(advice: Advice) -> Iterator[Cover]:
     if in_loop > 0:
         yield Cover(in_loop, None, frozenset((at.file, at.line) for at in advice.at))
     if change.batch != NOTHING or change.workers is not None or change.prefetch is not None:
-        yield Cover(1.0, Phase.DATA_WAIT)
+        yield Cover(1.0, Phase.DATA_WAIT, waits=MAKING)
     elif change.starts != NOTHING:
         yield Cover(change.starts.high, Phase.DATA_WAIT)

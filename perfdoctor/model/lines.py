@@ -36,7 +36,7 @@ class LineSeconds:
     samples: int  # stack samples behind self_s
     wait: WaitPart | None = None  # of a wait for a batch, the part that it belongs to
     in_worker: bool = False  # the line runs in a loader worker, and training waits for it
-    runs: tuple[str, ...] = ()  # library functions and operators that it calls, costliest first
+    runs: tuple[str, ...] = ()  # what it calls: copies to a device, operators, library functions
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,11 @@ import pytest
 from perfdoctor.model.change import Change, Estimate, removes
 from perfdoctor.model.concluded import Advice
 from perfdoctor.model.coverage import Covered
+from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import Phase
 from tests.support.line_facts import at, suspect
+
+MADE = WaitPart.DATASET
 
 
 def left(change, *parts, places=()):
@@ -32,8 +35,12 @@ def test_a_line_around_the_step_counts_as_well():
     "change", [Change(workers=4), Change(prefetch=8), Change(batch=Estimate(0.1, 0.2, 0.3))]
 )
 def test_a_change_of_how_batches_are_made_is_about_all_waits_for_them(change):
-    waits, computes = suspect(0.4, Phase.DATA_WAIT, 12), suspect(0.4, Phase.FORWARD, 12)
+    waits, computes = suspect(0.4, Phase.DATA_WAIT, 12, wait=MADE), suspect(0.4, Phase.FORWARD, 12)
     assert left(change, waits, computes) == [0.0, 0.4]
+
+
+def test_a_sampler_stays_in_the_training_process_whoever_makes_the_batches():
+    assert left(Change(workers=4), suspect(0.4, Phase.DATA_WAIT, 12, wait=WaitPart.SAMPLER)) == [0.4]
 
 
 def test_waits_at_epoch_starts_are_a_part_of_the_waits():

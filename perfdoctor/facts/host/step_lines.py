@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
+from perfdoctor.facts.device.device import CopyFacts
 from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
@@ -14,6 +15,8 @@ from perfdoctor.facts.user_source.parse import Sources, calls
 from perfdoctor.model.lines import LineSeconds, StepLines, WaitPart
 from perfdoctor.model.measured import Location, Phase, StepFacts, WindowFacts
 from perfdoctor.model.missing import Missing
+from perfdoctor.model.units import size
+from perfdoctor.trace.results import CopySite
 
 NAMED = 3  # functions and operators named for one line
 WORTH_NAMING = 0.1  # of the line's samples
@@ -29,10 +32,15 @@ Key = tuple[str, int, Phase, WaitPart | None, bool]
 
 @fact
 def step_lines(
-    costs: StackCosts, step: StepFacts, window: WindowFacts | Missing | None, sources: Sources
+    costs: StackCosts,
+    step: StepFacts,
+    window: WindowFacts | Missing | None,
+    copies: CopyFacts | Missing | None,
+    sources: Sources,
 ) -> StepLines:
     """The step divided among the user's lines."""
     operators = [op.name for op in window.operators] if isinstance(window, WindowFacts) else []
+    copied = _copied(copies.sites if isinstance(copies, CopyFacts) else ())
     at_line: dict[Key, list[StackCost]] = defaultdict(list)
     passing: dict[tuple[str, int, Phase], float] = defaultdict(float)
     for cost in costs.costs:
@@ -54,11 +62,23 @@ def step_lines(
                 samples=sum(cost.samples for cost in below),
                 wait=wait,
                 in_worker=in_worker,
-                runs=runs(below, operators, sources),
+                runs=(*copied.get((file, number), ()), *runs(below, operators, sources))[:NAMED],
             )
         )
     ordered = sorted(lines, key=lambda line: (-line.self_s, line.at.file, line.at.line))
     return StepLines(costs.samples, tuple(ordered), costs.unseen_s)
+
+
+def _copied(sites: Iterable[CopySite]) -> dict[tuple[str, int], list[str]]:
+    """By line, the copies between host and device that it makes."""
+    copied: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for site in sites:
+        if site.at is not None and site.bytes and site.count:
+            way = "to" if site.direction == "HtoD" else "from"
+            copied[site.at.file, site.at.line].append(
+                f"copies of {size(site.bytes / site.count)} {way} the device"
+            )
+    return copied
 
 
 def runs(costs: Sequence[StackCost], operators: Iterable[str], sources: Sources) -> tuple[str, ...]:

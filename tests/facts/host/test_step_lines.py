@@ -1,22 +1,26 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.facts.host.step_lines import step_lines
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.model.measured import OperatorCost, Phase, WindowFacts
+from perfdoctor.model.measured import Location, OperatorCost, Phase, WindowFacts
 from tests.facts.host import test_stack_costs as stacks
-from tests.facts.host.test_stacks import TORCH, at, stack, wrapper
+from tests.facts.host.test_stacks import TORCH, TRAIN, at, stack, wrapper
+from tests.support import rank_traces
+from tests.support.facts import copies
 from tests.support.records import source_of
 
 SCRIPT = stacks.SCRIPT.replace("return slow(loss)", "return loss.sort()")
 SITE = "/home/me/.venv/lib/python3.11/site-packages"
 
 
-def facts(*given, operators=()):
+def facts(*given, operators=(), copies=None):
     window = WindowFacts("w.json", 4, False, tuple(OperatorCost(name, 0.1, 1.0) for name in operators))
     costs = stacks.facts(*stacks.TRAINING, *given)
-    return step_lines(costs, stacks.STEP, window, Sources(source_of(train=SCRIPT)))
+    return step_lines(costs, stacks.STEP, window, copies, Sources(source_of(train=SCRIPT)))
 
 
 def line(found, number, phase=Phase.OTHER):
@@ -70,3 +74,10 @@ def test_of_layers_the_innermost_is_named():
 def test_an_operator_of_the_window_that_a_line_calls_is_named():
     names = ("aten::mm", "aten::sort")
     assert line(facts(stack(at(8), at(10, "look")), operators=names), 10).runs == ("aten::sort",)
+
+
+def test_copies_to_the_device_are_told_by_their_size():
+    made = replace(rank_traces.site(ms=2, idle=2), at=Location(TRAIN, 8), bytes=24_000_000, count=2)
+    assert line(facts(stack(at(8)), copies=copies(sites=(made,))), 8).runs == (
+        "copies of 12 MB to the device",
+    )
