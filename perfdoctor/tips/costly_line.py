@@ -40,6 +40,7 @@ WHERE = {
     Phase.HOST_TO_DEVICE: "in copies to the device",
     Phase.FORWARD: "in the forward pass",
     Phase.BACKWARD: "in the backward pass",
+    Phase.GRAD_SYNC: "while gradients are synchronised",
     Phase.OPTIMIZER: "in the optimizer's update",
     Phase.VALIDATION: "in validation",
     Phase.CHECKPOINT: "in checkpoints",
