@@ -152,7 +152,7 @@ def _turns(listing: Listing, line: Frame, anchors: frozenset[Place]) -> ast.stmt
         node
         for node in statements(scope.body if scope else [])
         if isinstance(node, LOOPS)
-        and node.lineno < line.line <= (node.end_lineno or 0)
+        and node.lineno <= line.line <= (node.end_lineno or 0)
         and not trained & set(range(node.lineno, (node.end_lineno or 0) + 1))
     ]
     return around[-1] if around else listing.comprehension(line.line)
