@@ -22,13 +22,12 @@ from __future__ import annotations
 from perfdoctor.facts.host.slowing_down import Cause, SlowingFacts
 from perfdoctor.model.change import Change, Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import Phase, RunFacts, StepFacts
+from perfdoctor.model.measured import RunFacts, StepFacts
+from perfdoctor.tips._charged import charged
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the mean step that was not there at the beginning: less is drift
 MIB = 2**20
-CLASSES = {Phase.DATA_WAIT: Bottleneck.DATA, Phase.HOST_TO_DEVICE: Bottleneck.TRANSFER}
-KINDS = {"compute": Bottleneck.COMPUTE, "data": Bottleneck.DATA}  # of lines between the phases; else the host
 
 
 @tip(
@@ -53,7 +52,7 @@ def slowing_down(run: RunFacts, step: StepFacts, slowing: SlowingFacts) -> Advic
         change=_change(slowing),
         at=tuple(dict.fromkeys(place for place in places if place is not None)),
         code=_bounded(slowing.name) if slowing.name is not None else None,
-        bottleneck=_class(slowing),
+        bottleneck=charged(slowing.phase, slowing.line) if slowing.phase is not None else None,
     )
 
 
@@ -84,13 +83,6 @@ def _change(slowing: SlowingFacts) -> Change | None:
     slower = slowing.slower
     line = min(1.0, slowing.line.share) if slowing.name is not None and slowing.line is not None else 0.0
     return removes(slower / 2, max(slower, line), max(slower, line))
-
-
-def _class(slowing: SlowingFacts) -> Bottleneck | None:
-    """The class that the growing time is charged to, where that is not the tip's own."""
-    if slowing.phase is Phase.OTHER:
-        return KINDS.get(slowing.line.kind or "") if slowing.line is not None else None
-    return CLASSES.get(slowing.phase, Bottleneck.COMPUTE) if slowing.phase is not None else None
 
 
 def _bounded(name: str) -> str:

@@ -38,7 +38,7 @@ def test_a_known_list_can_save_all_of_its_line_and_else_the_steps_stay_as_at_fir
 
 
 def test_time_goes_to_the_class_of_the_phase():
-    assert tip(run(), STEP, slowing()).bottleneck is None
+    assert tip(run(), STEP, slowing()).bottleneck is Bottleneck.HOST
     assert tip(run(), STEP, slowing(phase=Phase.DATA_WAIT)).bottleneck is Bottleneck.DATA
     tensors = replace(slowing(), line=replace(slowing().line, kind="compute"))
     assert tip(run(), STEP, tensors).bottleneck is Bottleneck.COMPUTE
