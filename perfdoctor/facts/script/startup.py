@@ -53,13 +53,13 @@ def startup_facts(
     events: list[StartUpEvent],
     sources: Sources,
 ) -> StartUpFacts | Missing | None:
-    """How the process started, or None where nobody sampled it."""
-    if not events:
+    """How the process started, or None where that was not sampled, or too short to be worth it."""
+    if not events or events[0].samples < FEW:
         return None
     entry = events[0]
     begin_ns = positive((boot_of(rank, records.boots) or {}).get("begin_ns"))
-    if begin_ns is None or entry.samples < FEW:
-        return Missing("the start of the process was too short to be sampled")
+    if begin_ns is None:
+        return Missing("when the process started is not known")
     step = timed.step
     usual = step.median_s
 
