@@ -49,7 +49,7 @@ def slowing_down(run: RunFacts, step: StepFacts, slowing: SlowingFacts) -> Advic
     places = (slowing.line.at if slowing.line is not None else None, slowing.adds)
     return Advice(
         because=(because[0], *why, *because[1:]),
-        change=_change(slowing),
+        change=_change(step, slowing),
         at=tuple(dict.fromkeys(place for place in places if place is not None)),
         code=_bounded(slowing.name) if slowing.name is not None else None,
         bottleneck=charged(slowing.phase, slowing.line) if slowing.phase is not None else None,
@@ -76,13 +76,15 @@ def _why(run: RunFacts, slowing: SlowingFacts) -> list[str] | None:
     return told
 
 
-def _change(slowing: SlowingFacts) -> Change | None:
-    """What goes if steps stay as at first; nearly all of the line's time where a list is known."""
-    if slowing.cause is not Cause.WORK:
+def _change(step: StepFacts, slowing: SlowingFacts) -> Change | None:
+    """What goes if steps stay as at first; where a list is known, its line, at most all of the phase."""
+    if slowing.cause is not Cause.WORK or slowing.phase is None:
         return None
     slower = slowing.slower
-    line = min(1.0, slowing.line.share) if slowing.name is not None and slowing.line is not None else 0.0
-    return removes(slower / 2, max(slower, line), max(slower, line))
+    if slowing.name is None or slowing.line is None:
+        return removes(slower / 2, slower, slower)
+    likely = max(slower, min(1.0, slowing.line.share))
+    return removes(slower / 2, likely, max(likely, step.share(slowing.phase)))
 
 
 def _bounded(name: str) -> str:
