@@ -15,7 +15,7 @@ from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.parse import Function, Listing, Sources, header, statements
 from perfdoctor.model.measured import Location, Phase
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.training import RetainedGraphsEvent
 
 SETTLING = 0.2  # of the steps: memory still grows for other reasons

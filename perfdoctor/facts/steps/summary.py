@@ -11,7 +11,7 @@ from perfdoctor.facts.decode import Json, positive
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Floats, Steps
 from perfdoctor.model.measured import Marker, Phase, StepFacts
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 
 BLOCKS = 10  # block means: a burst of a starved loader evens out within a tenth of a run
 SETTLING = 0.1  # of the steps may warm up before steadiness is judged
