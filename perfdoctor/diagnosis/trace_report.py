@@ -41,7 +41,7 @@ from perfdoctor.facts.device.device import (
     without_waiting,
 )
 from perfdoctor.facts.gather import Facts
-from perfdoctor.facts.ranks.exchange import of_device
+from perfdoctor.facts.ranks.gradient_sync import of_device
 from perfdoctor.facts.ranks.straggler_facts import of_traces
 from perfdoctor.model.concluded import Bottleneck, Confidence, Diagnosis, Finding, NotJudged, Verdict
 from perfdoctor.model.measured import RunFacts, WindowFacts

@@ -12,9 +12,9 @@ from typing import Any
 
 from perfdoctor.model.measured import Location
 from perfdoctor.runs.directory import Json
-from perfdoctor.runs.records import RunRecords
+from perfdoctor.runs.types import RunRecords
 
-__all__ = ["Json", "location", "number", "positive", "sanitized", "whole"]
+__all__ = ["Json", "as_count", "location", "number", "positive", "sanitized"]
 
 
 OBJECTS = {"at", "built", "first", "net", "memory", "shm", "reasons", "threads_env", "annotation_ns"}
@@ -59,7 +59,7 @@ def _fits(name: str, value: object) -> bool:
     if name in LISTS:
         return isinstance(value, list)
     if name in IDENTITIES:
-        return whole(value) is not None
+        return as_count(value) is not None
     return value is None or isinstance(value, (str, int, float))
 
 
@@ -67,7 +67,7 @@ def _kept(name: str, value: Any) -> Any:
     if name == "procs":
         return _sanitized(proc for proc in value if isinstance(proc, dict))
     if name == "workers":
-        return [pid for pid in value if whole(pid) is not None]
+        return [pid for pid in value if as_count(pid) is not None]
     return value
 
 
@@ -83,7 +83,7 @@ def positive(value: object) -> float | None:
     return number(value) if number(value) > 0 else None
 
 
-def whole(value: object) -> int | None:
+def as_count(value: object) -> int | None:
     """A whole number of 0 or more, or None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
@@ -93,7 +93,7 @@ def location(value: Any) -> Location | None:
     if (
         not isinstance(value, dict)
         or not isinstance(value.get("file"), str)
-        or whole(value.get("line")) is None
+        or as_count(value.get("line")) is None
     ):
         return None
     function = value.get("function")

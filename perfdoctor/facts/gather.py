@@ -17,7 +17,7 @@ from perfdoctor.model.measured import CpuFacts, RunFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.ranks import JobFacts
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 
 Group = TypeVar("Group")
 NO_STEPS = "no training step was seen"

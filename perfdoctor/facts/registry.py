@@ -26,7 +26,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeVar
 
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events import Event
 
 Maker = TypeVar("Maker", bound=Callable[..., object])

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from perfdoctor.errors import NoSuchRun, NotARun, PerfdoctorError
 from perfdoctor.model.ranks import rank_list
-from perfdoctor.runs import exits, job_notes, stalls
+from perfdoctor.runs import exits, hangs, job_notes
 from perfdoctor.runs import records as recorded
 from perfdoctor.runs.directory import Json, read_json
-from perfdoctor.runs.records import Folder, Process, RankRecords, RunRecords, steps_made, whole
-from perfdoctor.runs.types import JobRecords
+from perfdoctor.runs.records import Folder, Process, steps_made, whole
+from perfdoctor.runs.types import JobRecords, RankRecords, RunRecords
 
 CLOCKS_S = 60.0  # two nodes may differ by this much in the time of day; with NTP it is milliseconds
 WRITTEN = ("host.jsonl", "boot.jsonl", "run.json")  # the newest of them tells when a lost run ended
@@ -112,8 +112,8 @@ class Job:
 
     def _hangs(self) -> dict[int, str]:
         """Where living ranks were when no step ended any more, in words; nothing where steps went on."""
-        hangs = {rank: stall for folder in self.folders for rank, stall in stalls.read(folder.path).items()}
-        return {rank: stall.words for rank, stall in sorted(hangs.items()) if not stall.ended}
+        hung_ranks = {rank: hung for folder in self.folders for rank, hung in hangs.read(folder.path).items()}
+        return {rank: hung.words for rank, hung in sorted(hung_ranks.items()) if not hung.ended}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -194,14 +194,14 @@ def siblings(path: Path) -> list[Path]:
     return _beside(recorded.look(path))
 
 
-def _beside(own: Folder) -> list[Path]:
-    if _identity(own) is None or _is_whole(own):
+def _beside(folder: Folder) -> list[Path]:
+    if _identity(folder) is None or _is_whole(folder):
         return []
-    here = own.path.resolve()
+    here = folder.path.resolve()
     others: list[Path] = []
     with suppress(OSError):  # of whoever keeps the runs, not ours to look into
         others = [entry for entry in here.parent.iterdir() if entry.name != here.name]
-    return [folder.path for folder in _together(own, list(_candidates(others, _span_s(own))))]
+    return [part.path for part in _together(folder, list(_candidates(others, _span_s(folder))))]
 
 
 def grouped(paths: Sequence[Path]) -> list[list[Path]]:
@@ -212,7 +212,7 @@ def grouped(paths: Sequence[Path]) -> list[list[Path]]:
             with suppress(NoSuchRun, NotARun, OSError):
                 folder = recorded.look(path)
                 jobs.setdefault(_identity(folder), {})[path] = folder
-    alike = {path: found for found in jobs.values() for path in found}
+    alike = {path: parts for parts in jobs.values() for path in parts}
     groups: list[list[Path]] = []
     taken: set[Path] = set()
     for path in paths:
@@ -250,24 +250,24 @@ def _names_a_job(path: Path) -> bool:
         return False
 
 
-def _together(own: Folder, others: Sequence[Folder]) -> list[Folder]:
+def _together(folder: Folder, others: Sequence[Folder]) -> list[Folder]:
     """The others that are parts of the same job; of several for the same ranks, the nearest in time."""
-    identity, span_s = _identity(own), _span_s(own)
-    if identity is None or _is_whole(own):
+    identity, span_s = _identity(folder), _span_s(folder)
+    if identity is None or _is_whole(folder):
         return []
     known = [(abs(_span_s(other)[0] - span_s[0]), other) for other in others if _identity(other) == identity]
-    taken, found = _ranks(own), []
+    taken, parts = _ranks(folder), []
     for _, other in sorted(known, key=lambda pair: pair[0]):
         if _meet(_span_s(other), span_s) and taken.isdisjoint(_ranks(other)):
             taken |= _ranks(other)
-            found.append(other)
-    return found
+            parts.append(other)
+    return parts
 
 
 def _jobs(folder: Folder) -> list[Json]:
-    """What launchers told the processes that trained; where none did, those that started."""
-    told = [process.job for process in folder.processes.values()]
-    return told or [job for boot in folder.boots if isinstance(job := boot.get("job"), dict)]
+    """The jobs that launchers named to the processes that trained; where none did, those that started."""
+    jobs = [process.job for process in folder.processes.values()]
+    return jobs or [job for boot in folder.boots if isinstance(job := boot.get("job"), dict)]
 
 
 def _identity(folder: Folder) -> str | None:
@@ -278,8 +278,8 @@ def _identity(folder: Folder) -> str | None:
 
 def _ranks(folder: Folder) -> set[int]:
     """The ranks that a folder is about, whether they recorded anything or not."""
-    told = {whole(job, "rank") for job in _jobs(folder)} - {None}
-    return {rank for rank in told if rank is not None} | folder.processes.keys()
+    named = {whole(job, "rank") for job in _jobs(folder)} - {None}
+    return {rank for rank in named if rank is not None} | folder.processes.keys()
 
 
 def _is_whole(folder: Folder) -> bool:
@@ -310,29 +310,33 @@ def _meet(one_s: tuple[float, float], other_s: tuple[float, float]) -> bool:
     return one_s[0] <= other_s[1] + CLOCKS_S and other_s[0] <= one_s[1] + CLOCKS_S
 
 
-def _of_last_start(folders: Sequence[Folder], told: list[str]) -> tuple[tuple[Folder, ...], int]:
+def _of_last_start(folders: Sequence[Folder], notes: list[str]) -> tuple[tuple[Folder, ...], int]:
     """The folders with those ranks only that are of the job's last start, and how many ranks that has.
 
     After a restart with other nodes, a rank is where it was started last. Raises PerfdoctorError where all
     ranks of a folder are in another one of the same time, too.
     """
-    known = [(own.opened_epoch_s, own, folder) for folder in folders for own in folder.processes.values()]
+    known = [
+        (process.opened_epoch_s, process, folder)
+        for folder in folders
+        for process in folder.processes.values()
+    ]
     known.sort(key=lambda entry: entry[0])
-    held = {own.rank: (opened_s, folder) for opened_s, own, folder in known}
-    world = _world([own for _, own, _ in known], [job for folder in folders for job in _jobs(folder)])
+    held = {process.rank: (opened_s, folder) for opened_s, process, folder in known}
+    world = _world([process for _, process, _ in known], [job for folder in folders for job in _jobs(folder)])
     kept = []
     for folder in folders:
-        own = {
+        latest = {
             rank: process
             for rank, process in folder.processes.items()
             if rank < world and held[rank][1] is folder
         }
-        gone = folder.processes.keys() - own.keys()
-        if gone and not own:
+        gone = folder.processes.keys() - latest.keys()
+        if gone and not latest:
             _check_rivals(folder, held[min(gone)])
         if gone:
-            told.append(f"{folder.path.name}: {rank_list(gone)} of an earlier start of the job left out")
-        kept.append(replace(folder, processes=own))
+            notes.append(f"{folder.path.name}: {rank_list(gone)} of an earlier start of the job left out")
+        kept.append(replace(folder, processes=latest))
     return tuple(kept), world
 
 
@@ -348,10 +352,10 @@ def _check_rivals(folder: Folder, other: tuple[float, Folder]) -> None:
 
 def _world(processes: Sequence[Process], jobs: Iterable[Json]) -> int:
     """How many ranks the job had when it was started last; `processes` are in the order of their starts."""
-    told = [world for own in processes if (world := whole(own.job, "world") or 0) > own.rank]
+    worlds = [world for process in processes if (world := whole(process.job, "world") or 0) > process.rank]
     if not processes:
         return max((whole(job, "world") or 1 for job in jobs), default=1)
-    return told[-1] if told else max(own.rank + 1 for own in processes)
+    return worlds[-1] if worlds else max(process.rank + 1 for process in processes)
 
 
 def _failures(folders: Sequence[Folder], world: int) -> list[Json]:
@@ -363,12 +367,12 @@ def _failures(folders: Sequence[Folder], world: int) -> list[Json]:
     for folder in folders:
         ranks, code, began_s = _ranks(folder), folder.run.get("exit_code"), _span_s(folder)[0]
         begin_ns = whole(folder.run, "begin_ns") or 0
-        found = list(folder.failures)
-        if world > 1 and len(ranks) == 1 and not found and isinstance(code, int) and code:
+        failures = list(folder.failures)
+        if world > 1 and len(ranks) == 1 and not failures and isinstance(code, int) and code:
             (rank,) = ranks
             at_ns = folder.run.get("end_ns")
-            found = [{"event": exits.FAILED, "t_ns": at_ns, "rank": rank, "exitcode": code}]
-        for line in found:
+            failures = [{"event": exits.FAILED, "t_ns": at_ns, "rank": rank, "exitcode": code}]
+        for line in failures:
             at_ns = whole(line, "t_ns")
             timed.append((inf if at_ns is None else began_s + (at_ns - begin_ns) / 1e9, line))
     return [line for _, line in sorted(timed, key=lambda entry: entry[0])]

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import overload
 
 import numpy as np
 
 from perfdoctor.errors import NoSuchRun, NotARun
 from perfdoctor.runs.directory import SHARING, Json, read_json
-from perfdoctor.runs.events import AnyEvent, decoded
 from perfdoctor.runs.raw import (
     Rows,
     Stack,
@@ -27,6 +25,7 @@ from perfdoctor.runs.raw import (
     read_rows,
     read_stacks,
 )
+from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire import names
 from perfdoctor.wire.step_rows import BACKWARD_DONE, BATCH, CALL, UPDATE
 
@@ -34,53 +33,6 @@ __all__ = [
     "Folder", "Process", "RankRecords", "Rows", "RunRecords", "Stack", "look", "read", "read_rank",
     "read_rows", "records_of", "steps_made", "whole",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class RankRecords:
-    """What one rank's process and its loader workers recorded, and where it ran."""
-
-    rank: int
-    steps: Rows | None
-    loader: Rows | None
-    events: Sequence[Json]
-    stacks: tuple[Stack, ...] = ()
-    stacks_source: str | None = None
-    collectives: Rows | None = None
-    now: Json | None = None  # the collective that it was in when the record ended
-    pid: int | None = None
-    node: str = ""  # the name of its host
-    job: Json = field(default_factory=dict)  # what its launcher told it: rank, world, attempt, ...
-    boot: Json = field(default_factory=dict)
-    run: Json = field(default_factory=dict)  # run.json of its folder
-    host: Sequence[Json] = ()  # samples of its host
-
-    @overload
-    def of(self, kind: str) -> list[Json]: ...
-
-    @overload
-    def of(self, kind: type[AnyEvent]) -> list[AnyEvent]: ...
-
-    def of(self, kind: str | type[AnyEvent]) -> list[Json] | list[AnyEvent]:
-        """The events of one kind, in order: typed, or by name as the JSON lines that they are."""
-        if isinstance(kind, str):
-            return [entry for entry in self.events if entry.get("event") == kind]
-        return decoded(kind, self.events)
-
-
-@dataclass(frozen=True)
-class RunRecords:
-    """Everything a run directory holds, as read."""
-
-    path: Path
-    run: Json
-    ranks: Mapping[int, RankRecords]
-    boots: tuple[Json, ...] = ()
-    host: tuple[Json, ...] = ()
-    gpus: Mapping[int, tuple[Json, ...]] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
-    sharing: Json | None = None  # of perfdoctor.contention
-    failures: tuple[Json, ...] = ()  # ranks whose end the launcher noticed
 
 
 @dataclass(frozen=True)

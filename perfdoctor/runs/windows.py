@@ -10,7 +10,7 @@ from pathlib import Path
 from perfdoctor.errors import NotATrace
 from perfdoctor.runs import records
 from perfdoctor.runs.directory import Json
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 
 WINDOW_FILE = re.compile(r"trace\.rank(\d+)\.(\d+)\.json(?:\.gz)?")
 PLAIN = "plain"  # a window without shapes and stacks disturbs the script least, so it is preferred

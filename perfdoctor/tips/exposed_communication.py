@@ -18,7 +18,7 @@ record or the trace of one rank cannot tell the two apart; those of all ranks ca
 
 from __future__ import annotations
 
-from perfdoctor.facts.ranks.exchange import placed, setting_out
+from perfdoctor.facts.ranks.gradient_sync import placed, startup_share
 from perfdoctor.model.change import Change, Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import RunFacts
@@ -105,7 +105,7 @@ def _of_run(run: RunFacts, sync: GradientSyncFacts, because: tuple[str, ...]) ->
 def _merged(sync: GradientSyncFacts, each: float) -> Change:
     """Removes the cost of starting all those collectives, except the few that are left."""
     left = max(1.0, sync.bytes / (USUAL_MB << 20)) * max(1.0, sync.exchanges) / sync.buckets
-    gone = sync.exposed * setting_out(each) * max(0.0, 1 - left)
+    gone = sync.exposed * startup_share(each) * max(0.0, 1 - left)
     return removes(*(gone * share for share in MERGED))
 
 
@@ -114,6 +114,6 @@ def _smaller(sync: GradientSyncFacts) -> Change:
     if sync.each_s is None or sync.each_s <= 0:
         return Change()
     step_s = sync.each_s / sync.exposed
-    goes = (1 - HALF) * (1 - setting_out(sync.bytes / max(1.0, sync.buckets)))  # with the bytes
+    goes = (1 - HALF) * (1 - startup_share(sync.bytes / max(1.0, sync.buckets)))  # with the bytes
     saved_s = min(sync.each_s, goes * max(sync.moving_s, sync.each_s))
     return removes(*(max(0.0, saved_s - sync.bytes / rate) / step_s for rate in CASTS))

@@ -10,13 +10,13 @@ from statistics import median
 import numpy as np
 
 from perfdoctor.facts.data.loader import most_ahead
-from perfdoctor.facts.decode import location, positive, whole
+from perfdoctor.facts.decode import as_count, location, positive
 from perfdoctor.facts.steps import boundaries as recorded_steps
 from perfdoctor.facts.steps.boundaries import Floats, Ints, Steps
 from perfdoctor.model.measured import Marker, Phase
 from perfdoctor.model.trial import Execution, ExecutionEnd, Place
 from perfdoctor.runs.directory import Json
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire.events.loaders import EpochEvent
 
 # Optimizers make their state in the first update, allocators and thread pools fill in the first few, and a
@@ -73,7 +73,7 @@ def execution(records: RunRecords, at_round: int, warm_up_steps: int, steps: int
     last = warm_up_steps + _whole_periods(*ranks[0], wanted)
     measured = [_MeasuredRank(taken_steps, warm_up_steps, last) for _, taken_steps in ranks]
     ending = ExecutionEnd.TOO_SHORT if steps is not None and have < steps else ExecutionEnd.MEASURED
-    return _timed(replace(outline, ending=ending), measured, whole(records.run.get("begin_ns")))
+    return _timed(replace(outline, ending=ending), measured, as_count(records.run.get("begin_ns")))
 
 
 def warm_up(records: RunRecords, settings: Sequence[Mapping[str, int]] = ({},)) -> int:

@@ -15,7 +15,7 @@ from perfdoctor.model import redact
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Trial, Variant, VariantResult
 from perfdoctor.runs import directory
-from perfdoctor.runs.records import RunRecords
+from perfdoctor.runs.types import RunRecords
 from perfdoctor.trials import auto, baseline_run, measure, plan, scaling
 from perfdoctor.trials.baseline_run import BaselineRun
 from perfdoctor.trials.execution import Executor

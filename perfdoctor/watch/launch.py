@@ -369,7 +369,7 @@ def _sampled(options: Options) -> Sample:
     def sample(path: Path, pid: int, options_of_run: Mapping[str, Any]) -> Sampler:
         from perfdoctor.watch import samplers  # here: the command does not wait for numpy and psutil
 
-        others = None if options.task is None else lambda: scheduler_task.stalls(path)
+        others = None if options.task is None else lambda: scheduler_task.hung_ranks(path)
         return samplers.start(
             path, pid, options_of_run, lambda sentence: say(sentence, options.quiet), others
         )

@@ -18,7 +18,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.runs.directory import read_json
 
 if TYPE_CHECKING:
-    from perfdoctor.runs.stalls import Stall
+    from perfdoctor.runs.hangs import HungRank
 
 WAIT_S = 10.0  # for the others: ranks end together, and stack samplers are given half of this
 POLL_S = 0.1
@@ -73,13 +73,13 @@ def part_windows(run: Path) -> None:
         (run / PLAN).unlink(missing_ok=True)
 
 
-def stalls(run: Path) -> list[Stall]:
+def hung_ranks(run: Path) -> list[HungRank]:
     """Where the other tasks' watches of the same job saw their ranks stand still."""
+    from perfdoctor.runs import hangs
     from perfdoctor.runs import job as jobs
-    from perfdoctor.runs import stalls as stalled
 
     with suppress(PerfdoctorError, OSError):
-        return [stall for path in jobs.siblings(run) for stall in stalled.read(path).values()]
+        return [hung for path in jobs.siblings(run) for hung in hangs.read(path).values()]
     return []
 
 

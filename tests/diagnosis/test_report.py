@@ -13,7 +13,7 @@ from perfdoctor.facts.device.profiler_windows import NO_WINDOW
 from perfdoctor.model.concluded import Bottleneck, Confidence, Verdict
 from perfdoctor.model.measured import Location, Marker
 from perfdoctor.render.notes import all_worded
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 from tests.support import job_facts
 from tests.support.judging import report
 from tests.support.records import MS, fetches, no_source, records, row, rows, source_of, update

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from perfdoctor.runs import stalls
+from perfdoctor.runs import hangs
 from tests.support.launching import environment, runs
 from tests.support.paths import SCRIPTS
 
@@ -74,7 +74,7 @@ def test_a_hang_is_said_while_it_lasts_with_where_each_rank_is(tmp_path: Path) -
     assert "rank 1 is in" in said
     assert "rank 0 waits in all_reduce" in said
     (run,) = (tmp_path / "kept").iterdir()
-    found = stalls.read(run)
+    found = hangs.read(run)
     assert found[1].at is not None
     assert found[1].at.function == "go_wrong"
     assert found[0].inside is not None

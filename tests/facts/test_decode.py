@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from perfdoctor.facts.decode import location, number, positive, whole
+from perfdoctor.facts.decode import as_count, location, number, positive
 from perfdoctor.model.measured import Location
 
 
@@ -12,11 +12,11 @@ from perfdoctor.model.measured import Location
 def test_what_is_no_number_is_zero_or_none(value):
     assert number(value) == 0.0
     assert positive(value) is None
-    assert whole(value) is None
+    assert as_count(value) is None
 
 
 def test_numbers_are_kept():
-    assert (number(-2), positive(-2), positive(0.5), whole(3), whole(-3)) == (-2.0, None, 0.5, 3, None)
+    assert (number(-2), positive(-2), positive(0.5), as_count(3), as_count(-3)) == (-2.0, None, 0.5, 3, None)
 
 
 def test_a_location_needs_a_file_and_a_line():

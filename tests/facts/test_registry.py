@@ -11,7 +11,7 @@ import pytest
 from perfdoctor.facts import registry
 from perfdoctor.facts.registry import in_order, read
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events import Event
 
 

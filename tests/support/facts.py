@@ -14,7 +14,7 @@ from perfdoctor.facts.device.device import (
     WaitFacts,
 )
 from perfdoctor.facts.predict.step_model import StepModel, build
-from perfdoctor.facts.ranks.exchange import of_device, of_shown
+from perfdoctor.facts.ranks.gradient_sync import of_device, of_shown
 from perfdoctor.facts.steps.events import EvalFacts, SaveFacts
 from perfdoctor.model.concluded import Advice, Bottleneck, Gain
 from perfdoctor.model.measured import (

@@ -10,7 +10,7 @@ from perfdoctor.facts.gather import Facts, gather
 from perfdoctor.facts.user_source.parse import LineReader
 from perfdoctor.model.ranks import JobFacts
 from perfdoctor.model.report import Report
-from perfdoctor.runs.records import RunRecords
+from perfdoctor.runs.types import RunRecords
 
 
 def examine(

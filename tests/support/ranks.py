@@ -10,8 +10,7 @@ import numpy as np
 
 from perfdoctor.facts.ranks.job import RankComparison
 from perfdoctor.model.ranks import JobFacts
-from perfdoctor.runs.records import RankRecords
-from perfdoctor.runs.types import JobRecords
+from perfdoctor.runs.types import JobRecords, RankRecords
 from tests.support.jobs import COLLECTIVE_LAYOUT
 from tests.support.records import MS, rows, update
 

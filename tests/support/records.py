@@ -10,7 +10,8 @@ import numpy as np
 
 from perfdoctor.model.measured import Marker
 from perfdoctor.runs.directory import Json
-from perfdoctor.runs.records import RankRecords, Rows, RunRecords, Stack
+from perfdoctor.runs.records import Rows, Stack
+from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire.batch_rows import BATCHES
 from perfdoctor.wire.step_rows import FRESH, STEPS
 

@@ -37,7 +37,7 @@ def test_so_does_the_all_reduce_that_goes_with_it_where_exchanges_were_timed():
     assert advice.change.step.low == pytest.approx(0.02 * 2.7 * 0.4)
 
 
-def test_of_large_buckets_only_setting_out_counts():
+def test_of_large_buckets_only_startup_share_counts():
     timed = parallel(
         find_unused=True, search_s=0.001, own=among(moving=1.0), gradient_sync=exchange(bytes=100_000_000)
     )

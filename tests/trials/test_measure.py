@@ -8,7 +8,7 @@ import pytest
 
 from perfdoctor.model.measured import Location, Marker
 from perfdoctor.model.trial import ExecutionEnd, Place
-from perfdoctor.runs.records import RunRecords
+from perfdoctor.runs.types import RunRecords
 from perfdoctor.trials import measure
 from tests.support.records import MS, records, row, rows, update
 from tests.support.trial_runs import execution

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from perfdoctor.runs import stalls
-from perfdoctor.runs.stalls import Stall
+from perfdoctor.runs import hangs
+from perfdoctor.runs.hangs import HungRank
 from perfdoctor.watch import scheduler_task
 from perfdoctor.watch.scheduler_task import SchedulerTask
 from tests.support.jobs import write_job
@@ -93,7 +93,7 @@ def test_it_does_not_wait_for_ever_nor_for_nobody(tmp_path: Path) -> None:
 
 def test_what_the_others_saw_of_their_ranks_is_found(tmp_path: Path) -> None:
     first, second = write_job(tmp_path, ranks=2, steps=5, per_task=True).folders
-    still = Stall(1, 7, 31.0)
-    (second / stalls.FILE).write_text(json.dumps(stalls.entry(still)) + "\n")
-    assert scheduler_task.stalls(first) == [still]
-    assert scheduler_task.stalls(tmp_path / "no run at all") == []
+    still = HungRank(1, 7, 31.0)
+    (second / hangs.FILE).write_text(json.dumps(hangs.entry(still)) + "\n")
+    assert scheduler_task.hung_ranks(first) == [still]
+    assert scheduler_task.hung_ranks(tmp_path / "no run at all") == []

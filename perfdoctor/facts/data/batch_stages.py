@@ -25,7 +25,7 @@ from perfdoctor.facts.user_source.parse import LOOPS, Listing, Sources, statemen
 from perfdoctor.model.batch import BatchFacts, Stage, StageCost
 from perfdoctor.model.measured import LineCost, LoaderFacts, Phase, StepFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 
 FEW = 10  # samples of batches being prepared: fewer may all be of one slow batch
 SHORT_LOOP = 8  # lines: a loop that is taken in at a glance is one piece of work, whichever line was sampled

@@ -18,7 +18,7 @@ from perfdoctor.facts.user_source.parse import Sources, calls
 from perfdoctor.model.batch import Stage
 from perfdoctor.model.measured import LineCost, Phase, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 
 IN_PYTHON = {
     Stage.TRANSFORMING,

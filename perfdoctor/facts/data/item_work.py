@@ -26,7 +26,7 @@ from perfdoctor.facts.user_source.parse import (
 )
 from perfdoctor.model.measured import LoaderFacts, Location
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.item_work import ItemWorkEvent
 
 NOT_SEEN = Missing("no items could be looked at while they were prepared")

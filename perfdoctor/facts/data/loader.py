@@ -13,7 +13,8 @@ from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import quantiles
 from perfdoctor.model.measured import LoaderFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords, Rows
+from perfdoctor.runs.records import Rows
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.loaders import (
     DEFAULT_PREFETCH,
     EpochEndEvent,

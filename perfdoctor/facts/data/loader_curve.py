@@ -16,11 +16,11 @@ from perfdoctor.facts.data.loader_notes import (
     reasons,
     why_nothing,
 )
-from perfdoctor.facts.decode import Json, location, number, positive, whole
+from perfdoctor.facts.decode import Json, as_count, location, number, positive
 from perfdoctor.facts.user_source.parse import LineReader
 from perfdoctor.model.loader_curve import BatchCost, LoaderCurve, Measured, Rate, WorkerSetting, counted
 from perfdoctor.model.measured import Location
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire.events.loaders import DEFAULT_PREFETCH
 
 WORTHWHILE = 0.05  # a setting this close to the best is as good: the step model's knee means the same
@@ -41,9 +41,9 @@ def curve(records: RunRecords, source: LineReader) -> LoaderCurve:
         cwd=cwd if isinstance(cwd, str) else "",
         command=tuple(map(str, command)) if isinstance(command, list) else (),
         cores=cores or 1.0,
-        ranks=(whole(begun[0].get("ranks")) or 1) if begun else 1,
+        ranks=(as_count(begun[0].get("ranks")) or 1) if begun else 1,
         outcome=_outcome(rank),
-        exit_code=whole(run.get("exit_code")),
+        exit_code=as_count(run.get("exit_code")),
         loader=_loader(begun[0], rank, source) if begun and rank is not None else None,
     )
     loader = summary.loader
@@ -91,14 +91,14 @@ def _loader(begun: Json, rank: RankRecords, source: LineReader) -> Measured | No
         at=at,
         dataset=str(event.get("dataset") or "unknown"),
         iterable=bool(event.get("iterable")),
-        batch_size=whole(event.get("batch_size")),
-        workers=whole(event.get("num_workers")) or 0,
-        prefetch=whole(event.get("prefetch_factor")),
+        batch_size=as_count(event.get("batch_size")),
+        workers=as_count(event.get("num_workers")) or 0,
+        prefetch=as_count(event.get("prefetch_factor")),
         persistent=bool(event.get("persistent_workers")),
         pin_memory=bool(event.get("pin_memory")),
         start_method=event.get("start_method"),
         library=begun.get("library"),
-        built=whole(begun.get("built")) or len(made),
+        built=as_count(begun.get("built")) or len(made),
     )
 
 
@@ -117,7 +117,7 @@ def _settings(rank: RankRecords, prefetch: int, cores: float) -> list[WorkerSett
     settings: dict[int, WorkerSetting] = {}
 
     def add(entry: Json, **known: object) -> None:
-        workers = whole(entry.get("workers"))
+        workers = as_count(entry.get("workers"))
         if workers is not None:
             settings[workers] = replace(settings.get(workers, WorkerSetting(workers)), **known)  # type: ignore[arg-type]
 
@@ -128,13 +128,13 @@ def _settings(rank: RankRecords, prefetch: int, cores: float) -> list[WorkerSett
     for entry in rank.of("loading_stretch"):
         rate = _rate(entry, cores)
         if rate is not None and entry.get("kind") in KINDS:
-            waiting = (whole(entry.get("workers")) or 0) * prefetch * number(entry.get("bytes"))
+            waiting = (as_count(entry.get("workers")) or 0) * prefetch * number(entry.get("bytes"))
             add(entry, **{str(entry["kind"]): rate}, shared_bytes=waiting)
     return [settings[workers] for workers in sorted(settings)]
 
 
 def _rate(entry: Json, cores: float) -> Rate | None:
-    batches, seconds = whole(entry.get("batches")), positive(entry.get("seconds"))
+    batches, seconds = as_count(entry.get("batches")), positive(entry.get("seconds"))
     if not batches or seconds is None:
         return None
     blocks = entry.get("block_s")
@@ -144,7 +144,7 @@ def _rate(entry: Json, cores: float) -> Rate | None:
     waited_s = number(entry.get("delay_s")) + number(entry.get("workers_delay_s"))
     # What was asked for, and could have been had of the usable cores, but was not.
     lost_s = min(cpu_s + waited_s, cores * seconds) - cpu_s
-    contention = max(0.0, lost_s / seconds / max(1, whole(entry.get("workers")) or 0))
+    contention = max(0.0, lost_s / seconds / max(1, as_count(entry.get("workers")) or 0))
     return Rate(batches, seconds, noise, number(entry.get("samples")), cpu_s / batches, contention)
 
 
@@ -194,7 +194,7 @@ def _cost(rank: RankRecords, settings: Sequence[WorkerSetting]) -> BatchCost | N
     alone = [
         entry for entry in rank.of("loading_stretch") if entry.get("workers") == 0 and "collate_s" in entry
     ]
-    alone = [entry for entry in alone if whole(entry.get("batches")) and positive(entry.get("seconds"))]
+    alone = [entry for entry in alone if as_count(entry.get("batches")) and positive(entry.get("seconds"))]
     if not alone:
         return None
     entry = max(alone, key=lambda entry: number(entry["seconds"]) / int(entry["batches"]))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from perfdoctor.facts.decode import location, number
 from perfdoctor.model.loader_curve import LoaderCurve
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire.events.loader_benchmark import (
     LoadingFailedEvent,
     LoadingNoneEvent,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from perfdoctor.facts.data.loader import trained_on
-from perfdoctor.facts.decode import whole
+from perfdoctor.facts.decode import as_count
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.model_and_optimizers import files_of
 from perfdoctor.facts.steps.span import MeasuredSpan
@@ -17,7 +17,7 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.batch import BatchFacts
 from perfdoctor.model.measured import LoaderFacts, Location
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.loaders import PaddingEvent
 
 MODELS = 0  # how the probe numbers what models are called with
@@ -103,7 +103,7 @@ def _is_whole(event: PaddingEvent) -> bool:
     width, lengths = event.width, event.lengths
     if not width or not lengths or event.loader is None:
         return False
-    return all(whole(length) is not None and length <= width for length in lengths)
+    return all(as_count(length) is not None and length <= width for length in lengths)
 
 
 def _sequences(samples: Sequence[PaddingEvent]) -> Iterator[_Rows]:

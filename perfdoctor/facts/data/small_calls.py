@@ -17,7 +17,7 @@ from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.parse import COMPREHENSIONS, LOOPS, Sources, header, statements
 from perfdoctor.model.measured import LoaderFacts, Location, Phase, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.item_work import ItemWorkEvent
 
 KINDS = frozenset((None, "data", "compute"))  # of lines in the training loop: not those that log or save

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfdoctor.facts.decode import Json, number, positive, whole
+from perfdoctor.facts.decode import Json, as_count, number, positive
 from perfdoctor.facts.host.resources import HostSamples
 from perfdoctor.facts.registry import fact
 from perfdoctor.model.missing import Missing
@@ -55,7 +55,7 @@ def _readings(samples: Sequence[Json], key: str) -> dict[int, Readings]:
     by_worker: dict[int, Readings] = defaultdict(list)
     for entry in samples:
         for proc in entry.get("procs") or ():
-            pid, size = whole(proc.get("pid")), positive(proc.get(key))
+            pid, size = as_count(proc.get("pid")), positive(proc.get(key))
             if proc.get("role") != "worker" or pid is None:
                 continue
             readings = by_worker[pid]

@@ -11,7 +11,8 @@ import numpy as np
 from perfdoctor.facts.decode import Json, number
 from perfdoctor.facts.host.resources import growth
 from perfdoctor.facts.steps.boundaries import COLUMNS
-from perfdoctor.runs.records import RankRecords, Rows, RunRecords
+from perfdoctor.runs.records import Rows
+from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.trace.measure.annotations import collect_annotations
 from perfdoctor.trace.measure.device_activity import activity
 from perfdoctor.trace.measure.idle import Idle

@@ -11,7 +11,7 @@ from perfdoctor.facts.user_source.frames import Frame
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import GpuFacts, LineCost, Location, StackFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.training import AnomalyEvent, DebugModeEvent
 
 MOST = 0.5  # of the samples: what is on for less than most steps was turned on for a while, on purpose

@@ -10,7 +10,7 @@ from perfdoctor.facts.steps.running_totals import latest
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.parse import Sources, calls
 from perfdoctor.model.measured import Location
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.training import GcPausesEvent
 
 MOSTLY = 0.5  # of the time of full collections below one line: that line is why they run

@@ -11,7 +11,7 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.trend import slope
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RunRecords
+from perfdoctor.runs.types import RunRecords
 
 SETTLING = 0.2  # of the steps: memory still grows for other reasons
 

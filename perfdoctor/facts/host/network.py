@@ -12,7 +12,7 @@ from perfdoctor.facts.host.resources import HostSamples
 from perfdoctor.facts.registry import fact
 from perfdoctor.model.measured import RunFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RunRecords
+from perfdoctor.runs.types import RunRecords
 
 NEAR = 0.7  # of the nominal rate: headers, and what else uses the link, take the rest
 FAR = 0.3  # of what the link is known to carry: three times as many requests find room

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NewType
 
-from perfdoctor.facts.decode import Json, number, positive, whole
+from perfdoctor.facts.decode import Json, as_count, number, positive
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import TimedStep
 from perfdoctor.model.measured import CpuFacts, GpuFacts, LoaderFacts, MemoryFacts, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 
 CHILDREN = ("worker", "other")  # roles of processes that a rank may have started
 ENOUGH = 3  # samples inside the steps: below it, the once-a-second sampler saw mostly borders
@@ -51,7 +51,7 @@ def of_rank(samples: Sequence[Json], rank: int) -> list[Json]:
     """The samples with the processes of other ranks told apart from this one's: their role is "rank"."""
 
     def told(proc: Json) -> Json:
-        other = whole(proc.get("rank")) not in (None, rank)
+        other = as_count(proc.get("rank")) not in (None, rank)
         return {**proc, "role": "rank"} if other and proc.get("role") in ("main", "worker") else proc
 
     return [{**entry, "procs": [told(proc) for proc in entry.get("procs") or ()]} for entry in samples]

@@ -19,7 +19,7 @@ from perfdoctor.facts.user_source.growing_names import growing_name
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RunRecords
+from perfdoctor.runs.types import RunRecords
 
 PAGE_S = 1e-4  # to read a page back from an SSD: the latency of a random 4 KiB read
 PAGE_BYTES = 4096

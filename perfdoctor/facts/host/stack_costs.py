@@ -23,7 +23,7 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import Phase, StepFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.training import EvalEvent
 
 Place = tuple[str, int]  # file, line

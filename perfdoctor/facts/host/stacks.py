@@ -19,7 +19,7 @@ from perfdoctor.facts.user_source.update_dependence import only_reported
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 
 NO_STACKS = Missing("no stack samples were taken")
 FEW = 5  # samples of the main thread below which nothing is said

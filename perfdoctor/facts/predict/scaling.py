@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.predict.step_model import BEST, LIKELY, WORST
-from perfdoctor.facts.ranks.exchange import setting_out
+from perfdoctor.facts.ranks.gradient_sync import startup_share
 from perfdoctor.facts.registry import fact
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.measured import CpuFacts, Phase, StepFacts
@@ -116,7 +116,7 @@ def of_job(job: JobFacts, step: StepFacts, cpu: CpuFacts | None) -> ScaleModel |
         waiting_s=shown.waiting_s,
         cpu_s=cores * step.mean_s,
         cores=cpu.usable_cores,
-        fixed=setting_out(moved),
+        fixed=startup_share(moved),
         data_s=shown.seconds.get(Phase.DATA_WAIT, 0.0),
         late=max(job.waits, key=lambda kind: job.waits[kind], default=Bottleneck.HOST),
     )

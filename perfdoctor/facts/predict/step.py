@@ -11,7 +11,7 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.summary import TimedStep
 from perfdoctor.model.measured import CpuFacts, LoaderFacts, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RunRecords
+from perfdoctor.runs.types import RunRecords
 
 
 @fact

@@ -13,7 +13,7 @@ import numpy as np
 
 from perfdoctor.facts.decode import Json, number
 from perfdoctor.facts.ranks import straggler as stragglers
-from perfdoctor.facts.ranks.exchange import Flow, flow_of, in_one, sync_facts
+from perfdoctor.facts.ranks.gradient_sync import Flow, flow_of, in_one, sync_facts
 from perfdoctor.facts.ranks.nodes import NOTHING, Node, node_of
 from perfdoctor.facts.ranks.skew import (
     EVERYONE,
@@ -32,8 +32,7 @@ from perfdoctor.model import units
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.ranks import JobFacts, RankFacts, Straggler, rank_list
-from perfdoctor.runs.records import RankRecords
-from perfdoctor.runs.types import JobRecords
+from perfdoctor.runs.types import JobRecords, RankRecords
 
 CROWD = 0.25  # of the usable cores kept busy by others: from here on times are not those of a quiet machine
 PARTLY = 0.1  # of the blocked time: from here on it is said what was not compared

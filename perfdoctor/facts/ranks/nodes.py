@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from perfdoctor.facts.decode import Json, number, whole
+from perfdoctor.facts.decode import Json, as_count, number
 from perfdoctor.facts.host.resources import ENOUGH
 from perfdoctor.facts.steps.span import MeasuredSpan
 
@@ -62,7 +62,7 @@ def _grown(samples: Sequence[Json]) -> dict[tuple[int, str, str], float]:
     for entry in samples:
         procs = entry.get("procs")
         for proc in procs if isinstance(procs, list) else ():
-            rank = whole(proc.get("rank")) if isinstance(proc, dict) else None
+            rank = as_count(proc.get("rank")) if isinstance(proc, dict) else None
             if rank is None:
                 continue
             role = str(proc.get("role"))

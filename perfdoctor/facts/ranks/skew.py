@@ -19,7 +19,7 @@ from statistics import median_high
 import numpy as np
 import numpy.typing as npt
 
-from perfdoctor.facts.decode import Json, whole
+from perfdoctor.facts.decode import Json, as_count
 from perfdoctor.facts.steps.boundaries import Bools, Floats, Ints, Steps
 from perfdoctor.model.measured import Phase
 from perfdoctor.runs.records import Rows
@@ -124,9 +124,9 @@ def members_of(groups: Iterable[Json]) -> dict[int, Members]:
     """Who is in each group but the default one, by its number in the rank that tells of them."""
     found: dict[int, Members] = {}
     for told in groups:
-        number, ranks = whole(told.get("number")), told.get("ranks")
+        number, ranks = as_count(told.get("number")), told.get("ranks")
         if number is not None and isinstance(ranks, list):
-            members = tuple(sorted(rank for entry in ranks if (rank := whole(entry)) is not None))
+            members = tuple(sorted(rank for entry in ranks if (rank := as_count(entry)) is not None))
             # one number for two groups: there were more of them than there are numbers
             found[number] = members if found.get(number, members) == members else ()
     return {number: members for number, members in found.items() if len(members) > 1}

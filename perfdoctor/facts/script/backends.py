@@ -8,7 +8,7 @@ from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.model.measured import Location, RunFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.script import SettingsEvent
 
 NOT_SEEN = Missing("the settings of the device's libraries were not recorded")

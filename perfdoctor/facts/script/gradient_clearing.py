@@ -11,7 +11,7 @@ from perfdoctor.facts.steps.running_totals import latest
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import Location
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.training import GradientClearingEvent, ZeroGradEvent
 
 CLEARED_BEHIND = re.compile(r"\.(?:zero_|fill_)\(")  # `p.grad.data.zero_()` leaves no trace on the gradient

@@ -10,14 +10,14 @@ from statistics import median
 
 from perfdoctor.facts.decode import location, positive
 from perfdoctor.facts.given import AllRanks
-from perfdoctor.facts.ranks.exchange import setting_out
+from perfdoctor.facts.ranks.gradient_sync import startup_share
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.module_calls import settled
 from perfdoctor.model.launchers import counting, launcher_of
 from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.model.ranks import GradientSyncFacts, RankFacts
 from perfdoctor.runs.events import absent
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.ranks import ProcessGroupEvent, WrapperEvent
 from perfdoctor.wire.events.script import SettingsEvent
 from perfdoctor.wire.events.training import ModuleCallsEvent
@@ -102,7 +102,7 @@ def one_more(step: StepFacts, parallel: ParallelFacts) -> float:
     sync = parallel.gradient_sync
     if parallel.own is None or sync is None or not sync.buckets or step.mean_s <= 0:
         return 0.0
-    each = setting_out(sync.bytes / sync.buckets) / sync.buckets
+    each = startup_share(sync.bytes / sync.buckets) / sync.buckets
     moving_s = max(0.0, parallel.own.moving_s - parallel.contention_s)
     return min(1.0, moving_s * each * sync.exchanges / step.mean_s)
 

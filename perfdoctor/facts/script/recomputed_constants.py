@@ -11,7 +11,7 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.change import Estimate
 from perfdoctor.model.measured import Location
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.constants import ConstantsLineEvent, ConstantsLookEvent
 from perfdoctor.wire.events.script import DeviceEvent
 

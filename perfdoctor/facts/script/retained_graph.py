@@ -14,7 +14,7 @@ from perfdoctor.facts.user_source.growing_names import ADDING, written
 from perfdoctor.facts.user_source.parse import Function, Listing, Sources, header, statements
 from perfdoctor.model.measured import Location
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.training import RetainedGraphsEvent
 
 MOSTLY = 0.5  # of the growth is waiting for a core: other programs slow the steps

@@ -7,7 +7,7 @@ from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.registry import fact
 from perfdoctor.model.measured import RunFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 
 
 @fact

@@ -12,7 +12,7 @@ from perfdoctor.facts.steps.summary import TimedStep, boot_of
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import Location, Phase
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire.events.startup import StartUpEvent
 
 FEW = 5  # samples below which nothing is said of lines

@@ -8,7 +8,7 @@ from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import Location
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.script import OptimizerEvent
 from perfdoctor.wire.events.training import UnusedGradientsEvent
 

@@ -14,7 +14,7 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.facts.user_source.update_dependence import only_reported
 from perfdoctor.model.measured import LoaderFacts, Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.training import EvalEvent
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfdoctor.facts.decode import Json, location, positive, whole
+from perfdoctor.facts.decode import Json, as_count, location, positive
 from perfdoctor.facts.host.resources import HostSamples, growth
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Steps
@@ -18,7 +18,7 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.facts.user_source.update_dependence import only_reported
 from perfdoctor.model.measured import Location, OverheadFacts, Phase, StackFacts, StepFacts, ThreadFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire.events.process import CostEvent
 from perfdoctor.wire.events.ranks import CollectivesEvent
 from perfdoctor.wire.events.script import RootModuleEvent, SaveEvent, ThreadsEvent
@@ -63,7 +63,7 @@ def thread_facts(records: RunRecords, rank: RankRecords, step: StepFacts) -> Thr
             location(changed[-1].at),
             per_module_s,
         )
-    threads = whole((boot or {}).get("threads"))
+    threads = as_count((boot or {}).get("threads"))
     if not threads:
         return Missing("the number of torch's threads is not known")
     named = (boot or {}).get("threads_env") or {}

@@ -17,7 +17,7 @@ from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.parse import Sources, logs, saves, statements
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 
 SETTLING = 0.1  # of the steps may be long because they warm up
 # Usual steps that a stall takes beyond one, tried in turn: on a busy machine, many steps are a little longer.

@@ -12,7 +12,7 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps import tenths
 from perfdoctor.facts.steps.boundaries import Floats, Steps
 from perfdoctor.model.measured import Marker, StepFacts
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from perfdoctor.facts.decode import location
 from perfdoctor.model.trial import typed
-from perfdoctor.runs.records import RunRecords
+from perfdoctor.runs.types import RunRecords
 from perfdoctor.wire.events.process import TweakEvent
 
 PLACES = 3  # named in one note

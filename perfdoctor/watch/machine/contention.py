@@ -17,7 +17,7 @@ import orjson
 import psutil
 
 from perfdoctor.runs.directory import SHARING, Json, read_json, write_json
-from perfdoctor.runs.records import RunRecords
+from perfdoctor.runs.types import RunRecords
 from perfdoctor.watch.samplers import usable_cores
 
 PROGRAM = Path(__file__).with_name("contention_program.py")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.runs.stalls import Stall
+from perfdoctor.runs.hangs import HungRank
 from perfdoctor.watch.guard import guarded
 from perfdoctor.watch.samplers import gpu, pyspy
 from perfdoctor.watch.samplers.hang_detector import HangDetector
@@ -23,7 +23,7 @@ from perfdoctor.watch.samplers.stacks import StackSampler
 __all__ = ["ProgressReader", "RunProgress", "RunningSamplers", "latest", "start", "usable_cores"]
 
 Tell = Callable[[str], None]
-Others = Callable[[], Iterable[Stall]]
+Others = Callable[[], Iterable[HungRank]]
 
 TICK_S = 1.0
 STOP_GRACE_S = 5.0  # for py-spy to write out; the caller is not held up longer
@@ -39,7 +39,7 @@ class RunningSamplers:
         self._tree = ProcessTree(run, pid)
         self._ends = RankExits(run, self._tree)
         look = _look if options.get("stacks", True) else _no_look
-        self._stalls = HangDetector(run, self._tree, look, tell, others=others)
+        self._hangs = HangDetector(run, self._tree, look, tell, others=others)
         self._stopping = threading.Event()
         self._off: set[str] = set()
         self._stacks = self._stack_sampler() if options.get("stacks", True) else None
@@ -79,7 +79,7 @@ class RunningSamplers:
         if self._stacks is not None:
             stacks = self._stacks
             self._guard("stacks", lambda: stacks.tick(now_s, self._tree.look(now_s)))
-        self._guard("stalls", lambda: self._stalls.tick(now_s))
+        self._guard("hangs", lambda: self._hangs.tick(now_s))
 
     def _host_and_gpu(self, now_s: float) -> None:
         if self._host.tick(now_s) and self._gpu is not None:

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 
 from perfdoctor.model.measured import Marker
-from perfdoctor.runs import stalls
+from perfdoctor.runs import hangs
 from perfdoctor.runs.directory import append_line
-from perfdoctor.runs.stalls import Stall
+from perfdoctor.runs.hangs import HungRank
 from perfdoctor.watch.samplers import rank_position
 from perfdoctor.watch.samplers.processes import ProcessTree, RunProcess
 from perfdoctor.watch.samplers.progress import RowsTail
@@ -95,7 +95,7 @@ class HangDetector:
         look: Look,
         tell: Callable[[str], None],
         bounds: HangBounds | None = None,
-        others: Callable[[], Iterable[Stall]] | None = None,
+        others: Callable[[], Iterable[HungRank]] | None = None,
     ) -> None:
         self._run, self._tree, self._look, self._tell = run, tree, look, tell
         self._bounds = bounds or BOUNDS
@@ -109,7 +109,7 @@ class HangDetector:
         """As after a step: nothing is known of a pause."""
         self._still_s = 0.0
         self._cpu: tuple[float, float] | None = None  # (when, CPU seconds) within this pause
-        self._seen: dict[int, Stall] = {}
+        self._seen: dict[int, HungRank] = {}
         self._within: dict[int, int] = {}  # ranks that only their own samples show -> bytes of those
         self._say_s: float | None = None  # when to say what was seen
 
@@ -154,8 +154,8 @@ class HangDetector:
     def _go_on(self, settled: bool) -> None:
         """Something moves: whatever stood still does so no more."""
         if self._seen:
-            line = {"event": stalls.RESUMED, "t_ns": time.perf_counter_ns()}
-            append_line(self._run / stalls.FILE, line)
+            line = {"event": hangs.RESUMED, "t_ns": time.perf_counter_ns()}
+            append_line(self._run / hangs.FILE, line)
         if settled:
             self._longest_s = max(self._longest_s, self._still_s)
         self._begin_anew()
@@ -170,8 +170,8 @@ class HangDetector:
         stacks = self._look([rank.pid for rank in latest.values() if rank.pid in members])
         for rank in latest.values():
             ended = rank.pid not in members
-            stall = Stall(rank.rank, rank.pid, self._still_s, ended=ended, cwd=_here())
-            self._keep(rank, stall if ended else rank_position.placed(stall, stacks.get(rank.pid, ())))
+            hung = HungRank(rank.rank, rank.pid, self._still_s, ended=ended, cwd=_here())
+            self._keep(rank, hung if ended else rank_position.placed(hung, stacks.get(rank.pid, ())))
         wait_s = self._bounds.others_s if self._others else 0.0
         if self._within:
             wait_s = max(wait_s, WITHIN_S)
@@ -179,17 +179,17 @@ class HangDetector:
             wait_s = max(wait_s, self._bounds.patience_s - self._still_s)
         self._say_s = now_s + wait_s
 
-    def _keep(self, rank: _WatchedRank, stall: Stall) -> None:
+    def _keep(self, rank: _WatchedRank, hung: HungRank) -> None:
         """Write down where a rank is; what cannot be seen from outside, its own samples may show."""
-        if not stall.ended:
-            stall = replace(
-                stall, inside=rank_position.slot(self._run / f"collectives.{rank.tag}.bin") or stall.inside
+        if not hung.ended:
+            hung = replace(
+                hung, inside=rank_position.slot(self._run / f"collectives.{rank.tag}.bin") or hung.inside
             )
-        self._seen[rank.rank] = stall
-        line = stalls.entry(stall) | {"t_ns": time.perf_counter_ns()}
-        append_line(self._run / stalls.FILE, line)
+        self._seen[rank.rank] = hung
+        line = hangs.entry(hung) | {"t_ns": time.perf_counter_ns()}
+        append_line(self._run / hangs.FILE, line)
         samples = self._run / f"stacks.{rank.tag}.txt"
-        if not stall.functions and not stall.ended and rank_position.is_from_within(samples):
+        if not hung.functions and not hung.ended and rank_position.is_from_within(samples):
             self._within[rank.rank] = _size(samples)
 
     def _look_within(self) -> None:
@@ -208,8 +208,8 @@ class HangDetector:
 
     def _is_at_work(self, members: Iterable[RunProcess], now_s: float) -> bool:
         """Whether all compute, in the same place: something long, such as compiling, rather than a hang."""
-        places = {(stall.at, stall.inside, stall.ended) for stall in self._seen.values()}
-        if len(places) > 1 or any(stall.inside or stall.ended for stall in self._seen.values()):
+        places = {(hung.at, hung.inside, hung.ended) for hung in self._seen.values()}
+        if len(places) > 1 or any(hung.inside or hung.ended for hung in self._seen.values()):
             return False
         if self._cpu is None or now_s <= self._cpu[0]:
             return False
@@ -218,11 +218,11 @@ class HangDetector:
 
     def _say(self) -> None:
         self._say_s = None
-        stalls_by_rank = {rank: replace(stall, still_s=self._still_s) for rank, stall in self._seen.items()}
-        for stall in self._others() if self._others else ():
-            stalls_by_rank.setdefault(stall.rank, stall)
+        hung_by_rank = {rank: replace(hung, still_s=self._still_s) for rank, hung in self._seen.items()}
+        for hung in self._others() if self._others else ():
+            hung_by_rank.setdefault(hung.rank, hung)
         rows = max(rank.rows for rank in self._ranks.values())
-        self._tell(stalls.sentence(stalls_by_rank.values(), rows, lone=not self._tree.is_job()))
+        self._tell(hangs.sentence(hung_by_rank.values(), rows, lone=not self._tree.is_job()))
 
 
 def _cpu_s(members: Iterable[RunProcess]) -> float:

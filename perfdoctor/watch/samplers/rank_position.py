@@ -11,8 +11,8 @@ from pathlib import Path
 
 from perfdoctor.model.measured import Location
 from perfdoctor.model.user_code import INSTALLED
+from perfdoctor.runs.hangs import HungRank, Inside
 from perfdoctor.runs.raw import read_now
-from perfdoctor.runs.stalls import Inside, Stall
 from perfdoctor.watch.samplers.pyspy import SampledStack
 from perfdoctor.watch.samplers.stacks import training_thread
 
@@ -22,9 +22,9 @@ CALLED = "torch/distributed/distributed_c10d.py"  # where the functions that ran
 _FRAME = re.compile(r"(?P<function>.*) \((?P<file>.*):(?P<line>\d+)\)")
 
 
-def placed(stall: Stall, stacks: Sequence[SampledStack]) -> Stall:
+def placed(hung: HungRank, stacks: Sequence[SampledStack]) -> HungRank:
     """The same with what the stacks of its process show."""
-    trains = training_thread(stall.pid, stacks)
+    trains = training_thread(hung.pid, stacks)
     frames = next((stack.frames for stack in stacks if stack.thread_id == trains), ())
     places = [_FRAME.fullmatch(frame) for frame in frames]
     frames_of_script = [place for place in places if place and not place["file"].startswith(OURS)]
@@ -33,7 +33,7 @@ def placed(stall: Stall, stacks: Sequence[SampledStack]) -> Stall:
         (str(place["function"]) for place in frames_of_script if place["file"].endswith(CALLED)), None
     )
     return replace(
-        stall,
+        hung,
         at=Location(user_frames[-1]["file"], int(user_frames[-1]["line"]), user_frames[-1]["function"])
         if user_frames
         else None,

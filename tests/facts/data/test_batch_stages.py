@@ -8,7 +8,7 @@ from perfdoctor.facts.data.batch_stages import batch_facts
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.batch import Stage
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support.facts import loader, step
 from tests.support.records import source_of
 

@@ -5,7 +5,7 @@ import pytest
 from perfdoctor.facts.data.helper_threads import helper_thread_facts, taken_from_threads
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import Phase
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support.facts import line, stacks
 from tests.support.load_facts import threads
 from tests.support.records import source_of

@@ -7,7 +7,7 @@ from perfdoctor.facts.data.loader import loader_facts
 from perfdoctor.facts.steps import boundaries
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support.records import MS, fetches, rows, update
 
 STEPS = rows([update(10)] * 100)  # 1000 to 2000 ms

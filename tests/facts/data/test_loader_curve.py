@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.facts.data.loader_curve import curve, knee
 from perfdoctor.model.loader_curve import Rate
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 
 MADE = {
     "event": "loader",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.facts.data import loader_notes
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 from tests.facts.data.test_loader_curve import MADE, found, stretch
 
 

@@ -10,7 +10,7 @@ from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.batch import Stage
 from perfdoctor.model.measured import Location
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support import load_facts
 from tests.support.facts import loader
 from tests.support.records import rows, source_of, update

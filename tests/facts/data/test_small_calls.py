@@ -7,7 +7,7 @@ import pytest
 from perfdoctor.facts.data.small_calls import Library, small_calls
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.item_work import ItemWorkEvent
 from tests.support.facts import loader, run, step
 from tests.support.records import source_of

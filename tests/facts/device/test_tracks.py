@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfdoctor.facts.device import tracks
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.trace.parse import read
 from perfdoctor.trace.perfetto import Counter, Slice
 from tests.support import trace_files

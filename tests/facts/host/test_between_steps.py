@@ -5,7 +5,7 @@ import pytest
 from perfdoctor.facts.host.between_steps import between_steps_facts
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.facts.host.test_stacks import SCRIPT, STEP, TRAINING, at, stack
 from tests.support.records import source_of
 

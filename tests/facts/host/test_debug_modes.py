@@ -4,7 +4,7 @@ import pytest
 
 from perfdoctor.facts.host.debug_modes import debug_mode_facts
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support.facts import line, stacks
 from tests.support.records import source_of
 from tests.support.script_facts import gpu

@@ -6,7 +6,7 @@ from perfdoctor.facts.host.gc_pauses import gc_pause_facts
 from perfdoctor.facts.steps.boundaries import find
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support.records import MS, rows, source_of, update
 
 WINDOW = MeasuredSpan.of(find(rows([update(10)] * 100)))

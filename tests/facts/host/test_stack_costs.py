@@ -9,7 +9,7 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.facts.host.test_stacks import TORCH, at, stack, wrapper
 from tests.support.facts import step
 from tests.support.records import source_of

@@ -8,7 +8,7 @@ from perfdoctor.facts.host.stacks import sampled_lines
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support.facts import step
 from tests.support.records import no_source, source_of
 

@@ -9,7 +9,7 @@ from perfdoctor.facts.host.suspects import suspect_facts
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import GpuFacts, Phase
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.facts.host.test_stack_costs import FETCH
 from tests.facts.host.test_stacks import TORCH, at, stack, wrapper
 from tests.support.facts import run, step

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from perfdoctor.facts.script.backends import NOT_SEEN, BackendFacts, backend_facts
 from perfdoctor.model.measured import Location
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support.facts import run
 
 ON_DEVICE = run(device="Tesla V100")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from perfdoctor.facts.script.embedding_tables import embedding_table_facts
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support.facts import step
 from tests.support.records import source_of
 

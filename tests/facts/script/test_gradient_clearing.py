@@ -6,7 +6,7 @@ from perfdoctor.facts.script.gradient_clearing import gradient_clearing_facts, g
 from perfdoctor.facts.steps.boundaries import find
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support.records import MS, rows, source_of, update
 
 TRAIN = "/home/me/train.py"

@@ -5,7 +5,7 @@ import pytest
 from perfdoctor.facts.script.recomputed_constants import recomputed_constant_facts
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support.records import source_of
 
 SOURCES = Sources(source_of(train="scale = adjacency.sum(1)\nreturn scale * adjacency"))

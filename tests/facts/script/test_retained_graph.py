@@ -8,7 +8,7 @@ from perfdoctor.facts.steps.boundaries import find
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import Location
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support.host_facts import growing
 from tests.support.records import rows, source_of, update
 

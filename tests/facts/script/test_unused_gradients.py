@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from perfdoctor.facts.script.unused_gradients import unused_gradient_facts
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support.records import source_of
 
 SOURCES = Sources(source_of(train="optimizer = SGD(head.parameters())"))

@@ -6,7 +6,7 @@ from perfdoctor.facts.script.validation import validation_facts
 from perfdoctor.facts.steps.boundaries import find
 from perfdoctor.facts.steps.summary import step_facts
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support.facts import loader
 from tests.support.records import rows, source_of, update
 

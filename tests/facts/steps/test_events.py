@@ -7,7 +7,7 @@ from perfdoctor.facts.steps.boundaries import find
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from tests.support.facts import line, stacks, step
 from tests.support.records import MS, no_source, records, rows, update
 

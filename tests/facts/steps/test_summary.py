@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perfdoctor.facts.steps import boundaries
 from perfdoctor.facts.steps.summary import boot_of, quantiles, step_facts
 from perfdoctor.model.measured import Phase
-from perfdoctor.runs.records import RankRecords
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.step_rows import DISTURBED, ROLLED_UP
 from tests.support.records import MS, backward, row, rows, update
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.runs.records import RankRecords, RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.watch.machine import contention
 
 pytestmark = [pytest.mark.process, pytest.mark.clock]

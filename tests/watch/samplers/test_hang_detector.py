@@ -12,9 +12,9 @@ import orjson
 import pytest
 
 from perfdoctor.model.measured import Marker
-from perfdoctor.runs import stalls
+from perfdoctor.runs import hangs
+from perfdoctor.runs.hangs import HungRank, Inside
 from perfdoctor.runs.raw import NOW
-from perfdoctor.runs.stalls import Inside, Stall
 from perfdoctor.watch.samplers.hang_detector import LONGEST_TICK_S, HangBounds, HangDetector
 from perfdoctor.watch.samplers.processes import ProcessTree
 from perfdoctor.watch.samplers.pyspy import SampledStack
@@ -45,7 +45,7 @@ class Job:
         for tag, pid in self.pids.items():
             self.files[tag] = run / f"steps.{tag}.bin"
             self.files[tag].write_bytes(header(pid, int(tag[4:])))
-        self.stalls = HangDetector(
+        self.hangs = HangDetector(
             run, cast("ProcessTree", self), self.look_at, self.said.append, bounds, others
         )
 
@@ -70,7 +70,7 @@ class Job:
         end_s = self.now_s + seconds
         while self.now_s < end_s:
             self.now_s += every_s
-            self.stalls.tick(self.now_s)
+            self.hangs.tick(self.now_s)
 
     def train(self, steps: int, step_s: float = 1.0, *tags: str, marker: Marker = Marker.UPDATE) -> None:
         for _ in range(steps):
@@ -78,10 +78,10 @@ class Job:
             for tag in tags or self.pids:
                 with open(self.files[tag], "ab") as file:
                     file.write(struct.pack("<qqBHIq", int(self.now_s * S), begin_ns, marker, 1, 1, 0))
-            self.stalls.tick(self.now_s)
+            self.hangs.tick(self.now_s)
 
     def lines(self) -> list[dict[str, Any]]:
-        file = self.run / stalls.FILE
+        file = self.run / hangs.FILE
         return [orjson.loads(line) for line in file.read_bytes().splitlines()] if file.exists() else []
 
 
@@ -95,7 +95,7 @@ def test_ranks_that_stand_still_are_looked_at_once_and_said_in_one_line(tmp_path
     assert [sorted(pids) for pids in job.looks] == [[100, 101, 102, 103]]
     place = "/home/ada/train.py:12"
     assert job.said == [f"no step for 31 s: rank 1 is in {place}, ranks 0, 2–3 wait in all_reduce"]
-    found = stalls.read(tmp_path)
+    found = hangs.read(tmp_path)
     assert found[1].functions == ("<module>", "prepare", "f")
     assert (found[0].inside, found[1].inside) == (Inside("all_reduce"), None)
 
@@ -149,7 +149,7 @@ def test_a_pause_that_came_before_is_usual(tmp_path: Path) -> None:
     job.train(10)
     assert len(job.looks) == 1
     assert [line["event"] for line in job.lines()] == ["stalled", "stalled", "resumed"]
-    assert stalls.read(tmp_path) == {}
+    assert hangs.read(tmp_path) == {}
     job.wait(79)
     assert len(job.looks) == 1
     job.wait(5)
@@ -163,7 +163,7 @@ def test_a_rank_that_has_ended_is_told_from_those_that_wait_for_it(tmp_path: Pat
     job.stacks = {100: WAITING, 102: WAITING}
     job.wait(35)
     assert job.said == ["no step for 31 s: rank 1 has ended, ranks 0, 2 wait in all_reduce"]
-    assert stalls.read(tmp_path)[1].ended
+    assert hangs.read(tmp_path)[1].ended
 
 
 def test_ranks_that_are_through_with_training_do_not_hang(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_ranks_that_are_ended_in_a_hang_have_not_gone_on(tmp_path: Path) -> None
     job.train(1, marker=Marker.END)
     job.living.clear()
     job.wait(35)
-    assert set(stalls.read(tmp_path)) == {0, 1}
+    assert set(hangs.read(tmp_path)) == {0, 1}
 
 
 def test_of_two_starts_of_a_rank_the_living_process_is_looked_at(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_of_two_starts_of_a_rank_the_living_process_is_looked_at(tmp_path: Path)
     job.train(10, 1.0, "rank0.200", "rank1.201")
     job.wait(32)
     assert [sorted(pids) for pids in job.looks] == [[200, 201]]
-    assert {stall.pid for stall in stalls.read(tmp_path).values()} == {200, 201}
+    assert {hung.pid for hung in hangs.read(tmp_path).values()} == {200, 201}
 
 
 def test_all_ranks_at_work_in_one_place_are_left_alone_for_minutes(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_what_a_rank_says_itself_goes_before_its_stack(tmp_path: Path) -> None:
         (tmp_path / f"collectives.rank{rank}.bin").write_bytes(b" " * 3968 + slot + b" " * 200)
     job.wait(35)
     assert job.said == ["no step for 31 s: rank 1 is in /home/ada/train.py:12, rank 0 waits in all_gather"]
-    inside = stalls.read(tmp_path)[0].inside
+    inside = hangs.read(tmp_path)[0].inside
     assert inside is not None
     assert (inside.name, inside.step, inside.sequence) == ("all_gather", 10, 30)
 
@@ -246,7 +246,7 @@ def test_where_nobody_may_look_from_outside_the_ranks_own_samples_tell(tmp_path:
             )
     job.wait(1)
     assert job.said == ["no step for 36 s: rank 1 is in /home/ada/train.py:12, rank 0 waits in all_reduce"]
-    assert stalls.read(tmp_path)[1].functions == ("<module>", "prepare", "f")
+    assert hangs.read(tmp_path)[1].functions == ("<module>", "prepare", "f")
 
 
 def test_ranks_whose_samples_never_come_are_said_all_the_same(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_ranks_whose_samples_never_come_are_said_all_the_same(tmp_path: Path) ->
 
 
 def test_what_other_watches_of_the_job_saw_is_said_with_it(tmp_path: Path) -> None:
-    job = Job(tmp_path, 1, others=lambda: [Stall(1, 7, 30.0, inside=Inside("barrier"))])
+    job = Job(tmp_path, 1, others=lambda: [HungRank(1, 7, 30.0, inside=Inside("barrier"))])
     job.world = 2
     job.train(10)
     job.stacks = {100: STUCK}
@@ -273,4 +273,4 @@ def test_time_in_which_this_process_was_stopped_too_does_not_count(tmp_path: Pat
     job.wait(3600, every_s=3600)
     job.wait(20)
     assert job.looks == []
-    assert job.stalls._still_s == pytest.approx(20 + LONGEST_TICK_S)
+    assert job.hangs._still_s == pytest.approx(20 + LONGEST_TICK_S)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.model.measured import Location
-from perfdoctor.runs.stalls import Stall
+from perfdoctor.runs.hangs import HungRank
 from perfdoctor.watch.samplers import rank_position
 from perfdoctor.watch.samplers.pyspy import SampledStack
 
 SITE = "/env/lib/python3.12/site-packages"
 C10D = f"{SITE}/torch/distributed/distributed_c10d.py"
-STILL = Stall(0, 7, 62.0)
+STILL = HungRank(0, 7, 62.0)
 
 
 def seen(*frames: str, thread: int = 7) -> SampledStack:

@@ -1,4 +1,4 @@
-"""What ranks exchange in a step: how much, how fast, and what of it no computing hides."""
+"""What synchronising gradients takes in a step: how much, how fast, and what of it no computing hides."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import median_high
 
 import numpy as np
 
-from perfdoctor.facts.decode import Json, location, whole
+from perfdoctor.facts.decode import Json, as_count, location
 from perfdoctor.facts.device.device import DeviceFacts
 from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.ranks.skew import CollectiveCalls, Members, Skew
@@ -23,7 +23,7 @@ from perfdoctor.wire.collective_rows import OP_NAMES
 # n: an all-reduce of n ranks sends 2 (n - 1) / n of it, a call that only gathers or only scatters half of
 # that.
 RING = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
-# An exchange of this size takes about as long to set out as to move: torch's own size of the first bucket.
+# A collective of this size takes about as long to start as to transfer: torch's own size of the first bucket.
 EVEN_BYTES = 1 << 20
 THINNED = 50_000  # collectives of one rank, past which the probe may have kept some steps only
 
@@ -53,8 +53,8 @@ def flow_of(calls: CollectiveCalls, groups: Mapping[Members, CollectiveCalls], s
     blocked_s = float(calls.wait_s.sum())
     by_kind = {}
     for op in np.unique(calls.op).tolist():
-        own = calls.op == op
-        figures = own.sum(), calls.bytes[own].sum(), calls.busy_s[own & calls.timed].sum()
+        of_kind = calls.op == op
+        figures = of_kind.sum(), calls.bytes[of_kind].sum(), calls.busy_s[of_kind & calls.timed].sum()
         by_kind[OP_NAMES.get(op, "other")] = (
             float(figures[0]) / count,
             round(float(figures[1]) / count),
@@ -62,7 +62,8 @@ def flow_of(calls: CollectiveCalls, groups: Mapping[Members, CollectiveCalls], s
         )
     passes = float(calls.ddp.sum())
     shares = {
-        who: float(own.wait_s.sum()) / blocked_s if blocked_s > 0 else 0.0 for who, own in groups.items()
+        who: float(compared.wait_s.sum()) / blocked_s if blocked_s > 0 else 0.0
+        for who, compared in groups.items()
     }
     return Flow(
         exchanges=(passes or float(len(np.unique(calls.entry)))) / count,
@@ -155,20 +156,20 @@ def of_shown(sync: GradientSyncFacts, shown: RankFacts, contention_s: float) -> 
     )
 
 
-def setting_out(size: float) -> float:
-    """The share of a collective of so many bytes that does not go with its size."""
+def startup_share(size: float) -> float:
+    """The share of a collective's time that does not grow with its bytes."""
     return EVEN_BYTES / (EVEN_BYTES + size)
 
 
 def in_one(sync: GradientSyncFacts) -> float:
-    """The share of an exchange's cost that would be left if it were one collective.
+    """The share of a sync's cost that would be left if it were one collective.
 
     What small ones cost goes with their number; that is their own fault, whoever else is on the cores.
     """
     number = sync.buckets / max(1.0, sync.exchanges)
     if number <= 1:
         return 1.0
-    return 1.0 - setting_out(sync.bytes / sync.buckets) * (1.0 - 1.0 / number)
+    return 1.0 - startup_share(sync.bytes / sync.buckets) * (1.0 - 1.0 / number)
 
 
 @fact
@@ -196,4 +197,6 @@ def placed(sync: GradientSyncFacts) -> tuple[Location, ...]:
 def processes(events: Sequence[Json]) -> int:
     """How many ranks the process group has, as the script's own process saw it."""
     groups = [event for event in events if event.get("event") in ("process_group", "group", "wrapper")]
-    return max((whole(event.get("world")) or whole(event.get("size")) or 1 for event in groups), default=1)
+    return max(
+        (as_count(event.get("world")) or as_count(event.get("size")) or 1 for event in groups), default=1
+    )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.facts.ranks.exchange import in_one, setting_out
+from perfdoctor.facts.ranks.gradient_sync import in_one, startup_share
 from tests.support import facts, ranks
 
 
@@ -56,9 +56,9 @@ def test_what_a_device_does_is_not_timed():
 
 
 def test_small_collectives_take_as_long_to_set_out_whatever_their_size():
-    assert setting_out(0) == 1.0
-    assert setting_out(1 << 20) == 0.5
-    assert setting_out(100e6) < 0.02
+    assert startup_share(0) == 1.0
+    assert startup_share(1 << 20) == 0.5
+    assert startup_share(100e6) < 0.02
 
 
 def test_what_many_small_collectives_cost_is_their_own_fault():

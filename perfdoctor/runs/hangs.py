@@ -1,6 +1,6 @@
 """Ranks that stood still: where each was when no step had ended for much longer than usual.
 
-`samplers.stalls` writes `stalled.jsonl` while the command runs; here it is read back, and put into words.
+`samplers.hang_detector` writes `stalled.jsonl` while the command runs; here it is read and put into words.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Inside:
 
 
 @dataclass(frozen=True)
-class Stall:
+class HungRank:
     """One rank of a job in which no step ended."""
 
     rank: int
@@ -57,47 +57,47 @@ class Stall:
         return self.functions[-1] if self.functions else "nothing that could be inspected"
 
 
-def read(path: Path) -> Mapping[int, Stall]:
+def read(path: Path) -> Mapping[int, HungRank]:
     """The ranks that stood still when the run at `path` was last looked at, by rank.
 
-    Nothing where no stall was seen, or steps went on after it. Broken lines are left out.
+    Nothing where no hang was seen, or steps went on after it. Broken lines are left out.
     """
-    found: dict[int, Stall] = {}
+    hung_ranks: dict[int, HungRank] = {}
     try:
         lines = (path / FILE).read_bytes().splitlines()
     except OSError:
-        return found
+        return hung_ranks
     for line in lines:
         try:
             entry = orjson.loads(line)
             if entry["event"] == RESUMED:
-                found.clear()
+                hung_ranks.clear()
             elif entry["event"] == STALLED:
-                stall = _stall(entry)
-                found[stall.rank] = stall
+                hung = _hung_rank(entry)
+                hung_ranks[hung.rank] = hung
         except (ValueError, KeyError, TypeError):
             continue
-    return found
+    return hung_ranks
 
 
-def entry(stall: Stall) -> dict[str, Any]:
+def entry(hung: HungRank) -> dict[str, Any]:
     """The line of the file that says it."""
     return {
         "event": STALLED,
-        "rank": stall.rank,
-        "pid": stall.pid,
-        "still_s": round(stall.still_s, 1),
-        "at": stall.at and {"file": stall.at.file, "line": stall.at.line, "function": stall.at.function},
-        "functions": stall.functions,
-        "inside": stall.inside and vars(stall.inside),
-        "ended": stall.ended,
-        "cwd": stall.cwd,
+        "rank": hung.rank,
+        "pid": hung.pid,
+        "still_s": round(hung.still_s, 1),
+        "at": hung.at and {"file": hung.at.file, "line": hung.at.line, "function": hung.at.function},
+        "functions": hung.functions,
+        "inside": hung.inside and vars(hung.inside),
+        "ended": hung.ended,
+        "cwd": hung.cwd,
     }
 
 
-def _stall(entry: Mapping[str, Any]) -> Stall:
+def _hung_rank(entry: Mapping[str, Any]) -> HungRank:
     at, inside = entry.get("at"), entry.get("inside")
-    return Stall(
+    return HungRank(
         int(entry["rank"]),
         int(entry["pid"]),
         float(entry["still_s"]),
@@ -109,16 +109,16 @@ def _stall(entry: Mapping[str, Any]) -> Stall:
     )
 
 
-def sentence(stalls: Iterable[Stall], steps: int, lone: bool = False) -> str:
+def sentence(hung_ranks: Iterable[HungRank], steps: int, lone: bool = False) -> str:
     """What to say of it in one line; `steps` that the job has taken, `lone` where it is one process.
 
     `no step for 62 s: rank 1 is in train.py:20, ranks 0, 2–3 wait in all_reduce`
     """
-    ordered = sorted(stalls, key=lambda stall: (stall.inside is not None, stall.rank))
-    still_s = max((stall.still_s for stall in ordered), default=0.0)
+    ordered = sorted(hung_ranks, key=lambda hung: (hung.inside is not None, hung.rank))
+    still_s = max((hung.still_s for hung in ordered), default=0.0)
     clauses: dict[tuple[str, str], list[int]] = {}
-    for stall in _told_apart(ordered):
-        clauses.setdefault(_clause(stall), []).append(stall.rank)
+    for hung in _told_apart(ordered):
+        clauses.setdefault(_clause(hung), []).append(hung.rank)
     said = [
         f"{'it' if lone else rank_list(ranks)} {several if len(ranks) > 1 else one}"
         for (one, several), ranks in clauses.items()
@@ -126,26 +126,24 @@ def sentence(stalls: Iterable[Stall], steps: int, lone: bool = False) -> str:
     return f"{'no step for' if steps else 'no step yet after'} {still_s:.0f} s: {', '.join(said)}"
 
 
-def _told_apart(stalls: Sequence[Stall]) -> Sequence[Stall]:
+def _told_apart(ranks: Sequence[HungRank]) -> Sequence[HungRank]:
     """Where all wait, what they wait in is told by the step too, for it is not the same; else by its name."""
-    places = {(stall.inside.name, stall.inside.step) for stall in stalls if stall.inside}
-    if len(places) > 1 and all(stall.inside for stall in stalls):
-        return stalls
-    return [
-        replace(stall, inside=replace(stall.inside, step=None)) if stall.inside else stall for stall in stalls
-    ]
+    places = {(hung.inside.name, hung.inside.step) for hung in ranks if hung.inside}
+    if len(places) > 1 and all(hung.inside for hung in ranks):
+        return ranks
+    return [replace(hung, inside=replace(hung.inside, step=None)) if hung.inside else hung for hung in ranks]
 
 
-def _clause(stall: Stall) -> tuple[str, str]:
+def _clause(hung: HungRank) -> tuple[str, str]:
     """What is said of one such rank, and of several."""
-    if stall.ended:
+    if hung.ended:
         return "has ended", "have ended"
-    if stall.inside is not None:
-        step = "" if stall.inside.step is None else f" of step {stall.inside.step:,}"
-        return f"waits in {stall.inside.name}{step}", f"wait in {stall.inside.name}{step}"
-    if stall.at is None and not stall.functions:
+    if hung.inside is not None:
+        step = "" if hung.inside.step is None else f" of step {hung.inside.step:,}"
+        return f"waits in {hung.inside.name}{step}", f"wait in {hung.inside.name}{step}"
+    if hung.at is None and not hung.functions:
         return "could not be inspected", "could not be inspected"
-    where = _place(stall.at, stall.cwd) if stall.at is not None else stall.functions[-1]
+    where = _place(hung.at, hung.cwd) if hung.at is not None else hung.functions[-1]
     return f"is in {where}", f"are in {where}"
 
 
