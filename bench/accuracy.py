@@ -2,7 +2,7 @@
 
 python bench/accuracy.py [--scripts too_few_workers,...] [--folder DIR] [--rounds 3] [--keep DIR] [--write]
 
-Every script runs watched, one at a time. Then the script and its mended twin run in turns, three times
+Every script runs watched, one at a time. Then the script and its cured twin run in turns, three times
 each, with nothing but step times recorded; the measured gain is the median of the ratios of
 training time per sample. Training time runs from the first step's begin to the last step's end: a
 predicted gain is a gain of it. What was kept is not run again: the doctor as it is now judges it.
@@ -26,8 +26,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import ranges
 from rich.console import Console
 from rich.table import Table
+
+from perfdoctor import reporting
+from perfdoctor.diagnosis.calibration import Case
+from perfdoctor.diagnosis.findings import gain_of, within
+from perfdoctor.facts.predict.step_model import StepModel
+from perfdoctor.model.concluded import Bottleneck, Gain
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "sample_scripts"
@@ -126,15 +133,24 @@ class Outcome:
 
     @property
     def predicted(self) -> Json | None:
-        """The gain predicted for mending the planted cause, wherever it ranks."""
+        """The gain predicted for curing the planted cause, wherever it ranks."""
         if self.report is None or self.truth.saves != "time":
             return None
         named = [each for each in self.report["findings"] if each["id"] == self.truth.finding]
         return dict(named[0]["gain"]) if named else None
 
     @property
+    def case(self) -> Case | None:
+        """What was predicted and then measured, for fitting ranges."""
+        cause = self.truth.finding
+        if self.report is None or self.predicted is None or self.measured is None or cause is None:
+            return None
+        kind = next(Bottleneck(each["class"]) for each in self.report["findings"] if each["id"] == cause)
+        return Case(kind, cause, self.report["modelled"][cause], self.measured)
+
+    @property
     def step_error(self) -> float | None:
-        """|predicted - measured| / measured step time after mending; predicted is step time / likely gain."""
+        """|predicted - measured| / measured step time without the cause; predicted is step time / likely."""
         if self.measured is None or self.predicted is None:
             return None
         return abs(self.measured / self.predicted["likely"] - 1)
@@ -219,7 +235,19 @@ def watch(script: Path, *options: str, keep: Path | None = None) -> Json:
         out = keep / script.stem if keep else Path(temporary)
         if not (keep and out.exists()):
             call([*perfdoctor, "run", "-q", *options, "--out", str(out), str(script)], script.parent)
-        return dict(json.loads(call([*perfdoctor, "report", "--json", "--out", str(out)], script.parent)))
+        report = dict(json.loads(call([*perfdoctor, "report", "--json", "--out", str(out)], script.parent)))
+        return {**report, "modelled": modelled(Path(report["run"]["path"]))}
+
+
+def modelled(run: Path) -> dict[str, Gain]:
+    """The gains of a run's findings as the step model gives them: ranges that nothing has widened."""
+    report, facts = reporting.examine(run)
+    model, bounds = facts.get(StepModel), report.diagnosis.ceilings
+    return {
+        finding.id: within(gain_of(model, [finding.advice.change]), (finding.bottleneck,), bounds)
+        for finding in report.findings
+        if finding.advice.change is not None
+    }
 
 
 def call(command: list[str], folder: Path) -> str:
@@ -253,7 +281,7 @@ def _ratio(script: Path, twin: Path) -> float:
 
 
 def twins_gain(truth: Truth, rounds: int, keep: Path | None) -> float | None:
-    """What mending the cause brought, measured or kept; None where there is nothing to compare."""
+    """What curing the cause brought, measured or kept; None where there is nothing to compare."""
     if not rounds or truth.twin is None or truth.saves != "time":
         return None
     kept = keep / truth.script.stem / "twins_gain.json" if keep else None
@@ -398,7 +426,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scripts", metavar="A,B", help="which, with commas between; all of them otherwise")
     parser.add_argument("--folder", type=Path, default=SCRIPTS, help="scripts whose cause is known")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of script and mended twin; 0: no twins")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of script and cured twin; 0: no twins")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep runs and gains; use those kept")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     args = parser.parse_args()
@@ -411,6 +439,12 @@ def main() -> None:
         if args.write:  # after each, so that an interrupted run leaves what it has
             write(outcomes, args.rounds)
     show(console, outcomes)
+    cases = {each.truth.script.stem: each.case for each in outcomes if each.case is not None}
+    if cases:
+        console.print("\nRanges, each cause judged by the others:")
+        console.print("\n".join(ranges.rows(list(cases.values()))), highlight=False)
+    if args.write and args.folder == SCRIPTS:
+        ranges.replace(ranges.CASES, "twin", cases)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What `perfdoctor try` proves where a tweak cures the cause, beside the prediction and the mended twin.
+"""What `perfdoctor try` proves where a tweak cures the cause, beside the prediction and the cured twin.
 
 python bench/tried.py [--scripts too_few_workers,...] [--rounds 3] [--write]
 
-Each script is watched; the tweak that the finding names is tried; then script and mended twin run in turns.
+Each script is watched; the tweak that the finding names is tried; then script and cured twin run in turns.
 Tried, predicted and the twin's gain are speedups of a training step.
 """
 
@@ -152,7 +152,7 @@ def main() -> None:
     """Try script by script, print, and write the page if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scripts", metavar="A,B", help="which, with commas between; all of them otherwise")
-    parser.add_argument("--rounds", type=int, default=1, help="of script and mended twin; 0: no twins")
+    parser.add_argument("--rounds", type=int, default=1, help="of script and cured twin; 0: no twins")
     parser.add_argument("--seconds", type=int, help="for each trial")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(accuracy.ROOT)}")
     args = parser.parse_args()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from perfdoctor.model.ranks import JobFacts
     from perfdoctor.model.report import Report
     from perfdoctor.runs.job import Job
-    from perfdoctor.runs.records import RunRecords
+    from perfdoctor.runs.types import RunRecords
 
 FILE = "report.json"  # beside the raw files
 

@@ -29,6 +29,9 @@ def report(
         bool, typer.Option("--markdown", help="Print it as Markdown, for an issue or a pull request.")
     ] = False,
     all_: Annotated[bool, typer.Option("--all", help="Name the tips that could not be judged, too.")] = False,
+    lines: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Show the N costliest lines; --json has all.")
+    ] = 5,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the runs.")] = None,
     trials: Annotated[
         bool, typer.Option("--trials", help="Show the newest trial of perfdoctor try, or the trial RUN.")
@@ -54,7 +57,7 @@ def report(
         return
     from perfdoctor.render.pages import report as report_page
 
-    output.show(report_page.page(found, all_), sys.stdout, markdown)
+    output.show(report_page.page(found, all_, lines), sys.stdout, markdown)
 
 
 def _trial(names: list[str], json: bool, markdown: bool, out: str | None) -> None:

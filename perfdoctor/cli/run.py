@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perfdoctor.watch.scheduler_task import SchedulerTask
 
 # Options of ours that take the next word.
-WITH_VALUE = ("--steps", "--seconds", "--out", "--profiler-share", "--with")
+WITH_VALUE = ("--steps", "--seconds", "--out", "--lines", "--profiler-share", "--with")
 
 
 def marked(words: Sequence[str], with_value: Sequence[str] = WITH_VALUE) -> list[str]:
@@ -48,6 +48,7 @@ def run(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print one line instead of the report.")
     ] = False,
+    lines: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N costliest lines.")] = 5,
     no_profiler: Annotated[
         bool, typer.Option("--no-profiler", help="Record no torch.profiler windows.")
     ] = False,
@@ -81,7 +82,7 @@ def run(
     )
     outcome = launch.run(command, options, None if options.quiet else _watch)
     try:
-        _report(outcome, task, quiet)
+        _report(outcome, task, quiet, lines)
     finally:
         # Whatever goes wrong in a report, the command's status is what the caller asked for.
         if sys.exc_info()[0] is not None:
@@ -134,7 +135,7 @@ def _applied(typed: str) -> dict[str, dict[str, Any]]:
     return Variant(settings).tweaks
 
 
-def _report(outcome: CommandExit, task: SchedulerTask | None, quiet: bool) -> None:
+def _report(outcome: CommandExit, task: SchedulerTask | None, quiet: bool, lines: int) -> None:
     """What to say at the end: of several tasks, the first shows the page, and the others only failures."""
     from perfdoctor.cli import output
     from perfdoctor.watch import scheduler_task
@@ -148,12 +149,12 @@ def _report(outcome: CommandExit, task: SchedulerTask | None, quiet: bool) -> No
         return
     if task is not None:
         scheduler_task.wait_for_others(outcome.path)
-    _tell(outcome.path, quiet)
+    _tell(outcome.path, quiet, lines)
     if quiet and outcome.failed is not None:
         output.say(outcome.failed)
 
 
-def _tell(path: Path, quiet: bool) -> None:
+def _tell(path: Path, quiet: bool, lines: int) -> None:
     """The report on stderr: a page, or one line."""
     from perfdoctor.cli import kept_report, output
     from perfdoctor.errors import PerfdoctorError
@@ -169,4 +170,4 @@ def _tell(path: Path, quiet: bool) -> None:
         return
     from perfdoctor.render.pages import report as report_page
 
-    output.show(report_page.page(report), sys.stderr)
+    output.show(report_page.page(report, costly=lines), sys.stderr)

@@ -19,6 +19,7 @@ def tips(
     from perfdoctor.render.pages import tips as tip_pages
     from perfdoctor.tips import catalogue
 
+    tip = tip.replace("_", "-") if tip is not None else None  # as its file is named
     known, planned = {entry.id: entry for entry in catalogue.tips()}, catalogue.planned()
     if tip is None:
         output.emit(tip_pages.listing(list(known.values()), planned, output.columns(sys.stdout)), sys.stdout)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from perfdoctor.diagnosis.calibration import widen, widening
+from perfdoctor.diagnosis.combination import Saving, together
 from perfdoctor.diagnosis.verdict import TimeAttribution, too_little
 from perfdoctor.facts.device.device import without
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.concluded import CLOSE_TO_ALL, Advice, Bottleneck, Finding, Gain, NotJudged
+from perfdoctor.model.coverage import Covered
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.note import Note
 from perfdoctor.model.tip import Tip
 
 SMALL = 1.02  # a likely speedup below this drowns in the noise of any trial: a note, not a finding
 COMBINED = 3  # findings that a user takes on at once
+OVERTAKEN = 0.5  # of its gain is left to a finding beside a better one: with less, it says so
 # What a gain is worth beside others, by the effort it takes: a flag is tried in a minute, a rewrite in a day.
 WORTH = {Effort.FLAG: 1.0, Effort.LINES: 0.9, Effort.REWRITE: 0.6}
 RISKY = 0.8  # of its worth is left to a change that can alter what the training learns
@@ -36,11 +40,40 @@ class Judgement:
 
 
 def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None) -> Judgement:
-    """Ask every tip that has what it needs.
+    """Ask every tip that has what it needs; general ones last, about time that no other finding is about.
+
+    Ranges are widened to what measured gains ask for.
 
     A tip that raises is a defect of ours and is not hidden: the run's raw files are kept, and the report can
     be made again by a fixed perfdoctor.
     """
+    specific = [tip for tip in tips if not tip.heading.general]
+    advised, not_judged = _ask(specific, facts, attribution)
+    worthwhile, rivals = _without_rivals(_worthwhile(advised))
+    covered = Covered.by(advice for _, advice, _ in worthwhile)
+    knowing = replace(facts, groups={**facts.groups, Covered: covered})
+    general, also_not_judged = _ask([tip for tip in tips if tip.heading.general], knowing, attribution)
+    notes = (*rivals, *_small_things(advised))
+    if attribution is None:
+        return Judgement((), (*not_judged, *also_not_judged), notes)
+    model, device = facts.get(StepModel), facts.run.device
+    ranked = [*_Ranking(model, attribution, device).of(worthwhile), *_worthwhile(general)]
+    findings = tuple(
+        Finding(tip.id, rank, _kind(tip, advice), tip.title, advice, gain)
+        for rank, (tip, advice, gain) in enumerate(ranked, 1)
+    )
+    return Judgement(
+        findings,
+        (*not_judged, *also_not_judged),
+        (*notes, *_wide_ranges(findings, device)),
+        _together(model, findings, attribution, device),
+    )
+
+
+def _ask(
+    tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
+) -> tuple[list[Advised], list[NotJudged]]:
+    """What these tips advise, what is worth most first, and those that could not be judged."""
     advised: list[Advised] = []
     not_judged = []
     model = facts.get(StepModel)
@@ -53,22 +86,66 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
             continue  # neither there nor missing: no loader, no checkpoint, nothing to advise on
         advice = tip.judge(**groups)
         if advice is not None:
-            kind = advice.bottleneck or tip.bottleneck
             changes = [advice.change] if advice.change else []
-            advised.append((tip, advice, within(gain_of(model, changes), (kind,), attribution.bounds)))
-    advised.sort(key=lambda entry: (-_worth(*entry), entry[0].id))
-    worthwhile = [entry for entry in advised if entry[2].likely >= SMALL or entry[1].change is None]
-    worthwhile, rivals = _without_rivals(worthwhile)
-    findings = tuple(
-        Finding(tip.id, rank, advice.bottleneck or tip.bottleneck, tip.title, advice, gain)
-        for rank, (tip, advice, gain) in enumerate(worthwhile, 1)
-    )
-    return Judgement(
-        findings,
-        tuple(not_judged),
-        (*rivals, *_small_things(advised)),
-        _together(model, findings, attribution),
-    )
+            kind, gain = _kind(tip, advice), gain_of(model, changes)
+            advised.append((tip, advice, calibrated(gain, (kind,), attribution.bounds, facts.run.device)))
+    return sorted(advised, key=lambda entry: (-_worth(*entry), entry[0].id)), not_judged
+
+
+def _worthwhile(advised: Sequence[Advised]) -> list[Advised]:
+    return [entry for entry in advised if entry[2].likely >= SMALL or entry[1].change is None]
+
+
+def _kind(tip: Tip, advice: Advice) -> Bottleneck:
+    return advice.bottleneck or tip.bottleneck
+
+
+@dataclass
+class _Ranking:
+    """Ranks findings, each by what it adds to those before it.
+
+    Of several ways to save the same seconds the best comes first, and the others after whatever saves other
+    ones: beside it they bring less than alone.
+    """
+
+    model: StepModel | None
+    attribution: TimeAttribution
+    device: str
+
+    def of(self, advised: Sequence[Advised]) -> list[Advised]:
+        """All of them in their order; what has little left beside the ones before it says so."""
+        left, ranked = list(advised), list[Advised]()
+        while left:
+            adds = {entry[0].id: self._beside(ranked, entry) for entry in left}
+            best = max(left, key=lambda entry: _worth_of(adds[entry[0].id], entry[0], entry[1]))
+            left.remove(best)
+            ranked.append(self._said(best, ranked, adds[best[0].id]))
+        return ranked
+
+    def _beside(self, others: Sequence[Advised], entry: Advised) -> float:
+        """The likely speedup that a finding adds to that of others."""
+        changing = [other for other in others if other[1].change is not None]
+        if not changing or entry[1].change is None:
+            return entry[2].likely
+        return self._likely([*changing, entry]) / self._likely(changing)
+
+    def _likely(self, advised: Sequence[Advised]) -> float:
+        return _in_combination(
+            self.model,
+            [(_kind(tip, advice), advice.change) for tip, advice, _ in advised if advice.change],
+            self.attribution,
+            self.device,
+        ).likely
+
+    def _said(self, entry: Advised, before: Sequence[Advised], added: float) -> Advised:
+        """The finding, with what is left of its gain where those before it take most of that."""
+        tip, advice, gain = entry
+        if advice.change is None or not before or added - 1.0 >= OVERTAKEN * (gain.likely - 1.0):
+            return entry
+        first = min(before, key=lambda other: self._beside([other], entry))
+        beside = max(1.0, self._beside([first], entry))
+        left = f'once "{first[0].title}" is done, this brings {beside:.2f}x'
+        return tip, replace(advice, because=(*advice.because, left)), gain
 
 
 def _without_rivals(advised: Sequence[Advised]) -> tuple[list[Advised], list[Note]]:
@@ -98,9 +175,23 @@ def _small_things(advised: Sequence[Advised]) -> list[Note]:
     return [Note("small-gains", {"gains": ", ".join(small)})] if small else []
 
 
+def _wide_ranges(findings: Sequence[Finding], device: str) -> list[Note]:
+    """Which findings have ranges that rest on too few measured gains."""
+    guessed = [
+        str(finding.rank)
+        for finding in findings
+        if finding.advice.change is not None and not widening((finding.bottleneck,), device).is_known
+    ]
+    return [Note("wide-ranges", {"ranks": ", ".join(guessed)})] if guessed else []
+
+
 def _worth(tip: Tip, advice: Advice, gain: Gain) -> float:
+    return _worth_of(gain.likely, tip, advice)
+
+
+def _worth_of(likely: float, tip: Tip, advice: Advice) -> float:
     """What a finding is ranked by: its likely gain, less for effort and for risk."""
-    return (gain.likely - 1.0) * WORTH[tip.heading.effort] * (1.0 if advice.same_result else RISKY)
+    return (likely - 1.0) * WORTH[tip.heading.effort] * (1.0 if advice.same_result else RISKY)
 
 
 def gain_of(model: StepModel | None, changes: Sequence[Change]) -> Gain:
@@ -114,15 +205,34 @@ def gain_of(model: StepModel | None, changes: Sequence[Change]) -> Gain:
     return without(low, likely, high)
 
 
+def calibrated(
+    gain: Gain, kinds: Collection[Bottleneck], bounds: Mapping[Bottleneck, float], device: str
+) -> Gain:
+    """A gain in a range that held measured gains of its kinds, and no more than their time allows."""
+    return within(widen(gain, widening(kinds, device)) if gain != Gain() else gain, kinds, bounds)
+
+
+def _in_combination(
+    model: StepModel | None,
+    changes: Sequence[tuple[Bottleneck, Change]],
+    attribution: TimeAttribution,
+    device: str,
+) -> Gain:
+    """What several changes bring together, within what their classes take."""
+    parts = [Saving(change, (kind,)) for kind, change in changes]
+    gain = gain_of(model, [together(parts, attribution.classes)])
+    return calibrated(gain, {kind for kind, _ in changes}, attribution.bounds, device)
+
+
 def _together(
-    model: StepModel | None, findings: Sequence[Finding], attribution: TimeAttribution | None
+    model: StepModel | None, findings: Sequence[Finding], attribution: TimeAttribution, device: str
 ) -> Gain | None:
     """What the first findings bring in combination, within what their classes take; None if there is one."""
     first = [finding for finding in findings if finding.advice.change is not None][:COMBINED]
-    if len(first) < 2 or attribution is None:
+    if len(first) < 2:
         return None
-    changes = [finding.advice.change for finding in first if finding.advice.change]
-    gain = within(gain_of(model, changes), {finding.bottleneck for finding in first}, attribution.bounds)
+    changes = [(finding.bottleneck, finding.advice.change) for finding in first if finding.advice.change]
+    gain = _in_combination(model, changes, attribution, device)
     best = max(finding.gain.likely for finding in first)
     return Gain(gain.low, max(gain.likely, best), max(gain.high, best))
 

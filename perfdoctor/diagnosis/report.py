@@ -11,6 +11,7 @@ from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.user_source.parse import LineReader
 from perfdoctor.model.batch import BatchFacts
 from perfdoctor.model.concluded import Finding
+from perfdoctor.model.lines import StepLines
 from perfdoctor.model.measured import (
     CpuFacts,
     GpuFacts,
@@ -53,6 +54,7 @@ def report(
         memory=facts.get(MemoryFacts),
         window=facts.get(WindowFacts),
         batch=facts.get(BatchFacts),
+        lines=facts.get(StepLines),
         together=judged.together,
         path=path,
         job=facts.get(JobFacts) or job,

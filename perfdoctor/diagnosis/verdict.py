@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from perfdoctor.diagnosis.steadiness import Steadiness, by_tenth, led
 from perfdoctor.facts.device.device import DeviceFacts
 from perfdoctor.facts.gather import NO_STEPS, Facts
+from perfdoctor.facts.host.stacks import KIND_CLASS
 from perfdoctor.facts.predict.step_model import TRUSTED_ERROR, StepModel
 from perfdoctor.facts.script.parallel import ParallelFacts, searching, syncing
+from perfdoctor.facts.steps.tenths import PhaseTenths
 from perfdoctor.model.batch import BatchFacts, Stage
 from perfdoctor.model.concluded import (
     CLOSE_TO_ALL,
@@ -35,15 +38,18 @@ CROWDED = 0.25  # seconds without a core per second: from here on the cores, too
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
 COUNTED_BY = {Marker.CALL: "module calls", Marker.BATCH: "batches"}
 NOTHING_WORTHWHILE = "no known change is likely to gain 5 % or more"
-KIND_CLASS = {"data": Bottleneck.DATA, "queue": Bottleneck.DATA, "compute": Bottleneck.COMPUTE}
 
 
 @dataclass(frozen=True)
 class TimeAttribution:
-    """Shares of wall time by the class that caused them (they add up to 1), and a speedup bound for each."""
+    """Shares of wall time by the class that caused them (they add up to 1), and a speedup bound for each.
+
+    `tenths`: the same shares in each tenth of the run, where it was long enough to have any.
+    """
 
     classes: Mapping[Bottleneck, float]
     bounds: Mapping[Bottleneck, float]
+    tenths: tuple[Mapping[Bottleneck, float], ...] = ()
 
     @property
     def ranked(self) -> list[Bottleneck]:
@@ -68,9 +74,8 @@ def attribute_time(facts: Facts) -> TimeAttribution | None:
     classes = _on_device(by_phase, facts.get(GpuFacts), facts.get(DeviceFacts))
     total = sum(classes.values())
     classes = {kind: share / total for kind, share in classes.items()}
-    return TimeAttribution(
-        classes, speedup_bounds(classes, facts.get(StepModel), fetching(facts.get(BatchFacts)))
-    )
+    bounds = speedup_bounds(classes, facts.get(StepModel), fetching(facts.get(BatchFacts)))
+    return TimeAttribution(classes, bounds, by_tenth(facts.get(PhaseTenths), step, classes))
 
 
 def _move(classes: dict[Bottleneck, float], share: float, source: Bottleneck, target: Bottleneck) -> None:
@@ -187,14 +192,15 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
         missing = facts.missing(StepFacts)
         return nothing_timed(missing.reason if missing is not None else NO_STEPS)
     model = facts.get(StepModel)
-    verdict, kind = _verdict(step, attribution, findings)
-    because = _because(step, attribution, verdict, findings)
+    steady = steadiness(attribution, findings)
+    verdict, kind = _verdict(step, attribution, findings, steady)
+    because = _because(step, attribution, verdict, steady)
     return Diagnosis(
         verdict=verdict,
         share=attribution.classes[kind],
         ceiling_speedup=attribution.bounds[kind],
-        confidence=_confidence(step, facts, verdict, kind),
-        because=(*because, *_doubts(step, facts, verdict)),
+        confidence=_confidence(step, facts, verdict, kind, steady),
+        because=(*because, *_doubts(step, facts, verdict, steady)),
         classes=attribution.classes,
         ceilings=attribution.bounds,
         model_error=model.error if model is not None else None,
@@ -207,32 +213,46 @@ def nothing_timed(why: str) -> Diagnosis:
     return Diagnosis(Verdict.INCONCLUSIVE, 0.0, 1.0, Confidence.LOW, (why,), shares, bounds)
 
 
+def steadiness(attribution: TimeAttribution, findings: Sequence[Finding]) -> Steadiness:
+    """How steadily the class leads that a verdict is about."""
+    avoidable = _avoidable(attribution, findings)
+    _, kind = decide(attribution, findings)
+    by = avoidable if avoidable[kind] >= WORTHWHILE else None
+    count = led(kind, attribution.tenths, attribution.classes, by)
+    return Steadiness(kind, count, len(attribution.tenths))
+
+
 def _verdict(
-    step: StepFacts, attribution: TimeAttribution, findings: Sequence[Finding]
+    step: StepFacts, attribution: TimeAttribution, findings: Sequence[Finding], steady: Steadiness
 ) -> tuple[Verdict, Bottleneck]:
-    """The verdict and the class that its share and speedup bound are about."""
-    if too_little(step):
+    """The verdict and the class that its share and speedup bound are about.
+
+    However far step time wanders, a class that leads in nearly every tenth of the run is its bottleneck.
+    """
+    if too_little(step) or (step.drift > WILD and not steady.held):
         return Verdict.INCONCLUSIVE, attribution.ranked[0]
-    return decide(attribution, findings, wild=step.drift > WILD)
+    return decide(attribution, findings)
 
 
 def decide(
-    attribution: TimeAttribution, findings: Sequence[Finding], wild: bool = False, watching: float = 0.0
+    attribution: TimeAttribution, findings: Sequence[Finding], watching: float = 0.0
 ) -> tuple[Verdict, Bottleneck]:
     """The verdict, and the class that its share and speedup bound are about, where enough steps were timed.
 
-    `wild`: step times vary so much that no bottleneck can be named. `watching`: the share of the time that
-    watching itself is likely to have cost the host; no change of the script avoids it.
+    Two classes that are level at the top are told apart by what is avoidable: where that is one of them, it
+    is the bottleneck. `watching`: the share of the time that watching itself is likely to have cost the host;
+    no change of the script avoids it.
     """
     top, second = attribution.ranked[:2]
+    level = attribution.classes[top] - attribution.classes[second] <= BALANCED
     avoidable = _avoidable(attribution, findings)
     avoidable[Bottleneck.HOST] -= watching
     worst = max(avoidable, key=lambda kind: avoidable[kind])
     if avoidable[worst] < WORTHWHILE:
-        return (Verdict.HEALTHY if top is Bottleneck.COMPUTE else Verdict(top.value)), top
-    if wild:
-        return Verdict.INCONCLUSIVE, top
-    if attribution.classes[top] - attribution.classes[second] <= BALANCED and {top, second} & {worst}:
+        if top is Bottleneck.COMPUTE:
+            return Verdict.HEALTHY, top
+        return (Verdict.BALANCED if level else Verdict(top.value)), top
+    if level and min(avoidable[top], avoidable[second]) >= WORTHWHILE and worst in {top, second}:
         return Verdict.BALANCED, top
     return Verdict(worst.value), worst
 
@@ -256,21 +276,22 @@ def _avoidable(attribution: TimeAttribution, findings: Sequence[Finding]) -> dic
 
 
 def _because(
-    step: StepFacts, attribution: TimeAttribution, verdict: Verdict, findings: Sequence[Finding]
+    step: StepFacts, attribution: TimeAttribution, verdict: Verdict, steady: Steadiness
 ) -> tuple[str, ...]:
     first = f"of the time from the first step to the last: {attribution}"
     if verdict is Verdict.INCONCLUSIVE:
-        return (too_little(step) or _wandering(step), first)
+        return (too_little(step) or _wandering(step, steady), first)
     if verdict is Verdict.HEALTHY:
         return (first, NOTHING_WORTHWHILE)
     return (first,)
 
 
-def _wandering(step: StepFacts) -> str:
-    return f"step time varies by {step.drift:.0%} from one tenth of the run to another"
+def _wandering(step: StepFacts, steady: Steadiness) -> str:
+    wandering = f"step time varies by {step.drift:.0%} from one tenth of the run to another"
+    return f"{wandering}; {steady}" if steady.tenths else wandering
 
 
-def _doubts(step: StepFacts, facts: Facts, verdict: Verdict) -> tuple[str, ...]:
+def _doubts(step: StepFacts, facts: Facts, verdict: Verdict, steady: Steadiness) -> tuple[str, ...]:
     """What lowers the confidence, in words."""
     doubts = []
     model = facts.get(StepModel)
@@ -284,7 +305,9 @@ def _doubts(step: StepFacts, facts: Facts, verdict: Verdict) -> tuple[str, ...]:
     if model is not None and abs(model.error) > TRUSTED_ERROR:
         doubts.append(f"the step model's error is {model.error:+.0%}: predicted ranges are wider")
     if step.drift > UNSTEADY and verdict is not Verdict.INCONCLUSIVE:
-        doubts.append(_wandering(step))
+        doubts.append(_wandering(step, steady))
+    elif steady.tenths and not steady.held:
+        doubts.append(f"shares differ between the tenths of the run: {steady}")
     job = facts.get(JobFacts)
     if verdict is Verdict.NETWORK and job is not None and not job.matched:
         doubts.append("the gradient syncs of all ranks could not be matched: some of it may be waiting")
@@ -308,14 +331,21 @@ def _core_delay(job: JobFacts | None) -> float:
     return median(delays) if delays else 0.0
 
 
-def _confidence(step: StepFacts, facts: Facts, verdict: Verdict, kind: Bottleneck) -> Confidence:
+def _confidence(
+    step: StepFacts, facts: Facts, verdict: Verdict, kind: Bottleneck, steady: Steadiness
+) -> Confidence:
+    """How far the verdict can be trusted.
+
+    *low*: few steps, little time, or an accelerator that nobody sampled: what is not known could be all of
+    it. *medium*: enough was seen, and one thing speaks against it: an estimate instead of a measurement, step
+    time that wanders, a class that does not lead throughout. *high*: nothing does.
+    """
     model = facts.get(StepModel)
     accelerated = facts.run.device != "cpu"
     low = (
         verdict is Verdict.INCONCLUSIVE
         or step.count < FEW_STEPS
         or step.wall_s < SHORT_S
-        or step.drift > WILD
         or (accelerated and facts.get(GpuFacts) is None)
     )
     if low:
@@ -326,6 +356,7 @@ def _confidence(step: StepFacts, facts: Facts, verdict: Verdict, kind: Bottlenec
         or step.wall_s < LONG_S
         or step.count < MANY_STEPS
         or step.drift > UNSTEADY
+        or (steady.tenths > 0 and not steady.held)
         or (kind is Bottleneck.NETWORK and _core_delay(facts.get(JobFacts)) >= CROWDED)
         or (kind is Bottleneck.DATA and model is not None and abs(model.error) > TRUSTED_ERROR)
         or (step.share(Phase.OTHER) > UNEXPLAINED and facts.get(StackFacts) is None)

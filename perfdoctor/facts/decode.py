@@ -18,7 +18,18 @@ __all__ = ["Json", "as_count", "location", "number", "positive", "sanitized"]
 
 
 OBJECTS = {"at", "built", "first", "net", "memory", "shm", "reasons", "threads_env", "annotation_ns"}
-LISTS = {"workers", "names", "procs", "activities", "lines", "storage", "lengths"}
+LISTS = {
+    "workers",
+    "names",
+    "procs",
+    "activities",
+    "lines",
+    "storage",
+    "lengths",
+    "functions",
+    "calls",
+    "small",
+}
 IDENTITIES = {"id", "loader", "index", "pid", "worker"}
 
 

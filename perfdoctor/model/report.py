@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from perfdoctor.model.batch import BatchFacts
 from perfdoctor.model.concluded import Diagnosis, Finding, Gain, NotJudged
+from perfdoctor.model.lines import StepLines
 from perfdoctor.model.measured import (
     CpuFacts,
     GpuFacts,
@@ -37,6 +38,7 @@ class Report:
     memory: MemoryFacts | None = None
     window: WindowFacts | None = None
     batch: BatchFacts | None = None
+    lines: StepLines | None = None
     together: Gain | None = None  # what the first three findings bring in combination
     path: str = ""  # the run directory
     job: JobFacts | None = None  # all ranks, where there are several

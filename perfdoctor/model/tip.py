@@ -34,6 +34,7 @@ class TipHeading:
     applies: tuple[str, ...]
     saves: tuple[str, ...]
     checked: Checked = Checked.FACTS
+    general: bool = False  # asked after all others, which it gives way to, and ranked behind them
     rivals: tuple[str, ...] = ()  # ids of tips that serve the same end, or would undo this one
 
 

@@ -49,6 +49,11 @@ class Watch:
         """Write one event into the records of this process."""
         self.session.write(event)
 
+    def in_steps(self) -> bool:
+        """Whether the calling thread is the one that trains, and has made its first step."""
+        recorder = self.session.recording() if self.session.recorder is not None else None
+        return recorder is not None and recorder.written > 0
+
     def wrap(
         self,
         owner: Any,

@@ -107,6 +107,19 @@ def part(name: str, function: Callable[[Any], None]) -> Callable[[Any], None]:
     return call
 
 
+def profile_function(name: str, function: Callable[[Any, str, Any], None]) -> Callable[[Any, str, Any], None]:
+    """`function` for `sys.setprofile`: its errors end the profiling and never reach the script."""
+
+    def profile(frame: Any, event: str, arg: Any) -> None:
+        try:
+            function(frame, event, arg)
+        except Exception as error:
+            sys.setprofile(None)
+            report_trouble(name, error)
+
+    return profile
+
+
 def cut(error: BaseException) -> None:
     """Drop the current frame, which is ours, from the head of the error's traceback.
 

@@ -48,6 +48,7 @@ class Session:
         self.recorder: Optional[Recorder] = None
         self.tag: Optional[str] = None
         self.rank = 0
+        self.slowed = False  # this process is being looked at closely: what it takes now is not timed
         self._lines: Optional[EventLog] = None
         self._waiting: List[Event] = []
         self._events = 0

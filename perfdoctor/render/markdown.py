@@ -17,6 +17,7 @@ SPECIAL = re.compile(r"[\\`*\[\]<>|~&$]|(?<!\w)_|_(?!\w)")
 FIRST = re.compile(r"^(\s*\d*)([-+#=]+|[.)])(?=\s|$)")  # what would begin a list or a heading, or make one
 REFERENCE = re.compile(r"(?<!\w)([@#])(?=\w)")  # what would call a person, or name an issue
 TICKS = re.compile(r"`+")
+QUOTED = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")  # code in a sentence
 BAR = re.compile(r"(?<!\\)\|")  # would end the cell of a table, in code too
 
 
@@ -56,8 +57,14 @@ def _span(span: blocks.Span) -> str:
     if not body:
         return span.text
     before, after = span.text[: span.text.index(body)], span.text[span.text.index(body) + len(body) :]
-    written = code(body) if span.code or span.filled else escape(body)
+    written = code(body) if span.code or span.filled else _prose(body)
     return f"{before}**{written}**{after}" if span.strong and not span.code else f"{before}{written}{after}"
+
+
+def _prose(text: str) -> str:
+    """A sentence, with what it quotes in backticks as spans of code."""
+    parts = QUOTED.split(text)  # every second one was quoted
+    return "".join(code(part) if place % 2 else escape(part) for place, part in enumerate(parts))
 
 
 @singledispatch

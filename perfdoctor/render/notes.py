@@ -16,6 +16,7 @@ SENTENCES = {
     "shown-rank": "findings and phases are for rank {rank}",
     "rival": '"{title}" ({gain:.2f}x likely) is an alternative to "{better}": choose one',
     "small-gains": "small gains: {gains}",
+    "wide-ranges": "wide ranges (finding {ranks}): hardly any gain of this kind has been measured yet",
     # of traces
     "judged-file": "verdict and findings are for {name}, {why}",
     "warm-up-step": "{step} took much longer than the steps after it and was left out: it warms up",

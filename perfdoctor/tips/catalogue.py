@@ -25,12 +25,13 @@ def tip(
     applies: tuple[str, ...] = ("cpu", "gpu"),
     saves: tuple[str, ...] = ("time",),
     checked: Checked = Checked.FACTS,
+    general: bool = False,
     rivals: tuple[str, ...] = (),
 ) -> Callable[[Judge], Judge]:
     """Mark the one function of a tip's file that judges facts: it returns Advice, or None to stay silent."""
 
     def mark(judge: Judge) -> Judge:
-        heading = TipHeading(title, bottleneck, effort, applies, saves, checked, rivals)
+        heading = TipHeading(title, bottleneck, effort, applies, saves, checked, general, rivals)
         judge.__tip__ = heading  # type: ignore[attr-defined]
         return judge
 

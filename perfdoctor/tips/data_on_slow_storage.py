@@ -50,6 +50,8 @@ def data_on_slow_storage(
     worked_s = cpu.worked_s(loader.batch_cpu_s)
     if worked_s > ON_CPU * loader.batch_s or (cpu.other_cores or 0.0) > CROWDED * cpu.usable_cores:
         return None
+    if loader.batch_s <= 0.0 or loader.batches_per_step <= 0.0:
+        return None
     blocked = min(share, 1.0 - worked_s / loader.batch_s)
     rate = disk.read_bytes_per_s or 0.0
     blocked_rate = rate * step.mean_s / (blocked * loader.batch_s * loader.batches_per_step)

@@ -1,8 +1,9 @@
 """The autograd graphs of past steps stay alive: memory grows with every step.
 
 ## What it sees
-Graphs of steps long past are still alive while training goes on, because a loss or an output of the model is
-kept, or summed up, together with its graph.
+Graphs of steps long past are still alive while training goes on, because a loss, one term of it or an output
+of the model is kept, or summed up, together with its graph. Losses of validation count, too, if they are
+computed outside of `torch.no_grad()`.
 
 ## By hand
     total += loss.item()               # a number; on a device this waits for the result
@@ -41,14 +42,15 @@ def retained_graph(step: StepFacts, retained: RetainedGraphFacts) -> Advice | No
     if retained.graphs < SEVERAL or retained.steps < LONG:
         return None
     held = f"`{retained.name}` holds them" if retained.name else "the variable that holds them was not found"
-    growth = retained.bytes_per_step or 0.0
     ago = f"{retained.steps:,.0f} steps ago"
     because = [f"{retained.graphs} of the sampled graphs were alive at once, one from {ago}: {held}"]
-    if growth > 0:
-        because.append(
-            f"the process's memory grew by {growth / 1024:,.1f} KiB per step,"
-            f" {growth * step.count / MIB:,.1f} MiB in this run"
-        )
+    grew = (("the process's", retained.bytes_per_step), ("the device's", retained.device_bytes_per_step))
+    because += [
+        f"{whose} memory grew by {growth / 1024:,.1f} KiB per step,"
+        f" {growth * step.count / MIB:,.1f} MiB in this run"
+        for whose, growth in grew
+        if growth is not None and growth > 0
+    ]
     slower = min(1.0, retained.slower)
     if slower >= SLOWER:
         because.append(f"steps slowed down by {slower:.0%} of the mean step")

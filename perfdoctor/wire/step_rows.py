@@ -9,7 +9,7 @@ OPEN, CALL, BATCH, BACKWARD_DONE, UPDATE, END = range(6)
 
 # Bits of the column `flags`.
 SKIPPED = 1  # a GradScaler left the optimizer's step out
-DISTURBED = 2  # a profiler window was open
+DISTURBED = 2  # watched at a cost: a profiler window was open, or each call or item was looked at
 ROLLED_UP = 4  # the row covers several markers
 FRESH = 8  # gradients were cleared or parameters changed before the first backward
 

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.process
     ("words", "expected"),
     [
         (["-m", "pkg.train", "--steps", "3"], ["--", "-m", "pkg.train", "--steps", "3"]),
+        (["--lines", "9", "-m", "pkg.train"], ["--lines", "9", "--", "-m", "pkg.train"]),
         (["-q", "--steps", "3", "-m", "pkg"], ["-q", "--steps", "3", "--", "-m", "pkg"]),
         (["--out=d", "-mpkg"], ["--out=d", "--", "-mpkg"]),
         (["--steps", "-m", "x"], ["--steps", "-m", "x"]),

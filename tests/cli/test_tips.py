@@ -23,7 +23,7 @@ def test_a_planned_tip_says_what_is_missing(perfdoctor):
 
 
 def test_one_tip_is_explained(perfdoctor):
-    shown = perfdoctor("tips", "too-few-workers")
+    shown = perfdoctor("tips", "too_few_workers")
     assert "## What it sees" in shown.stdout
 
 

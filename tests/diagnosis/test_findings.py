@@ -3,20 +3,24 @@ from __future__ import annotations
 from dataclasses import astuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from perfdoctor.diagnosis.calibration import widen, widening
 from perfdoctor.diagnosis.findings import Judgement, judge
 from perfdoctor.diagnosis.verdict import TimeAttribution
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel, of_loop
 from perfdoctor.facts.steps.events import SaveFacts
-from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.change import Change, Effort, Estimate, removes
 from perfdoctor.model.concluded import Advice, Bottleneck, Gain, NotJudged
+from perfdoctor.model.coverage import Covered
 from perfdoctor.model.measured import LoaderFacts, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.note import Note
 from perfdoctor.model.tip import Tip, TipHeading
 from perfdoctor.render.notes import all_worded
-from tests.support.facts import cpu, run, step
+from tests.support.facts import cpu, loader, model, run, step
 
 BLAME = TimeAttribution(
     dict.fromkeys(Bottleneck, 0.2), {**dict.fromkeys(Bottleneck, 1.25), Bottleneck.DATA: 3.0}
@@ -33,19 +37,24 @@ def tip(
     same_result=True,
     change=True,
     rivals=(),
+    general=False,
 ):
-    """A tip that takes these shares (low, likely, high) out of the step; without any it is silent."""
-    silent = change and not removed
+    """A tip that takes these shares (low, likely, high) out of the step; without any it is silent.
+
+    `change` is one of another kind, or False for advice on something else than time.
+    """
+    silent = change is True and not removed
     shares = removed if len(removed) == 3 else removed * 3
-    advice = Advice(("because",), removes(*shares) if removed else None, same_result=same_result)
-    heading = TipHeading(name.title(), kind, effort, ("cpu",), ("time",), rivals=rivals)
+    made = removes(*shares) if removed else change or None
+    advice = Advice(("because",), made, same_result=same_result)
+    heading = TipHeading(name.title(), kind, effort, ("cpu",), ("time",), general=general, rivals=rivals)
     return Tip(name, heading, lambda **facts: None if silent else advice, needs or {"step": StepFacts}, "")
 
 
-def judged(*tips, missing=None, model=None):
+def judged(*tips, missing=None, model=None, blame=BLAME):
     absent = {kind: Missing(why) for kind, why in (missing or {}).items()}
     groups = {RunFacts: run(), StepFacts: STEP} | ({StepModel: model} if model else {})
-    return judge(tips, Facts(groups | absent), BLAME)
+    return judge(tips, Facts(groups | absent), blame)
 
 
 def names(found):
@@ -68,6 +77,18 @@ def test_of_two_like_gains_the_one_that_keeps_the_result_comes_first():
 def test_a_much_larger_gain_is_worth_effort_and_risk():
     hard = tip("a", 0.6, effort=Effort.REWRITE, same_result=False)
     assert names(judged(hard, tip("b", 0.1))) == ["a", "b"]
+
+
+def test_a_general_finding_comes_behind_specific_ones_however_much_it_brings():
+    assert names(judged(tip("a", 0.6, general=True), tip("b", 0.1))) == ["b", "a"]
+
+
+def test_a_general_tip_is_told_what_the_findings_of_the_others_are_about():
+    seen = []
+    heading = TipHeading("G", Bottleneck.HOST, Effort.LINES, ("cpu",), ("time",), general=True)
+    asked = Tip("g", heading, lambda covered: seen.append(covered), {"covered": Covered}, "")
+    judged(asked, tip("a", 0.2), tip("small", 0.001))
+    assert [cover.share for cover in seen[0].covers] == [0.2]
 
 
 def test_no_gain_is_above_the_ceiling_of_its_class():
@@ -114,16 +135,96 @@ def test_the_model_of_the_step_turns_a_change_into_a_gain():
     assert found.findings[0].gain.likely == pytest.approx(2.0)
 
 
-def test_gains_in_combination_do_not_add_up_but_multiply_what_is_left():
-    found = judged(tip("a", 0.4), tip("b", 0.2), model=of_loop(STEP, cpu()))
+def open_to(**shares):
+    """Time of these classes, of which all could go."""
+    classes = dict.fromkeys(Bottleneck, 0.0) | {Bottleneck(name): share for name, share in shares.items()}
+    return TimeAttribution(classes, {kind: 1 / max(0.01, 1 - share) for kind, share in classes.items()})
+
+
+def test_seconds_of_different_classes_add_up():
+    host = tip("b", 0.2, kind=Bottleneck.HOST)
+    found = judged(tip("a", 0.4), host, model=of_loop(STEP, cpu()), blame=open_to(data=0.6, host=0.4))
     assert found.together is not None
     assert found.together.likely == pytest.approx(1 / 0.4)
 
 
-def test_only_the_first_three_are_taken_together():
-    found = judged(*(tip(name, share) for name, share in zip("abcd", (0.2, 0.15, 0.1, 0.05), strict=True)))
+@pytest.mark.parametrize("model", [None, of_loop(STEP, cpu())], ids=["no model", "model"])
+def test_within_a_class_each_takes_its_part_of_what_the_other_leaves(model):
+    found = judged(tip("a", 0.4), tip("b", 0.4), model=model, blame=open_to(data=0.8, compute=0.2))
     assert found.together is not None
-    assert found.together.likely == pytest.approx(1 / 0.55)
+    # at worst both take the same seconds, at best different ones: no more than the class has
+    worst = widen(Gain(low=1 / 0.6), widening([Bottleneck.DATA], "cpu")).low
+    assert astuple(found.together) == pytest.approx((worst, 1 / 0.4, 1 / 0.2))
+
+
+def test_fusing_an_optimizer_beside_a_larger_batch_is_not_promised_its_seconds_again():
+    batch = tip("batch", 0.5, 0.85, 0.94, kind=Bottleneck.COMPUTE, same_result=False)
+    fused = tip("fused", 0.1, 0.35, 0.4, kind=Bottleneck.COMPUTE, same_result=False)
+    found = judged(batch, fused, model=of_loop(STEP, cpu()), blame=open_to(compute=0.97, data=0.03))
+    assert names(found) == ["batch", "fused"]
+    assert found.together is not None
+    assert found.together.likely < 11  # one after the other: 6.7x and 1.5x; the sum would be all there is
+
+
+def test_only_the_first_three_are_taken_together():
+    shares = zip("abcd", (0.2, 0.15, 0.1, 0.05), strict=True)
+    found = judged(*(tip(name, share) for name, share in shares), blame=open_to(data=1.0))
+    assert found.together is not None
+    assert found.together.likely == pytest.approx(1 / (0.8 * 0.85 * 0.9))
+
+
+WORKERS, CHEAPER = Change(workers=4), Change(batch=Estimate(0.7, 0.9, 0.95))
+STARVED = step(data_wait=30, forward=10, cpu=39)
+LOADED = {"model": model(STARVED, loader(batch=30), cpu(cores=8)), "blame": open_to(data=0.75, compute=0.25)}
+
+
+def test_of_two_ways_to_save_the_same_seconds_the_second_says_what_it_still_brings():
+    found = judged(tip("workers", change=WORKERS), tip("cheaper", change=CHEAPER), **LOADED)
+    assert names(found) == ["workers", "cheaper"]
+    assert found.findings[1].gain.likely > 2.5
+    assert found.findings[1].advice.because[-1].startswith('once "Workers" is done, this brings 1.')
+    assert found.findings[0].advice.because == ("because",)
+
+
+def test_what_saves_other_seconds_goes_before_what_saves_the_same_again():
+    logs = tip("logs", 0.1, kind=Bottleneck.COMPUTE)
+    found = judged(tip("workers", change=WORKERS), tip("cheaper", change=CHEAPER), logs, **LOADED)
+    assert names(found) == ["workers", "logs", "cheaper"]
+    assert found.findings[1].advice.because == ("because",)
+
+
+def test_a_cost_that_is_paid_once_outranks_workers_that_only_share_it_out():
+    of_step = step(data_wait=60, forward=15, cpu=74)
+    shared = {
+        "model": model(of_step, loader(batch=60), cpu(cores=2)),
+        "blame": open_to(data=0.8, compute=0.2),
+    }
+    once = tip("once", change=Change(batch=Estimate(0.8, 0.97, 1.0)), effort=Effort.LINES)
+    found = judged(tip("workers", change=Change(workers=2)), once, **shared)
+    assert names(found) == ["once", "workers"]
+    assert found.findings[0].gain.likely > 3.5
+    assert "brings 1." in found.findings[1].advice.because[-1]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(list(Bottleneck)), st.tuples(*[st.floats(0, 1)] * 3).map(sorted)),
+        min_size=2,
+        max_size=5,
+    ),
+    st.lists(st.floats(0.001, 1), min_size=5, max_size=5),
+    st.booleans(),
+)
+def test_no_combination_promises_more_than_the_time_of_its_classes(tips, amounts, modelled):
+    shares = {kind.value: amount / sum(amounts) for kind, amount in zip(Bottleneck, amounts, strict=True)}
+    blame = open_to(**shares)
+    catalogue = [tip(f"tip{index}", *removed, kind=kind) for index, (kind, removed) in enumerate(tips)]
+    found = judged(*catalogue, model=of_loop(STEP, cpu()) if modelled else None, blame=blame)
+    if found.together is None:
+        return
+    kinds = {finding.bottleneck for finding in found.findings[:3]}
+    bound = 1 / max(0.01, 1 - sum(shares[kind.value] for kind in kinds))
+    assert found.together.low <= found.together.likely <= found.together.high <= bound * (1 + 1e-9)
 
 
 def test_one_finding_alone_is_no_combination():

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.diagnosis.verdict import attribute_time, conclude
+from perfdoctor.diagnosis.verdict import TimeAttribution, attribute_time, conclude, decide
 from perfdoctor.facts.gather import Facts
+from perfdoctor.facts.steps.tenths import PhaseTenths
 from perfdoctor.model.batch import Stage
 from perfdoctor.model.concluded import Advice, Bottleneck, Confidence, Finding, Gain, Verdict
 from perfdoctor.model.measured import GpuFacts, Marker, Phase, RunFacts, StackFacts, StepFacts
@@ -74,9 +75,24 @@ def test_a_large_share_of_host_time_counts_without_a_finding():
     assert found.verdict is Verdict.HOST
 
 
-def test_two_classes_that_are_level_are_balanced():
-    found = conclusion(step(data_wait=49, forward=20, backward=31), findings=[finding(Bottleneck.DATA, 1.5)])
+LEVEL = step(data_wait=50, forward=20, backward=30)
+
+
+@pytest.mark.parametrize("data_wait", [48, 50, 52])
+def test_of_two_classes_that_are_level_the_avoidable_one_is_the_bottleneck(data_wait):
+    of_step = step(data_wait=data_wait, forward=20, backward=80 - data_wait)
+    assert conclusion(of_step, findings=[finding(Bottleneck.DATA, 1.5)]).verdict is Verdict.DATA
+
+
+def test_two_level_classes_that_are_both_avoidable_are_balanced():
+    found = conclusion(LEVEL, findings=[finding(Bottleneck.DATA, 1.5), finding(Bottleneck.COMPUTE, 1.3)])
     assert found.verdict is Verdict.BALANCED
+
+
+def test_level_classes_of_which_none_is_avoidable_are_balanced():
+    of_class = dict.fromkeys(Bottleneck, 0.0) | {Bottleneck.NETWORK: 0.51, Bottleneck.COMPUTE: 0.49}
+    bounds = dict.fromkeys(Bottleneck, 1.0)  # without either, the other still takes as long
+    assert decide(TimeAttribution(of_class, bounds), ()) == (Verdict.BALANCED, Bottleneck.NETWORK)
 
 
 def test_other_time_goes_where_its_lines_belong():
@@ -134,7 +150,56 @@ def test_few_steps_are_a_guess():
     assert (found.verdict, found.confidence) == (Verdict.DATA, Confidence.LOW)
 
 
-def test_step_time_that_wanders_is_no_verdict():
+def tenths(*shares, kind=Phase.DATA_WAIT):
+    """What a phase takes of each tenth of the run; the forward pass has the rest."""
+    return PhaseTenths(tuple({kind: share, Phase.FORWARD: 1 - share} for share in shares))
+
+
+WANDERING = replace(step(data_wait=4, forward=96), drift=0.8001)
+IN_EACH = tenths(*[0.04] * 10)
+
+
+def test_a_class_that_leads_in_each_tenth_is_the_verdict_however_far_step_time_wanders():
+    found = conclusion(WANDERING, IN_EACH, findings=[finding(Bottleneck.COMPUTE, 1.5)])
+    assert (found.verdict, found.confidence) == (Verdict.COMPUTE, Confidence.MEDIUM)
+    assert any("varies by 80%" in because and "leads in each of them" in because for because in found.because)
+
+
+def test_a_class_that_leads_in_the_mean_only_is_no_verdict_where_step_time_wanders():
+    of_step = replace(step(data_wait=60, forward=40), drift=0.9)
+    turned = tenths(*[0.9] * 6, *[0.1] * 4)
+    both = [finding(Bottleneck.DATA, 2.0), finding(Bottleneck.COMPUTE, 1.5)]
+    found = conclusion(of_step, turned, findings=both)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "data leads in 6 of them" in found.because[0]
+
+
+@pytest.mark.parametrize(("led", "verdict"), [(9, Verdict.DATA), (8, Verdict.INCONCLUSIVE)])
+def test_nearly_every_tenth_is_enough(led, verdict):
+    of_step = replace(step(data_wait=60, forward=40), drift=0.9)
+    both = [finding(Bottleneck.DATA, 2.0), finding(Bottleneck.COMPUTE, 1.5)]
+    assert conclusion(of_step, tenths(*[0.7] * led, *[0.1] * (10 - led)), findings=both).verdict is verdict
+
+
+def test_what_is_avoidable_leads_though_compute_is_larger_in_each_tenth():
+    of_step = replace(step(data_wait=40, forward=60), drift=0.9)
+    found = conclusion(of_step, tenths(*[0.3, 0.5] * 5), findings=[finding(Bottleneck.DATA, 1.6)])
+    assert found.verdict is Verdict.DATA
+
+
+def test_a_steady_step_whose_cause_changes_is_doubted():
+    both = [finding(Bottleneck.DATA, 2.0), finding(Bottleneck.COMPUTE, 1.5)]
+    found = conclusion(step(data_wait=60, forward=40), tenths(*[0.9] * 6, *[0.1] * 4), findings=both)
+    assert (found.verdict, found.confidence) == (Verdict.DATA, Confidence.MEDIUM)
+    assert any("leads in 6 of them" in because for because in found.because)
+
+
+def test_a_healthy_run_is_one_that_computes_throughout():
+    assert conclusion(WANDERING, IN_EACH).verdict is Verdict.HEALTHY
+    assert conclusion(WANDERING, tenths(*[0.9] * 2, *[0.01] * 8)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_step_time_that_wanders_in_a_run_too_short_to_cut_is_no_verdict():
     wandering = replace(step(data_wait=60, forward=40), drift=0.9)
     found = conclusion(wandering, findings=[finding(Bottleneck.DATA, 2.0)])
     assert found.verdict is Verdict.INCONCLUSIVE

@@ -83,7 +83,7 @@ def test_the_page_shows_every_file_from_the_event_to_the_script() -> None:
 @pytest.mark.slow
 def test_the_tests_of_the_page_pass(tree: Path) -> None:
     tests = [name for name in files() if "/test_" in name]
-    assert "7 passed" in python(tree, "-m", "pytest", "-q", "-o", "addopts=", *tests)
+    assert "8 passed" in python(tree, "-m", "pytest", "-q", "-o", "addopts=", *tests)
 
 
 def test_the_files_keep_the_rules_of_the_house(tree: Path) -> None:

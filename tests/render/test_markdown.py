@@ -24,6 +24,7 @@ def test_a_report_has_its_verdict_the_phases_as_a_table_and_the_change_in_a_fenc
     assert "**1. Prepare batches in more worker processes**: 2.3× faster (1.8–2.6×)" in text
     assert "`train.py:41` `loader = DataLoader(digits, batch_size=64, shuffle=True)`" in text
     assert "- try: `perfdoctor try --workers 3`" in text
+    assert "- more: `perfdoctor tips too-few-workers`" in text
     fence = re.search(r"- by hand:\n  ```python\n(.*?)\n  ```", text, re.DOTALL)
     assert fence is not None
     assert "num_workers=3, persistent_workers=True)" in fence[1]
@@ -59,6 +60,11 @@ def test_code_ends_where_it_is_to_end_whatever_it_holds():
     assert markdown.code("`b`") == "`` `b` ``"
     fenced = drawn(blocks.Code("x\n````\ny"))
     assert fenced == "`````python\nx\n````\ny\n`````\n"
+
+
+def test_what_a_sentence_quotes_in_backticks_is_code():
+    text = drawn(blocks.bullets(["in `Waves.__getitem__`: `a * b` and a lone ` tick, ``two`` too"]))
+    assert text == "- in `Waves.__getitem__`: `a * b` and a lone \\` tick, \\`\\`two\\`\\` too\n"
 
 
 def test_a_bar_in_a_cell_ends_no_cell():

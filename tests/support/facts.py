@@ -141,10 +141,11 @@ def line(
     samples: int = 100,
     text: str = "work()",
     function: str = "main",
+    leaf: str | None = None,
     only_reported: bool = True,
 ) -> LineCost:
     """A user's line that takes `share`."""
-    return LineCost(Location("train.py", number, function, text), share, samples, None, kind, only_reported)
+    return LineCost(Location("train.py", number, function, text), share, samples, leaf, kind, only_reported)
 
 
 def stacks(*other: LineCost) -> StackFacts:

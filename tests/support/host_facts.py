@@ -5,10 +5,12 @@ from __future__ import annotations
 from perfdoctor.facts.host.between_steps import BetweenLine, BetweenStepsFacts
 from perfdoctor.facts.host.debug_modes import DebugMode, DebugModeFacts
 from perfdoctor.facts.host.gc_pauses import GcPauseFacts
+from perfdoctor.facts.host.slowing_down import Cause, SlowingFacts
+from perfdoctor.facts.host.step_growth import StepGrowth
 from perfdoctor.facts.script.gradient_clearing import GradientClearingFacts, GradientZeroingFacts
 from perfdoctor.facts.script.retained_graph import RetainedGraphFacts
 from perfdoctor.facts.script.validation import ValidationFacts
-from perfdoctor.model.measured import LineCost, Location
+from perfdoctor.model.measured import LineCost, Location, Phase
 
 
 def pauses(
@@ -54,6 +56,30 @@ def retained(
 ) -> RetainedGraphFacts:
     """So many graphs alive at once, the oldest made so many steps ago; memory grows by so many bytes a step."""
     return RetainedGraphFacts(graphs, steps, "total", Location("train.py", 21, "fit", text), growth, slower)
+
+
+def growing(
+    slower: float = 0.2, phase: Phase = Phase.OTHER, cpu: float | None = 1.0, waiting: float | None = 0.0
+) -> StepGrowth:
+    """Steps of 10 ms that grow in one phase, which takes 2 ms at first; of each other phase there are 4 ms."""
+    first = dict.fromkeys((Phase.FORWARD, Phase.BACKWARD), 0.004) | {phase: 0.002}
+    first_s = sum(first.values())
+    grown_s = 2 * (first_s / (1 - slower) - first_s)
+    return StepGrowth(first_s, first_s + grown_s, slower, first, {phase: 1.0}, cpu, waiting)
+
+
+def slowing(
+    cause: Cause = Cause.WORK,
+    slower: float = 0.2,
+    phase: Phase = Phase.OTHER,
+    growth: float | None = None,
+    share: float = 0.3,
+) -> SlowingFacts:
+    """Steps that grow from 10 to 15 ms; a line that takes `share` of the step works on a list that grows."""
+    line = LineCost(Location("train.py", 31, "fit", "limit = median(losses)"), share, 50)
+    adds = Location("train.py", 30, "fit", "losses.append(loss.item())")
+    known = (phase, 0.95, line, "losses", adds) if cause is Cause.WORK else (None, 0.0, None, None, None)
+    return SlowingFacts(cause, 0.010, 0.015, slower, *known, bytes_per_step=growth)
 
 
 def validation(

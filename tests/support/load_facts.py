@@ -6,13 +6,15 @@ from typing import Any
 
 from perfdoctor.facts.data.copy_lines import CopyLines
 from perfdoctor.facts.data.helper_threads import HelperThreadFacts
+from perfdoctor.facts.data.item_work import How, RepeatedWork
 from perfdoctor.facts.data.padding import PaddingFacts
+from perfdoctor.facts.data.small_calls import Library, SmallCalls
 from perfdoctor.facts.data.storage import StorageFacts
 from perfdoctor.facts.data.worker_memory import WorkerMemory
 from perfdoctor.facts.host.network import Link, NetworkFacts
 from perfdoctor.facts.host.resources import DiskFacts
 from perfdoctor.model.batch import BatchFacts, Stage, StageCost
-from perfdoctor.model.measured import LineCost, MemoryFacts
+from perfdoctor.model.measured import LineCost, Location, MemoryFacts
 from tests.support.facts import line
 
 GB = 10**9
@@ -114,3 +116,19 @@ def padding(beyond: float = 0.4, within: float = 0.2, **given: Any) -> PaddingFa
             **given,
         }
     )
+
+
+def repeated(
+    share: float, number: int = 22, text: str = "table = json.load(file)", **given: Any
+) -> RepeatedWork:
+    """A line of the dataset that called `json.load` 64 times, with the same arguments and result."""
+    at = Location("train.py", number, "__getitem__", text)
+    known = {"name": "json.load", "how": How.CALL, "seen": 64, **given}
+    return RepeatedWork(at, share, round(200 * share), **known)
+
+
+def small(share: float, number: int = 22, text: str = "ids.append(table[c])", **given: Any) -> SmallCalls:
+    """A loop of the dataset that calls `list.append` 1500 times for each item."""
+    at = Location("train.py", number, "__getitem__", text)
+    known = {"library": Library.OTHER, "callee": "list.append", "per_item": 1500.0, **given}
+    return SmallCalls(at, share, round(200 * share), **known)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.tips.retained_graph import retained_graph as tip
@@ -18,6 +20,11 @@ def test_names_what_holds_them_and_how_fast_memory_grows():
     )
     assert advice.at[0].line == 21
     assert advice.change is None
+
+
+def test_growth_on_the_device_is_told_beside_that_of_the_process():
+    advice = tip(STEP, replace(retained(growth=-1.0), device_bytes_per_step=2048.0))
+    assert advice.because[1:] == ("the device's memory grew by 2.0 KiB per step, 4.0 MiB in this run",)
 
 
 def test_where_steps_become_slower_the_lost_time_is_the_change():

@@ -43,6 +43,13 @@ def test_names_the_cure_that_fits_the_line():
     assert "to_numpy" in advice.code
 
 
+def test_a_name_that_ends_like_a_module_is_not_that_module():
+    slow = line(0.9, 8, text="x = self.store.read(image.open(index))", leaf="_compile")
+    advice = tip(STARVED, loader(batch=12), batch(cost(Stage.TRANSFORMING, 0.9, slow)), cpu())
+    assert advice is not None
+    assert advice.code is None
+
+
 def test_on_a_crowded_machine_little_cpu_time_does_not_mean_waiting():
     advice = tip(STARVED, loader(batch=12, cpu=5), SLOW, cpu(cores=2, other_cores=1.5))
     assert advice is not None

@@ -21,21 +21,39 @@ def test_names_the_tensors_the_way_and_the_constructor():
 
 def test_of_many_small_tensors_nearly_all_goes():
     change = tip(UPDATES, optimizers()).change
-    assert change.step.likely == pytest.approx(0.4 * 0.85, rel=0.01)
+    assert change.step.likely == pytest.approx(0.4 * 0.85, rel=0.02)
     assert change.step.high < 0.4
 
 
 def test_of_large_tensors_what_moves_through_memory_less_often_goes():
     large = optimizer("Adam", tensors=4, elements=4_000_000)  # 18 passes take longer than the update
     change = tip(UPDATES, optimizers(large)).change
-    assert change.step.likely == pytest.approx(0.4 * (1 - 7 / 18))
+    assert change.step.likely == pytest.approx(0.4 * (1 - 7 / 18), rel=0.01)
 
 
-def test_sgd_without_momentum_saves_no_pass():
-    large = optimizer("SGD", tensors=4, elements=40_000_000)
-    assert tip(UPDATES, optimizers(large)).change.step.likely == 0.0
+@pytest.mark.parametrize("elements", [1_000, 40_000_000])
+def test_sgd_without_momentum_saves_neither_a_pass_nor_an_operator(elements):
+    assert tip(UPDATES, optimizers(optimizer("SGD", tensors=4, elements=elements))) is None
+
+
+def test_sgd_with_momentum_saves_passes():
     with_momentum = optimizer("SGD", tensors=4, elements=40_000_000, momentum=True)
-    assert tip(UPDATES, optimizers(with_momentum)).change.step.likely == pytest.approx(0.4 * (1 - 5 / 8))
+    updates = step(forward=2, backward=3, optimizer=5)
+    assert tip(updates, optimizers(with_momentum)).change.step.likely == pytest.approx(
+        0.5 * (1 - 5 / 8), rel=0.01
+    )
+
+
+def test_a_small_model_whose_update_is_mostly_the_call_of_step_is_healthy():
+    # three layers in steps of 1 ms: Adam by tensors takes 180 us, most of which are not for each tensor
+    small = optimizer("Adam", tensors=6, elements=20_000)
+    healthy = step(data_wait=0.05, forward=0.32, backward=0.45, optimizer=0.18)
+    assert tip(healthy, optimizers(small)) is None
+
+
+def test_the_same_small_model_with_many_tensors_is_told():
+    many = optimizer("Adam", tensors=60, elements=20_000)
+    assert tip(step(forward=0.5, backward=0.7, optimizer=0.9), optimizers(many)) is not None
 
 
 def test_only_the_part_of_optimizers_that_can_be_fused_goes():
@@ -65,6 +83,8 @@ def test_is_silent(found):
     assert tip(UPDATES, optimizers(found)) is None
 
 
-@pytest.mark.parametrize(("ms", "fires"), [(1.49, False), (1.51, True)])
-def test_speaks_from_a_seventh_of_the_step(ms, fires):
-    assert (tip(step(forward=5, backward=5 - ms, optimizer=ms), optimizers()) is not None) is fires
+@pytest.mark.parametrize(("ms", "fires"), [(1.78, False), (1.81, True)])
+def test_speaks_from_a_seventh_of_the_step_that_would_go(ms, fires):
+    found = tip(step(forward=5, backward=5 - ms, optimizer=ms), optimizers())
+    assert (found is not None) is fires
+    assert found is None or found.change.step.likely == pytest.approx(0.15, abs=0.002)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from perfdoctor.facts.host.stacks import NO_STACKS, line_costs, threads
@@ -46,9 +46,8 @@ def batch_facts(
     if not rank.stacks:
         return NO_STACKS
     tally = _Tally(sources)
-    for thread, frames, count in threads(rank):
-        if _prepares(thread, bool(loader.num_workers)):
-            tally.add(frames, count)
+    for inner, count in prepared(rank, loader):
+        tally.add(inner, count)
     if tally.samples < FEW:
         few = f"only {tally.samples}" if tally.samples else "no"
         return Missing(f"{few} stack samples of batch preparation were taken")
@@ -65,7 +64,15 @@ def batch_facts(
     )
 
 
-def _prepares(thread: str, workers: bool) -> bool:
+def prepared(rank: RankRecords, loader: LoaderFacts) -> Iterator[tuple[tuple[Frame, ...], int]]:
+    """The stacks of batches being prepared, from the loader's fetch on inwards, with their samples."""
+    for thread, frames, count in threads(rank):
+        fetches = [index for index, frame in enumerate(frames) if FETCH.search(frame.file)]
+        if fetches and prepares(thread, bool(loader.num_workers)):
+            yield frames[fetches[-1] + 1 :], count
+
+
+def prepares(thread: str, workers: bool) -> bool:
     """Whether a thread is the one that prepares batches, in a worker or in the training process."""
     return thread.startswith("worker ") and " thread " not in thread if workers else thread == "main"
 
@@ -79,12 +86,8 @@ class _Tally:
         self.seen: dict[tuple[LibraryWork, str | None], Lines] = defaultdict(Counter)
         self.locked: Lines = Counter()
 
-    def add(self, frames: Sequence[Frame], count: int) -> None:
-        """Count a stack, if it is one of a batch being prepared."""
-        fetches = [index for index, frame in enumerate(frames) if FETCH.search(frame.file)]
-        if not fetches:
-            return
-        inner = frames[fetches[-1] + 1 :]
+    def add(self, inner: Sequence[Frame], count: int) -> None:
+        """Count a stack of a batch being prepared."""
         indices = [index for index, frame in enumerate(inner) if frame.owner is Owner.USER]
         beyond = inner[indices[-1] + 1 :] if indices else inner
         user = inner[indices[-1]] if indices else NOWHERE
@@ -102,7 +105,7 @@ class _Tally:
     ) -> tuple[LibraryWork, str | None]:
         """What is done, and the library that does it."""
         node = self.sources.file(user.file).statement(user.line) if user is not NOWHERE else None
-        if any(_collates(frame) for frame in inner):
+        if any(collates(frame) for frame in inner):
             copied = not beyond and of_statement(node) == COPY
             return (Stage.COLLATING, "copy" if copied else ""), library(beyond[-1]) if beyond else None
         for frame in reversed(beyond):
@@ -154,7 +157,7 @@ class _Tally:
         return tuple(sorted(together.values(), key=lambda cost: -cost.share))
 
 
-def _collates(frame: Frame) -> bool:
+def collates(frame: Frame) -> bool:
     """Torch's collate functions, or the probe's wrapper around the loader's."""
     return (frame.owner is Owner.PROBE and frame.name == "collate") or bool(COLLATE.search(frame.file))
 
@@ -187,10 +190,10 @@ def _transfer_s(rank: RankRecords, step: StepFacts, loader: LoaderFacts, prepare
         ):
             packing += 0 if idle else count
         elif any(frame.name == "_pin_memory_loop" for frame in frames):
-            unpacking += 0 if idle or _polls(frames) else count
+            unpacking += 0 if idle or polls(frames) else count
         elif thread == "main" and any(frame.phase is Phase.DATA_WAIT for frame in frames):
             waiting += count
-            unpacking += count * _unpacks(frames)
+            unpacking += count * unpacks(frames)
     packing_s = loader.batch_s * packing / prepared
     per_batch_s = (
         step.seconds.get(Phase.DATA_WAIT, 0.0) / loader.batches_per_step if loader.batches_per_step else 0.0
@@ -198,13 +201,14 @@ def _transfer_s(rank: RankRecords, step: StepFacts, loader: LoaderFacts, prepare
     return packing_s + (per_batch_s * unpacking / waiting if waiting >= FEW else 0.0)
 
 
-def _polls(frames: Sequence[Frame]) -> bool:
+def polls(frames: Sequence[Frame]) -> bool:
+    """Whether the main process looks for a batch that is not there yet."""
     return any(frame.name in {"poll", "_poll", "select"} for frame in frames)
 
 
-def _unpacks(frames: Sequence[Frame]) -> bool:
+def unpacks(frames: Sequence[Frame]) -> bool:
     """Whether a batch is being taken out of the queue, not waited for."""
-    if _polls(frames):
+    if polls(frames):
         return False
     took = [index for index, frame in enumerate(frames) if QUEUE.search(frame.file) and frame.name == "get"]
     return bool(took) and (

@@ -16,6 +16,7 @@ from perfdoctor.facts.user_source.library_table import of_wait
 from perfdoctor.facts.user_source.loop_roles import Loop, Role
 from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves
 from perfdoctor.facts.user_source.update_dependence import only_reported
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
@@ -39,9 +40,13 @@ SAVING_FILES = re.compile(r"torch[/\\]serialization\.py|safetensors[/\\]|[/\\]sh
 CONVERSIONS = frozenset(
     "tensor as_tensor from_numpy Tensor FloatTensor LongTensor stack cat array asarray".split()
 )
+COPYING_FILE = re.compile(r"python\d[^/\\]*[/\\]copy\.py$")  # a copy of the weights computes nothing
 TOOLS_OF_TORCH = re.compile(r"torch[/\\]utils[/\\]")  # the rest of torch computes
 OPTIMIZERS = re.compile(r"torch[/\\]optim[/\\](?!optimizer\.py)")
 IN_PLACE = re.compile(r"[a-z]_$")  # `weight.mul_(x)`: tensors changed in place
+
+# What time that no wrapper is around is charged to, by its kind; all else to the host.
+KIND_CLASS = {"data": Bottleneck.DATA, "queue": Bottleneck.DATA, "compute": Bottleneck.COMPUTE}
 
 FrameStack = tuple[tuple[Frame, ...], int]
 CodePlace = tuple[str, str]  # file, function
@@ -142,6 +147,14 @@ class StackLines:
         user_frames = (frame for frame in frames[max(0, level) :] if frame.owner is Owner.USER)
         return next(user_frames, None) if role is Role.REST and level >= 0 else None
 
+    def level(self, frames: Sequence[Frame]) -> int:
+        """The frame from which on a stack is part of the step: in the training loop, or calling the phase."""
+        wrapped = [index for index, frame in enumerate(frames) if frame.phase is not None]
+        if not wrapped or _in_closure(frames[wrapped[-1] :]):
+            return max(0, self._role(frames)[1])
+        first = next(index for index in wrapped if frames[index].phase is frames[wrapped[-1]].phase)
+        return max((index for index in range(first) if frames[index].owner is Owner.USER), default=first)
+
     def only_reported(self, at: Location) -> bool:
         """Whether the source shows that no update depends on a line."""
         function = (at.function or "").rpartition(".")[2]
@@ -210,7 +223,7 @@ class StackLines:
             return "queue" if beyond and of_wait(beyond[-1]) else "data"
         in_torch = any(
             frame.owner is Owner.TORCH and not TOOLS_OF_TORCH.search(frame.file) for frame in beyond
-        )
+        ) and not any(COPYING_FILE.search(frame.file) for frame in beyond)
         in_place = node is not None and any(IN_PLACE.search(name) for _, name in calls(node))
         return "compute" if role in {Role.COMPUTE, Role.TRAINS} or in_torch or in_place else None
 

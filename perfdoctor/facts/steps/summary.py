@@ -9,12 +9,10 @@ import numpy as np
 
 from perfdoctor.facts.decode import Json, positive
 from perfdoctor.facts.registry import fact
+from perfdoctor.facts.steps import tenths
 from perfdoctor.facts.steps.boundaries import Floats, Steps
-from perfdoctor.model.measured import Marker, Phase, StepFacts
+from perfdoctor.model.measured import Marker, StepFacts
 from perfdoctor.runs.types import RankRecords, RunRecords
-
-BLOCKS = 10  # block means: a burst of a starved loader evens out within a tenth of a run
-SETTLING = 0.1  # of the steps may warm up before steadiness is judged
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def step_facts(steps: Steps, process_begin_ns: int | None, process_end_ns: int |
 
     The wall time is that of the run without windows: a disturbed step stands in it for a mean one.
     """
-    timed = ~steps.disturbed if np.any(~steps.disturbed) else np.ones(len(steps.weight), dtype=bool)
+    timed = tenths.timed(steps)
     weight, seconds = steps.weight[timed], steps.seconds[timed]
     count, wall_s = float(weight.sum()), float(seconds.sum())
     means = {phase: float(values[timed].sum()) / count for phase, values in steps.phases.items()}
@@ -79,7 +77,7 @@ def step_facts(steps: Steps, process_begin_ns: int | None, process_end_ns: int |
         process_cpu_s=totals["process_cpu_ns"] / 1e9 / count if totals["process_cpu_ns"] else None,
         first_loss=float(known[0]) if len(known) else None,
         last_loss=float(known[-1]) if len(known) else None,
-        drift=_drift(steps, timed),
+        drift=tenths.drift(steps),
     )
 
 
@@ -89,18 +87,3 @@ def quantiles(values: Floats, weight: Floats, at: tuple[float, ...]) -> tuple[fl
     reached = np.cumsum(weight[order])
     places = np.searchsorted(reached, [share * reached[-1] for share in at])
     return tuple(float(values[order[min(int(place), len(values) - 1)]]) for place in places)
-
-
-def _drift(steps: Steps, timed: np.ndarray) -> float:
-    """Spread of block means over their mean, without validation and checkpoints, which come in lumps."""
-    lumps = steps.phases[Phase.VALIDATION] + steps.phases[Phase.CHECKPOINT]
-    seconds = (steps.seconds - lumps)[timed]
-    weight = steps.weight[timed]
-    settled = int(np.searchsorted(np.cumsum(weight), SETTLING * weight.sum()))
-    seconds, weight = seconds[settled:], weight[settled:]
-    if len(seconds) < BLOCKS:
-        return 0.0
-    edges = np.linspace(0, len(seconds), BLOCKS + 1).astype(int)[:-1]
-    blocks = np.add.reduceat(seconds, edges) / np.add.reduceat(weight, edges)
-    mean = float(blocks.mean())
-    return float(blocks.std()) / mean if mean > 0 else 0.0

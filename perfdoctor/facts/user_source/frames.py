@@ -10,7 +10,8 @@ from functools import lru_cache
 from perfdoctor.model.measured import Phase
 
 _FRAME = re.compile(r"^(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
-_PROBE = re.compile(r"perfdoctor[/\\](?:probe|tweaks)[/\\]")
+_PROBE = re.compile(r"perfdoctor[/\\](?:probe|tweaks|wire)[/\\]")
+_PROFILER = re.compile(r"perfdoctor[/\\]probe[/\\]profiler[/\\]")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 _STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python\d[^/\\]*[/\\]|^<|^$")
 _TORCH = re.compile(r"[/\\](?:site|dist)-packages[/\\]torch[/\\]")
@@ -52,6 +53,16 @@ class Frame:
     def name(self) -> str:
         """The function's own name: samplers may write `Trainer.fit` or `main.<locals>.fit` for `fit`."""
         return self.function.rpartition(".")[2] or self.function
+
+    @property
+    def is_standard(self) -> bool:
+        """Whether it is of Python's own library."""
+        return self.owner is Owner.LIBRARY and not _INSTALLED.search(self.file)
+
+    @property
+    def profiles(self) -> bool:
+        """Whether it is the probe at work on a profiler window, in no time of the script's."""
+        return bool(_PROFILER.search(self.file))
 
     @property
     def phase(self) -> Phase | None:

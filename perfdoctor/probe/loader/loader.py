@@ -218,6 +218,7 @@ class Making:
         self.worker = TRAINING_PROCESS
         self.stride = 1  # cheap batches are looked at once in so many
         self.turn = 0
+        self.untimed = 0  # batches that the next row stands for as well
         self.measuring = False
         self.collate_ns = self.collate_cpu_ns = 0
         self.collate_begin = (0, 0)
@@ -255,6 +256,9 @@ class Making:
             self._begin_process()
         if self.rows is None:
             return None
+        if self.session.slowed:
+            self.untimed += 1
+            return None
         self.turn = 0
         self.measuring = True
         self.collate_ns = self.collate_cpu_ns = 0
@@ -270,7 +274,8 @@ class Making:
         read_cpu = thread_clock() - cpu - self.collate_cpu_ns
         read = end - begin - self.collate_ns
         costs = (read, read_cpu, self.collate_ns, self.collate_cpu_ns, bytes_of(result, self.tensor))
-        held, stride = self.held, self.stride
+        held, stride = self.held, self.stride + self.untimed
+        self.untimed = 0
         held[0] += stride
         held[1] += stride * samples_of(result, self.tensor)
         for place, cost in enumerate(costs, 2):
@@ -288,7 +293,7 @@ class Making:
     def _begin_process(self) -> None:
         self.pid = os.getpid()
         self.rows = None
-        self.written, self.merge, self.stride, self.held = 0, 1, 1, [0] * 7
+        self.written, self.merge, self.stride, self.untimed, self.held = 0, 1, 1, 0, [0] * 7
         session = self.session
         if session.in_worker():
             from torch.utils.data import get_worker_info

@@ -10,6 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Dict, List, Set, Tuple
 
 from ...wire.events.training import UnusedGradientsEvent
+from ..loss_graph import nodes_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ..steps.steps import StepTracker
 
 SAMPLED = (8, 16, 32)  # backwards: by then every optimizer is there, the rarest of a GAN included
-NODES_MAX = 5_000  # of a graph; of a larger one nothing is told
 
 
 class UnusedGradients:
@@ -38,7 +38,7 @@ class UnusedGradients:
         if type(loss) is not tensor or loss.grad_fn is None or not len(self.optimizers):
             return
         trained = [p for one in self.optimizers for group in one.param_groups for p in group["params"]]
-        order = _order(loss.grad_fn)
+        order = nodes_of(loss.grad_fn)
         if order is None or any(type(p) not in (nn.Parameter, tensor) for p in trained):
             return  # sharded parameters: those in the graph are others than the optimizer has
         known = {id(p) for p in trained}
@@ -69,25 +69,6 @@ class UnusedGradients:
 def unused_gradients(watch: Watch) -> None:
     """Walk the graph of a loss before three of the early backwards."""
     watch.before_some_backwards("orphans", UnusedGradients(watch.steps, watch.lines.optimizers).sample)
-
-
-def _order(root: Any) -> Any:
-    """The nodes of a graph, each after all that it leads to; None where there are too many."""
-    order: List[Any] = []
-    seen: Set[Any] = {root}
-    stack: List[Tuple[Any, Any]] = [(root, iter(root.next_functions))]
-    while stack:
-        node, rest = stack[-1]
-        inner = next((parent for parent, _ in rest if parent is not None and parent not in seen), None)
-        if inner is None:
-            order.append(node)
-            stack.pop()
-            continue
-        seen.add(inner)
-        if len(seen) > NODES_MAX:
-            return None
-        stack.append((inner, iter(inner.next_functions)))
-    return order
 
 
 def _needless(order: List[Any], unused: Set[Any]) -> int:

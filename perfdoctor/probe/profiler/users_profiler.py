@@ -94,10 +94,15 @@ def stacks_unsafe(torch: Any) -> Optional[str]:
     threading = sys.modules.get("threading")
     if sys.getprofile() is not None or getattr(threading, "_profile_hook", None) is not None:
         return "the script has a profile function of its own, which recording stacks would replace"
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    if dynamo is not None and dynamo.counters.get("frames"):
+    if compiles():
         return "recording Python stacks beside torch.compile can take minutes"
     return None
+
+
+def compiles() -> bool:
+    """Whether torch.compile has compiled something in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters.get("frames"))
 
 
 def _nothing(token: Any, args: Args, result: Any) -> None:

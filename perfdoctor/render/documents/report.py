@@ -117,7 +117,8 @@ REPORT = Document(
     {
         **CONCLUSIONS,
         Report: Shape(
-            f"run steps {CONCLUDED} overhead notes loader cpu gpu memory window batch ranks=job", run=_run
+            f"run steps {CONCLUDED} overhead notes loader cpu gpu memory window batch lines ranks=job",
+            run=_run,
         ),
         StepFacts: Shape(
             "* -seconds -mean_s -median_s -p95_s crowded_s=contention_s step_s phases",

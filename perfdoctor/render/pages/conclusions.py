@@ -65,9 +65,8 @@ def finding(found: Finding, cwd: str, brief: bool = False) -> Section:
     heading = Headline(blocks.strong(found.title), gain, level=4, number=found.rank)
     if brief:
         return [heading, Indented((blocks.bullets(advice.because[:1]),))]
-    ways = tuple(_ways(advice))
-    body = (*_source(advice.at, cwd), blocks.bullets(advice.because), *([Labelled(ways)] if ways else []))
-    return [heading, Indented(body)]
+    ways = (*_ways(advice), ("more", blocks.code(f"perfdoctor tips {found.id}")))
+    return [heading, Indented((*_source(advice.at, cwd), blocks.bullets(advice.because), Labelled(ways)))]
 
 
 def _source(places: Sequence[Location], cwd: str) -> Iterator[Block]:

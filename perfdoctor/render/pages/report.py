@@ -11,17 +11,20 @@ from perfdoctor.render import page as blocks
 from perfdoctor.render import text
 from perfdoctor.render.notes import all_worded
 from perfdoctor.render.page import BarPart, Bars, Block, Headline, Page, Paragraph, Section
-from perfdoctor.render.pages import conclusions, ranks
+from perfdoctor.render.pages import conclusions, lines, ranks
 
 OPERATORS = 3  # named on the page
 
 
-def page(report: Report, name_all: bool = False) -> Page:
-    """The whole page; with `name_all`, the ids of tips that could not be judged, too."""
-    return blocks.page(_sections(report, name_all))
+def page(report: Report, name_all: bool = False, costly: int = lines.SHOWN) -> Page:
+    """The whole page, with the `costly` most expensive lines.
+
+    With `name_all`, it has the ids of tips that could not be judged, too.
+    """
+    return blocks.page(_sections(report, name_all, costly))
 
 
-def _sections(report: Report, name_all: bool) -> Iterator[Section]:
+def _sections(report: Report, name_all: bool, costly: int) -> Iterator[Section]:
     yield [_title(report)]
     yield conclusions.verdict(report.diagnosis)
     if report.job is not None:
@@ -29,13 +32,15 @@ def _sections(report: Report, name_all: bool) -> Iterator[Section]:
     if report.steps is not None:
         of = f" of rank {report.job.shown}" if report.job is not None else ""
         yield [*_step(report.steps, of), *_inside(report)]
+        if report.lines is not None:
+            yield list(lines.section(report.lines, report.steps, report.run.cwd, costly))
     yield from _changes(report)
     if report.notes:
         yield blocks.listed("Good to know", all_worded(report.notes))
     if report.not_judged and report.steps is not None:  # without a step nothing is judged: said above
         which = "" if name_all else " (--all names the tips)"
-        lines = conclusions.not_judged(report.not_judged, name_all)
-        yield blocks.listed(f"Not judged{which}", lines, quietly=True)
+        reasons = conclusions.not_judged(report.not_judged, name_all)
+        yield blocks.listed(f"Not judged{which}", reasons, quietly=True)
     yield _footer(report)
 
 
@@ -92,9 +97,9 @@ def _batch(batch: BatchFacts, cwd: str) -> str:
     stages = []
     most = max(Stage, key=batch.share)
     for stage in Stage:
-        share, lines = batch.share(stage), batch.lines(stage)
+        share, places = batch.share(stage), batch.lines(stage)
         if share >= text.LEAST_SHOWN:
-            place = f" ({text.place(lines[0].at, cwd)})" if stage is most and lines else ""
+            place = f" ({text.place(places[0].at, cwd)})" if stage is most and places else ""
             stages.append(f"{stage.value} {text.percent(share)}{place}")
     where = "in a worker" if batch.in_workers else "in the training process"
     told = f"a batch: {text.seconds(batch.batch_s)} {where}: {', '.join(stages)}"
@@ -112,13 +117,13 @@ def _operators(window: WindowFacts) -> str:
 
 
 def _footer(report: Report) -> list[Block]:
-    lines = []
+    said = []
     path = text.path(report.path, report.run.cwd)
     if report.overhead is not None:
         cost = text.seconds(report.overhead.seconds_per_step)
-        lines.append(f"Watching cost {cost} a step ({text.percent(report.overhead.share)} of it).")
+        said.append(f"Watching cost {cost} a step ({text.percent(report.overhead.share)} of it).")
     if report.path:
-        lines.append(f"Kept in {path}")
+        said.append(f"Kept in {path}")
     if report.window is not None:
-        lines.append(f"Inside the step: perfdoctor trace {path}")
-    return [Paragraph(blocks.quiet(line)) for line in lines]
+        said.append(f"Inside the step: perfdoctor trace {path}")
+    return [Paragraph(blocks.quiet(line)) for line in said]

@@ -7,9 +7,10 @@ also where that makes it slower. Of a tweak that says nothing, the findings that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from perfdoctor.diagnosis.findings import gain_of, within
+from perfdoctor.diagnosis.combination import Saving, together
+from perfdoctor.diagnosis.findings import calibrated, gain_of
 from perfdoctor.diagnosis.verdict import COMPUTING, fetching, too_little
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
@@ -27,14 +28,6 @@ from perfdoctor.trials.settings.tweak_facts import Prediction, TweakFacts
 Flags = Mapping[str, "str | None"]  # each with its value
 
 
-@dataclass(frozen=True)
-class _GainPart:
-    """What one tweak or finding changes, and the classes of the time that it takes away."""
-
-    change: Change
-    kinds: tuple[Bottleneck, ...]
-
-
 def predict(variant: Variant, facts: Facts, report: Report) -> Gain | None:
     """The speedup of all tweaks of a variant together, within what is possible.
 
@@ -46,25 +39,26 @@ def predict(variant: Variant, facts: Facts, report: Report) -> Gain | None:
         return None
     if not variant.settings:
         return Gain()
-    together = {setting.words[0]: setting.values.get(VALUE, True) for setting in variant.settings}
-    predictions = [_prediction(setting, TweakFacts(facts, together)) for setting in variant.settings]
+    requested = {setting.words[0]: setting.values.get(VALUE, True) for setting in variant.settings}
+    predictions = [_prediction(setting, TweakFacts(facts, requested)) for setting in variant.settings]
     both = list(zip(variant.settings, predictions, strict=True))
     silent = [setting for setting, prediction in both if prediction is None or prediction.is_advised]
     advised = _by_findings(silent, flags(variant.words), report.findings)
     if advised is None:
         return None
     direct = [
-        _GainPart(prediction.change, _kinds(setting, facts))
+        Saving(prediction.change, _kinds(setting, facts))
         for setting, prediction in both
         if prediction is not None and not prediction.is_advised
     ]
     parts = [*direct, *advised]
     gain = _gain(
         [prediction for prediction in predictions if prediction is not None],
-        [part.change for part in parts],
+        [together(parts, report.diagnosis.classes)] if parts else [],
         facts,
     )
-    return within(gain, {kind for part in parts for kind in part.kinds}, report.diagnosis.ceilings)
+    kinds = {kind for part in parts for kind in part.kinds}
+    return calibrated(gain, kinds, report.diagnosis.ceilings, facts.run.device)
 
 
 def _prediction(setting: Setting, run: TweakFacts) -> Prediction | None:
@@ -87,7 +81,7 @@ def _kinds(setting: Setting, facts: Facts) -> tuple[Bottleneck, ...]:
 
 def _by_findings(
     settings: Sequence[Setting], requested: Flags, findings: Sequence[Finding]
-) -> list[_GainPart] | None:
+) -> list[Saving] | None:
     """What findings say of these tweaks; None where one of them is in none.
 
     Of findings with the same tweak, the one that promises most: they are about the same time.
@@ -100,7 +94,7 @@ def _by_findings(
     if any(setting.words[0] not in by_flag for setting in settings):
         return None
     used = dict.fromkeys(by_flag[setting.words[0]] for setting in settings)
-    return [_GainPart(finding.advice.change or Change(), (finding.bottleneck,)) for finding in used]
+    return [Saving(finding.advice.change or Change(), (finding.bottleneck,)) for finding in used]
 
 
 def flags(words: Sequence[str]) -> Flags:

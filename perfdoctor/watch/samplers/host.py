@@ -36,8 +36,10 @@ SETTLED_S = 3.0  # younger processes are not asked: workers that restart each ep
 LIMITS_INTERVAL_S = 60.0  # quotas may change under way; rarely
 MOST_THREADS = 64  # of a training process that are looked at: those of torch, which come first
 NOT_BUSY = ("guest", "guest_nice", "steal")  # guests are in user time already; stolen time is not ours
+MOST_CLOCKS = 8  # cores whose clock is read: each reading asks the core itself
 MOST_READERS = 4  # loader workers whose open files are looked at: they do the same work
 SHARED_MEMORY = "/dev/shm"
+CPU_FOLDER = "/sys/devices/system/cpu"
 
 
 def usable_cores(pid: int | None = None, root: Path = Path("/")) -> tuple[float, str]:
@@ -108,6 +110,7 @@ class HostSampler:
             "interval_s": interval,
             "usable_cores": self._usable_cores(members, now_s),
             "machine_busy_cores": self._machine_busy_cores(),
+            "clock_hz": clock_hz(Path(CPU_FOLDER)),
             "procs": listed,
             "left_out": max(0, len(members) - MOST_LISTED),
             "net": self._network.read(),
@@ -162,6 +165,7 @@ class HostSampler:
             "total_bytes": memory.total,
             "available_bytes": memory.available,
             "limit_left_bytes": self._memory_left_bytes,
+            "swapped_in_bytes": _swapped_in_bytes(),
         }
 
     def _machine_busy_cores(self) -> float | None:
@@ -261,6 +265,25 @@ def threads_delay_s(tasks: Path) -> float | None:
     except OSError:
         return None
     return total_ns / 1e9 if readable else None
+
+
+def clock_hz(folder: Path) -> float | None:
+    """The mean clock of the first cores now, in hertz; None where the machine does not tell it."""
+    seen = []
+    for core in range(MOST_CLOCKS):
+        with suppress(OSError, ValueError):
+            seen.append(int((folder / f"cpu{core}" / "cpufreq" / "scaling_cur_freq").read_bytes()) * 1e3)
+    return sum(seen) / len(seen) if seen else None
+
+
+def _swapped_in_bytes() -> int | None:
+    """Bytes that the whole machine has read back from swap so far."""
+    try:
+        with open("/proc/vmstat", "rb") as file:
+            pages = next(int(line.split()[1]) for line in file if line.startswith(b"pswpin "))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _disk(process: psutil.Process) -> tuple[int | None, int | None]:

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import pytest
 
+from perfdoctor.facts.host.memory_growth import MemoryGrowth
 from perfdoctor.facts.script.retained_graph import keeping_line, retained_graph_facts
 from perfdoctor.facts.steps.boundaries import find
-from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import Location
+from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
-from tests.support.records import MS, rows, source_of, update
+from tests.support.host_facts import growing
+from tests.support.records import rows, source_of, update
 
 TRAIN = "/home/me/train.py"
 SCRIPT = """\
@@ -26,6 +28,7 @@ class Trainer:
         self.sum += self.model(x)
         kept[x] = x
 """
+UNSAMPLED = Missing("memory was not sampled")
 SOURCES = Sources(source_of(train=SCRIPT))
 
 
@@ -47,7 +50,7 @@ def test_the_statement_that_adds_to_a_name_is_found(name, line, seen_at):
     assert found.line == line
 
 
-def facts(described, *graphs, growth=0):
+def facts(described, *graphs, memory=UNSAMPLED, growth=None):
     found = find(rows(described))
     events = [
         {
@@ -59,30 +62,28 @@ def facts(described, *graphs, growth=0):
         }
         for count in graphs
     ]
-    samples = [
-        {
-            "t_ns": (1000 + n * 100) * MS,
-            "procs": [{"role": "main", "pid": 1, "private_bytes": 10**9 + growth * n}],
-        }
-        for n in range(11)
-    ]
     records = RankRecords(0, None, None, tuple(events))
-    return retained_graph_facts(records, found, MeasuredSpan.of(found), samples, SOURCES)
+    return retained_graph_facts(records, found, memory, growth, SOURCES)
 
 
 def test_the_most_graphs_alive_at_once_count():
-    found = facts([update(10)] * 100, 4, 9, 7, growth=10**6)
+    found = facts([update(10)] * 100, 4, 9, 7, memory=MemoryGrowth(1e5, None))
     assert (found.graphs, found.steps, found.name, found.at.line) == (9, 90, "total", 6)
-    assert found.bytes_per_step == pytest.approx(10**5)
+    assert (found.bytes_per_step, found.device_bytes_per_step) == (1e5, None)
     assert found.slower == 0
 
 
-def test_steps_that_grow_all_along_are_slower():
-    assert facts([update(10 + n / 20) for n in range(200)], 9).slower == pytest.approx(0.225, abs=0.01)
+def test_steps_that_grow_are_slower():
+    assert facts([update(10)] * 100, 9, growth=growing(waiting=None)).slower == 0.2
+    assert facts([update(10)] * 100, 9, growth=growing(waiting=0.49)).slower == 0.2
 
 
-def test_steps_that_vary_without_growing_are_not():
-    assert facts([update(10 + (n // 40 % 2) * 5) for n in range(200)], 9).slower == 0
+def test_steps_that_only_wait_longer_for_a_core_are_not():
+    assert facts([update(10)] * 100, 9, growth=growing(waiting=0.5)).slower == 0
+
+
+def test_memory_that_was_not_sampled_leaves_its_growth_open():
+    assert facts([update(10)] * 100, 9).bytes_per_step is None
 
 
 def test_without_old_graphs_there_is_nothing():

@@ -19,6 +19,7 @@ from perfdoctor.model.measured import Phase
         ("/usr/lib64/python3.9/random.py", Owner.LIBRARY),
         ("<frozen importlib._bootstrap>", Owner.LIBRARY),
         ("/home/me/.venv/lib/python3.11/site-packages/perfdoctor/probe/steps.py", Owner.PROBE),
+        ("/opt/perfdoctor/wire/files.py", Owner.PROBE),
         ("/home/me/probe/steps.py", Owner.USER),
     ],
 )
@@ -53,3 +54,14 @@ def test_a_functions_own_name_leaves_its_class_out(written, name):
 def test_a_frame_without_a_line_and_one_that_is_none():
     assert parse("work (train.py)").line == 0
     assert parse("garbage") is None
+
+
+def test_what_the_probe_does_to_profile_is_told_from_its_wrappers():
+    assert parse("open (/x/perfdoctor/probe/profiler/windows.py:3)").profiles
+    assert not parse("data_wait (/x/perfdoctor/probe/patch.py:3)").profiles
+
+
+def test_pythons_own_library_is_told_from_installed_packages():
+    assert parse("sort (/usr/lib/python3.11/heapq.py:3)").is_standard
+    assert not parse("sort (/venv/lib/python3.11/site-packages/numpy/core.py:3)").is_standard
+    assert not parse("sort (/home/me/train.py:3)").is_standard

@@ -9,10 +9,12 @@ import pytest
 
 from perfdoctor.model.batch import Stage
 from perfdoctor.model.concluded import Bottleneck, Gain
+from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import Location, Phase
 from perfdoctor.model.ranks import ScalePoint
 from perfdoctor.render.documents import report as public
 from tests.support import facts, job_facts, load_facts, reports
+from tests.support.line_facts import lines
 from tests.support.paths import DOCS
 
 SCHEMA = json.loads((DOCS / "report.schema.json").read_text())
@@ -29,6 +31,17 @@ def test_a_batch_is_told_by_stage_with_its_lines():
     (stage,) = found["batch"]["stages"]
     assert (stage["stage"], stage["library"], stage["seconds"]) == ("decoding", "PIL", 0.02)
     assert stage["lines"][0]["at"]["line"] == 12
+
+
+def test_all_lines_of_the_step_are_told_with_their_phase_and_what_was_not_seen():
+    many = [(number, Phase.FORWARD, 0.1) for number in range(1, 31)]
+    found = parsed(replace(reports.STARVED, lines=lines(*many, unseen=1.5, wait=WaitPart.SAMPLER)))
+    jsonschema.Draft202012Validator(SCHEMA).validate(found)
+    told = found["lines"]
+    assert len(told["lines"]) == 30
+    assert (told["lines"][0]["at"]["line"], told["lines"][0]["phase"]) == (1, "forward")
+    assert told["lines"][0]["wait"] == "sampler"
+    assert told["unseen_s"] == {"other": 0.0015}
 
 
 @pytest.mark.parametrize("name", ["STARVED", "HEALTHY", "NO_STEPS"])

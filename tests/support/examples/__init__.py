@@ -36,4 +36,6 @@ def odd(draw: Any, needs: set[type]) -> dict[type, Any]:
     for name, module in modules().items():
         if name != BASE and needs & module.HEALTHY.keys():
             drawn = draw(module.odd()) | drawn
+    for kind in needs - drawn.keys():
+        pytest.fail(f"no example of {kind.__name__}: add a file with HEALTHY and odd() to {__path__[0]}")
     return drawn

@@ -135,6 +135,14 @@ def test_disk_bytes_that_the_system_does_not_tell_are_unknown(
     assert (process["read_bytes"], process["written_bytes"]) == (None, None)
 
 
+def test_the_clock_is_the_mean_of_the_cores_that_tell(tmp_path: Path) -> None:
+    assert host.clock_hz(tmp_path) is None
+    for core, khz in enumerate(["3000000", "2000000", "broken"]):
+        (tmp_path / f"cpu{core}" / "cpufreq").mkdir(parents=True)
+        (tmp_path / f"cpu{core}" / "cpufreq" / "scaling_cur_freq").write_text(f"{khz}\n")
+    assert host.clock_hz(tmp_path) == 2.5e9
+
+
 def test_without_interfaces_or_shared_memory_they_are_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,226 @@
+"""Divides each phase of the step among the stacks that were sampled in it: StackCosts.
+
+The timers say how long a phase is, the samples how it is shared out. What no wrapper of the probe is around
+is put where the timers put it: between a forward pass and its backward pass to the former, between that and
+the update to the latter, all else to `other`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+
+from perfdoctor.facts.data import wait_parts
+from perfdoctor.facts.data.batch_stages import FETCH
+from perfdoctor.facts.data.batch_stages import FEW as FEW_OF_WORKERS
+from perfdoctor.facts.decode import location
+from perfdoctor.facts.host.stacks import FEW, NO_STACKS, TORN, TRAINING, FrameStack, StackLines, threads
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.user_source.frames import Frame, Owner
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.lines import WaitPart
+from perfdoctor.model.measured import Phase, StepFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.types import RankRecords
+from perfdoctor.wire.events.training import EvalEvent
+
+Place = tuple[str, int]  # file, line
+Marks = Mapping[tuple[str, str], list[tuple[int, Phase]]]  # by file and function
+
+ORDER = tuple(Phase)  # as a step passes through them
+# (phase before, phase after) of time that no wrapper is around, and the phase that the timers charge with it.
+BETWEEN = {
+    (Phase.FORWARD, Phase.BACKWARD): Phase.FORWARD,
+    (Phase.BACKWARD, Phase.BACKWARD): Phase.FORWARD,
+    (Phase.BACKWARD, Phase.OPTIMIZER): Phase.OPTIMIZER,
+}
+
+
+@dataclass(frozen=True)
+class StackCost:
+    """Time below one line of the user's, reached in one way."""
+
+    phase: Phase
+    path: tuple[Frame, ...]  # lines of the user's from the loop, or from the call of the phase, inwards
+    beyond: tuple[Frame, ...]  # what that line calls of other people's code
+    samples: int
+    seconds: float = 0.0  # a step
+    kind: str | None = None  # of time that no wrapper is around: "logging", "data", "compute", ..., "rest"
+    wait: WaitPart | None = None
+    in_worker: bool = False
+    callers: tuple[Frame, ...] = ()  # lines of the user's further out
+
+    @property
+    def line(self) -> Frame:
+        """The line that has the time."""
+        return self.path[-1]
+
+
+@dataclass(frozen=True)
+class StackCosts:
+    """The step by stacks. The seconds of a phase's costs and what was not seen of it add up to the phase."""
+
+    samples: int
+    costs: tuple[StackCost, ...]
+    unseen_s: Mapping[Phase, float]
+    anchors: frozenset[tuple[str, int]]  # (file, line) that training itself passes through
+
+
+@fact
+def stack_costs(rank: RankRecords, step: StepFacts, sources: Sources) -> StackCosts | Missing:
+    """The phases of the step by what stack samples saw in them."""
+    if not rank.stacks:
+        return NO_STACKS
+    every = list(threads(rank))
+    main = [
+        (frames, count)
+        for label, frames, count in every
+        if label == "main" and not any(frame.profiles for frame in frames)
+    ]
+    if sum(count for _, count in main) < FEW:
+        return Missing("too few stack samples of the training thread were taken")
+    lines, marks, evals = StackLines(main, rank, sources), _marks(main), _evals(rank)
+    found = [
+        cost for frames, count in main if (cost := _cost(frames, count, lines, marks, evals)) is not None
+    ]
+    samples = Counter[Phase]()
+    for cost in found:
+        samples[cost.phase] += cost.samples
+    timed = [
+        replace(cost, seconds=step.seconds.get(cost.phase, 0.0) * cost.samples / samples[cost.phase])
+        for cost in found
+    ]
+    seen = [cost for cost in _by_workers(timed, every) if cost.path]
+    return StackCosts(
+        samples.total(),
+        tuple(_together(seen)),
+        {phase: max(0.0, whole - _seconds(seen, phase)) for phase, whole in step.seconds.items()},
+        frozenset((file, line) for (file, _), anchored in lines.anchors.items() for line in anchored),
+    )
+
+
+def _seconds(costs: Iterable[StackCost], phase: Phase) -> float:
+    return sum(cost.seconds for cost in costs if cost.phase is phase)
+
+
+def _cost(
+    frames: Sequence[Frame], count: int, lines: StackLines, marks: Marks, evals: set[Place]
+) -> StackCost | None:
+    """What a stack is at; one of a phase that passes no line of the user's has no path."""
+    wrapped = [index for index, frame in enumerate(frames) if frame.phase is not None]
+    users = [index for index, frame in enumerate(frames) if frame.owner is Owner.USER]
+    if not users:
+        blind = frames[wrapped[-1]].phase if wrapped else None
+        return StackCost(blind, (), (), count) if blind is not None else None
+    phase, (_, _, kind) = lines.cost(frames)
+    if phase is None:
+        return None
+    level = lines.level(frames)
+    cost = StackCost(
+        phase,
+        path=tuple(frames[index] for index in users if index >= level),
+        beyond=tuple(frame for frame in frames[users[-1] + 1 :] if frame.owner is not Owner.PROBE),
+        samples=count,
+        callers=tuple(frames[index] for index in users if index < level),
+    )
+    if phase is Phase.OTHER:
+        charged = Phase.OTHER if kind in {"data", "queue"} else _charged(frames, marks)
+        return replace(cost, phase=charged, kind=kind or "rest")
+    if phase is Phase.FORWARD and (frames[level].file, frames[level].line) in evals:
+        return replace(cost, phase=Phase.VALIDATION)
+    if phase is Phase.DATA_WAIT:
+        return replace(cost, wait=wait_parts.of_main(frames[wrapped[-1] + 1 :]))
+    return cost
+
+
+def _evals(rank: RankRecords) -> set[Place]:
+    """The lines that call modules in eval mode: the wrapper around a call is the same in either mode."""
+    called = [location(event.lines[0]) for event in rank.of(EvalEvent) if event.lines]
+    return {(at.file, at.line) for at in called if at is not None}
+
+
+def _marks(main: Sequence[FrameStack]) -> Marks:
+    """By function, the lines that lead into a phase of training; samples torn between lines are outvoted."""
+    counted: dict[tuple[str, str], Counter[tuple[int, Phase]]] = defaultdict(Counter)
+    for frames, count in main:
+        wrapped = [index for index, frame in enumerate(frames) if frame.phase in TRAINING]
+        if not wrapped:
+            continue
+        phase = frames[wrapped[-1]].phase
+        for frame in frames[: wrapped[-1]]:
+            if frame.owner is not Owner.PROBE and phase is not None:
+                counted[frame.file, frame.name][frame.line, phase] += count
+    return {place: _outvoted(marks) for place, marks in counted.items()}
+
+
+def _outvoted(marks: Counter[tuple[int, Phase]]) -> list[tuple[int, Phase]]:
+    """The lines in order, and the phases of one line as a step passes through them."""
+    of_phase = Counter[Phase]()
+    for (_, phase), count in marks.items():
+        of_phase[phase] += count
+    sure = (mark for mark, count in marks.items() if count >= TORN * of_phase[mark[1]])
+    return sorted(sure, key=lambda mark: (mark[0], ORDER.index(mark[1])))
+
+
+def _charged(frames: Sequence[Frame], marks: Marks) -> Phase:
+    """The phase that the timers charge with a stack that no wrapper is on: what is before it, and after."""
+    before = after = None
+    innermost = True
+    for frame in reversed(frames):
+        around = marks.get((frame.file, frame.name), [])
+        on_it = [phase for line, phase in around if line == frame.line] if innermost else []
+        earlier = [phase for line, phase in around if line < frame.line] + on_it[:1]
+        later = on_it[1:] + [phase for line, phase in around if line > frame.line]
+        innermost = innermost and not around
+        before = before or (earlier[-1] if earlier else None)
+        after = after or (later[0] if later else None)
+    return BETWEEN.get((before, after), Phase.OTHER) if before and after else Phase.OTHER
+
+
+def _by_workers(
+    costs: Sequence[StackCost], every: Iterable[tuple[str, Sequence[Frame], int]]
+) -> Iterator[StackCost]:
+    """The costs, with what was waited for workers divided among what the workers did."""
+    waiting = [cost for cost in costs if cost.wait is WaitPart.WORKERS]
+    yield from (cost for cost in costs if cost.wait is not WaitPart.WORKERS)
+    loop = max(waiting, key=attrgetter("samples"), default=None)
+    made = [cost for label, frames, count in every if (cost := _of_worker(label, frames, count))]
+    busy = sum(cost.samples for cost in made)
+    if loop is None or busy < FEW_OF_WORKERS:
+        yield from waiting
+        return
+    waited_s = sum(cost.seconds for cost in waiting)
+    for cost in made:
+        path = (*loop.path, *cost.path)
+        yield replace(cost, path=path, callers=loop.callers, seconds=waited_s * cost.samples / busy)
+
+
+def _of_worker(label: str, frames: Sequence[Frame], count: int) -> StackCost | None:
+    """What a stack of a loader worker is at, while the worker is at work."""
+    part = wait_parts.of_worker(frames) if label.startswith("worker ") else None
+    if part is None:
+        return None
+    first = max((index for index, frame in enumerate(frames) if FETCH.search(frame.file)), default=0)
+    users = [index for index, frame in enumerate(frames) if index > first and frame.owner is Owner.USER]
+    beyond = frames[users[-1] + 1 :] if users else frames[first + 1 :]
+    return StackCost(
+        Phase.DATA_WAIT,
+        tuple(frames[index] for index in users),
+        tuple(frame for frame in beyond if frame.owner is not Owner.PROBE),
+        count,
+        wait=part,
+        in_worker=True,
+    )
+
+
+def _together(costs: Iterable[StackCost]) -> Iterator[StackCost]:
+    """Each way down once."""
+    added: dict[StackCost, tuple[int, float]] = {}
+    for cost in costs:
+        way = replace(cost, samples=0, seconds=0.0)
+        samples, seconds = added.get(way, (0, 0.0))
+        added[way] = samples + cost.samples, seconds + cost.seconds
+    for way, (samples, seconds) in added.items():
+        yield replace(way, samples=samples, seconds=seconds)

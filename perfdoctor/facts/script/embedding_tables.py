@@ -1,0 +1,62 @@
+"""Finds embedding tables with dense gradients of which a batch looks up few rows: EmbeddingTableFacts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfdoctor.facts.decode import location
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.measured import Location, StepFacts
+from perfdoctor.runs.types import RankRecords
+from perfdoctor.wire.events.embeddings import EmbeddingTableEvent
+
+
+@dataclass(frozen=True)
+class EmbeddingTable:
+    """One table whose gradient is as large as the table."""
+
+    path: str  # in the model
+    rows: int
+    bytes: int
+    lookups: float  # per step: no more rows than that get a gradient
+    optimizer: str  # the class of the one that updates it
+    of_elements: float  # share of that optimizer's elements
+    of_all: float  # share of the elements of all optimizers
+    at: Location | None  # the line that constructs it
+
+    @property
+    def needed(self) -> float:
+        """Share of the rows that can get a gradient in a step."""
+        return min(1.0, self.lookups / max(1, self.rows))
+
+
+@dataclass(frozen=True)
+class EmbeddingTableFacts:
+    """Such tables, largest first."""
+
+    tables: tuple[EmbeddingTable, ...]
+
+
+@fact
+def embedding_table_facts(rank: RankRecords, step: StepFacts, sources: Sources) -> EmbeddingTableFacts | None:
+    """The tables, each with the most look-ups of the sampled backwards; None where there is none."""
+    most: dict[tuple[str, int, int], EmbeddingTableEvent] = {}
+    for event in rank.of(EmbeddingTableEvent):
+        key = (event.path, event.rows, event.bytes)
+        if event.rows and (key not in most or event.lookups > most[key].lookups):
+            most[key] = event
+    tables = [
+        EmbeddingTable(
+            path=event.path,
+            rows=event.rows,
+            bytes=event.bytes,
+            lookups=event.lookups * max(1.0, step.backwards_per_step),
+            optimizer=event.optimizer or "optimizer",
+            of_elements=min(1.0, event.of_elements),
+            of_all=min(1.0, event.of_all),
+            at=sources.shown(location(event.at)),
+        )
+        for event in most.values()
+    ]
+    return EmbeddingTableFacts(tuple(sorted(tables, key=lambda table: -table.bytes))) if tables else None

@@ -1,0 +1,92 @@
+"""Which time of the step findings are about, by phase and by line: what is left is nobody's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from perfdoctor.model.change import NOTHING
+from perfdoctor.model.concluded import Advice
+from perfdoctor.model.lines import WaitPart
+from perfdoctor.model.measured import Location, Phase
+
+Place = tuple[str, int]  # file, line
+# What a change of how batches are made is about: the sampler stays in the training process.
+MAKING = frozenset(WaitPart) - {WaitPart.SAMPLER}
+
+
+class Part(Protocol):
+    """Time of the step in one phase, below some lines."""
+
+    @property
+    def phase(self) -> Phase: ...
+    @property
+    def wait(self) -> WaitPart | None: ...
+    @property
+    def share(self) -> float: ...
+    @property
+    def passes(self) -> Sequence[Location]: ...
+
+
+@dataclass(frozen=True)
+class Cover:
+    """At most `share` of the step: in that phase, or in any (None), and below these lines, or any (none)."""
+
+    share: float
+    phase: Phase | None = None
+    places: frozenset[Place] = frozenset()
+    waits: frozenset[WaitPart] = frozenset()  # of a wait for a batch, these parts only
+
+    def holds(self, part: Part) -> bool:
+        """Whether it is about such time."""
+        if self.phase is not None and part.phase is not self.phase:
+            return False
+        if self.waits and part.wait not in self.waits:
+            return False
+        return not self.places or any((at.file, at.line) in self.places for at in part.passes)
+
+
+@dataclass(frozen=True)
+class Covered:
+    """The time that the findings of a run are about."""
+
+    covers: tuple[Cover, ...] = ()
+
+    @classmethod
+    def by(cls, advices: Iterable[Advice]) -> Covered:
+        """What these are about."""
+        return cls(tuple(cover for advice in advices for cover in covers(advice)))
+
+    def left(self, parts: Sequence[Part]) -> list[float]:
+        """Of each part the share of the step that is nobody's; parts use up a cover in their order."""
+        pools = dict.fromkeys(self.covers, 0.0)
+        for cover in self.covers:
+            pools[cover] += cover.share
+        shares = []
+        for part in parts:
+            share = part.share
+            for cover in pools:
+                if cover.holds(part):
+                    taken = min(share, pools[cover])
+                    pools[cover] -= taken
+                    share -= taken
+            shares.append(share)
+        return shares
+
+
+def covers(advice: Advice) -> Iterator[Cover]:
+    """What a finding is about: the most that its change takes away, at its lines; of waits, all it can reach.
+
+    A change that says no line may be about any.
+    """
+    change = advice.change
+    if change is None:
+        return
+    in_loop = change.step.high + change.moved.high
+    if in_loop > 0:
+        yield Cover(in_loop, None, frozenset((at.file, at.line) for at in advice.at))
+    if change.batch != NOTHING or change.workers is not None or change.prefetch is not None:
+        yield Cover(1.0, Phase.DATA_WAIT, waits=MAKING)
+    elif change.starts != NOTHING:
+        yield Cover(change.starts.high, Phase.DATA_WAIT)

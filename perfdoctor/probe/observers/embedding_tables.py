@@ -1,0 +1,103 @@
+"""Embedding tables with dense gradients, and how many of their rows a batch looks up.
+
+The graph of a loss is walked before a few of the backwards. It holds the indices of each look-up. Their
+number is the most rows that can get a gradient, and no device has to be waited for to know it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Dict, List, Optional, Tuple
+
+from ...wire.events.embeddings import EmbeddingTableEvent
+from ..constructor_lines import ConstructorLines
+from ..loss_graph import nodes_of
+from ..observer import Watch, observer
+from ..recorder import Recorder
+from ..steps.steps import StepTracker
+
+SAMPLED = (8, 16, 32)  # backwards: by then every optimizer is there
+LOOKUPS = ("EmbeddingBackward0", "EmbeddingBagBackward0")
+LARGE = 1 << 20  # bytes of a table: filling a smaller gradient takes microseconds
+TOLD_MAX = 10  # tables of one backward
+
+
+class EmbeddingTables:
+    """The sampled graphs of one process."""
+
+    def __init__(self, steps: StepTracker, lines: ConstructorLines) -> None:
+        self.steps = steps
+        self.lines = lines
+        self.due: List[int] = list(SAMPLED)
+        self.roots: List[weakref.ref[Any]] = []
+
+    def root_seen(self, module: Any, size: int) -> None:
+        """The script called a model for the first time."""
+        self.roots.append(weakref.ref(module))
+
+    def sample(self, recorder: Recorder, loss: Any) -> None:
+        """Walk the graph of a loss, if it is time."""
+        if not self.due or self.steps.schedule.backwards < self.due[0]:
+            return
+        self.due.pop(0)
+        if type(loss) is not self.steps.torch.Tensor or loss.grad_fn is None:
+            return
+        for table, lookups in looked_up(nodes_of(loss.grad_fn) or [])[:TOLD_MAX]:
+            optimizer, own, every = self._optimizer_of(table)
+            if optimizer is None:
+                continue
+            path, line = self._place_of(table)
+            self.steps.session.write(
+                EmbeddingTableEvent(
+                    path=path,
+                    rows=len(table),
+                    bytes=table.numel() * table.element_size(),
+                    lookups=lookups,
+                    optimizer=type(optimizer).__name__,
+                    of_elements=table.numel() / own,
+                    of_all=table.numel() / every,
+                    at=line,
+                )
+            )
+
+    def _optimizer_of(self, table: Any) -> Tuple[Any, int, int]:
+        """The optimizer that has the table, the elements that it has, and those that all of them have."""
+        found, own, every = None, 0, 0
+        for optimizer in self.lines.optimizers:
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            elements = sum(p.numel() for p in parameters)
+            every += elements
+            if any(p is table for p in parameters):
+                found, own = optimizer, elements
+        return found, own, every
+
+    def _place_of(self, table: Any) -> Tuple[str, Optional[Dict[str, Any]]]:
+        """The path of the module that holds the table, and the line that constructed it."""
+        for root in (reference() for reference in self.roots):
+            for name, module in root.named_modules() if root is not None else ():
+                if getattr(module, "weight", None) is table:
+                    return name, self.lines.line_of(root, name)
+        return "", None
+
+
+@observer
+def embedding_tables(watch: Watch) -> None:
+    """Walk the graph of a loss before three of the early backwards."""
+    tables = EmbeddingTables(watch.steps, watch.lines)
+    watch.on_model("embeddings", tables.root_seen)
+    watch.before_some_backwards("embeddings", tables.sample)
+
+
+def looked_up(nodes: List[Any]) -> List[Tuple[Any, int]]:
+    """Large tables that get a dense gradient from look-ups alone, with the number of those."""
+    lookups: Dict[Any, int] = {}  # by the node of the table
+    elsewhere = set()  # used as a matrix, too: its gradient is dense anyway
+    for node in nodes:
+        leaves = [parent for parent, _ in node.next_functions if hasattr(parent, "variable")]
+        sparse = getattr(node, "_saved_sparse", True)
+        if node.name() in LOOKUPS and not sparse and len(leaves) == 1:
+            lookups[leaves[0]] = lookups.get(leaves[0], 0) + node._saved_indices.numel()
+        else:
+            elsewhere.update(leaves)
+    found = [(node.variable, count) for node, count in lookups.items() if node not in elsewhere]
+    return [(table, count) for table, count in found if table.numel() * table.element_size() >= LARGE]

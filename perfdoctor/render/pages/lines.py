@@ -1,0 +1,59 @@
+"""The costliest lines of the user's code, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfdoctor.model.lines import LineSeconds, StepLines
+from perfdoctor.model.measured import StepFacts
+from perfdoctor.render import page as blocks
+from perfdoctor.render import text
+from perfdoctor.render.page import Block, Column, Grid, Headline, Paragraph, Span
+
+SHOWN = 5  # lines, where no other number is asked for
+LEAST = 0.01  # of the step: cheaper lines are no news
+UNSEEN = 0.05  # of the step: less is no news
+LONGEST_NAME = 28  # columns of a file name that leave room for the source beside it
+
+COLUMNS = (
+    Column("each step"),
+    Column(),
+    Column("phase", left=True),
+    Column("line, with the library code that it calls", left=True, wide=True),
+)
+
+
+def section(lines: StepLines, steps: StepFacts, cwd: str, shown: int) -> Iterator[Block]:
+    """The `shown` costliest lines, and how much of the step no sample reached."""
+    costly = [line for line in lines.lines if line.share >= LEAST][:shown]
+    if not costly:
+        return
+    yield Headline(blocks.strong("The costliest lines"))
+    yield Grid(COLUMNS, tuple(_row(line, cwd) for line in costly))
+    unseen = lines.unseen / steps.mean_s if steps.mean_s else 0.0
+    if unseen >= UNSEEN:
+        yield Paragraph(blocks.quiet(f"not seen by any stack sample: {text.percent(unseen)} of the step"))
+
+
+def _row(line: LineSeconds, cwd: str) -> tuple[blocks.Cell, ...]:
+    source = f"  {(line.at.text or '').strip()}"
+    return (
+        text.seconds(line.self_s),
+        text.percent(line.share),
+        _phase(line),
+        (Span(_name(line, cwd), colour="cyan"), blocks.quiet(source)),
+    )
+
+
+def _phase(line: LineSeconds) -> str:
+    """The phase; of a wait for a batch, what it waits for."""
+    name = line.phase.value.replace("_", " ")
+    return f"wait: {line.wait.value}" if line.wait is not None else name
+
+
+def _name(line: LineSeconds, cwd: str) -> str:
+    """`train.py:41`, without the first folders where it is long."""
+    place = text.place(line.at, cwd)
+    while len(place) > LONGEST_NAME and "/" in place.removeprefix("…/"):
+        place = "…/" + place.removeprefix("…/").partition("/")[2]
+    return place

@@ -1,0 +1,126 @@
+"""One line takes a large part of the step, and no other finding is about it.
+
+## What it sees
+Stack samples put at least a tenth of the step below one line of your code: in the dataset or in the sampler
+while training waits, in Python or in another library inside the model, in operators that sort or search, or
+between the phases. Products of layers, the loss and the update do not count: they are what training is for.
+Time that another finding is about does not count either.
+
+## By hand
+Look at the line and at what it runs. Does training need it? In every step? Does it grow with the batch, or
+with the length of the run? Can it work on whole tensors, run once before the loop, or run in a loader worker?
+
+    python -m cProfile -s tottime train.py       # which functions it calls, and how often
+
+## When not
+Where the line is the point of the training: a simulator, an environment, a search. Then the finding only says
+what it costs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from perfdoctor.facts.host.stacks import KIND_CLASS
+from perfdoctor.facts.host.suspects import Suspect, SuspectFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.coverage import Covered
+from perfdoctor.model.lines import StepLines, WaitPart
+from perfdoctor.model.measured import Location, Phase, RunFacts, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
+
+NOTICEABLE = 0.10  # share of the step: below it the place of a line is no news
+SEEN = 10  # samples: of fewer, a third may be chance
+SHOWN = 3  # lines named
+LIKELY = 0.5  # of it goes: nothing is known between none and all
+WHERE = {
+    Phase.DATA_WAIT: "while training waits for data",
+    Phase.HOST_TO_DEVICE: "in copies to the device",
+    Phase.FORWARD: "in the forward pass",
+    Phase.BACKWARD: "in the backward pass",
+    Phase.GRAD_SYNC: "while gradients are synchronised",
+    Phase.OPTIMIZER: "in the optimizer's update",
+    Phase.VALIDATION: "in validation",
+    Phase.CHECKPOINT: "in checkpoints",
+    Phase.OTHER: "between the phases",
+}
+WAITS = {
+    WaitPart.SAMPLER: "in the sampler",
+    WaitPart.DATASET: "in the dataset",
+    WaitPart.COLLATE: "in collating",
+}
+CLASSES = {
+    Phase.DATA_WAIT: Bottleneck.DATA,
+    Phase.HOST_TO_DEVICE: Bottleneck.TRANSFER,
+    Phase.CHECKPOINT: Bottleneck.HOST,
+}
+
+
+@tip(
+    title="Look at the costliest line that no other finding explains",
+    bottleneck=Bottleneck.HOST,
+    effort=Effort.LINES,
+    general=True,
+    checked=Checked.SCRIPTS,
+)
+def costly_line(
+    run: RunFacts, step: StepFacts, lines: StepLines, suspects: SuspectFacts, covered: Covered
+) -> Advice | None:
+    """Names the innermost line that takes a tenth of the step, of the time that no other finding is about."""
+    left = covered.left(suspects.suspects)
+    at, parts = _costliest([part for part in zip(suspects.suspects, left, strict=True) if part[1] > 0])
+    share = min(1.0, sum(share for _, share in parts), suspects.room)
+    if at is None or share < NOTICEABLE or sum(suspect.samples for suspect, _ in parts) < SEEN:
+        return None
+    top = parts[0][0]
+    runs = next((line.runs for line in lines.lines if _same(line.at, at) and line.phase is top.phase), ())
+    text, ms = f": `{at.text}`" if at.text else "", share * step.mean_s * 1e3
+    inner = (suspect.path[-1] for suspect, _ in parts if not _same(suspect.path[-1], at))
+    return Advice(
+        because=(
+            f"{share:.0%} of each step ({ms:.2f} ms) goes into line {at.line}, {_where(top)}{text}",
+            *([f"it runs {', '.join(runs)}"] if runs else []),
+            "no other finding is about this time; how much of it can go is not known",
+        ),
+        change=removes(0.0, LIKELY * share, share),
+        at=tuple(dict.fromkeys((at, *inner)))[:SHOWN],
+        bottleneck=_class(top, run.on_device),
+    )
+
+
+def _costliest(parts: Sequence[tuple[Suspect, float]]) -> tuple[Location | None, list[tuple[Suspect, float]]]:
+    """Of the innermost lines that take enough, the one that takes most, and what lies below it."""
+    shares: dict[tuple[Phase, str, int], float] = defaultdict(float)
+    for suspect, share in parts:
+        for key in {(suspect.phase, at.file, at.line) for at in suspect.path}:
+            shares[key] += share
+    below: dict[tuple[Phase, str, int], tuple[Location, list[tuple[Suspect, float]]]] = {}
+    for suspect, share in parts:
+        for at in reversed(suspect.path):
+            key = suspect.phase, at.file, at.line
+            if shares[key] >= NOTICEABLE:
+                below.setdefault(key, (at, []))[1].append((suspect, share))
+                break
+    return max(below.values(), key=lambda found: sum(share for _, share in found[1]), default=(None, []))
+
+
+def _same(at: Location, other: Location) -> bool:
+    return (at.file, at.line) == (other.file, other.line)
+
+
+def _where(suspect: Suspect) -> str:
+    """Where a line runs, in words."""
+    part = WAITS.get(suspect.wait) if suspect.wait is not None else None
+    worker = " of a loader worker" if suspect.in_worker else ""
+    return f"{part}{worker}, {WHERE[suspect.phase]}" if part else WHERE[suspect.phase]
+
+
+def _class(suspect: Suspect, on_device: bool) -> Bottleneck:
+    """What the time is charged to; beside a device that idles, computing is the host's."""
+    if suspect.kind is not None:
+        found = KIND_CLASS.get(suspect.kind, Bottleneck.HOST)
+    else:
+        found = CLASSES.get(suspect.phase, Bottleneck.COMPUTE)
+    return Bottleneck.HOST if on_device and found is Bottleneck.COMPUTE else found

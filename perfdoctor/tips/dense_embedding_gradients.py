@@ -1,0 +1,71 @@
+"""A large embedding table gets a dense gradient, although each batch looks up few of its rows.
+
+## What it sees
+An `nn.Embedding` (or `nn.EmbeddingBag`) without `sparse=True`, of which a step looks up a tenth of the rows
+at most. Backward still fills a gradient as large as the table, and the optimizer goes over all of it.
+
+## By hand
+    self.users = nn.Embedding(2_000_000, 64, sparse=True)
+
+    tables = list(model.users.parameters())                  # an optimizer of their own
+    sparse = torch.optim.SparseAdam(tables, lr=1e-3)         # or SGD, Adagrad
+    dense = torch.optim.Adam(rest, lr=1e-3)
+
+## When not
+Adam moves every row in each step, by its momentum; SparseAdam only those that the batch looked up, and it has
+no weight decay. That is another training: compare the validation loss. `clip_grad_norm_` and fused optimizers
+do not take sparse gradients. A table that also serves as the output layer gets a dense gradient anyway.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.facts.script.embedding_tables import EmbeddingTableFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import Phase, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
+
+NOTICEABLE = 0.05  # share of the step
+# Of the table's rows: each one that is looked up is sorted, summed and gathered before it is updated.
+FEW = 0.1
+ROW_COST = 3.0  # times what a row costs in a dense update, for that reason
+# An update goes over the table at least three times (SGD: parameter read and written, gradient read),
+# backward once, to fill the gradient with zeros.
+GRADIENT = 1 / 3
+SURE = 0.6  # of the update: small tensors beside the table cost more than their share of elements
+MIB = 2**20
+
+
+@tip(
+    title="Use sparse gradients for the large embedding table",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.LINES,
+    saves=("time", "memory"),
+    checked=Checked.SCRIPTS,
+    rivals=("unfused-optimizer",),
+)
+def dense_embedding_gradients(step: StepFacts, embeddings: EmbeddingTableFacts) -> Advice | None:
+    """Advises sparse gradients where the update of rows that no batch looked up takes a noticeable share."""
+    tables = [table for table in embeddings.tables if table.needed <= FEW]
+    if not tables:
+        return None
+    update = step.share(Phase.OPTIMIZER)
+    idle = min(1.0, sum(table.of_all * (1 - ROW_COST * table.needed) for table in tables))
+    gone = update * idle
+    if gone < NOTICEABLE:
+        return None
+    in_backward = min(step.share(Phase.BACKWARD), GRADIENT * gone)
+    first = tables[0]
+    name = f"`{first.path}`" if first.path else "an embedding"
+    size = f"{first.bytes / MIB:,.0f} MiB"
+    part = f"{first.of_elements:.0%} of what {first.optimizer} updates"
+    return Advice(
+        because=(
+            f"a step looks up at most {first.lookups:,.0f} of the {first.rows:,} rows of {name} ({size})",
+            f"{update:.0%} of each step is the update, and {part} is this table",
+        ),
+        change=removes(SURE * gone, gone, min(1.0, gone + in_backward)),
+        at=tuple(table.at for table in tables if table.at is not None)[:3],
+        same_result=False,
+        code="nn.Embedding(..., sparse=True)  # and torch.optim.SparseAdam for this table",
+    )

@@ -1,0 +1,95 @@
+"""Items are prepared, or tensors read, one element or one row at a time.
+
+## What it sees
+A large part of what a batch costs, where the step waits for it, is a loop of the dataset, the transforms or
+the collate function that makes a small call in each turn, or lines that take single rows out of a pandas data
+frame. In a few items the calls are counted; what one costs follows from that. In the training loop itself:
+such rows, and loops that read tensors number by number.
+
+## By hand
+    self.x = frame[COLUMNS].to_numpy("float32")     # pandas: once, in __init__
+    row = self.x[index]                             # in place of frame.iloc[index]
+
+    np.abs(wave[1:] - wave[:-1]).sum()              # NumPy: one call on the array, not one for each element
+
+    x[chosen].tolist()                              # torch: one indexed operation
+
+    np.frombuffer(text.encode(), np.uint8)          # text: all characters at once
+
+## When not
+Where each turn needs the result of the one before. There, compile the loop (`numba.njit`), or prepare the
+items once and keep the result in a file.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.facts.data.small_calls import Library, SmallCallFacts, SmallCalls
+from perfdoctor.model.batch import waits
+from perfdoctor.model.change import Change, Effort, Estimate
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
+
+NOTICEABLE = 0.10  # share of step time that waits
+LARGE = 0.25  # of a batch's cost in one place
+OF_STEP = 0.08  # of the step, in the training loop
+SAMPLES = 5  # in its lines: fewer may be chance
+SHOWN = 3  # places named
+# What is left: one call does the work of a loop in a tenth to a hundredth of its time; a row of an array
+# takes a microsecond, one of a data frame fifty to a hundred.
+KEPT = (0.5, 0.1, 0.01)
+CURES = {
+    Library.PANDAS: "self.x = frame[columns].to_numpy()  # once, in __init__\n"
+    "self.x[index]  # in place of frame.iloc[index]",
+    Library.NUMPY: "# one NumPy call on the whole array, in place of one for each element",
+    Library.TORCH: "# one operation on the whole tensor: x[indices], a mask, torch.stack once",
+    Library.TEXT: "# for the whole text at once: str.translate, or np.frombuffer(text.encode(), np.uint8)",
+    Library.OTHER: "# one call on the whole array or list, or the result of each item kept from the start",
+}
+
+
+@tip(
+    title="Make one call in place of many small ones",
+    bottleneck=Bottleneck.DATA,
+    effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
+    rivals=(
+        "slow-dataset-code",
+        "slow-collate",
+        "repeated-item-work",
+        "batches-built-in-the-loop",
+        "tensor-loops",
+        "slow-postprocessing",
+    ),
+)
+def many_small_calls(step: StepFacts, calls: SmallCallFacts) -> Advice | None:
+    """Names the loop or the row access, what it calls and how often, where the step pays for it."""
+    waiting = step.data_stall >= NOTICEABLE
+    places = [one for one in calls.places if one.in_step or waiting]
+    places = [
+        one for one in places if one.samples >= SAMPLES and one.share >= (OF_STEP if one.in_step else LARGE)
+    ]
+    if not places:
+        return None
+    in_step = min(1.0, sum(one.share for one in places if one.in_step))
+    in_batch = min(1.0, sum(one.share for one in places if not one.in_step))
+    said = (_said(one, (step.mean_s if one.in_step else calls.batch_s) * 1e3) for one in places[:SHOWN])
+    return Advice(
+        because=(*([waits(step)] if in_batch else []), *said),
+        change=Change(step=_gone(in_step), batch=_gone(in_batch)),
+        at=tuple(one.at for one in places[:SHOWN]),
+        code=CURES[places[0].library],
+    )
+
+
+def _gone(share: float) -> Estimate:
+    return Estimate(*(share * (1 - kept) for kept in KEPT))
+
+
+def _said(one: SmallCalls, of_ms: float) -> str:
+    rows = one.library is Library.PANDAS
+    what = "takes single rows out of a data frame" if rows else f"calls `{one.callee}`"
+    often = f", {one.per_item:.0f} times for each item" if one.per_item else "" if rows else " in a loop"
+    of = "the step's" if one.in_step else "a batch's"
+    text = f": `{one.at.text}`" if one.at.text else ""
+    return f"line {one.at.line} {what}{often}; that is {one.share:.0%} of {of} {of_ms:.1f} ms{text}"

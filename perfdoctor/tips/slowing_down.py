@@ -1,0 +1,97 @@
+"""Steps take longer and longer as the run goes on.
+
+## What it sees
+The time of a step grows all through the run, and the growth is explained: one phase does more and more work
+(often a line that goes through a list of all past values), the machine reads memory back from swap, or the
+clock of the processor falls. Steps that only wait longer for a core, because other programs run, are not
+reported, and neither are steps whose phases all grow alike, as with longer and longer inputs.
+
+## By hand
+    recent = collections.deque(maxlen=1000)   # instead of a list that never ends
+    mean += (value - mean) / step             # a running figure instead of one over all values
+
+Swapping: hold less in memory, or use fewer loader workers. A falling clock: better cooling, or a higher power
+limit.
+
+## When not
+Where the work of a step has to grow, as with a replay buffer that is still filling up: then it levels off.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.facts.host.slowing_down import Cause, SlowingFacts
+from perfdoctor.model.change import Change, Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import Phase, RunFacts, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
+
+NOTICEABLE = 0.05  # share of the mean step that was not there at the beginning: less is drift
+MIB = 2**20
+CLASSES = {Phase.DATA_WAIT: Bottleneck.DATA, Phase.HOST_TO_DEVICE: Bottleneck.TRANSFER}
+KINDS = {"compute": Bottleneck.COMPUTE, "data": Bottleneck.DATA}  # of lines between the phases; else the host
+
+
+@tip(
+    title="Keep the steps from taking longer and longer",
+    bottleneck=Bottleneck.HOST,
+    effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
+    rivals=("slow-postprocessing", "logging-every-step"),
+)
+def slowing_down(run: RunFacts, step: StepFacts, slowing: SlowingFacts) -> Advice | None:
+    """Says what makes steps slower, where that is known and takes a noticeable share of the time."""
+    if slowing.slower < NOTICEABLE or (why := _why(run, slowing)) is None:
+        return None
+    first_ms, last_ms = slowing.first_s * 1e3, slowing.last_s * 1e3
+    because = [f"steps slowed down from {first_ms:.1f} ms in the beginning to {last_ms:.1f} ms at the end"]
+    growth = slowing.bytes_per_step or 0.0
+    if growth * step.count >= MIB:
+        because.append(f"the process's memory grows by {growth / 1024:,.1f} KiB per step")
+    places = (slowing.line.at if slowing.line is not None else None, slowing.adds)
+    return Advice(
+        because=(because[0], *why, *because[1:]),
+        change=_change(slowing),
+        at=tuple(dict.fromkeys(place for place in places if place is not None)),
+        code=_bounded(slowing.name) if slowing.name is not None else None,
+        bottleneck=_class(slowing),
+    )
+
+
+def _why(run: RunFacts, slowing: SlowingFacts) -> list[str] | None:
+    """What explains the growth, in sentences; None where nothing does that the user could change."""
+    if slowing.cause is Cause.SWAPPING:
+        return ["meanwhile the machine reads memory back from swap: it does not hold all that runs on it"]
+    if slowing.cause is Cause.CLOCK and slowing.clock_hz is not None:
+        first_hz, last_hz = slowing.clock_hz
+        return [f"the processor's clock falls from {first_hz / 1e9:.2f} to {last_hz / 1e9:.2f} GHz"]
+    if slowing.cause is not Cause.WORK or slowing.phase is None:
+        return None
+    if run.on_device and slowing.name is None:
+        return None  # a phase of the host may only wait for a device that has more and more to do
+    told = [f"{slowing.phase_share:.0%} of the growth lies in `{slowing.phase.value}`"]
+    if slowing.line is not None:
+        text = f": `{slowing.line.at.text}`" if slowing.line.at.text else ""
+        told.append(f"line {slowing.line.at.line} takes {min(1.0, slowing.line.share):.0%} of the step{text}")
+    if slowing.name is not None and slowing.adds is not None:
+        told.append(f"it works on `{slowing.name}`, which line {slowing.adds.line} makes longer")
+    return told
+
+
+def _change(slowing: SlowingFacts) -> Change | None:
+    """What goes if steps stay as at first; nearly all of the line's time where a list is known."""
+    if slowing.cause is not Cause.WORK:
+        return None
+    slower = slowing.slower
+    line = min(1.0, slowing.line.share) if slowing.name is not None and slowing.line is not None else 0.0
+    return removes(slower / 2, max(slower, line), max(slower, line))
+
+
+def _class(slowing: SlowingFacts) -> Bottleneck | None:
+    """The class that the growing time is charged to, where that is not the tip's own."""
+    if slowing.phase is Phase.OTHER:
+        return KINDS.get(slowing.line.kind or "") if slowing.line is not None else None
+    return CLASSES.get(slowing.phase, Bottleneck.COMPUTE) if slowing.phase is not None else None
+
+
+def _bounded(name: str) -> str:
+    return f"{name} = collections.deque(maxlen=1000)  # or a running figure that each step updates"

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from perfdoctor.facts.host.stack_costs import stack_costs
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.lines import WaitPart
+from perfdoctor.model.measured import Phase
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.types import RankRecords
+from tests.facts.host.test_stacks import TORCH, at, stack, wrapper
+from tests.support.facts import step
+from tests.support.records import source_of
+
+STANDARD = "/usr/lib/python3.11"
+LOADER = f"{TORCH}/utils/data/dataloader.py"
+FETCH = f"fetch ({TORCH}/utils/data/_utils/fetch.py:54)"
+POLLS = (wrapper("data_wait"), f"Connection.poll ({STANDARD}/multiprocessing/connection.py:257)")
+SCRIPT = dedent(
+    """\
+    for x, y in loader:
+        out = model(x)
+        stats = study(out)
+        loss = criterion(out, y)
+        loss.backward()
+        clip(model)
+        optimizer.step()
+        history.append(look(loss))
+    def look(loss):
+        return slow(loss)
+    class Data:
+        def __getitem__(self, index):
+            return self.rows[index]
+    """
+)
+STEP = step(data_wait=20, forward=40, backward=20, optimizer=10, other=10)
+TRAINING = (
+    stack(at(2), wrapper("module_call"), f"Linear.forward ({TORCH}/nn/modules/linear.py:9)", count=40),
+    stack(at(5), f"backward ({TORCH}/_tensor.py:3)", wrapper("backward"), count=20),
+    stack(at(7), wrapper("optimizer"), f"SGD.step ({TORCH}/optim/sgd.py:7)", count=10),
+)
+
+
+def facts(*stacks, of_step=STEP, events=()):
+    rank = RankRecords(0, None, None, tuple(events), tuple(stacks), "py-spy")
+    return stack_costs(rank, of_step, Sources(source_of(train=SCRIPT)))
+
+
+def seconds(found):
+    """Milliseconds by phase and by the numbers of the lines on the way."""
+    together = {}
+    for cost in found.costs:
+        key = cost.phase, tuple(frame.line for frame in cost.path)
+        together[key] = together.get(key, 0.0) + cost.seconds * 1e3
+    return together
+
+
+def test_the_costs_of_each_phase_and_what_was_not_seen_of_it_add_up_to_it():
+    found = facts(*TRAINING, stack(at(8), at(10, "look"), count=7), stack(at(3), count=5))
+    for phase, whole_s in STEP.seconds.items():
+        seen_s = sum(cost.seconds for cost in found.costs if cost.phase is phase)
+        assert seen_s + found.unseen_s[phase] == pytest.approx(whole_s)
+    assert found.unseen_s[Phase.DATA_WAIT] == pytest.approx(0.020)
+
+
+def test_a_line_below_a_call_is_reached_through_it():
+    found = seconds(facts(*TRAINING, stack(at(8), at(10, "look"))))
+    assert found[Phase.OTHER, (8, 10)] == pytest.approx(10)
+    assert found[Phase.BACKWARD, (5,)] == pytest.approx(20)
+
+
+@pytest.mark.parametrize(
+    ("line", "phase"),
+    [
+        (3, Phase.FORWARD),  # between forward and backward
+        (4, Phase.FORWARD),
+        (6, Phase.OPTIMIZER),  # between backward and update
+        (8, Phase.OTHER),
+    ],
+)
+def test_what_no_wrapper_is_around_belongs_where_the_timers_put_it(line, phase):
+    assert (phase, (line,)) in seconds(facts(*TRAINING, stack(at(line))))
+
+
+def test_a_loss_on_the_line_of_all_of_it_is_forward():
+    together = [
+        stack(at(4), wrapper("module_call")),
+        stack(at(4), f"backward ({TORCH}/_tensor.py:3)", wrapper("backward")),
+    ]
+    found = facts(*together, stack(at(4), f"cross_entropy ({TORCH}/nn/functional.py:3)", count=5))
+    assert {cost.phase for cost in found.costs if cost.samples == 5} == {Phase.FORWARD}
+
+
+def test_a_pass_in_eval_mode_is_validation_though_its_wrapper_is_the_same():
+    seen = {"event": "eval", "lines": [{"file": "/home/me/train.py", "line": 8, "function": "<module>"}]}
+    of_step = step(forward=40, validation=10)
+    found = facts(*TRAINING, stack(at(8), wrapper("module_call")), of_step=of_step, events=(seen,))
+    assert seconds(found)[Phase.VALIDATION, (8,)] == pytest.approx(10)
+
+
+def test_profiling_of_our_own_is_no_time_of_the_scripts():
+    ours = "Windows.open (/opt/tools/perfdoctor/probe/profiler/windows.py:9)"
+    assert facts(*TRAINING, stack(at(7), wrapper("optimizer"), ours, count=500)).samples == 70
+
+
+def test_a_wait_without_workers_is_divided_by_what_the_training_thread_does():
+    found = facts(
+        *TRAINING,
+        stack(at(1), wrapper("data_wait"), FETCH, at(13, "Data.__getitem__"), count=15),
+        stack(at(1), wrapper("data_wait"), f"_next_index ({LOADER}:715)", count=5),
+    )
+    assert seconds(found)[Phase.DATA_WAIT, (1, 13)] == pytest.approx(15)
+    assert {cost.wait: cost.samples for cost in found.costs if cost.wait} == {
+        WaitPart.DATASET: 15,
+        WaitPart.SAMPLER: 5,
+    }
+
+
+def test_a_wait_for_workers_is_divided_by_what_the_workers_do():
+    worker = stack(f"_worker_loop ({TORCH}/x.py:1)", FETCH, at(13, "Data.__getitem__"), root="worker 7")
+    idle = stack(
+        f"_worker_loop ({TORCH}/x.py:1)", f"get ({STANDARD}/multiprocessing/queues.py:1)", root="worker 7"
+    )
+    found = facts(*TRAINING, stack(at(1), *POLLS, count=30), worker, idle)
+    (made,) = [cost for cost in found.costs if cost.phase is Phase.DATA_WAIT]
+    assert (made.in_worker, made.wait, made.line.line) == (True, WaitPart.DATASET, 13)
+    assert made.seconds == pytest.approx(0.020)
+
+
+def test_a_wait_for_workers_that_were_not_sampled_is_the_loops():
+    (waits,) = [c for c in facts(*TRAINING, stack(at(1), *POLLS)).costs if c.phase is Phase.DATA_WAIT]
+    assert (waits.wait, waits.line.line, waits.in_worker) == (WaitPart.WORKERS, 1, False)
+
+
+def test_start_up_before_the_loop_is_no_part_of_the_step():
+    assert facts(*TRAINING, stack(at(10, "main"), count=500)).samples == 70
+
+
+def test_without_stacks_nothing_is_known():
+    assert isinstance(facts(), Missing)
+    assert isinstance(facts(stack(at(2), wrapper("module_call"), count=4)), Missing)

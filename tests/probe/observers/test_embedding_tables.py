@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from perfdoctor.probe.loss_graph import nodes_of
+from perfdoctor.probe.observers.embedding_tables import looked_up
+from tests.support.watched import watched
+
+ROWS = 20_000  # of 16 floats: more than a mebibyte
+
+
+def found(build):
+    """(rows, look-ups) of the tables that a loss is found to look into."""
+    return [(len(table), lookups) for table, lookups in looked_up(nodes_of(build().sum().grad_fn))]
+
+
+def table(rows=ROWS, **how):
+    return torch.nn.Embedding(rows, 16, **how)
+
+
+def test_look_ups_of_a_large_table_are_added_up():
+    one = table()
+    assert found(
+        lambda: one(torch.arange(5)).sum(0) + one(torch.zeros(3, 2, dtype=torch.long)).sum((0, 1))
+    ) == [(ROWS, 5 + 6)]
+
+
+def test_bags_are_tables_too():
+    bag = torch.nn.EmbeddingBag(ROWS, 16)
+    assert found(lambda: bag(torch.zeros(4, 3, dtype=torch.long))) == [(ROWS, 12)]
+
+
+def test_small_sparse_frozen_and_tied_tables_are_left_alone():
+    small, sparse, frozen, tied = table(1_000), table(sparse=True), table(), table()
+    frozen.requires_grad_(False)
+    numbers, trained = torch.arange(5), torch.ones(16, requires_grad=True)
+    assert found(lambda: small(numbers)) == []
+    assert found(lambda: sparse(numbers)) == []
+    assert found(lambda: frozen(numbers) * trained) == []
+    assert found(lambda: tied(numbers) @ tied.weight.T) == []
+
+
+SCRIPT = """
+    import torch
+    from torch import nn
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.users = nn.Embedding(20_000, 16)
+            self.score = nn.Linear(16, 1)
+        def forward(self, x):
+            return self.score(self.users(x))
+    net = Net()
+    other = nn.Linear(4, 4)
+    opt = torch.optim.{optimizer}
+    for step in range(40):
+        opt.zero_grad()
+        net(torch.randint(20_000, (32,))).mean().backward()
+        opt.step()
+"""
+
+
+@pytest.mark.process
+def test_each_sampled_backward_tells_the_table_its_line_and_its_optimizer(tmp_path):
+    events = (
+        watched(tmp_path, SCRIPT.format(optimizer="Adam(net.parameters())")).ranks[0].of("embedding_table")
+    )
+    assert len(events) == 3
+    told = events[-1]
+    assert (told["path"], told["rows"], told["bytes"], told["lookups"]) == ("users", 20_000, 20_000 * 64, 32)
+    assert told["optimizer"] == "Adam"
+    assert told["of_all"] == told["of_elements"] == pytest.approx(320_000 / 320_017)
+    assert told["at"]["line"] == 7
+
+
+@pytest.mark.process
+def test_a_table_that_no_optimizer_updates_is_none(tmp_path):
+    script = SCRIPT.format(optimizer="SGD(net.score.parameters(), lr=0.1)")
+    assert watched(tmp_path, script).ranks[0].of("embedding_table") == []

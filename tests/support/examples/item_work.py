@@ -1,0 +1,38 @@
+"""Facts of what a dataset does again for every item."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from perfdoctor.facts.data.item_work import How, RepeatedWorkFacts
+from perfdoctor.facts.data.small_calls import Library, SmallCallFacts
+from tests.support import load_facts
+
+HEALTHY = {
+    RepeatedWorkFacts: RepeatedWorkFacts((load_facts.repeated(0.03),)),
+    SmallCallFacts: SmallCallFacts((load_facts.small(0.1),), 0.012),
+}
+
+
+@st.composite
+def odd(draw):
+    """Facts of what a dataset does again for every item."""
+    work = [
+        load_facts.repeated(
+            draw(st.floats(0, 1)),
+            how=draw(st.sampled_from(How)),
+            arguments=draw(st.integers(1, 9)),
+            text=draw(st.sampled_from(["table = read()", "", "yield x"])),
+        )
+        for _ in range(draw(st.integers(1, 3)))
+    ]
+    calls = load_facts.small(
+        draw(st.floats(0, 1)),
+        library=draw(st.sampled_from(Library)),
+        per_item=draw(st.none() | st.floats(1, 1e9)),
+        in_step=draw(st.booleans()),
+    )
+    return {
+        RepeatedWorkFacts: RepeatedWorkFacts(tuple(work)),
+        SmallCallFacts: SmallCallFacts((calls,), draw(st.floats(0, 1e3))),
+    }

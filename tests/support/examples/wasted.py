@@ -1,0 +1,48 @@
+"""Facts of work that a step does in vain."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from perfdoctor.facts.script.embedding_tables import EmbeddingTable, EmbeddingTableFacts
+from perfdoctor.facts.script.recomputed_constants import ConstantLine, RecomputedConstantFacts
+from perfdoctor.model.change import Estimate
+from perfdoctor.model.measured import Location
+
+AT = Location("train.py", 9, "main", "mask = causal(len(x))")
+SHARE = st.floats(0, 1)
+HEALTHY = {
+    RecomputedConstantFacts: RecomputedConstantFacts(
+        Estimate(0.0, 0.01, 0.03), (ConstantLine(AT, 0.01, ("ones", "triu")),), 5
+    ),
+    EmbeddingTableFacts: EmbeddingTableFacts(
+        (EmbeddingTable("words", 30_000, 30_000 * 512 * 4, 8_192.0, "AdamW", 0.3, 0.3, AT),)
+    ),
+}
+
+
+@st.composite
+def odd(draw):
+    """Facts of any run, however odd."""
+    low, likely, high = sorted(draw(st.tuples(SHARE, SHARE, SHARE)))
+    lines = [
+        ConstantLine(AT, draw(SHARE), ("sum",) * draw(st.integers(0, 2)))
+        for _ in range(draw(st.integers(0, 2)))
+    ]
+    tables = [
+        EmbeddingTable(
+            draw(st.sampled_from(["", "users"])),
+            draw(st.integers(0, 10**9)),
+            draw(st.integers(0, 10**12)),
+            draw(st.floats(0, 1e9)),
+            "Adam",
+            draw(SHARE),
+            draw(SHARE),
+            draw(st.none() | st.just(AT)),
+        )
+        for _ in range(draw(st.integers(0, 2)))
+    ]
+    return {
+        RecomputedConstantFacts: RecomputedConstantFacts(Estimate(low, likely, high), tuple(lines), 3),
+        EmbeddingTableFacts: EmbeddingTableFacts(tuple(tables)),
+    }

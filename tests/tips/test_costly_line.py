@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.facts.host.suspects import SuspectFacts
+from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.coverage import Cover, Covered
+from perfdoctor.model.lines import WaitPart
+from perfdoctor.model.measured import Phase
+from perfdoctor.tips.costly_line import costly_line as tip
+from tests.support.facts import gain, run, step
+from tests.support.line_facts import lines, suspect
+
+STEP = step(forward=4, backward=2, other=4)
+NO_LINES = lines()
+
+
+def advice(*suspects, covers=(), room=1.0, of=NO_LINES, device="cpu"):
+    return tip(run(device=device), STEP, of, SuspectFacts(suspects, room), Covered(tuple(covers)))
+
+
+def test_names_the_line_with_its_cost_its_phase_and_what_it_runs():
+    told = advice(
+        suspect(0.39, Phase.OTHER, 30, kind="rest"), of=lines((30, Phase.OTHER, 3.9), runs=("numpy sort",))
+    )
+    assert told is not None
+    assert told.because == (
+        "39% of each step (3.90 ms) goes into line 30, between the phases: `work(30)`",
+        "it runs numpy sort",
+        "no other finding is about this time; how much of it can go is not known",
+    )
+    assert [at.line for at in told.at] == [30]
+    assert told.bottleneck is Bottleneck.HOST
+
+
+def test_the_gain_runs_from_nothing_to_all_of_it():
+    found = gain(advice(suspect(0.4, Phase.OTHER, 30)))
+    assert (found.low, found.likely, found.high) == pytest.approx((1.0, 1 / 0.8, 1 / 0.6))
+
+
+def test_fires_at_a_tenth_of_the_step_and_is_silent_just_below():
+    assert advice(suspect(0.101, Phase.OTHER, 30)) is not None
+    assert advice(suspect(0.099, Phase.OTHER, 30)) is None
+
+
+def test_too_few_samples_are_no_evidence():
+    assert advice(suspect(0.5, Phase.OTHER, 30, samples=10)) is not None
+    assert advice(suspect(0.5, Phase.OTHER, 30, samples=9)) is None
+
+
+def test_the_innermost_line_that_takes_enough_is_named():
+    told = advice(suspect(0.3, Phase.FORWARD, 20, 25), suspect(0.05, Phase.FORWARD, 20, 26))
+    assert [at.line for at in told.at] == [25]
+
+
+def test_a_cost_spread_over_a_function_is_named_where_it_is_called():
+    spread = [suspect(0.06, Phase.OTHER, 20, line) for line in range(40, 45)]
+    told = advice(*spread)
+    assert [at.line for at in told.at] == [20, 40, 41]
+    assert told.because[0].startswith("30% of each step")
+
+
+def test_what_another_finding_is_about_is_left_to_it():
+    found = suspect(0.3, Phase.OTHER, 20, 25)
+    assert advice(found, covers=[Cover(0.3, None, frozenset({("train.py", 20)}))]) is None
+    assert advice(found, covers=[Cover(0.3, None, frozenset({("train.py", 99)}))]) is not None
+    assert advice(found, covers=[Cover(1.0, Phase.DATA_WAIT)]) is not None
+
+
+def test_of_a_line_that_is_partly_explained_the_rest_counts():
+    told = advice(suspect(0.3, Phase.OTHER, 20), covers=[Cover(0.18, None, frozenset({("train.py", 20)}))])
+    assert told.because[0].startswith("12% of each step")
+
+
+@pytest.mark.parametrize(
+    ("phase", "more", "kind", "where"),
+    [
+        (Phase.FORWARD, {}, Bottleneck.COMPUTE, "in the forward pass"),
+        (Phase.OTHER, {"kind": "compute"}, Bottleneck.COMPUTE, "between the phases"),
+        (
+            Phase.DATA_WAIT,
+            {"wait": WaitPart.SAMPLER},
+            Bottleneck.DATA,
+            "in the sampler, while training waits for data",
+        ),
+        (
+            Phase.DATA_WAIT,
+            {"wait": WaitPart.DATASET, "in_worker": True},
+            Bottleneck.DATA,
+            "in the dataset of a loader worker, while training waits for data",
+        ),
+    ],
+)
+def test_says_where_the_line_runs_and_charges_its_class(phase, more, kind, where):
+    told = advice(suspect(0.3, phase, 20, **more))
+    assert told.bottleneck is kind
+    assert f"line 20, {where}:" in told.because[0]
+
+
+def test_beside_a_busy_device_only_what_it_idles_can_go():
+    assert advice(suspect(0.5, Phase.FORWARD, 20), room=0.05, device="Tesla V100") is None
+    told = advice(suspect(0.5, Phase.FORWARD, 20), room=0.2, device="Tesla V100")
+    assert told.change.step.high == pytest.approx(0.2)
+    assert told.bottleneck is Bottleneck.HOST
+
+
+def test_nothing_suspect_is_no_finding():
+    assert advice() is None

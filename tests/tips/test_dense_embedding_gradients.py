@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.facts.script.embedding_tables import EmbeddingTable, EmbeddingTableFacts
+from perfdoctor.model.measured import Location
+from perfdoctor.tips.dense_embedding_gradients import dense_embedding_gradients as tip
+from tests.support.facts import step
+
+STEP = step(forward=1, backward=4, optimizer=5)
+LINE = Location("net.py", 7, "__init__", "self.users = nn.Embedding(1_000_000, 16)")
+
+
+def tables(lookups=1_000.0, of_all=0.9, **given):
+    values = {
+        "path": "users",
+        "rows": 1_000_000,
+        "bytes": 64 * 2**20,
+        "optimizer": "Adam",
+        "of_elements": 0.95,
+    }
+    return EmbeddingTableFacts(
+        (EmbeddingTable(**{**values, "lookups": lookups, "of_all": of_all, "at": LINE, **given}),)
+    )
+
+
+def test_says_how_few_rows_a_step_needs_and_names_the_table():
+    advice = tip(STEP, tables())
+    assert advice.because == (
+        "a step looks up at most 1,000 of the 1,000,000 rows of `users` (64 MiB)",
+        "50% of each step is the update, and 95% of what Adam updates is this table",
+    )
+    assert advice.at == (LINE,)
+    assert not advice.same_result
+
+
+def test_the_update_of_the_other_rows_goes_and_at_best_the_gradient_that_is_filled():
+    share = tip(STEP, tables(lookups=0.0)).change.step
+    assert (share.low, share.likely, share.high) == pytest.approx((0.27, 0.45, 0.45 + 0.15))
+
+
+def test_no_more_of_backward_goes_than_there_is():
+    share = tip(step(forward=4.9, backward=0.1, optimizer=5), tables(lookups=0.0)).change.step
+    assert share.high == pytest.approx(0.45 + 0.01)
+
+
+def test_rows_that_are_looked_up_cost_three_times_a_dense_one():
+    assert tip(STEP, tables(lookups=100_000.0)).change.step.likely == pytest.approx(0.45 * 0.7)
+
+
+def test_a_table_without_a_line_or_path_is_still_told():
+    advice = tip(STEP, tables(at=None, path=""))
+    assert advice.at == ()
+    assert "rows of an embedding" in advice.because[0]
+
+
+@pytest.mark.parametrize(
+    ("found", "fires"),
+    [
+        pytest.param(tables(lookups=100_000), True, id="a-tenth-of-the-rows"),
+        pytest.param(tables(lookups=100_001), False, id="more-than-a-tenth"),
+        pytest.param(tables(lookups=0, of_all=0.1001), True, id="a-visible-part-of-the-update"),
+        pytest.param(tables(lookups=0, of_all=0.0999), False, id="a-small-part-of-the-update"),
+    ],
+)
+def test_fires_at_its_thresholds_and_is_silent_beside_them(found, fires):
+    assert (tip(STEP, found) is not None) == fires
+
+
+def test_where_the_update_is_cheap_it_is_silent():
+    assert tip(step(forward=50, backward=47, optimizer=3), tables()) is None

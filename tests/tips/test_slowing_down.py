@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfdoctor.facts.host.slowing_down import Cause
+from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.measured import Phase
+from perfdoctor.tips.slowing_down import slowing_down as tip
+from tests.support.facts import gain, run, step
+from tests.support.host_facts import slowing
+
+STEP = step(forward=4, backward=4, other=4.5, count=2048)
+
+
+def test_says_how_much_slower_in_which_phase_and_what_grows():
+    advice = tip(run(), STEP, slowing(growth=4096.0))
+    assert advice is not None
+    assert advice.because == (
+        "steps slowed down from 10.0 ms in the beginning to 15.0 ms at the end",
+        "95% of the growth lies in `other`",
+        "line 31 takes 30% of the step: `limit = median(losses)`",
+        "it works on `losses`, which line 30 makes longer",
+        "the process's memory grows by 4.0 KiB per step",
+    )
+    assert [at.line for at in advice.at] == [31, 30]
+    assert (
+        advice.code == "losses = collections.deque(maxlen=1000)  # or a running figure that each step updates"
+    )
+
+
+def test_a_known_list_can_save_all_of_its_line_and_else_the_steps_stay_as_at_first():
+    assert gain(tip(run(), STEP, slowing())).likely == pytest.approx(1 / 0.7)
+    unknown = replace(slowing(), name=None, adds=None)
+    assert gain(tip(run(), STEP, unknown)).likely == pytest.approx(1 / 0.8)
+    assert gain(tip(run(), STEP, unknown)).low == pytest.approx(1 / 0.9)
+
+
+def test_time_goes_to_the_class_of_the_phase():
+    assert tip(run(), STEP, slowing()).bottleneck is None
+    assert tip(run(), STEP, slowing(phase=Phase.DATA_WAIT)).bottleneck is Bottleneck.DATA
+    tensors = replace(slowing(), line=replace(slowing().line, kind="compute"))
+    assert tip(run(), STEP, tensors).bottleneck is Bottleneck.COMPUTE
+    assert tip(run(), STEP, slowing(phase=Phase.OPTIMIZER)).bottleneck is Bottleneck.COMPUTE
+
+
+def test_swapping_and_a_falling_clock_are_told_without_a_gain():
+    swapping = tip(run(), STEP, slowing(cause=Cause.SWAPPING))
+    assert swapping.because[1].startswith("meanwhile the machine reads memory back from swap")
+    cooler = tip(run(), STEP, replace(slowing(cause=Cause.CLOCK), clock_hz=(3.5e9, 2.1e9)))
+    assert cooler.because[1] == "the processor's clock falls from 3.50 to 2.10 GHz"
+    assert (swapping.change, cooler.change) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(slowing(slower=0.049), id="drift"),
+        pytest.param(slowing(cause=Cause.CORES), id="other-programs"),
+        pytest.param(slowing(cause=Cause.GRAPHS), id="another-finding-tells"),
+        pytest.param(slowing(cause=Cause.UNKNOWN), id="nobody-knows"),
+    ],
+)
+def test_is_silent(facts):
+    assert tip(run(), STEP, facts) is None
+
+
+def test_on_a_device_a_phase_of_the_host_alone_proves_nothing():
+    on_device = run(device="NVIDIA A100")
+    assert tip(on_device, STEP, slowing()) is not None
+    assert tip(on_device, STEP, replace(slowing(), name=None, adds=None)) is None
+
+
+def test_fires_at_the_threshold():
+    assert tip(run(), STEP, slowing(slower=0.05)) is not None
