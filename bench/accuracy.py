@@ -76,7 +76,7 @@ class Truth:
     verdict: str
     finding: str | None
     lines: frozenset[int] = frozenset()  # any of them is right; empty: not judged
-    saves: str = "time"  # or "memory", "correctness": then there is no speedup to compare
+    saves: str = "time"  # or "memory", "correctness", "startup": then there is no speedup to compare
 
     @property
     def healthy(self) -> bool:

@@ -26,7 +26,7 @@ class HardFirst(Sampler):
 
     def draw(self):
         point = random.random() * sum(self.losses)
-        for index, loss in enumerate(self.losses):
+        for index, loss in enumerate(self.losses):  # <- finding
             point -= loss  # <- finding
             if point <= 0:  # <- finding
                 return index

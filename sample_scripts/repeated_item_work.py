@@ -58,6 +58,7 @@ class Sorter(nn.Module):
 
 
 def main(args):
+    torch.set_num_threads(1)  # the model is small
     with tempfile.TemporaryDirectory() as folder:
         vocabulary = Path(folder) / "vocabulary.json"
         write_vocabulary(vocabulary)

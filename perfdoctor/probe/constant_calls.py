@@ -95,8 +95,9 @@ class OuterTensors:
 class StepCalls:
     """The calls of one looked-at step."""
 
-    def __init__(self, torch: Any, leaves: OuterTensors) -> None:
+    def __init__(self, torch: Any, leaves: OuterTensors, before: Optional[Dict[int, Any]] = None) -> None:
         self.leaves = leaves
+        self.keys = before  # of calls that may be the same as in the step before; None: any
         self.plain = (torch.Tensor, torch.nn.Parameter)  # others may hold more than their elements
         self.described = (torch.dtype, torch.device, torch.layout, torch.memory_format)
         self.strided = torch.strided
@@ -148,6 +149,8 @@ class StepCalls:
             for place, tensor in enumerate(result if isinstance(result, (list, tuple)) else [result]):
                 if type(tensor) in self.plain and tensor is not changes and not tensor.requires_grad:
                     self._add(tensor, hash((key, place)), [call])
+        if self.keys is not None and key not in self.keys:
+            return
         call.shows = self._shows(returned)
         if call.shows is not None:
             call.line = user_line()

@@ -43,7 +43,7 @@ CURES = {
     "self.x[index]  # in place of frame.iloc[index]",
     Library.NUMPY: "# one NumPy call on the whole array, in place of one for each element",
     Library.TORCH: "# one operation on the whole tensor: x[indices], a mask, torch.stack once",
-    Library.TEXT: "# for the whole text at once: str.translate, or np.frombuffer(text.encode(), np.uint8)",
+    Library.TEXT: "# the whole text at once: pattern.findall, str.translate, or np.frombuffer on its bytes",
     Library.OTHER: "# one call on the whole array or list, or the result of each item kept from the start",
 }
 

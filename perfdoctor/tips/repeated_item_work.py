@@ -80,7 +80,7 @@ def _said(one: RepeatedWork) -> str:
 
 def _cure(one: RepeatedWork) -> str:
     """What to write instead of the costliest line."""
-    text = one.at.text or ""
+    text = (one.at.text or "").partition("  #")[0]  # without a comment of the line's own
     if one.arguments > 1:
         return f"functools.lru_cache(...)({one.name})  # gives again what it gave before"
     if one.how is How.VALUE and text.startswith(f"{one.name} = "):

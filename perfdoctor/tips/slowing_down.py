@@ -22,13 +22,12 @@ from __future__ import annotations
 from perfdoctor.facts.host.slowing_down import Cause, SlowingFacts
 from perfdoctor.model.change import Change, Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import Phase, RunFacts, StepFacts
+from perfdoctor.model.measured import RunFacts, StepFacts
+from perfdoctor.tips._charged import charged
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the mean step that was not there at the beginning: less is drift
 MIB = 2**20
-CLASSES = {Phase.DATA_WAIT: Bottleneck.DATA, Phase.HOST_TO_DEVICE: Bottleneck.TRANSFER}
-KINDS = {"compute": Bottleneck.COMPUTE, "data": Bottleneck.DATA}  # of lines between the phases; else the host
 
 
 @tip(
@@ -50,10 +49,10 @@ def slowing_down(run: RunFacts, step: StepFacts, slowing: SlowingFacts) -> Advic
     places = (slowing.line.at if slowing.line is not None else None, slowing.adds)
     return Advice(
         because=(because[0], *why, *because[1:]),
-        change=_change(slowing),
+        change=_change(step, slowing),
         at=tuple(dict.fromkeys(place for place in places if place is not None)),
         code=_bounded(slowing.name) if slowing.name is not None else None,
-        bottleneck=_class(slowing),
+        bottleneck=charged(slowing.phase, slowing.line) if slowing.phase is not None else None,
     )
 
 
@@ -77,20 +76,15 @@ def _why(run: RunFacts, slowing: SlowingFacts) -> list[str] | None:
     return told
 
 
-def _change(slowing: SlowingFacts) -> Change | None:
-    """What goes if steps stay as at first; nearly all of the line's time where a list is known."""
-    if slowing.cause is not Cause.WORK:
+def _change(step: StepFacts, slowing: SlowingFacts) -> Change | None:
+    """What goes if steps stay as at first; where a list is known, its line, at most all of the phase."""
+    if slowing.cause is not Cause.WORK or slowing.phase is None:
         return None
     slower = slowing.slower
-    line = min(1.0, slowing.line.share) if slowing.name is not None and slowing.line is not None else 0.0
-    return removes(slower / 2, max(slower, line), max(slower, line))
-
-
-def _class(slowing: SlowingFacts) -> Bottleneck | None:
-    """The class that the growing time is charged to, where that is not the tip's own."""
-    if slowing.phase is Phase.OTHER:
-        return KINDS.get(slowing.line.kind or "") if slowing.line is not None else None
-    return CLASSES.get(slowing.phase, Bottleneck.COMPUTE) if slowing.phase is not None else None
+    if slowing.name is None or slowing.line is None:
+        return removes(slower / 2, slower, slower)
+    likely = max(slower, min(1.0, slowing.line.share))
+    return removes(slower / 2, likely, max(likely, step.share(slowing.phase)))
 
 
 def _bounded(name: str) -> str:

@@ -2,14 +2,17 @@
 
 ## What it sees
 On a CPU, batches of few samples, free memory, and a step that is mostly fixed cost: smaller batches of the
-same run take nearly as long, or each of its many operators takes little longer than its call overhead.
+same run take nearly as long, or its samples need little of it (the operations of its matrix products, by
+their shapes, at the rate that the fastest of them reaches, and what other operators take beyond a call), or
+each of its many operators takes little longer than its call overhead.
 
 ## By hand
     DataLoader(dataset, batch_size=128, ...)
 
 ## When not
 A larger batch takes another path of optimisation: the learning rate may have to grow with it, and accuracy
-must be compared.
+must be compared. A loop over the samples of a batch is no fixed cost, though it looks like one: compute all
+of them in one call first.
 """
 
 from __future__ import annotations

@@ -157,6 +157,16 @@ class WorkUse:
 
 
 @dataclass(frozen=True)
+class HostWork:
+    """Calls of one operator with the same inputs in the steps of a trace of the CPU."""
+
+    op: str
+    count: int
+    us: float  # of all of them, each taken as long as the median one: what interrupts a few is left out
+    flops: float | None  # of one call; None where shapes do not tell
+
+
+@dataclass(frozen=True)
 class OpUse:
     """All calls of one operator; host time is without the operators inside it."""
 
@@ -352,3 +362,4 @@ class RankTrace:
     skipped: Skipped
     notes: tuple[Remark, ...] = ()  # what a reader should know: no launches, no shapes, an invalid window
     operators_us: float | None = None  # union of time inside operators, outside DataLoader; without `times`
+    host_work: tuple[HostWork, ...] = ()  # longest first; without `times`, where shapes were recorded

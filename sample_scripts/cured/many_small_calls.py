@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-LENGTH = 256
+LENGTH = 512
 
 
 def record(count):
@@ -14,7 +14,7 @@ def record(count):
     torch.manual_seed(0)
     kinds = torch.arange(count) % 2
     drift = torch.randn(count, LENGTH).cumsum(1) * 0.02 * kinds[:, None]
-    phase = torch.linspace(0, 60, LENGTH) + torch.rand(count, 1) * 6 + drift
+    phase = torch.linspace(0, 120, LENGTH) + torch.rand(count, 1) * 6 + drift
     return phase.sin() + 0.1 * torch.randn(count, LENGTH), kinds
 
 
@@ -45,6 +45,7 @@ class Classifier(nn.Module):
 
 
 def main(args):
+    torch.set_num_threads(1)  # the model is small
     loader = DataLoader(Heartbeats(args.recordings), batch_size=32, shuffle=True)
     model = Classifier()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
@@ -61,6 +62,6 @@ def main(args):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--recordings", type=int, default=1920)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--recordings", type=int, default=1280)
+    parser.add_argument("--epochs", type=int, default=3)
     main(parser.parse_args())

@@ -11,7 +11,9 @@ from tests.e2e.test_sample_scripts import FOLDER, expected, watch
 pytestmark = [pytest.mark.clock, pytest.mark.process, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("name", ["retained_graph_of_a_metric", "slowing_down"])
+@pytest.mark.parametrize(
+    "name", ["periodic_stalls", "retained_graph_of_a_metric", "slow_start", "slowing_down"]
+)
 def test_names_the_cause_and_the_line_in(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     script = FOLDER / f"{name}.py"

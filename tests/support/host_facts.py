@@ -9,7 +9,9 @@ from perfdoctor.facts.host.slowing_down import Cause, SlowingFacts
 from perfdoctor.facts.host.step_growth import StepGrowth
 from perfdoctor.facts.script.gradient_clearing import GradientClearingFacts, GradientZeroingFacts
 from perfdoctor.facts.script.retained_graph import RetainedGraphFacts
+from perfdoctor.facts.script.startup import StartUpFacts, StartUpLine
 from perfdoctor.facts.script.validation import ValidationFacts
+from perfdoctor.facts.steps.periodic_stalls import PeriodicStalls
 from perfdoctor.model.measured import LineCost, Location, Phase
 
 
@@ -80,6 +82,33 @@ def slowing(
     adds = Location("train.py", 30, "fit", "losses.append(loss.item())")
     known = (phase, 0.95, line, "losses", adds) if cause is Cause.WORK else (None, 0.0, None, None, None)
     return SlowingFacts(cause, 0.010, 0.015, slower, *known, bytes_per_step=growth)
+
+
+def stalling(
+    share: float = 0.2,
+    every: int | None = 50,
+    phase: Phase = Phase.OTHER,
+    text: str | None = "refresh(pool)",
+    kind: str | None = None,
+) -> PeriodicStalls:
+    """Ten steps of 60 ms among others of 10 ms, one in `every` steps or 5 seconds, in a line with this text."""
+    line = (
+        LineCost(Location("train.py", 40, "fit", text), share, 30, None, kind) if text is not None else None
+    )
+    return PeriodicStalls(every, 5.0, 10, 0.010, 0.060, share, phase, 0.9, line)
+
+
+def starting(
+    seconds: float = 40.0,
+    share: float = 0.3,
+    line: float = 25.0,
+    kind: str = "script",
+    text: str = "prepare(texts)",
+) -> StartUpFacts:
+    """A start of so many seconds, of which one line takes `line` and another one second."""
+    at, other = Location("train.py", 12, "main", text), Location("train.py", 15, "main", "model = Net()")
+    lines = (StartUpLine(at, kind, line), StartUpLine(other, "model", 1.0))
+    return StartUpFacts(seconds, share, 3.0, 0.2, 2.0, 0.1, {kind: line, "model": 1.0}, lines)
 
 
 def validation(

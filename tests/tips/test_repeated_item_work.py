@@ -41,7 +41,7 @@ def test_all_of_its_cost_goes_and_more_than_with_more_workers():
 
 
 def test_a_value_is_moved_as_it_stands():
-    advice = said(repeated(0.8, name="table", how=How.VALUE))
+    advice = said(repeated(0.8, text="table = json.load(file)  # slow", name="table", how=How.VALUE))
     assert "it set `table` to the same value all 64 times that were looked at" in advice.because[2]
     assert advice.code == "self.table = json.load(file)  # in __init__; items then use self.table"
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.tips.small_batch import small_batch as tip
-from tests.support.facts import LOADER_LINE, loader, run, step
+from perfdoctor.tips.unfused_optimizer import unfused_optimizer
+from tests.support.facts import LOADER_LINE, gain, loader, run, step
 from tests.support.load_facts import GB, memory
-from tests.support.script_facts import sizes
+from tests.support.script_facts import optimizers, sizes
 
 STEP = step(forward=4, backward=4, optimizer=2)
 FIXED = sizes(0.8, samples=4)
@@ -49,3 +50,10 @@ def test_a_trial_needs_an_epoch_of_some_batches(items, tweak):
 
 def test_is_silent_where_the_loader_does_not_batch():
     assert tip(run(), STEP, FIXED, loader(batch_size=None), memory()) is None
+
+
+def test_where_nearly_all_is_fixed_a_larger_batch_brings_more_than_a_fused_optimizer():
+    tiny = step(forward=0.5, backward=0.9, optimizer=1.0)
+    larger = gain(tip(run(), tiny, sizes(0.94, samples=4), LOADER, memory()))
+    assert larger.likely > 3
+    assert larger.likely > 2 * gain(unfused_optimizer(tiny, optimizers())).likely - 1

@@ -29,6 +29,7 @@ from perfdoctor.wire.events.training import EvalEvent
 Place = tuple[str, int]  # file, line
 Marks = Mapping[tuple[str, str], list[tuple[int, Phase]]]  # by file and function
 
+TRAINER = "trainer"  # the kind of what a library does in a loop of its own: `trainer.fit(model)`
 ORDER = tuple(Phase)  # as a step passes through them
 # (phase before, phase after) of time that no wrapper is around, and the phase that the timers charge with it.
 BETWEEN = {
@@ -47,7 +48,9 @@ class StackCost:
     beyond: tuple[Frame, ...]  # what that line calls of other people's code
     samples: int
     seconds: float = 0.0  # a step
-    kind: str | None = None  # of time that no wrapper is around: "logging", "data", "compute", ..., "rest"
+    kind: str | None = (
+        None  # of time that no wrapper is around: "logging", "data", "compute", ..., "rest", TRAINER
+    )
     wait: WaitPart | None = None
     in_worker: bool = False
     callers: tuple[Frame, ...] = ()  # lines of the user's further out
@@ -118,6 +121,8 @@ def _cost(
     if phase is None:
         return None
     level = lines.level(frames)
+    if level > users[-1]:  # the loop is a library's
+        level, kind = users[-1], TRAINER if phase is Phase.OTHER else kind
     cost = StackCost(
         phase,
         path=tuple(frames[index] for index in users if index >= level),

@@ -25,6 +25,7 @@ PASSAGES = re.compile(
     r"torch[/\\](?:nn[/\\]modules[/\\](?:module|container)|utils[/\\](?:data[/\\].*|_contextlib)|optim[/\\]optimizer"
     r"|autograd[/\\]profiler|_ops|_tensor)\.py$|[/\\](?:contextlib|functools|threading)\.py$"
 )
+NO_TENSORS = frozenset("random math np numpy time".split())  # `random.random()` is no operator of torch's
 WRAPPERS = frozenset("inner wrapper wrapped fn _fn _no_grad_wrapper decorate_context".split())
 
 Key = tuple[str, int, Phase, WaitPart | None, bool]
@@ -92,7 +93,8 @@ def runs(costs: Sequence[StackCost], operators: Iterable[str], sources: Sources)
     functions = [name for name, count in named.most_common(NAMED) if count >= WORTH_NAMING * samples]
     own = samples - named.total()
     node = sources.file(costs[0].line.file).statement(costs[0].line.line)
-    names = {name.rstrip("_") for _, name in calls(node)} if node is not None else set()
+    called_on = calls(node) if node is not None else ()
+    names = {name.rstrip("_") for owner, name in called_on if owner is not None and owner not in NO_TENSORS}
     known = [op for op in operators if op.removeprefix("aten::").strip("_") in names]
     return (*(known if own >= WORTH_NAMING * samples else ()), *functions)[:NAMED]
 

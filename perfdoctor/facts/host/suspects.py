@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from perfdoctor.facts.data.batch_stages import short_loop
 from perfdoctor.facts.device.device import DeviceFacts
-from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
+from perfdoctor.facts.host.stack_costs import TRAINER, StackCost, StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.library_table import library
@@ -116,8 +116,8 @@ def _room(device: DeviceFacts | Missing | None, gpu: GpuFacts | Missing | None) 
 
 
 def _is_suspect(cost: StackCost, anchors: frozenset[Place], sources: Sources, on_device: bool) -> bool:
-    if cost.phase is Phase.GRAD_SYNC:
-        return False  # other ranks and the network, no line
+    if cost.phase is Phase.GRAD_SYNC or cost.kind == TRAINER:
+        return False  # other ranks and the network, or a library: no line of the user's
     if cost.phase is Phase.DATA_WAIT:
         return len(cost.path) > 1  # else no line of the user's is reached from the one that waits
     node = sources.file(cost.line.file).statement(cost.line.line)
@@ -126,8 +126,7 @@ def _is_suspect(cost: StackCost, anchors: frozenset[Place], sources: Sources, on
         return False
     if cost.kind == "compute" or (cost.kind is None and cost.phase in COMPUTING):
         return _is_apart(cost, names, anchors, sources)
-    leads = (cost.line.file, cost.line.line) in anchors  # `trainer.fit(model)`: the loop is a library's
-    return not (leads and cost.beyond and cost.kind is not None)
+    return True
 
 
 def _is_apart(cost: StackCost, names: set[str], anchors: frozenset[Place], sources: Sources) -> bool:
@@ -153,7 +152,7 @@ def _turns(listing: Listing, line: Frame, anchors: frozenset[Place]) -> ast.stmt
         node
         for node in statements(scope.body if scope else [])
         if isinstance(node, LOOPS)
-        and node.lineno < line.line <= (node.end_lineno or 0)
+        and node.lineno <= line.line <= (node.end_lineno or 0)
         and not trained & set(range(node.lineno, (node.end_lineno or 0) + 1))
     ]
     return around[-1] if around else listing.comprehension(line.line)

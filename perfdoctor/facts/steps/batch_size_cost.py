@@ -1,7 +1,9 @@
 """Tells what a step costs whatever its batch size, and what each sample adds: BatchSizeFacts.
 
-Two kinds of evidence: steps of different sizes in one run (the last batch of an epoch is often smaller), and
-the number of operators in a step, each of which takes some microseconds however small its tensors are.
+Three kinds of evidence, best first: steps of different sizes in one run (the last batch of an epoch is often
+smaller); what the samples of a step need by the shapes of its operators, at the rate that the fastest of its
+own matrix products reaches; and the number of its operators, each of which takes some microseconds however
+small its tensors are.
 """
 
 from __future__ import annotations
@@ -10,17 +12,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.facts.device.profiler_windows import MeasuredWindows
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.model.measured import Marker, Phase, WindowFacts
+from perfdoctor.trace.results import HostWork, RankTrace
 
 SMALLER = 0.6  # of the usual batch: sizes nearer to it do not tell the two parts of the cost apart
 FEW = 3  # steps of such a size
+SHAPES = "shapes"  # the window that tells them
 WITH_THE_BATCH = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 # What one operator takes however little it computes. A profiler counts the views and the parts of others as
 # well, more than half of all: a view takes 0.2 to 0.5 us, one that launches a loop 1 to 4.
 OPERATOR_S = (0.4e-6, 0.8e-6, 1.5e-6)
 OWN = ("aten::", "autograd::")  # how operators are named
+# The most that a call costs beyond its work, under a profiler: dispatch, and of a product also packing and
+# sharing out to threads. What takes longer is counted as work, known or not.
+CALL_US, PRODUCT_CALL_US = 5.0, 20.0
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,9 @@ class BatchSizeFacts:
 
 
 @fact
-def batch_size_facts(steps: Steps, window: WindowFacts | None) -> BatchSizeFacts | None:
+def batch_size_facts(
+    steps: Steps, window: WindowFacts | None, windows: MeasuredWindows
+) -> BatchSizeFacts | None:
     """The fixed part of a step, or None where nothing tells it."""
     if steps.marker is not Marker.UPDATE:
         return None
@@ -65,4 +75,48 @@ def batch_size_facts(steps: Steps, window: WindowFacts | None) -> BatchSizeFacts
     low, likely, high = (part * min(1.0, calls * each_s / compute_s) for each_s in OPERATOR_S)
     mean_us = compute_s / calls * 1e6 if calls else 0.0
     why = f"{calls:,.0f} operators per step take {mean_us:.1f} µs each, little more than their call overhead"
-    return BatchSizeFacts(usual, (low, likely, high), why)
+    needed = _needed(windows.get(SHAPES))
+    if needed is None:
+        return BatchSizeFacts(usual, (low, likely, high), why)
+    shown = (
+        f"its samples need {needed.seconds * 1e3:.2f} of {compute_s * 1e3:.2f} ms: {needed.flops / 1e6:.3g} "
+        f"MFLOP at {needed.flops_per_s / 1e9:.3g} GFLOP/s, as the fastest of its products, and the rest of "
+        f"its operators' work"
+    )
+    by_shapes = part * max(0.0, 1.0 - needed.seconds / compute_s)
+    # operators that cost their calls are fixed for certain; what else no sample needs may be Python for each
+    return BatchSizeFacts(usual, (min(likely, by_shapes), by_shapes, max(by_shapes, part)), shown)
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """What the samples of one step need by the shapes of its operators."""
+
+    seconds: float
+    flops: float
+    flops_per_s: float  # reached by the fastest matrix product or convolution of the same window
+
+
+def _needed(trace: RankTrace | None) -> _Needed | None:
+    """What the forward and backward passes of a step compute, at the rates that its operators reach.
+
+    None without a window with shapes, or where no operator of known work tells a rate. What an optimizer
+    does is left out: it is the same for any batch.
+    """
+    if trace is None or not trace.steps:
+        return None
+    rates = [use.flops * use.count / use.us for use in trace.host_work if use.flops and use.us > 0]
+    if not rates:
+        return None
+    per_us = max(rates)
+    us = sum(_needed_us(use, per_us) for use in trace.host_work)
+    flops = sum((use.flops or 0.0) * use.count for use in trace.host_work)
+    return _Needed(us / len(trace.steps) / 1e6, flops / len(trace.steps), per_us * 1e6)
+
+
+def _needed_us(use: HostWork, flops_per_us: float) -> float:
+    """What calls take for their work: all of their time but what a call costs, at most."""
+    each_us = use.us / use.count
+    if not use.flops:
+        return use.count * max(0.0, each_us - CALL_US)
+    return use.count * min(each_us, max(use.flops / flops_per_us, each_us - PRODUCT_CALL_US))

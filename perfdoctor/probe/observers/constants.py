@@ -14,7 +14,7 @@ from _thread import get_ident
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from ...wire.events.constants import ConstantsLineEvent, ConstantsLookEvent
-from ...wire.step_rows import DISTURBED
+from ...wire.step_rows import BACKWARD, DISTURBED, OPTIMIZER
 from .. import patch
 from ..constant_calls import Args, ConstantCall, Kwargs, OuterTensors, StepCalls
 from ..observer import Watch, observer
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 FIRST = 4  # the backward that asks for the first pair; each next one comes after twice as many
 PAIRS = 8  # in a whole run
+ENOUGH = 3  # pairs, where what is constant takes next to no time
+LITTLE = 0.01  # of a step
+TRAINED = (BACKWARD, OPTIMIZER)  # phases in which all depends on parameters
 LEAD = 3  # updates from asking to looking: a look at the calls of modules, asked for then too, is over
 UPDATES_MAX = 64  # while one step is waited for: the optimizer that ends it may have had its last
 KEYS_MAX = 20_000  # constant calls that are remembered
@@ -96,8 +99,8 @@ class Constants:
             self._next()
             self.begin_ns = recorder.since
         else:
-            self._tell(recorder.since - self.begin_ns)
-            self._finish()
+            share = self._tell(recorder.since - self.begin_ns)
+            self._finish(give_up=self.pairs >= ENOUGH and share < LITTLE)
 
     def _may(self) -> bool:
         """Whether no call of the script can tell that a mode is there."""
@@ -125,7 +128,7 @@ class Constants:
         assert self.step is not None
         self.step.close()
         self.first = self.step.by_key()
-        self.step = StepCalls(self.torch, self.leaves)
+        self.step = StepCalls(self.torch, self.leaves, self.first)
         self.updates = 0
 
     def _finish(self, give_up: bool = False) -> None:
@@ -165,7 +168,8 @@ class Constants:
     # ------------------------------------------------------------ calls
 
     def _before(self, function: Any, args: Args, kwargs: Kwargs) -> Optional[Tuple[StepCalls, Any, int]]:
-        if self.step is None or get_ident() != self.owner:
+        recorder = self.steps.session.recorder
+        if self.step is None or recorder is None or get_ident() != self.owner or recorder.current in TRAINED:
             return None
         begin = clock()
         seen = self.step.before(function, args, kwargs)
@@ -181,8 +185,8 @@ class Constants:
 
     # ------------------------------------------------------------ telling
 
-    def _tell(self, step_ns: int) -> None:
-        """Write down what both steps of this pair had in common, and some pair before."""
+    def _tell(self, step_ns: int) -> float:
+        """Write down what both steps of this pair had in common, and some pair before; the share it takes."""
         assert self.step is not None
         assert self.first is not None
         self.step.close()
@@ -218,6 +222,7 @@ class Constants:
             )
         if len(self.proven) < KEYS_MAX:
             self.proven.update((call.key, call.shows) for call in same)
+        return _ns(proven) / max(1, step_ns - self.step.own_ns)
 
 
 @observer

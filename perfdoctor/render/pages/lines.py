@@ -36,12 +36,13 @@ def section(lines: StepLines, steps: StepFacts, cwd: str, shown: int) -> Iterato
 
 
 def _row(line: LineSeconds, cwd: str) -> tuple[blocks.Cell, ...]:
-    source = f"  {(line.at.text or '').strip()}"
+    place = Span(_name(line, cwd), colour="cyan", code=True)
+    source = (line.at.text or "").strip()
     return (
         text.seconds(line.self_s),
         text.percent(line.share),
         _phase(line),
-        (Span(_name(line, cwd), colour="cyan"), blocks.quiet(source)),
+        (place, "  ", Span(source, quiet=True, code=True)) if source else place,
     )
 
 

@@ -38,8 +38,8 @@ def measured_windows(paths: Mapping[str, Path]) -> tuple[dict[str, RankTrace], l
         except PerfdoctorError as error:
             notes.append(f"a window of torch.profiler could not be read: {error}")
             continue
-        if windows[kind].times is None:
-            break  # on the CPU, further windows tell the report nothing
+        if windows[kind].times is None and windows[kind].host_work:
+            break  # on the CPU, more windows than one with shapes tell the report nothing
     return windows, notes
 
 

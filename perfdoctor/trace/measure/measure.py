@@ -20,6 +20,7 @@ from perfdoctor.trace.measure.copy_sites import bus_copies, sites
 from perfdoctor.trace.measure.device_activity import Activity, activity
 from perfdoctor.trace.measure.device_peaks import peak
 from perfdoctor.trace.measure.host_tensors import HostTensors
+from perfdoctor.trace.measure.host_work import host_work
 from perfdoctor.trace.measure.idle import Idle
 from perfdoctor.trace.measure.intervals import NS, Spans, covered, union
 from perfdoctor.trace.measure.kernel_classes import is_communication
@@ -97,6 +98,7 @@ def measure(trace: Trace) -> RankTrace:
         skipped=trace.skipped,
         notes=_notes(trace, call, invalid, limits is not None),
         operators_us=inside.total_ns / NS if inside is not None else None,
+        host_work=host_work(trace, annotated, _spans(steps), loader) if active is None else (),
     )
 
 

@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from perfdoctor.facts.host.stack_costs import stack_costs
+from perfdoctor.facts.host.stack_costs import TRAINER, stack_costs
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import Phase
@@ -136,6 +136,25 @@ def test_a_wait_for_workers_that_were_not_sampled_is_the_loops():
 
 def test_start_up_before_the_loop_is_no_part_of_the_step():
     assert facts(*TRAINING, stack(at(10, "main"), count=500)).samples == 70
+
+
+def test_what_a_trainer_does_in_its_own_loop_belongs_to_the_line_that_calls_it():
+    def in_trainer(*frames, count=10):
+        return stack(
+            at(8),
+            f"fit (/venv/lib/python3.11/site-packages/trainers/loop.py:{frames[0]})",
+            *frames[1:],
+            count=count,
+        )
+
+    found = facts(
+        in_trainer(20, wrapper("module_call")),
+        in_trainer(22, wrapper("backward")),
+        in_trainer(24, wrapper("optimizer")),
+        in_trainer(30, "call_hooks (/venv/lib/python3.11/site-packages/trainers/hooks.py:3)"),
+    )
+    assert {(cost.line.line, cost.kind) for cost in found.costs} == {(8, None), (8, TRAINER)}
+    assert found.unseen_s[Phase.OTHER] == pytest.approx(0.0)
 
 
 def test_without_stacks_nothing_is_known():

@@ -13,7 +13,9 @@ from tests.support import rank_traces
 from tests.support.facts import copies
 from tests.support.records import source_of
 
-SCRIPT = stacks.SCRIPT.replace("return slow(loss)", "return loss.sort()")
+SCRIPT = stacks.SCRIPT.replace("return slow(loss)", "return loss.sort()").replace(
+    "return self.rows[index]", "return random.random() * sum(self.rows)"
+)
 SITE = "/home/me/.venv/lib/python3.11/site-packages"
 
 
@@ -81,3 +83,8 @@ def test_copies_to_the_device_are_told_by_their_size():
     assert line(facts(stack(at(8)), copies=copies(sites=(made,))), 8).runs == (
         "copies of 12 MB to the device",
     )
+
+
+def test_a_builtin_of_the_same_name_is_no_operator():
+    found = facts(stack(at(8), at(13, "draw")), operators=("aten::sum", "aten::random_"))
+    assert line(found, 13).runs == ()

@@ -3,9 +3,16 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.facts.steps import boundaries
-from perfdoctor.facts.steps.batch_size_cost import batch_size_facts
+from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
+from perfdoctor.facts.steps.batch_size_cost import batch_size_facts as fact
 from perfdoctor.model.measured import OperatorCost, WindowFacts
+from perfdoctor.trace.measure.measure import measure
 from tests.support.records import backward, rows, update
+from tests.support.traces import Recording
+
+
+def batch_size_facts(steps, window, shapes=None) -> BatchSizeFacts | None:
+    return fact(steps, window, {"shapes": measure(shapes)} if shapes is not None else {})
 
 
 def seen(described):
@@ -64,3 +71,55 @@ def test_few_operators_are_no_cost():
 
 def test_a_device_computes_behind_the_hosts_back():
     assert batch_size_facts(seen([one(8)] * 40), window(1_000, on_device=True)) is None
+
+
+def of_step(products=(), others=(), update_us=0.0, dispatch_us=0.0):
+    """A window of one step: products of (MFLOP, us) on the host, other operators of so many us, an update."""
+    made, at = Recording(), 10.0
+    for mflop, us in products:
+        made.op(
+            "aten::mm", at, at + us, shapes=[(round(mflop * 1e6) // 200, 10), (10, 10)], types=["float"] * 2
+        )
+        at += us + dispatch_us
+    for us in others:
+        made.op(f"aten::for_{us}_us", at, at + us)
+        at += us + dispatch_us
+    if update_us:
+        made.mark("Optimizer.step#Adam.step", at, at + update_us)
+        made.op("aten::mul_", at, at + update_us)
+    made.mark("ProfilerStep#1", 0, at + update_us + 10)
+    return made.trace()
+
+
+def test_what_no_operator_needs_for_its_samples_is_fixed():
+    # 8 samples compute for 10 ms; products of 2 MFLOP a ms need 0.6 ms, a long operator 2.995 ms
+    shapes = of_step([(0.4, 200), (0.8, 400)], [3000, 4, 4, 4])
+    facts = batch_size_facts(seen([one(8)] * 40), window(1_000), shapes)
+    assert facts.fixed[1] == pytest.approx(10 / 12 * (1 - 3.595 / 10), rel=0.01)
+    assert facts.fixed[0] == pytest.approx(10 / 12 * 0.08)
+    assert "1.2 MFLOP at 2 GFLOP/s" in facts.because
+
+
+def test_a_short_product_costs_more_than_its_work_a_long_one_is_as_fast_as_it_can_be():
+    fast = [(8.0, 1000)]  # 8 GFLOP/s
+    short = batch_size_facts(seen([one(8)] * 40), window(1), of_step([*fast, *[(0.008, 20)] * 100]))
+    long = batch_size_facts(seen([one(8)] * 40), window(1), of_step([*fast, (0.8, 2000)]))
+    assert short.fixed[1] == pytest.approx(10 / 12 * (1 - 1.1 / 10), rel=0.01)
+    assert long.fixed[1] == pytest.approx(10 / 12 * (1 - 2.98 / 10), rel=0.01)
+
+
+def test_a_step_that_its_operators_fill_has_nothing_fixed():
+    shapes = of_step([(80, 4000), (80, 4000)], [2000])
+    assert batch_size_facts(seen([one(8)] * 40), window(10), shapes).fixed[1] < 0.01
+
+
+def test_an_update_is_needed_by_no_sample():
+    shapes = of_step([(2.0, 1000)], update_us=5000)
+    facts = batch_size_facts(seen([one(8)] * 40), window(1), shapes)
+    assert facts.fixed[1] == pytest.approx(10 / 12 * 0.9, rel=0.01)
+
+
+def test_without_a_product_no_rate_is_known():
+    assert (
+        "operators per step" in batch_size_facts(seen([one(8)] * 40), window(8_000), of_step((), [9])).because
+    )

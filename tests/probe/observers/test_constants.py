@@ -91,6 +91,22 @@ def test_both_steps_of_a_pair_and_the_next_are_left_out_of_what_is_timed(tmp_pat
     assert np.count_nonzero(rows["flags"] & DISTURBED) == 3 * len(looks)
 
 
+def test_where_nothing_is_constant_three_pairs_are_enough(tmp_path):
+    script = LOOP.format(line="x = torch.randn(40, 8)").replace("range(50)", "range(150)")
+    looks = watched(tmp_path, script).ranks[0].of("constants_look")
+    assert [look["constants"] for look in looks] == [0, 0, 0]
+
+
+def test_backward_and_update_are_not_looked_at(tmp_path):
+    deep = "net = nn.Sequential(*[nn.Linear(8, 8) for _ in range(20)])"
+    script = LOOP.replace("net = nn.Linear(8, 8)", deep).replace(
+        "SGD(net.parameters(), lr=0.01)", "Adam(net.parameters())"
+    )
+    looks = watched(tmp_path, script.format(line="x = table * 2")).ranks[0].of("constants_look")
+    assert looks
+    assert all(look["calls"] < 400 for look in looks)  # Adam makes ten and more for each of 40 tensors
+
+
 NOT_LOOKED_AT = [
     pytest.param("torch.set_default_device('cpu')", id="a-mode-of-the-scripts"),
     pytest.param("net = torch.compile(net, backend='eager')", id="compiled"),

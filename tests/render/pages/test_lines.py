@@ -49,4 +49,4 @@ def test_a_long_path_leaves_room_for_the_source_at_every_width():
 
 def test_markdown_has_the_same_table():
     text = markdown.draw(report_page.page(replace(reports.STARVED, lines=lines((41, Phase.OTHER, 3.9)))))
-    assert "| 3.9 ms | 39% | other | train.py:41  work(41) |" in text
+    assert "| 3.9 ms | 39% | other | `train.py:41`  `work(41)` |" in text

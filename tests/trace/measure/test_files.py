@@ -55,6 +55,18 @@ def test_a_window_that_cannot_be_read_is_a_note_and_the_rest_is_used(tmp_path: P
     assert "could not be read" in notes[0]
 
 
+def test_on_a_cpu_no_window_is_read_after_the_one_with_shapes(tmp_path: Path) -> None:
+    step = '{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "ts": 0, "dur": 9, "pid": 1, "tid": 1}'
+    op = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2, "pid": 1, "tid": 1, "args": {ARGS}}'
+    paths = {}
+    for kind, args in (("plain", ""), ("shapes", '"Input Dims": [[4, 8], [8, 16]]'), ("stacks", "")):
+        paths[kind] = tmp_path / f"trace.{kind}.json"
+        paths[kind].write_text(f'{{"traceEvents": [{step}, {op.replace("ARGS", args)}]}}')
+    measured, _ = files.measured_windows(paths)
+    assert list(measured) == ["plain", "shapes"]
+    assert measured["shapes"].host_work
+
+
 ONE = rank_trace(rank=0, file="a.json")
 
 

@@ -1,0 +1,203 @@
+"""Finds steps that take much longer at regular intervals, and what they do then: PeriodicStalls."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdoctor.facts.host.gc_pauses import GcPauseFacts
+from perfdoctor.facts.host.stacks import threads
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.steps.boundaries import Bools, Floats, Ints, Steps
+from perfdoctor.facts.user_source.frames import Frame, Owner
+from perfdoctor.facts.user_source.parse import Sources, logs, saves, statements
+from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.records import RankRecords
+
+SETTLING = 0.1  # of the steps may be long because they warm up
+# Usual steps that a stall takes beyond one, tried in turn: on a busy machine, many steps are a little longer.
+LONGER = (0.5, 1, 2, 4, 8, 16, 32)
+SPREAD = 6.0  # times the usual spread of steps, at least
+MAD_SIGMA = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
+SEVERAL = 5  # stalls, below which an interval may be chance
+SHORTEST = 3  # steps: what happens in every second step is the step's own pattern
+ON_TIME = 0.8  # of the steps at the interval stall ...
+BETWEEN = 0.1  # ... and of those between at most this share
+EVEN = 0.1  # of the interval: how far one in seconds may be off
+MOSTLY = 0.5
+ONE_PHASE = 0.6  # of the stalls' excess lies in it
+TRAINS = 0.25  # of the excess in backward: then the long steps train more, which is meant
+# Waiting for batches or ranks, validation and checkpoints have findings of their own.
+OWNED = (Phase.DATA_WAIT, Phase.GRAD_SYNC, Phase.VALIDATION, Phase.CHECKPOINT)
+OTHERS_KINDS = frozenset({"logging", "checkpoint", "data", "queue"})
+
+
+@dataclass(frozen=True)
+class PeriodicStalls:
+    """Steps that take much longer at regular intervals."""
+
+    every_steps: int | None  # None where the interval is one in seconds
+    every_s: float
+    count: int
+    usual_s: float  # the step in between
+    stall_s: float  # the usual step that stalls
+    share: float  # of the time: what these steps take beyond the usual one
+    phase: Phase  # that most of the excess lies in
+    phase_share: float
+    line: LineCost | None  # that runs in these steps
+
+
+@fact
+def periodic_stalls(
+    rank: RankRecords,
+    steps: Steps,
+    stacks: StackFacts | Missing,
+    pauses: GcPauseFacts | Missing | None,
+    sources: Sources,
+) -> PeriodicStalls | None:
+    """The stalls, or None where there are none, or where another group of facts tells what they are."""
+    own = _timed_alone(steps)
+    phases = {phase: steps.phases[phase][own] for phase in steps.phases}
+    seconds = steps.seconds[own] - np.sum([phases[phase] for phase in OWNED], axis=0)
+    if len(seconds) < SEVERAL * SHORTEST:
+        return None
+    usual_s = float(np.median(seconds))
+    spread_s = MAD_SIGMA * float(np.median(np.abs(seconds - usual_s)))
+    excesses_s = np.where(steps.disturbed[own], 0.0, seconds - usual_s)
+    levels = [excesses_s > max(longer * usual_s, SPREAD * spread_s) for longer in LONGER]
+    begin_ns = steps.begin_ns[own]
+    in_steps = (found for long in levels if (found := _in_steps(long)) is not None)
+    in_seconds = (at for long in levels if (at := _in_seconds(begin_ns, long)) is not None)
+    every, hits = next(in_steps, (None, None))
+    if hits is None:
+        hits = next(in_seconds, None)
+    if hits is None:
+        return None
+    excess_s = float(np.sum(seconds[hits] - usual_s))
+    paused_s = (
+        0.0 if isinstance(pauses, Missing) or pauses is None else pauses.seconds_per_step * len(seconds)
+    )
+    lumps = phases[Phase.VALIDATION][hits] + phases[Phase.CHECKPOINT][hits] > 0
+    if paused_s >= MOSTLY * excess_s or lumps.mean() >= MOSTLY:
+        return None
+    by_phase = {
+        phase: float(np.sum(values[hits] - np.median(values))) / excess_s
+        for phase, values in phases.items()
+        if phase not in OWNED
+    }
+    phase = max(by_phase, key=lambda each: by_phase[each])
+    if by_phase[phase] < ONE_PHASE or by_phase[Phase.BACKWARD] >= TRAINS or phase is Phase.OPTIMIZER:
+        return None
+    share = min(1.0, excess_s / float(steps.seconds[own].sum()))
+    line = _line(rank, phase, share, every, stacks, sources)
+    if line is not None and line.kind in OTHERS_KINDS:
+        return None
+    return PeriodicStalls(
+        every_steps=every,
+        every_s=float(np.median(np.diff(begin_ns[hits]))) / 1e9,
+        count=len(hits),
+        usual_s=usual_s,
+        stall_s=float(np.median(seconds[hits])),
+        share=share,
+        phase=phase,
+        phase_share=min(1.0, by_phase[phase]),
+        line=line,
+    )
+
+
+def _timed_alone(steps: Steps) -> slice:
+    """The settled steps that have a row of their own, as all have in runs of less than a hundred thousand."""
+    rolled = np.flatnonzero(steps.weight > 1)
+    end = int(rolled[0]) if len(rolled) else len(steps.weight)
+    return slice(int(SETTLING * end), end)
+
+
+def _in_steps(long: Bools) -> tuple[int, Ints] | None:
+    """The interval at which nearly all steps are long, and nearly no others; and these long steps."""
+    stalls = np.flatnonzero(long)
+    if len(stalls) < SEVERAL:
+        return None
+    gaps, times = np.unique(np.diff(stalls), return_counts=True)
+    every = int(gaps[np.argmax(times)])
+    if every < SHORTEST:
+        return None
+    begin = int(np.argmax(np.bincount(stalls % every, minlength=every)))
+    places = np.arange(begin, len(long), every)
+    rest = np.delete(long, places)
+    regular = len(places) >= SEVERAL and long[places].mean() >= ON_TIME and rest.mean() <= BETWEEN
+    return (every, places[long[places]]) if regular else None
+
+
+def _in_seconds(begin_ns: Ints, long: Bools) -> Ints | None:
+    """The long steps, where they come at nearly even intervals of time."""
+    stalls = np.flatnonzero(long)
+    if len(stalls) < SEVERAL:
+        return None
+    gaps_s: Floats = np.diff(begin_ns[stalls]) / 1e9
+    usual_step_s = float(np.median(np.diff(begin_ns))) / 1e9
+    every_s = float(np.median(gaps_s))
+    even = np.abs(gaps_s - every_s) <= EVEN * every_s + usual_step_s
+    return stalls if even.mean() >= ON_TIME and every_s >= SHORTEST * usual_step_s else None
+
+
+def _line(
+    rank: RankRecords,
+    phase: Phase,
+    share: float,
+    every: int | None,
+    stacks: StackFacts | Missing,
+    sources: Sources,
+) -> LineCost | None:
+    """The line below an `if step % n == 0`; without one, the line that takes as much time as the stalls."""
+    if isinstance(stacks, Missing):
+        return None
+    lines = stacks.phases.get(phase, ())
+    at = _now_and_then(rank, every, sources) if every is not None else None
+    if at is None:
+        return next((line for line in lines if MOSTLY * share <= line.share <= share / MOSTLY), None)
+    kind = next((line.kind for line in lines if (line.at.file, line.at.line) == (at.file, at.line)), None)
+    node = sources.file(at.file).statement(at.line)
+    if node is not None and (logs(node) or saves(node)):
+        kind = "logging" if logs(node) else "checkpoint"
+    return LineCost(at, share, 0, None, kind)
+
+
+def _now_and_then(rank: RankRecords, every: int, sources: Sources) -> Location | None:
+    """The line below such an `if` that most samples of the training thread pass through."""
+    counted: Counter[Frame] = Counter()
+    below: dict[tuple[str, int], bool] = {}
+    for label, frames, count in threads(rank):
+        for frame in frames if label == "main" else ():
+            place = frame.file, frame.line
+            if frame.owner is Owner.USER and place not in below:
+                below[place] = _is_below_remainder(sources, *place, every)
+            if below.get(place):
+                counted[frame] += count
+                break
+    if not counted:
+        return None
+    most = counted.most_common(1)[0][0]
+    return Location(most.file, most.line, most.function, sources.text(most.file, most.line))
+
+
+def _is_below_remainder(sources: Sources, file: str, line: int, every: int) -> bool:
+    """Whether a line lies below an `if` on a remainder by this number, or by one that has a name."""
+    scope = sources.file(file).scope(line)
+    for node in statements(scope.body) if scope is not None else ():
+        if isinstance(node, ast.If) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0):
+            divisors = list(_divisors(node.test))
+            if every in divisors or None in divisors:
+                return True
+    return False
+
+
+def _divisors(test: ast.expr) -> Iterator[int | None]:
+    for node in ast.walk(test):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            value = node.right.value if isinstance(node.right, ast.Constant) else None
+            yield value if isinstance(value, int) else None

@@ -1,0 +1,69 @@
+"""Steps take much longer at regular intervals.
+
+## What it sees
+Every so many steps, or seconds, a step takes much longer than the others, nearly always, and nearly no other
+step does; the additional time lies in one phase and takes a noticeable share of the run. Validation,
+checkpoints, logging, pauses of the garbage collector and waits for batches have findings of their own and do
+not count here.
+
+## By hand
+    if step % 500 == 0:                       # less often
+        hardest = search(pool)
+
+or do the work in a thread or a process of its own, or spread it over the steps.
+
+## When not
+Where the long steps are part of the method, such as a search for hard samples whose interval was chosen with
+care. Steps that train more (their backward takes longer, too) are not reported.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.facts.steps.periodic_stalls import PeriodicStalls
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import RunFacts
+from perfdoctor.tips._charged import charged
+from perfdoctor.tips.catalogue import Checked, tip
+
+NOTICEABLE = 0.05  # share of the time
+RARER = 10  # times longer between two stalls, as the likely change
+SURE = 0.5  # of it goes if the interval is only doubled
+
+
+@tip(
+    title="Do what stalls the steps at regular intervals less often",
+    bottleneck=Bottleneck.HOST,
+    effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
+    rivals=("slow-postprocessing", "logging-every-step", "frequent-checkpoints", "gc-pauses"),
+)
+def periodic_stalls(run: RunFacts, stalls: PeriodicStalls) -> Advice | None:
+    """Says how often steps stall, for how long, and in which line."""
+    if stalls.share < NOTICEABLE or (stalls.every_steps is None and stalls.line is None):
+        return None
+    if run.on_device and stalls.line is None:
+        return None  # the host may wait there for the device, whatever that does
+    often = f"{stalls.every_steps} steps" if stalls.every_steps is not None else f"{stalls.every_s:.1f} s"
+    because = [
+        f"every {often} a step takes {stalls.stall_s * 1e3:.1f} ms, the others {stalls.usual_s * 1e3:.1f} ms",
+        f"{stalls.count} such steps take {stalls.share:.0%} of the training time beyond that",
+        f"{stalls.phase_share:.0%} of it lies in `{stalls.phase.value}`",
+    ]
+    if stalls.line is not None:
+        text = f": `{stalls.line.at.text}`" if stalls.line.at.text else ""
+        because.append(f"what runs then is line {stalls.line.at.line}{text}")
+    share = stalls.share
+    return Advice(
+        because=tuple(because),
+        change=removes(SURE * share, share * (1 - 1 / RARER), share),
+        at=(stalls.line.at,) if stalls.line is not None else (),
+        code=_rarer(stalls) if stalls.line is not None and stalls.every_steps is not None else None,
+        bottleneck=charged(stalls.phase, stalls.line),
+    )
+
+
+def _rarer(stalls: PeriodicStalls) -> str:
+    every = RARER * (stalls.every_steps or 1)
+    text = stalls.line.at.text if stalls.line is not None else None
+    return f"if step % {every} == 0:\n    {text or '...'}"

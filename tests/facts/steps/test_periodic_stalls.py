@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfdoctor.facts.steps.boundaries import find
+from perfdoctor.facts.steps.periodic_stalls import periodic_stalls
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.measured import LineCost, Location, Marker, Phase, StackFacts
+from perfdoctor.model.missing import Missing
+from tests.support.host_facts import pauses
+from tests.support.records import records, row, rows, source_of, update
+
+TRAIN = "/home/me/train.py"
+SCRIPT = """\
+for step in range(500):
+    train(step)
+    if step % 40 == 0:
+        refresh(pool)
+    if step % args.every == 0:
+        search(pool)
+    if step % 30 == 0:
+        print(step)
+"""
+SOURCES = Sources(source_of(train=SCRIPT))
+NONE = Missing("no stacks were sampled")
+
+
+def line(number, share=0.05, kind=None):
+    return LineCost(Location(TRAIN, number, "main", SOURCES.text(TRAIN, number)), share, 50, None, kind)
+
+
+def judged(described, stacks=NONE, gc=None):
+    """The stalls of these steps; every line of `stacks` calls a function elsewhere."""
+    lines = [] if stacks is NONE else [line for costs in stacks.phases.values() for line in costs]
+    sampled = [
+        (("main", f"main ({TRAIN}:{line.at.line})", "inner (/home/me/lib.py:3)"), line.samples)
+        for line in lines
+    ]
+    rank = records(stacks=sampled).ranks[0]
+    return periodic_stalls(rank, find(rows(described)), stacks, gc, SOURCES)
+
+
+def stalls(extra, count=500, stacks=NONE, gc=None, noise_ms=0.3, **of_extra):
+    """The stalls of steps of about 10 ms: step n takes `extra(n)` ms longer, in the phases of `of_extra`."""
+    draws = np.random.default_rng(0).normal(0, noise_ms, count)
+    described = []
+    for n in range(count):
+        ms = extra(n)
+        phases = {name: share * ms for name, share in of_extra.items()}
+        base = 10 + draws[n]
+        described.append(
+            update(
+                base + ms,
+                forward=base / 3 + phases.pop("forward", 0.0),
+                backward=base / 3 + phases.pop("backward", 0.0),
+                **phases,
+            )
+        )
+    return judged(described, stacks, gc)
+
+
+def every(steps, ms=50.0):
+    return lambda n: ms if n % steps == 0 else 0.0
+
+
+def test_every_fortieth_step_stalls():
+    found = stalls(every(40))
+    assert (found.every_steps, found.count, found.phase) == (40, 11, Phase.OTHER)
+    assert found.every_s == pytest.approx(0.45, abs=0.01)
+    assert found.usual_s == pytest.approx(0.010, abs=0.0005)
+    assert found.stall_s == pytest.approx(0.060, abs=0.001)
+    assert found.share == pytest.approx(50 / 450, abs=0.01)
+    assert found.line is None
+
+
+def test_the_line_under_a_remainder_is_named_before_one_that_takes_as_much_time():
+    lines = StackFacts(1000, "py-spy", {Phase.OTHER: (line(2, 0.12), line(4, 0.02))})
+    assert stalls(every(40), stacks=lines).line.at.line == 4
+    assert stalls(every(41), stacks=lines).line.at.line == 2
+
+
+def test_a_remainder_by_a_name_may_be_any_number():
+    lines = StackFacts(1000, "py-spy", {Phase.OTHER: (line(6, 0.02),)})
+    assert stalls(every(40), stacks=lines).line.at.line == 6
+
+
+@pytest.mark.parametrize("steps", [30, 60])
+def test_a_line_that_logs_at_that_interval_is_left_to_the_finding_on_logging(steps):
+    lines = StackFacts(1000, "py-spy", {Phase.OTHER: (line(8, 0.02),)})
+    found = stalls(every(steps), stacks=lines)
+    assert found is None if steps == 30 else found.line is None
+
+
+def test_a_few_long_steps_besides_do_not_hide_the_interval():
+    assert stalls(lambda n: 50.0 if n % 40 == 0 or n in (77, 130, 303) else 0.0).every_steps == 40
+
+
+def test_even_intervals_of_time_are_found_where_steps_differ():
+    # Steps of 10 and 25 ms by turns of a hundred: stalls come once a second, not once in so many steps.
+    begin_ms = np.cumsum([10 if n // 100 % 2 else 15 for n in range(1500)])
+    stall = np.diff(begin_ms // 1000, prepend=0) > 0
+    described = [
+        row(Marker.UPDATE, (10 if n // 100 % 2 else 15) + 40 * stall[n], optimizer=1) for n in range(1500)
+    ]
+    found = judged(described)
+    assert found.every_steps is None
+    assert found.every_s == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("extra", "given"),
+    [
+        pytest.param(lambda n: 0.0, {}, id="steady"),
+        pytest.param(lambda n: 500.0 if n == 250 else 0.0, {}, id="one-pause"),
+        pytest.param(lambda n: 50.0 if n < 100 else 0.0, {"count": 1000}, id="warm-up"),
+        pytest.param(every(120), {}, id="too-few"),
+        pytest.param(every(2), {}, id="every-second-step"),
+        pytest.param(every(40, ms=4.0), {}, id="not-much-longer"),
+        pytest.param(every(40, ms=12.0), {"noise_ms": 3.0}, id="no-longer-than-others-vary"),
+        pytest.param(every(40), {"validation": 1.0}, id="validation"),
+        pytest.param(every(40), {"validation": 0.3}, id="beside-validation"),
+        pytest.param(every(40), {"checkpoint": 0.3}, id="beside-checkpoints"),
+        pytest.param(every(40), {"data_wait": 1.0}, id="waits-for-batches"),
+        pytest.param(every(40), {"forward": 0.3, "backward": 0.7}, id="trains-more"),
+        pytest.param(every(40), {"optimizer_ns": 1.0}, id="rare-update"),
+        pytest.param(every(40), {"gc": pauses(full=1.0)}, id="garbage-collector"),
+    ],
+)
+def test_there_are_none(extra, given):
+    assert stalls(extra, **given) is None
+
+
+def test_stalls_stand_out_of_the_steps_of_a_busy_machine():
+    busy = np.random.default_rng(2).random(1000) < 0.3
+    found = stalls(lambda n: 20.0 * busy[n] + (400.0 if n % 20 == 0 else 0.0), count=1000)
+    assert (found.every_steps, found.count) == (20, 45)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_long_steps_of_a_busy_machine_alone_are_none(seed):
+    long_ms = np.random.default_rng(seed).lognormal(0, 2, 1000)
+    assert stalls(lambda n: long_ms[n], count=1000) is None
+
+
+def test_long_steps_by_chance_are_none():
+    chance = np.random.default_rng(1).random(2000) < 0.03
+    assert stalls(lambda n: 50.0 * chance[n], count=2000) is None
+
+
+@pytest.mark.parametrize("kind", ["logging", "checkpoint"])
+def test_lines_that_other_findings_tell_of_are_none(kind):
+    lines = StackFacts(1000, "py-spy", {Phase.OTHER: (line(4, 0.1, kind),)})
+    assert stalls(every(40), stacks=lines) is None
