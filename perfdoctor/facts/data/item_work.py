@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from perfdoctor.facts.data.batch_stages import FEW, prepared
-from perfdoctor.facts.decode import location, whole
+from perfdoctor.facts.decode import as_count, location
 from perfdoctor.facts.host.stacks import NO_STACKS
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
@@ -153,8 +153,8 @@ def _repeated_calls(entries: Iterable[dict[str, Any]]) -> dict[tuple[Place, str]
         key = (at.file, at.line), called
         about[key] = at, _called(str(entry.get("module")), str(entry.get("callee")))
         for name in ("compared", "repeated", "differed"):
-            added[key][name] += whole(entry.get(name)) or 0
-        added[key]["arguments"] = max(added[key]["arguments"], whole(entry.get("arguments")) or 0)
+            added[key][name] += as_count(entry.get(name)) or 0
+        added[key]["arguments"] = max(added[key]["arguments"], as_count(entry.get("arguments")) or 0)
     return {
         key: _Known(
             place=key[0],
@@ -197,7 +197,7 @@ class _Ended:
         self.plain.update(
             name for name in (plain if isinstance(plain, list) else ()) if isinstance(name, str)
         )
-        self.ends += whole(entry.get("ends")) or 0
+        self.ends += as_count(entry.get("ends")) or 0
 
 
 def _functions(entries: Iterable[dict[str, Any]]) -> list[_Ended]:
@@ -205,7 +205,7 @@ def _functions(entries: Iterable[dict[str, Any]]) -> list[_Ended]:
     found: dict[tuple[Place, str | None], _Ended] = {}
     for entry in entries:
         at = location(entry.get("at"))
-        if at is not None and whole(entry.get("ends")):
+        if at is not None and as_count(entry.get("ends")):
             found.setdefault(((at.file, at.line), at.function), _Ended(at)).add(entry)
     return [ended for ended in found.values() if ended.ends >= SEEN]
 

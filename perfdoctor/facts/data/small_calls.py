@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from perfdoctor.facts.data.batch_stages import FEW, prepared
-from perfdoctor.facts.decode import location, whole
+from perfdoctor.facts.decode import as_count, location
 from perfdoctor.facts.host.stacks import NO_STACKS, StackLines, share_of, threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
@@ -247,7 +247,7 @@ def _counts(looks: Iterable[ItemWorkEvent]) -> dict[Place, Counter[str]]:
 
 def _entries(event: ItemWorkEvent) -> Iterator[tuple[Location, str, int]]:
     for entry in (*event.calls, *event.small):
-        at, often = location(entry.get("at")), whole(entry.get("calls"))
+        at, often = location(entry.get("at")), as_count(entry.get("calls"))
         module = f"{entry['module']}." if isinstance(entry.get("module"), str) else ""
         if at is not None and often:
             yield at, f"{module}{entry.get('callee')}", often

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from perfdoctor.facts.decode import Json, location, positive, whole
+from perfdoctor.facts.decode import Json, as_count, location, positive
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.facts.steps.summary import TimedStep, boot_of
@@ -92,7 +92,7 @@ def _line(seen: Json, each_s: float, sources: Sources) -> StartUpLine | None:
     at = sources.shown(location(seen))
     if at is None:
         return None
-    kind, samples = seen.get("kind"), whole(seen.get("samples"))
+    kind, samples = seen.get("kind"), as_count(seen.get("samples"))
     if samples is None or not isinstance(kind, str):
         return None
     return StartUpLine(at, kind, samples * each_s)
