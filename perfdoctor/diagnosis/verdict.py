@@ -22,7 +22,7 @@ from perfdoctor.model.concluded import (
     Finding,
     Verdict,
 )
-from perfdoctor.model.measured import GpuFacts, Marker, Phase, StackFacts, StepFacts
+from perfdoctor.model.measured import CpuFacts, GpuFacts, Marker, Phase, StackFacts, StepFacts
 from perfdoctor.model.ranks import JobFacts
 
 WORTHWHILE = 0.05  # of wall time; what is avoidable below it is no bottleneck
@@ -308,6 +308,12 @@ def _doubts(step: StepFacts, facts: Facts, verdict: Verdict, steady: Steadiness)
         doubts.append(_wandering(step, steady))
     elif steady.tenths and not steady.held:
         doubts.append(f"shares differ between the tenths of the run: {steady}")
+    late = _without_a_core(facts)
+    if late >= CROWDED:
+        doubts.append(
+            f"other programs had the cores that its threads needed for {late:.0%} of the time: alone on the"
+            " machine it computes faster"
+        )
     job = facts.get(JobFacts)
     if verdict is Verdict.NETWORK and job is not None and not job.matched:
         doubts.append("the gradient syncs of all ranks could not be matched: some of it may be waiting")
@@ -323,6 +329,15 @@ def _doubts(step: StepFacts, facts: Facts, verdict: Verdict, steady: Steadiness)
         why = missing.reason if missing is not None else "no reason known"
         doubts.append(f"the accelerator was not sampled ({why})")
     return tuple(doubts)
+
+
+def _without_a_core(facts: Facts) -> float:
+    """Seconds in which threads of the training process had no core, for other programs had them, per second.
+
+    Threads count one by one: where one of two waits, so does the step, for an operation ends with its last.
+    """
+    cpu = facts.get(CpuFacts)
+    return (cpu.main_delay or 0.0) if cpu is not None and cpu.crowded else 0.0
 
 
 def _core_delay(job: JobFacts | None) -> float:
@@ -357,6 +372,7 @@ def _confidence(
         or step.count < MANY_STEPS
         or step.drift > UNSTEADY
         or (steady.tenths > 0 and not steady.held)
+        or _without_a_core(facts) >= CROWDED
         or (kind is Bottleneck.NETWORK and _core_delay(facts.get(JobFacts)) >= CROWDED)
         or (kind is Bottleneck.DATA and model is not None and abs(model.error) > TRUSTED_ERROR)
         or (step.share(Phase.OTHER) > UNEXPLAINED and facts.get(StackFacts) is None)

@@ -21,7 +21,6 @@ from perfdoctor.runs.types import RankRecords, RunRecords
 
 Group = TypeVar("Group")
 NO_STEPS = "no training step was seen"
-CONTENTION = 0.25  # of the usable cores kept busy by others: from here on times are those of a busy machine
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def _launch_notes(records: RunRecords) -> tuple[str, ...]:
 
 
 def _contention_notes(cpu: CpuFacts | None) -> tuple[Note, ...]:
-    if cpu is None or cpu.other_cores is None or cpu.other_cores < CONTENTION * cpu.usable_cores:
+    if cpu is None or not cpu.crowded:
         return ()
     return (Note("busy-machine", {"busy": cpu.other_cores, "cores": cpu.usable_cores}),)
 

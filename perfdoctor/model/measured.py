@@ -143,6 +143,9 @@ class LoaderFacts:
     spread: tuple[float, ...] = (1.0,)  # batch costs over their mean, at even quantiles
 
 
+CROWDED = 0.25  # of the usable cores kept busy by other programs
+
+
 @dataclass(frozen=True)
 class CpuFacts:
     """Cores the run may use and how busy they were between the first step and the last."""
@@ -155,6 +158,11 @@ class CpuFacts:
     other_cores: float | None = None  # cores kept busy by other people's processes
     worker_delay: float | None = None  # seconds that a worker is ready but has no core, per second it runs
     main_delay: float | None = None  # the same of all threads of the training process, per second of time
+
+    @property
+    def crowded(self) -> bool:
+        """Whether other programs kept so many cores busy that times are those of a busy machine."""
+        return (self.other_cores or 0.0) >= CROWDED * self.usable_cores
 
     def worked_s(self, cpu_s: float) -> float:
         """Seconds in which a worker that ran for `cpu_s` ran or had no core: it waited for nothing else."""

@@ -28,7 +28,6 @@ from perfdoctor.tips.catalogue import tip
 NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.40  # of a batch's cost is reading
 ON_CPU = 0.6  # of the batch's cost; above it reading finds its bytes in memory
-CROWDED = 0.25  # of the cores are others': then it may be cores that reading waits for
 DISK_BYTES = (0.4e6, 300e6)  # per blocked second: a disk that seeks for each block, the fastest one in order
 # Of the reading: a SATA SSD reads 500 MB/s in order against 150 to 250, and answers a hundred times sooner.
 REMOVED = (0.5, 0.8, 0.95)
@@ -48,7 +47,7 @@ def data_on_slow_storage(
     if step.share(Phase.DATA_WAIT) < NOTICEABLE or share < LARGE or not lines:
         return None
     worked_s = cpu.worked_s(loader.batch_cpu_s)
-    if worked_s > ON_CPU * loader.batch_s or (cpu.other_cores or 0.0) > CROWDED * cpu.usable_cores:
+    if worked_s > ON_CPU * loader.batch_s or cpu.crowded:  # it may be cores that reading waits for
         return None
     if loader.batch_s <= 0.0 or loader.batches_per_step <= 0.0:
         return None

@@ -31,7 +31,6 @@ MOST_OF_IT = 0.40  # of batch time in one place: more than the others together, 
 ON_CPU = 0.5
 MOST_IN_ONE = 0.60  # of batch time in one function whose lines share it
 SHOWN = 3
-CROWDED = 0.25  # of the cores are others': below the CPU share, it may be cores that the line waits for
 KEPT = (0.5, 0.2, 0.05)  # of the place's cost after a rewrite: by hand, vectorised, compiled
 KEPT_OF_MANY = (0.7, 0.5, 0.2)  # where it is spread over lines that each have to be rewritten
 COLUMNS = "take the columns out of the DataFrame once, in __init__ (`.to_numpy()`), and index arrays"
@@ -66,9 +65,8 @@ def slow_dataset_code(
     """Names the costliest place of the dataset's own code, where the step waits for it."""
     if step.data_stall < NOTICEABLE:
         return None
-    crowded = (cpu.other_cores or 0.0) >= CROWDED * cpu.usable_cores
     worked_s = cpu.worked_s(loader.batch_cpu_s)
-    if worked_s < ON_CPU * loader.batch_s and not crowded:
+    if worked_s < ON_CPU * loader.batch_s and not cpu.crowded:  # else for cores, perhaps
         return None
     lines = _place(batch.lines(Stage.TRANSFORMING, ""))
     if not lines:

@@ -121,6 +121,15 @@ def test_an_idle_device_beside_a_busy_host_is_the_hosts():
     assert found.verdict is Verdict.HOST
 
 
+@pytest.mark.parametrize(
+    ("others", "delay", "doubted"), [(1.0, 0.6, True), (0.2, 0.6, False), (1.0, 0.1, False)]
+)
+def test_threads_whose_cores_other_programs_had_are_a_reason_for_doubt(others, delay, doubted):
+    found = conclusion(step(forward=60, backward=40), cpu(2, other_cores=others, main_delay=delay))
+    assert found.confidence is (Confidence.MEDIUM if doubted else Confidence.HIGH)
+    assert any("for 60% of the time" in sentence for sentence in found.because) is doubted
+
+
 def test_a_device_that_nobody_sampled_is_a_reason_for_doubt():
     found = conclusion(step(data_wait=60, forward=40), device="cuda")
     assert found.confidence is Confidence.LOW
