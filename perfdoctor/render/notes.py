@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any
 
 from perfdoctor.model.note import Remark
+from perfdoctor.model.ranks import rank_list
 from perfdoctor.render import text
 
 SENTENCES = {
@@ -17,6 +18,37 @@ SENTENCES = {
     "rival": '"{title}" ({gain:.2f}x likely) is an alternative to "{better}": choose one',
     "small-gains": "small gains: {gains}",
     "wide-ranges": "wide ranges (finding {ranks}): hardly any gain of this kind has been measured yet",
+    # of the files of a run
+    "no-run-json": "run.json cannot be read: command and exit status are unknown",
+    "unread-file": "{file} cannot be read: {why}",
+    "file-left-out": "{file} {why} and was left out",
+    "cut-short": "{file} is cut short: its end is missing",
+    "broken-lines": "{file}: {count:n broken line} left out",
+    "too-long": "{file} is longer than {lines} lines: the rest was left out",
+    "several-processes": "{count} processes of rank {rank} trained: the one with the most steps is shown",
+    "started-again": "the launcher started the ranks {times} times: attempt {shown} is shown;"
+    " steps of the others: {others:attempts}",
+    "unread-window": "a window of torch.profiler could not be read: {why}",
+    # of the ranks of a job
+    "recorded-nothing": "{ranks:ranks} started but recorded nothing",
+    "ranks-elsewhere": "{ranks:ranks} may have recorded elsewhere: {join}",
+    "nodes-not-here": "the folder of {nodes:nodes} is not here ({ranks:ranks}): {join}",
+    "different-versions": "the ranks have different versions of {what}: {versions:versions}",
+    "unequal-steps": "the ranks took {low:,} to {high:,} steps, {ranks:ranks} the fewest",
+    "unended-runs": "still running, or lost: {names:names}",
+    "unread-folder": "{error}: its ranks are missing here",
+    "part-of-job": "{ranks:ranks} of {world:,}; the report of all: perfdoctor report {folder}",
+    "earlier-start": "{folder}: {ranks:ranks} of an earlier start of the job left out",
+    "of-folder": "{folder}: {problem:note}",
+    "more-problems": "{count:,} more problems with its files",
+    "one-rank-recorded": "only one of {world} ranks recorded its gradient syncs:"
+    " wait and transfer time cannot be told apart",
+    "no-common-collective": "no collective was found on every rank: wait and transfer time cannot be told"
+    " apart",
+    "compared-in-groups": "no collective was found on every rank: each rank is compared with its own group",
+    "too-little-recorded": "too little was recorded of {ranks:ranks} to compare it with the others",
+    "not-compared": "{share:.0%} of the time in collectives could not be compared between ranks:"
+    " it counts as transfer time",
     # of traces
     "judged-file": "verdict and findings are for {name}, {why}",
     "warm-up-step": "{step} took much longer than the steps after it and was left out: it warms up",
@@ -47,11 +79,39 @@ SENTENCES = {
     " the algorithm changes with the size, or the machine was busy",
 }
 
+SHOWN = 6  # names of one kind; more are counted
+NUMBER = "n "  # of what follows: `{count:n line}` is "1 line", or "2 lines"
+
+
+def _nodes(numbers: Sequence[int]) -> str:
+    more = " ..." if len(numbers) > SHOWN else ""
+    return f"node{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:SHOWN]))}{more}"
+
+
+def _versions(ranks: Mapping[str, Sequence[int]]) -> str:
+    return ", ".join(f"{version} ({rank_list(own)})" for version, own in sorted(ranks.items())[:SHOWN])
+
+
+def _attempts(steps: Mapping[int, int]) -> str:
+    return ", ".join(f"{count:,} in attempt {number}" for number, count in steps.items())
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
+
+
 FORMATS: dict[str, Callable[[Any], str]] = {
     "percent": text.percent,
     "seconds": text.seconds,
     "size": text.size,
     "times": text.times,
+    "ranks": rank_list,
+    "nodes": _nodes,
+    "versions": _versions,
+    "attempts": _attempts,
+    "names": _names,
+    "note": lambda note: worded(note),
 }
 
 
@@ -60,6 +120,8 @@ class _Sentence(Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """A value as its place in the sentence asks for it."""
+        if format_spec.startswith(NUMBER):
+            return f"{value} {format_spec.removeprefix(NUMBER)}{'' if value == 1 else 's'}"
         known = FORMATS.get(format_spec)
         return known(value) if known is not None else str(super().format_field(value, format_spec))
 
