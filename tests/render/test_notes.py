@@ -63,6 +63,25 @@ def test_values_that_look_like_places_in_a_sentence_are_none():
         (Note("unended-runs", {"names": ["b", "a"]}), "still running, or lost: b, a"),
         (Note("unended-runs", {"names": "abcdefgh"}), "still running, or lost: a, b, c, d, e, f and 2 more"),
         (
+            Note("failed-with", {"workers": [0, 2], "failure": Note("iterated-once")}),
+            "with 0, 2 workers: the dataset can be iterated only once",
+        ),
+        (
+            Note(
+                "failed-with",
+                {
+                    "workers": [1],
+                    "failure": Note("loading-raised-at", {"error": "E: {x}", "file": "a.py", "line": 4}),
+                },
+            ),
+            "with 1 worker: E: {x} (a.py:4)",
+        ),
+        (
+            Note("no-gain-before", {"workers": 1}),
+            "1 worker were not tried: the last two settings brought no gain",
+        ),
+        (Note("no-cold-samples", {"workers": [2, 4]}), "no cold samples were left for 2, 4 workers"),
+        (
             Note("not-compared", {"share": 0.5}),
             "50% of the time in collectives could not be compared between ranks: it counts as transfer time",
         ),
