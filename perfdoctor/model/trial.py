@@ -10,6 +10,7 @@ from typing import Any
 
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.measured import Location
+from perfdoctor.model.note import Remark
 
 SCHEMA = "perfdoctor.trial/1"
 EFFICIENT = 0.9  # of what as many ranks could bring at most: nobody would look for more
@@ -244,7 +245,7 @@ class Trial:
     seconds: float  # the whole trial took
     interrupted: bool = False
     stopped_early: bool = False
-    notes: tuple[str, ...] = ()  # how files were protected, what was not compared and why
+    notes: tuple[Remark, ...] = ()  # how files were protected, what was not compared and why
     kept: tuple[str, ...] = ()  # --auto: words of the best command line
     path: str = ""  # the folder with its files
     cwd: str = ""  # where the command ran

@@ -13,6 +13,7 @@ from perfdoctor.facts.predict.scaling import ScaleModel
 from perfdoctor.facts.predict.step_model import BEST, LIKELY, WORST
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.measured import Phase
+from perfdoctor.model.note import Note
 from perfdoctor.model.trial import (
     Execution,
     ExecutionEnd,
@@ -51,7 +52,7 @@ class ScalingCurve:
 
     ranks: tuple[int, ...]
     baseline: None = None  # a run was watched with one number of ranks: it predicts nothing here
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Note, ...] = ()
 
     @classmethod
     def of(cls, request: Request) -> ScalingCurve:
@@ -248,13 +249,13 @@ def _shared(executions: Sequence[Execution], cores: float) -> str:
 # ---------------------------------------------------------------- what is said before, and checked
 
 
-def _crowded(most: int) -> Iterator[str]:
+def _crowded(most: int) -> Iterator[Note]:
     """More ranks than there is room for."""
     gpus, cores = _gpus(), samplers.usable_cores()[0]
     if gpus and most > gpus:
-        yield f"{most} ranks on {gpus} GPU{'' if gpus == 1 else 's'}: they share them, or fail"
+        yield Note("more-ranks-than-gpus", {"ranks": most, "gpus": gpus})
     elif not gpus and most > cores:
-        yield f"{most} ranks share {cores:g} usable cores: none is as fast as alone"
+        yield Note("more-ranks-than-cores", {"ranks": most, "cores": cores})
 
 
 def _gpus() -> int:
@@ -267,13 +268,10 @@ def _gpus() -> int:
     return len(sampler.devices)
 
 
-def _threads(ranks: Sequence[int]) -> Iterator[str]:
+def _threads(ranks: Sequence[int]) -> Iterator[Note]:
     """One rank alone computes with all cores, where torch's launcher gives each of several one thread."""
     if ranks[0] == 1 and THREADS not in os.environ and not _gpus():
-        yield (
-            f"torchrun gives each of several ranks one thread, and one rank all: set {THREADS} to compare "
-            "ranks with as many threads"
-        )
+        yield Note("threads-differ", {"variable": THREADS})
 
 
 def _check_joined(bench: Bench, ranks: int) -> None:
@@ -293,6 +291,6 @@ def _check_joined(bench: Bench, ranks: int) -> None:
         )
 
 
-def _uncounted(trial: Trial) -> Iterator[str]:
+def _uncounted(trial: Trial) -> Iterator[Note]:
     if not all(execution.samples_per_s for execution in trial.originals):
-        yield "samples could not be counted: each rank is assumed to train on equally many per step"
+        yield Note("samples-unknown")

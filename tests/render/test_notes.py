@@ -5,6 +5,7 @@ from string import Formatter
 
 import pytest
 
+from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Note
 from perfdoctor.render import notes
 from tests.support.paths import ROOT
@@ -12,7 +13,7 @@ from tests.support.paths import ROOT
 SOURCES = [
     path.read_text(encoding="utf-8")
     for path in (ROOT / "perfdoctor").rglob("*.py")
-    if path.name != "notes.py"
+    if path.name != "notes.py" and path.parent.name != "sentences"
 ]
 NAMED = {slug for source in SOURCES for slug in re.findall(r'"([a-z]+(?:-[a-z]+)*)"', source)}
 MADE = {slug for source in SOURCES for slug in re.findall(r'Note\(\s*"([a-z-]+)"', source)}
@@ -81,6 +82,16 @@ def test_values_that_look_like_places_in_a_sentence_are_none():
             "1 worker were not tried: the last two settings brought no gain",
         ),
         (Note("no-cold-samples", {"workers": [2, 4]}), "no cold samples were left for 2, 4 workers"),
+        (
+            Note("below-the-noise", {"names": ["--a", "--b"], "noise": 0.08}),
+            "not tried: --a, --b: the predicted gains are below the noise here (8.0%)",
+        ),
+        (Note("more-ranks-than-gpus", {"ranks": 2, "gpus": 1}), "2 ranks on 1 GPU: they share them, or fail"),
+        (Note("by-hand", {"words": "--amp", "places": (), "code": "autocast"}), "--amp by hand: autocast"),
+        (
+            Note("by-hand", {"words": "--amp", "places": (Location("a.py", 4),), "code": "autocast"}),
+            "--amp by hand (a.py:4): autocast",
+        ),
         (
             Note("not-compared", {"share": 0.5}),
             "50% of the time in collectives could not be compared between ranks: it counts as transfer time",

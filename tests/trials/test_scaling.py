@@ -10,7 +10,9 @@ import pytest
 from perfdoctor import trials
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.concluded import Gain
+from perfdoctor.model.note import Remark
 from perfdoctor.model.trial import Execution, ExecutionEnd, Outcome, Scaled, Variant, VariantResult
+from perfdoctor.render.notes import all_worded
 from perfdoctor.trials import scaling
 from perfdoctor.watch import samplers
 from tests.support.trial_runs import broken, execution
@@ -128,7 +130,7 @@ def test_an_exchange_grows_by_the_rings_law_with_ranks_beyond_those_measured() -
     assert found.speedup.high == pytest.approx(4 * 0.1 / (0.1 + 0.15) * GAIN.high / GAIN.likely)
     assert found.speedup.low == pytest.approx(4 * 0.1 / (0.1 + 0.3) * GAIN.low / GAIN.likely)
     assert found.efficiency.likely == pytest.approx(found.speedup.likely / 4)
-    assert "the exchange" in str(found.bound)
+    assert "gradient sync" in str(found.bound)
 
 
 def test_ranks_beyond_the_cores_are_expected_to_lack_them() -> None:
@@ -168,14 +170,14 @@ def test_more_ranks_than_there_is_room_for_are_said(
 ) -> None:
     monkeypatch.setattr(scaling, "_gpus", lambda: gpus)
     monkeypatch.setattr(samplers, "usable_cores", lambda: (cores, "machine"))
-    assert said in "".join(scaling._crowded(ranks[-1]))
+    assert said in "".join(all_worded(scaling._crowded(ranks[-1])))
     assert not list(scaling._crowded(min(int(cores), gpus or 99)))
 
 
 def test_threads_that_differ_with_the_number_of_ranks_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scaling, "_gpus", lambda: 0)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert "set OMP_NUM_THREADS" in "".join(scaling._threads((1, 2)))
+    assert "set OMP_NUM_THREADS" in "".join(all_worded(scaling._threads((1, 2))))
     assert not list(scaling._threads((2, 4)))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert not list(scaling._threads((1, 2)))
@@ -213,13 +215,13 @@ class Heard:
 
     def __init__(self) -> None:
         self.began: list[str] = []
-        self.said: list[str] = []
+        self.said: list[Remark] = []
 
     def begin(self, what: str, done: int, of: int, left_s: float | None) -> None:
         self.began.append(what)
 
-    def say(self, sentence: str) -> None:
-        self.said.append(sentence)
+    def say(self, remark: Remark) -> None:
+        self.said.append(remark)
 
     def end(self) -> None:
         pass
