@@ -9,6 +9,7 @@ from typing import Any
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Remark
 from perfdoctor.model.ranks import rank_list
+from perfdoctor.model.trial import Place
 from perfdoctor.render import text
 from perfdoctor.render.sentences import link, loader, run, trace, trial
 
@@ -20,6 +21,7 @@ SENTENCES = {
     **link.SENTENCES,
 }
 
+PLACES = 3  # of a tweak; more are counted
 SHOWN = 6  # names of one kind; more are counted
 NUMBER = "n "  # of what follows: `{count:n line}` is "1 line", or "2 lines"
 
@@ -39,6 +41,21 @@ def _attempts(steps: Mapping[int, int]) -> str:
 
 def _list(things: Sequence[object]) -> str:
     return ", ".join(map(str, things))
+
+
+def _change(place: Place) -> str:
+    where = _places([place.at] if place.at is not None else [])
+    if place.because is not None:
+        return f"{place.what}{where}, because {place.because}"
+    values = (
+        "" if place.now is None else f" {place.now}" if place.was is None else f" {place.was} -> {place.now}"
+    )
+    return f"{place.what}{values}{where}"
+
+
+def _changes(places: Sequence[Place]) -> str:
+    more = [f"{len(places) - PLACES} more"] if len(places) > PLACES else []
+    return _list([*map(_change, places[:PLACES]), *more]) or "it found nothing to change"
 
 
 def _places(places: Sequence[Location]) -> str:
@@ -67,6 +84,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "names": _names,
     "list": _list,
     "places": _places,
+    "changes": _changes,
     "workers": _workers,
     "note": lambda note: worded(note),
 }

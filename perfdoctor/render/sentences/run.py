@@ -10,6 +10,8 @@ SENTENCES = {
     "rival": '"{title}" ({gain:.2f}x likely) is an alternative to "{better}": choose one',
     "small-gains": "small gains: {gains}",
     "wide-ranges": "wide ranges (finding {ranks}): hardly any gain of this kind has been measured yet",
+    "tweak-on": "{tweak} was on: {places:changes}",
+    "tweak-left-alone": "{tweak} was on: {places:changes}; left alone: {left:changes}",
     # of the files of a run
     "no-run-json": "run.json cannot be read: command and exit status are unknown",
     "unread-file": "{file} cannot be read: {why}",
