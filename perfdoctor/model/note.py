@@ -15,5 +15,5 @@ class Note:
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
-# A sentence is what another process has written, such as the notes kept in run.json.
+# A sentence is what another process has written (the notes kept in run.json), or what an error says too.
 Remark = Note | str

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.measured import Location, Phase
-from perfdoctor.model.note import Remark
+from perfdoctor.model.note import Note, Remark
 
 LISTED = 6  # runs of numbers in a list of ranks; more are counted
 
@@ -126,7 +126,7 @@ class ScalePoint:
     step_s: float
     speedup: Gain  # of samples per second, against one rank
     bound: Bottleneck  # what most of the step is then
-    because: str  # "gradient sync takes 41 % of the step"
+    because: Note  # such as that the gradient sync takes 41 % of the step
 
 
 @dataclass(frozen=True)

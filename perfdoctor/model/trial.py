@@ -223,7 +223,7 @@ class Scaled:
     speedup: Gain | None = None  # of the job
     efficiency: Gain | None = None  # speedup over how many times as many ranks
     lost: Mapping[str, float] = field(default_factory=dict)  # seconds by which a step is longer, by cause
-    bound: str | None = None  # what keeps it from being faster, in a sentence
+    bound: Remark | None = None  # what keeps it from being faster
     expected: bool = False  # not measured: by the ring's law, from the most ranks that were
 
     @property

@@ -11,12 +11,13 @@ from perfdoctor.model.note import Remark
 from perfdoctor.model.ranks import rank_list
 from perfdoctor.model.trial import Place
 from perfdoctor.render import text
-from perfdoctor.render.sentences import link, loader, run, trace, trial
+from perfdoctor.render.sentences import link, loader, run, scaling, trace, trial
 
 SENTENCES = {
     **run.SENTENCES,
     **loader.SENTENCES,
     **trial.SENTENCES,
+    **scaling.SENTENCES,
     **trace.SENTENCES,
     **link.SENTENCES,
 }

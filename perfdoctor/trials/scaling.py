@@ -32,6 +32,11 @@ from perfdoctor.watch import samplers
 from perfdoctor.watch.samplers import gpu
 
 DATA, COMPUTING, REST = "data", "computing", "other"
+BOUNDS = {  # what a step has become longer by; how computing has, is told beside it
+    WAITING: "waits-for-straggler",
+    MOVING: "transfers-gradients",
+    DATA: "waits-for-batches",
+}
 CAUSES: Mapping[str, str] = {  # of each phase of an execution; the rest is `other`
     WAITING: WAITING,
     MOVING: MOVING,
@@ -219,31 +224,25 @@ def _bound(
     after_s: float,
     executions: Sequence[Execution],
     cores: float,
-) -> str:
-    """What a step has become longer by, most of all, and what helps."""
+) -> Note:
+    """What a step has become longer by, most of all."""
     if after_s - before_s < LITTLE * before_s:
-        return "nothing yet: a step takes hardly longer"
+        return Note("hardly-longer")
     cause = max(lost, key=lambda name: lost[name])
-    took = f"{lost[cause] / after_s:.0%} of a step"
-    if cause == WAITING:
-        return f"{took} is waiting for the straggler: the ranks are uneven, or short of cores"
-    if cause == MOVING:
-        return f"{took} is exposed gradient transfer: fewer or smaller syncs help, or a faster link"
-    if cause == DATA:
-        return f"{took} more is waiting for batches: the ranks share what prepares or stores them"
+    share = {"share": lost[cause] / after_s}
     if cause == COMPUTING:
-        return f"{took} more is computing: {_shared(executions, cores)}"
-    return f"{took} more is Python between the phases: the ranks share its cores"
+        return Note("computes-longer", {**share, "shared": _shared(executions, cores)})
+    return Note(BOUNDS.get(cause, "python-takes-longer"), share)
 
 
-def _shared(executions: Sequence[Execution], cores: float) -> str:
+def _shared(executions: Sequence[Execution], cores: float) -> Note:
     """What ranks that compute share."""
     if any(execution.device_bytes for execution in executions):
-        return "on a device, exposed gradient sync and lower clocks count as computing"
+        return Note("counted-as-computing")
     wanted = [each.cpu_s / each.step_s for each in executions if each.cpu_s and each.step_s]
     if wanted and median(wanted) >= BUSY * cores:
-        return f"the ranks need {median(wanted):.1f} of {cores:g} usable cores"
-    return "the ranks share memory bandwidth and caches, or have fewer threads each"
+        return Note("cores-needed", {"needed": median(wanted), "cores": cores})
+    return Note("memory-shared")
 
 
 # ---------------------------------------------------------------- what is said before, and checked

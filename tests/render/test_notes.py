@@ -5,9 +5,11 @@ from string import Formatter
 
 import pytest
 
+from perfdoctor.facts.data import loader_notes
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Note
 from perfdoctor.render import notes
+from perfdoctor.trials import scaling
 from tests.support.paths import ROOT
 
 SOURCES = [
@@ -116,3 +118,4 @@ def test_every_sentence_is_used_and_asks_for_formats_that_are_known(slug):
 def test_every_note_that_is_made_has_a_sentence():
     assert len(MADE) > 10
     assert set(notes.SENTENCES) >= MADE
+    assert set(notes.SENTENCES) >= {*loader_notes.STOPS.values(), *scaling.BOUNDS.values()}
