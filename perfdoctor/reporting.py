@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perfdoctor.facts.device.profiler_windows import MeasuredWindows
     from perfdoctor.facts.gather import Facts
+    from perfdoctor.model.note import Remark
     from perfdoctor.model.ranks import JobFacts
     from perfdoctor.model.report import Report
     from perfdoctor.runs.job import Job
@@ -26,7 +27,7 @@ class Evidence:
     records: RunRecords
     windows: MeasuredWindows
     job: JobFacts | None  # None of one rank alone, and of a part of a job
-    notes: tuple[str, ...]  # what reading them met
+    notes: tuple[Remark, ...]  # what reading them met
 
 
 def judge(
@@ -90,7 +91,7 @@ def _read(job: Job, before_measuring: Callable[[str], None] | None) -> Evidence:
     return Evidence(records, measured, facts, (*notes, *job_notes))
 
 
-def _compare(job: Job, records: RunRecords) -> tuple[JobFacts | None, tuple[str, ...]]:
+def _compare(job: Job, records: RunRecords) -> tuple[JobFacts | None, tuple[Remark, ...]]:
     """What all ranks show together; of one rank alone, and of a part of a job, only the notes."""
     if job.world < 2 or job.part:
         return None, tuple(note for note in job.notes if note not in records.problems)

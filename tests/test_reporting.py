@@ -5,14 +5,14 @@ import shutil
 import pytest
 
 from perfdoctor import reporting
+from perfdoctor.render.notes import all_worded
 from tests.support import nets
 from tests.support.jobs import write_job
 
 
 def notes(report):
-    """The sentences about the records of the shown rank and of the job."""
-    remarks = [*report.notes, *(report.job.notes if report.job is not None else ())]
-    return [remark for remark in remarks if isinstance(remark, str)]
+    """What is said of the shown rank and of the job."""
+    return all_worded([*report.notes, *(report.job.notes if report.job is not None else ())])
 
 
 def test_damage_to_the_shown_rank_is_told_once(tmp_path):
@@ -32,7 +32,7 @@ def test_a_task_tells_of_itself_when_it_ends_and_of_all_when_it_is_asked(tmp_pat
     tasks = write_job(tmp_path, ranks=3, steps=60, per_task=True, job_id="slurm 7.0").folders
     alone = reporting.judge(tasks[1], leading_only=True)
     assert alone.path == str(tasks[1])
-    assert any(f"perfdoctor report {tasks[1]}" in note for note in alone.notes)
+    assert any(f"perfdoctor report {tasks[1]}" in note for note in notes(alone))
     assert reporting.judge(tasks[1]).path == str(tasks[0])
 
 

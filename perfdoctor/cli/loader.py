@@ -116,6 +116,7 @@ def _watch(path: Path, process: Any) -> AbstractContextManager[None]:
 def _show(path: Path, json: bool) -> None:
     from perfdoctor.cli import output
     from perfdoctor.facts.data import loader_curve
+    from perfdoctor.render.notes import all_worded
     from perfdoctor.runs import records
     from perfdoctor.runs.source_lines import SourceLines
 
@@ -123,7 +124,7 @@ def _show(path: Path, json: bool) -> None:
     if not curve.settings:
         log = path / "probe.log"
         trouble = f"the error is in {log}" if log.exists() else None
-        raise PerfdoctorError("; ".join(curve.notes), trouble or curve.hint)
+        raise PerfdoctorError("; ".join(all_worded(curve.notes)), trouble or curve.hint)
     if json:
         from perfdoctor.render.documents import loader as document
 

@@ -21,6 +21,7 @@ from perfdoctor.model.measured import (
     StepFacts,
     WindowFacts,
 )
+from perfdoctor.model.note import Remark
 from perfdoctor.model.ranks import JobFacts
 from perfdoctor.model.report import Report
 from perfdoctor.tips import catalogue
@@ -30,7 +31,7 @@ def report(
     facts: Facts,
     source: LineReader,
     path: str = "",
-    notes: Sequence[str] = (),
+    notes: Sequence[Remark] = (),
     job: JobFacts | None = None,
 ) -> Report:
     """Everything a renderer needs. `source` gives a line of a file, or None past its end.

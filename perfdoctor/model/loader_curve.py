@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from perfdoctor.model.measured import Location
+from perfdoctor.model.note import Note, Remark
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,10 @@ class LoaderCurve:
     judged: str = "warm"  # which rates the knee is taken from
     knee: int = 0
     best: int = 0
-    notes: tuple[str, ...] = ()
+    notes: tuple[Remark, ...] = ()
     hint: str | None = None
     headline: str = ""  # the result as a sentence without its full stop
-    because: tuple[str, ...] = ()
+    because: tuple[Note, ...] = ()
     code: str | None = None  # the options to give; None where there is nothing to change
     unclear: bool = False  # the figures are so doubtful that what they say could be chance
 

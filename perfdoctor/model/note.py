@@ -12,8 +12,8 @@ class Note:
     """One remark: which it is, and the values in it. How it is worded is the renderer's."""
 
     slug: str
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
-# A sentence is what another process has written, such as the notes kept in run.json.
+# A sentence is what another process has written (the notes kept in run.json), or what an error says too.
 Remark = Note | str

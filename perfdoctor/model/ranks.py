@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.measured import Location, Phase
+from perfdoctor.model.note import Note, Remark
 
 LISTED = 6  # runs of numbers in a list of ranks; more are counted
 
@@ -125,7 +126,7 @@ class ScalePoint:
     step_s: float
     speedup: Gain  # of samples per second, against one rank
     bound: Bottleneck  # what most of the step is then
-    because: str  # "gradient sync takes 41 % of the step"
+    because: Note  # such as that the gradient sync takes 41 % of the step
 
 
 @dataclass(frozen=True)
@@ -146,4 +147,4 @@ class JobFacts:
     scale: tuple[ScalePoint, ...] = ()  # fewest ranks first
     attempt: int = 0  # restarts by the launcher before this one
     clock_error_s: float | None = None  # of times of different nodes against each other; None on one node
-    notes: tuple[str, ...] = ()
+    notes: tuple[Remark, ...] = ()

@@ -10,6 +10,7 @@ from typing import Any
 
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.measured import Location
+from perfdoctor.model.note import Remark
 
 SCHEMA = "perfdoctor.trial/1"
 EFFICIENT = 0.9  # of what as many ranks could bring at most: nobody would look for more
@@ -222,7 +223,7 @@ class Scaled:
     speedup: Gain | None = None  # of the job
     efficiency: Gain | None = None  # speedup over how many times as many ranks
     lost: Mapping[str, float] = field(default_factory=dict)  # seconds by which a step is longer, by cause
-    bound: str | None = None  # what keeps it from being faster, in a sentence
+    bound: Remark | None = None  # what keeps it from being faster
     expected: bool = False  # not measured: by the ring's law, from the most ranks that were
 
     @property
@@ -244,7 +245,7 @@ class Trial:
     seconds: float  # the whole trial took
     interrupted: bool = False
     stopped_early: bool = False
-    notes: tuple[str, ...] = ()  # how files were protected, what was not compared and why
+    notes: tuple[Remark, ...] = ()  # how files were protected, what was not compared and why
     kept: tuple[str, ...] = ()  # --auto: words of the best command line
     path: str = ""  # the folder with its files
     cwd: str = ""  # where the command ran

@@ -1,57 +1,93 @@
-"""How every note is worded: a sentence for each slug, without a full stop."""
+"""How every note is worded: the sentence for its slug, with its values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any
 
+from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Remark
+from perfdoctor.model.ranks import rank_list
+from perfdoctor.model.trial import Place
 from perfdoctor.render import text
+from perfdoctor.render.sentences import link, loader, run, scaling, trace, trial
 
 SENTENCES = {
-    # of a run
-    "busy-machine": "other programs kept {busy:.1f} of {cores:g} cores busy: times and gains will differ on"
-    " an idle machine",
-    "shown-rank": "findings and phases are for rank {rank}",
-    "rival": '"{title}" ({gain:.2f}x likely) is an alternative to "{better}": choose one',
-    "small-gains": "small gains: {gains}",
-    "wide-ranges": "wide ranges (finding {ranks}): hardly any gain of this kind has been measured yet",
-    # of traces
-    "judged-file": "verdict and findings are for {name}, {why}",
-    "warm-up-step": "{step} took much longer than the steps after it and was left out: it warms up",
-    "no-steps-marked": "the trace has no step marks (profiler.step()): shares are of the whole trace",
-    "no-device-events": "no device event was recorded: this is a trace of the CPU",
-    "unknown-device": "the peak rates of this device are not known: no shares of its peak",
-    "few-launches": "most launches are not in the trace: causes of idle time are unknown",
-    "no-shapes": "no shapes were recorded: no sizes of matrix products and no operations per second",
-    # of a link
-    "too-few-sizes": "too few sizes were measured to tell latency from bandwidth: give it more time"
-    " (--seconds 60)",
-    "only-latency": "every size took about as long: only latency counts, and only fewer all-reduces help"
-    " (no_sync)",
-    "slow-for-its-card": "the ranks reach {share:percent} of what {card} can carry: see whether they use it"
-    " ({variable}={interface}), and what else does",
-    "latency-in-buckets": "latency is {share:percent} of the time that one of DDP's buckets of 25 MB takes:"
-    " use larger buckets, --ddp-bucket-mb {megabytes}",
-    "exchange-takes": "synchronising {bytes:size} of gradients takes {seconds:seconds}: if a backward pass"
-    " takes less, synchronise less often (perfdoctor try --no-sync) or send fewer bytes"
-    " (--ddp-compress bf16)",
-    "ended-early": "the measurement ended early: {why}",
-    "size-cut": "{bytes:size} was left out: it would have taken longer than the time left; raise --seconds",
-    "one-host-loopback": "all ranks are on this host: they communicate over its loopback interface, not over"
-    " a network",
-    "one-host-devices": "all ranks are on this host: they communicate over the links between its devices, not"
-    " over a network",
-    "no-line": "for half of the sizes, latency plus bytes over bandwidth is off by {error:percent} or more:"
-    " the algorithm changes with the size, or the machine was busy",
+    **run.SENTENCES,
+    **loader.SENTENCES,
+    **trial.SENTENCES,
+    **scaling.SENTENCES,
+    **trace.SENTENCES,
+    **link.SENTENCES,
 }
+
+PLACES = 3  # of a tweak; more are counted
+SHOWN = 6  # names of one kind; more are counted
+NUMBER = "n "  # of what follows: `{count:n line}` is "1 line", or "2 lines"
+
+
+def _nodes(numbers: Sequence[int]) -> str:
+    more = " ..." if len(numbers) > SHOWN else ""
+    return f"node{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:SHOWN]))}{more}"
+
+
+def _versions(ranks: Mapping[str, Sequence[int]]) -> str:
+    return ", ".join(f"{version} ({rank_list(own)})" for version, own in sorted(ranks.items())[:SHOWN])
+
+
+def _attempts(steps: Mapping[int, int]) -> str:
+    return ", ".join(f"{count:,} in attempt {number}" for number, count in steps.items())
+
+
+def _list(things: Sequence[object]) -> str:
+    return ", ".join(map(str, things))
+
+
+def _change(place: Place) -> str:
+    where = _places([place.at] if place.at is not None else [])
+    if place.because is not None:
+        return f"{place.what}{where}, because {place.because}"
+    values = (
+        "" if place.now is None else f" {place.now}" if place.was is None else f" {place.was} -> {place.now}"
+    )
+    return f"{place.what}{values}{where}"
+
+
+def _changes(places: Sequence[Place]) -> str:
+    more = [f"{len(places) - PLACES} more"] if len(places) > PLACES else []
+    return _list([*map(_change, places[:PLACES]), *more]) or "it found nothing to change"
+
+
+def _places(places: Sequence[Location]) -> str:
+    where = _list([f"{at.file}:{at.line}" for at in places])
+    return f" ({where})" if where else ""
+
+
+def _workers(counts: Sequence[int]) -> str:
+    return f"{_list(counts)} worker{'' if list(counts) == [1] else 's'}"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
+
 
 FORMATS: dict[str, Callable[[Any], str]] = {
     "percent": text.percent,
     "seconds": text.seconds,
     "size": text.size,
     "times": text.times,
+    "ranks": rank_list,
+    "nodes": _nodes,
+    "versions": _versions,
+    "attempts": _attempts,
+    "names": _names,
+    "list": _list,
+    "places": _places,
+    "changes": _changes,
+    "workers": _workers,
+    "note": lambda note: worded(note),
 }
 
 
@@ -60,6 +96,8 @@ class _Sentence(Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """A value as its place in the sentence asks for it."""
+        if format_spec.startswith(NUMBER):
+            return f"{value} {format_spec.removeprefix(NUMBER)}{'' if value == 1 else 's'}"
         known = FORMATS.get(format_spec)
         return known(value) if known is not None else str(super().format_field(value, format_spec))
 

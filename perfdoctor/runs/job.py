@@ -16,6 +16,7 @@ from math import inf
 from pathlib import Path
 
 from perfdoctor.errors import NoSuchRun, NotARun, PerfdoctorError
+from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.ranks import rank_list
 from perfdoctor.runs import exits, hangs, job_notes
 from perfdoctor.runs import records as recorded
@@ -34,8 +35,8 @@ class Job:
     Of a `part`, the ranks that are elsewhere are not missing.
     """
 
-    def __init__(self, folders: Sequence[Folder], notes: Sequence[str] = (), part: bool = False) -> None:
-        self._joining_notes = list(notes)
+    def __init__(self, folders: Sequence[Folder], notes: Sequence[Remark] = (), part: bool = False) -> None:
+        self._joining_notes: list[Remark] = list(notes)
         self.part = part
         self.folders, self.world = _of_last_start(folders, self._joining_notes)
         self._folder_of = {rank: folder for folder in self.folders for rank in folder.processes}
@@ -50,12 +51,12 @@ class Job:
         """How many ranks each node has, where the launcher told."""
         return job_notes.ranks_of_a_node(self.folders)
 
-    def read(self, take: Callable[[RankRecords], object], known: Collection[str] = ()) -> JobRecords:
+    def read(self, take: Callable[[RankRecords], object], known: Collection[Remark] = ()) -> JobRecords:
         """Read the ranks in order, one at a time, and hand each to `take`, which keeps what it needs of it.
 
         Notes that are among the `known` ones are left out of the result.
         """
-        problems: dict[Path, list[str]] = {folder.path: [] for folder in self.folders}
+        problems: dict[Path, list[Note]] = {folder.path: [] for folder in self.folders}
         steps: dict[int, int] = {}
         for records in self._each_rank(problems):
             steps[records.rank] = steps_made(records.steps)
@@ -70,7 +71,7 @@ class Job:
             notes=tuple(note for note in notes if note not in known),
         )
 
-    def _each_rank(self, problems: Mapping[Path, list[str]]) -> Iterator[RankRecords]:
+    def _each_rank(self, problems: Mapping[Path, list[Note]]) -> Iterator[RankRecords]:
         """Each rank with its events, steps and collectives; what cannot be read of its folder is noted."""
         left = Counter(folder.path for folder in self._folder_of.values())
         hosts: dict[Path, Sequence[Json]] = {}
@@ -116,12 +117,12 @@ class Job:
         return {rank: hung.words for rank, hung in sorted(hung_ranks.items()) if not hung.ended}
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Remark, ...]:
         """What a reader should know of the job, as far as its files tell before the ranks are read."""
         return self._notes({}, {})
 
-    def _notes(self, steps: Mapping[int, int], problems: Mapping[Path, list[str]]) -> tuple[str, ...]:
-        groups = (
+    def _notes(self, steps: Mapping[int, int], problems: Mapping[Path, list[Note]]) -> tuple[Remark, ...]:
+        groups: tuple[Iterable[Remark], ...] = (
             self._joining_notes,
             self._leading.restarts,
             exits.sentences(self.failures, self._launcher, self.attempt > 0),
@@ -133,14 +134,17 @@ class Job:
         )
         return tuple(dict.fromkeys(note for notes in groups for note in notes))
 
-    def _damages(self, problems: Mapping[Path, list[str]]) -> Iterator[str]:
+    def _damages(self, problems: Mapping[Path, list[Note]]) -> Iterator[Remark]:
         """Problems with the files, named with their folder where it is not the one that is shown."""
         for folder in self.folders:
-            sentences = list(dict.fromkeys([*folder.problems, *problems.get(folder.path, ())]))
-            where = "" if folder is self._leading else f"{folder.path.name}: "
-            yield from (f"{where}{sentence}" for sentence in sentences[:PROBLEMS])
-            if len(sentences) > PROBLEMS:
-                yield f"{where}{len(sentences) - PROBLEMS:,} more problems with its files"
+            damages = list(dict.fromkeys([*folder.problems, *problems.get(folder.path, ())]))
+            if len(damages) > PROBLEMS:
+                damages[PROBLEMS:] = [Note("more-problems", {"count": len(damages) - PROBLEMS})]
+            if folder is self._leading:
+                yield from damages
+            else:
+                name = folder.path.name
+                yield from (Note("of-folder", {"folder": name, "problem": damage}) for damage in damages)
 
 
 # ---------------------------------------------------------------- joining
@@ -163,7 +167,7 @@ def join(paths: Sequence[Path]) -> Job:
             unread.append(PerfdoctorError(f"{path} may not be read: {error.strerror}", hint))
     if not folders:
         raise unread[0]
-    return Job(tuple(folders.values()), [f"{error}: its ranks are missing here" for error in unread])
+    return Job(tuple(folders.values()), [Note("unread-folder", {"error": str(error)}) for error in unread])
 
 
 def of(path: Path, leading: bool = False) -> Job:
@@ -183,10 +187,8 @@ def of(path: Path, leading: bool = False) -> Job:
 def _part(folder: Folder) -> Job:
     """The run by itself, as a part of a job that is told of elsewhere."""
     alone = Job([folder])
-    which = f"{rank_list(alone.ranks)} of {alone.world:,}"
-    return Job(
-        [folder], [f"{which}; the report of all: perfdoctor report {job_notes.typed(folder.path)}"], part=True
-    )
+    which = {"ranks": alone.ranks, "world": alone.world, "folder": job_notes.typed(folder.path)}
+    return Job([folder], [Note("part-of-job", which)], part=True)
 
 
 def siblings(path: Path) -> list[Path]:
@@ -310,7 +312,7 @@ def _meet(one_s: tuple[float, float], other_s: tuple[float, float]) -> bool:
     return one_s[0] <= other_s[1] + CLOCKS_S and other_s[0] <= one_s[1] + CLOCKS_S
 
 
-def _of_last_start(folders: Sequence[Folder], notes: list[str]) -> tuple[tuple[Folder, ...], int]:
+def _of_last_start(folders: Sequence[Folder], notes: list[Remark]) -> tuple[tuple[Folder, ...], int]:
     """The folders with those ranks only that are of the job's last start, and how many ranks that has.
 
     After a restart with other nodes, a rank is where it was started last. Raises PerfdoctorError where all
@@ -335,7 +337,7 @@ def _of_last_start(folders: Sequence[Folder], notes: list[str]) -> tuple[tuple[F
         if gone and not latest:
             _check_rivals(folder, held[min(gone)])
         if gone:
-            notes.append(f"{folder.path.name}: {rank_list(gone)} of an earlier start of the job left out")
+            notes.append(Note("earlier-start", {"folder": folder.path.name, "ranks": sorted(gone)}))
         kept.append(replace(folder, processes=latest))
     return tuple(kept), world
 

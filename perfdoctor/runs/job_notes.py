@@ -6,11 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.model.ranks import rank_list
+from perfdoctor.model.note import Note
 from perfdoctor.runs.directory import Json
 from perfdoctor.runs.records import Folder, whole
 
-SHOWN = 6  # names of one kind; more are counted
 LIKE = 1  # ranks may be a step apart when a job is ended
 
 
@@ -20,12 +19,12 @@ def typed(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def absent(folders: Sequence[Folder], ranks: Sequence[int], missing: Collection[int]) -> Iterator[str]:
+def absent(folders: Sequence[Folder], ranks: Sequence[int], missing: Collection[int]) -> Iterator[Note]:
     """Why ranks may be missing: they recorded nothing, or their node's folder is not there."""
     told = {whole(boot.get("job"), "rank") for folder in folders for boot in folder.boots}
     booted = [rank for rank in missing if rank in told]
     if booted:
-        yield f"{rank_list(booted)} started but recorded nothing"
+        yield Note("recorded-nothing", {"ranks": booted})
     elsewhere = [rank for rank in missing if rank not in told]
     size = ranks_of_a_node(folders)
     if not elsewhere:
@@ -33,13 +32,12 @@ def absent(folders: Sequence[Folder], ranks: Sequence[int], missing: Collection[
     join = f"perfdoctor report {' '.join(typed(folder.path) for folder in folders[:2])}"
     join += " ... ITS_FOLDER" if len(folders) > 2 else " ITS_FOLDER"
     if size is None:  # each task has its own folder
-        yield f"{rank_list(elsewhere)} may have recorded elsewhere: {join}"
+        yield Note("ranks-elsewhere", {"ranks": elsewhere, "join": join})
         return
     nodes = sorted({rank // size for rank in elsewhere} - {rank // size for rank in ranks})
     if nodes:
-        which = ", ".join(map(str, nodes[:SHOWN])) + (" ..." if len(nodes) > SHOWN else "")
-        away = rank_list(rank for rank in elsewhere if rank // size in nodes)
-        yield f"the folder of node{'s' if len(nodes) > 1 else ''} {which} is not here ({away}): {join}"
+        away = [rank for rank in elsewhere if rank // size in nodes]
+        yield Note("nodes-not-here", {"nodes": nodes, "ranks": away, "join": join})
 
 
 def ranks_of_a_node(folders: Iterable[Folder]) -> int | None:
@@ -48,7 +46,7 @@ def ranks_of_a_node(folders: Iterable[Folder]) -> int | None:
     return (sizes.pop() or None) if len(sizes) == 1 else None
 
 
-def mixed(held: Mapping[int, Folder]) -> Iterator[str]:
+def mixed(held: Mapping[int, Folder]) -> Iterator[Note]:
     """Versions that are not the same on all ranks."""
     tellers: dict[str, Callable[[int, Folder], Any]] = {
         "perfdoctor": lambda rank, folder: _object(folder.run.get("versions")).get("perfdoctor"),
@@ -62,27 +60,25 @@ def mixed(held: Mapping[int, Folder]) -> Iterator[str]:
             if isinstance(version, str):
                 ranks.setdefault(version, []).append(rank)
         if len(ranks) > 1:
-            versions = (f"{version} ({rank_list(own)})" for version, own in sorted(ranks.items())[:SHOWN])
-            yield f"the ranks have different versions of {what}: {', '.join(versions)}"
+            yield Note("different-versions", {"what": what, "versions": ranks})
 
 
 def _object(value: object) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def unequal(steps: Mapping[int, int]) -> Iterator[str]:
+def unequal(steps: Mapping[int, int]) -> Iterator[Note]:
     """That ranks made different numbers of steps."""
     if not steps:
         return
     low, high = min(steps.values()), max(steps.values())
     if high - low > LIKE:
         fewest = [rank for rank, count in steps.items() if count <= low + LIKE]
-        yield f"the ranks took {low:,} to {high:,} steps, {rank_list(fewest)} the fewest"
+        yield Note("unequal-steps", {"low": low, "high": high, "ranks": fewest})
 
 
-def unended(folders: Sequence[Folder]) -> Iterator[str]:
+def unended(folders: Sequence[Folder]) -> Iterator[Note]:
     """Which of several folders were still being written, or lost."""
     names = [folder.path.name for folder in folders if folder.run.get("outcome") == "running"]
     if names and len(folders) > 1:
-        more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-        yield f"still running, or lost: {', '.join(names[:SHOWN])}{more}"
+        yield Note("unended-runs", {"names": names})

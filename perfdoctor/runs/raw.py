@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from perfdoctor.model.note import Note
 from perfdoctor.runs.directory import Json
 from perfdoctor.wire.collective_rows import COLLECTIVES, NOW, NOW_BYTE, OP_NAMES, OTHER_OP
 from perfdoctor.wire.rows import GROW_BYTES, HEADER_BYTES, SCHEMA, TEXT_BYTES, VERSION, version_of
@@ -27,25 +28,25 @@ Rows = npt.NDArray[np.void]
 Stack = tuple[tuple[str, ...], int]
 
 
-def read_rows(path: Path, problems: list[str]) -> Rows | None:
+def read_rows(path: Path, problems: list[Note]) -> Rows | None:
     """The valid rows of a fixed-width file, or None where it is missing or not one."""
     try:
         with open(path, "rb") as file:
             header = _described(file.read(HEADER_BYTES))
             layout = _layout(header)
             if layout is None or _is_newer(header):
-                problems.append(f"{path.name} {_why_unreadable(header)} and was left out")
+                problems.append(Note("file-left-out", {"file": path.name, "why": _why_unreadable(header)}))
                 return None
             rows: Rows = np.fromfile(file, dtype=layout)  # a row cut short at the end is not read
             rest = (file.seek(0, 2) - HEADER_BYTES) % GROW_BYTES
     except FileNotFoundError:
         return None
     except OSError as error:
-        problems.append(f"{path.name} cannot be read: {error.strerror}")
+        problems.append(Note("unread-file", {"file": path.name, "why": error.strerror}))
         return None
     written = np.flatnonzero(rows["end_ns"])
     if rest and header.get("kind") in MAPPED and (not len(written) or written[-1] == len(rows) - 1):
-        problems.append(f"{path.name} is cut short: its end is missing")
+        problems.append(Note("cut-short", {"file": path.name}))
     if len(written) and written[-1] == len(written) - 1:
         return rows[: len(written)]  # what follows was allocated ahead; no copy of a hundred megabytes
     return rows[written]
@@ -108,14 +109,14 @@ def read_now(path: Path) -> Json | None:
     return told | {"op": OP_NAMES.get(op, OP_NAMES[OTHER_OP])}
 
 
-def read_lines(path: Path, problems: list[str]) -> Iterator[Json]:
+def read_lines(path: Path, problems: list[Note]) -> Iterator[Json]:
     """The JSON objects of a file, a line each; broken lines are counted and left out."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return
     except OSError as error:
-        problems.append(f"{path.name} cannot be read: {error.strerror}")
+        problems.append(Note("unread-file", {"file": path.name, "why": error.strerror}))
         return
     broken = 0
     for line in data.split(b"\n"):
@@ -131,10 +132,10 @@ def read_lines(path: Path, problems: list[str]) -> Iterator[Json]:
         else:
             broken += 1
     if broken:
-        problems.append(f"{path.name}: {broken} broken line{'s' if broken > 1 else ''} left out")
+        problems.append(Note("broken-lines", {"file": path.name, "count": broken}))
 
 
-def read_stacks(path: Path, problems: list[str]) -> tuple[str | None, tuple[Stack, ...]]:
+def read_stacks(path: Path, problems: list[Note]) -> tuple[str | None, tuple[Stack, ...]]:
     """Folded stacks added up by stack, and the sampler that took them."""
     source = None
     counts: dict[tuple[str, ...], int] = {}
@@ -142,9 +143,7 @@ def read_stacks(path: Path, problems: list[str]) -> tuple[str | None, tuple[Stac
         with open(path, encoding="utf-8", errors="backslashreplace") as file:
             for number, line in enumerate(file):
                 if number >= MAX_STACK_LINES:
-                    problems.append(
-                        f"{path.name} is longer than {MAX_STACK_LINES} lines: the rest was left out"
-                    )
+                    problems.append(Note("too-long", {"file": path.name, "lines": MAX_STACK_LINES}))
                     break
                 if line.startswith("#"):
                     found = re.search(r"source=(\S+)", line)
@@ -157,5 +156,5 @@ def read_stacks(path: Path, problems: list[str]) -> tuple[str | None, tuple[Stac
     except FileNotFoundError:
         return None, ()
     except OSError as error:
-        problems.append(f"{path.name} cannot be read: {error.strerror}")
+        problems.append(Note("unread-file", {"file": path.name, "why": error.strerror}))
     return source, tuple(counts.items())

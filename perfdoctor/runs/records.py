@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from perfdoctor.errors import NoSuchRun, NotARun
+from perfdoctor.model.note import Note
 from perfdoctor.runs.directory import SHARING, Json, read_json
 from perfdoctor.runs.raw import (
     Rows,
@@ -67,8 +68,8 @@ class Folder:
     processes: Mapping[int, Process]  # one of each rank
     attempt: int  # the one that they belong to
     failures: tuple[Json, ...]
-    problems: tuple[str, ...]
-    restarts: tuple[str, ...] = ()  # that there were other attempts, in a sentence
+    problems: tuple[Note, ...]
+    restarts: tuple[Note, ...] = ()  # that there were other attempts
 
     @cached_property
     def host_name(self) -> str:
@@ -77,7 +78,7 @@ class Folder:
         name = told.get("name") if isinstance(told, dict) else None
         return str(name or self.path.name)
 
-    def host(self, problems: list[str]) -> tuple[Json, ...]:
+    def host(self, problems: list[Note]) -> tuple[Json, ...]:
         """The samples of the host."""
         return tuple(read_lines(self.path / "host.jsonl", problems))
 
@@ -95,12 +96,12 @@ class Folder:
             run=self.run, host=own_host,
         )  # fmt: skip
 
-    def told(self, rank: int, problems: list[str], host: Sequence[Json] = ()) -> RankRecords:
+    def told(self, rank: int, problems: list[Note], host: Sequence[Json] = ()) -> RankRecords:
         """The rank with its events."""
         events = read_lines(self.path / names.events_file(self.processes[rank].tag), problems)
         return replace(self.named(rank, host), events=tuple(events))
 
-    def timed(self, rank: int, problems: list[str], host: Sequence[Json] = ()) -> RankRecords:
+    def timed(self, rank: int, problems: list[Note], host: Sequence[Json] = ()) -> RankRecords:
         """The rank with its events, steps and collectives."""
         tag = self.processes[rank].tag
         file = self.path / names.rows_file("collectives", tag)
@@ -108,7 +109,7 @@ class Folder:
         collectives, now = read_rows(file, problems), read_now(file)
         return replace(self.told(rank, problems, host), steps=steps, collectives=collectives, now=now)
 
-    def whole(self, rank: int, problems: list[str], host: Sequence[Json] = ()) -> RankRecords:
+    def whole(self, rank: int, problems: list[Note], host: Sequence[Json] = ()) -> RankRecords:
         """All that the rank and its loader workers recorded."""
         tag, own = self.processes[rank].tag, self.timed(rank, problems, host)
         parts = [
@@ -139,7 +140,7 @@ def read_rank(path: Path, rank: int) -> RunRecords:
 
 def records_of(folder: Folder, others: bool = True) -> RunRecords:
     """Read what `folder` shows, as `read` does."""
-    problems: list[str] = []
+    problems: list[Note] = []
     host = folder.host(problems)
     ranks: dict[int, RankRecords] = {}
     trained = False
@@ -170,12 +171,12 @@ def look(path: Path) -> Folder:
     """What a run directory holds, by the names and headers of its files. Raises as `read` does."""
     if not path.is_dir():
         raise NoSuchRun(f"no run at {path}", "list the runs here with: perfdoctor runs")
-    problems: list[str] = []
+    problems: list[Note] = []
     run = read_json(path / "run.json")
     if run is None or not str(run.get("schema", "")).startswith("perfdoctor.run/"):
         if not any(path.glob("steps.rank*.bin")):
             raise NotARun(f"{path} is not a perfdoctor run", "list the runs here with: perfdoctor runs")
-        problems.append("run.json cannot be read: command and exit status are unknown")
+        problems.append(Note("no-run-json"))
         run = {}
     boots = tuple(read_lines(path / names.BOOT, problems))
     booted: dict[int, list[Json]] = {}
@@ -219,24 +220,22 @@ def _failure(entry: Json, booted: Mapping[int, Sequence[Json]]) -> Json:
     return {name: known[name] for name in ("rank", "attempt", "host") if name in known} | entry
 
 
-def _shown(path: Path, known: Sequence[Process], problems: list[str]) -> dict[int, Process]:
+def _shown(path: Path, known: Sequence[Process], problems: list[Note]) -> dict[int, Process]:
     """Each rank's process; where several processes of one rank trained, the one with the most steps."""
     found: dict[int, list[Process]] = {}
     for process in known:
         found.setdefault(process.rank, []).append(process)
     for rank, several in found.items():
         if len(several) > 1:
-            problems.append(
-                f"{len(several)} processes of rank {rank} trained: the one with the most steps is shown"
-            )
+            problems.append(Note("several-processes", {"count": len(several), "rank": rank}))
             several.sort(key=lambda process: _length(_steps_of(path, process)))
     return {rank: several[-1] for rank, several in sorted(found.items())}
 
 
 def _last_attempt(
     path: Path, known: Sequence[Process], boots: Iterable[Json]
-) -> tuple[int | None, tuple[str, ...]]:
-    """The last attempt that trained; and the others in a sentence, with their steps."""
+) -> tuple[int | None, tuple[Note, ...]]:
+    """The last attempt that trained; and a note on the others, with their steps."""
     started = {whole(boot.get("job"), "attempt") for boot in boots} | {own.attempt for own in known}
     attempts = sorted(attempt for attempt in started if attempt is not None)
     if len(attempts) < 2:
@@ -246,9 +245,8 @@ def _last_attempt(
         for attempt in attempts
     }
     last = max((attempt for attempt, count in made.items() if count), default=max(made))
-    others = [f"{count:,} in attempt {number}" for number, count in made.items() if number != last]
-    told = f"attempt {last} is shown; steps of the others: {', '.join(others)}"
-    return last, (f"the launcher started the ranks {len(made)} times: {told}",)
+    others = {number: count for number, count in made.items() if number != last}
+    return last, (Note("started-again", {"times": len(made), "shown": last, "others": others}),)
 
 
 def _made(path: Path, process: Process) -> int:

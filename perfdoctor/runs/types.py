@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import overload
 
+from perfdoctor.model.note import Remark
 from perfdoctor.runs.directory import Json
 from perfdoctor.runs.events import AnyEvent, decoded
 from perfdoctor.runs.raw import Rows, Stack
@@ -54,7 +55,7 @@ class RunRecords:
     boots: tuple[Json, ...] = ()
     host: tuple[Json, ...] = ()
     gpus: Mapping[int, tuple[Json, ...]] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
+    problems: tuple[Remark, ...] = ()
     sharing: Json | None = None  # of perfdoctor.contention
     failures: tuple[Json, ...] = ()  # ranks whose end the launcher noticed
 
@@ -68,4 +69,4 @@ class JobRecords:
     exits: Mapping[int, str] = field(default_factory=dict)  # of ranks that failed: "killed by signal 9"
     hangs: Mapping[int, str] = field(default_factory=dict)  # where living ranks were when no step ended
     attempt: int = 0  # restarts by the launcher before this one
-    notes: tuple[str, ...] = ()
+    notes: tuple[Remark, ...] = ()

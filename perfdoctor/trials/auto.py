@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.concluded import Finding, Gain
 from perfdoctor.model.measured import Location
+from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.trial import ORIGINAL, Outcome, Place, Setting, Trial, Variant, VariantResult
 from perfdoctor.trials.baseline_run import BaselineRun
 from perfdoctor.trials.request import Request
@@ -71,9 +72,10 @@ class Edit:
     code: str
     at: tuple[Location, ...] = ()
 
-    def __str__(self) -> str:
-        where = ", ".join(f"{at.file}:{at.line}" for at in self.at)
-        return f"{' '.join(self.words)} by hand{f' ({where})' if where else ''}: {self.code}"
+    @property
+    def note(self) -> Note:
+        """The edit as a note of the trial."""
+        return Note("by-hand", {"words": " ".join(self.words), "places": self.at, "code": self.code})
 
 
 def candidates(
@@ -119,7 +121,7 @@ class Walk:
     """The walk so far: all comparisons in their order, and what is left standing."""
 
     left: list[Candidate]
-    notes: list[str] = field(default_factory=list)
+    notes: list[Remark] = field(default_factory=list)
     baseline: BaselineRun | None = None
     comparisons: int = 1
     clock: Callable[[], float] = time.monotonic
@@ -130,7 +132,7 @@ class Walk:
     longest_s: float = 0.0
     interrupted: bool = False
     calibrated: Variant = ORIGINAL
-    warnings: Sequence[str] = ()
+    warnings: Sequence[Note] = ()
 
     @classmethod
     def of(cls, request: Request, baseline: BaselineRun | None) -> Walk:
@@ -148,7 +150,7 @@ class Walk:
             hint = "; ".join(notes) or "name tweaks to try: perfdoctor try --auto --amp"
             raise PerfdoctorError("nothing to try: no tweak can apply a finding of the run", hint)
         # Limited in time, each may take two comparisons; one more is of all that is kept.
-        return cls(untried, notes, baseline, 2 * len(untried) + 1 if request.seconds else 1)
+        return cls(untried, [*notes], baseline, 2 * len(untried) + 1 if request.seconds else 1)
 
     @property
     def variants(self) -> list[Variant]:
@@ -166,7 +168,7 @@ class Walk:
         self._walk()
         self._confirm()
         if self.steps and not self.standing and not self.interrupted:
-            self.notes.append("no tried tweak is faster beyond the noise with the same result")
+            self.notes.append(Note("nothing-faster"))
         return ()
 
     def complete(self, trial: Trial) -> Trial:
@@ -175,7 +177,7 @@ class Walk:
             step.verdict if step.over == ORIGINAL else replace(step.verdict, over=step.over.words)
             for step in self.steps
         ]
-        notes = (*trial.notes, *self.notes, *map(str, self.edits))
+        notes = (*trial.notes, *self.notes, *(edit.note for edit in self.edits))
         return replace(trial, verdicts=tuple(verdicts), kept=self.kept.words, notes=notes)
 
     @property
@@ -199,10 +201,10 @@ class Walk:
                 if rest[index].finding is None or gain.high > 1.0 + self._noise()
             ]
             if not worthwhile:
-                self._note_rest(rest, f"the predicted gains are below the noise here ({self._noise():.1%})")
+                self._note_rest(rest, "below-the-noise", noise=self._noise())
                 break
             if not self._has_time():
-                self._note_rest(rest, "no time left")
+                self._note_rest(rest, "no-time-left")
                 break
             self._try(rest.pop(max(worthwhile, key=lambda index: promises[index].likely)))
 
@@ -232,9 +234,10 @@ class Walk:
         wanted = comparisons or (2 if self.standing else 1)
         return self.clock() + wanted * self.longest_s <= self.end_s
 
-    def _note_rest(self, rest: Sequence[Candidate], why: str) -> None:
+    def _note_rest(self, rest: Sequence[Candidate], slug: str, **values: float) -> None:
         if rest:
-            self.notes.append(f"not tried: {', '.join(candidate.name for candidate in rest)}: {why}")
+            names = [candidate.name for candidate in rest]
+            self.notes.append(Note(slug, {"names": names, **values}))
 
     def _try(self, candidate: Candidate) -> None:
         """Keep a candidate if it proves faster on top of what is kept; where it is too much, less of it."""
@@ -258,14 +261,14 @@ class Walk:
         self.longest_s = max(self.longest_s, self.clock() - began_s)
         if verdict.outcome is Outcome.NOT_MEASURED:
             self.interrupted = True
-            self.notes.append(f"the walk ended at {variant.name}: {verdict.because}")
+            self.notes.append(Note("walk-ended", {"variant": variant.name, "because": verdict.because}))
         return verdict
 
     def _confirm(self) -> None:
         """Compare all that is kept with the original, without the last of it as long as it is not faster."""
         while len(self.standing) > 1:
             if self.interrupted or not self._has_time(1):
-                self.notes.append("the kept tweaks together were not compared with the original")
+                self.notes.append(Note("not-confirmed"))
                 return
             verdict = self._compare(self.kept, ORIGINAL)
             good = _is_good(verdict)
@@ -274,7 +277,8 @@ class Walk:
                 return
             if verdict.outcome is not Outcome.NOT_MEASURED:
                 last = self.standing.pop().candidate.name
-                self.notes.append(f"{last} was undone: {verdict.variant.name}, {_outcome(verdict)}")
+                undone = {"tweak": last, "variant": verdict.variant.name, "outcome": _outcome(verdict)}
+                self.notes.append(Note("undone", undone))
 
 
 def _is_good(verdict: VariantResult) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from perfdoctor.model.note import Remark
 from perfdoctor.model.trial import Variant
 
 
@@ -33,7 +34,7 @@ class ProgressDisplay(Protocol):
     def begin(self, what: str, done: int, of: int, left_s: float | None) -> None:
         """An execution of `what` begins, `done` of `of` are over; `left_s` is how long the rest may take."""
 
-    def say(self, sentence: str) -> None:
+    def say(self, remark: Remark) -> None:
         """Something worth a line of its own."""
 
     def end(self) -> None:

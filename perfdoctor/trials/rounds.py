@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.concluded import Gain
+from perfdoctor.model.note import Note
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Variant, VariantResult
 from perfdoctor.trials.execution import Executor
 from perfdoctor.trials.plan import LEAST_STEPS, TrialPlan, times_held
@@ -30,7 +31,7 @@ class Bench:
     ended_by: int | None = None  # the signal that interrupted it
     rounds: int = 0  # of all comparisons together
     stopped_early: bool = False
-    trouble: list[str] = field(default_factory=list)  # what ended the trial, other than the user
+    trouble: list[Note] = field(default_factory=list)  # what ended the trial, other than the user
 
     def compare(self, variants: Sequence[Variant], base: Variant = ORIGINAL) -> list[VariantResult]:
         """Measure each variant against executions of `base` in the same rounds: of the original, usually."""
@@ -81,7 +82,7 @@ class Bench:
             try:
                 execution = self.executor.execute(variant, name, self.rounds, self.plan)
             except PerfdoctorError as error:  # the disk is full: what was measured stays
-                self.trouble.append(f"the trial ended here: {error}; {error.hint}")
+                self.trouble.append(Note("trial-ended", {"error": str(error), "hint": error.hint}))
                 self.progress.say(self.trouble[-1])
                 return
             executions.append(self._fitted(variant, execution))

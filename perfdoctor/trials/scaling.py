@@ -13,6 +13,7 @@ from perfdoctor.facts.predict.scaling import ScaleModel
 from perfdoctor.facts.predict.step_model import BEST, LIKELY, WORST
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.measured import Phase
+from perfdoctor.model.note import Note
 from perfdoctor.model.trial import (
     Execution,
     ExecutionEnd,
@@ -31,6 +32,11 @@ from perfdoctor.watch import samplers
 from perfdoctor.watch.samplers import gpu
 
 DATA, COMPUTING, REST = "data", "computing", "other"
+BOUNDS = {  # what a step has become longer by; how computing has, is told beside it
+    WAITING: "waits-for-straggler",
+    MOVING: "transfers-gradients",
+    DATA: "waits-for-batches",
+}
 CAUSES: Mapping[str, str] = {  # of each phase of an execution; the rest is `other`
     WAITING: WAITING,
     MOVING: MOVING,
@@ -51,7 +57,7 @@ class ScalingCurve:
 
     ranks: tuple[int, ...]
     baseline: None = None  # a run was watched with one number of ranks: it predicts nothing here
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Note, ...] = ()
 
     @classmethod
     def of(cls, request: Request) -> ScalingCurve:
@@ -218,43 +224,37 @@ def _bound(
     after_s: float,
     executions: Sequence[Execution],
     cores: float,
-) -> str:
-    """What a step has become longer by, most of all, and what helps."""
+) -> Note:
+    """What a step has become longer by, most of all."""
     if after_s - before_s < LITTLE * before_s:
-        return "nothing yet: a step takes hardly longer"
+        return Note("hardly-longer")
     cause = max(lost, key=lambda name: lost[name])
-    took = f"{lost[cause] / after_s:.0%} of a step"
-    if cause == WAITING:
-        return f"{took} is waiting for the straggler: the ranks are uneven, or short of cores"
-    if cause == MOVING:
-        return f"{took} is exposed gradient transfer: fewer or smaller syncs help, or a faster link"
-    if cause == DATA:
-        return f"{took} more is waiting for batches: the ranks share what prepares or stores them"
+    share = {"share": lost[cause] / after_s}
     if cause == COMPUTING:
-        return f"{took} more is computing: {_shared(executions, cores)}"
-    return f"{took} more is Python between the phases: the ranks share its cores"
+        return Note("computes-longer", {**share, "shared": _shared(executions, cores)})
+    return Note(BOUNDS.get(cause, "python-takes-longer"), share)
 
 
-def _shared(executions: Sequence[Execution], cores: float) -> str:
+def _shared(executions: Sequence[Execution], cores: float) -> Note:
     """What ranks that compute share."""
     if any(execution.device_bytes for execution in executions):
-        return "on a device, exposed gradient sync and lower clocks count as computing"
+        return Note("counted-as-computing")
     wanted = [each.cpu_s / each.step_s for each in executions if each.cpu_s and each.step_s]
     if wanted and median(wanted) >= BUSY * cores:
-        return f"the ranks need {median(wanted):.1f} of {cores:g} usable cores"
-    return "the ranks share memory bandwidth and caches, or have fewer threads each"
+        return Note("cores-needed", {"needed": median(wanted), "cores": cores})
+    return Note("memory-shared")
 
 
 # ---------------------------------------------------------------- what is said before, and checked
 
 
-def _crowded(most: int) -> Iterator[str]:
+def _crowded(most: int) -> Iterator[Note]:
     """More ranks than there is room for."""
     gpus, cores = _gpus(), samplers.usable_cores()[0]
     if gpus and most > gpus:
-        yield f"{most} ranks on {gpus} GPU{'' if gpus == 1 else 's'}: they share them, or fail"
+        yield Note("more-ranks-than-gpus", {"ranks": most, "gpus": gpus})
     elif not gpus and most > cores:
-        yield f"{most} ranks share {cores:g} usable cores: none is as fast as alone"
+        yield Note("more-ranks-than-cores", {"ranks": most, "cores": cores})
 
 
 def _gpus() -> int:
@@ -267,13 +267,10 @@ def _gpus() -> int:
     return len(sampler.devices)
 
 
-def _threads(ranks: Sequence[int]) -> Iterator[str]:
+def _threads(ranks: Sequence[int]) -> Iterator[Note]:
     """One rank alone computes with all cores, where torch's launcher gives each of several one thread."""
     if ranks[0] == 1 and THREADS not in os.environ and not _gpus():
-        yield (
-            f"torchrun gives each of several ranks one thread, and one rank all: set {THREADS} to compare "
-            "ranks with as many threads"
-        )
+        yield Note("threads-differ", {"variable": THREADS})
 
 
 def _check_joined(bench: Bench, ranks: int) -> None:
@@ -293,6 +290,6 @@ def _check_joined(bench: Bench, ranks: int) -> None:
         )
 
 
-def _uncounted(trial: Trial) -> Iterator[str]:
+def _uncounted(trial: Trial) -> Iterator[Note]:
     if not all(execution.samples_per_s for execution in trial.originals):
-        yield "samples could not be counted: each rank is assumed to train on equally many per step"
+        yield Note("samples-unknown")

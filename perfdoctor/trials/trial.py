@@ -13,6 +13,7 @@ from typing import Protocol
 from perfdoctor.errors import SIGNALLED, Interrupted, PerfdoctorError
 from perfdoctor.model import redact
 from perfdoctor.model.concluded import Gain
+from perfdoctor.model.note import Note
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Trial, Variant, VariantResult
 from perfdoctor.runs import directory
 from perfdoctor.runs.types import RunRecords
@@ -53,7 +54,7 @@ class Strategy(Protocol):
         """What the calibration run executes."""
 
     @property
-    def warnings(self) -> Sequence[str]:
+    def warnings(self) -> Sequence[Note]:
         """What is said before anything runs."""
 
     def measure(self, bench: Bench, left_s: float | None) -> Sequence[VariantResult]:
@@ -70,7 +71,7 @@ class SideBySide:
     variants: tuple[Variant, ...]
     baseline: BaselineRun | None
     calibrated: Variant = ORIGINAL
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Note, ...] = ()
 
     @property
     def comparisons(self) -> int:
@@ -95,8 +96,8 @@ def run(request: Request, progress: ProgressDisplay) -> Trial:
     """
     began_s = time.monotonic()
     strategy = _strategy(request)
-    for sentence in strategy.warnings:
-        progress.say(sentence)
+    for warning in strategy.warnings:
+        progress.say(warning)
     try:
         bench, protection = _prepare(request, progress, strategy)
         spent_s = time.monotonic() - began_s
@@ -242,29 +243,25 @@ def _exit_code(bench: Bench) -> int:
 
 def _how_measured(
     executions: Sequence[Execution], planned: plan.TrialPlan, variants: Sequence[Variant]
-) -> list[str]:
+) -> list[Note]:
     """What a reader should know of the steps that were measured."""
     notes = []
     if any(execution.ended_early for execution in executions):
-        notes.append("each execution was ended after its measured steps, as if the script had exited")
+        notes.append(Note("ended-after-steps"))
     for variant in variants:
         if plan.times_held(variant, planned.batch) != 1.0:
             warm_up_steps, steps = planned.stretch(variant)
-            notes.append(
-                f"{variant.name} was measured over the same samples: {steps} steps, after {warm_up_steps}"
-            )
+            held = {"variant": variant.name, "steps": steps, "warm_up_steps": warm_up_steps}
+            notes.append(Note("same-samples", held))
     if planned.period is not None and planned.steps < planned.period:
-        notes.append(
-            f"epochs, validations or checkpoints come every {planned.period} steps, and {planned.steps} "
-            f"were measured: to count them as often as they come, add --steps {planned.period}"
-        )
+        notes.append(Note("longer-period", {"period": planned.period, "steps": planned.steps}))
     return notes
 
 
-def _unmatched(request: Request, executions: Sequence[Execution]) -> list[str]:
+def _unmatched(request: Request, executions: Sequence[Execution]) -> list[Note]:
     if request.metric is None or any(execution.printed for execution in executions):
         return []
-    return [f"--metric {request.metric}: nothing printed in the executed steps matches"]
+    return [Note("no-metric", {"metric": request.metric})]
 
 
 def _check(calibration: Execution, variant: Variant) -> None:

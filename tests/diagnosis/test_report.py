@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from perfdoctor.facts.device.profiler_windows import NO_WINDOW
 from perfdoctor.model.concluded import Bottleneck, Confidence, Verdict
 from perfdoctor.model.measured import Location, Marker
+from perfdoctor.model.note import Note
 from perfdoctor.render.notes import all_worded
 from perfdoctor.runs.types import RankRecords, RunRecords
 from tests.support import job_facts
@@ -117,7 +118,13 @@ def test_so_is_what_other_programs_hold_up_of_an_exchange():
 def test_problems_of_reading_become_notes():
     own = starved()
     told = report(
-        RunRecords(own.path, own.run, own.ranks, own.boots, problems=("host.jsonl: 1 broken line left out",)),
+        RunRecords(
+            own.path,
+            own.run,
+            own.ranks,
+            own.boots,
+            problems=(Note("broken-lines", {"file": "host.jsonl", "count": 1}),),
+        ),
         no_source,
     )
     assert "host.jsonl: 1 broken line left out" in all_worded(told.notes)

@@ -2,6 +2,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from perfdoctor.model.note import Note
 from tests.support.watched import updates, watched
 
 pytestmark = pytest.mark.process
@@ -40,7 +41,7 @@ def test_a_forked_child_that_trains_writes_files_of_its_own(tmp_path):
     assert len(files) == 2
     assert files[1] == "steps.rank0.bin"
     assert len(updates(records)) == 5
-    assert any("2 processes of rank 0" in problem for problem in records.problems)
+    assert Note("several-processes", {"count": 2, "rank": 0}) in records.problems
 
 
 def test_each_rank_has_files_of_its_own(tmp_path):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from perfdoctor import reporting
+from perfdoctor.render.notes import all_worded
 from perfdoctor.runs import exits, job, records
 from tests.support.jobs import write_job
 
@@ -78,7 +79,7 @@ def test_an_end_that_was_told_twice_counts_once_and_from_when_it_was_seen(tmp_pa
     ]  # it looks ten times a second, and lists them by rank
     from_outside = [failure(1, 7, 1 * S), failure(0, 1, 2 * S)]
     (node / "agent.jsonl").write_text("".join(json.dumps(line) + "\n" for line in by_agent + from_outside))
-    (told,) = (note for note in job.join([node]).notes if "failed" in note)
+    (told,) = (note for note in all_worded(job.join([node]).notes) if "failed" in note)
     assert told == "rank 1 failed first, with exit code 7; rank 0 (exit code 1) followed"
 
 
@@ -88,7 +89,7 @@ def test_on_several_nodes_the_time_of_day_tells_who_was_first(tmp_path: Path) ->
         begin_ns = json.loads((folder / "run.json").read_text())["begin_ns"]
         line = failure(rank, 1 + rank, begin_ns + (5 - rank) * S)
         (folder / "agent.jsonl").write_text(json.dumps(line) + "\n")
-    (told,) = (note for note in job.join(folders).notes if "failed" in note)
+    (told,) = (note for note in all_worded(job.join(folders).notes) if "failed" in note)
     assert told == "rank 1 failed first, with exit code 2; rank 0 (exit code 1) followed"
 
 
@@ -143,7 +144,7 @@ def test_a_report_tells_which_rank_failed_first(tmp_path: Path) -> None:
     assert facts is not None
     assert [rank.ended for rank in facts.ranks] == ["killed by signal 15", "exit code 7"]
     sentence = "rank 1 failed first, with exit code 7; the others were ended by torchrun"
-    assert [note for note in facts.notes if "failed" in note] == [sentence]
+    assert [note for note in all_worded(facts.notes) if "failed" in note] == [sentence]
 
 
 def test_tasks_that_each_have_a_folder_are_told_of_together(tmp_path: Path) -> None:
@@ -151,5 +152,5 @@ def test_tasks_that_each_have_a_folder_are_told_of_together(tmp_path: Path) -> N
     for folder, code, end_ns in zip(folders, (1, 7), (3 * S, 2 * S), strict=True):
         run = json.loads((folder / "run.json").read_text())
         (folder / "run.json").write_text(json.dumps(run | {"exit_code": code, "end_ns": end_ns}))
-    (told,) = (note for note in job.join(folders).notes if "failed" in note)
+    (told,) = (note for note in all_worded(job.join(folders).notes) if "failed" in note)
     assert told == "rank 1 failed first, with exit code 7; rank 0 (exit code 1) followed"

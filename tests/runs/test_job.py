@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from perfdoctor.errors import NoSuchRun, PerfdoctorError
+from perfdoctor.model.note import Note
 from perfdoctor.runs import job as jobs
 from perfdoctor.runs import records as recorded
 from tests.support.jobs import BEGIN_NS, MS, write_job
@@ -84,7 +85,7 @@ def test_nothing_is_read_any_more_once_the_notes_are_there(tmp_path):
     ranks = []
     notes = jobs.join(planted.folders).read(ranks.append).notes
     shutil.rmtree(planted.folders[0])
-    assert notes == ("events.rank1.jsonl: 1 broken line left out",)
+    assert notes == (Note("broken-lines", {"file": "events.rank1.jsonl", "count": 1}),)
     assert [len(own.events) for own in ranks] == [3, 0, 3]
     assert all(own.host for own in ranks)
 
@@ -153,7 +154,7 @@ def test_a_lost_run_lasts_until_its_last_sample(tmp_path):
         (folder / "run.json").write_text(json.dumps(run))
     job = jobs.of(planted.folders[1])
     assert job.ranks == (0, 1, 2, 3)
-    assert read_through(job).notes == ("still running, or lost: node1, node0",)
+    assert read_through(job).notes == (Note("unended-runs", {"names": ["node1", "node0"]}),)
 
 
 def test_runs_are_listed_by_job_lowest_rank_first(tmp_path):
@@ -170,7 +171,7 @@ def test_a_task_that_has_ended_is_taken_alone_and_the_first_one_tells_of_all(tmp
     assert jobs.of(tasks[0], leading=True).ranks == (0, 1, 2)
     part = jobs.of(tasks[2], leading=True)
     assert (part.ranks, part.missing, part.part) == ((2,), (), True)
-    assert part.notes == (f"rank 2 of 3; the report of all: perfdoctor report {tasks[2]}",)
+    assert part.notes == (Note("part-of-job", {"ranks": (2,), "world": 3, "folder": str(tasks[2])}),)
 
 
 def test_a_node_that_has_ended_tells_of_all_unless_another_leads(tmp_path):
@@ -190,8 +191,11 @@ def test_a_folder_that_is_not_there_is_said_and_the_others_are_joined(tmp_path, 
     job = jobs.join([planted.folders[0], tmp_path / "gone"])
     assert (job.ranks, job.missing) == ((0, 1), (2, 3))
     assert read_through(job).notes == (
-        f"no run at {tmp_path / 'gone'}: its ranks are missing here",
-        "the folder of node 1 is not here (ranks 2–3): perfdoctor report node0 ITS_FOLDER",
+        Note("unread-folder", {"error": f"no run at {tmp_path / 'gone'}"}),
+        Note(
+            "nodes-not-here",
+            {"nodes": [1], "ranks": [2, 3], "join": "perfdoctor report node0 ITS_FOLDER"},
+        ),
     )
 
 
@@ -210,8 +214,8 @@ def test_ranks_that_recorded_nothing_are_told_from_those_whose_folder_is_elsewhe
     assert [failure["rank"] for failure in job.failures] == [1]
     assert read_through(job).notes == (
         "rank 1 failed, with exit code 7",
-        "rank 1 started but recorded nothing",
-        f"rank 3 may have recorded elsewhere: perfdoctor report {first} {second} ... ITS_FOLDER",
+        Note("recorded-nothing", {"ranks": [1]}),
+        Note("ranks-elsewhere", {"ranks": [3], "join": f"perfdoctor report {first} {second} ... ITS_FOLDER"}),
     )
 
 
@@ -240,7 +244,7 @@ def test_unequal_step_counts_are_said_but_not_one_step_more(tmp_path):
     far = write_job(tmp_path / "b", ranks=4, steps=30, stopped={2: 11, 3: 12})
     assert read_through(jobs.of(near.folders[0])).notes == ()
     assert read_through(jobs.of(far.folders[0])).notes == (
-        "the ranks took 11 to 30 steps, ranks 2–3 the fewest",
+        Note("unequal-steps", {"low": 11, "high": 30, "ranks": [2, 3]}),
     )
 
 
@@ -249,8 +253,8 @@ def test_a_file_cut_short_is_used_as_far_as_it_goes_and_said(tmp_path):
     cut = planted.folders[1] / "steps.rank3.bin"
     cut.write_bytes(cut.read_bytes()[: 4096 + 10 * 133 + 40])
     assert read_through(jobs.join(planted.folders)).notes == (
-        "the ranks took 10 to 30 steps, rank 3 the fewest",
-        "node1: steps.rank3.bin is cut short: its end is missing",
+        Note("unequal-steps", {"low": 10, "high": 30, "ranks": [3]}),
+        Note("of-folder", {"folder": "node1", "problem": Note("cut-short", {"file": "steps.rank3.bin"})}),
     )
 
 
@@ -260,7 +264,7 @@ def test_a_file_without_a_header_costs_its_rank_only(tmp_path):
     ranks = []
     notes = jobs.of(planted.folders[0]).read(ranks.append).notes
     assert [own.steps is None for own in ranks] == [False, True, False]
-    assert "steps.rank1.bin has no readable header and was left out" in notes
+    assert Note("file-left-out", {"file": "steps.rank1.bin", "why": "has no readable header"}) in notes
 
 
 def test_many_problems_of_one_folder_are_counted(tmp_path):
@@ -269,13 +273,13 @@ def test_many_problems_of_one_folder_are_counted(tmp_path):
         (planted.folders[0] / f"collectives.rank{rank}.bin").write_bytes(b"")
     notes = read_through(jobs.of(planted.folders[0])).notes
     assert len(notes) == jobs.PROBLEMS + 1
-    assert notes[-1] == "14 more problems with its files"
+    assert notes[-1] == Note("more-problems", {"count": 14})
 
 
 def test_different_versions_are_said_with_their_ranks(tmp_path):
     planted = write_job(tmp_path, ranks=4, nodes=2, steps=5, versions=("0.1.0", "0.2.0"))
     assert read_through(jobs.join(planted.folders)).notes == (
-        "the ranks have different versions of perfdoctor: 0.1.0 (ranks 0–1), 0.2.0 (ranks 2–3)",
+        Note("different-versions", {"what": "perfdoctor", "versions": {"0.1.0": [0, 1], "0.2.0": [2, 3]}}),
     )
 
 
@@ -297,7 +301,7 @@ def test_a_job_that_recorded_nothing_at_all_is_told_by_who_started(tmp_path):
     (folder,) = write_job(tmp_path, ranks=2, steps=5, mute=(0, 1)).folders
     job = jobs.of(folder)
     assert (job.world, job.ranks, job.missing) == (2, (), (0, 1))
-    assert job.notes == ("ranks 0–1 started but recorded nothing",)
+    assert job.notes == (Note("recorded-nothing", {"ranks": [0, 1]}),)
 
 
 def test_a_folder_that_may_not_be_read_is_an_error_with_a_hint(tmp_path, monkeypatch):
@@ -345,9 +349,7 @@ def test_the_last_attempt_that_trained_is_shown_and_the_others_named(tmp_path):
     job = jobs.join(later.folders)
     assert job.attempt == 1
     assert {len(own.steps) for own in ranks_of(job)} == {12}
-    assert job.notes == (
-        "the launcher started the ranks 2 times: attempt 1 is shown; steps of the others: 30 in attempt 0",
-    )
+    assert job.notes == (Note("started-again", {"times": 2, "shown": 1, "others": {0: 30}}),)
     assert recorded.read(later.folders[0]).problems == job.notes
 
 
@@ -357,7 +359,7 @@ def test_an_attempt_that_never_trained_is_not_shown(tmp_path):
     job = jobs.of(folder)
     assert job.attempt == 0
     assert {len(own.steps) for own in ranks_of(job)} == {30}
-    assert "steps of the others: 0 in attempt 1" in job.notes[0]
+    assert job.notes[0].values["others"] == {1: 0}
 
 
 def test_a_rank_that_went_to_another_node_is_where_it_was_started_last(tmp_path):
@@ -365,7 +367,7 @@ def test_a_rank_that_went_to_another_node_is_where_it_was_started_last(tmp_path)
     again = write_job(tmp_path / "b", ranks=4, nodes=2, steps=12, begin_ns=BEGIN_NS + 60_000 * MS)
     job = jobs.join([*first.folders[1:], *again.folders])
     assert {len(own.steps) for own in ranks_of(job)} == {12}
-    assert "node1: ranks 2–3 of an earlier start of the job left out" in job.notes
+    assert Note("earlier-start", {"folder": "node1", "ranks": [2, 3]}) in job.notes
 
 
 def test_ranks_beyond_those_of_the_last_start_are_left_out(tmp_path):

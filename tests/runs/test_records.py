@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from perfdoctor.model.note import Note
 from perfdoctor.runs import records as recorded
 from tests.support import jobs
 from tests.support.jobs import COLLECTIVE_LAYOUT, MS, write_job
@@ -66,7 +67,7 @@ def test_of_two_processes_of_one_rank_and_attempt_the_longer_is_shown(tmp_path):
         (folder,) = write_job(tmp_path, ranks=1, steps=count, seed=seed).folders
     records = recorded.read(folder)
     assert len(records.ranks[0].steps) == 30
-    assert records.problems == ("2 processes of rank 0 trained: the one with the most steps is shown",)
+    assert records.problems == (Note("several-processes", {"count": 2, "rank": 0}),)
 
 
 def test_a_file_that_ends_between_its_blocks_is_whole_while_rows_are_followed_by_empty_ones(tmp_path):
@@ -104,7 +105,7 @@ def test_columns_that_are_none_of_a_rows_file_are_refused(tmp_path, columns):
     (tmp_path / "steps.rank0.bin").write_bytes(header + b"\x01" * 64)
     problems = []
     assert recorded.read_rows(tmp_path / "steps.rank0.bin", problems) is None
-    assert problems == ["steps.rank0.bin has no readable header and was left out"]
+    assert [problem.slug for problem in problems] == ["file-left-out"]
 
 
 def test_of_one_rank_nothing_of_the_others_is_read(tmp_path):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from perfdoctor.facts.ranks.job import RankComparison
+from perfdoctor.model.note import Remark
 from perfdoctor.model.ranks import JobFacts
 from perfdoctor.runs.types import JobRecords, RankRecords
 from tests.support.jobs import COLLECTIVE_LAYOUT
@@ -28,7 +29,7 @@ class Team:
     missing: Sequence[int] = ()
     exits: Mapping[int, str] = field(default_factory=dict)
     hangs: Mapping[int, str] = field(default_factory=dict)
-    notes: Sequence[str] = ()
+    notes: Sequence[Remark] = ()
     attempt: int = 0
 
 

@@ -12,6 +12,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.facts.gather import Facts
 from perfdoctor.model.concluded import Advice, Bottleneck, Finding, Gain
 from perfdoctor.model.measured import Location, RunFacts
+from perfdoctor.model.note import Note
 from perfdoctor.model.trial import (
     ORIGINAL,
     Execution,
@@ -25,6 +26,7 @@ from perfdoctor.model.trial import (
     VariantResult,
 )
 from perfdoctor.probe.trial.tweak import BITWISE, PATH, ROUNDING
+from perfdoctor.render.notes import worded
 from perfdoctor.tips import catalogue
 from perfdoctor.trials.auto import Candidate, Walk, candidates
 from perfdoctor.trials.baseline_run import BaselineRun
@@ -163,7 +165,7 @@ def test_what_is_faster_and_changes_the_result_is_not_kept():
     walked, _ = Machine({"--amp": 2.0}, changed=("--amp",)).walk(finding("--amp"))
     assert walked.kept == ORIGINAL
     assert total(walked) is None
-    assert tuple(walked.notes) == ("no tried tweak is faster beyond the noise with the same result",)
+    assert tuple(walked.notes) == (Note("nothing-faster"),)
 
 
 @pytest.mark.parametrize(
@@ -230,16 +232,18 @@ def test_gains_do_not_add_what_is_kept_decides_what_comes_next():
         finding("--amp"), finding("--cache-dataset"), finding("--workers 4"), predict=predicting(gains)
     )
     assert machine.tried == ["--workers 4", "--workers 4 --amp", "--workers 4 --amp"]
-    assert tuple(walked.notes) == (
-        "not tried: --cache-dataset: the predicted gains are below the noise here (1.0%)",
-    )
+    (note,) = walked.notes
+    assert (note.slug, note.values["names"]) == ("below-the-noise", ["--cache-dataset"])
+    assert note.values["noise"] == pytest.approx(0.01)
 
 
 def test_what_promises_less_than_the_rounds_can_tell_is_not_tried():
     machine = Machine({"--workers 4": 2.0}, noise=0.08)
     walked, _ = machine.walk(finding("--workers 4", 1.8), finding("--amp", 1.07 / 1.1))
     assert machine.tried == ["--workers 4"]
-    assert tuple(walked.notes) == ("not tried: --amp: the predicted gains are below the noise here (8.0%)",)
+    (note,) = walked.notes
+    assert (note.slug, note.values["names"]) == ("below-the-noise", ["--amp"])
+    assert note.values["noise"] == pytest.approx(0.08)
 
 
 def test_what_promises_a_little_more_is_tried():
@@ -337,7 +341,9 @@ def test_what_spoils_the_combination_is_taken_back():
     assert walked.kept == variant("--a --b")
     assert total(walked) is not None
     assert total(walked).variant == variant("--a --b")
-    assert tuple(walked.notes) == ("--c was undone: --a --b --c, changed the result: the loss differs",)
+    outcome = "changed the result: the loss differs"
+    undone = Note("undone", {"tweak": "--c", "variant": "--a --b --c", "outcome": outcome})
+    assert tuple(walked.notes) == (undone,)
 
 
 def test_where_no_combination_holds_the_first_one_is_left():
@@ -361,8 +367,8 @@ def test_an_interruption_keeps_what_was_kept_before_and_measures_nothing_more():
     assert walked.kept == variant("--a --b")
     assert total(walked) is None
     assert tuple(walked.notes) == (
-        "the walk ended at --a --b --c: because",
-        "the kept tweaks together were not compared with the original",
+        Note("walk-ended", {"variant": "--a --b --c", "because": "because"}),
+        Note("not-confirmed"),
     )
 
 
@@ -394,7 +400,7 @@ def test_time_is_left_for_the_last_comparison():
     walked, _ = machine.walk(*many(), seconds=45)
     assert machine.now_s == 40
     assert machine.asked[-1] == ("--a --b --c", "original")
-    assert walked.notes[0] == "not tried: --d, --e, --f: no time left"
+    assert walked.notes[0] == Note("no-time-left", {"names": ["--d", "--e", "--f"]})
 
 
 def test_without_a_limit_everything_is_tried():
@@ -459,14 +465,16 @@ def test_a_kept_tweak_is_told_as_the_finding_tells_it():
     walked, _ = Machine({"--workers 4": 2.0}).walk(
         finding("--workers 4", code="DataLoader(..., num_workers=4)", at=(at,))
     )
-    assert [str(edit) for edit in walked.edits] == [
+    assert [worded(edit.note) for edit in walked.edits] == [
         "--workers 4 by hand (train.py:7): DataLoader(..., num_workers=4)"
     ]
 
 
 def test_where_the_finding_has_no_line_the_tweak_knows_where_it_was_applied():
     walked, _ = Machine({"--amp": 2.0}).walk(finding("--amp", code="with torch.autocast(...):"))
-    assert [str(edit) for edit in walked.edits] == ["--amp by hand (train.py:41): with torch.autocast(...):"]
+    assert [worded(edit.note) for edit in walked.edits] == [
+        "--amp by hand (train.py:41): with torch.autocast(...):"
+    ]
 
 
 def test_without_code_the_places_that_were_changed_are_told():
@@ -479,7 +487,7 @@ def test_after_backing_off_the_findings_code_is_not_shown():
     walked, _ = Machine({"--workers 4": 0.5, "--workers 2": 1.5}).walk(
         finding("--workers 4", code="num_workers=4")
     )
-    assert [str(edit) for edit in walked.edits] == [
+    assert [worded(edit.note) for edit in walked.edits] == [
         "--workers 2 by hand (train.py:41): DataLoader workers: 0 -> 2"
     ]
 
@@ -505,10 +513,10 @@ def test_the_trial_holds_all_steps_what_is_kept_and_how_to_write_it():
     assert [verdict.variant.name for verdict in trial.verdicts] == machine.tried
     assert [verdict.over for verdict in trial.verdicts] == [(), ("--workers", "4"), ()]
     assert trial.kept == ("--workers", "4", "--amp")
+    assert [edit.code for edit in walked.edits] == ["DataLoader workers: 0 -> 4", "autocast"]
     assert trial.notes == (
         "your files stay as they are",
-        "--workers 4 by hand (train.py:41): DataLoader workers: 0 -> 4",
-        "--amp by hand (train.py:41): autocast",
+        *(edit.note for edit in walked.edits),
     )
 
 
@@ -516,7 +524,7 @@ def test_a_trial_that_kept_nothing_says_so():
     walked, _ = Machine().walk(finding("--amp"))
     trial = walked.complete(Trial(("train.py",), (), (), 5, 100, 5, 60.0))
     assert trial.kept == ()
-    assert trial.notes == ("no tried tweak is faster beyond the noise with the same result",)
+    assert trial.notes == (Note("nothing-faster"),)
 
 
 def test_every_comparison_is_said_as_it_ends():

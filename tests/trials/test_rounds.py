@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.trial import Execution, ExecutionEnd, Outcome, Setting, Variant
 from perfdoctor.probe.trial.tweak import BITWISE, PATH
 from perfdoctor.trials.plan import TrialPlan
@@ -33,13 +34,13 @@ class Scripted:
 
 class Silent:
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.said: list[Remark] = []
 
     def begin(self, what: str, done: int, of: int, left_s: float | None) -> None:
         self.last = (what, done, of, left_s)
 
-    def say(self, sentence: str) -> None:
-        self.said.append(sentence)
+    def say(self, remark: Remark) -> None:
+        self.said.append(remark)
 
     def end(self) -> None:
         pass
@@ -184,8 +185,7 @@ def test_what_was_measured_before_the_disk_was_full_is_judged() -> None:
     made = bench(Full(original=lambda number: execution(0.1 * 1.1**number), workers=noisy(0.1)))
     (verdict,) = made.compare([WORKERS])
     assert not made.interrupted
-    assert made.trouble == [
-        "the trial ended here: cannot write to trials: No space left on device; make room there"
-    ]
+    error = "cannot write to trials: No space left on device"
+    assert made.trouble == [Note("trial-ended", {"error": error, "hint": "make room there"})]
     assert len(verdict.executions) == 3
     assert verdict.speedup is not None

@@ -10,7 +10,9 @@ import pytest
 from perfdoctor import trials
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.concluded import Gain
+from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.trial import Execution, ExecutionEnd, Outcome, Scaled, Variant, VariantResult
+from perfdoctor.render.notes import all_worded, worded
 from perfdoctor.trials import scaling
 from perfdoctor.watch import samplers
 from tests.support.trial_runs import broken, execution
@@ -72,29 +74,29 @@ def test_efficiency_is_against_the_fewest_ranks_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phases", "said"),
+    ("phases", "slug"),
     [
-        ({"waiting": 0.05, "moving": 0.01}, "waiting for the straggler"),
-        ({"moving": 0.05, "waiting": 0.01}, "exposed gradient transfer"),
-        ({"data_wait": 0.05, "moving": 0.01}, "waiting for batches"),
-        ({"backward": 0.03, "forward": 0.02, "waiting": 0.04}, "is computing"),
-        ({"other": 0.05}, "Python between the phases"),
+        ({"waiting": 0.05, "moving": 0.01}, "waits-for-straggler"),
+        ({"moving": 0.05, "waiting": 0.01}, "transfers-gradients"),
+        ({"data_wait": 0.05, "moving": 0.01}, "waits-for-batches"),
+        ({"backward": 0.03, "forward": 0.02, "waiting": 0.04}, "computes-longer"),
+        ({"other": 0.05}, "python-takes-longer"),
     ],
     ids=["waiting", "moving", "data", "computing", "python"],
 )
-def test_what_a_step_became_longer_by_bounds_it(phases: dict[str, float], said: str) -> None:
+def test_what_a_step_became_longer_by_bounds_it(phases: dict[str, float], slug: str) -> None:
     bound = point(0.15, **phases).bound
-    assert bound is not None
-    assert said in bound
+    assert isinstance(bound, Note)
+    assert bound.slug == slug
 
 
 def test_a_step_that_hardly_became_longer_is_bound_by_nothing() -> None:
-    assert point(0.104, moving=0.004).bound == "nothing yet: a step takes hardly longer"
+    assert point(0.104, moving=0.004).bound == Note("hardly-longer")
 
 
 def test_ranks_that_keep_all_cores_busy_are_short_of_cores() -> None:
-    assert "1.3 of 1 usable cores" in str(point(0.15, 1.0, backward=0.05).bound)
-    assert "memory bandwidth" in str(point(0.15, 8.0, backward=0.05).bound)
+    assert "1.3 of 1 usable cores" in worded(point(0.15, 1.0, backward=0.05).bound or "")
+    assert "memory bandwidth" in worded(point(0.15, 8.0, backward=0.05).bound or "")
 
 
 def test_a_device_hides_its_exchanges_from_the_timers() -> None:
@@ -103,7 +105,7 @@ def test_a_device_hides_its_exchanges_from_the_timers() -> None:
         for number in range(3)
     ]
     found = scaling.curve(ran(0.1, 1), [verdict(2, own, Gain(1.3, 1.3, 1.3))], (1, 2), 8.0)[1]
-    assert "exposed gradient sync and lower clocks count as computing" in str(found.bound)
+    assert "exposed gradient sync and lower clocks count as computing" in worded(found.bound or "")
 
 
 def test_ranks_that_could_not_be_measured_keep_their_place() -> None:
@@ -128,13 +130,13 @@ def test_an_exchange_grows_by_the_rings_law_with_ranks_beyond_those_measured() -
     assert found.speedup.high == pytest.approx(4 * 0.1 / (0.1 + 0.15) * GAIN.high / GAIN.likely)
     assert found.speedup.low == pytest.approx(4 * 0.1 / (0.1 + 0.3) * GAIN.low / GAIN.likely)
     assert found.efficiency.likely == pytest.approx(found.speedup.likely / 4)
-    assert "the exchange" in str(found.bound)
+    assert "gradient sync" in worded(found.bound or "")
 
 
 def test_ranks_beyond_the_cores_are_expected_to_lack_them() -> None:
     found = further(2.0, moving=0.01)
     assert found is not None
-    assert "want" in str(found.bound)
+    assert "want" in worded(found.bound or "")
     assert found.speedup is not None
     assert found.speedup.likely < 2.1
 
@@ -145,7 +147,7 @@ def test_more_ranks_get_no_cores_that_other_programs_have() -> None:
     found = scaling.expected(points, ran(0.1, 1), own, 8.0)
     assert found is not None
     assert found.step_s == pytest.approx(0.2)
-    assert found.bound == "the ranks want 2.0 cores and have 1"
+    assert worded(found.bound or "") == "the ranks want 2.0 cores and have 1"
 
 
 def test_nothing_is_expected_of_ranks_that_could_not_be_measured() -> None:
@@ -168,14 +170,14 @@ def test_more_ranks_than_there_is_room_for_are_said(
 ) -> None:
     monkeypatch.setattr(scaling, "_gpus", lambda: gpus)
     monkeypatch.setattr(samplers, "usable_cores", lambda: (cores, "machine"))
-    assert said in "".join(scaling._crowded(ranks[-1]))
+    assert said in "".join(all_worded(scaling._crowded(ranks[-1])))
     assert not list(scaling._crowded(min(int(cores), gpus or 99)))
 
 
 def test_threads_that_differ_with_the_number_of_ranks_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scaling, "_gpus", lambda: 0)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert "set OMP_NUM_THREADS" in "".join(scaling._threads((1, 2)))
+    assert "set OMP_NUM_THREADS" in "".join(all_worded(scaling._threads((1, 2))))
     assert not list(scaling._threads((2, 4)))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert not list(scaling._threads((1, 2)))
@@ -213,13 +215,13 @@ class Heard:
 
     def __init__(self) -> None:
         self.began: list[str] = []
-        self.said: list[str] = []
+        self.said: list[Remark] = []
 
     def begin(self, what: str, done: int, of: int, left_s: float | None) -> None:
         self.began.append(what)
 
-    def say(self, sentence: str) -> None:
-        self.said.append(sentence)
+    def say(self, remark: Remark) -> None:
+        self.said.append(remark)
 
     def end(self) -> None:
         pass

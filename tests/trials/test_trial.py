@@ -17,6 +17,7 @@ pytest.importorskip("torch")
 
 from perfdoctor import trials
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.trial import Outcome, Trial, Variant
 from perfdoctor.trials.sandbox import leftovers
 from perfdoctor.trials.settings import flags, tweak_catalogue
@@ -54,7 +55,7 @@ class Heard:
     def begin(self, what: str, done: int, of: int, left_s: float | None) -> None:
         self.began.append(what)
 
-    def say(self, sentence: str) -> None:
+    def say(self, remark: Remark) -> None:
         pass
 
     def end(self) -> None:
@@ -74,6 +75,11 @@ def trial(
         )
     finally:
         assert heard.ended or not heard.began
+
+
+def slugged(found: Trial, slug: str) -> list[Note]:
+    """The trial's notes of one kind."""
+    return [note for note in found.notes if isinstance(note, Note) and note.slug == slug]
 
 
 @pytest.fixture(autouse=True)
@@ -141,7 +147,7 @@ def test_larger_batches_are_measured_over_the_samples_that_the_original_is_measu
     assert {each.steps for each in verdict.executions} == {13}
     assert {each.warm_up_steps for each in found.originals} == {found.warm_up_steps}
     assert {2 * each.warm_up_steps for each in verdict.executions} == {found.warm_up_steps}
-    assert any("--batch-size 16 was measured over the same samples" in note for note in found.notes)
+    assert "--batch-size 16" in [note.values["variant"] for note in slugged(found, "same-samples")]
 
 
 # ---------------------------------------------------------------- what goes wrong on the way
@@ -239,7 +245,8 @@ def test_a_disk_that_is_full_in_the_middle_ends_the_trial(tmp_path: Path, tiny: 
     found = trial(tmp_path, code, "--workers", "1", out=str(tiny))
     assert found.exit_code == 2
     assert [verdict.outcome for verdict in found.verdicts] == [Outcome.NOT_MEASURED]
-    assert any(f"the trial ended here: no space left in {tiny}" in note for note in found.notes)
+    (ended,) = slugged(found, "trial-ended")
+    assert ended.values["error"].startswith(f"no space left in {tiny}")
     assert not list(tiny.glob("*/*/view"))
     assert not (tmp_path / "large").exists()
 

@@ -76,7 +76,10 @@ def test_a_file_of_a_newer_version_is_left_out_with_the_reason(tmp_path):
     path.write_bytes(header.replace(b"perfdoctor.rows/1", b"perfdoctor.rows/2") + row)
     assert raw.read_rows(path, problems) is None
     (problem,) = problems
-    assert "written by a newer perfdoctor (perfdoctor.rows/2; this one reads perfdoctor.rows/1)" in problem
+    assert (
+        "written by a newer perfdoctor (perfdoctor.rows/2; this one reads perfdoctor.rows/1)"
+        in problem.values["why"]
+    )
 
 
 @pytest.mark.parametrize("schema", [None, 3, "perfdoctor.rows/", "perfdoctor.rows/x", "perfdoctor.run/1"])

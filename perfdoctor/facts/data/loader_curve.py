@@ -20,6 +20,7 @@ from perfdoctor.facts.decode import Json, as_count, location, number, positive
 from perfdoctor.facts.user_source.parse import LineReader
 from perfdoctor.model.loader_curve import BatchCost, LoaderCurve, Measured, Rate, WorkerSetting, counted
 from perfdoctor.model.measured import Location
+from perfdoctor.model.note import Note
 from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire.events.loaders import DEFAULT_PREFETCH
 
@@ -48,12 +49,12 @@ def curve(records: RunRecords, source: LineReader) -> LoaderCurve:
     )
     loader = summary.loader
     if rank is None or loader is None:
-        sentence, hint = why_nothing(records)
-        return replace(summary, notes=(sentence,), hint=hint)
+        why, hint = why_nothing(records)
+        return replace(summary, notes=(why,), hint=hint)
     settings = _settings(rank, loader.prefetch or DEFAULT_PREFETCH, summary.cores)
     measured = tuple(setting for setting in settings if setting.warm or setting.cold)
     if not measured:
-        said = tuple(failures(rank, summary.cwd)) or ("no batch was measured",)
+        said = tuple(failures(rank, summary.cwd)) or (Note("no-batch-measured"),)
         return replace(summary, notes=said, hint=_hint(loader))
     summary = replace(summary, settings=measured, cost=_cost(rank, measured))
     judged, rates = _rates(_honest(rank, measured))

@@ -1,4 +1,4 @@
-"""Words what follows from a loader's curve: what to set, what to mind, and why there may be no curve."""
+"""Tells what follows from a loader's curve: what to set, what to mind, and why there may be no curve."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from perfdoctor.facts.decode import location, number
 from perfdoctor.model.loader_curve import LoaderCurve
+from perfdoctor.model.note import Note, Remark
 from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire.events.loader_benchmark import (
     LoadingFailedEvent,
@@ -24,7 +25,6 @@ MOSTLY = 0.5  # of a batch's cost: more than half of it
 RISING = 1.1  # the last setting is this much faster than any other: the end of the curve was not seen
 BOUND = 0.8  # of what something allows is reached: that is what bounds the curve
 PROCESSES = re.compile(r" \(pid(?:\(s\))? [\d, ]+\)")  # in torch's words about workers that died
-NEVER = "the script never iterated a torch DataLoader"
 
 
 # ---------------------------------------------------------------- what to set
@@ -70,12 +70,12 @@ def code(curve: LoaderCurve) -> str | None:
     return f"DataLoader(..., num_workers={curve.knee}{more})"
 
 
-def reasons(curve: LoaderCurve) -> list[str]:
+def reasons(curve: LoaderCurve) -> list[Note]:
     """What speaks for the setting, with numbers."""
     return [*_dominant(curve), *_shape(curve)]
 
 
-def _dominant(curve: LoaderCurve) -> Iterator[str]:
+def _dominant(curve: LoaderCurve) -> Iterator[Note]:
     """What a batch's cost is made of."""
     cost = curve.cost
     if cost is None:
@@ -89,16 +89,13 @@ def _dominant(curve: LoaderCurve) -> Iterator[str]:
     if whole_s <= 0:
         return
     name, most_s = max(parts.items(), key=lambda part: part[1])
-    maker = "" if cost.hand_over_s is None else " in a worker"
-    yield f"{name} takes {most_s / whole_s:.0%} of the time to prepare a batch{maker}"
+    slug = "batch-takes" if cost.hand_over_s is None else "batch-in-worker-takes"
+    yield Note(slug, {"part": name, "share": most_s / whole_s})
     if cost.blocked * cost.read_s > MOSTLY * whole_s:
-        yield (
-            f"{cost.blocked:.0%} of reading neither computes nor waits for a core:"
-            " it waits for a disk, a network or a lock"
-        )
+        yield Note("reading-blocks", {"share": cost.blocked})
 
 
-def _shape(curve: LoaderCurve) -> Iterator[str]:
+def _shape(curve: LoaderCurve) -> Iterator[Note]:
     """What bounds the curve where it ends."""
     top = curve.at(curve.best)
     rate = curve.rate(top) if top is not None else None
@@ -113,14 +110,13 @@ def _shape(curve: LoaderCurve) -> Iterator[str]:
         default=0.0,
     )
     if top is curve.settings[-1] and rate.batches_per_s > RISING * before > 0:
-        yield f"loading still speeds up at {_workers(top.workers)}: more may be faster"
+        yield Note("loading-still-rises", {"workers": top.workers})
     elif curve.knee == 0 and top.workers == 0 and len(curve.settings) > 1:
-        yield "transferring batches costs more than workers save; but workers load while the script computes"
+        yield Note("transfer-costs-more")
     elif top.synthetic is not None and rate.batches_per_s > BOUND * top.synthetic.batches_per_s:
-        yield "collating and transfer limit loading: without reading it would not be much faster"
+        yield Note("collating-limits")
     elif rate.cpu_s * rate.batches_per_s > BOUND * curve.cores:
-        busy = rate.cpu_s * rate.batches_per_s
-        yield f"{busy:.1f} of {curve.cores:g} usable cores are busy: the cores limit loading"
+        yield Note("cores-limit", {"busy": rate.cpu_s * rate.batches_per_s, "cores": curve.cores})
 
 
 def _workers(count: int) -> str:
@@ -130,38 +126,26 @@ def _workers(count: int) -> str:
 # ---------------------------------------------------------------- what to mind
 
 
-def notes(rank: RankRecords, curve: LoaderCurve) -> Iterator[str]:
+def notes(rank: RankRecords, curve: LoaderCurve) -> Iterator[Note]:
     """What a reader of the curve has to know."""
     if curve.outcome != "whole":
-        yield f"the measurement was {curve.outcome}: these are the results so far"
+        yield Note("measurement-ended", {"outcome": curve.outcome})
     for entry in rank.of(LoadingRepeatsEvent)[:1]:
-        yield (
-            f"{_workers(_count(entry))} give the same samples, each all of them: the dataset has to"
-            " share itself out by get_worker_info(); until it does, more than 1 worker only repeats data"
-        )
+        yield Note("workers-repeat", {"workers": _count(entry)})
     yield from failures(rank, curve.cwd)
     yield from _stops(rank)
     if curve.exit_code:
-        yield f"ended early, the script exited with status {curve.exit_code}: ignore its messages about that"
+        yield Note("script-exited", {"status": curve.exit_code})
     yield from _without_cold(curve)
     if curve.contention > NOISY:
-        yield (
-            f"other programs held the cores for up to {curve.contention:.0%} of a worker's time:"
-            " measure again on an idle machine"
-        )
+        yield Note("cores-held", {"share": curve.contention})
     if curve.spread > NOISY:
-        yield (
-            f"the measurements vary by up to {curve.spread:.0%}: the machine was busy, or batches differ;"
-            " measure again, longer (--seconds)"
-        )
+        yield Note("loading-varies", {"share": curve.spread})
     if curve.ranks > 1:
         cores = max(1, int(curve.cores) // curve.ranks)
-        yield f"one of {curve.ranks} ranks was measured, alone: in training each has {cores} of the cores"
+        yield Note("one-rank-alone", {"ranks": curve.ranks, "cores": cores})
     if curve.loader is not None and curve.loader.built > 1:
-        yield (
-            f"the script had built {curve.loader.built} DataLoaders: this is number {curve.loader.id};"
-            " another one: --number N or --at FILE:LINE"
-        )
+        yield Note("one-of-several-loaders", {"built": curve.loader.built, "number": curve.loader.id})
 
 
 def _count(entry: LoadingRepeatsEvent | LoadingStopEvent) -> int:
@@ -169,72 +153,73 @@ def _count(entry: LoadingRepeatsEvent | LoadingStopEvent) -> int:
     return entry.workers or 0
 
 
-def failures(rank: RankRecords, cwd: str) -> Iterator[str]:
-    """What the script's own code raised, a sentence for each error, with the settings that met it."""
-    met: dict[str, list[int | None]] = {}
+def failures(rank: RankRecords, cwd: str) -> Iterator[Note]:
+    """What the script's own code raised: each error, with the settings that met it."""
+    met: dict[Note, list[int]] = {}
     for entry in rank.of(LoadingFailedEvent):
-        met.setdefault(_failure(entry, cwd), []).append(entry.workers)
-    for sentence, settings in met.items():
-        counts = [str(count) for count in settings if count is not None]
-        plural = "" if counts == ["1"] else "s"
-        yield f"with {', '.join(counts)} worker{plural}: {sentence}" if counts else sentence
+        settings = met.setdefault(_failure(entry, cwd), [])
+        if entry.workers is not None:
+            settings.append(entry.workers)
+    for failure, settings in met.items():
+        yield Note("failed-with", {"workers": settings, "failure": failure}) if settings else failure
 
 
-def _failure(entry: LoadingFailedEvent, cwd: str) -> str:
+def _failure(entry: LoadingFailedEvent, cwd: str) -> Note:
     if entry.dry:
-        if entry.first:
-            return "no batch arrived: the dataset is empty, smaller than one batch, or already consumed"
-        return "the dataset can be iterated only once"
+        return Note("no-batch" if entry.first else "iterated-once")
     at = location(entry.at)
     error = PROCESSES.sub("", entry.error or "")
-    return f"{error} ({at.file.removeprefix(cwd.rstrip('/') + '/')}:{at.line})" if at is not None else error
+    if at is None:
+        return Note("loading-raised", {"error": error})
+    file = at.file.removeprefix(cwd.rstrip("/") + "/")
+    return Note("loading-raised-at", {"error": error, "file": file, "line": at.line})
 
 
 STOPS = {
-    "time": "time ran out before {} could be measured: give more with --seconds",
-    "memory": "{} were not tried: they would take more memory than is free",
-    "shared memory": "{} were not tried: their batches would not fit into /dev/shm",
-    "flat": "{} were not tried: the last two settings brought no gain",
+    "time": "no-time-for",
+    "memory": "no-memory-for",
+    "shared memory": "no-shared-memory-for",
+    "flat": "no-gain-before",
 }
 
 
-def _stops(rank: RankRecords) -> Iterator[str]:
+def _stops(rank: RankRecords) -> Iterator[Note]:
     for entry in rank.of(LoadingStopEvent):
-        sentence = STOPS.get(entry.because)
-        if sentence is not None:
-            yield sentence.format(_workers(_count(entry)))
+        slug = STOPS.get(entry.because)
+        if slug is not None:
+            yield Note(slug, {"workers": _count(entry)})
 
 
-def _without_cold(curve: LoaderCurve) -> Iterator[str]:
-    missing = [str(one.workers) for one in curve.settings if one.warm is not None and one.cold is None]
+def _without_cold(curve: LoaderCurve) -> Iterator[Note]:
+    missing = [one.workers for one in curve.settings if one.warm is not None and one.cold is None]
     if not missing or curve.loader is None:
         return
     if curve.loader.iterable:
-        yield "an iterable dataset yields its first samples to every setting: only one setting can be cold"
+        yield Note("cold-only-once")
     else:
-        yield f"no cold samples were left for {', '.join(missing)} workers"
+        yield Note("no-cold-samples", {"workers": missing})
 
 
 # ---------------------------------------------------------------- why there is nothing
 
 
-def why_nothing(records: RunRecords) -> tuple[str, str | None]:
+def why_nothing(records: RunRecords) -> tuple[Remark, str | None]:
     """Why no loader was measured, and what to type next."""
     said = records.run.get("notes")
     if isinstance(said, list) and said:
         return "; ".join(map(str, said)), None
     ranks = list(records.ranks.values())
     if any(rank.of(LoadingNoneEvent) for rank in ranks):
-        return "the script trains without a DataLoader: it updated its model before it iterated one", _RUN
+        return Note("no-loader"), _RUN
     failed = number(records.run.get("exit_code"))
     if failed:
-        return f"the script ended with status {failed:.0f} before its loader could be measured", None
+        return Note("failed-before-loader", {"status": failed}), None
     if any(rank.of(LoadingSkippedEvent) for rank in ranks):
         hint = "if it is the right one: perfdoctor loader --number N ..."
-        return f"{NEVER} while gradients were on, as training does ({_built(ranks)})", hint
+        return Note("never-iterated-with-gradients", {"built": _built(ranks)}), hint
     if any(rank.of(LoaderEvent) for rank in ranks):
-        return f"the script ended before it built the DataLoader to measure ({_built(ranks)})", None
-    return NEVER, _RUN
+        return Note("ended-before-loader", {"built": _built(ranks)}), None
+    return Note("never-iterated"), _RUN
 
 
 _RUN = "see what its steps wait for: perfdoctor run ..."

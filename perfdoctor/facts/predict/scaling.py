@@ -17,6 +17,7 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.measured import CpuFacts, Phase, StepFacts
 from perfdoctor.model.missing import Missing
+from perfdoctor.model.note import Note
 from perfdoctor.model.ranks import JobFacts, ScalePoint
 
 TIMES = (1, 2, 4)  # as many ranks as now: further out, nothing that was measured is left to stand on
@@ -77,25 +78,26 @@ class ScaleModel:
         )
         return Gain(low, likely, high)
 
-    def bound(self, ranks: int) -> tuple[Bottleneck, str]:
-        """What costs most of it, in words."""
+    def bound(self, ranks: int) -> tuple[Bottleneck, Note]:
+        """What costs most of it."""
         step_s = self.step_s(ranks)
         exposed_s, waiting_s = self.exposed(ranks), self.waiting_s if ranks > 1 else 0.0
         lacking_s = step_s - (self.own_s + exposed_s + waiting_s)
-        where = "" if self.nodes == 1 else " on each node"
-        cores = f"the ranks want {self.wanted_cores(ranks):.1f} cores{where} and have {self.cores:g}"
-        losses = {
-            cores: (Bottleneck.COMPUTE, lacking_s),
-            f"gradient sync takes {exposed_s / step_s:.0%} of the step": (Bottleneck.NETWORK, exposed_s),
-            f"waiting for stragglers takes {waiting_s / step_s:.0%} of the step": (self.late, waiting_s),
-        }
-        said = max(losses, key=lambda words: losses[words][1])
-        kind, lost_s = losses[said]
+        cores = Note(
+            "cores-wanted" if self.nodes == 1 else "cores-wanted-on-nodes",
+            {"wanted": self.wanted_cores(ranks), "cores": self.cores},
+        )
+        losses = (
+            (lacking_s, Bottleneck.COMPUTE, cores),
+            (exposed_s, Bottleneck.NETWORK, Note("gradient-sync-takes", {"share": exposed_s / step_s})),
+            (waiting_s, self.late, Note("waiting-takes", {"share": waiting_s / step_s})),
+        )
+        lost_s, kind, why = max(losses, key=lambda loss: loss[0])
         if lost_s >= LITTLE * step_s:
-            return kind, said
+            return kind, why
         if self.data_s > LITTLE * self.own_s:
-            return Bottleneck.DATA, f"batches take {self.data_s / step_s:.0%} of the step"
-        return Bottleneck.COMPUTE, f"each rank's own work takes {self.own_s / step_s:.0%} of the step"
+            return Bottleneck.DATA, Note("batches-take", {"share": self.data_s / step_s})
+        return Bottleneck.COMPUTE, Note("own-work-takes", {"share": self.own_s / step_s})
 
 
 def of_job(job: JobFacts, step: StepFacts, cpu: CpuFacts | None) -> ScaleModel | None:

@@ -31,7 +31,8 @@ from perfdoctor.facts.steps.summary import step_facts
 from perfdoctor.model import units
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import Phase
-from perfdoctor.model.ranks import JobFacts, RankFacts, Straggler, rank_list
+from perfdoctor.model.note import Note
+from perfdoctor.model.ranks import JobFacts, RankFacts, Straggler
 from perfdoctor.runs.types import JobRecords, RankRecords
 
 CROWD = 0.25  # of the usable cores kept busy by others: from here on times are not those of a quiet machine
@@ -210,25 +211,21 @@ def _waits(skews: Iterable[Skew], shown: RankFacts) -> dict[Bottleneck, float]:
     return {kind: value_s / total_s * shown.waiting_s for kind, value_s in charged.items()}
 
 
-def _notes(seen: Sequence[_RankSummary], skews: Mapping[Members, Skew], world: int) -> list[str]:
+def _notes(seen: Sequence[_RankSummary], skews: Mapping[Members, Skew], world: int) -> list[Note]:
     notes = []
     recorded = sum(one.flow is not None for one in seen)
     if recorded == 1:
-        notes.append(
-            f"only one of {world} ranks recorded its gradient syncs:"
-            " wait and transfer time cannot be told apart"
-        )
+        notes.append(Note("one-rank-recorded", {"world": world}))
     elif recorded and not skews:
-        notes.append("no collective was found on every rank: wait and transfer time cannot be told apart")
+        notes.append(Note("no-common-collective"))
     elif skews and EVERYONE not in skews:
-        notes.append("no collective was found on every rank: each rank is compared with its own group")
+        notes.append(Note("compared-in-groups"))
     left_out = [rank for skew in skews.values() for rank in skew.left_out]
     if left_out:
-        notes.append(f"too little was recorded of {rank_list(left_out)} to compare it with the others")
+        notes.append(Note("too-little-recorded", {"ranks": left_out}))
     apart = [_apart(one, skews) for one in seen if one.flow is not None]
-    if skews and float(np.median(apart)) >= PARTLY:
-        share = f"{float(np.median(apart)):.0%} of the time in collectives"
-        notes.append(f"{share} could not be compared between ranks: it counts as transfer time")
+    if skews and (share := float(np.median(apart))) >= PARTLY:
+        notes.append(Note("not-compared", {"share": share}))
     return notes
 
 

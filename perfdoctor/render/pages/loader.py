@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfdoctor.model.loader_curve import BatchCost, LoaderCurve, Rate, WorkerSetting
 from perfdoctor.render import page as blocks
 from perfdoctor.render import text
+from perfdoctor.render.notes import all_worded
 from perfdoctor.render.page import (
     Bar,
     BarPart,
@@ -41,7 +42,7 @@ def _sections(curve: LoaderCurve, cwd: str) -> Iterator[Section]:
         yield _cost(curve.cost)
     yield [*_change(curve, cwd), blocks.bullets(_beside(curve))]
     if curve.notes:
-        yield blocks.listed("Good to know", curve.notes)
+        yield blocks.listed("Good to know", all_worded(curve.notes))
     yield [Paragraph(blocks.quiet(f"Kept in {text.path(curve.path, cwd)}"))]
 
 
@@ -61,7 +62,7 @@ def _verdict(curve: LoaderCurve) -> list[Block]:
     settled = "green" if curve.code is None else "yellow"
     colour = "blue" if curve.unclear else settled
     sentence = Headline(blocks.strong(curve.headline, colour), level=2)
-    return [sentence, blocks.bullets(curve.because, quietly=True)]
+    return [sentence, blocks.bullets(all_worded(curve.because), quietly=True)]
 
 
 def _settings(curve: LoaderCurve) -> list[Block]:

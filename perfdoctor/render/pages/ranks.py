@@ -10,6 +10,7 @@ from perfdoctor.model.measured import Phase
 from perfdoctor.model.ranks import GradientSyncFacts, JobFacts, RankFacts, ScalePoint, Straggler, rank_list
 from perfdoctor.render import page as blocks
 from perfdoctor.render import text
+from perfdoctor.render.notes import all_worded, worded
 from perfdoctor.render.page import Block, Headline, Labelled, Levels, Section, Words
 from perfdoctor.render.pages.conclusions import COLOURS
 from perfdoctor.render.pages.rank_table import (
@@ -59,7 +60,7 @@ def sections(job: JobFacts, cwd: str) -> Iterator[Section]:
     if rows:
         yield from shown(rows)
     about = tuple(_about(job, cwd))
-    notes = [blocks.bullets(job.notes, quietly=True)] if job.notes else []
+    notes = [blocks.bullets(all_worded(job.notes), quietly=True)] if job.notes else []
     yield [*([Labelled(about)] if about else []), *notes]
 
 
@@ -187,7 +188,7 @@ def scale(points: Sequence[ScalePoint]) -> str:
     """What more ranks bring against one, and what holds the last of them up."""
     told = ", ".join(_point(point) for point in points if point.ranks > 1)
     last = points[-1]
-    return f"of one rank: {told}; with {text.count(last.ranks, 'rank')}, {last.because}"
+    return f"of one rank: {told}; with {text.count(last.ranks, 'rank')}, {worded(last.because)}"
 
 
 def _point(point: ScalePoint) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfdoctor.model.trial import Scaled, Trial, is_narrow
 from perfdoctor.render import page as blocks
 from perfdoctor.render import text
+from perfdoctor.render.notes import worded
 from perfdoctor.render.page import Block, Paragraph, Section
 from perfdoctor.render.pages import trial_words
 
@@ -45,7 +46,7 @@ def asked(trial: Trial) -> str:
 def sections(trial: Trial) -> Iterator[Section]:
     """The table, and a line for each number of ranks that something keeps from scaling."""
     yield _table(trial)
-    lines = [f"{_name(point)}: {point.bound}" for point in trial.scaling if point.bound]
+    lines = [f"{_name(point)}: {worded(point.bound)}" for point in trial.scaling if point.bound]
     failed = [
         f"{verdict.variant.name}: {verdict.because}" for verdict in trial.verdicts if verdict.speedup is None
     ]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from perfdoctor.model.trial import ExecutionSummary, Outcome, Place, Trial, VariantResult
 from perfdoctor.render import page as blocks
 from perfdoctor.render import text
+from perfdoctor.render.notes import all_worded
 from perfdoctor.render.page import (
     Block,
     Cell,
@@ -53,7 +54,7 @@ def _sections(trial: Trial, cwd: str, earlier: Iterable[Trial]) -> Iterator[Sect
         steps = list(trial_words.next_steps(trial, cwd))
     yield _next(steps)
     if trial.notes:
-        yield blocks.listed("Good to know", [" ".join(note.split()) for note in trial.notes])
+        yield blocks.listed("Good to know", [" ".join(note.split()) for note in all_worded(trial.notes)])
     path = text.path(trial.path, cwd)
     again = f"perfdoctor report --trials {shlex.quote(path)}"
     yield [Paragraph(blocks.quiet(f"Kept in {path}")), Paragraph(blocks.quiet(f"Shown again by: {again}"))]

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from perfdoctor.model.note import Remark
 from perfdoctor.render import text
+from perfdoctor.render.notes import worded
 from perfdoctor.render.progress import live_line
 
 
@@ -48,9 +50,9 @@ class TrialProgress:
         if not self._is_live:
             self.say(self._now.line(0.0))
 
-    def say(self, sentence: str) -> None:
+    def say(self, remark: Remark) -> None:
         """Something worth a line of its own."""
-        self._say(sentence)
+        self._say(worded(remark))
 
     def end(self) -> None:
         """Nothing more is measured."""

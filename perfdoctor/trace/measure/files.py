@@ -7,6 +7,7 @@ from itertools import repeat
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError, TracesDoNotFit
+from perfdoctor.model.note import Note
 from perfdoctor.trace.parse.source import GZIP_RATIO
 from perfdoctor.trace.results import RankTrace
 
@@ -28,7 +29,7 @@ def measured(paths: Sequence[Path], limit_bytes: int, cores: int) -> list[RankTr
         return list(pool.map(_one, paths, repeat(limit_bytes)))
 
 
-def measured_windows(paths: Mapping[str, Path]) -> tuple[dict[str, RankTrace], list[str]]:
+def measured_windows(paths: Mapping[str, Path]) -> tuple[dict[str, RankTrace], list[Note]]:
     """Read and measure the windows of one rank, given by kind; also returns what could not be read."""
     windows: dict[str, RankTrace] = {}
     notes = []
@@ -36,7 +37,7 @@ def measured_windows(paths: Mapping[str, Path]) -> tuple[dict[str, RankTrace], l
         try:
             windows[kind] = _one(path)
         except PerfdoctorError as error:
-            notes.append(f"a window of torch.profiler could not be read: {error}")
+            notes.append(Note("unread-window", {"why": str(error)}))
             continue
         if windows[kind].times is None and windows[kind].host_work:
             break  # on the CPU, more windows than one with shapes tell the report nothing

@@ -6,6 +6,7 @@ import pytest
 
 from perfdoctor.facts.data.loader_curve import curve, knee
 from perfdoctor.model.loader_curve import Rate
+from perfdoctor.model.note import Note
 from perfdoctor.runs.types import RankRecords, RunRecords
 
 MADE = {
@@ -110,7 +111,7 @@ def test_workers_that_repeat_the_data_do_not_count():
     repeats = {"event": "loading_repeats", "workers": 2}
     seen = found(stretch(0, 10), stretch(1, 9), stretch(2, 20), repeats)
     assert seen.knee == 0
-    assert any("share itself out" in note for note in seen.notes)
+    assert Note("workers-repeat", {"workers": 2}) in seen.notes
 
 
 def test_of_a_library_and_the_script_the_scripts_line_is_the_place():
@@ -145,4 +146,5 @@ def test_without_a_measurement_there_is_a_reason():
     failed = {"event": "loading_failed", "workers": 0, "error": "ValueError: bad", "at": MADE["at"]}
     seen = found(failed, {**failed, "workers": 2})
     assert seen.settings == ()
-    assert seen.notes == ("with 0, 2 workers: ValueError: bad (train.py:41)",)
+    raised = Note("loading-raised-at", {"error": "ValueError: bad", "file": "train.py", "line": 41})
+    assert seen.notes == (Note("failed-with", {"workers": [0, 2], "failure": raised}),)

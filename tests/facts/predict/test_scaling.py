@@ -7,7 +7,9 @@ import pytest
 from perfdoctor.facts.predict.scaling import ScaleModel, of_job, points
 from perfdoctor.facts.predict.step_model import BEST, WORST
 from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.note import Note
 from perfdoctor.model.ranks import JobFacts
+from perfdoctor.render.notes import worded
 from tests.support import facts
 
 # 80 ms of own work, 30 ms of exchange of which 20 are hidden, on a node with room
@@ -44,8 +46,10 @@ def test_ranks_of_a_node_share_its_cores():
     crowded = replace(MODEL, cores=4)
     assert crowded.step_s(4) == pytest.approx(MODEL.step_s(4))
     assert crowded.step_s(16) == pytest.approx(0.080 * 16 / 4)
-    assert crowded.bound(16) == (Bottleneck.COMPUTE, "the ranks want 16.0 cores and have 4")
-    assert replace(crowded, nodes=2).bound(32)[1] == "the ranks want 16.0 cores on each node and have 4"
+    assert crowded.bound(16) == (Bottleneck.COMPUTE, Note("cores-wanted", {"wanted": 16.0, "cores": 4}))
+    assert replace(crowded, nodes=2).bound(32)[1] == Note(
+        "cores-wanted-on-nodes", {"wanted": 16.0, "cores": 4}
+    )
     assert replace(crowded, nodes=4).step_s(16) < 0.2
 
 
@@ -62,7 +66,8 @@ def test_ranks_of_a_node_share_its_cores():
     ],
 )  # fmt: skip
 def test_what_bounds_it_next(model, ranks, kind, told):
-    assert model.bound(ranks) == (kind, told)
+    found, why = model.bound(ranks)
+    assert (found, worded(why)) == (kind, told)
 
 
 STEP = facts.step(forward=30, backward=50, optimizer=10, grad_sync=10)

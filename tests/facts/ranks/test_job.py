@@ -6,6 +6,7 @@ import pytest
 
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import Phase
+from perfdoctor.model.note import Note
 from tests.support import ranks
 from tests.support.records import MS
 
@@ -82,9 +83,7 @@ def test_where_one_rank_recorded_its_exchanges_nothing_is_told_apart():
     facts = ranks.job_facts(replace(team, ranks=team.ranks[:1], missing=(1,)))
     assert (facts.matched, facts.straggler, facts.waits, facts.missing) == (0, None, {}, (1,))
     assert facts.ranks[0].moving_s == pytest.approx(0.007, rel=1e-3)
-    assert facts.notes == (
-        "only one of 2 ranks recorded its gradient syncs: wait and transfer time cannot be told apart",
-    )
+    assert facts.notes == (Note("one-rank-recorded", {"world": 2}),)
 
 
 def test_processes_that_a_script_starts_itself_are_a_job_by_what_they_exchange():
@@ -106,9 +105,8 @@ def test_groups_that_no_rank_tells_of_count_as_moving_and_that_is_said():
     facts = ranks.job_facts(ranks.team({}, {"data_wait": 8.0}, {}, calls=calls))
     assert facts.ranks[0].waiting_s == pytest.approx(0.004, rel=1e-2)
     assert facts.ranks[0].moving_s == pytest.approx(0.006, rel=1e-2)
-    assert facts.notes == (
-        "50% of the time in collectives could not be compared between ranks: it counts as transfer time",
-    )
+    assert [note.slug for note in facts.notes] == ["not-compared"]
+    assert facts.notes[0].values["share"] == pytest.approx(0.5, rel=1e-2)
 
 
 def test_each_group_waits_for_its_own_last_rank():
@@ -119,7 +117,7 @@ def test_each_group_waits_for_its_own_last_rank():
     assert {rank.matched for rank in facts.ranks} == {ranks.STEPS - 1}
     assert facts.waits == pytest.approx({Bottleneck.DATA: 0.005}, rel=1e-2)
     assert (facts.straggler.rank, facts.matched) == (1, ranks.STEPS - 1)  # of the group that waits most
-    assert facts.notes == ("no collective was found on every rank: each rank is compared with its own group",)
+    assert facts.notes == (Note("compared-in-groups"),)
 
 
 def test_what_is_waited_in_a_group_and_among_all_adds_up():

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from perfdoctor.facts.gather import gather
 from perfdoctor.facts.steps import tweak_notes
+from perfdoctor.model.measured import Location
+from perfdoctor.model.note import Note
+from perfdoctor.model.trial import Place
 from perfdoctor.render.notes import all_worded
 from tests.support.records import no_source, records, rows, update
 
@@ -26,12 +29,23 @@ LEFT = {
 
 
 def notes(tweaks, *events):
+    return all_worded(made(tweaks, *events))
+
+
+def made(tweaks, *events):
     return list(tweak_notes.notes(records(events=events, run={"tweaks": tweaks, "cwd": "/home/me"})))
 
 
 def test_a_tweak_says_where_it_was_applied_and_what_it_left_alone():
     assert notes({"workers": {"value": 4}}, WORKERS, LEFT) == [
         "--workers 4 was on: num_workers 0 -> 4 (train.py:41); left alone: DataLoader (train.py:52), because it streams"
+    ]
+
+
+def test_the_places_are_values_of_the_note():
+    place = Place("workers", "num_workers", Location("train.py", 41), 0, 4)
+    assert made({"workers": {"value": 4}}, WORKERS, WORKERS) == [
+        Note("tweak-on", {"tweak": "--workers 4", "places": [place]})
     ]
 
 

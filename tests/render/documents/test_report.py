@@ -11,6 +11,7 @@ from perfdoctor.model.batch import Stage
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import Location, Phase
+from perfdoctor.model.note import Note
 from perfdoctor.model.ranks import ScalePoint
 from perfdoctor.render.documents import report as public
 from tests.support import facts, job_facts, load_facts, reports
@@ -98,7 +99,11 @@ def test_a_number_from_a_damaged_file_that_no_reader_can_hold_becomes_null():
 
 def test_the_ranks_of_a_job_are_told_one_by_one_with_who_is_late_and_what_is_exchanged():
     kinds = {"all_gather": (8.0, 80_000_000, 0.02)}
-    scale = (ScalePoint(8, 0.114, Gain(6.5, 6.8, 7.0), Bottleneck.NETWORK, "gradient sync takes 41 %"),)
+    scale = (
+        ScalePoint(
+            8, 0.114, Gain(6.5, 6.8, 7.0), Bottleneck.NETWORK, Note("gradient-sync-takes", {"share": 0.41})
+        ),
+    )
     exchange = replace(job_facts.EXCHANGE, by_kind=kinds)
     job = job_facts.job(
         8, 2, gradient_sync=exchange, scale=scale, waits={Bottleneck.DATA: 0.017}, missing=(8,)

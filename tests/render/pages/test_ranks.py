@@ -7,6 +7,7 @@ import pytest
 
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.measured import Phase
+from perfdoctor.model.note import Note
 from perfdoctor.model.ranks import ScalePoint
 from perfdoctor.render import terminal, text
 from perfdoctor.render.pages import ranks
@@ -195,11 +196,15 @@ def test_restarts_and_notes_are_told():
 def test_what_more_ranks_bring_is_told_against_one():
     points = tuple(
         ScalePoint(
-            number, 0.1, Gain(1.0, speedup, 20.0), Bottleneck.NETWORK, "gradient sync takes 41 % of the step"
+            number,
+            0.1,
+            Gain(1.0, speedup, 20.0),
+            Bottleneck.NETWORK,
+            Note("gradient-sync-takes", {"share": 0.41}),
         )
         for number, speedup in ((1, 1.0), (8, 6.8), (16, 11.2))
     )
-    told = "of one rank: 8 ranks 6.8× (85%), 16 ranks 11× (70%); with 16 ranks, gradient sync takes 41 % of the step"
+    told = "of one rank: 8 ranks 6.8× (85%), 16 ranks 11× (70%); with 16 ranks, gradient sync takes 41% of the step"
     assert told in flat(job_facts.job(scale=points))
 
 

@@ -1,0 +1,46 @@
+"""Notes of a run and the ranks of its job."""
+
+from __future__ import annotations
+
+SENTENCES = {
+    # of a run
+    "busy-machine": "other programs kept {busy:.1f} of {cores:g} cores busy: times and gains will differ on"
+    " an idle machine",
+    "shown-rank": "findings and phases are for rank {rank}",
+    "rival": '"{title}" ({gain:.2f}x likely) is an alternative to "{better}": choose one',
+    "small-gains": "small gains: {gains}",
+    "wide-ranges": "wide ranges (finding {ranks}): hardly any gain of this kind has been measured yet",
+    "tweak-on": "{tweak} was on: {places:changes}",
+    "tweak-left-alone": "{tweak} was on: {places:changes}; left alone: {left:changes}",
+    # of the files of a run
+    "no-run-json": "run.json cannot be read: command and exit status are unknown",
+    "unread-file": "{file} cannot be read: {why}",
+    "file-left-out": "{file} {why} and was left out",
+    "cut-short": "{file} is cut short: its end is missing",
+    "broken-lines": "{file}: {count:n broken line} left out",
+    "too-long": "{file} is longer than {lines} lines: the rest was left out",
+    "several-processes": "{count} processes of rank {rank} trained: the one with the most steps is shown",
+    "started-again": "the launcher started the ranks {times} times: attempt {shown} is shown;"
+    " steps of the others: {others:attempts}",
+    "unread-window": "a window of torch.profiler could not be read: {why}",
+    # of the ranks of a job
+    "recorded-nothing": "{ranks:ranks} started but recorded nothing",
+    "ranks-elsewhere": "{ranks:ranks} may have recorded elsewhere: {join}",
+    "nodes-not-here": "the folder of {nodes:nodes} is not here ({ranks:ranks}): {join}",
+    "different-versions": "the ranks have different versions of {what}: {versions:versions}",
+    "unequal-steps": "the ranks took {low:,} to {high:,} steps, {ranks:ranks} the fewest",
+    "unended-runs": "still running, or lost: {names:names}",
+    "unread-folder": "{error}: its ranks are missing here",
+    "part-of-job": "{ranks:ranks} of {world:,}; the report of all: perfdoctor report {folder}",
+    "earlier-start": "{folder}: {ranks:ranks} of an earlier start of the job left out",
+    "of-folder": "{folder}: {problem:note}",
+    "more-problems": "{count:,} more problems with its files",
+    "one-rank-recorded": "only one of {world} ranks recorded its gradient syncs:"
+    " wait and transfer time cannot be told apart",
+    "no-common-collective": "no collective was found on every rank: wait and transfer time cannot be told"
+    " apart",
+    "compared-in-groups": "no collective was found on every rank: each rank is compared with its own group",
+    "too-little-recorded": "too little was recorded of {ranks:ranks} to compare it with the others",
+    "not-compared": "{share:.0%} of the time in collectives could not be compared between ranks:"
+    " it counts as transfer time",
+}

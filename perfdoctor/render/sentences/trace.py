@@ -1,0 +1,13 @@
+"""Notes of traces."""
+
+from __future__ import annotations
+
+SENTENCES = {
+    "judged-file": "verdict and findings are for {name}, {why}",
+    "warm-up-step": "{step} took much longer than the steps after it and was left out: it warms up",
+    "no-steps-marked": "the trace has no step marks (profiler.step()): shares are of the whole trace",
+    "no-device-events": "no device event was recorded: this is a trace of the CPU",
+    "unknown-device": "the peak rates of this device are not known: no shares of its peak",
+    "few-launches": "most launches are not in the trace: causes of idle time are unknown",
+    "no-shapes": "no shapes were recorded: no sizes of matrix products and no operations per second",
+}
