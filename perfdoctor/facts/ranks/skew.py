@@ -122,14 +122,14 @@ def calls_of(rows: Rows | None, steps: Steps) -> CollectiveCalls | None:
 
 def members_of(groups: Iterable[Json]) -> dict[int, Members]:
     """Who is in each group but the default one, by its number in the rank that tells of them."""
-    found: dict[int, Members] = {}
-    for told in groups:
-        number, ranks = as_count(told.get("number")), told.get("ranks")
+    by_number: dict[int, Members] = {}
+    for group in groups:
+        number, ranks = as_count(group.get("number")), group.get("ranks")
         if number is not None and isinstance(ranks, list):
             members = tuple(sorted(rank for entry in ranks if (rank := as_count(entry)) is not None))
             # one number for two groups: there were more of them than there are numbers
-            found[number] = members if found.get(number, members) == members else ()
-    return {number: members for number, members in found.items() if len(members) > 1}
+            by_number[number] = members if by_number.get(number, members) == members else ()
+    return {number: members for number, members in by_number.items() if len(members) > 1}
 
 
 def by_group(
@@ -140,24 +140,26 @@ def by_group(
     Several groups of the same ranks are told apart by their order.
     """
     keys, earlier = calls.keys.copy(), Counter[Members]()
-    found: dict[Members, Bools] = {}
+    comparable: dict[Members, Bools] = {}
     for number in np.unique(calls.group).tolist():
-        own = calls.group == number
-        who = EVERYONE if calls.ranks[own].max() >= max(2, world) else members.get(number)
-        if who is None:
+        in_group = calls.group == number
+        participants = EVERYONE if calls.ranks[in_group].max() >= max(2, world) else members.get(number)
+        if participants is None:
             continue
-        keys[own] |= np.uint64(earlier[who]) << np.uint64(40)
-        earlier[who] += 1
-        found[who] = found.get(who, np.zeros_like(own)) | (own & calls.comparable)
+        keys[in_group] |= np.uint64(earlier[participants]) << np.uint64(40)
+        earlier[participants] += 1
+        comparable[participants] = comparable.get(participants, np.zeros_like(in_group)) | (
+            in_group & calls.comparable
+        )
     calls = replace(calls, keys=keys)
-    return {who: calls[own] for who, own in found.items() if own.any()}
+    return {participants: calls[in_group] for participants, in_group in comparable.items() if in_group.any()}
 
 
 def spent(steps: Steps) -> Small:
     """(phases, entries) seconds of a step between exchanges: the optimizer's are those of the step before."""
     table = np.stack([steps.phases[phase] / steps.weight for phase in SPENT]).astype(np.float32)
-    place = SPENT.index(Phase.OPTIMIZER)
-    table[place, 1:] = table[place, :-1].copy()
+    optimizer = SPENT.index(Phase.OPTIMIZER)
+    table[optimizer, 1:] = table[optimizer, :-1].copy()
     return table
 
 
@@ -234,7 +236,7 @@ class Matcher:
         self._spent: list[Small] = []
         self._least_busy: Floats = np.zeros(0)
         self._busy: list[float] = []
-        self._came: list[Floats] = []  # seconds, on the node's own clock, of broadcasts only
+        self._arrivals_s: list[Floats] = []  # seconds, on the node's own clock, of broadcasts only
         self._nodes: list[str] = []
         self._ends: dict[str, tuple[Ints, Bools]] = {}
 
@@ -245,52 +247,52 @@ class Matcher:
             self._first = calls[calls.step % self._stands_for == 0]
             self._heads = np.flatnonzero(np.diff(self._first.entry, prepend=-1))
             self._least_busy = np.full(len(self._first.keys), np.inf)
-        at = _places(self._first.keys, calls.keys)
-        there = at >= 0
-        if not there.any():
+        places = _places(self._first.keys, calls.keys)
+        is_matched = places >= 0
+        if not is_matched.any():
             return
-        found = calls[at[there]]
+        matched = calls[places[is_matched]]
         self._ranks.append(rank)
         self._nodes.append(node)
-        came_s = (found.end_ns - self._first.end_ns[0]) / 1e9 - found.wait_s
-        self._came.append(_spread(came_s, there)[self._first.op == BROADCAST])
-        self._blocked.append(_spread(found.wait_s, there).astype(np.float32))
-        busy = _spread(found.busy_s, there)
-        np.fmin(self._least_busy, busy, out=self._least_busy)
-        self._busy.append(float(np.nanmean(busy)))
-        heads = at[self._heads]
-        own = spent_s[:, calls.entry[np.maximum(heads, 0)]].T.copy()
-        own[heads < 0] = np.nan
-        self._spent.append(own)
+        arrival_s = (matched.end_ns - self._first.end_ns[0]) / 1e9 - matched.wait_s
+        self._arrivals_s.append(_spread(arrival_s, is_matched)[self._first.op == BROADCAST])
+        self._blocked.append(_spread(matched.wait_s, is_matched).astype(np.float32))
+        busy_s = _spread(matched.busy_s, is_matched)
+        np.fmin(self._least_busy, busy_s, out=self._least_busy)
+        self._busy.append(float(np.nanmean(busy_s)))
+        heads = places[self._heads]
+        before_s = spent_s[:, calls.entry[np.maximum(heads, 0)]].T.copy()
+        before_s[heads < 0] = np.nan
+        self._spent.append(before_s)
         if node not in self._ends:
-            ends = np.zeros(len(there), dtype=np.int64)
-            ends[there] = found.end_ns
-            self._ends[node] = ends, there
+            ends = np.zeros(len(is_matched), dtype=np.int64)
+            ends[is_matched] = matched.end_ns
+            self._ends[node] = ends, is_matched
 
     def compare(self) -> Skew | None:
         """All ranks together, or None where too little was found on every one of them."""
         first = self._first
         if first is None or len(self._ranks) < 2:
             return None
-        blocked = np.stack(self._blocked)
-        found = ~np.isnan(blocked)
-        kept = _enough(found)
-        columns, starts = _exchanges(first, np.asarray(found[kept].all(axis=0)))
+        blocked_s = np.stack(self._blocked)
+        is_matched = ~np.isnan(blocked_s)
+        kept = _enough(is_matched)
+        columns, starts = _exchanges(first, np.asarray(is_matched[kept].all(axis=0)))
         if len(kept) < 2 or len(starts) < ENOUGH:
             return None
-        in_all_s = blocked[kept][:, columns].sum(axis=1, dtype=np.float64)
+        in_all_s = blocked_s[kept][:, columns].sum(axis=1, dtype=np.float64)
         clocks = self._clocks()
-        self._for_roots(blocked, clocks)
-        blocked = blocked[kept][:, columns]
-        moving = np.add.reduceat(blocked.min(axis=0), starts)
+        self._for_roots(blocked_s, clocks)
+        blocked_s = blocked_s[kept][:, columns]
+        transfer_s = np.add.reduceat(blocked_s.min(axis=0), starts)
         places = np.searchsorted(self._heads, columns[starts], side="right") - 1
         steps = len(np.unique(places))
         busy_s = median_high(self._busy[row] for row in kept)
         least_s = float(self._least_busy[columns].mean())
         return Skew(
             ranks=tuple(self._ranks[row] for row in kept),
-            blocked_s=np.add.reduceat(blocked, starts, axis=1).astype(np.float64),
-            moving_s=moving.astype(np.float64),
+            blocked_s=np.add.reduceat(blocked_s, starts, axis=1).astype(np.float64),
+            moving_s=transfer_s.astype(np.float64),
             in_all_s=in_all_s,
             step=places,
             spent_s=np.stack([self._spent[row] for row in kept]),
@@ -304,37 +306,37 @@ class Matcher:
             else None,
         )
 
-    def _for_roots(self, blocked: Small, clocks: Mapping[str, tuple[float, float]]) -> None:
+    def _for_roots(self, blocked_s: Small, clocks: Mapping[str, tuple[float, float]]) -> None:
         """Leave of broadcasts only what each rank waited for the root: none where clocks are not known."""
-        if self._first is None or not len(self._came[0]):
+        if self._first is None or not len(self._arrivals_s[0]):
             return
         columns = np.flatnonzero(self._first.op == BROADCAST)
         ahead_s = [clocks.get(node, (np.nan, 0.0))[0] for node in self._nodes]
-        came = np.stack(self._came) - np.array(ahead_s)[:, None]
-        seen = np.nan_to_num(blocked[:, columns], nan=np.inf)
-        root = came[seen.argmin(axis=0), np.arange(len(columns))]
-        waited = np.clip(root - came, 0.0, blocked[:, columns])
-        blocked[:, columns] = np.where(np.isnan(waited) & ~np.isnan(blocked[:, columns]), 0.0, waited)
+        arrivals_s = np.stack(self._arrivals_s) - np.array(ahead_s)[:, None]
+        known_s = np.nan_to_num(blocked_s[:, columns], nan=np.inf)
+        root_s = arrivals_s[known_s.argmin(axis=0), np.arange(len(columns))]
+        waited_s = np.clip(root_s - arrivals_s, 0.0, blocked_s[:, columns])
+        blocked_s[:, columns] = np.where(np.isnan(waited_s) & ~np.isnan(blocked_s[:, columns]), 0.0, waited_s)
 
     def _clocks(self) -> dict[str, tuple[float, float]]:
         """Of each node: how far its clock is ahead of the first one's, and how far ends spread around that.
 
         Ends of exchanges are at the same moment everywhere; clocks may drift apart steadily.
         """
-        found: dict[str, tuple[float, float]] = {}
+        clocks: dict[str, tuple[float, float]] = {}
         if self._first is None:
-            return found
+            return clocks
         together = self._first.op != BROADCAST
-        for node, (ends, there) in self._ends.items():
-            own, reference = ends[there & together], self._first.end_ns[there & together]
-            if len(own) < ENOUGH:
+        for node, (ends, is_matched) in self._ends.items():
+            node_ends, reference = ends[is_matched & together], self._first.end_ns[is_matched & together]
+            if len(node_ends) < ENOUGH:
                 continue
-            at_s, ahead_s = (reference - reference[0]) / 1e9, (own - reference) / 1e9
+            at_s, ahead_s = (reference - reference[0]) / 1e9, (node_ends - reference) / 1e9
             middle_s = float(np.median(ahead_s))
             drift = np.polyfit(at_s, ahead_s - middle_s, 1) if at_s[-1] > 0 else (0.0, 0.0)
             low_s, high_s = np.percentile(ahead_s - middle_s - np.polyval(drift, at_s), (5, 95))
-            found[node] = middle_s, float(high_s - low_s) / 2
-        return found
+            clocks[node] = middle_s, float(high_s - low_s) / 2
+        return clocks
 
 
 def steady_mean(values: Floats) -> float:
@@ -361,21 +363,21 @@ def _places(wanted: npt.NDArray[np.uint64], keys: npt.NDArray[np.uint64]) -> Int
     return np.where(keys[order[place]] == wanted, order[place], -1)
 
 
-def _spread(values: Floats | Small, there: Bools) -> Floats:
-    found = np.full(len(there), np.nan)
-    found[there] = values
-    return found
+def _spread(values: Floats | Small, is_matched: Bools) -> Floats:
+    column = np.full(len(is_matched), np.nan)
+    column[is_matched] = values
+    return column
 
 
-def _enough(found: Bools) -> list[int]:
+def _enough(is_matched: Bools) -> list[int]:
     """The rows to compare: without ranks that have nearly nothing in common with the others."""
-    rows = sorted(range(len(found)), key=lambda row: -int(found[row].sum()))
-    while len(rows) > 2 and found[rows].all(axis=0).sum() < ENOUGH:
+    rows = sorted(range(len(is_matched)), key=lambda row: -int(is_matched[row].sum()))
+    while len(rows) > 2 and is_matched[rows].all(axis=0).sum() < ENOUGH:
         rows.pop()
     return sorted(rows)
 
 
-def _exchanges(calls: CollectiveCalls, found: Bools) -> tuple[Ints, Ints]:
+def _exchanges(calls: CollectiveCalls, is_matched: Bools) -> tuple[Ints, Ints]:
     """The columns of exchanges that were found as a whole, and where each begins among them.
 
     A pass of DDP ends an exchange, with whatever else was called before it in that step; what comes after the
@@ -389,8 +391,8 @@ def _exchanges(calls: CollectiveCalls, found: Bools) -> tuple[Ints, Ints]:
     before = before - np.repeat(before[first], sizes)
     number = np.minimum(before, np.maximum(passes - 1, 0))
     starts = np.flatnonzero((np.diff(calls.entry, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0))
-    whole = np.logical_and.reduceat(found, starts)
+    is_complete = np.logical_and.reduceat(is_matched, starts)
     lengths = np.diff(np.append(starts, len(ddp)))
-    columns = np.flatnonzero(np.repeat(whole, lengths))
-    kept = lengths[whole]
+    columns = np.flatnonzero(np.repeat(is_complete, lengths))
+    kept = lengths[is_complete]
     return columns, (np.cumsum(kept) - kept).astype(np.int64)

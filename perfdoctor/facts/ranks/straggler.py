@@ -111,10 +111,10 @@ def find(skew: Skew, habits: Sequence[Habits]) -> Straggler | None:
     cause, phase = _cause(excess_s)
     place = SPENT.index(phase)
     waited_s = skew.waiting_s.mean(axis=1) * skew.per_step
-    told = [habit.at_work(float(waited_s[row])) for row, habit in enumerate(habits)]
-    why = _why(phase, float(excess_s[place]), row, others, told)
-    whole = len(unit.rows) > 1
-    if whole:
+    habits_at_work = [habit.at_work(float(waited_s[row])) for row, habit in enumerate(habits)]
+    why = _why(phase, float(excess_s[place]), row, others, habits_at_work)
+    whole_node = len(unit.rows) > 1
+    if whole_node:
         why = f"all {len(unit.rows)} ranks of its node come late; {why}"
     return Straggler(
         rank=skew.ranks[row],
@@ -130,8 +130,8 @@ def find(skew: Skew, habits: Sequence[Habits]) -> Straggler | None:
         excess_s=float(excess_s[place]),
         why=why,
         saved_s=unit.saved_s * skew.per_step,
-        whole_node=whole,
-        crowded=_is_crowded(phase, float(excess_s[place]), _lacking_s(row, others, told)),
+        whole_node=whole_node,
+        crowded=_is_crowded(phase, float(excess_s[place]), _lacking_s(row, others, habits_at_work)),
     )
 
 
@@ -156,17 +156,17 @@ def _most_awaited(skew: Skew, groups: list[list[int]]) -> _Unit:
     waited_s = skew.waiting_s.sum(axis=0)
     caused_s = np.bincount(last, weights=waited_s, minlength=len(groups))
     late = int(caused_s.argmax())
-    two = np.partition(first, 1, axis=0)[:2]
-    gap_s = two[1] - two[0]
-    each_s = np.bincount(last, weights=gap_s, minlength=len(groups)) / len(gap_s)
-    usual_s = float(np.median(np.delete(each_s, late)))  # coming last by chance is nobody's fault
-    own = last == late
+    last_two = np.partition(first, 1, axis=0)[:2]
+    gap_s = last_two[1] - last_two[0]
+    gap_by_group_s = np.bincount(last, weights=gap_s, minlength=len(groups)) / len(gap_s)
+    usual_s = float(np.median(np.delete(gap_by_group_s, late)))  # coming last by chance is nobody's fault
+    is_last = last == late
     return _Unit(
         rows=groups[late],
         rivals=len(groups),
         caused=float(caused_s[late] / waited_s.sum()) if waited_s.sum() > 0 else 0.0,
-        last=own,
-        ahead_s=np.where(own, gap_s, -gap_s if len(groups) == 2 else 0.0)
+        last=is_last,
+        ahead_s=np.where(is_last, gap_s, -gap_s if len(groups) == 2 else 0.0)
         - (0.0 if len(groups) == 2 else usual_s),
     )
 
@@ -189,8 +189,8 @@ def _cause(excess_s: Floats) -> tuple[Bottleneck, Phase]:
     for phase, value_s in zip(SPENT, excess_s, strict=True):
         classes[CAUSES[phase]] += float(value_s)
     cause = max(classes, key=lambda kind: classes[kind])
-    own = [phase for phase in SPENT if CAUSES[phase] is cause] or list(SPENT)
-    return cause, max(own, key=lambda phase: float(excess_s[SPENT.index(phase)]))
+    phases = [phase for phase in SPENT if CAUSES[phase] is cause] or list(SPENT)
+    return cause, max(phases, key=lambda phase: float(excess_s[SPENT.index(phase)]))
 
 
 def waits(skew: Skew, rank: int) -> dict[Bottleneck, float]:
@@ -199,10 +199,12 @@ def waits(skew: Skew, rank: int) -> dict[Bottleneck, float]:
     waiting_s, last = skew.waiting_s[row], skew.last
     charged = dict.fromkeys(Bottleneck, 0.0)
     for other in np.unique(last[last != row]):
-        own = last == other
-        longer_s = np.nan_to_num(skew.spent_s[other, skew.step[own]] - skew.spent_s[row, skew.step[own]])
+        is_last = last == other
+        longer_s = np.nan_to_num(
+            skew.spent_s[other, skew.step[is_last]] - skew.spent_s[row, skew.step[is_last]]
+        )
         longer_s = np.maximum(longer_s.mean(axis=0), 0.0)
-        waited_s = float(waiting_s[own].sum()) / skew.count * skew.per_step
+        waited_s = float(waiting_s[is_last].sum()) / skew.count * skew.per_step
         if longer_s.sum() <= 0:
             charged[Bottleneck.HOST] += waited_s  # nothing that was timed: Python beside the steps
             continue
@@ -226,47 +228,49 @@ def _why(phase: Phase, excess_s: float, row: int, others: list[int], habits: Seq
     usual_rank = held_against(len(others))
     if excess_s <= 0:
         return f"none of its phases takes longer than {usual_rank}'s"
-    said = [f"it spends {excess_s * 1e3:.2f} ms a step longer than {usual_rank} on {WORDS[phase]}"]
-    own, cause = habits[row], CAUSES[phase]
+    reasons = [f"it spends {excess_s * 1e3:.2f} ms a step longer than {usual_rank} on {WORDS[phase]}"]
+    habit, cause = habits[row], CAUSES[phase]
     lacking_s = _lacking_s(row, others, habits)
     if _is_crowded(phase, excess_s, lacking_s):
-        said.append(
+        reasons.append(
             f"others have its cores: for {lacking_s * 1e3:.2f} ms of each step its threads wait for one"
         )
     elif cause is Bottleneck.COMPUTE:
-        said += _computing(row, others, habits, excess_s)
-    if cause is Bottleneck.DATA and own.data_cores is not None:
+        reasons += _computing(row, others, habits, excess_s)
+    if cause is Bottleneck.DATA and habit.data_cores is not None:
         usual = _usual(habits, others, "data_cores") or 0.0
-        said.append(f"its loader workers keep {own.data_cores:.1f} cores busy, {usual_rank}'s {usual:.1f}")
-    if own.available is not None and own.available < FULL:
-        said.append(f"its node has {own.available:.0%} of its memory left")
-    return "; ".join(said)
+        reasons.append(
+            f"its loader workers keep {habit.data_cores:.1f} cores busy, {usual_rank}'s {usual:.1f}"
+        )
+    if habit.available is not None and habit.available < FULL:
+        reasons.append(f"its node has {habit.available:.0%} of its memory left")
+    return "; ".join(reasons)
 
 
 def _computing(row: int, others: list[int], habits: Sequence[Habits], excess_s: float) -> list[str]:
     """Why computing may take longer: more samples, more CPU time for as many, or cores that are not there."""
-    own = habits[row]
-    samples, usual = own.samples, _usual(habits, others, "samples")
+    habit = habits[row]
+    samples, usual = habit.samples, _usual(habits, others, "samples")
     if samples and usual and samples > usual * (1 + DIFFERENT):
         return [f"its steps hold {samples:.4g} samples, {held_against(len(others))}'s {usual:.4g}"]
     longer_s = _more(habits, row, others, "cpu_s")
-    if longer_s is None or own.cpu_s is None:
+    if longer_s is None or habit.cpu_s is None:
         return []
-    against = f"{own.cpu_s * 1e3:.2f} against {(own.cpu_s - longer_s) * 1e3:.2f} ms of CPU time a step"
-    if longer_s >= min(EXPLAINS * excess_s, DIFFERENT * (own.cpu_s - longer_s)):
+    against = f"{habit.cpu_s * 1e3:.2f} against {(habit.cpu_s - longer_s) * 1e3:.2f} ms of CPU time a step"
+    if longer_s >= min(EXPLAINS * excess_s, DIFFERENT * (habit.cpu_s - longer_s)):
         return [f"it computes more for as many samples, or on slower cores ({against})"]
-    lacked_s = (own.delay or 0.0) * own.mean_s
+    lacked_s = (habit.delay or 0.0) * habit.mean_s
     if lacked_s >= excess_s:  # as the others' do, on a machine where all cores are taken: so it may be that
         return [f"it needs no more CPU time for it ({against}): others may have its cores"]
     return [f"it needs no more CPU time for it ({against}): it waits for something"]
 
 
 def _usual(habits: Sequence[Habits], others: list[int], name: str) -> float | None:
-    known = [value for row in others if (value := getattr(habits[row], name)) is not None]
-    return float(np.median(known)) if known else None
+    values = [value for row in others if (value := getattr(habits[row], name)) is not None]
+    return float(np.median(values)) if values else None
 
 
 def _more(habits: Sequence[Habits], row: int, others: list[int], name: str) -> float | None:
     """How much more of something the rank has than the median of the others."""
-    own, usual = getattr(habits[row], name), _usual(habits, others, name)
-    return None if own is None or usual is None else float(own - usual)
+    value, usual = getattr(habits[row], name), _usual(habits, others, name)
+    return None if value is None or usual is None else float(value - usual)

@@ -90,7 +90,7 @@ def _wait_for_torch(run: str) -> None:
         return  # already waiting: this file was reached by two names
     _write_started(run, started_ns)
     if os.path.isdir(os.path.join(run, "diverted")):
-        _divert(run)
+        _redirect_writes(run)
     if "torch" in sys.modules:
         _begin(run, started_ns)
     else:
@@ -122,10 +122,10 @@ def _begin(run: str, started_ns: int) -> None:
         _log(run, f"the probe could not start: {type(error).__name__}: {error}")
 
 
-def _divert(run: str) -> None:
+def _redirect_writes(run: str) -> None:
     """Keep this process of a trial from changing files, or end it."""
     try:
-        _load("trial.sandbox.divert").begin(run)
+        _load("trial.sandbox.write_redirection").begin(run)
     except (*LOAD_ERRORS, KeyError, ValueError) as error:
         os.write(2, f"perfdoctor: cannot protect files: {type(error).__name__}: {error}\n".encode())
         os._exit(UNPROTECTED)

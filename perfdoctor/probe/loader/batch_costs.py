@@ -86,11 +86,11 @@ def stretch(
         return None
     per = max(1, rounds // BLOCKS)
     blocks = [marks[end] - marks[end - per] for end in range(per, rounds + 1, per)]
-    found = Stretch(rounds * size, marks[-1] - marks[0], blocks, per * size)
-    found.samples, found.bytes = (sum(column) / len(sizes) for column in zip(*sizes))
+    result = Stretch(rounds * size, marks[-1] - marks[0], blocks, per * size)
+    result.samples, result.bytes = (sum(column) / len(sizes) for column in zip(*sizes))
     spent = [after - before for after, before in zip(_spent(pids), begin)]
-    found.cpu_s, found.workers_cpu_s, found.delay_s, found.workers_delay_s = spent
-    return found
+    result.cpu_s, result.workers_cpu_s, result.delay_s, result.workers_delay_s = spent
+    return result
 
 
 def _spent(pids: List[int]) -> Tuple[float, float, float, float]:
@@ -124,7 +124,7 @@ class Costs:
         """Count anew."""
         self._collate_s = self._collate_cpu_s = 0.0
 
-    def told(self) -> Dict[str, Any]:
+    def collate_costs(self) -> Dict[str, Any]:
         """Seconds of collating since the last reset."""
         return {"collate_s": self._collate_s, "collate_cpu_s": self._collate_cpu_s}
 

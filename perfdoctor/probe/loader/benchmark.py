@@ -50,14 +50,14 @@ class Indices:
     def __init__(self, sampler: Any) -> None:
         self._drawn = iter(sampler)
         self._all: List[Any] = []
-        self._own: List[Any] = []  # of this setting
+        self._setting_batches: List[Any] = []  # of this setting
         self._left = 0.0
         self.exhausted = False  # the sampler has nothing more
         self.repeating = False  # what is given now was given before
 
     def begin(self, limit: float) -> None:
         """A new setting, with at most `limit` fresh batches."""
-        self._own = []
+        self._setting_batches = []
         self._left = limit
         self.repeating = self.exhausted
 
@@ -71,10 +71,10 @@ class Indices:
             batch = END if self.repeating else self._fresh()
             if batch is END:
                 self.repeating = True
-                known = self._own or self._all
-                if not known:
+                drawn_before = self._setting_batches or self._all
+                if not drawn_before:
                     return
-                batch = known[turn % len(known)]
+                batch = drawn_before[turn % len(drawn_before)]
                 turn += 1
             yield batch
 
@@ -87,7 +87,7 @@ class Indices:
             self.exhausted = True
             return END
         batch = list(batch) if isinstance(batch, list) else batch  # some samplers refill one list
-        self._own.append(batch)
+        self._setting_batches.append(batch)
         self._all.append(batch)
         return batch
 
@@ -190,11 +190,15 @@ class Loading:
 
         An iterable dataset may be one that can be read once in a process: there, none comes last.
         """
-        own = int(self._loader.num_workers)
+        script_workers = int(self._loader.num_workers)
         counts = {2**power for power in range(20) if 2**power <= self._cores} | {self._cores}
         if self._given is not None:
             counts = set(self._given)
-        ordered = [own, *sorted(counts - {0, own})] if own else sorted(counts - {0})
+        ordered = (
+            [script_workers, *sorted(counts - {0, script_workers})]
+            if script_workers
+            else sorted(counts - {0})
+        )
         return [*ordered, 0] if self._iterable else [0, *ordered]
 
     def _beyond(self, waiting: List[int]) -> List[int]:
@@ -309,13 +313,13 @@ class Loading:
         self, workers: int, kind: str, feed: Feed, seconds: float, over: Callable[[], bool] = lambda: False
     ) -> Optional[Stretch]:
         self._costs.reset()
-        found = batch_costs.stretch(feed.take, feed.round, feed.pids, seconds, over)
-        if found is None:
+        stretch = batch_costs.stretch(feed.take, feed.round, feed.pids, seconds, over)
+        if stretch is None:
             return None
-        self._batch_bytes = max(self._batch_bytes, found.bytes)
-        costs: Dict[str, Any] = {} if workers or kind == "synthetic" else self._costs.told()
-        self._tell(LoadingStretchEvent(workers=workers, kind=kind, **vars(found), **costs))
-        return found
+        self._batch_bytes = max(self._batch_bytes, stretch.bytes)
+        costs: Dict[str, Any] = {} if workers or kind == "synthetic" else self._costs.collate_costs()
+        self._tell(LoadingStretchEvent(workers=workers, kind=kind, **vars(stretch), **costs))
+        return stretch
 
     # ------------------------------------------------------------ one batch's samples, kept in memory
 
@@ -323,9 +327,9 @@ class Loading:
         """The same settings with samples that are there already: what collating and handing over allow."""
         if self._costs.held is None:
             return
-        whole = self._loader.batch_sampler is not None
-        samples = self._costs.held if whole else [self._costs.held]
-        indices: Iterable[Any] = itertools.repeat(list(range(len(samples))) if whole else 0)
+        by_batch = self._loader.batch_sampler is not None
+        samples = self._costs.held if by_batch else [self._costs.held]
+        indices: Iterable[Any] = itertools.repeat(list(range(len(samples))) if by_batch else 0)
         changed = {
             "dataset": samples,
             "_dataset_kind": MAP,

@@ -133,12 +133,12 @@ class Loaders:
 
     def _leave(self, number: int, iterator: int) -> None:
         """End the epochs that a loop left before their last batch: the same loader begins another."""
-        over = [
+        ended = [
             key
-            for key, one in self.epochs.items()
-            if key == iterator or (one.loader == number and one.batches)
+            for key, epoch in self.epochs.items()
+            if key == iterator or (epoch.loader == number and epoch.batches)
         ]
-        for key in over:
+        for key in ended:
             self._end(self.epochs.pop(key), None)
 
     def before_next(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int, int]]:
@@ -222,7 +222,7 @@ class Making:
         self.measuring = False
         self.collate_ns = self.collate_cpu_ns = 0
         self.collate_begin = (0, 0)
-        self.held = [0] * 7  # batches, samples, bytes and the four costs of a row that covers several
+        self.row_totals = [0] * 7  # batches, samples, bytes and the four costs of a row that covers several
         self.written = 0
         self.merge = 1
         self.loaders: Dict[int, int] = {}  # id of a fetcher in this process -> its loader
@@ -274,18 +274,18 @@ class Making:
         read_cpu = thread_clock() - cpu - self.collate_cpu_ns
         read = end - begin - self.collate_ns
         costs = (read, read_cpu, self.collate_ns, self.collate_cpu_ns, bytes_of(result, self.tensor))
-        held, stride = self.held, self.stride + self.untimed
+        totals, stride = self.row_totals, self.stride + self.untimed
         self.untimed = 0
-        held[0] += stride
-        held[1] += stride * samples_of(result, self.tensor)
+        totals[0] += stride
+        totals[1] += stride * samples_of(result, self.tensor)
         for place, cost in enumerate(costs, 2):
-            held[place] += stride * cost
+            totals[place] += stride * cost
         if self.written >= EACH_ROWS:
             self.stride = CHEAP_STRIDE if end - begin < CHEAP_NS else 1
-        if held[0] < self.merge:
+        if totals[0] < self.merge:
             return
-        self.rows.add(end, begin, self.pid, self.worker, self.loaders.get(id(args[0]), 0), *held)
-        self.held = [0] * 7
+        self.rows.add(end, begin, self.pid, self.worker, self.loaders.get(id(args[0]), 0), *totals)
+        self.row_totals = [0] * 7
         self.written += 1
         if self.written >= RAW_ROWS and (self.written - RAW_ROWS) % ROWS_PER_MERGE == 0:
             self.merge *= 2
@@ -293,7 +293,7 @@ class Making:
     def _begin_process(self) -> None:
         self.pid = os.getpid()
         self.rows = None
-        self.written, self.merge, self.stride, self.untimed, self.held = 0, 1, 1, 0, [0] * 7
+        self.written, self.merge, self.stride, self.untimed, self.row_totals = 0, 1, 1, 0, [0] * 7
         session = self.session
         if session.in_worker():
             from torch.utils.data import get_worker_info
@@ -349,19 +349,19 @@ def _batch_size(loader: Any) -> Optional[int]:
 
 def leaves(batch: Any, tensor: type) -> List[Any]:
     """The tensors of a batch, at most LEAVES_MAX."""
-    found: List[Any] = []
-    waiting = [batch]
-    while waiting and len(found) < LEAVES_MAX:
-        item = waiting.pop()
+    tensors: List[Any] = []
+    pending = [batch]
+    while pending and len(tensors) < LEAVES_MAX:
+        item = pending.pop()
         if isinstance(item, tensor):
-            found.append(item)
+            tensors.append(item)
         elif isinstance(item, dict):
-            waiting.extend(reversed(list(item.values())[:LEAVES_MAX]))
+            pending.extend(reversed(list(item.values())[:LEAVES_MAX]))
         elif isinstance(item, (list, tuple)):
-            waiting.extend(reversed(item[:LEAVES_MAX]))
+            pending.extend(reversed(item[:LEAVES_MAX]))
         elif hasattr(item, "data") and isinstance(item.data, dict):  # a UserDict, as tokenizers return
-            waiting.append(item.data)
-    return found
+            pending.append(item.data)
+    return tensors
 
 
 def samples_of(batch: Any, tensor: Any) -> int:

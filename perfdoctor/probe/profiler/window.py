@@ -100,8 +100,8 @@ class ProfilerWindow:
             with open(draft, "rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(0, size - 16))
-                whole = file.read().rstrip().endswith(b"}")
-            if whole:
+                is_complete = file.read().rstrip().endswith(b"}")
+            if is_complete:
                 os.replace(draft, path)
                 self.bytes = size
             else:

@@ -23,13 +23,13 @@ from ..session import Session
 
 if TYPE_CHECKING:
     from ..steps.steps import StepTracker
-    from .exchange import Call, GradientSync
+    from .exchange import CallSignature, GradientSync
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
 
 NOTHING = -1, ""
-CALLS: Dict[str, Call] = {
+CALLS: Dict[str, CallSignature] = {
     "all_reduce": (ALL_REDUCE, 0, "tensor", False, 2, True),
     "all_reduce_coalesced": (ALL_REDUCE, 0, "tensors", False, 2, True),
     "all_gather": (ALL_GATHER, 1, "tensor", True, 2, True),
@@ -61,12 +61,12 @@ class CollectiveWrappers:
         self.steps = steps
         self.exchange: Optional[GradientSync] = None
 
-    def before(self, call: Call) -> Callable[[Args, Kwargs], Any]:
+    def before(self, signature: CallSignature) -> Callable[[Args, Kwargs], Any]:
         """What comes before one of the calls."""
 
         def before(args: Args, kwargs: Kwargs) -> Any:
             exchange = self.exchange or self.begin()
-            return None if exchange is None else exchange.before_call(call, args, kwargs)
+            return None if exchange is None else exchange.before_call(signature, args, kwargs)
 
         return before
 
@@ -113,12 +113,12 @@ def install(collectives: CollectiveWrappers) -> None:
 
     def watch(module: Any) -> None:
         package = sys.modules["torch.distributed"]
-        for name, call in CALLS.items():
+        for name, signature in CALLS.items():
             owner = module if hasattr(module, name) else package
             original = getattr(owner, name, None)
             if original is None:
                 continue  # another version of torch
-            patch.wrap(owner, name, collectives.before(call), collectives.after, "grad_sync")
+            patch.wrap(owner, name, collectives.before(signature), collectives.after, "grad_sync")
             if getattr(package, name, None) is original:  # torch.distributed took the names over already
                 setattr(package, name, getattr(module, name))
 

@@ -46,7 +46,7 @@ class Gradients:
         self.exchange = exchange
         self.models: List[_Model] = []
         self.made = 0
-        self.due: List[Tuple[_Model, Any]] = []  # exchanges that the backward under way should make
+        self.expected: List[Tuple[_Model, Any]] = []  # exchanges that the backward under way should make
         self.begin = 0
         self.before_backward = patch.part("gradients", self._before_backward)
         self.after_backward = patch.part("gradients", self._after_backward)
@@ -67,28 +67,28 @@ class Gradients:
 
     def _before_backward(self, recorder: Recorder) -> None:
         """Note who will exchange: each model whose last forward was not inside `no_sync`."""
-        due = self.due = []
+        expected = self.expected = []
         for known in self.models:
             model = known.model()
             if model is not None and model.require_forward_param_sync:
-                due.append((known, model))
+                expected.append((known, model))
                 if known.timed:  # now and not for good: the next forward would collect all of it once more
                     model.reducer._set_ddp_runtime_logging_sample_rate(EVERY)
-        if due:
+        if expected:
             self.begin = recorder.since
-            known = due[0][0]
+            known = expected[0][0]
             sequence = self.exchange.sequences.get(known.group << 3 | COUNTED, 0)
-            what = ALL_REDUCE, known.group, known.ranks, sequence, known.bytes
-            self.exchange.show(recorder, what, self.begin)
+            collective = ALL_REDUCE, known.group, known.ranks, sequence, known.bytes
+            self.exchange.show(recorder, collective, self.begin)
 
     def _after_backward(self, recorder: Recorder) -> None:
         """Write a row for each exchange, and move what it blocked the rank from backward to grad_sync."""
-        if not self.due:
+        if not self.expected:
             return
         end = recorder.since
-        due, self.due = self.due, []
+        expected, self.expected = self.expected, []
         self.exchange.hide()
-        for known, model in due:
+        for known, model in expected:
             if known.timed:
                 self._timed(recorder, known, model.logger)
                 model.reducer._set_ddp_runtime_logging_sample_rate(NEVER)
@@ -101,12 +101,12 @@ class Gradients:
     def _timed(self, recorder: Recorder, known: _Model, logger: Any) -> None:
         """The exchange as torch timed it, by the time of day."""
         logger.set_runtime_stats_and_log()  # as the next forward would do, too late for the row of this one
-        told = logger._get_ddp_logging_data()
-        numbers: Dict[str, int] = told.ints_map
+        logging_data = logger._get_ddp_logging_data()
+        numbers: Dict[str, int] = logging_data.ints_map
         rebuilt = numbers.get("has_rebuilt_buckets", 0)
         if rebuilt != known.rebuilt:
             known.rebuilt = rebuilt
-            self._read_buckets(known, told)
+            self._read_buckets(known, logging_data)
         ahead = wall_clock() - clock()
         begin = numbers.get("backward_comm_time_start", 0) - ahead
         end = numbers.get("backward_comm_time_end", 0) - ahead
@@ -118,12 +118,12 @@ class Gradients:
 
     def _write(self, recorder: Recorder, known: _Model, begin: int, end: int, wait: int, flags: int) -> None:
         sequence = self.exchange.next(COUNTED, known.group)
-        what = ALL_REDUCE, known.group, known.ranks, sequence, known.bytes
-        self.exchange.add(recorder, what, begin, end, wait, flags, known.buckets)
+        collective = ALL_REDUCE, known.group, known.ranks, sequence, known.bytes
+        self.exchange.add(recorder, collective, begin, end, wait, flags, known.buckets)
 
-    def _read_buckets(self, known: _Model, told: Any) -> None:
+    def _read_buckets(self, known: _Model, logging_data: Any) -> None:
         """The sizes of the buckets, which torch fills anew after the first backward."""
-        words = told.strs_map
+        words = logging_data.strs_map
         listed = words.get("rebuilt_bucket_sizes") or words.get("bucket_sizes") or ""
         known.sizes = [int(word) for word in listed.split(",") if word.strip().isdigit()]
         known.bytes = sum(known.sizes) + known.map_bytes

@@ -29,11 +29,11 @@ from ..session import Session
 
 # What is told of a call: its kind, the argument that is exchanged (place and name), whether that is one
 # rank's share of the whole, the place of its group, and whether `async_op`, which comes next, can free it.
-Call = Tuple[int, int, str, bool, int, bool]
+CallSignature = Tuple[int, int, str, bool, int, bool]
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
-What = Tuple[int, int, int, int, int]  # kind, group, its ranks, number of the call, bytes
+CollectiveCall = Tuple[int, int, int, int, int]  # kind, group, its ranks, number of the call, bytes
 
 STAYS = frozenset((DATA_WAIT, VALIDATION, CHECKPOINT, EVAL_FORWARD))  # exchanges inside belong to it
 
@@ -45,13 +45,13 @@ class WorkHandle(weakref.ref):  # type: ignore[type-arg]
     key: int
 
 
-class Under:
+class CallUnderWay:
     """A call under way, or one that returned at once and is not waited for yet."""
 
-    __slots__ = ("begin", "flags", "handle", "over", "recorder", "waited", "what")
+    __slots__ = ("begin", "collective", "flags", "handle", "over", "recorder", "waited")
 
-    def __init__(self, what: What, begin: int, flags: int) -> None:
-        self.what = what
+    def __init__(self, collective: CollectiveCall, begin: int, flags: int) -> None:
+        self.collective = collective
         self.begin = self.waited = begin
         self.flags = flags
         self.over = False
@@ -73,99 +73,99 @@ class GradientSync:
         self.groups: Dict[Optional[str], Tuple[int, int]] = {}  # by name: number, and ranks
         self.smaller = 0  # groups met besides the default one
         self.inside: Set[int] = set()  # threads in a call, whose calls in turn are part of it
-        self.works: Dict[int, Under] = {}  # by identity of the handle, as long as it lives
+        self.works: Dict[int, CallUnderWay] = {}  # by identity of the handle, as long as it lives
         self.forget = patch.guarded("grad_sync", self._forget)
-        self.calls = self.told = self.own_ns = 0
+        self.calls = self.written_calls = self.own_ns = 0
 
     # ------------------------------------------------------------ calls
 
-    def before_call(self, call: Call, args: Args, kwargs: Kwargs) -> Optional[Under]:
+    def before_call(self, signature: CallSignature, args: Args, kwargs: Kwargs) -> Optional[CallUnderWay]:
         """Enter grad_sync, if the call blocks the thread that trains."""
         now = clock()
         thread = get_ident()
         if thread in self.inside:
             return None
-        kind, place, name, is_share, group_place, may_return = call
+        kind, place, name, is_share, group_place, may_return = signature
         known = self.group(args[group_place] if len(args) > group_place else kwargs.get("group"))
         if known is None:
             return None
         number, ranks = known
         size = _size(args[place] if len(args) > place >= 0 else kwargs.get(name))
-        what = kind, number, ranks, self.next(kind, number), size * ranks if is_share else size
-        asked = args[group_place + 1] if len(args) > group_place + 1 else kwargs.get("async_op")
-        under = Under(what, now, ASYNC if may_return and asked else 0)
+        collective = kind, number, ranks, self.next(kind, number), size * ranks if is_share else size
+        is_async = args[group_place + 1] if len(args) > group_place + 1 else kwargs.get("async_op")
+        call = CallUnderWay(collective, now, ASYNC if may_return and is_async else 0)
         self.inside.add(thread)
-        if not under.flags:
-            self._block(under, thread, now)
-        return under
+        if not call.flags:
+            self._block(call, thread, now)
+        return call
 
-    def after_call(self, under: Under, result: Any) -> None:
+    def after_call(self, call: CallUnderWay, result: Any) -> None:
         """Leave grad_sync and write the row; of a call that returned at once when it is waited for."""
         self.inside.discard(get_ident())
-        if not under.flags & ASYNC:
-            self._unblock(under)
+        if not call.flags & ASYNC:
+            self._unblock(call)
         elif isinstance(result, self.distributed.Work):
-            self._keep(result, under)
+            self._keep(result, call)
 
-    def before_wait(self, args: Args, kwargs: Kwargs) -> Optional[Under]:
+    def before_wait(self, args: Args, kwargs: Kwargs) -> Optional[CallUnderWay]:
         """Enter grad_sync where the thread that trains waits for a call to end."""
         now = clock()
         thread = get_ident()
         if thread in self.inside:
             return None
-        under = self.works.get(id(args[0]))
-        if under is None:
-            what = OTHER_OP, UNKNOWN_GROUP, 0, self.next(OTHER_OP, UNKNOWN_GROUP), 0
-            under = Under(what, now, ASYNC)
-            self._keep(args[0], under)
-        if under.over:
+        call = self.works.get(id(args[0]))
+        if call is None:
+            collective = OTHER_OP, UNKNOWN_GROUP, 0, self.next(OTHER_OP, UNKNOWN_GROUP), 0
+            call = CallUnderWay(collective, now, ASYNC)
+            self._keep(args[0], call)
+        if call.over:
             return None  # it was waited for before
-        under.over = True
-        self._block(under, thread, now)
-        return under
+        call.over = True
+        self._block(call, thread, now)
+        return call
 
-    def after_wait(self, under: Under, args: Args, result: Any) -> None:
+    def after_wait(self, call: CallUnderWay, args: Args, result: Any) -> None:
         """Leave grad_sync, and write the row of the call that was waited for."""
-        self._unblock(under)
+        self._unblock(call)
 
-    def _keep(self, work: Any, under: Under) -> None:
-        under.handle = WorkHandle(work, self.forget)
-        under.handle.key = id(work)
-        self.works[id(work)] = under
+    def _keep(self, work: Any, call: CallUnderWay) -> None:
+        call.handle = WorkHandle(work, self.forget)
+        call.handle.key = id(work)
+        self.works[id(work)] = call
 
     def _forget(self, handle: WorkHandle) -> None:
         self.works.pop(handle.key, None)
 
-    def _block(self, under: Under, thread: int, now: int) -> None:
+    def _block(self, call: CallUnderWay, thread: int, now: int) -> None:
         """This thread may be blocked now, which matters where it trains or computes a backward pass."""
         recorder = self.session.recorder
         if recorder is None or recorder.off:
             return
         if recorder.owner == thread:
-            self.show(recorder, under.what, now)
+            self.show(recorder, call.collective, now)
         elif recorder.current != BACKWARD:
             return
-        under.recorder = recorder
+        call.recorder = recorder
         if recorder.owner != thread or recorder.current in STAYS:
-            under.flags |= OUTSIDE_GRAD_SYNC
-            under.waited = clock()
+            call.flags |= OUTSIDE_GRAD_SYNC
+            call.waited = clock()
         else:
             recorder.enter(GRAD_SYNC)
-            under.waited = recorder.since
-        if not under.flags & ASYNC:
-            under.begin = under.waited
-        self.own_ns += under.waited - now
+            call.waited = recorder.since
+        if not call.flags & ASYNC:
+            call.begin = call.waited
+        self.own_ns += call.waited - now
 
-    def _unblock(self, under: Under) -> None:
-        recorder = under.recorder
+    def _unblock(self, call: CallUnderWay) -> None:
+        recorder = call.recorder
         if recorder is None:
             return
-        if under.flags & OUTSIDE_GRAD_SYNC:
+        if call.flags & OUTSIDE_GRAD_SYNC:
             end = clock()
         else:
             recorder.leave()
             end = recorder.since
-        self.add(recorder, under.what, under.begin, end, end - under.waited, under.flags)
+        self.add(recorder, call.collective, call.begin, end, end - call.waited, call.flags)
         if recorder.owner == get_ident():
             self.hide()
         self.own_ns += clock() - end
@@ -218,11 +218,18 @@ class GradientSync:
     # ------------------------------------------------------------ the file
 
     def add(
-        self, recorder: Recorder, what: What, begin: int, end: int, wait: int, flags: int, buckets: int = 1
+        self,
+        recorder: Recorder,
+        collective: CollectiveCall,
+        begin: int,
+        end: int,
+        wait: int,
+        flags: int,
+        buckets: int = 1,
     ) -> None:
         """Write one row, of a long run only in some of its steps: the same ones in all ranks."""
         self.calls += 1
-        kind, number, ranks, sequence, size = what
+        kind, number, ranks, sequence, size = collective
         if (recorder.updates or sequence) % self.every:
             return
         self._file(recorder).add(
@@ -232,9 +239,9 @@ class GradientSync:
         if self.written >= RAW_ROWS and (self.written - RAW_ROWS) % ROWS_PER_MERGE == 0:
             self.every *= 2
 
-    def show(self, recorder: Recorder, what: What, begin: int) -> None:
+    def show(self, recorder: Recorder, collective: CollectiveCall, begin: int) -> None:
         """Say in the header of the file which call this rank is in: a rank that hangs writes no row."""
-        kind, number, _, sequence, size = what
+        kind, number, _, sequence, size = collective
         NOW.pack_into(
             self._file(recorder).map, NOW_BYTE, begin, recorder.updates, size, sequence, number, kind, 1
         )
@@ -253,8 +260,8 @@ class GradientSync:
 
     def pulse(self) -> None:
         """Write how many calls were recorded so far, and what that took."""
-        if self.calls != self.told:
-            self.told = self.calls
+        if self.calls != self.written_calls:
+            self.written_calls = self.calls
             self.session.write(CollectivesEvent(calls=self.calls, own_s=self.own_ns / 1e9))
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from perfdoctor.trials.sandbox.view import REAL, inside
+from perfdoctor.trials.sandbox.overlay import REAL, inside
 
-PROGRAM = str(Path(__file__).with_name("view.py"))
+PROGRAM = str(Path(__file__).with_name("overlay.py"))
 START = (sys.executable, "-I", "-S", PROGRAM)  # without `site` and the user's variables: it starts sooner
 CHECK_S = 60.0  # for a check that takes a tenth of a second on an idle machine
 RUNNING = ".perfdoctor-running"  # locked by the process whose trial the folder is
@@ -100,7 +100,7 @@ class PreparedExecution:
 class Protection:
     """How the files are kept as they are: a copy-on-write overlay, redirected writes, or not at all."""
 
-    how: Literal["view", "diverted", "none"]
+    how: Literal["overlay", "redirected", "none"]
     sentence: str  # for the user
     memory_bytes: int = 0  # of an overlay whose changes are kept in memory; 0: on disk
     landlocked: bool = False  # redirected, and the kernel refuses what is not
@@ -109,16 +109,16 @@ class Protection:
         """What starts an execution whose run directory will be `execution`; it begins like all others."""
         self.clear(execution)
         path = execution.parent.resolve() / execution.name  # it is not there yet
-        if self.how == "view":
-            before = (*START, "view", str(path), str(self.memory_bytes))
-            return PreparedExecution(before, offline(os.environ), {"how": "view"})
+        if self.how == "overlay":
+            before = (*START, "overlay", str(path), str(self.memory_bytes))
+            return PreparedExecution(before, offline(os.environ), {"how": self.how})
         if self.how == "none":
-            return PreparedExecution((), offline(os.environ), {"how": "none"})
+            return PreparedExecution((), offline(os.environ), {"how": self.how})
         temporary = _temporary(path)
-        before = (*START, "fence" if self.landlocked else "divert", str(path), temporary)
+        before = (*START, "landlock" if self.landlocked else "redirect", str(path), temporary)
         folders = dict.fromkeys(FOLDERS, temporary)
         real = [str(path), temporary, *REAL]
-        options = {"how": "diverted", "real": real, "fenced": self.landlocked}
+        options = {"how": self.how, "real": real, "fenced": self.landlocked}
         return PreparedExecution(before, {**offline(os.environ), **folders}, options)
 
     def clear(self, execution: Path) -> int:
@@ -139,15 +139,17 @@ def choose(folder: Path, cwd: Path, python: bool = True) -> Protection:
     for on_disk in (True, False):
         memory_bytes = 0 if on_disk else _memory_bytes()
         if (frozen := check.overlay(memory_bytes)) is not None:
-            return Protection("view", _overlay_sentence(memory_bytes, frozen), memory_bytes)
+            return Protection("overlay", _overlay_sentence(memory_bytes, frozen), memory_bytes)
     if any(inside(str(cwd.resolve()), real) for real in REAL):
         return _unprotected(f"{cwd} is on a file system that running programs share")
     sentence = "no overlay is permitted here: what Python code wrote or deleted was redirected"
     if check.landlock():
-        return Protection("diverted", f"{sentence}, and the kernel refused any other change", landlocked=True)
+        return Protection(
+            "redirected", f"{sentence}, and the kernel refused any other change", landlocked=True
+        )
     if not python:
         return _unprotected("the system permits no overlay, and the command is not a Python script")
-    return Protection("diverted", f"{sentence} or refused; compiled code could still write")
+    return Protection("redirected", f"{sentence} or refused; compiled code could still write")
 
 
 def offline(environ: Mapping[str, str]) -> dict[str, str]:
@@ -169,7 +171,7 @@ class _Check:
     def overlay(self, memory_bytes: int) -> tuple[str, ...] | None:
         """What is read-only in an overlay, or None where an overlay does not work."""
         execution = self.folder / "check"
-        how = ("view", execution, memory_bytes)
+        how = ("overlay", execution, memory_bytes)
         with self._files(execution) as (old, new):
             if (
                 not self._ends_well(CHECK_OVERLAY, how, (old, new))
@@ -187,7 +189,7 @@ class _Check:
         """Whether the kernel refuses to change files."""
         execution = self.folder / "check"
         with self._files(execution) as (old, new):
-            how = ("fence", execution, execution / "temporary")
+            how = ("landlock", execution, execution / "temporary")
             return self._ends_well(CHECK_LANDLOCK, how, (old, new)) and (old / "file").is_file()
 
     def _ends_well(self, program: str, how: Sequence[object], words: Sequence[object]) -> bool:

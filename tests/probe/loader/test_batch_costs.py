@@ -79,9 +79,9 @@ def test_collating_is_timed_apart_and_one_batchs_samples_are_kept():
     assert fetcher.collate_fn([1, 2]) == 3
     assert fetcher.collate_fn([5, 6]) == 11
     assert costs.held == [1, 2]
-    assert costs.told()["collate_s"] > 0
+    assert costs.collate_costs()["collate_s"] > 0
     costs.reset()
-    assert costs.told()["collate_s"] == 0
+    assert costs.collate_costs()["collate_s"] == 0
 
 
 def test_batches_are_the_same_if_all_their_tensors_are():

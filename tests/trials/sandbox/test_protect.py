@@ -18,10 +18,10 @@ pytestmark = pytest.mark.process
 
 TIMEOUT_S = 60
 WAYS = {
-    "view": Protection("view", ""),
-    "view-in-memory": Protection("view", "", memory_bytes=50_000_000),
-    "fence": Protection("diverted", "", landlocked=True),
-    "diverted": Protection("diverted", ""),
+    "overlay": Protection("overlay", ""),
+    "overlay-in-memory": Protection("overlay", "", memory_bytes=50_000_000),
+    "landlock": Protection("redirected", "", landlocked=True),
+    "redirected": Protection("redirected", ""),
 }
 ROTATES_CHECKPOINTS = """
 import pathlib
@@ -68,8 +68,13 @@ SCRIPTS = {
 def permitted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("permitted")
     check = _Check(folder, folder)
-    view = check.overlay(0) is not None
-    return {"view": view, "view-in-memory": view, "fence": check.landlock(), "diverted": True}
+    overlay = check.overlay(0) is not None
+    return {
+        "overlay": overlay,
+        "overlay-in-memory": overlay,
+        "landlock": check.landlock(),
+        "redirected": True,
+    }
 
 
 @pytest.fixture
@@ -130,24 +135,31 @@ def test_an_execution_changes_nothing_and_sees_its_own_changes(way, script, work
 
 
 def test_the_bytes_that_an_execution_wrote_are_told(work, permitted):
-    if not permitted["view"]:
-        pytest.skip("the system permits no view")
+    if not permitted["overlay"]:
+        pytest.skip("the system permits no overlay")
     execution = work.parent / "trial" / "execution"
     execution.mkdir(parents=True)
-    words = [*WAYS["view"].prepare(execution).before, "dd", "if=/dev/zero", "of=new", "bs=1000000", "count=3"]
+    words = [
+        *WAYS["overlay"].prepare(execution).before,
+        "dd",
+        "if=/dev/zero",
+        "of=new",
+        "bs=1000000",
+        "count=3",
+    ]
     subprocess.run(words, cwd=work, check=True, stderr=subprocess.DEVNULL)
-    assert 3_000_000 <= WAYS["view"].clear(execution) < 3_200_000
+    assert 3_000_000 <= WAYS["overlay"].clear(execution) < 3_200_000
 
 
 def test_what_a_killed_execution_left_is_removed_before_the_next(work, permitted):
-    if not permitted["view"]:
-        pytest.skip("the system permits no view")
+    if not permitted["overlay"]:
+        pytest.skip("the system permits no overlay")
     execution = work.parent / "trial" / "execution"
     execution.mkdir(parents=True)
-    words = [*WAYS["view"].prepare(execution).before, "sh", "-c", "rm log.csv; echo > new; kill -9 $$"]
+    words = [*WAYS["overlay"].prepare(execution).before, "sh", "-c", "rm log.csv; echo > new; kill -9 $$"]
     assert subprocess.run(words, cwd=work, check=False).returncode == -9
     assert (execution / "view" / "layers").is_dir()
-    WAYS["view"].prepare(execution)
+    WAYS["overlay"].prepare(execution)
     assert os.listdir(execution) == []
     assert (work / "log.csv").exists()
 
@@ -160,7 +172,7 @@ def test_tidying_goes_into_closed_folders_and_follows_no_links(tmp_path):
     (closed / "file").write_bytes(b"x" * 5000)
     (closed / "link").symlink_to(outside)
     closed.chmod(0)
-    assert WAYS["diverted"].clear(tmp_path / "execution") >= 5000
+    assert WAYS["redirected"].clear(tmp_path / "execution") >= 5000
     assert os.listdir(tmp_path / "execution") == []
     assert outside.stat().st_mode & 0o777 == 0o500
 
@@ -169,13 +181,13 @@ def test_temporary_files_have_a_short_path_of_their_own_that_is_removed(tmp_path
     """Sockets are made there: their paths may take 108 bytes (unix(7)), 31 of them multiprocessing's."""
     execution = tmp_path / ("a long name " * 5) / "execution"
     execution.parent.mkdir()
-    prepared = WAYS["diverted"].prepare(execution)
+    prepared = WAYS["redirected"].prepare(execution)
     temporary = prepared.environ["TMPDIR"]
     assert len(Path(temporary).name) < 30
     assert prepared.environ["WANDB_DIR"] == temporary
     assert temporary in prepared.options["real"]
     os.makedirs(os.path.join(temporary, "left"))
-    WAYS["diverted"].clear(execution)
+    WAYS["redirected"].clear(execution)
     assert not os.path.exists(temporary)
 
 
@@ -186,53 +198,53 @@ def test_temporary_files_have_a_short_path_of_their_own_that_is_removed(tmp_path
 def allow(monkeypatch):
     """Have the system permit some ways only."""
 
-    def allow(disk=False, memory=False, fence=False):
+    def allow(disk=False, memory=False, landlock=False):
         monkeypatch.setattr(
             _Check, "overlay", lambda self, size: ("/ro",) if (memory if size else disk) else None
         )
-        monkeypatch.setattr(_Check, "landlock", lambda self: fence)
+        monkeypatch.setattr(_Check, "landlock", lambda self: landlock)
 
     return allow
 
 
 def test_here_the_best_way_that_works_is_chosen(tmp_path, permitted):
     chosen = protect.choose(tmp_path / "trial", tmp_path)
-    assert (chosen.how == "view") == permitted["view"]
+    assert (chosen.how == "overlay") == permitted["overlay"]
     assert os.listdir(tmp_path / "trial") == [protect.RUNNING]
     assert os.listdir(tmp_path) == ["trial"]
 
 
-def test_a_view_on_disk_comes_first(tmp_path, allow):
-    allow(disk=True, memory=True, fence=True)
+def test_an_overlay_on_disk_comes_first(tmp_path, allow):
+    allow(disk=True, memory=True, landlock=True)
     chosen = protect.choose(tmp_path, tmp_path)
-    assert (chosen.how, chosen.memory_bytes) == ("view", 0)
+    assert (chosen.how, chosen.memory_bytes) == ("overlay", 0)
     assert chosen.sentence.endswith("are gone; it could not write to /ro")
 
 
-def test_a_folder_that_cannot_hold_a_view_has_it_in_memory(tmp_path, allow):
-    allow(memory=True, fence=True)
+def test_a_folder_that_cannot_hold_an_overlay_has_it_in_memory(tmp_path, allow):
+    allow(memory=True, landlock=True)
     chosen = protect.choose(tmp_path, tmp_path)
     assert chosen.memory_bytes > 0
     assert "GB, in memory" in chosen.sentence
     assert chosen.prepare(tmp_path / "execution").before[-1] == str(chosen.memory_bytes)
 
 
-def test_without_a_view_writes_are_diverted_behind_a_fence(tmp_path, allow):
-    allow(fence=True)
+def test_without_an_overlay_writes_are_redirected_under_landlock(tmp_path, allow):
+    allow(landlock=True)
     chosen = protect.choose(tmp_path, tmp_path, python=False)
-    assert (chosen.how, chosen.landlocked) == ("diverted", True)
+    assert (chosen.how, chosen.landlocked) == ("redirected", True)
     assert "the kernel refused any other change" in chosen.sentence
     prepared = chosen.prepare(tmp_path / "execution")
-    assert "fence" in prepared.before
+    assert "landlock" in prepared.before
     assert prepared.options["fenced"]
 
 
-def test_without_a_fence_writes_of_python_are_diverted(tmp_path, allow):
+def test_without_landlock_writes_of_python_are_redirected(tmp_path, allow):
     allow()
     chosen = protect.choose(tmp_path, tmp_path)
-    assert (chosen.how, chosen.landlocked) == ("diverted", False)
+    assert (chosen.how, chosen.landlocked) == ("redirected", False)
     assert "compiled code could still write" in chosen.sentence
-    assert "divert" in chosen.prepare(tmp_path / "execution").before
+    assert "redirect" in chosen.prepare(tmp_path / "execution").before
 
 
 def test_a_command_that_is_not_pythons_is_then_unprotected(tmp_path, allow):
@@ -245,16 +257,16 @@ def test_a_command_that_is_not_pythons_is_then_unprotected(tmp_path, allow):
     assert prepared.environ["WANDB_MODE"] == "offline"
 
 
-def test_a_folder_on_a_shared_file_system_needs_a_view(tmp_path, allow):
-    allow(fence=True)
+def test_a_folder_on_a_shared_file_system_needs_an_overlay(tmp_path, allow):
+    allow(landlock=True)
     assert protect.choose(tmp_path, Path("/dev/shm")).how == "none"
 
 
-def test_a_view_that_lets_changes_out_is_none(tmp_path, monkeypatch):
-    monkeypatch.setattr(protect, "START", ("sh", "-c", 'shift 3; exec "$@"', "sh"))  # no view at all
+def test_an_overlay_that_lets_changes_out_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(protect, "START", ("sh", "-c", 'shift 3; exec "$@"', "sh"))  # no overlay at all
     monkeypatch.setattr(protect, "MEMORY_SHARE", 0)
     chosen = protect.choose(tmp_path / "trial", tmp_path)
-    assert (chosen.how, chosen.landlocked) == ("diverted", False)
+    assert (chosen.how, chosen.landlocked) == ("redirected", False)
     assert os.listdir(tmp_path / "trial") == [protect.RUNNING]
     assert os.listdir(tmp_path) == ["trial"]
 
@@ -273,7 +285,7 @@ def test_a_trial_clears_up_after_those_that_were_killed_and_no_others(tmp_path, 
     assert (left.parent / "run.json").exists()
 
 
-def test_entries_that_a_view_is_tried_on_are_the_users_small_ones(tmp_path):
+def test_entries_that_an_overlay_is_tried_on_are_the_users_small_ones(tmp_path):
     (tmp_path / "small").touch()
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("small")

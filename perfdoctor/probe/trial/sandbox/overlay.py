@@ -23,13 +23,13 @@ DOTS = ("", ".", "..")  # ends of paths that are no names
 CHANGED, GONE, LINKED = "+", "-", "l"
 
 
-class Shadow:
+class WriteOverlay:
     """Where each path of the script's really lies. A name is a path from the root, without links."""
 
     def __init__(self, folder: str, real: Tuple[str, ...]) -> None:
         self.files = folder + "/files"
         self._journal = folder + "/journal"
-        self._real = real  # below these nothing is shadowed
+        self._real = real  # below these nothing is overlaid
         self._changed: Set[str] = set()  # folders that have something in `files`, or something gone
         self._gone: Set[str] = set()  # the user's files and folders that the script removed
         self._folders: Dict[str, str] = {}  # a folder as it was named -> without links
@@ -41,7 +41,7 @@ class Shadow:
     # ------------------------------------------------------------ names
 
     def absolute(self, path: str) -> str:
-        """A path as the script means it, from the root; what it learnt of the shadow itself is taken back."""
+        """A path as the script means it, from the root; what it learnt of the overlay is taken back."""
         if not path.startswith("/"):
             path = f"{self.cwd()}/{path}"
         return path[len(self.files) :] or "/" if inside(path, self.files) else path
@@ -52,7 +52,7 @@ class Shadow:
         return here[len(self.files) :] or "/" if inside(here, self.files) else here
 
     def is_real(self, path: str) -> bool:
-        """Whether a path lies where nothing is shadowed."""
+        """Whether a path lies where nothing is overlaid."""
         if not path.startswith(self._real):
             return False
         return any(inside(path, real) for real in self._real) and not inside(path, self.files)
@@ -310,7 +310,7 @@ class Shadow:
         return not self._is_gone(name) and exists(name)
 
     def _make(self, folder: str) -> None:
-        """Have a folder of the user's in the shadow, with those above it."""
+        """Have a folder of the user's in the overlay, with those above it."""
         upper = self.files + folder
         if folder != "/" and not is_kind(upper, stat.S_ISDIR):
             self._make(parent(folder))

@@ -1,4 +1,4 @@
-"""What `open` and the functions of `os` that take a path do instead, on a shadow of the user's files."""
+"""What `open` and the functions of `os` that take a path do instead, on an overlay of the user's files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MethodType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from .files import inside
-from .overlay import Shadow
+from .overlay import WriteOverlay
 
 MODES = {
     "r": posix.O_RDONLY,
@@ -89,13 +89,13 @@ def flags(mode: str) -> int:
 
 
 class Redirect:
-    """What a script's calls of `open` and of functions of `os` become: the original's, on the shadow.
+    """What a script's calls of `open` and of functions of `os` become: the original's, on the overlay.
 
     Each method stands for one function, or several of a kind, and gets the original before its arguments.
     """
 
-    def __init__(self, shadow: Shadow) -> None:
-        self.shadow = shadow
+    def __init__(self, overlay: WriteOverlay) -> None:
+        self.overlay = overlay
         self.letting: Set[Tuple[int, str]] = set()  # (thread, path) that the caller's own opener opens
 
     def given(self, path: Any, dir_fd: Optional[int] = None) -> Optional[str]:
@@ -111,18 +111,18 @@ class Redirect:
         return text or None
 
     def is_ours(self, given: str) -> bool:
-        """Whether a path lies where the execution may change things: in the shadow, or beside it."""
+        """Whether a path lies where the execution may change things: in the overlay, or beside it."""
         at = os.path.normpath(given if given.startswith("/") else f"{posix.getcwd()}/{given}")
-        return inside(at, self.shadow.files) or self.shadow.is_real(at)
+        return inside(at, self.overlay.files) or self.overlay.is_real(at)
 
     # ------------------------------------------------------------ opening
 
     def opened(self, given: str, flags: int) -> str:
         """What compiled code opens instead; where it cannot be opened, that code is to say so."""
         try:
-            return self.shadow.opened(given, flags)
+            return self.overlay.opened(given, flags)
         except FileNotFoundError:
-            return self.shadow.files + self.shadow.name(given, True)
+            return self.overlay.files + self.overlay.name(given, True)
 
     def stream(self, original: Any, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         """`open`: the stream carries the name that it was asked for."""
@@ -136,7 +136,7 @@ class Redirect:
                 return original(file, mode, *args, **kwargs)
             finally:
                 self.letting.discard(letting)
-        at = self.shadow.opened(given, flags(mode))
+        at = self.overlay.opened(given, flags(mode))
         opened = original(at, mode, *args, **kwargs)
         raw = getattr(opened, "buffer", opened)
         getattr(raw, "raw", raw).name = file
@@ -147,7 +147,7 @@ class Redirect:
         given = self.given(path, dir_fd)
         if given is None:
             return original(path, flags, mode, dir_fd=dir_fd)
-        return original(self.shadow.opened(given, flags), flags, mode)
+        return original(self.overlay.opened(given, flags), flags, mode)
 
     # ------------------------------------------------------------ looking
 
@@ -157,7 +157,7 @@ class Redirect:
         if given is None:
             return original(path, *args, **kwargs)
         kwargs.pop("dir_fd", None)
-        at = self.shadow.find(given, self._follows(original, kwargs))
+        at = self.overlay.find(given, self._follows(original, kwargs))
         return original(os.fsencode(at) if isinstance(path, bytes) else at, *args, **kwargs)
 
     def _follows(self, original: Any, kwargs: Dict[str, Any]) -> bool:
@@ -169,31 +169,31 @@ class Redirect:
         given = self.given("." if path is None else path)
         if given is None:
             return original(path)
-        names = self.shadow.entries(self.shadow.name(given, True))
+        names = self.overlay.entries(self.overlay.name(given, True))
         return [os.fsencode(name) for name in names] if isinstance(path, bytes) else names
 
     def scandir(self, original: Any, path: Any = ".") -> Any:
         """`os.scandir`: the system's own entries, where a folder holds nothing but the user's."""
         given = self.given("." if path is None else path)
-        name = None if given is None else self.shadow.name(given, True)
-        if name is None or not self.shadow.is_mixed(name):
-            return original(path if name is None or self.shadow.at(name) == name else self.shadow.at(name))
+        name = None if given is None else self.overlay.name(given, True)
+        if name is None or not self.overlay.is_mixed(name):
+            return original(path if name is None or self.overlay.at(name) == name else self.overlay.at(name))
         folder: Any = os.fspath("." if path is None else path)
         encode: Any = os.fsencode if isinstance(folder, bytes) else str
-        return Entries([OverlayEntry(folder, encode(entry)) for entry in self.shadow.entries(name)])
+        return Entries([OverlayEntry(folder, encode(entry)) for entry in self.overlay.entries(name)])
 
     def getcwd(self, original: Any) -> Any:
         """`os.getcwd`."""
-        return self.shadow.cwd()
+        return self.overlay.cwd()
 
     def getcwdb(self, original: Any) -> Any:
         """`os.getcwdb`."""
-        return os.fsencode(self.shadow.cwd())
+        return os.fsencode(self.overlay.cwd())
 
     def chdir(self, original: Any, path: Any) -> Any:
         """`os.chdir`."""
         given = self.given(path)
-        return original(path if given is None else self.shadow.find(given, True))
+        return original(path if given is None else self.overlay.find(given, True))
 
     # ------------------------------------------------------------ changing
 
@@ -204,7 +204,7 @@ class Redirect:
             return original(path, *args, **kwargs)
         kwargs.pop("dir_fd", None)
         return original(
-            self.shadow.own(self.shadow.name(given, self._follows(original, kwargs))), *args, **kwargs
+            self.overlay.own(self.overlay.name(given, self._follows(original, kwargs))), *args, **kwargs
         )
 
     def make(self, original: Any, path: Any, *args: Any, dir_fd: Any = None) -> Any:
@@ -212,24 +212,26 @@ class Redirect:
         given = self.given(path, dir_fd)
         if given is None:
             return original(path, *args, dir_fd=dir_fd)
-        return original(self.shadow.new(self.shadow.name(given, False)), *args)
+        return original(self.overlay.new(self.overlay.name(given, False)), *args)
 
     def mkdir(self, original: Any, path: Any, mode: int = 0o777, *, dir_fd: Any = None) -> Any:
         """`os.mkdir`."""
         given = self.given(path, dir_fd)
         if given is None:
             return original(path, mode, dir_fd=dir_fd)
-        return self.shadow.make_folder(self.shadow.name(given, False), mode)
+        return self.overlay.make_folder(self.overlay.name(given, False), mode)
 
     def unlink(self, original: Any, path: Any, *, dir_fd: Any = None) -> Any:
         """`os.unlink` and `os.remove`."""
         given = self.given(path, dir_fd)
-        return original(path) if given is None else self.shadow.remove(self.shadow.name(given, False))
+        return original(path) if given is None else self.overlay.remove(self.overlay.name(given, False))
 
     def rmdir(self, original: Any, path: Any, *, dir_fd: Any = None) -> Any:
         """`os.rmdir`."""
         given = self.given(path, dir_fd)
-        return original(path) if given is None else self.shadow.remove_folder(self.shadow.name(given, False))
+        return (
+            original(path) if given is None else self.overlay.remove_folder(self.overlay.name(given, False))
+        )
 
     def rename(
         self, original: Any, src: Any, dst: Any, *, src_dir_fd: Any = None, dst_dir_fd: Any = None
@@ -238,7 +240,7 @@ class Redirect:
         source, target = self.given(src, src_dir_fd), self.given(dst, dst_dir_fd)
         if source is None or target is None:
             return original(src, dst)
-        return self.shadow.rename(self.shadow.name(source, False), self.shadow.name(target, False))
+        return self.overlay.rename(self.overlay.name(source, False), self.overlay.name(target, False))
 
     def link(self, original: Any, src: Any, dst: Any, **kwargs: Any) -> Any:
         """`os.link`."""
@@ -246,8 +248,8 @@ class Redirect:
         target = self.given(dst, kwargs.pop("dst_dir_fd", None))
         if source is None or target is None:
             return original(src, dst)
-        name = self.shadow.name(source, False)  # as Linux has it
-        return original(self.shadow.own(name), self.shadow.new(self.shadow.name(target, False)))
+        name = self.overlay.name(source, False)  # as Linux has it
+        return original(self.overlay.own(name), self.overlay.new(self.overlay.name(target, False)))
 
     def symlink(
         self, original: Any, src: Any, dst: Any, target_is_directory: bool = False, **kwargs: Any
@@ -256,7 +258,7 @@ class Redirect:
         target = self.given(dst, kwargs.get("dir_fd"))
         if target is None or self.given(src) is None:
             return original(src, dst)
-        return self.shadow.link(self.shadow.name(target, False), os.fsdecode(src))
+        return self.overlay.link(self.overlay.name(target, False), os.fsdecode(src))
 
 
 def bound(redirect: Redirect, original: Callable[..., Any], method: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,18 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfdoctor.probe.trial.sandbox import divert, redirect
-from perfdoctor.probe.trial.sandbox.overlay import Shadow
+from perfdoctor.probe.trial.sandbox import redirect, write_redirection
+from perfdoctor.probe.trial.sandbox.overlay import WriteOverlay
 
-PLAIN = {name: getattr(os, name) for name in [*divert.KINDS, *divert.NAMED]} | {"stream": io.open}
+PLAIN = {name: getattr(os, name) for name in [*write_redirection.KINDS, *write_redirection.NAMED]} | {
+    "stream": io.open
+}
 
 
 class Functions:
     """Functions as a script gets them."""
 
     def __init__(self, execution, real=()):
-        self.redirect = redirect.Redirect(Shadow(str(execution), real))
-        methods = {**divert.KINDS, **{name: getattr(redirect.Redirect, name) for name in divert.NAMED}}
+        self.redirect = redirect.Redirect(WriteOverlay(str(execution), real))
+        methods = {
+            **write_redirection.KINDS,
+            **{name: getattr(redirect.Redirect, name) for name in write_redirection.NAMED},
+        }
         methods["stream"] = redirect.Redirect.stream
         for name, method in methods.items():
             setattr(self, name, redirect.bound(self.redirect, PLAIN[name], method))
@@ -214,7 +219,7 @@ def test_what_may_not_be_written_to_stays_so(functions, work, monkeypatch):
         file.write("x")
 
 
-def test_beside_the_shadow_everything_is_real(work, tmp_path):
+def test_beside_the_overlay_everything_is_real(work, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     functions = Functions(tmp_path / "execution", (str(scratch),))

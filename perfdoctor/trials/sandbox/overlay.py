@@ -1,13 +1,13 @@
 """Keeps a command from changing files, and becomes it: the same process, terminal, signals and exit status.
 
-    python -I -S view.py view EXECUTION BYTES COMMAND...
-    python -I -S view.py fence EXECUTION TEMPORARY COMMAND...
-    python -I -S view.py divert EXECUTION TEMPORARY COMMAND...
+    python -I -S overlay.py overlay EXECUTION BYTES COMMAND...
+    python -I -S overlay.py landlock EXECUTION TEMPORARY COMMAND...
+    python -I -S overlay.py redirect EXECUTION TEMPORARY COMMAND...
 
-`view` gives the command a mount namespace of its own, in which every file system that it could write to is
+`overlay` gives the command a mount namespace of its own, in which every file system that it could write to is
 covered by an overlay: what it changes lands in EXECUTION/view (in memory, at most BYTES, where that is not
-0), and EXECUTION itself is the real one. `fence` has the kernel's Landlock refuse whatever would change a
-file outside EXECUTION and TEMPORARY; `divert` has not. Both tell the probe, by EXECUTION/diverted, to lead
+0), and EXECUTION itself is the real one. `landlock` has the kernel's Landlock refuse whatever would change a
+file outside EXECUTION and TEMPORARY; `redirect` has not. Both tell the probe, by EXECUTION/diverted, to lead
 writes there.
 
 Runs before each execution, hence only what an interpreter without `site` starts with, and ctypes.
@@ -236,7 +236,7 @@ class Overlay:
         try:
             _mount(path, self._target(path), "", MS_BIND | MS_REC)
         except OSError:
-            return False  # not to be seen in the view, as another user's FUSE mount would not be
+            return False  # not to be seen in the overlay, as another user's FUSE mount would not be
         return True
 
     def _target(self, path: str) -> str:
@@ -248,7 +248,7 @@ class Overlay:
         os.chdir(self.root)
         machine = os.uname().machine
         if machine not in PIVOT_ROOT:
-            raise OSError(f"no view on {machine}")
+            raise OSError(f"no overlay on {machine}")
         _check(_libc.syscall(PIVOT_ROOT[machine], b".", b"."), "pivot_root")
         _check(_libc.umount2(b".", MNT_DETACH), "umount")
         os.chdir(self._cwd)
@@ -309,8 +309,8 @@ def apart() -> bool:
         return file.read().split() == ["0", "0", "4294967295"]  # root of the machine, not of a container
 
 
-def view(execution: str, size: int) -> None:
-    """Enter a view whose changes land in the execution's folder, or in up to `size` bytes of memory."""
+def enter_overlay(execution: str, size: int) -> None:
+    """Enter an overlay whose changes land in the execution's folder, or in up to `size` bytes of memory."""
     stage, cwd = os.path.join(execution, "view"), os.getcwd()
     os.mkdir(stage, 0o700)
     layers = os.path.join(stage, "layers")
@@ -325,7 +325,7 @@ def view(execution: str, size: int) -> None:
     built.enter(execution)
 
 
-def fence(folders: list[str]) -> None:
+def restrict_writes(folders: list[str]) -> None:
     """Have the kernel refuse to change files outside `folders`. Raises OSError where it has no Landlock."""
     version = _libc.syscall(LANDLOCK_CREATE, None, 0, 1)
     _check(version, "landlock")
@@ -356,13 +356,13 @@ def main(words: list[str]) -> int:
     """Enter what was asked for and become the command; returns the exit status only where that failed."""
     how, execution, detail, *command = words
     try:
-        if how == "view":
-            view(execution, int(detail))
+        if how == "overlay":
+            enter_overlay(execution, int(detail))
         else:
             for folder in (os.path.join(execution, "diverted"), detail):
                 os.mkdir(folder, 0o700)
-            if how == "fence":
-                fence([execution, detail, *filter(os.path.isdir, REAL)])
+            if how == "landlock":
+                restrict_writes([execution, detail, *filter(os.path.isdir, REAL)])
     except OSError as error:
         sys.stderr.write(f"perfdoctor: cannot protect files: {error}\n")
         return FAILED

@@ -27,7 +27,7 @@ def tree(folder):
 
 
 class Trial:
-    """A folder with a user's files, and a run directory that tells the probe to divert."""
+    """A folder with a user's files, and a run directory that tells the probe to redirect writes."""
 
     def __init__(self, base):
         self.work, self.run = base / "work", base / "run"
@@ -102,8 +102,8 @@ def test_modules_that_took_functions_along_before_get_ours(trial):
 import glob, os, pathlib, shutil, sys, tempfile
 from os import remove
 sys.path.insert(0, {str(INJECT.parents[2])!r})
-from perfdoctor.probe.trial.sandbox import divert
-divert.begin({str(trial.run)!r})
+from perfdoctor.probe.trial.sandbox import write_redirection
+write_redirection.begin({str(trial.run)!r})
 remove("log.csv")
 shutil.rmtree("out")
 with tempfile.NamedTemporaryFile(dir=".") as file:
@@ -196,7 +196,7 @@ def test_errors_show_no_frame_of_ours(trial):
         assert "probe" not in done.stderr
 
 
-def test_checkpoints_of_torch_and_safetensors_are_diverted(trial):
+def test_checkpoints_of_torch_and_safetensors_are_redirected(trial):
     pytest.importorskip("torch")
     code = """
 import os

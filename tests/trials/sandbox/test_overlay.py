@@ -1,4 +1,4 @@
-"""Commands in a view and behind a fence, in processes of their own; and what the list of mounts says."""
+"""Commands in an overlay and under Landlock, in processes of their own; and what the list of mounts says."""
 
 import errno
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.trials.sandbox import view
+from perfdoctor.trials.sandbox import overlay
 from perfdoctor.trials.sandbox.protect import START, _Check
 
 pytestmark = pytest.mark.process
@@ -44,14 +44,14 @@ class Place:
         shutil.rmtree(self.execution)
         self.execution.mkdir()
 
-    def view(self, command, memory_bytes=0, **options):
-        return self.run("view", [memory_bytes], command, **options)
+    def overlay(self, command, memory_bytes=0, **options):
+        return self.run("overlay", [memory_bytes], command, **options)
 
     def python(self, code, memory_bytes=0, **options):
-        return said(self.view([*PLAIN, code], memory_bytes, **options))
+        return said(self.overlay([*PLAIN, code], memory_bytes, **options))
 
-    def fence(self, code):
-        return self.run("fence", [self.execution / "temporary"], [*PLAIN, code])
+    def landlock(self, code):
+        return self.run("landlock", [self.execution / "temporary"], [*PLAIN, code])
 
 
 def said(done):
@@ -63,24 +63,24 @@ def said(done):
 def permitted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("permitted")
     check = _Check(folder, folder)
-    return {"view": check.overlay(0) is not None, "fence": check.landlock()}
+    return {"overlay": check.overlay(0) is not None, "landlock": check.landlock()}
 
 
 @pytest.fixture
 def place(tmp_path, permitted):
-    if not permitted["view"]:
-        pytest.skip("the system permits no view")
+    if not permitted["overlay"]:
+        pytest.skip("the system permits no overlay")
     return Place(tmp_path)
 
 
 @pytest.fixture
-def fenced(tmp_path, permitted):
-    if not permitted["fence"]:
+def landlocked(tmp_path, permitted):
+    if not permitted["landlock"]:
         pytest.skip("the kernel has no Landlock")
     return Place(tmp_path)
 
 
-# ---------------------------------------------------------------- the view
+# ---------------------------------------------------------------- the overlay
 
 
 def test_changes_are_seen_inside_and_nowhere_else(place):
@@ -89,14 +89,14 @@ import os, shutil
 shutil.rmtree("out")
 os.mkdir("out")
 open("out/new", "w").write("new")
-open("/tmp/perfdoctor-test-of-a-view", "w").close()
+open("/tmp/perfdoctor-test-of-an-overlay", "w").close()
 os.rename("out", "moved")
 print(os.listdir("moved"), os.listdir("."), os.getcwd())
 """
     assert place.python(code) == f"['new'] ['moved'] {place.work}\n"
     assert os.listdir(place.work) == ["out"]
     assert (place.work / "out" / "old").read_text() == "old"
-    assert not os.path.exists("/tmp/perfdoctor-test-of-a-view")
+    assert not os.path.exists("/tmp/perfdoctor-test-of-an-overlay")
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="overlays of a user namespace cannot rename what they cover")
@@ -127,7 +127,7 @@ def test_the_command_is_the_same_process_with_the_same_environment(place):
     environ = {"PATH": os.environ["PATH"], "ODD": "a=b\udcff", "EMPTY": ""}  # no locale: Python would set one
     argv = [
         *START,
-        "view",
+        "overlay",
         str(place.execution),
         "0",
         *PLAIN,
@@ -146,18 +146,18 @@ def test_the_command_is_the_same_process_with_the_same_environment(place):
 
 
 def test_the_command_ends_as_it_would_without(place):
-    assert place.view(["sh", "-c", "exit 7"]).returncode == 7
-    assert place.view(["sh", "-c", "kill -TERM $$"]).returncode == -signal.SIGTERM
-    missing = place.view(["no-such-program"])
+    assert place.overlay(["sh", "-c", "exit 7"]).returncode == 7
+    assert place.overlay(["sh", "-c", "kill -TERM $$"]).returncode == -signal.SIGTERM
+    missing = place.overlay(["no-such-program"])
     assert (missing.returncode, missing.stderr) == (
         127,
         "perfdoctor: no-such-program: No such file or directory\n",
     )
-    assert place.view([place.work / "out" / "old"]).returncode == 126
+    assert place.overlay([place.work / "out" / "old"]).returncode == 126
 
 
 def test_a_broken_pipe_ends_the_command_as_it_would_without(place):
-    argv = [*START, "view", str(place.execution), "0", "yes"]
+    argv = [*START, "overlay", str(place.execution), "0", "yes"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=place.work) as child:
         child.stdout.read(1)
         child.stdout.close()
@@ -195,7 +195,7 @@ def test_a_current_folder_in_shared_memory_is_covered_all_the_same(place):
         shutil.rmtree(folder)
 
 
-def test_a_view_in_memory_that_is_full_leaves_the_users_files(place):
+def test_an_overlay_in_memory_that_is_full_leaves_the_users_files(place):
     code = """
 try:
     with open("out/old", "wb") as file:
@@ -223,13 +223,13 @@ def test_what_is_mounted_below_is_covered_too(place):
         (place.work / name).mkdir()
     code = f"""
 import json, os, subprocess, sys
-sys.path.insert(0, {str(os.path.dirname(view.__file__))!r})
-import view
-view.apart()
-view._mount("tmpfs", "rw", "tmpfs", 0)
-view._mount("tmpfs", "ro", "tmpfs", 0)
+sys.path.insert(0, {str(os.path.dirname(overlay.__file__))!r})
+import overlay
+overlay.apart()
+overlay._mount("tmpfs", "rw", "tmpfs", 0)
+overlay._mount("tmpfs", "ro", "tmpfs", 0)
 open("rw/file", "w").write("kept")
-view._mount("tmpfs", "ro", "tmpfs", view.MS_REMOUNT | view.MS_RDONLY)
+overlay._mount("tmpfs", "ro", "tmpfs", overlay.MS_REMOUNT | overlay.MS_RDONLY)
 inner = '''
 import os
 open("rw/file", "w").write("new")
@@ -238,18 +238,18 @@ try:
 except OSError as error:
     print(error.errno, open("rw/file").read())
 '''
-argv = {[*START, "view", str(place.execution), "0", *PLAIN]!r}
+argv = {[*START, "overlay", str(place.execution), "0", *PLAIN]!r}
 print(subprocess.run([*argv, inner], capture_output=True, text=True, check=True).stdout.split(), open("rw/file").read())
 """
     done = subprocess.run([*PLAIN, code], cwd=place.work, capture_output=True, text=True, check=False)
     assert said(done) == f"['{errno.EROFS}', 'new'] kept\n"
 
 
-def test_where_a_view_fails_the_command_does_not_run(place):
+def test_where_an_overlay_fails_the_command_does_not_run(place):
     place.execution.rmdir()
-    argv = [*START, "view", str(place.execution), "0", "touch", "ran"]
+    argv = [*START, "overlay", str(place.execution), "0", "touch", "ran"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=place.work)
-    assert done.returncode == view.FAILED
+    assert done.returncode == overlay.FAILED
     assert done.stderr.startswith("perfdoctor: cannot protect files: [Errno 2]")
     assert os.listdir(place.work) == ["out"]
 
@@ -263,17 +263,17 @@ def open_folder():
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root may become another user")
-def test_an_ordinary_user_gets_a_view_too(open_folder):
+def test_an_ordinary_user_gets_an_overlay_too(open_folder):
     nobody, python = 65533, "/usr/bin/python3"
     place = Place(open_folder)
     subprocess.run(["chown", "-R", f"{nobody}:{nobody}", place.work, place.base / "trial"], check=True)
-    argv = [python, *START[1:], "view", str(place.execution), "0", python, "-I", "-S", "-c"]
+    argv = [python, *START[1:], "overlay", str(place.execution), "0", python, "-I", "-S", "-c"]
     code = """
 import json, os, shutil
 shutil.rmtree("out")
 os.makedirs("out/deep")
 open("out/new", "w").write("new")
-open("/tmp/perfdoctor-test-of-a-view", "w").close()
+open("/tmp/perfdoctor-test-of-an-overlay", "w").close()
 status = open("/proc/self/status").read()
 print(json.dumps([sorted(os.listdir("out")), os.getuid(), "CapEff:\\t0000000000000000" in status]))
 """
@@ -289,17 +289,17 @@ print(json.dumps([sorted(os.listdir("out")), os.getuid(), "CapEff:\\t00000000000
         )
     except PermissionError:
         pytest.skip(f"{python} is not there for other users")
-    if done.returncode == view.FAILED:
-        pytest.skip(f"no view for ordinary users: {done.stderr.decode()}")
+    if done.returncode == overlay.FAILED:
+        pytest.skip(f"no overlay for ordinary users: {done.stderr.decode()}")
     assert json.loads(said(done)) == [["deep", "new"], nobody, True]
     assert os.listdir(place.work / "out") == ["old"]
-    assert not os.path.exists("/tmp/perfdoctor-test-of-a-view")
+    assert not os.path.exists("/tmp/perfdoctor-test-of-an-overlay")
 
 
-# ---------------------------------------------------------------- the fence
+# ---------------------------------------------------------------- Landlock
 
 
-def test_behind_the_fence_nothing_but_the_executions_own_can_be_changed(fenced):
+def test_under_landlock_nothing_but_the_executions_own_can_be_changed(landlocked):
     code = f"""
 import os, subprocess
 for change in (
@@ -315,21 +315,21 @@ for change in (
     except OSError as error:
         print(error.errno, end=" ")
 print(subprocess.run(["rm", "-r", "out"], stderr=subprocess.DEVNULL).returncode != 0, open("out/old").read())
-open({str(fenced.execution / "record")!r}, "w").close()
-open({str(fenced.execution / "temporary" / "file")!r}, "w").close()
+open({str(landlocked.execution / "record")!r}, "w").close()
+open({str(landlocked.execution / "temporary" / "file")!r}, "w").close()
 open("/dev/null", "w").write("x")
 """
-    refused = [int(word) for word in said(fenced.fence(code)).split()[:-2]]
+    refused = [int(word) for word in said(landlocked.landlock(code)).split()[:-2]]
     assert len(refused) == 6
     assert set(refused) <= {errno.EACCES, errno.EXDEV}
-    assert (fenced.work / "out" / "old").exists()
-    assert (fenced.execution / "record").exists()
-    assert (fenced.execution / "diverted").is_dir()
+    assert (landlocked.work / "out" / "old").exists()
+    assert (landlocked.execution / "record").exists()
+    assert (landlocked.execution / "diverted").is_dir()
 
 
-def test_without_a_fence_writes_are_diverted_all_the_same(tmp_path):
+def test_without_landlock_writes_are_redirected_all_the_same(tmp_path):
     place = Place(tmp_path)
-    assert said(place.run("divert", [tmp_path / "temporary"], ["echo", "ran"])) == "ran\n"
+    assert said(place.run("redirect", [tmp_path / "temporary"], ["echo", "ran"])) == "ran\n"
     assert (place.execution / "diverted").is_dir()
     assert (tmp_path / "temporary").is_dir()
 
@@ -365,12 +365,12 @@ ROOT = "20 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw"
     ],
 )
 def test_mounts_are_those_that_a_path_reaches(lines, points):
-    assert [mount.point for mount in view.mounts("\n".join(lines))] == points
+    assert [mount.point for mount in overlay.mounts("\n".join(lines))] == points
 
 
 def test_of_two_stacked_mounts_the_upper_counts():
     lines = [ROOT, "21 20 8:2 / /a ro - ext4 /dev/sdb rw", "22 21 0:5 / /a rw - tmpfs tmpfs rw"]
-    upper = view.mounts("\n".join(lines))[-1]
+    upper = overlay.mounts("\n".join(lines))[-1]
     assert (upper.kind, upper.writable) == ("tmpfs", True)
 
 
@@ -378,10 +378,10 @@ def test_of_two_stacked_mounts_the_upper_counts():
     ("options", "of_it_all", "writable"), [("rw", "rw", True), ("ro", "rw", False), ("rw", "ro", False)]
 )
 def test_a_mount_is_writable_if_neither_it_nor_its_file_system_is_read_only(options, of_it_all, writable):
-    mount = view.MountInfo(f"21 20 8:2 / /a {options},nosuid - ext4 /dev/sdb {of_it_all},errors=continue")
+    mount = overlay.MountInfo(f"21 20 8:2 / /a {options},nosuid - ext4 /dev/sdb {of_it_all},errors=continue")
     assert mount.writable is writable
 
 
 def test_a_root_that_is_no_mount_is_an_error():
     with pytest.raises(OSError, match="no mount point"):
-        view.mounts("21 20 8:2 / /a rw - ext4 /dev/sdb rw")
+        overlay.mounts("21 20 8:2 / /a rw - ext4 /dev/sdb rw")

@@ -1,7 +1,7 @@
-"""Keeps the script from changing files where the system permits no private view of them.
+"""Keeps the script from changing files where the system permits no overlay on them.
 
-Python's functions that take a path are led to a shadow, where what the script writes and removes is kept, so
-that it reads back what it wrote. An audit hook, which cannot be taken out again, stops what would change a
+Python's functions that take a path are led to an overlay, where what the script writes and removes is kept,
+so that it reads back what it wrote. An audit hook, which cannot be taken out again, stops what would change a
 file all the same, before it happens. Both are there when the interpreter starts: a script may clear its
 output folder before it imports torch. Here no error of ours is swallowed: unprotected, a trial must not run.
 """
@@ -20,10 +20,10 @@ from typing import Any, Callable, Dict, Iterator, Tuple
 
 from ... import patch
 from ...on_import import on_import
-from .overlay import WRITES, Shadow
+from .overlay import WRITES, WriteOverlay
 from .redirect import MODES, Redirect, bound
 
-FOLDER = "diverted"  # in the run directory: that it is there tells an interpreter to divert
+FOLDER = "diverted"  # in the run directory: that it is there tells an interpreter to redirect writes
 LOOKS = ("stat", "lstat", "access", "readlink", "statvfs", "pathconf", "getxattr", "listxattr")
 CHANGES = ("chmod", "chown", "lchown", "utime", "truncate", "setxattr", "removexattr")
 KINDS: Dict[str, Callable[..., Any]] = {  # functions of `os`; others of Redirect carry their names
@@ -71,15 +71,15 @@ class ProtectedFileError(PermissionError):
 
 
 def begin(run_dir: str) -> None:
-    """Divert what this process does to files, from now on. Raises what is wrong with the run directory."""
+    """Redirect what this process does to files, from now on. Raises what is wrong with the run directory."""
     run_dir = os.path.realpath(run_dir)  # while nothing is replaced
     with open(os.path.join(run_dir, "config.json"), encoding="utf-8") as file:
-        told = json.load(file)["protect"]
-    redirected = Redirect(Shadow(os.path.join(run_dir, FOLDER), tuple(told["real"])))
+        options = json.load(file)["protect"]
+    redirected = Redirect(WriteOverlay(os.path.join(run_dir, FOLDER), tuple(options["real"])))
     _replace(redirected)
     for module, name, position, keyword, how in COMPILED:
         on_import(module, _opening(redirected, name, position, keyword, how))
-    sys.addaudithook(_guard(redirected, told["fenced"]))
+    sys.addaudithook(_guard(redirected, options["fenced"]))
 
 
 def _replace(redirected: Redirect) -> None:
@@ -113,9 +113,11 @@ def _swap(holder: Any, by_id: Dict[int, Any]) -> None:
 
 
 def _opening(redirected: Redirect, name: str, position: int, keyword: str, how: int) -> Callable[[Any], None]:
-    """What has a module's function open the shadow's file."""
+    """What has a module's function open the overlay's file."""
 
-    def led(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+    def redirect_path(
+        args: Tuple[Any, ...], kwargs: Dict[str, Any]
+    ) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
         given = redirected.given(args[position] if len(args) > position else kwargs.get(keyword))
         if given is None or given.startswith(NO_FILES):
             return args, kwargs
@@ -133,7 +135,7 @@ def _opening(redirected: Redirect, name: str, position: int, keyword: str, how: 
 
         @functools.wraps(original)
         def opening(*args: Any, **kwargs: Any) -> Any:
-            args, kwargs = led(args, kwargs)
+            args, kwargs = redirect_path(args, kwargs)
             try:
                 return original(*args, **kwargs)
             except BaseException as error:
@@ -145,7 +147,7 @@ def _opening(redirected: Redirect, name: str, position: int, keyword: str, how: 
     return replace
 
 
-def _guard(redirected: Redirect, fenced: bool) -> Callable[[str, Tuple[Any, ...]], None]:
+def _guard(redirected: Redirect, landlocked: bool) -> Callable[[str, Tuple[Any, ...]], None]:
     """The audit hook: lets pass what lies in the execution's own folders."""
 
     def stop(what: str, path: Any) -> None:
@@ -164,7 +166,7 @@ def _guard(redirected: Redirect, fenced: bool) -> Callable[[str, Tuple[Any, ...]
         elif event in EVENTS:
             for place in EVENTS[event]:
                 check(event, args[place])
-        elif event in STARTS and not fenced:
+        elif event in STARTS and not landlocked:
             for word in _words(args[STARTS[event]]):
                 if word.rpartition(b"/")[2] in DESTRUCTIVE:
                     stop(event, word.decode(errors="replace"))
