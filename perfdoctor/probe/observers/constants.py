@@ -64,6 +64,12 @@ class Constants:
         """A device trains."""
         self.off = self.off or device.type != "cpu"
 
+    def give_up(self, args: Args, kwargs: Kwargs) -> None:
+        """The script compiles: a mode would be part of what the compiled code is guarded by."""
+        self.off = True
+        if self.asked:
+            self._finish(give_up=True)
+
     # ------------------------------------------------------------ from update to update
 
     def ask(self, recorder: Recorder, loss: Any) -> None:
@@ -231,6 +237,11 @@ def constants(watch: Watch) -> None:
     found = Constants(watch.steps, watch.profilers)
     watch.on_device("constants", found.device)
     watch.before_some_backwards("constants", found.ask)
+    watch.wrap(watch.torch, "compile", found.give_up, _nothing, "constants")
+
+
+def _nothing(token: Any, args: Args, result: Any) -> None:
+    return None
 
 
 def mode_of(constants: Constants) -> Any:

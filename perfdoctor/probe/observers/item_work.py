@@ -27,6 +27,7 @@ Place = Tuple[CodeType, int]
 
 NAME = "item_work"
 ITEMS_ENOUGH, BATCHES_MAX = 64, 16
+FIRST_IN_WORKER, FIRST = 2, 32  # batch that is looked at; where it is made in a step, the step is not timed
 CALLS_MAX = 150_000  # seen by the profile function, in a process: at a microsecond each
 CHECKSUMS_MAX = 6_000  # in a process: at about ten microseconds each
 COMPARED_MAX = 200  # calls of one line
@@ -163,8 +164,9 @@ class ItemWork:
         return True
 
     def _has_turn(self) -> bool:
-        """Whether this is the second batch, the fourth, the eighth and so on: most are left alone."""
-        return self.batches > 1 and self.batches & (self.batches - 1) == 0
+        """Whether this is one of the first batches, each time after twice as many: most are left alone."""
+        first = FIRST_IN_WORKER if self.session.in_worker() else FIRST
+        return self.batches >= first and self.batches & (self.batches - 1) == 0
 
     def after_fetch(self, token: bool, args: Args, result: Any) -> None:
         """Look away, and write down what was seen until now."""

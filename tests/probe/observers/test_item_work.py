@@ -30,7 +30,7 @@ SCRIPT = """
 
     class Items(Dataset):
         def __len__(self):
-            return 96
+            return 1024
 
         def __getitem__(self, index):
             squares = build(50)
@@ -42,7 +42,7 @@ SCRIPT = """
 
     class Stream(IterableDataset):
         def __iter__(self):
-            for index in range(96):
+            for index in range(1024):
                 squares = build(50)
                 yield torch.ones(4) * index * squares[1]
 
@@ -90,7 +90,11 @@ def test_equal_arguments_with_other_results_are_no_repetition(tmp_path):
 
 
 def test_workers_write_what_they_saw(tmp_path):
-    events = watched(tmp_path, SCRIPT.replace("num_workers=0", "num_workers=2")).ranks[0].of(ItemWorkEvent)
+    events = (
+        watched(tmp_path, SCRIPT.replace("num_workers=0", "num_workers=2").replace("1024", "96"))
+        .ranks[0]
+        .of(ItemWorkEvent)
+    )
     workers = {event.pid: event for event in events}
     assert len(workers) == 2
     # each worker prepares six batches: the second and the fourth are looked at
@@ -115,6 +119,6 @@ def test_a_profile_function_of_the_scripts_stays_and_nothing_is_looked_at(tmp_pa
 def test_batches_that_were_looked_at_are_counted_and_not_timed(tmp_path):
     rows = watched(tmp_path, SCRIPT).ranks[0].loader
     assert rows is not None
-    assert rows["batches"].sum() == 12
-    assert len(rows) == 9
-    assert (rows["batches"] == 2).sum() == 3  # the second, the fourth and the eighth were looked at
+    assert rows["batches"].sum() == 128
+    assert len(rows) == 125
+    assert (rows["batches"] == 2).sum() == 3  # the 32nd, the 64th and the 128th were looked at
