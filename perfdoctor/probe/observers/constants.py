@@ -24,7 +24,7 @@ from ..recorder import Recorder, clock
 if TYPE_CHECKING:
     from ..steps.steps import StepTracker
 
-FIRST = 4  # the backward that asks for the first pair; each next one comes after twice as many
+FIRST = 64  # the backward that asks for the first pair; each next one comes after twice as many
 PAIRS = 8  # in a whole run
 ENOUGH = 3  # pairs, where what is constant takes next to no time
 LITTLE = 0.01  # of a step

@@ -27,7 +27,7 @@ Place = Tuple[CodeType, int]
 
 NAME = "item_work"
 ITEMS_ENOUGH, BATCHES_MAX = 64, 16
-FIRST_IN_WORKER, FIRST = 2, 32  # batch that is looked at; where it is made in a step, the step is not timed
+FIRST_IN_WORKER, FIRST = 2, 64  # batch that is looked at; where it is made in a step, the step is not timed
 CALLS_MAX = 150_000  # seen by the profile function, in a process: at a microsecond each
 CHECKSUMS_MAX = 6_000  # in a process: at about ten microseconds each
 COMPARED_MAX = 200  # calls of one line

@@ -30,7 +30,7 @@ SCRIPT = """
 
     class Items(Dataset):
         def __len__(self):
-            return 1024
+            return 2048
 
         def __getitem__(self, index):
             squares = build(50)
@@ -42,7 +42,7 @@ SCRIPT = """
 
     class Stream(IterableDataset):
         def __iter__(self):
-            for index in range(1024):
+            for index in range(2048):
                 squares = build(50)
                 yield torch.ones(4) * index * squares[1]
 
@@ -91,7 +91,7 @@ def test_equal_arguments_with_other_results_are_no_repetition(tmp_path):
 
 def test_workers_write_what_they_saw(tmp_path):
     events = (
-        watched(tmp_path, SCRIPT.replace("num_workers=0", "num_workers=2").replace("1024", "96"))
+        watched(tmp_path, SCRIPT.replace("num_workers=0", "num_workers=2").replace("2048", "96"))
         .ranks[0]
         .of(ItemWorkEvent)
     )
@@ -119,6 +119,6 @@ def test_a_profile_function_of_the_scripts_stays_and_nothing_is_looked_at(tmp_pa
 def test_batches_that_were_looked_at_are_counted_and_not_timed(tmp_path):
     rows = watched(tmp_path, SCRIPT).ranks[0].loader
     assert rows is not None
-    assert rows["batches"].sum() == 128
-    assert len(rows) == 125
-    assert (rows["batches"] == 2).sum() == 3  # the 32nd, the 64th and the 128th were looked at
+    assert rows["batches"].sum() == 256
+    assert len(rows) == 253
+    assert (rows["batches"] == 2).sum() == 3  # the 64th, the 128th and the 256th were looked at
