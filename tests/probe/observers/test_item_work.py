@@ -117,8 +117,6 @@ def test_a_profile_function_of_the_scripts_stays_and_nothing_is_looked_at(tmp_pa
 
 
 def test_batches_that_were_looked_at_are_counted_and_not_timed(tmp_path):
-    rows = watched(tmp_path, SCRIPT).ranks[0].loader
+    rows = watched(tmp_path, SCRIPT.replace("2048", "768")).ranks[0].loader
     assert rows is not None
-    assert rows["batches"].sum() == 256
-    assert len(rows) == 253
-    assert (rows["batches"] == 2).sum() == 3  # the 64th, the 128th and the 256th were looked at
+    assert rows["batches"][:65].tolist() == [1] * 63 + [2, 1]  # the 64th was looked at
