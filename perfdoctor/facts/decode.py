@@ -11,25 +11,16 @@ from dataclasses import replace
 from typing import Any
 
 from perfdoctor.model.measured import Location
+from perfdoctor.runs import events
 from perfdoctor.runs.directory import Json
 from perfdoctor.runs.types import RunRecords
 
 __all__ = ["Json", "as_count", "location", "number", "positive", "sanitized"]
 
 
-OBJECTS = {"at", "built", "first", "net", "memory", "shm", "reasons", "threads_env", "annotation_ns"}
-LISTS = {
-    "workers",
-    "names",
-    "procs",
-    "activities",
-    "lines",
-    "storage",
-    "lengths",
-    "functions",
-    "calls",
-    "small",
-}
+# What samples hold besides numbers and words; events say it in their declarations.
+OBJECTS = {"net", "memory", "shm", "reasons", "threads_env"}
+LISTS = {"procs", "storage"}
 IDENTITIES = {"id", "loader", "index", "pid", "worker"}
 
 
@@ -38,8 +29,8 @@ def sanitized(records: RunRecords) -> RunRecords:
     return replace(
         records,
         ranks={
-            rank: replace(records_of_rank, events=_sanitized(records_of_rank.events))
-            for rank, records_of_rank in records.ranks.items()
+            rank: replace(of_rank, events=tuple(events.sanitized(entry) for entry in of_rank.events))
+            for rank, of_rank in records.ranks.items()
         },
         boots=_sanitized(records.boots),
         host=_sanitized(records.host),
@@ -66,8 +57,6 @@ def _fits(name: str, value: object) -> bool:
 def _kept(name: str, value: Any) -> Any:
     if name == "procs":
         return _sanitized(proc for proc in value if isinstance(proc, dict))
-    if name == "workers":
-        return [pid for pid in value if as_count(pid) is not None]
     return value
 
 

@@ -5,13 +5,16 @@ A value of the wrong kind reads as what the declaration says of an absent one: N
 
 from __future__ import annotations
 
+import importlib
 import math
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from perfdoctor.runs.directory import Json
+from perfdoctor.wire import events
 from perfdoctor.wire.events import Event, Signed
 
 AnyEvent = TypeVar("AnyEvent", bound=Event)
@@ -30,6 +33,24 @@ def absent(kind: type[AnyEvent]) -> AnyEvent:
     return _decode(kind, {})
 
 
+def sanitized(entry: Json) -> Json:
+    """The entry without values of another kind than its event declares; what no declaration names stays."""
+    read = _readers().get(entry.get("event"), {})
+    return {key: value for key, value in entry.items() if key not in read or read[key](value) is not WRONG}
+
+
+@cache
+def _readers() -> Mapping[object, Mapping[str, Read]]:
+    """Of every kind of event declared below `perfdoctor/wire/events/`, how each key is read."""
+    names = [info.name for info in pkgutil.iter_modules(events.__path__, f"{events.__name__}.")]
+    declared = [value for name in names for value in vars(importlib.import_module(name)).values()]
+    return {
+        kind.event: {name.rstrip("_"): _reader(_present(hint)) for name, hint in _hints(kind).items()}
+        for kind in declared
+        if isinstance(kind, type) and issubclass(kind, Event)
+    }
+
+
 def _decode(kind: type[AnyEvent], entry: Json) -> AnyEvent:
     fields = _fields(kind)  # type: ignore[arg-type]  # mypy asks instances, not the class, for a hash
     return kind(**{name: read(entry) for name, read in fields.items()})
@@ -38,18 +59,20 @@ def _decode(kind: type[AnyEvent], entry: Json) -> AnyEvent:
 @cache
 def _fields(kind: type[Event]) -> Mapping[str, Read]:
     """How each field of a kind of event is read from an entry."""
-    hints = get_type_hints(kind, include_extras=True)
     return {
         name: _field(name.rstrip("_"), hint, getattr(kind, name, WRONG))
-        for name, hint in hints.items()
-        if get_origin(hint) is not ClassVar
+        for name, hint in _hints(kind).items()
     }
 
 
+def _hints(kind: type[Event]) -> Mapping[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
+
+
 def _field(key: str, hint: Any, default: Any) -> Read:
-    optional = get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint)
-    if optional:
-        hint = next(part for part in get_args(hint) if part is not NoneType)
+    optional = _present(hint) is not hint
+    hint = _present(hint)
     read = _reader(hint)
 
     def field(entry: Json) -> Any:
@@ -61,6 +84,13 @@ def _field(key: str, hint: Any, default: Any) -> Read:
         return None if optional else _empty(hint)
 
     return field
+
+
+def _present(hint: Any) -> Any:
+    """What a value is where it is not None."""
+    if get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint):
+        return next(part for part in get_args(hint) if part is not NoneType)
+    return hint
 
 
 def _reader(hint: Any) -> Read:

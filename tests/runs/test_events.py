@@ -7,7 +7,7 @@ import pkgutil
 
 import pytest
 
-from perfdoctor.runs.events import decoded
+from perfdoctor.runs.events import decoded, sanitized
 from perfdoctor.wire import events
 from perfdoctor.wire.events import Event
 from perfdoctor.wire.events.loaders import EpochEvent, LoaderEvent, PaddingEvent
@@ -42,6 +42,27 @@ def test_what_was_written_is_what_is_read():
 def test_a_key_that_python_reserves_is_a_field_with_an_underscore():
     assert only(OptimizerEvent, **{"class": "torch.optim.adam.Adam"}).class_ == "torch.optim.adam.Adam"
     assert OptimizerEvent(class_="Adam").fields() == {"class": "Adam"}
+
+
+EXAMPLES = (7, 0.5, "word", True, [3], ["word"], [{"a": 1}], {"a": 1})
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.event)
+def test_values_that_an_event_declares_are_kept_whatever_other_events_call_so(kind):
+    usual = vars(only(kind))
+    for name in usual:
+        key = name.rstrip("_")
+        taken = [value for value in EXAMPLES if vars(only(kind, **{key: value}))[name] == value]
+        assert taken, name
+        for value in taken:
+            line = {"event": kind.event, key: value}
+            assert sanitized(line) == line
+
+
+def test_values_of_another_kind_are_left_out_and_unknown_keys_stay():
+    line = {"event": "eval", "calls": [1], "seconds": 0.5, "lines": 3, "note": [1]}
+    assert sanitized(line) == {"event": "eval", "seconds": 0.5, "note": [1]}
+    assert sanitized({"event": "unheard of", "calls": [1]}) == {"event": "unheard of", "calls": [1]}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.event)
