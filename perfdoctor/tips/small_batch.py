@@ -28,8 +28,8 @@ from perfdoctor.tips.catalogue import Checked, tip
 SMALL = 32  # samples; up to here batches are called small (Masters and Luschi, arXiv 1804.07612)
 NOTICEABLE = 0.40  # share of the step that is fixed
 MEMORY = 0.5  # of the machine's: with more in use, a larger batch may not fit
-LARGER = (2, 4, 8)  # times the batch: at worst, likely, at best
-ADVISED = 4
+TIMES = 4  # the batch, at least; where more of the step is fixed, more: a power of two
+LARGEST = 4 * SMALL  # samples that are advised: beyond, what the model learns is another question
 BATCHES = 4  # of an epoch that have to be left for a trial: with fewer, the smaller last one decides
 
 
@@ -51,8 +51,10 @@ def small_batch(
     used, total = memory.peak_rss_bytes, memory.total_bytes
     if used is None or total is None or used > MEMORY * total:
         return None
-    gone = [share * (1 - 1 / times) for share, times in zip((low, likely, high), LARGER, strict=True)]
-    size = loader.batch_size * ADVISED
+    times = _times(likely, sizes.samples)
+    by_case = zip((low, likely, high), (times / 2, times, times * 2), strict=True)
+    gone = [share * (1 - 1 / larger) for share, larger in by_case]
+    size = loader.batch_size * times
     return Advice(
         because=(
             f"about {likely:.0%} of a step of {sizes.samples:.0f} samples is fixed cost",
@@ -65,3 +67,13 @@ def small_batch(
         same_result=False,
         code=f"batch_size={size}",
     )
+
+
+def _times(fixed: float, samples: float) -> int:
+    """How many times the batch to advise: about where the samples cost as much as what is fixed.
+
+    From there on, a batch twice as large saves less than a third of the time per sample.
+    """
+    even = fixed / max(1.0 - fixed, 1 / LARGEST)
+    most = LARGEST / max(1.0, samples)
+    return max(TIMES, 1 << int(math.log2(max(1.0, min(even, most)))))

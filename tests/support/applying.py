@@ -93,7 +93,7 @@ def applied(name: str, *value: Any, **extras: Any) -> Iterator[Told]:
         undone.enter_context(mock.patch.dict(patch._broken, clear=True))
         undone.callback(_unhurt)
         function = tweak.function_of(import_module(f"perfdoctor.tweaks.{name}"))
-        function(_Here(name, session, undone), *value, **extras)
+        _Here(name, session, undone).start(function, *value, **extras)
         yield told
 
 

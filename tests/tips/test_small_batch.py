@@ -30,6 +30,21 @@ def test_the_fixed_part_is_shared_by_twice_to_eight_times_as_many():
 
 
 @pytest.mark.parametrize(
+    ("fixed", "samples", "batch"),
+    [
+        pytest.param(0.5, 4, 16, id="four-times-at-least"),
+        pytest.param(0.9, 4, 32, id="nine-times-would-be-even"),
+        pytest.param(0.95, 4, 64, id="nineteen-times-would-be-even"),
+        pytest.param(1.0, 4, 128, id="all-of-it"),
+        pytest.param(1.0, 32, 128, id="no-more-than-is-advised"),
+    ],
+)
+def test_the_more_is_fixed_the_larger_the_batch(fixed, samples, batch):
+    facts = (run(), STEP, sizes(fixed, samples), loader(batch_size=samples), memory())
+    assert tip(*facts).tweak == f"--batch-size {batch}"
+
+
+@pytest.mark.parametrize(
     ("device", "of_sizes", "of_memory"),
     [
         pytest.param("cpu", sizes(0.39, 4), memory(), id="just-under-the-threshold"),
@@ -55,5 +70,5 @@ def test_is_silent_where_the_loader_does_not_batch():
 def test_where_nearly_all_is_fixed_a_larger_batch_brings_more_than_a_fused_optimizer():
     tiny = step(forward=0.5, backward=0.9, optimizer=1.0)
     larger = gain(tip(run(), tiny, sizes(0.94, samples=4), LOADER, memory()))
-    assert larger.likely > 3
+    assert larger.likely > 5
     assert larger.likely > 2 * gain(unfused_optimizer(tiny, optimizers())).likely - 1

@@ -183,8 +183,17 @@ class Tweaking:
         self.name = name
         self.session = session
         self.torch = torch
+        self._starting = False
         self._told: Dict[Tuple[Any, ...], None] = {}
         self._doubts: Set[str] = set()
+
+    def start(self, tweak: Callable[..., None], *values: Any, **extras: Any) -> None:
+        """Call the tweak's function. What it changes at once, no line of the user's asked for."""
+        self._starting = True
+        try:
+            tweak(self, *values, **extras)
+        finally:
+            self._starting = False
 
     def applied(
         self, what: str, was: Any = None, now: Any = None, at: Optional[Dict[str, Any]] = None
@@ -204,7 +213,7 @@ class Tweaking:
             tell(TweakEvent(tweak=self.name, outcome="may_differ", because=because))
 
     def _tell(self, outcome: str, what: str, at: Optional[Dict[str, Any]], **fields: Any) -> None:
-        at = user_line() if at is None else at
+        at = user_line() if at is None and not self._starting else at
         key = (outcome, what, None if at is None else (at["file"], at["line"]))
         if key not in self._told:
             self._told[key] = None
@@ -243,7 +252,7 @@ def _apply(session: Session, torch: Any, name: str, values: Dict[str, Any]) -> N
         patch.hide_module(loaded)  # what tweaks share as well
     arguments: List[Any] = [values["value"]] if "value" in values else []
     extras = {key: value for key, value in values.items() if key != "value"}
-    function_of(module)(Tweaking(name, session, torch), *arguments, **extras)
+    Tweaking(name, session, torch).start(function_of(module), *arguments, **extras)
 
 
 def declaration(module: Any) -> Declared:
