@@ -18,7 +18,7 @@ def test_names_the_costliest_line_and_what_goes():
     assert advice is not None
     assert advice.because == (
         "40% of each step (4.0 ms) runs small tensor operations in a loop, "
-        + "and about 40% their counterparts in backward",
+        "and about 40% their counterparts in backward",
         "line 62 takes the most, 30% of the step: `d = torch.norm(x[i] - x[j])`",
     )
     assert [at.line for at in advice.at] == [62, 63]
