@@ -6,6 +6,7 @@ out, because its fix is another one. In a trace of a device: communication kerne
 overlaps.
 
 ## By hand
+    flat = torch.cat([p.grad.flatten() for p in model.parameters()])    # reduced by hand: once, not each
     model = DistributedDataParallel(model, bucket_cap_mb=25, gradient_as_bucket_view=True)   # not tiny
     model.register_comm_hook(None, default_hooks.bf16_compress_hook)    # half the bytes, on a slow link
     with model.no_sync():                                               # accumulate, synchronise less often
@@ -38,6 +39,9 @@ MERGED = (0.5, 0.85, 1.0)  # of what setting out takes: one large bucket begins 
 CASTS = (1e9, 2e9, 4e9)
 HALF = 0.5  # of the bytes are left of 16-bit numbers, and of the exchanges if every second step accumulates
 WORTHWHILE = 0.2  # of the exposed time: a compression that saves less of it is eaten up elsewhere
+# Gradients that the script reduces by itself, one tensor at a time.
+IN_ONE = """model = DistributedDataParallel(model)  # reduces few large buckets, during backward
+# or: flat = torch.cat([p.grad.flatten() for p in model.parameters()]); dist.all_reduce(flat)"""
 
 
 @tip(
@@ -85,14 +89,18 @@ def _of_run(run: RunFacts, sync: GradientSyncFacts, because: tuple[str, ...]) ->
     if sync.kind == "FSDP":
         code = "layer.set_modules_to_forward_prefetch([next_layer])  # for each layer, and one for backward"
         return Advice(because, change, placed(sync), code=code)
+    small = each < SMALL_BYTES and sync.buckets >= SEVERAL * max(1.0, sync.exchanges)
+    if sync.kind != "DistributedDataParallel" and small:
+        many = f"such small ones take longer to start than to transfer: one of {size(sync.bytes)} starts once"
+        return Advice((*because, many), _merged(sync, each), placed(sync), code=IN_ONE)
     if sync.kind != "DistributedDataParallel":
         code = "work = dist.all_reduce(tensor, async_op=True)  # and work.wait() where the result is needed"
         return Advice(because, change, placed(sync), code=code)
-    if each < SMALL_BYTES and sync.buckets >= SEVERAL * max(1.0, sync.exchanges):
-        small = f"such small buckets take longer to start than to transfer: torch's default is {USUAL_MB} MB"
+    if small:
+        why = f"such small buckets take longer to start than to transfer: torch's default is {USUAL_MB} MB"
         code = f"DistributedDataParallel(model, bucket_cap_mb={USUAL_MB})"
         flag, merged = f"--ddp-bucket-mb {USUAL_MB}", _merged(sync, each)
-        return Advice((*because, small), merged, placed(sync), flag, code=code)
+        return Advice((*because, why), merged, placed(sync), flag, code=code)
     smaller = _smaller(sync)
     if smaller.step.likely >= WORTHWHILE * sync.exposed:
         flag, code = _half(run)

@@ -86,6 +86,17 @@ def test_calls_of_the_script_itself_need_not_block():
     assert "async_op=True" in tip(GPU, facts.exchanged(kind="all_reduce")).code
 
 
+def test_small_calls_of_the_script_itself_are_put_into_one():
+    large = tip(GPU, facts.exchanged(moving=10, kind="all_reduce"))
+    small = tip(GPU, facts.exchanged(moving=10, kind="all_reduce", **TINY))
+    assert "torch.cat" in small.code
+    assert (
+        small.because[-1] == "such small ones take longer to start than to transfer: one of 4 MB starts once"
+    )
+    assert small.change.step.likely > large.change.step.likely
+    assert small.same_result
+
+
 @pytest.mark.parametrize(
     "found",
     [

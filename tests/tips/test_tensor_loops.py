@@ -7,6 +7,10 @@ from perfdoctor.tips.tensor_loops import tensor_loops as tip
 from tests.support.facts import gain, line, step
 
 STEP = step(forward=4, backward=4, other=2)
+LOOPS = (
+    "40% of each step (4.0 ms) runs small tensor operations in a loop, "
+    "and about 40% their counterparts in backward"
+)
 
 
 def nests(*lines):
@@ -17,8 +21,7 @@ def test_names_the_costliest_line_and_what_goes():
     advice = tip(STEP, nests(line(0.3, 62, text="d = torch.norm(x[i] - x[j])"), line(0.1, 63)))
     assert advice is not None
     assert advice.because == (
-        "40% of each step (4.0 ms) runs small tensor operations in a loop, "
-        "and about 40% their counterparts in backward",
+        LOOPS,
         "line 62 takes the most, 30% of the step: `d = torch.norm(x[i] - x[j])`",
     )
     assert [at.line for at in advice.at] == [62, 63]

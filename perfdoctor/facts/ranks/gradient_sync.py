@@ -14,7 +14,8 @@ from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.ranks.skew import CollectiveCalls, Members, Skew
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Ints, Steps
-from perfdoctor.model.measured import Location
+from perfdoctor.model.lines import StepLines
+from perfdoctor.model.measured import Location, Phase
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.ranks import GradientSyncFacts, RankFacts
 from perfdoctor.wire.collective_rows import OP_NAMES
@@ -174,14 +175,24 @@ def in_one(sync: GradientSyncFacts) -> float:
 
 @fact
 def gradient_sync_facts(
-    device: DeviceFacts | Missing | None, ranks: AllRanks | None
+    device: DeviceFacts | Missing | None, ranks: AllRanks | None, lines: StepLines | Missing | None
 ) -> GradientSyncFacts | Missing | None:
-    """Gradient sync as the device's window shows it; without one, as the ranks' own timers do."""
+    """Gradient sync as the device's window shows it; without one, as the ranks' own timers do.
+
+    Where nothing wraps the model, it is at the line that most of its time is spent below.
+    """
     if isinstance(device, DeviceFacts):
         return of_device(device)
     if ranks is None or ranks.shown is None or ranks.job.gradient_sync is None:
         return device
-    return ranks.job.gradient_sync
+    sync = ranks.job.gradient_sync
+    return sync if sync.at is not None else replace(sync, at=_calling_line(lines))
+
+
+def _calling_line(lines: StepLines | Missing | None) -> Location | None:
+    """The costliest line that collectives are called from."""
+    every = lines.lines if isinstance(lines, StepLines) else ()
+    return next((line.at for line in every if line.phase is Phase.GRAD_SYNC), None)
 
 
 def of_device(device: DeviceFacts) -> GradientSyncFacts:
@@ -190,7 +201,7 @@ def of_device(device: DeviceFacts) -> GradientSyncFacts:
 
 
 def placed(sync: GradientSyncFacts) -> tuple[Location, ...]:
-    """Where the model was wrapped, if that is known."""
+    """Where the model was wrapped or the collectives are called, if that is known."""
     return (sync.at,) if sync.at is not None else ()
 
 

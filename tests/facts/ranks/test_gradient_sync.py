@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from perfdoctor.facts.ranks.gradient_sync import in_one, startup_share
-from tests.support import facts, ranks
+from perfdoctor.facts.given import AllRanks
+from perfdoctor.facts.ranks.gradient_sync import gradient_sync_facts, in_one, startup_share
+from perfdoctor.model.measured import Phase
+from tests.support import facts, line_facts, ranks
 
 
 def exchange(*late, **given):
@@ -71,3 +75,14 @@ def test_exposed_is_what_moves_and_what_other_programs_hold_up_is_left_out():
     found = facts.exchanged(moving=10, waiting=30)
     assert (found.exposed, found.each_s) == pytest.approx((0.1, 0.010))
     assert facts.exchanged(moving=10, crowded=4).exposed == pytest.approx(0.06)
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_it_is_where_the_model_was_wrapped_else_where_collectives_are_called(wrapped):
+    job = ranks.job_facts(ranks.team({}, {}))
+    wrapper = facts.exchange().at if wrapped else None
+    job = replace(job, gradient_sync=replace(job.gradient_sync, at=wrapper))
+    lines = line_facts.lines((60, Phase.BACKWARD, 5.0), (38, Phase.GRAD_SYNC, 3.0), (9, Phase.GRAD_SYNC, 1.0))
+    found = gradient_sync_facts(None, AllRanks(job), lines)
+    assert found.at.line == (wrapper.line if wrapped else 38)
+    assert gradient_sync_facts(None, AllRanks(job), None).at == wrapper
