@@ -1,9 +1,9 @@
 """Python loops over the elements of tensors, with a small operation for each.
 
 ## What it sees
-Stack samples between the model and the loss: lines inside two or more loops, in addition to the training
-loop, or in one loop that runs many small operators in each step, take a noticeable share of it. No iteration
-depends on the one before; a sum over all of them may.
+Stack samples in the model, and between it and the loss: lines inside two or more loops, in addition to the
+training loop, or in one loop that runs many small operators in each step, take a noticeable share of it. No
+iteration depends on the one before; all of them may add to a sum, or fill a tensor or a list.
 
 ## By hand
     distance = torch.cdist(embedding, embedding)                 # all pairs at once
@@ -22,7 +22,7 @@ from __future__ import annotations
 from perfdoctor.facts.host.tensor_loops import TensorLoopFacts, shares
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import Phase, StepFacts
+from perfdoctor.model.measured import StepFacts
 from perfdoctor.tips.catalogue import tip
 
 NOTICEABLE = 0.08  # share of the step
@@ -30,9 +30,6 @@ SEEN = 5  # samples in those lines: fewer may be chance
 # What is left: one call that does the work of a loop takes a tenth to a hundredth of it, if it does not have
 # to keep more in memory than fits into caches.
 KEPT = (0.5, 0.1, 0.01)
-# How much of their part of backward goes with them, if that is the same part as of going forward. It can be
-# more: an indexed tensor gets a whole one of zeros.
-IN_BACKWARD = (0.3, 0.9, 1.5)
 LEAST_SAID = 0.01  # of the step in backward
 SHOWN = 3  # lines named
 
@@ -43,18 +40,18 @@ def tensor_loops(step: StepFacts, nests: TensorLoopFacts) -> Advice | None:
     share, behind = shares(nests, step.seconds, step.mean_s)
     if share < NOTICEABLE or sum(line.samples for line in nests.lines) < SEEN:
         return None
-    backward = step.share(Phase.BACKWARD)
     low, likely, high = (
-        share * (1 - kept) + min(backward, behind * part)
-        for kept, part in zip(KEPT, IN_BACKWARD, strict=True)
+        (share + behind_it) * (1 - kept)
+        for kept, behind_it in zip(KEPT, (behind.low, behind.likely, behind.high), strict=True)
     )
     top = nests.lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""
     ms = share * step.mean_s * 1e3
+    also = f", and about {behind.likely:.0%} their counterparts in backward"
     return Advice(
         because=(
             f"{share:.0%} of each step ({ms:.1f} ms) runs small tensor operations in a loop"
-            + (f", and about {behind:.0%} their counterparts in backward" if behind >= LEAST_SAID else ""),
+            + (also if behind.likely >= LEAST_SAID else ""),
             f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
         ),
         change=removes(low, likely, high),

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.loop_roles import LoopStatement, unit_of
 from perfdoctor.facts.user_source.parse import LOOPS, Sources, statements
+from perfdoctor.model.change import NOTHING, Estimate
+from perfdoctor.model.lines import StepLines
 from perfdoctor.model.measured import LineCost, Phase, StackFacts, StepFacts, WindowFacts
 from perfdoctor.model.missing import Missing
 
-TRAINING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 DEEP = 2  # loops around a line, the training loop left out: of one alone, its turns have to be many
 MANY = 16  # turns in a step: layers, heads, scales and parts of a loss are fewer
+BACKWARD = (3.0, 2.0, 1.0)  # times forward, of the rest of the model: at most, likely, at least
 SUMS = (ast.Add, ast.Sub)
 OPERATORS = (ast.Call, ast.BinOp, ast.Compare, ast.Subscript)  # what runs an operator at least
 
 
 @dataclass(frozen=True)
 class TensorLoopFacts:
-    """Lines between the model and the loss that compute element by element, costliest first."""
+    """Lines of the model, or between it and the loss, that compute element by element, costliest first."""
 
     lines: tuple[LineCost, ...]
+    in_forward: float  # the part of their shares that the timers charge to forward
 
 
 @fact
@@ -32,6 +35,7 @@ def tensor_loop_facts(
     stacks: StackFacts,
     sources: Sources,
     costs: StackCosts | Missing | None,
+    shown: StepLines | Missing | None,
     step: StepFacts,
     window: WindowFacts | None,
 ) -> TensorLoopFacts | None:
@@ -40,18 +44,40 @@ def tensor_loop_facts(
     A line counts if its result does not go into the next turn of its loop, but into a sum: what it does could
     be done for all turns at once.
     """
-    anchors = {(line.at.file, line.at.line) for phase in TRAINING for line in stacks.phases.get(phase, ())}
+    anchors = {(line.at.file, line.at.line) for line in _training(stacks)}
     if isinstance(costs, StackCosts):
         anchors |= costs.anchors
     operator_s = _operator_s(step, window)
-    lines = tuple(
+    others = (line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "compute")
+    lines = [
         line
-        for line in stacks.phases.get(Phase.OTHER, ())
-        if line.kind == "compute"
-        and not _calls_module(line)
+        for line in (*others, *stacks.phases.get(Phase.FORWARD, ()))
+        if not _calls_module(line)
         and _independent(line, anchors, sources, line.share * step.mean_s / operator_s if operator_s else 0.0)
+    ]
+    if not lines:
+        return None
+    between = sum(line.share for line in lines if line.kind is not None)
+    in_forward = sum(line.share for line in lines) - min(between, step.share(Phase.OTHER))
+    if isinstance(shown, StepLines):  # the same code runs in validation, too
+        lines = [replace(line, share=line.share + _in_validation(line, shown)) for line in lines]
+    return TensorLoopFacts(tuple(sorted(lines, key=lambda line: -line.share)), in_forward)
+
+
+def _training(stacks: StackFacts) -> Iterator[LineCost]:
+    """Lines that call modules, backward or an optimizer: a loop around one is no loop over elements."""
+    yield from stacks.phases.get(Phase.BACKWARD, ())
+    yield from stacks.phases.get(Phase.OPTIMIZER, ())
+    yield from filter(_calls_module, stacks.phases.get(Phase.FORWARD, ()))
+
+
+def _in_validation(line: LineCost, shown: StepLines) -> float:
+    place = line.at.file, line.at.line
+    return sum(
+        other.share
+        for other in shown.lines
+        if other.phase is Phase.VALIDATION and (other.at.file, other.at.line) == place
     )
-    return TensorLoopFacts(lines) if lines else None
 
 
 def _operator_s(step: StepFacts, window: WindowFacts | None) -> float | None:
@@ -92,34 +118,47 @@ def _independent(line: LineCost, anchors: set[tuple[str, int]], sources: Sources
 def _carried(loop: ast.stmt) -> set[str]:
     """Names that a turn of the loop reads before it sets them: they come from the turn before.
 
-    A name that the loop only adds to is none of them: a sum over all turns is one call.
+    A name that the loop only gathers in is none of them: all turns at once can fill a sum or a tensor.
     """
     nodes = list(statements(list(getattr(loop, "body", ()))))
-    summed = {name for node in nodes if (name := _added_to(node)) is not None}
     units = [unit_of(node) for node in nodes]
-    read_elsewhere = {
-        name
-        for node, unit in zip(nodes, units, strict=True)
-        for name in unit.needs & summed
-        if _added_to(node) != name
+    gathers = [_gathers_in(node) for node in nodes]
+    read = {
+        name for unit, gathered in zip(units, gathers, strict=True) for name in unit.needs if name != gathered
     }
     every = {name for unit in units for name in unit.sets | unit.changes}
-    return set(_early(units, every)) - (summed - read_elsewhere)
+    return set(_early(units, every)) - ({name for name in gathers if name is not None} - read)
 
 
-def _added_to(node: ast.AST) -> str | None:
-    """The name in `name = name + ...` or `name += ...`, where nothing else of the line reads it."""
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and isinstance(node.op, SUMS):
-        name, added = node.target.id, [node.value]
-    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-        name, added = node.targets[0].id, list(_terms(node.value))
-        first = added.pop(0)
-        if not (isinstance(first, ast.Name) and first.id == name):
-            return None
-    else:
+def _gathers_in(node: ast.AST) -> str | None:
+    """The name in `name += x`, `name = name + x`, `name[i] = x` or `name.append(x)`; x does not read it."""
+    if isinstance(node, ast.Assign):
+        target, value = node.targets[0], node.value
+        first, *more = _terms(value)
+        if isinstance(target, ast.Name):
+            fits = bool(more) and isinstance(first, ast.Name) and first.id == target.id
+            return _unless_read(target, more) if fits else None
+        return (
+            _unless_read(target.value, [target.slice, value]) if isinstance(target, ast.Subscript) else None
+        )
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, SUMS):
+        target = node.target
+        if isinstance(target, ast.Subscript):
+            return _unless_read(target.value, [target.slice, node.value])
+        return _unless_read(target, [node.value])
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        function = node.value.func
+        if isinstance(function, ast.Attribute) and function.attr == "append":
+            return _unless_read(function.value, node.value.args)
+    return None
+
+
+def _unless_read(target: ast.expr, others: Sequence[ast.expr]) -> str | None:
+    """The name that the target is, unless the other parts of its line read it."""
+    if not isinstance(target, ast.Name):
         return None
-    inside = (part for term in added for part in ast.walk(term))
-    return None if any(isinstance(part, ast.Name) and part.id == name for part in inside) else name
+    parts = (part for other in others for part in ast.walk(other))
+    return None if any(isinstance(part, ast.Name) and part.id == target.id for part in parts) else target.id
 
 
 def _terms(value: ast.expr) -> Iterator[ast.expr]:
@@ -139,13 +178,15 @@ def _early(units: list[LoopStatement], every: set[str]) -> Iterator[str]:
         known |= unit.sets
 
 
-def shares(facts: TensorLoopFacts, seconds: Mapping[Phase, float], mean_s: float) -> tuple[float, float]:
+def shares(facts: TensorLoopFacts, seconds: Mapping[Phase, float], mean_s: float) -> tuple[float, Estimate]:
     """(share of the step in such lines, share of the step that backward takes for them).
 
-    Each small operation has its counterpart in backward: of that, they take what they take of going forward.
+    Going backward through the rest of the model takes about twice what going forward does (as many products
+    for the inputs as for the weights); what backward takes beyond that is the counterpart of such lines.
     """
     share = min(1.0, sum(line.share for line in facts.lines))
     if mean_s <= 0:
-        return share, 0.0
-    forward = max(seconds.get(Phase.FORWARD, 0.0) / mean_s, share)
-    return share, seconds.get(Phase.BACKWARD, 0.0) / mean_s * share / forward if forward else 0.0
+        return share, NOTHING
+    forward, backward = (seconds.get(phase, 0.0) / mean_s for phase in (Phase.FORWARD, Phase.BACKWARD))
+    rest = max(0.0, forward - facts.in_forward)
+    return share, Estimate(*(min(backward, max(0.0, backward - times * rest)) for times in BACKWARD))

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.facts.host.tensor_loops import TensorLoopFacts, shares, tensor_loop_facts
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.change import NOTHING
 from perfdoctor.model.measured import LineCost, Location, OperatorCost, Phase, StackFacts, WindowFacts
 from tests.support.facts import step
+from tests.support.line_facts import lines
 from tests.support.records import source_of
 
 TRAIN = """\
@@ -31,15 +35,16 @@ for epoch in range(3):
                 seen.append(total * 2)
                 total = total + torch.norm(row * weight)
 """
+FILE = "/home/me/train.py"
 SOURCES = Sources(source_of(train=TRAIN))
 
 
 def stacks(*lines):
-    return StackFacts(100, "py-spy", {Phase.OTHER: lines, Phase.FORWARD: (cost(13),)})
+    return StackFacts(100, "py-spy", {Phase.OTHER: lines, Phase.FORWARD: (cost(13, None, "Net.forward"),)})
 
 
 def cost(number, kind="compute", leaf=None):
-    return LineCost(Location("/home/me/train.py", number), 0.2, 100, leaf, kind)
+    return LineCost(Location(FILE, number), 0.2, 100, leaf, kind)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +61,7 @@ def cost(number, kind="compute", leaf=None):
 )
 def test_lines_deep_in_loops_count_where_turns_do_not_need_each_other(number, counts):
     found = loops(cost(number))
-    assert (found == TensorLoopFacts((cost(number),))) is counts
+    assert (found is not None and found.lines == (cost(number),)) is counts
 
 
 @pytest.mark.parametrize(
@@ -74,15 +79,53 @@ def test_one_loop_counts_where_it_runs_many_small_operators(number, operators, c
 
 def loops(*lines, operators=None):
     window = WindowFacts("w", 4, False, (OperatorCost("aten::add", 1.0, operators),)) if operators else None
-    return tensor_loop_facts(stacks(*lines), SOURCES, None, step(forward=1.0), window)
+    return tensor_loop_facts(stacks(*lines), SOURCES, None, None, step(forward=1.0), window)
 
 
 def test_calls_of_modules_and_other_kinds_of_work_are_left_out():
     assert loops(cost(5, kind="logging"), cost(5, leaf="LSTMCell.forward")) is None
 
 
-def test_backward_takes_as_much_of_its_time_for_them_as_going_forward_does():
-    found = TensorLoopFacts((cost(5),))
-    seconds = {Phase.FORWARD: 0.4, Phase.BACKWARD: 0.3, Phase.OTHER: 0.3}
-    assert shares(found, seconds, 1.0) == (pytest.approx(0.2), pytest.approx(0.15))
-    assert shares(found, {}, 0.0) == (pytest.approx(0.2), 0.0)
+def test_what_backward_takes_beyond_twice_the_rest_of_forward_is_theirs():
+    found = TensorLoopFacts((cost(5),), in_forward=0.2)
+    seconds = {Phase.FORWARD: 0.3, Phase.BACKWARD: 0.5, Phase.OTHER: 0.2}
+    share, behind = shares(found, seconds, 1.0)
+    assert share == pytest.approx(0.2)
+    assert (behind.low, behind.likely, behind.high) == pytest.approx((0.2, 0.3, 0.4))
+    assert shares(found, {}, 0.0) == (pytest.approx(0.2), NOTHING)
+
+
+def test_what_the_timers_charge_to_forward_is_known():
+    between = stacks(cost(5))  # 20 % of the time, and the timers saw no more than 5 % outside the phases
+    for other, in_forward in ((0.0, 0.2), (0.05, 0.15), (0.5, 0.0)):
+        times = step(forward=1 - other, other=other)
+        found = tensor_loop_facts(between, SOURCES, None, None, times, None)
+        assert found.in_forward == pytest.approx(in_forward)
+
+
+def test_lines_of_the_model_itself_count_with_what_they_take_in_validation():
+    found = StackFacts(100, "py-spy", {Phase.FORWARD: (cost(5, None), cost(13, None, "Net.forward"))})
+    line = lines((5, Phase.VALIDATION, 3.0), (5, Phase.OTHER, 1.0), (6, Phase.VALIDATION, 1.0))
+    line = replace(line, lines=tuple(replace(one, at=replace(one.at, file=FILE)) for one in line.lines))
+    (only,) = tensor_loop_facts(found, SOURCES, None, line, step(forward=1.0), None).lines
+    assert only.share == pytest.approx(0.2 + 0.3)
+
+
+@pytest.mark.parametrize(
+    ("body", "counts"),
+    [
+        pytest.param("table[i, j] = math.sin(i / j)", True, id="fills-a-tensor"),
+        pytest.param("table[i, j] = math.sin(table[i, j - 1])", False, id="reads-what-it-filled"),
+        pytest.param("found.append(torch.norm(x[i] - x[j]))", True, id="fills-a-list"),
+        pytest.param("found.append(torch.norm(found[-1] - x[j]))", False, id="reads-the-list"),
+        pytest.param("total[j] += x[i, j]", True, id="adds-to-elements"),
+        pytest.param("total = total - 2 * x[i, j] + 1", True, id="adds-several-terms"),
+        pytest.param("total = total * x[i, j] + 1", False, id="a-recurrence-of-one-line"),
+        pytest.param("total += total * x[i, j]", False, id="adds-what-it-reads"),
+    ],
+)
+def test_what_turns_only_gather_in_does_not_make_them_depend_on_each_other(body, counts):
+    text = f"def build(x):\n    for i in range(9):\n        for j in range(9):\n            {body}\n"
+    sources = Sources(source_of(train=text))
+    found = tensor_loop_facts(stacks(cost(4)), sources, None, None, step(forward=1.0), None)
+    assert (found is not None) is counts
