@@ -37,7 +37,7 @@ CROWDED = 0.25  # seconds without a core per second: from here on the cores, too
 
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
 COUNTED_BY = {Marker.CALL: "module calls", Marker.BATCH: "batches"}
-NOTHING_WORTHWHILE = "no known change is likely to gain 5 % or more"
+NOTHING_WORTHWHILE = "no known change is likely to make steps 5 % faster"
 
 
 @dataclass(frozen=True)

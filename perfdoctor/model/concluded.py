@@ -61,8 +61,9 @@ class Advice:
     """What a tip returns for these facts.
 
     `because` holds sentences with numbers. `change` says what it takes out of the step, or None where it is
-    about something else than time. `tweak` is the flag and value of `perfdoctor try`, or None. `code` is the
-    change by hand, written for this script where its names are known.
+    about something else than the time of a step. `start_s` is what it saves before the first step, in
+    seconds. `tweak` is the flag and value of `perfdoctor try`, or None. `code` is the change by hand, written
+    for this script where its names are known.
     """
 
     because: tuple[str, ...]
@@ -72,11 +73,14 @@ class Advice:
     same_result: bool = True
     code: str | None = None
     bottleneck: Bottleneck | None = None  # what the time is charged to, where that is not the tip's own class
+    start_s: float | None = None
 
     @property
-    def about(self) -> Literal["time", "risk"]:
-        """What it is about: time that a change saves, or a risk."""
-        return "time" if self.change else "risk"
+    def about(self) -> Literal["time", "start", "risk"]:
+        """What it is about: time of steps that a change saves, time before the first one, or a risk."""
+        if self.change:
+            return "time"
+        return "risk" if self.start_s is None else "start"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ class SamplingSchedule:
 
     def __init__(self) -> None:
         self.samples: List[Callable[[Recorder, Any], None]] = []
+        self.soon: List[Callable[[Recorder, Any], None]] = []  # before the very next backward, once
         self.backwards = 0
         self.next = FIRST
         self.next_ns = 0
@@ -27,6 +28,10 @@ class SamplingSchedule:
     def before_backward(self, recorder: Recorder, loss: Any) -> None:
         """Count, and nearly always nothing else."""
         self.backwards += 1
+        if self.soon:
+            soon, self.soon = self.soon, []
+            for call in soon:
+                call(recorder, loss)
         if self.backwards < self.next and recorder.since < self.next_ns:
             return
         if self.backwards >= self.next:

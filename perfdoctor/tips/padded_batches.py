@@ -43,6 +43,9 @@ from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.20  # share of the step that computes on sequences
 LARGE = 0.25  # share of positions that is padding: less is usual, and the fix leaves a part of it
+# Where each batch is padded to its own longest sequence, most scripts live with this much: of 16 random ones,
+# 35 % where lengths are normal (50 +- 15), 39 % where they are uniform (10 to 64).
+LARGE_WITHIN = 0.40
 PART = 0.10  # of positions: a way of padding that less goes by is not worth its lines
 # Of padding that lies within the longest sequence of its batch: what goes where lengths in a batch are alike.
 # Counted on invented lengths (log-normal, normal, uniform) in batches of 8 to 128, sorted in groups of 50
@@ -74,9 +77,9 @@ def padded_batches(
 ) -> Advice | None:
     """Advises shorter rows where much of the computation is on padding."""
     compute = step.share(Phase.FORWARD) + step.share(Phase.BACKWARD)
-    if compute < NOTICEABLE or padding.share < LARGE:
-        return None
     beyond = padding.beyond if padding.beyond >= PART else 0.0
+    if compute < NOTICEABLE or padding.share < (LARGE if beyond else LARGE_WITHIN):
+        return None
     within = padding.within if padding.within >= PART else 0.0
     width, longest = padding.width, padding.longest
     because = [

@@ -64,6 +64,7 @@ def slow_start(start: StartUpFacts) -> Advice | None:
             "steps take as long as before: what is saved is saved at each start",
         ),
         change=None,
+        start_s=sum(line.seconds for line in lines),
         at=tuple(line.at for line in lines[:SHOWN]),
     )
 

@@ -41,7 +41,7 @@ def tensor_loops(step: StepFacts, nests: TensorLoopFacts) -> Advice | None:
     if share < NOTICEABLE or sum(line.samples for line in nests.lines) < SEEN:
         return None
     low, likely, high = (
-        (share + behind_it) * (1 - kept)
+        min(1.0, share + behind_it) * (1 - kept)
         for kept, behind_it in zip(KEPT, (behind.low, behind.likely, behind.high), strict=True)
     )
     top = nests.lines[0]

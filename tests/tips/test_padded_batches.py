@@ -70,6 +70,7 @@ def test_without_a_loader_or_a_line_that_pads_there_is_no_place():
     ("of_step", "found"),
     [
         pytest.param(STEP, padding(beyond=0.14, within=0.1), id="little-padding"),
+        pytest.param(STEP, padding(beyond=0.0, within=0.39), id="what-random-batches-have"),
         pytest.param(step(data_wait=81, forward=9, backward=10), padding(), id="hardly-any-computing"),
     ],
 )

@@ -21,7 +21,7 @@ def test_divides_the_start_and_names_the_line():
         "steps take as long as before: what is saved is saved at each start",
     )
     assert [at.line for at in advice.at] == [12]
-    assert advice.change is None
+    assert (advice.change, advice.about) == (None, "start")
 
 
 def test_waiting_for_a_core_is_told_apart():

@@ -61,12 +61,20 @@ def verdict(diagnosis: Diagnosis, subject: str = "Training") -> list[Block]:
 def finding(found: Finding, cwd: str, brief: bool = False) -> Section:
     """A finding: title, gain, lines, evidence, what to type; in brief, the evidence's first line."""
     advice = found.advice
-    gain = blocks.strong(text.gain(found.gain), "green") if advice.change else blocks.strong("risk", "yellow")
-    heading = Headline(blocks.strong(found.title), gain, level=4, number=found.rank)
+    heading = Headline(blocks.strong(found.title), _worth(found), level=4, number=found.rank)
     if brief:
         return [heading, Indented((blocks.bullets(advice.because[:1]),))]
     ways = (*_ways(advice), ("more", blocks.code(f"perfdoctor tips {found.id}")))
     return [heading, Indented((*_source(advice.at, cwd), blocks.bullets(advice.because), Labelled(ways)))]
+
+
+def _worth(found: Finding) -> Words:
+    """What a finding brings, in a word or two."""
+    if found.advice.change:
+        return blocks.strong(text.gain(found.gain), "green")
+    if found.advice.start_s is not None:
+        return blocks.strong(f"up to {text.duration(found.advice.start_s)} at each start", "green")
+    return blocks.strong("risk", "yellow")
 
 
 def _source(places: Sequence[Location], cwd: str) -> Iterator[Block]:

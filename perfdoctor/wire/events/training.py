@@ -46,6 +46,14 @@ class UnusedGradientsEvent(Event, name="orphans"):
     needless: int  # nodes that no other gradient needs
 
 
+class RepeatedBackwardEvent(Event, name="repeated_backward"):
+    """Two backwards of one step: how much of the second one's graph the first had passed already."""
+
+    nodes: int  # of the second graph, without those that add to parameters
+    shared: int  # of them, those in both
+    at: Line | None  # of the second backward
+
+
 class RetainedGraphsEvent(Event, name="retained"):
     """More graphs of past steps are alive than ever."""
 

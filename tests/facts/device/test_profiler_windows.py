@@ -25,6 +25,7 @@ from perfdoctor.facts.device.profiler_windows import (
 from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.lines import StepLines
 from perfdoctor.model.measured import Location, RunFacts, StackFacts, StepFacts, WindowFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.ranks import GradientSyncFacts, Straggler
@@ -45,7 +46,7 @@ def groups_of(windows: MeasuredWindows, of_step: StepFacts, on_device: bool) -> 
     """What facts on the windows come to in a run with this step."""
     known: dict[object, object] = {
         MeasuredWindows: windows, StepFacts: of_step, RunFacts: facts.run(device="V100" if on_device else "cpu"),
-        Sources: Sources(no_source), StackFacts: Missing("no stack samples were taken"), AllRanks: None,
+        Sources: Sources(no_source), StepLines: None, StackFacts: Missing("no stack samples were taken"), AllRanks: None,
     }  # fmt: skip
     for fact in registry.facts():
         if all(need.kind in known for need in fact.needs.values()):

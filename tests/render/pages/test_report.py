@@ -233,6 +233,12 @@ def test_a_finding_about_something_else_than_time_is_a_risk():
     assert "no speed to gain" not in page
 
 
+def test_a_finding_about_the_start_says_how_long_it_takes():
+    first = reports.STARVED.findings[0]
+    slow = replace(first, advice=replace(first.advice, change=None, start_s=17.2), gain=Gain())
+    assert "up to 17.2 s at each start" in shown(replace(reports.STARVED, findings=(slow,)))
+
+
 def test_the_ranks_of_a_job_come_before_the_step_which_says_whose_it_is():
     joined = replace(reports.ended(ranks=8), job=job_facts.job(8, 2, shown=3))
     page = shown(joined, 80)

@@ -29,7 +29,7 @@ HEALTHY = {
     RetainedGraphFacts: host_facts.retained(graphs=4, steps=20),
     ValidationFacts: host_facts.validation(seconds=1.2),
     BetweenStepsFacts: host_facts.between(0.01),
-    TensorLoopFacts: TensorLoopFacts((facts.line(0.01, 30),)),
+    TensorLoopFacts: TensorLoopFacts((facts.line(0.01, 30),), 0.01),
     UnusedGradientFacts: UnusedGradientFacts(1, 100, 0.01, 0.0, None),
 }
 
@@ -46,7 +46,7 @@ def odd(draw):
         GradientClearingFacts: host_facts.clearing(draw(st.integers(0, 99)), draw(st.integers(0, 1))),
         GradientZeroingFacts: host_facts.zeroing(draw(MS)),
         BetweenStepsFacts: host_facts.between(draw(SHARE), draw(CODE), draw(st.integers(30, 31)), 99),
-        TensorLoopFacts: TensorLoopFacts((facts.line(draw(SHARE), 30, text=draw(CODE)),)),
+        TensorLoopFacts: TensorLoopFacts((facts.line(draw(SHARE), 30, text=draw(CODE)),), draw(SHARE)),
         UnusedGradientFacts: UnusedGradientFacts(
             9, 900, draw(SHARE), draw(SHARE), draw(st.none() | st.just(AT))
         ),

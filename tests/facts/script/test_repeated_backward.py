@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.facts.script.repeated_backward import repeated_backward_facts
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.runs.types import RankRecords
+from tests.support.records import source_of
+
+SOURCES = Sources(source_of(train="a\nb\nloss.backward(retain_graph=True)\n"))
+AT = {"file": "/home/me/train.py", "line": 3, "function": "main"}
+
+
+def found(*pairs):
+    common = {"event": "repeated_backward", "at": AT}
+    events = tuple({**common, "nodes": nodes, "shared": shared} for nodes, shared in pairs)
+    return repeated_backward_facts(RankRecords(0, None, None, events), SOURCES)
+
+
+def test_the_median_of_the_pairs():
+    facts = found((10, 9), (10, 8), (10, 0))
+    assert (facts.shared, facts.compared) == (pytest.approx(0.8), 3)
+    assert facts.at.text == "loss.backward(retain_graph=True)"
+
+
+@pytest.mark.parametrize("pairs", [(), ((10, 0), (10, 0)), ((10, 9), (10, 0), (10, 0)), ((0, 0),)])
+def test_graphs_without_a_common_part_are_none(pairs):
+    assert found(*pairs) is None

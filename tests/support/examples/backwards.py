@@ -1,0 +1,18 @@
+"""Facts of how a step goes backward."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from perfdoctor.facts.script.repeated_backward import RepeatedBackwardFacts
+from perfdoctor.model.measured import Location
+
+AT = Location("train.py", 9, "main", "loss.backward(retain_graph=True)")
+HEALTHY = {RepeatedBackwardFacts: RepeatedBackwardFacts(0.01, 3, AT)}
+
+
+@st.composite
+def odd(draw):
+    """Facts of any run, however odd."""
+    shared, at = draw(st.floats(0, 1)), draw(st.none() | st.just(AT))
+    return {RepeatedBackwardFacts: RepeatedBackwardFacts(shared, draw(st.integers(1, 9)), at)}
