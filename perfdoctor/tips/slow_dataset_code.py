@@ -72,7 +72,12 @@ def slow_dataset_code(
     if not lines:
         return None
     top, share = lines[0], min(1.0, sum(line.share for line in lines))
-    low, likely, high = sorted(share * (1 - kept) for kept in (KEPT if len(lines) == 1 else KEPT_OF_MANY))
+    others = share - min(share, top.share)
+    alone = top.share >= MOST_OF_IT
+    low, likely, high = (
+        top.share * (1 - kept) + others * (1 - of_many)
+        for kept, of_many in zip(KEPT if alone else KEPT_OF_MANY, KEPT_OF_MANY, strict=True)
+    )
     text = top.at.text or ""
     where = "at" if len(lines) == 1 else "most of it at"
     return Advice(
@@ -95,11 +100,11 @@ def _fix(text: str, library: str | None) -> str | None:
 
 
 def _place(lines: Sequence[LineCost]) -> list[LineCost]:
-    """The line, or else the lines of the one function, that take most of a batch; else an empty list."""
-    if lines and lines[0].share >= MOST_OF_IT:
-        return [lines[0]]
+    """The lines of the one function, or else the line, that take most of a batch; else an empty list."""
     functions: dict[tuple[str, str | None], list[LineCost]] = defaultdict(list)
     for line in lines:
         functions[line.at.file, line.at.function].append(line)
     costliest = max(functions.values(), key=lambda group: sum(line.share for line in group), default=[])
-    return costliest if sum(line.share for line in costliest) >= MOST_IN_ONE else []
+    if sum(line.share for line in costliest) >= MOST_IN_ONE:
+        return costliest
+    return [lines[0]] if lines and lines[0].share >= MOST_OF_IT else []
