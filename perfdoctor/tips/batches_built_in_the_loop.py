@@ -10,6 +10,11 @@ training process and without a DataLoader.
 
     for x, y in DataLoader(Batches(...), batch_size=None, num_workers=1):
 
+Where those lines wait for storage or a network, fetch what a batch needs at once:
+
+    with ThreadPoolExecutor(16) as pool:         # once, before the loop
+        items = list(pool.map(fetch, keys))
+
 ## When not
 Where the algorithm generates its data from the model during training (reinforcement learning, self-play),
 batches cannot be prepared ahead. Where vectorising makes those lines cheap, that is simpler.
@@ -29,6 +34,9 @@ NOTICEABLE = 0.08  # share of step time
 SEEN = 5  # samples in those lines: fewer may be chance
 # Share of the cost that vectorising its Python saves, without any worker: the alternative.
 VECTORISED = 0.5
+COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+WAITS = 0.5  # of the lines' time, without CPU time: fetched at once, as good as all of it overlaps
+OVERLAPPED = (0.5, 0.9)  # of that waiting: at worst, likely
 KNEE = 0.05  # a worker more that brings less than this is not worth its memory
 
 
@@ -53,12 +61,25 @@ def batches_built_in_the_loop(
     vectorised = removes(0.0, VECTORISED * share, share)
     better = max(replace(moved, workers=workers), vectorised, key=lambda change: model.gain(change).likely)
     ms = share * step.mean_s * 1e3
-    return Advice(
-        because=(
-            f"{share:.0%} of each step ({ms:.1f} ms) is spent preparing the next batch in the training loop",
-            f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
-        ),
-        change=better,
-        at=tuple(line.at for line in lines[:3]),
-        code=f"for batch in DataLoader(batches, batch_size=None, num_workers={workers}):  # a batch an item",
+    because = (
+        f"{share:.0%} of each step ({ms:.1f} ms) is spent preparing the next batch in the training loop",
+        f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
     )
+    at = tuple(line.at for line in lines[:3])
+    waits = _waits(step, share)
+    if waits >= WAITS:
+        low, likely = (waits * share * overlapped for overlapped in OVERLAPPED)
+        said = f"for {waits:.0%} of that time no core works: it waits for storage, a network or a timer"
+        code = "items = list(pool.map(fetch, keys))  # pool = ThreadPoolExecutor(16), once, before the loop"
+        return Advice((*because, said), removes(low, likely, share), at, code=code)
+    code = f"for batch in DataLoader(batches, batch_size=None, num_workers={workers}):  # a batch an item"
+    return Advice(because, better, at, code=code)
+
+
+def _waits(step: StepFacts, share: float) -> float:
+    """How much of that share of the step passes without CPU time; computing keeps one core busy at least."""
+    building_s = share * step.mean_s
+    if step.process_cpu_s is None or building_s <= 0:
+        return 0.0
+    computing_s = sum(step.seconds.get(phase, 0.0) for phase in COMPUTING)
+    return min(1.0, max(0.0, 1.0 - max(0.0, step.process_cpu_s - computing_s) / building_s))

@@ -49,5 +49,16 @@ def test_is_silent(lines):
     assert judge(stacks(*lines), cpu()) is None
 
 
+def test_what_waits_without_a_core_can_be_fetched_at_once():
+    idle = step(other=12, forward=3, backward=5, cpu=12)
+    advice = judge(stacks(*BUILDS), cpu(cores=2), idle)
+    assert "for 67% of that time no core works" in advice.because[-1]
+    assert "ThreadPoolExecutor" in advice.code
+    share = advice.change.step
+    assert (share.low, share.likely, share.high) == pytest.approx((0.2, 0.36, 0.6))
+    works = judge(stacks(*BUILDS), cpu(cores=2), step(other=12, forward=3, backward=5, cpu=15))
+    assert "ThreadPoolExecutor" not in works.code
+
+
 def test_fires_just_above_the_threshold():
     assert judge(stacks(line(0.0801, kind="data")), cpu()) is not None
