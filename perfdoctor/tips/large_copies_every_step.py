@@ -53,10 +53,10 @@ CONVERTS = frozenset("tensor as_tensor asarray to type float double half bfloat1
 BUFFER = """buffer = torch.empty(capacity, ...)  # once, before the loop
 buffer[step % capacity] = item
 batch = buffer[index]"""
-ONCE = "data = data.float()  # once, before the loop: each conversion, and .contiguous() as well"
-RARELY = """if step % 100 == 0:  # only when the copy is needed, and into memory that is there already
+ONCE = "data = data.float()  # once, before the loop"
+RARELY = """if step % 100 == 0:  # not in every step, and into the same memory
     for kept, new in zip(copies, model.parameters()):
-        kept.copy_(new.detach())  # for an average: kept.lerp_(new.detach(), 0.01)"""
+        kept.copy_(new.detach())"""
 
 
 @tip(

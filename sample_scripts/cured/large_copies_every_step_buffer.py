@@ -25,7 +25,7 @@ def main(args):
     value = nn.Sequential(
         nn.Linear(args.width, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 1)
     )
-    optimizer = torch.optim.Adam(value.parameters(), lr=1e-3)
+    optimizer = torch.optim.SGD(value.parameters(), lr=0.05)
     for step in range(1, args.steps + 1):
         if step % 4 == 0:
             place = step % args.episodes
@@ -41,9 +41,9 @@ def main(args):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=1200)
-    parser.add_argument("--episodes", type=int, default=300)
-    parser.add_argument("--length", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=800)
+    parser.add_argument("--episodes", type=int, default=400)
+    parser.add_argument("--length", type=int, default=250)
     parser.add_argument("--width", type=int, default=96)
     parser.add_argument("--batch-size", type=int, default=256)
     main(parser.parse_args())

@@ -27,13 +27,19 @@ LOOP = """
     memory = torch.randn(400, 64)
     kept = torch.empty(8, 64)
     best = None
+    average = torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            while True:
+                yield torch.stack(states)[:8]
+    stream = iter(torch.utils.data.DataLoader(Stream(), batch_size=None))
     for step in range(300):
         x = data[torch.randint(400, (8,))]
         {line}
         loss = net(x).pow(2).mean()
         opt.zero_grad(); loss.backward(); opt.step()
 """
-LINE = 20  # of the loop, at which it is
+LINE = 1 + LOOP[: LOOP.index("{line}")].count("\n")
 
 
 def told(tmp_path, line: str) -> list[dict[int, tuple[int, list[str]]]]:
@@ -112,6 +118,8 @@ def test_a_list_that_moves_on_by_an_item_a_step_is_the_same(tmp_path):
             "with torch.no_grad(): x = torch.cat([net[0](x), other[0](x)], 1)[:, ::2]", id="feature-maps"
         ),
         pytest.param("x = torch.cat([net[0].weight[:8], net[0].weight[8:16]])", id="what-gets-gradients"),
+        pytest.param("average.update_parameters(net)", id="an-average-of-torchs"),
+        pytest.param("x = next(stream)", id="in-a-loader"),
         pytest.param("best = copy.deepcopy(net) if step % 10 == 0 else best", id="now-and-then"),
         pytest.param("x = data.float().contiguous().to('cpu')[:8]", id="nothing-to-copy"),
     ],
