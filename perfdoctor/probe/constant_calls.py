@@ -10,10 +10,8 @@ import re
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
+from .call_looks import Args, Kwargs, SeenCall, name_of
 from .user_frames import user_line
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 
 CALLS_MAX = 4_000  # with constant inputs in one step: a validation inside must not fill memory
 LEAVES_MAX = 20_000  # tensors from outside that are remembered
@@ -41,17 +39,15 @@ class OuterTensor:
         self.serial = serial
 
 
-class ConstantCall:
+class ConstantCall(SeenCall):
     """One call with constant inputs."""
 
-    __slots__ = ("key", "line", "name", "ns", "reused", "shows")
+    __slots__ = ("key", "reused", "shows")
 
     def __init__(self, key: int, name: str, ns: int) -> None:
+        super().__init__(name, ns)
         self.key = key
-        self.name = name
-        self.ns = ns
         self.reused = True  # False: what it returned was written over, so that each step needs its own
-        self.line: Any = None
         self.shows: Any = None
 
 
@@ -102,7 +98,6 @@ class StepCalls:
         self.described = (torch.dtype, torch.device, torch.layout, torch.memory_format)
         self.strided = torch.strided
         self.calls = 0
-        self.own_ns = 0  # what looking took
         self.constant: List[ConstantCall] = []
         self.written_over: List[
             Tuple[ConstantCall, List[ConstantCall]]
@@ -218,15 +213,11 @@ class StepCalls:
             return None
         if result.layout != self.strided:
             result = result._values() if result.is_sparse else result.values()
-        if not result.numel():
-            return None
-        a_side = max(1, int(SHOWN ** (1 / max(1, result.dim()))))
-        some = result.detach()[tuple(slice(None, None, max(1, size // a_side)) for size in result.shape)]
-        return hash((tuple(result.shape), str(some.tolist())))
+        return some_elements(result) if result.numel() else None
 
 
-def name_of(function: Any) -> str:
-    """What tells a function of torch's from the others; of a property it is the property's name."""
-    owner: Any = getattr(function, "__self__", None)
-    name = str(getattr(function, "__name__", function))
-    return f"{owner.__name__}.{name}" if name == "__get__" and hasattr(owner, "__name__") else name
+def some_elements(tensor: Any) -> int:
+    """A number that a tensor's shape and some of its elements give."""
+    a_side = max(1, int(SHOWN ** (1 / max(1, tensor.dim()))))
+    some = tensor.detach()[tuple(slice(None, None, max(1, size // a_side)) for size in tensor.shape)]
+    return hash((tuple(tensor.shape), str(some.tolist())))

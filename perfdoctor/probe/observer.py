@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
 
 from ..wire.events import Event
 from . import marked, on_import, patch
+from .call_looks import CallLooks, CallViewer
 from .recorder import Recorder
 from .session import Session
 
@@ -44,6 +45,7 @@ class Watch:
         self.lines = lines  # where the script constructed modules and optimizers
         self.profilers = profilers  # of the script itself
         self.moments = steps.moments
+        self.looks = CallLooks(steps, profilers)
 
     def write(self, event: Event) -> None:
         """Write one event into the records of this process."""
@@ -81,6 +83,10 @@ class Watch:
     def on_device(self, name: str, call: Callable[[Any], None]) -> None:
         """Call `call(device)` with each device that trains."""
         self.moments.device.append(patch.guarded(name, call))
+
+    def on_looked_at_calls(self, name: str, viewer: CallViewer) -> None:
+        """Show `viewer` each call of torch's functions in a few pairs of steps: see CallLooks."""
+        self.looks.add(name, viewer)
 
     def on_model(self, name: str, call: Callable[[Any, int], None]) -> None:
         """Call `call(module, modules inside)` when the script calls a model for the first time."""

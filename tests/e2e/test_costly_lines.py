@@ -23,7 +23,7 @@ COPIES_WEIGHTS = """
     import time
     import torch
     model = torch.nn.Linear(32, 4)
-    model.register_buffer("table", torch.zeros(20_000_000))
+    model.register_buffer("table", torch.zeros(5_000_000))
     torch.set_num_threads(1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     end = time.monotonic() + 8
@@ -32,6 +32,21 @@ COPIES_WEIGHTS = """
         model(torch.ones(32, 32)).pow(2).mean().backward()
         optimizer.step()
         latest = copy.deepcopy(model.state_dict())  # planted
+"""
+COPIES_RECORDS = """
+    import copy
+    import time
+    import torch
+    model = torch.nn.Linear(32, 4)
+    records = [[float(number)] for number in range(2_000)]
+    torch.set_num_threads(1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    end = time.monotonic() + 8
+    while time.monotonic() < end:
+        optimizer.zero_grad()
+        model(torch.ones(32, 32)).pow(2).mean().backward()
+        optimizer.step()
+        latest = copy.deepcopy(records)  # planted
 """
 DRAWS_SLOWLY = """
     import time
@@ -148,7 +163,7 @@ def planted(script: str) -> int:
 @pytest.mark.parametrize(
     ("script", "phase", "wait", "verdict"),
     [
-        pytest.param(COPIES_WEIGHTS, "other", None, "host", id="other"),
+        pytest.param(COPIES_RECORDS, "other", None, "host", id="other"),
         pytest.param(DRAWS_SLOWLY, "data_wait", "sampler", "data", id="data-wait"),
         pytest.param(LOOPS_IN_FORWARD, "forward", None, "compute", id="forward"),
     ],
@@ -173,6 +188,14 @@ def test_the_planted_line_of_a_workers_dataset_is_the_costliest_and_left_to_the_
     ids = {finding["id"] for finding in found["findings"]}
     assert ids & {"slow-dataset-code", "too-few-workers"}
     assert "costly-line" not in ids
+
+
+def test_the_planted_line_that_copies_the_weights_is_left_to_the_finding_on_it(tmp_path):
+    pytest.importorskip("torch")
+    found = report(COPIES_WEIGHTS, tmp_path)
+    (named,) = [finding for finding in found["findings"] if finding["id"] == "large-copies-every-step"]
+    assert named["at"][0]["line"] == planted(COPIES_WEIGHTS)
+    assert "costly-line" not in {finding["id"] for finding in found["findings"]}
 
 
 def test_a_recurrence_in_the_forward_pass_is_needed_and_no_finding(tmp_path):

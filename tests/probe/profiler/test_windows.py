@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from perfdoctor.probe.observers.constants import PAIRS
+from perfdoctor.probe.call_looks import PAIRS
 from perfdoctor.runs import directory
 from perfdoctor.runs import records as recorded
 from perfdoctor.watch.unwatched import INJECT
@@ -155,7 +155,7 @@ def test_disturbed_rows_are_marked_and_our_own_time_is_in_no_phase(trained):
         inside = (rows["end_ns"] > window["begin_ns"]) & (rows["begin_ns"] <= window["end_ns"])
         assert (rows["flags"][inside] & 2).all()
     disturbed = (rows["flags"] & 2) != 0
-    # Warm-up, the steps that count, and the one that follows; what looks for constants disturb may be among them.
+    # Warm-up, the steps that count, and the one that follows; what looks at calls disturb may be among them.
     by_windows = 6 + sum(window["steps"] + 2 for window in trained.windows("ok"))
     assert by_windows <= disturbed.sum() <= by_windows + 3 * PAIRS
     assert (rows["marker"] == 4).sum() == 4000

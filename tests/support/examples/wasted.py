@@ -6,14 +6,18 @@ from hypothesis import strategies as st
 
 from perfdoctor.facts.script.embedding_tables import EmbeddingTable, EmbeddingTableFacts
 from perfdoctor.facts.script.recomputed_constants import ConstantLine, RecomputedConstantFacts
+from perfdoctor.facts.script.repeated_copies import CopyingLine, RepeatedCopyFacts
 from perfdoctor.model.change import Estimate
-from perfdoctor.model.measured import Location
+from perfdoctor.model.measured import LineCost, Location, Phase
 
 AT = Location("train.py", 9, "main", "mask = causal(len(x))")
 SHARE = st.floats(0, 1)
 HEALTHY = {
     RecomputedConstantFacts: RecomputedConstantFacts(
         Estimate(0.0, 0.01, 0.03), (ConstantLine(AT, 0.01, ("ones", "triu")),), 5
+    ),
+    RepeatedCopyFacts: RepeatedCopyFacts(
+        Estimate(0.0, 0.01, 0.02), 40e6, (CopyingLine(AT, 0.01, 40e6, 12.0, ("clone",)),), 5
     ),
     EmbeddingTableFacts: EmbeddingTableFacts(
         (EmbeddingTable("words", 30_000, 30_000 * 512 * 4, 8_192.0, "AdamW", 0.3, 0.3, AT),)
@@ -27,6 +31,20 @@ def odd(draw):
     low, likely, high = sorted(draw(st.tuples(SHARE, SHARE, SHARE)))
     lines = [
         ConstantLine(AT, draw(SHARE), ("sum",) * draw(st.integers(0, 2)))
+        for _ in range(draw(st.integers(0, 2)))
+    ]
+    copying = [
+        CopyingLine(
+            AT,
+            draw(SHARE),
+            draw(st.floats(0, 1e12)),
+            draw(st.floats(0, 1e6)),
+            ("cat",) * draw(st.integers(0, 2)),
+            *draw(
+                st.just(())
+                | st.tuples(st.sampled_from(Phase), SHARE.map(lambda share: LineCost(AT, share, 9)))
+            ),
+        )
         for _ in range(draw(st.integers(0, 2)))
     ]
     tables = [
@@ -44,5 +62,8 @@ def odd(draw):
     ]
     return {
         RecomputedConstantFacts: RecomputedConstantFacts(Estimate(low, likely, high), tuple(lines), 3),
+        RepeatedCopyFacts: RepeatedCopyFacts(
+            Estimate(low, likely, high), draw(st.floats(0, 1e12)), tuple(copying), 3
+        ),
         EmbeddingTableFacts: EmbeddingTableFacts(tuple(tables)),
     }

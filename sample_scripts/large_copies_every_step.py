@@ -1,6 +1,6 @@
 """A tagger of words with a large table of embeddings; the best weights so far are copied in every step."""
 
-# expect: verdict=host finding=costly-line
+# expect: verdict=host finding=large-copies-every-step
 
 import argparse
 import copy

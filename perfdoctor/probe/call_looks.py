@@ -1,0 +1,319 @@
+"""A look at each call of torch's functions, in a few steps, for all who have something to see there.
+
+In those steps a mode of torch's sees each call of its Python functions: what goes in, and what comes out. A
+mode changes nothing about the call; operators inside are the same as without it.
+
+Two steps in a row are looked at together: a batch that is kept in memory comes again at some later step, but
+not in the next one.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import get_ident
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Tuple, TypeVar
+
+from ..wire.step_rows import BACKWARD, DISTURBED, OPTIMIZER
+from . import patch
+from .profiler.users_profiler import UsersProfilers, compiles
+from .recorder import Recorder, clock
+
+if TYPE_CHECKING:
+    from .steps.steps import StepTracker
+
+FIRST = 64  # the backward that asks for the first pair; each next one comes after twice as many
+PAIRS = 8  # in a whole run
+ENOUGH = 3  # pairs, where what is looked for takes next to no time
+LITTLE = 0.01  # of a step
+TRAINED = (BACKWARD, OPTIMIZER)  # phases in which all depends on parameters
+LEAD = 3  # updates from asking to looking: a look at the calls of modules, asked for then too, is over
+LINES_MAX = 10  # written down, of each look
+NAMES_MAX = 3  # of functions, for each line
+UPDATES_MAX = 64  # while one step is waited for: the optimizer that ends it may have had its last
+
+Args = Tuple[Any, ...]
+Kwargs = Dict[str, Any]
+
+
+class SeenCall:
+    """One call of a looked-at step."""
+
+    __slots__ = ("line", "name", "ns")
+
+    def __init__(self, name: str, ns: int) -> None:
+        self.name = name
+        self.ns = ns
+        self.line: Optional[Dict[str, Any]] = None  # the user's that made it
+
+
+Call = TypeVar("Call", bound=SeenCall)
+
+
+class CallViewer:
+    """What an observer sees in a pair of steps. Backward and the update are not shown."""
+
+    def begin(self) -> None:
+        """The first step of a pair begins."""
+
+    def next(self) -> None:
+        """It has ended, and the second one begins."""
+
+    def before(self, phase: int, function: Any, args: Args, kwargs: Kwargs) -> Any:
+        """A call begins, in this phase; what is returned goes to `after`, unless it is None."""
+
+    def after(self, seen: Any, function: Any, result: Any, ns: int) -> None:
+        """A call has ended, after so many nanoseconds."""
+
+    def tell(self, look: int, step_s: float) -> float:
+        """The second step has ended: write down what this pair, counted from 1, has shown.
+
+        `step_s` is the time of the second step without what looking took. Returns which share of it took what
+        was looked for.
+        """
+        return 0.0
+
+    def end(self) -> None:
+        """The pair is over, or was cut short."""
+
+
+class CallLooks:
+    """The looked-at pairs of steps of one process."""
+
+    def __init__(self, steps: StepTracker, profilers: UsersProfilers) -> None:
+        self.steps = steps
+        self.profilers = profilers
+        self.torch = steps.torch
+        self.overrides = steps.torch.overrides
+        self.viewers: List[GuardedViewer] = []
+        self.mode: Any = None
+        self.turn = FIRST  # the backward from which the next pair is due
+        self.pairs = 0
+        self.off = False  # an accelerator trains: the host's time for a call is not the call's
+        self.asked = False
+        self.updates = 0  # since a pair was asked for, or since a step of it began
+        self.looking = 0  # the step of a pair that is under way, 1 or 2
+        self.owner = self.begin_ns = 0
+        self.own_ns = 0  # what looking took in that step
+        self.has_torch_function: Any = None
+        self.border = patch.guarded("call_looks", self._at_border)
+        self.before = patch.guarded("call_looks", self._before)
+        self.after = patch.guarded("call_looks", self._after)
+
+    def add(self, name: str, viewer: CallViewer) -> None:
+        """Show `viewer` the looked-at steps; an error of its own ends its part only."""
+        if not self.viewers:
+            self._install()
+        self.viewers.append(GuardedViewer(name, viewer))
+
+    def _install(self) -> None:
+        self.steps.moments.device.append(patch.guarded("call_looks", self._device))
+        self.steps.schedule.add("call_looks", self._ask)
+        patch.wrap(self.torch, "compile", self._give_up, _nothing, "call_looks")
+
+    def _device(self, device: Any) -> None:
+        """A device trains."""
+        self.off = self.off or device.type != "cpu"
+
+    def _give_up(self, args: Args, kwargs: Kwargs) -> None:
+        """The script compiles: a mode would be part of what the compiled code is guarded by."""
+        self.off = True
+        if self.asked:
+            self._finish(give_up=True)
+
+    # ------------------------------------------------------------ from update to update
+
+    def _ask(self, recorder: Recorder, loss: Any) -> None:
+        """Before some backwards: look at steps after this one, if a pair is due."""
+        if self.asked or self.off or self.steps.schedule.backwards < self.turn:
+            return
+        self.asked = True
+        self.turn = 2 * self.steps.schedule.backwards
+        self.updates = 0
+        self.steps.moments.update = [*self.steps.moments.update, self.border]
+
+    def _at_border(self, recorder: Recorder, optimizer: int) -> None:
+        """A step ends with the optimizer that came last to its first update: it ends a GAN's step."""
+        self.updates += 1
+        if self.looking:  # the row after the last step as well: telling costs
+            disturb(recorder)
+        over = recorder.off or recorder.held
+        if not over and optimizer != len(self.steps.updates.numbers) and self.updates < UPDATES_MAX:
+            return
+        if not self.looking:
+            busy = over or self.steps.modules.watcher is not True or self.profilers.busy(self.torch)
+            if busy or self.updates < LEAD:
+                return
+            if not self._may():
+                self._finish(give_up=True)
+                return
+            disturb(recorder)
+            self._begin()
+        elif over:
+            self._finish()
+        elif self.looking == 1:
+            self._next()
+            self.begin_ns = recorder.since
+        else:
+            share = self._tell(max(0, recorder.since - self.begin_ns - self.own_ns) / 1e9)
+            self._finish(give_up=self.pairs >= ENOUGH and share < LITTLE)
+
+    def _may(self) -> bool:
+        """Whether no call of the script can tell that a mode is there."""
+        return not (
+            self.off
+            or compiles()
+            or self.torch.jit.is_tracing()
+            or self.torch._C._len_torch_function_stack()  # the script's own end in the order they began
+        )
+
+    def _begin(self) -> None:
+        if self.mode is None:
+            self.mode = mode_of(self)
+            os.register_at_fork(after_in_child=patch.guarded("call_looks", self._remove))
+        self.owner = get_ident()
+        self.updates = self.own_ns = 0
+        for viewer in self.viewers:
+            viewer.begin()
+        self.looking = 1
+        self.has_torch_function = self.overrides.has_torch_function
+        self.overrides.has_torch_function = self._has_torch_function
+        self.overrides._push_mode(self.mode)
+
+    def _next(self) -> None:
+        """From the first step of a pair to the second."""
+        self.looking = 2
+        self.updates = self.own_ns = 0
+        for viewer in self.viewers:
+            viewer.next()
+
+    def _tell(self, step_s: float) -> float:
+        """Have all viewers write down what they saw; the share of what they look for."""
+        self.pairs += 1
+        return max(viewer.tell(self.pairs, step_s) or 0.0 for viewer in self.viewers)
+
+    def _finish(self, give_up: bool = False) -> None:
+        """The pair is over, or cannot be had."""
+        self._remove()
+        self.asked = False
+        if self.pairs >= PAIRS or give_up:
+            self.off = True
+        self.steps.moments.update = [call for call in self.steps.moments.update if call is not self.border]
+
+    def _remove(self) -> None:
+        """Take the mode away, wherever it is among those that the script has begun since."""
+        if not self.looking:
+            return
+        self.looking = 0
+        for viewer in self.viewers:
+            viewer.end()
+        self.overrides.has_torch_function = self.has_torch_function
+        above: List[Any] = []
+        while self.torch._C._len_torch_function_stack():
+            mode = self.overrides._pop_mode()
+            if mode is self.mode:
+                break
+            above.append(mode)
+        for mode in reversed(above):
+            self.overrides._push_mode(mode)
+
+    def _has_torch_function(self, tensors: Any) -> bool:
+        """torch's own question, answered as without our mode: layers for inference choose their way by it."""
+        if self.overrides._get_current_function_mode() is not self.mode:
+            return bool(self.has_torch_function(tensors))
+        self.overrides._pop_mode()
+        try:
+            return bool(self.has_torch_function(tensors))
+        finally:
+            self.overrides._push_mode(self.mode)
+
+    # ------------------------------------------------------------ calls
+
+    def _before(self, function: Any, args: Args, kwargs: Kwargs) -> Optional[Tuple[List[Any], int]]:
+        recorder = self.steps.session.recorder
+        if not self.looking or recorder is None or get_ident() != self.owner or recorder.current in TRAINED:
+            return None
+        begin = clock()
+        phase = recorder.current
+        seen = [viewer.before(phase, function, args, kwargs) for viewer in self.viewers]
+        now = clock()
+        self.own_ns += now - begin
+        return seen, now
+
+    def _after(self, token: Tuple[List[Any], int], function: Any, result: Any) -> None:
+        now = clock()
+        all_seen, begin = token
+        for viewer, seen in zip(self.viewers, all_seen):
+            if seen is not None:
+                viewer.after(seen, function, result, now - begin)
+        self.own_ns += clock() - now
+
+
+class GuardedViewer:
+    """A viewer whose errors end its own part only."""
+
+    def __init__(self, name: str, viewer: CallViewer) -> None:
+        self.begin = patch.guarded(name, viewer.begin)
+        self.next = patch.guarded(name, viewer.next)
+        self.before = patch.guarded(name, viewer.before)
+        self.after = patch.guarded(name, viewer.after)
+        self.tell = patch.guarded(name, viewer.tell)
+        self.end = patch.guarded(name, viewer.end)
+
+
+def _nothing(token: Any, args: Args, result: Any) -> None:
+    return None
+
+
+def mode_of(looks: CallLooks) -> Any:
+    """A mode of torch's that shows each call to `looks`, and lets it through as it is."""
+
+    base: Any = looks.torch.overrides.TorchFunctionMode
+
+    class Looking(base):  # type: ignore[misc]
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            token = looks.before(function, args, kwargs)
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:
+                ours = error.__traceback__  # alone, where the function is not written in Python
+                error.__traceback__ = ours.tb_next if ours is not None else None
+                raise
+            if token is not None:
+                looks.after(token, function, result)
+            return result
+
+    return Looking()
+
+
+def name_of(function: Any) -> str:
+    """What tells a function of torch's from the others; of a property it is the property's name."""
+    owner: Any = getattr(function, "__self__", None)
+    name = str(getattr(function, "__name__", function))
+    return f"{owner.__name__}.{name}" if name == "__get__" and hasattr(owner, "__name__") else name
+
+
+def costliest_lines(calls: Iterable[Call]) -> List[Tuple[List[Call], float, List[str]]]:
+    """(calls of a line, their seconds, names of their functions), the costliest first."""
+    lines: Dict[str, List[Call]] = {}
+    for call in calls:
+        lines.setdefault(str(call.line), []).append(call)
+    found = []
+    for same in lines.values():
+        names: Dict[str, int] = {}
+        for call in same:
+            names[call.name] = names.get(call.name, 0) + call.ns
+        costliest = sorted(names, key=lambda name: -names[name])
+        found.append((same, seconds_of(same), costliest[:NAMES_MAX]))
+    return sorted(found, key=lambda line: -line[1])[:LINES_MAX]
+
+
+def seconds_of(calls: Iterable[SeenCall]) -> float:
+    """What these took."""
+    return sum(call.ns for call in calls) / 1e9
+
+
+def disturb(recorder: Recorder) -> None:
+    """The row that is open is not to be timed: what we do costs more than usual in it."""
+    recorder.flags |= DISTURBED
+    recorder.cpu_due = True

@@ -1,0 +1,77 @@
+"""Which tensors and arrays a step copies as a whole, although the step before copied them already."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+from ...wire.events.copies import CopiesLineEvent, CopiesLookEvent
+from ...wire.step_rows import DATA_WAIT
+from ..call_looks import Args, CallViewer, Kwargs, costliest_lines, seconds_of
+from ..copy_calls import StepCopies
+from ..observer import Watch, observer
+
+
+class RepeatedCopies(CallViewer):
+    """The repeated copies of one process."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.step: Optional[StepCopies] = None  # under way
+
+    def begin(self) -> None:
+        """See what is copied."""
+        self.step = StepCopies(self.watch.torch)
+
+    def next(self) -> None:
+        """See what is copied again."""
+        self.step = StepCopies(self.watch.torch, self.step)
+
+    def before(self, phase: int, function: Any, args: Args, kwargs: Kwargs) -> Any:
+        """What goes in; collating copies, as it should."""
+        if self.step is None or phase == DATA_WAIT:
+            return None
+        call = self.step.before(function, args, kwargs)
+        return None if call is None else (self.step, call)
+
+    def after(self, seen: Tuple[StepCopies, Any], function: Any, result: Any, ns: int) -> None:
+        """What came out."""
+        step, call = seen
+        step.after(call, result, ns)
+
+    def tell(self, look: int, step_s: float) -> float:
+        """Write down what both steps of this pair copied."""
+        assert self.step is not None
+        repeated = self.step.repeated
+        lines = costliest_lines(repeated)
+        self.watch.write(
+            CopiesLookEvent(
+                look=look,
+                step_s=step_s,
+                calls=len(repeated),
+                bytes=sum(call.bytes for call in repeated),
+                seconds=seconds_of(repeated),
+                lines=len({str(call.line) for call in repeated}),
+            )
+        )
+        for calls, seconds, names in lines:
+            self.watch.write(
+                CopiesLineEvent(
+                    look=look,
+                    bytes=sum(call.bytes for call in calls),
+                    calls=len(calls),
+                    seconds=seconds,
+                    names=names,
+                    at=calls[0].line,
+                )
+            )
+        return seconds_of(repeated) / step_s if step_s > 0 else 1.0
+
+    def end(self) -> None:
+        """Forget the pair."""
+        self.step = None
+
+
+@observer
+def copies(watch: Watch) -> None:
+    """Look for copies that each step makes anew, in a few pairs of steps."""
+    watch.on_looked_at_calls("copies", RepeatedCopies(watch))

@@ -1,0 +1,151 @@
+"""Steps that are looked at call by call are few and marked, and nothing about any call changes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from perfdoctor.probe import patch
+from perfdoctor.probe.call_looks import CallViewer, GuardedViewer, SeenCall, costliest_lines
+from perfdoctor.wire.step_rows import DISTURBED
+from tests.support.watched import updates, watched
+
+pytestmark = pytest.mark.process
+
+LOOP = """
+    import torch
+    from torch import nn
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    net = nn.Linear(8, 8)
+    opt = torch.optim.SGD(net.parameters(), lr=0.01)
+    table = torch.rand(40, 8)
+    for step in range(600):
+        {line}
+        loss = net(x).pow(2).mean()
+        opt.zero_grad(); loss.backward(); opt.step()
+"""
+
+
+def test_both_steps_of_a_pair_and_the_next_are_left_out_of_what_is_timed(tmp_path):
+    records = watched(tmp_path, LOOP.format(line="x = table * 2"))
+    rows, looks = updates(records), records.ranks[0].of("constants_look")
+    assert np.count_nonzero(rows["flags"] & DISTURBED) == 3 * len(looks)
+
+
+def test_where_nothing_is_constant_three_pairs_are_enough(tmp_path):
+    script = LOOP.format(line="x = torch.randn(40, 8)")
+    looks = watched(tmp_path, script).ranks[0].of("constants_look")
+    assert [look["constants"] for look in looks] == [0, 0, 0]
+
+
+def test_backward_and_update_are_not_looked_at(tmp_path):
+    deep = "net = nn.Sequential(*[nn.Linear(8, 8) for _ in range(20)])"
+    script = LOOP.replace("net = nn.Linear(8, 8)", deep).replace(
+        "SGD(net.parameters(), lr=0.01)", "Adam(net.parameters())"
+    )
+    looks = watched(tmp_path, script.format(line="x = table * 2")).ranks[0].of("constants_look")
+    assert looks
+    assert all(look["calls"] < 400 for look in looks)  # Adam makes ten and more for each of 40 tensors
+
+
+NOT_LOOKED_AT = [
+    pytest.param("torch.set_default_device('cpu')", id="a-mode-of-the-scripts"),
+    pytest.param("net = torch.compile(net, backend='eager')", id="compiled"),
+]
+
+
+@pytest.mark.parametrize("setting", NOT_LOOKED_AT)
+def test_where_a_mode_could_be_noticed_there_is_no_look(tmp_path, setting):
+    script = LOOP.format(line="x = table * 2").replace("table =", f"{setting}\n    table =")
+    assert watched(tmp_path, script).ranks[0].of("constants_look") == []
+
+
+UNTOUCHED = """
+    import hashlib, traceback, torch
+    from torch import nn
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    asked = torch.overrides.has_torch_function
+    net = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2)
+    opt = torch.optim.AdamW(net.parameters())
+    ways, digest = set(), hashlib.sha256()
+
+    class Lengths(torch.utils.data.Dataset):
+        def __len__(self):
+            return 2
+        def __getitem__(self, index):
+            return torch._C._len_torch_function_stack()
+
+    for step in range(160):
+        x = torch.randn(4, 6, 16) + torch.eye(6, 16)
+        net.train()
+        loss = net(x).pow(2).mean()
+        net.eval()
+        with torch.inference_mode():
+            output = net(x)
+        try:
+            x @ torch.ones(3)
+        except RuntimeError:
+            ways.add(traceback.format_exc())
+        if step > 64:  # workers are started in a look, too
+            deep = list(torch.utils.data.DataLoader(Lengths(), num_workers=1, batch_size=None)) if step in (67, 131) else []
+            ways.add("deep" if any(deep) else "clean")
+        with torch.device("cpu"):
+            extra = torch.ones(2)
+        opt.zero_grad(); loss.backward(); opt.step()
+        digest.update(output.numpy().tobytes())
+        digest.update(b"".join(p.detach().numpy().tobytes() for p in net.parameters()))
+    assert torch.overrides.has_torch_function is asked
+    assert torch._C._len_torch_function_stack() == 0
+    print(digest.hexdigest(), sorted(ways))
+"""
+
+
+def test_results_and_tracebacks_are_those_of_a_bare_run_to_the_last_bit(tmp_path, capfd):
+    looks = watched(tmp_path, UNTOUCHED).ranks[0].of("constants_look")
+    assert looks
+    ours = capfd.readouterr().out
+    (tmp_path / "script.py").write_text(textwrap.dedent(UNTOUCHED))
+    bare = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert ours == bare.stdout
+
+
+class Failing(CallViewer):
+    """A viewer with a defect of ours."""
+
+    def begin(self):
+        raise ZeroDivisionError
+
+
+def test_an_error_of_a_viewer_ends_its_own_part_only(monkeypatch):
+    monkeypatch.setattr(patch, "_broken", {})
+    failing, other = GuardedViewer("failing", Failing()), GuardedViewer("other", CallViewer())
+    assert failing.begin() is None
+    assert set(patch.broken()) == {"failing"}
+    assert failing.tell(1, 0.1) is None
+    assert other.tell(1, 0.1) == 0.0
+
+
+def called(name, ns, line):
+    call = SeenCall(name, ns)
+    call.line = {"file": "train.py", "line": line}
+    return call
+
+
+def test_lines_come_costliest_first_with_their_costliest_functions():
+    calls = [called("sum", 40, 3), called("eye", 100, 5), called("sum", 30, 3), called("sqrt", 60, 3)]
+    lines = costliest_lines(calls)
+    assert [(same[0].line["line"], len(same), names) for same, _, names in lines] == [
+        (3, 3, ["sum", "sqrt"]),
+        (5, 1, ["eye"]),
+    ]
+    assert [seconds for _, seconds, _ in lines] == pytest.approx([130e-9, 100e-9])
