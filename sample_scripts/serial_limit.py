@@ -40,7 +40,7 @@ class Seismograms(Dataset):
     def __getitem__(self, number):
         with self.lock:  # <- finding
             trace = self.archive.read(number)  # <- finding
-        return torch.from_numpy(trace), float(number % 2)
+        return torch.from_numpy(trace) + 0.02 * torch.randn(trace.shape), float(number % 2)
 
 
 class Detector(nn.Module):

@@ -23,7 +23,7 @@ class Clips(Dataset):
         return self.buckets
 
     def __getitem__(self, bucket):
-        random = np.random.default_rng(bucket)
+        random = np.random.default_rng(int(torch.randint(2**31, ())))
         seconds = 50 if bucket % 10 == 0 else 1
         time = np.arange(seconds * RATE, dtype=np.float32) / RATE
         features, labels = [], random.integers(0, 4, self.batch_size)

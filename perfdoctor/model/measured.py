@@ -142,6 +142,18 @@ class LoaderFacts:
     epoch_end_s: float | None = None  # mean wait at an epoch's end, when workers that do not live on stop
     spread: tuple[float, ...] = (1.0,)  # batch costs over their mean, at even quantiles
 
+    @property
+    def passes(self) -> float | None:
+        """How many times each item was prepared while watched; None where the dataset tells no length."""
+        return self.samples / self.items if self.samples and self.items else None
+
+    @property
+    def items_bytes(self) -> float | None:
+        """What all items of the dataset take as batches hold them; None where that was not measured."""
+        if not self.samples or not self.items or not self.batch_bytes:
+            return None
+        return self.batch_bytes * self.batches / self.samples * self.items
+
 
 CROWDED = 0.25  # of the usable cores kept busy by other programs
 

@@ -10,18 +10,22 @@ import io
 import itertools
 import re
 import sys
+from collections import UserDict
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any, Collection, Iterable, Optional
+from typing import Any, Collection, Optional
 from zlib import crc32
 
 Checksum = Optional[int]
 
 UNREADABLE = None
 DEEPEST = 4  # containers inside containers
-ENDS = 4  # elements read at either end of a container
-NUMBERS = 64  # elements of an array, evenly spread
-LONGEST = 256  # characters or bytes read at either end
+ENDS = 4  # elements read at either end of any container
+NUMBERS = 64  # elements read of any array, evenly spread
+LONGEST = 256  # characters or bytes read at either end of any text
+WHOLE_NUMBERS = 1 << 18  # of a whole item, characters included: an image's, in a millisecond at most
+WHOLE_PARTS = 2048  # of a whole item: elements of its containers, at about a microsecond each
+PARTS_MAX = 20_000  # beyond those, of a value with containers in containers
 BARE = object.__basicsize__ + 2 * tuple.__itemsize__  # bytes of an object: attributes, references to it
 FIELDS = 16  # attributes of an object
 SCALARS = (type(None), bool, int, float, complex, str, bytes, range, slice)
@@ -29,66 +33,113 @@ FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedRandom, io.FileIO)
 NAMED = (type, FunctionType, BuiltinFunctionType, ModuleType)
 
 
-def checksum(value: Any, lasting: Collection[int] = (), depth: int = 0) -> Checksum:
+def checksum(value: Any, lasting: Collection[int] = ()) -> Checksum:
     """The checksum of a value. `lasting`: ids of objects that live on, and are the same if their id is."""
-    if id(value) in lasting:
-        return crc32(f"id {id(value)}".encode())
-    kind = type(value)
-    if kind in SCALARS:
-        return _of_scalar(value)
-    if isinstance(value, NAMED):
-        return _of_text(f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', repr(kind))}")
-    if depth >= DEEPEST:
-        return UNREADABLE
-    if kind in (list, tuple):
-        return _of_parts(kind.__name__, len(value), _ends(value), lasting, depth)
-    if kind is dict:
-        first = list(itertools.islice(value.items(), LONGEST))
-        return _of_parts("dict", len(value), _ends(first), lasting, depth)
-    if kind in (set, frozenset):
-        # in no order, and that of texts differs between processes: their number has to do
-        return _of_text(f"{kind.__name__} {len(value)}")
-    if isinstance(value, PurePath):
-        return _of_text(f"path {value}")
-    if isinstance(value, re.Pattern):
-        return _of_text(f"pattern {value.flags} {value.pattern!r}")
-    if kind in FILES:
-        return _of_text(f"file {value.name}") if hasattr(value, "name") else UNREADABLE
-    if isinstance(value, MethodType):
-        return _of_parts(value.__func__.__qualname__, 0, (value.__self__,), lasting, depth)
-    return _of_library(value, kind, lasting, depth)
+    return _Reading(lasting).of(value)
 
 
-def _of_library(value: Any, kind: type, lasting: Collection[int], depth: int) -> Checksum:
-    """Of an array, a tensor, a data frame, or any object whose attributes can be read."""
-    numpy, torch, pandas = (sys.modules.get(name) for name in ("numpy", "torch", "pandas"))
-    if torch is not None and kind is torch.Tensor:
-        plain = value.is_cpu and value.layout == torch.strided and not value.requires_grad
-        try:
-            return _of_array(value.numpy()) if plain else UNREADABLE
-        except (RuntimeError, TypeError):  # of a kind that NumPy does not have
+def whole_checksum(value: Any) -> Checksum:
+    """The checksum of all that an item of a dataset holds; of a very large one, of a part of it."""
+    return _Reading((), WHOLE_NUMBERS, WHOLE_PARTS).of(value)
+
+
+class _Reading:
+    """What may still be read for one checksum, beyond what is read of anything."""
+
+    def __init__(self, lasting: Collection[int], numbers: int = 0, parts: int = 0) -> None:
+        self.lasting = lasting
+        self.numbers = numbers
+        self.parts = parts
+
+    def of(self, value: Any, depth: int = 0) -> Checksum:
+        """The checksum of a value that lies in so many containers."""
+        if id(value) in self.lasting:
+            return crc32(f"id {id(value)}".encode())
+        kind = type(value)
+        if kind in SCALARS:
+            return self._of_scalar(value)
+        if isinstance(value, NAMED):
+            name = getattr(value, "__qualname__", repr(kind))
+            return _of_text(f"{getattr(value, '__module__', '')}.{name}")
+        if depth >= DEEPEST or self.parts < -PARTS_MAX:
             return UNREADABLE
-    if numpy is not None and kind is numpy.ndarray:
-        return _of_array(value)
-    if numpy is not None and isinstance(value, numpy.generic):
-        return _of_text(f"{kind.__name__} {value!r}")
-    if kind in (getattr(pandas, "DataFrame", None), getattr(pandas, "Series", None)):
-        corners = [] if not value.size else [value.iat[place] for place in _corners(value.shape)]
-        parts = [*map(str, value.axes[-1][:ENDS]), *corners]
-        return _of_parts(kind.__name__, len(value), parts, lasting, depth)
-    if kind.__basicsize__ > BARE or not kind.__dictoffset__:
-        return UNREADABLE  # what it holds is not, or not only, among its attributes
-    fields = object.__getattribute__(value, "__dict__")
-    read = list(itertools.islice(fields.items(), FIELDS))
-    return _of_parts(f"{kind.__module__}.{kind.__qualname__}", len(fields), read, lasting, depth)
+        if kind in (list, tuple):
+            return self._of_parts(kind.__name__, len(value), self._ends(value), depth)
+        if kind is dict:
+            first = list(itertools.islice(value.items(), LONGEST))
+            return self._of_parts("dict", len(value), self._ends(first), depth)
+        if isinstance(value, UserDict):  # as tokenizers return
+            return self.of(vars(value).get("data"), depth + 1)
+        if kind in (set, frozenset):
+            # in no order, and that of texts differs between processes: their number has to do
+            return _of_text(f"{kind.__name__} {len(value)}")
+        if isinstance(value, PurePath):
+            return _of_text(f"path {value}")
+        if isinstance(value, re.Pattern):
+            return _of_text(f"pattern {value.flags} {value.pattern!r}")
+        if kind in FILES:
+            return _of_text(f"file {value.name}") if hasattr(value, "name") else UNREADABLE
+        if isinstance(value, MethodType):
+            return self._of_parts(value.__func__.__qualname__, 0, (value.__self__,), depth)
+        return self._of_library(value, kind, depth)
 
+    def _of_library(self, value: Any, kind: type, depth: int) -> Checksum:
+        """Of an array, a tensor, a data frame, or any object whose attributes can be read."""
+        numpy, torch, pandas, images = map(sys.modules.get, ("numpy", "torch", "pandas", "PIL.Image"))
+        if torch is not None and kind is torch.Tensor:
+            plain = value.is_cpu and value.layout == torch.strided and not value.requires_grad
+            try:
+                return self._of_array(value.numpy()) if plain else UNREADABLE
+            except (RuntimeError, TypeError):  # of a kind that NumPy does not have
+                return UNREADABLE
+        if numpy is not None and kind is numpy.ndarray:
+            return self._of_array(value)
+        if numpy is not None and isinstance(value, numpy.generic):
+            return _of_text(f"{kind.__name__} {value!r}")
+        if kind in (getattr(pandas, "DataFrame", None), getattr(pandas, "Series", None)):
+            corners = [] if not value.size else [value.iat[place] for place in _corners(value.shape)]
+            parts = [*map(str, value.axes[-1][:ENDS]), *corners]
+            return self._of_parts(kind.__name__, len(value), parts, depth)
+        if images is not None and kind is images.Image and value.mode != "P":  # loaded, and has no palette
+            return self._of_parts(f"image {value.mode}", 0, (value.size, value.tobytes()), depth)
+        if kind.__basicsize__ > BARE or not kind.__dictoffset__:
+            return UNREADABLE  # what it holds is not, or not only, among its attributes
+        fields = object.__getattribute__(value, "__dict__")
+        read = list(itertools.islice(fields.items(), FIELDS))
+        return self._of_parts(f"{kind.__module__}.{kind.__qualname__}", len(fields), read, depth)
 
-def _of_array(array: Any) -> Checksum:
-    """Of an array: its shape and elements evenly spread over it."""
-    if array.dtype.hasobject:
-        return UNREADABLE
-    spread = array.flat[:: max(1, array.size // NUMBERS)]
-    return crc32(spread.tobytes(), _of_text(f"{array.dtype} {array.shape}"))
+    def _of_array(self, array: Any) -> Checksum:
+        """Of an array: its shape and all elements, or some that are evenly spread over it."""
+        if array.dtype.hasobject:
+            return UNREADABLE
+        stride = max(1, array.size // max(NUMBERS, self.numbers))
+        spread = array if stride == 1 else array.flat[::stride]
+        self.numbers -= spread.size
+        return crc32(spread.tobytes(), _of_text(f"{array.dtype} {array.shape}"))
+
+    def _of_scalar(self, value: Any) -> int:
+        if type(value) in (str, bytes):
+            most = max(LONGEST, self.numbers // 2)
+            if len(value) > 2 * most:
+                value = (len(value), value[:most], value[-most:])
+            self.numbers -= min(len(value), 2 * most)
+        elif type(value) is int and value.bit_length() > 8 * LONGEST:
+            value = value.bit_length()
+        return _of_text(repr(value))
+
+    def _ends(self, values: Any) -> Any:
+        most = max(ENDS, self.parts // 2)
+        return values if len(values) <= 2 * most else [*values[:most], *values[-most:]]
+
+    def _of_parts(self, name: str, size: int, parts: Collection[Any], depth: int) -> Checksum:
+        self.parts -= len(parts)
+        total = _of_text(f"{name} {size}")
+        for part in parts:
+            of_part = self.of(part, depth + 1)
+            if of_part is UNREADABLE:
+                return UNREADABLE
+            total = crc32(of_part.to_bytes(4, "little"), total)
+        return total
 
 
 def _corners(shape: tuple[int, ...]) -> list[Any]:
@@ -97,27 +148,5 @@ def _corners(shape: tuple[int, ...]) -> list[Any]:
     return [place if len(place) > 1 else place[0] for place in places]
 
 
-def _of_scalar(value: Any) -> int:
-    if type(value) in (str, bytes) and len(value) > 2 * LONGEST:
-        value = (len(value), value[:LONGEST], value[-LONGEST:])
-    elif type(value) is int and value.bit_length() > 8 * LONGEST:
-        value = value.bit_length()
-    return _of_text(repr(value))
-
-
 def _of_text(text: str) -> int:
     return crc32(text.encode("utf-8", "backslashreplace"))
-
-
-def _ends(values: Any) -> Iterable[Any]:
-    return values if len(values) <= 2 * ENDS else [*values[:ENDS], *values[-ENDS:]]
-
-
-def _of_parts(name: str, size: int, parts: Iterable[Any], lasting: Collection[int], depth: int) -> Checksum:
-    total = _of_text(f"{name} {size}")
-    for part in parts:
-        of_part = checksum(part, lasting, depth + 1)
-        if of_part is UNREADABLE:
-            return UNREADABLE
-        total = crc32(of_part.to_bytes(4, "little"), total)
-    return total

@@ -21,6 +21,7 @@ class Moments:
         self.model: List[Callable[[Any, int], None]] = []  # a model is called first; with its size
         self.sampled_call: List[Callable[[Args, Kwargs], None]] = []  # of a model that trains
         self.optimizer: List[Callable[[Any, int], None]] = []  # an optimizer steps first; with its number
+        self.fetcher: List[Callable[[int, int, Any], None]] = []  # one was made, for a loader in an epoch
         self.batch: List[Callable[[int, Any], None]] = []  # a loader, by its number, delivered a batch
         self.update: List[Callable[[Recorder, int], None]] = []  # an optimizer, by its number, closed a row
         self.process_group: List[Callable[[], None]] = []  # the process has its default group

@@ -104,6 +104,14 @@ class Watch:
         """Call `call(number of the loader, batch)` with each batch that a loader delivers."""
         self.moments.batch.append(patch.guarded(name, call))
 
+    def on_fetcher(self, name: str, call: Callable[[int, int, Any], None]) -> None:
+        """Call `call(number of the loader, its epochs before, fetcher)` with what reads for a loader.
+
+        A fetcher is made in each process that prepares batches: in the one that trains for each epoch, in
+        workers that live on for each epoch as well; those know only of epochs before they were started.
+        """
+        self.moments.fetcher.append(patch.guarded(name, call))
+
     def on_ddp(self, name: str, call: Callable[[Any], None]) -> None:
         """Call `call(model)` with each DistributedDataParallel once it is constructed."""
         self.moments.ddp.append(patch.guarded(name, call))

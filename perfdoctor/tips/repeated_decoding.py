@@ -17,28 +17,30 @@ filled as items are first read, or a decoded copy on a local disk (`np.memmap`).
 
 ## When not
 Training for a single epoch reads everything once. A cache inside each worker helps less: in the next epoch
-another worker may need the item. Items that are partly random cannot be cached as a whole.
+another worker may need the item. Items that are partly random cannot be cached as a whole; those that never
+change can: see `repeated-items`.
 """
 
 from __future__ import annotations
 
 import re
 
+from perfdoctor.facts.data.item_repeats import ItemRepeatFacts
 from perfdoctor.model.batch import BatchFacts, Stage, waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import LoaderFacts, MemoryFacts, StepFacts
+from perfdoctor.tips._cached import AGAIN, OF_FREE, seen_again
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.30  # of a batch's cost that a cache would take away
-AGAIN = 1.5  # samples prepared over items of the dataset: below it, most were read once
-OF_FREE = 0.5  # of the memory that was free: the rest belongs to what the run still grows by
 CACHED = (Stage.READING, Stage.FETCHING, Stage.DECODING)
 # Of reading and decoding that a cache removes: a lookup and a copy are left, and it may be cold for longer.
 REMOVED = (0.6, 0.9, 0.98)
 GB = 1e9
-DRAWS = re.compile(r"rand|augment|jitter", re.IGNORECASE)  # lines of items that differ each time
+# Lines of items that differ each time, where none was prepared twice in a look at them.
+DRAWS = re.compile(r"rand|augment|jitter", re.IGNORECASE)
 
 
 @tip(
@@ -48,23 +50,21 @@ DRAWS = re.compile(r"rand|augment|jitter", re.IGNORECASE)  # lines of items that
     checked=Checked.SCRIPTS,
 )
 def repeated_decoding(
-    step: StepFacts, loader: LoaderFacts, batch: BatchFacts, memory: MemoryFacts
+    step: StepFacts, loader: LoaderFacts, batch: BatchFacts, repeats: ItemRepeatFacts, memory: MemoryFacts
 ) -> Advice | None:
     """Names the line that reads or decodes, where it handles the same items again."""
-    if not loader.items or not loader.samples or not loader.batch_bytes or memory.available_bytes is None:
-        return None
-    passes = loader.samples / loader.items
     # what the batch holds is an item as it is after the transform: the decoded one can be larger or smaller
-    size_bytes = loader.batch_bytes * loader.batches / loader.samples * loader.items
+    passes, size_bytes = loader.passes, loader.items_bytes
+    if passes is None or size_bytes is None or memory.available_bytes is None:
+        return None
     share = sum(batch.share(stage) for stage in CACHED)
     if step.data_stall < NOTICEABLE or share < LARGE or passes < AGAIN:
         return None
     if size_bytes > OF_FREE * memory.available_bytes:
         return None
-    again = 1.0 - 1.0 / passes  # of the batches, those of items seen before
-    seen_before = (_seen_by_its_worker(passes, loader.num_workers), again, again)
     low, likely, high = (
-        min(1.0, share) * part * removed for part, removed in zip(seen_before, REMOVED, strict=True)
+        min(1.0, share) * again * removed
+        for again, removed in zip(seen_again(passes, loader.num_workers), REMOVED, strict=True)
     )
     free_gb = memory.available_bytes / GB
     lines = sorted((line for stage in CACHED for line in batch.lines(stage)), key=lambda line: -line.share)
@@ -77,19 +77,14 @@ def repeated_decoding(
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:3]),
-        tweak=None if loader.iterable or _draws(batch) else "--cache-dataset",
+        tweak=None if loader.iterable or _differ(repeats, batch) else "--cache-dataset",
         code="self.items = [self.read(index) for index in range(len(self))]  # before the workers start; "
         "augment in __getitem__",
     )
 
 
-def _seen_by_its_worker(passes: float, workers: int) -> float:
-    """The share of batches whose items the same worker has read before, if each worker keeps its own."""
-    elsewhere = 1.0 - 1.0 / max(1, workers)  # how likely an item went to another worker, in each pass
-    count = int(passes)
-    return 1.0 - sum(elsewhere**before for before in range(count)) / count
-
-
-def _draws(batch: BatchFacts) -> bool:
-    """Whether a line that prepares items draws random numbers: the tweak caches whole items only."""
+def _differ(repeats: ItemRepeatFacts, batch: BatchFacts) -> bool:
+    """Whether items differ each time: the tweak caches whole items only."""
+    if repeats.again:
+        return repeats.differ
     return any(DRAWS.search(line.at.text or "") for line in batch.lines(Stage.TRANSFORMING))

@@ -29,6 +29,7 @@ class Textures(Dataset):
 
     def __getitem__(self, index):
         image = np.kron(self.digits.images[index], np.ones((2, 2)))
+        image = np.roll(image, tuple(torch.randint(-1, 2, (2,)).tolist()), (0, 1))
         codes = local_binary_pattern(image)
         return torch.from_numpy(np.stack([image.astype(np.float32) / 16, codes])), int(
             self.digits.target[index]

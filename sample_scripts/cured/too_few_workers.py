@@ -38,7 +38,7 @@ class AugmentedDigits(Dataset):
         return len(self.images)
 
     def __getitem__(self, index):
-        image, random = self.images[index], np.random.default_rng(index)
+        image, random = self.images[index], np.random.default_rng(int(torch.randint(2**31, ())))
         for change in (enlarge, shift, turn, blur):
             image = change(image, random)
         return torch.from_numpy(image).unsqueeze(0), self.labels[index]

@@ -39,7 +39,7 @@ class Clouds(Dataset):
         return self.count
 
     def __getitem__(self, index):
-        random = np.random.default_rng(index)
+        random = np.random.default_rng(int(torch.randint(2**31, ())))
         label = index % len(SHAPES)
         points = surface(SHAPES[label], 8 * self.points, random)
         points = points[farthest(points, self.points)] @ np.linalg.qr(random.normal(size=(3, 3)))[0]

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import copy
 import io
 import re
+from collections import UserDict
 from pathlib import Path
 
 import pytest
 
-from perfdoctor.probe.checksum import UNREADABLE, checksum
+from perfdoctor.probe.checksum import UNREADABLE, WHOLE_NUMBERS, checksum, whole_checksum
 
 np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
@@ -86,3 +88,32 @@ def test_looks_at_a_bounded_part_and_calls_nothing_of_the_values():
         __eq__ = __hash__ = __len__ = __iter__ = __repr__ = __getattr__
 
     assert checksum([Touchy()] * 10**6) == checksum([Touchy()] * 10**6)
+
+
+def test_one_element_of_a_whole_item_makes_a_difference():
+    pillow = pytest.importorskip("PIL.Image")
+    plain = np.zeros((3, 224, 224), np.float32)
+    spot = plain.copy()
+    spot[1, 100, 101] = 1
+    pairs = [
+        (plain, spot),
+        (torch.from_numpy(plain), torch.from_numpy(spot)),
+        ((plain.transpose(1, 2, 0), 1), (spot.transpose(1, 2, 0), 1)),
+        (pillow.new("RGB", (64, 64)), pillow.fromarray(np.eye(64, dtype=np.uint8)).convert("RGB")),
+        ({"text": "a" * 5000}, {"text": "a" * 2500 + "b" + "a" * 2499}),
+        ([0] * 1000, [0] * 500 + [1] + [0] * 499),
+        (UserDict(ids=[0] * 100), UserDict(ids=[0] * 50 + [1] * 50)),
+    ]
+    for one, other in pairs:
+        assert whole_checksum(one) == whole_checksum(copy.deepcopy(one)) != UNREADABLE
+        assert whole_checksum(one) != whole_checksum(other)
+
+
+def test_of_a_very_large_item_a_part_is_read():
+    large = np.zeros(10 * WHOLE_NUMBERS, np.uint8)
+    spot = large.copy()
+    spot[1] = 1
+    assert whole_checksum(large) == whole_checksum(spot)
+    many = [[["x"] * 100] * 100] * 1000
+    assert whole_checksum(many) is UNREADABLE
+    assert whole_checksum(["x" * 1000] * 1500) is not UNREADABLE

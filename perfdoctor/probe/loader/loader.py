@@ -190,7 +190,7 @@ class Loaders:
                 startup_ns=epoch.startup_ns,
                 first_wait_ns=first_wait_ns,
                 workers=[worker.pid for worker in getattr(iterator, "_workers", ())],
-                items=_items(getattr(iterator, "_dataset", None)),
+                items=items_of(getattr(iterator, "_dataset", None)),
             )
         )
 
@@ -318,7 +318,10 @@ def install(loaders: Loaders) -> None:
         return args[0]
 
     def after_fetcher(fetcher: Any, args: Args, result: Any) -> None:
-        made.fetcher_made(fetcher, loaders.starting)
+        number = loaders.starting
+        made.fetcher_made(fetcher, number)
+        for call in loaders.steps.moments.fetcher:
+            call(number, loaders.started.get(number, 0), fetcher)
 
     patch.wrap(data.DataLoader, "__init__", loaders.before_init, loaders.after_init, "loader_init")
     patch.wrap(data.DataLoader, "__iter__", loaders.before_iter, loaders.after_iter, "data_wait")
@@ -330,7 +333,7 @@ def install(loaders: Loaders) -> None:
         patch.wrap(fetcher, "fetch", made.before_fetch, made.after_fetch, "fetch")
 
 
-def _items(dataset: Any) -> Optional[int]:
+def items_of(dataset: Any) -> Optional[int]:
     """How many items a map-style dataset holds, where it tells: its sampler has just asked the same."""
     if not hasattr(type(dataset), "__len__") or not hasattr(type(dataset), "__getitem__"):
         return None

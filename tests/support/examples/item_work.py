@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from perfdoctor.facts.data.item_repeats import ItemRepeatFacts
 from perfdoctor.facts.data.item_work import How, RepeatedWorkFacts
 from perfdoctor.facts.data.small_calls import Library, SmallCallFacts
 from tests.support import load_facts
 
 HEALTHY = {
+    ItemRepeatFacts: ItemRepeatFacts(32, 32),
     RepeatedWorkFacts: RepeatedWorkFacts((load_facts.repeated(0.03),)),
     SmallCallFacts: SmallCallFacts((load_facts.small(0.1),), 0.012),
 }
@@ -32,7 +34,9 @@ def odd(draw):
         per_item=draw(st.none() | st.floats(1, 1e9)),
         in_step=draw(st.booleans()),
     )
+    again = draw(st.integers(0, 99))
     return {
+        ItemRepeatFacts: ItemRepeatFacts(again, draw(st.integers(0, again))),
         RepeatedWorkFacts: RepeatedWorkFacts(tuple(work)),
         SmallCallFacts: SmallCallFacts((calls,), draw(st.floats(0, 1e3))),
     }

@@ -1,0 +1,49 @@
+"""Compares the items of the training loader's dataset from epoch to epoch: ItemRepeatFacts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from perfdoctor.facts.data.loader import trained_on
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.steps.span import MeasuredSpan
+from perfdoctor.runs.types import RankRecords
+from perfdoctor.wire.events.item_repeats import ItemRepeatsEvent
+
+SURE = 8  # items: random changes in every second one escape a look at so many with a chance of 0.4 %
+
+
+@dataclass(frozen=True)
+class ItemRepeatFacts:
+    """How many of the items that were looked at were prepared more than once, and how many of those alike."""
+
+    again: int = 0
+    alike: int = 0
+
+    @property
+    def same(self) -> bool:
+        """Items are the same each time they are prepared."""
+        return self.again >= SURE and self.alike == self.again
+
+    @property
+    def differ(self) -> bool:
+        """Some items are others each time: random augmentation, as a rule."""
+        return self.alike < self.again
+
+
+@fact
+def item_repeats(
+    rank: RankRecords, looks: list[ItemRepeatsEvent], span: MeasuredSpan
+) -> ItemRepeatFacts | None:
+    """What the checksums of items tell; None where no loader was trained on."""
+    loader = trained_on(rank, span)
+    if loader is None:
+        return None
+    seen: dict[int, list[int]] = defaultdict(list)
+    for event in looks:
+        if event.loader == loader:
+            for index, checksum in zip(event.indices, event.checksums, strict=False):
+                seen[index].append(checksum)
+    again = [checksums for checksums in seen.values() if len(checksums) > 1]
+    return ItemRepeatFacts(len(again), sum(len(set(checksums)) == 1 for checksums in again))

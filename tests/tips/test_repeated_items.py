@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.facts.data.item_repeats import ItemRepeatFacts
+from perfdoctor.model.batch import Stage
+from perfdoctor.tips.repeated_items import repeated_items as tip
+from tests.support import facts
+from tests.support.facts import cpu, line, step
+from tests.support.load_facts import GB, batch, cost, memory
+
+STARVED = step(data_wait=12, forward=3, backward=5)
+SAME = ItemRepeatFacts(32, 32)
+PREPARED = batch(
+    cost(Stage.DECODING, 0.4, line(0.4, 39)),
+    cost(Stage.TRANSFORMING, 0.5, line(0.5, 40), line(0.05, 39)),
+    cost(Stage.COLLATING, 0.1, line(0.1, 60)),
+)
+
+
+def loader(passes=4.0, items=1000, batch_bytes=32 * 100_000, collate=1.2, **given):
+    samples = round(passes * items)
+    of = {"items": items, "samples": samples, "batches": samples // 32, "batch_bytes": batch_bytes, **given}
+    return facts.loader(batch=12, collate_s=collate / 1e3, **of)
+
+
+def test_names_the_lines_that_prepare_items_and_how_often_they_did():
+    advice = tip(STARVED, loader(), PREPARED, SAME, memory())
+    assert advice is not None
+    assert advice.because[1:] == (
+        "90% of a batch's 12.0 ms is preparing its items",
+        "all 32 items that were compared were the same every time",
+        "each item was prepared 4.0 times; a longer training gains more",
+        "1000 items take 0.1 GB; 8 GB are free",
+    )
+    assert [at.line for at in advice.at] == [40, 39]
+    assert advice.tweak == "--cache-dataset"
+
+
+def test_all_but_collating_a_lookup_and_the_first_time_is_saved():
+    advice = tip(STARVED, loader(), PREPARED, SAME, memory())
+    item_s = 5e-6 + 100_000 / 4e9
+    assert advice.change.batch.likely == pytest.approx(0.75 * (0.9 - 32 * item_s / 0.012), rel=0.01)
+    few, many = (tip(STARVED, loader(passes), PREPARED, SAME, memory()) for passes in (2, 20))
+    of = facts.model(STARVED, loader(), cpu())
+    assert 1 < facts.gain(few, of).likely < facts.gain(many, of).likely < 20 / 8
+
+
+def test_a_cache_in_each_of_many_workers_is_worth_less_at_worst():
+    one, four = (tip(STARVED, loader(workers=count), PREPARED, SAME, memory()) for count in (1, 4))
+    assert four.change.batch.low < one.change.batch.low
+    assert four.change.batch.high == one.change.batch.high
+
+
+@pytest.mark.parametrize("passes", [1.4, 1.6])
+def test_most_items_have_to_come_again(passes):
+    assert (tip(STARVED, loader(passes), PREPARED, SAME, memory()) is not None) == (passes > 1.5)
+
+
+@pytest.mark.parametrize(
+    ("of_step", "of_loader", "repeats", "of_memory"),
+    [
+        pytest.param(step(data_wait=1.9, forward=18.1), loader(), SAME, memory(), id="wait-is-noise"),
+        pytest.param(STARVED, loader(), ItemRepeatFacts(32, 31), memory(), id="random-augmentation"),
+        pytest.param(STARVED, loader(), ItemRepeatFacts(7, 7), memory(), id="too-few-compared"),
+        pytest.param(STARVED, loader(), ItemRepeatFacts(), memory(), id="nothing-compared"),
+        pytest.param(STARVED, loader(), SAME, memory(available_bytes=GB // 6), id="too-large-for-memory"),
+        pytest.param(STARVED, loader(), SAME, memory(available_bytes=None), id="memory-unknown"),
+        pytest.param(STARVED, loader(collate=8), SAME, memory(), id="most-is-collating"),
+        pytest.param(STARVED, loader(items=0), SAME, memory(), id="unknown-length"),
+        pytest.param(STARVED, loader(batch_bytes=None), SAME, memory(), id="unknown-size"),
+        pytest.param(STARVED, loader(batch_bytes=32 * 2_000_000, items=500), SAME, memory(), id="in-memory"),
+    ],
+)
+def test_is_silent(of_step, of_loader, repeats, of_memory):
+    assert tip(of_step, of_loader, PREPARED, repeats, of_memory) is None
