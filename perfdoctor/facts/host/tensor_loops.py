@@ -18,6 +18,7 @@ from perfdoctor.model.missing import Missing
 DEEP = 2  # loops around a line, the training loop left out: of one alone, its turns have to be many
 MANY = 16  # turns in a step: layers, heads, scales and parts of a loss are fewer
 BACKWARD = (3.0, 2.0, 1.0)  # times forward, of the rest of the model: at most, likely, at least
+BEHIND = (1.0, 2.0, 4.0)  # times such lines, at most: what is behind them
 SUMS = (ast.Add, ast.Sub)
 OPERATORS = (ast.Call, ast.BinOp, ast.Compare, ast.Subscript)  # what runs an operator at least
 
@@ -182,11 +183,13 @@ def shares(facts: TensorLoopFacts, seconds: Mapping[Phase, float], mean_s: float
     """(share of the step in such lines, share of the step that backward takes for them).
 
     Going backward through the rest of the model takes about twice what going forward does (as many products
-    for the inputs as for the weights); what backward takes beyond that is the counterpart of such lines.
+    for the inputs as for the weights); what backward takes beyond that is the counterpart of such lines, up to
+    some times what these take: an indexed tensor, for one, gets a whole one of zeros.
     """
     share = min(1.0, sum(line.share for line in facts.lines))
     if mean_s <= 0:
         return share, NOTHING
     forward, backward = (seconds.get(phase, 0.0) / mean_s for phase in (Phase.FORWARD, Phase.BACKWARD))
     rest = max(0.0, forward - facts.in_forward)
-    return share, Estimate(*(min(backward, max(0.0, backward - times * rest)) for times in BACKWARD))
+    beyond = (max(0.0, backward - times * rest) for times in BACKWARD)
+    return share, Estimate(*(min(each, times * share) for each, times in zip(beyond, BEHIND, strict=True)))
