@@ -3,7 +3,8 @@
 python bench/ranges.py [--cases bench/measured_gains.csv] [--write]
 
 Each case is a change whose gain the step model predicted (`low`, `likely`, `high`, not widened) before it was
-measured: `twin`, by a cured twin of a sample script; `trial`, by `perfdoctor try`. All cases of one cause are
+measured: `twin`, by a cured twin of a sample script; `unseen`, by one of a script whose author does not know
+perfdoctor; `trial`, by `perfdoctor try`. All cases of one cause are
 left out in turn and judged by the others.
 """
 
@@ -70,9 +71,9 @@ def left_out(cases: Sequence[Case]) -> list[tuple[Case, Gain]]:
         everything, kinds = calibration.fit([case for case in cases if case.cause != cause])
         for case in cases:
             if case.cause == cause:
-                by = kinds.get(case.kind, Widening(0, 0.0))
+                by = kinds.get(case.kind, calibration.UNMEASURED)
                 if not by.is_known:
-                    by = Widening(by.cases, calibration.UNKNOWN_KIND * everything.log_ratio)
+                    by = calibration.doubled(everything, by.cases)
                 judged.append((case, widen(case.predicted, by)))
     return judged
 
@@ -84,7 +85,7 @@ def rows(cases: Sequence[Case]) -> list[str]:
     for kind in (*Bottleneck, None):
         some = [(case, gain) for case, gain in judged if kind in (None, case.kind)]
         if some:
-            alone = _share([case.miss == 0 for case, _ in some])
+            alone = _share([case.below == case.above == 0 for case, _ in some])
             held = _share([gain.low <= case.measured <= gain.high for case, gain in some])
             width = math.exp(statistics.median(math.log(gain.high / gain.low) for _, gain in some))
             name = kind.value if kind else "all"
@@ -114,7 +115,7 @@ def table(cases: Sequence[Case]) -> str:
 
 
 def _literal(fitted: Widening) -> str:
-    return f"Widening(cases={fitted.cases}, log_ratio={fitted.log_ratio:.3f})"
+    return f"Widening(cases={fitted.cases}, below={fitted.below:.3f}, above={fitted.above:.3f})"
 
 
 def write(cases: Sequence[Case]) -> None:

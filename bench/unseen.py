@@ -1,6 +1,6 @@
 """How right the doctor is on scripts by authors who know neither its tips nor its code.
 
-python bench/unseen.py FOLDER [--only 01,02] [--rounds 1] [--keep DIR]
+python bench/unseen.py FOLDER [--only 01,02] [--rounds 1] [--keep DIR] [--write]
 
 FOLDER holds a folder a script: train.py, cured.py (of each cause alone as cured_first.py, ...), and
 truth.json, which the author wrote: the class of the time, each cause in a sentence with its lines, the
@@ -22,7 +22,11 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from accuracy import Json, _median, _share, call, markdown, training_s
+import ranges
+from accuracy import Json, _median, _share, call, markdown, modelled, training_s
+
+from perfdoctor.diagnosis.calibration import Case
+from perfdoctor.model.concluded import Bottleneck
 
 HEADINGS = ("script", "verdict", "findings, in order", "cause first", "line", "predicted", "measured")
 TWINS = ("cured_first.py", "cured_second.py")  # of two causes
@@ -85,8 +89,9 @@ class Unseen:
 
     @property
     def naming(self) -> Json | None:
-        """The first finding that names a cause, of those with a gain."""
-        return next((each for each in self.findings if self.cause(each) is not None), None)
+        """The first finding that names a cause, of those about the time of steps."""
+        about_time = (each for each in self.findings if each["about"] == "time")
+        return next((each for each in about_time if self.cause(each) is not None), None)
 
     @property
     def predicted(self) -> Json | None:
@@ -101,6 +106,15 @@ class Unseen:
         if len(self.truth["causes"]) == 1:
             return "cured.py"
         return TWINS[self.cause(self.naming) or 0] if self.naming is not None else None
+
+    @property
+    def case(self) -> Case | None:
+        """What was predicted and then measured, for fitting ranges."""
+        found = self.naming
+        if found is None or self.measured is None:
+            return None
+        gain = modelled(Path(self.report["run"]["path"]))[found["id"]]
+        return Case(Bottleneck(found["class"]), found["id"], gain, self.measured)
 
     def cells(self) -> list[str]:
         """The row of the table."""
@@ -184,6 +198,7 @@ def main() -> None:
     parser.add_argument(
         "--keep", type=Path, required=True, metavar="DIR", help="runs; what is there is not run again"
     )
+    parser.add_argument("--write", action="store_true", help="add the gains to bench/measured_gains.csv")
     args = parser.parse_args()
     judged = []
     for path in sorted(args.folder.resolve().glob("*/truth.json")):
@@ -198,6 +213,10 @@ def main() -> None:
     print(
         "\n".join(["", *markdown([list(HEADINGS), *(each.cells() for each in judged)]), "", *summary(judged)])
     )
+    if args.write:
+        cases = {each.folder.name: each.case for each in judged}
+        known = {name: case for name, case in cases.items() if case is not None}
+        ranges.replace(ranges.CASES, "unseen", known)
 
 
 if __name__ == "__main__":

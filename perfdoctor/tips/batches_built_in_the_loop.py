@@ -33,7 +33,7 @@ from perfdoctor.tips.catalogue import Checked, tip
 NOTICEABLE = 0.08  # share of step time
 SEEN = 5  # samples in those lines: fewer may be chance
 # Share of the cost that vectorising its Python saves, without any worker: the alternative.
-VECTORISED = 0.5
+VECTORISED = 0.7
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 WAITS = 0.5  # of the lines' time, without CPU time: fetched at once, as good as all of it overlaps
 OVERLAPPED = (0.5, 0.9)  # of that waiting: at worst, likely

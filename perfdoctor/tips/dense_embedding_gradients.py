@@ -29,10 +29,11 @@ NOTICEABLE = 0.05  # share of the step
 # Of the table's rows: each one that is looked up is sorted, summed and gathered before it is updated.
 FEW = 0.1
 ROW_COST = 3.0  # times what a row costs in a dense update, for that reason
-# An update goes over the table at least three times (SGD: parameter read and written, gradient read),
-# backward once, to fill the gradient with zeros.
-GRADIENT = 1 / 3
-SURE = 0.6  # of the update: small tensors beside the table cost more than their share of elements
+# An update goes over the table at least three times (SGD: parameter read and written, gradient read), and
+# backward once, to fill the gradient with zeros: likely a third of it, at best as long as the update, where the
+# gradient's memory was not touched before.
+GRADIENT = (0.0, 1 / 3, 1.0)
+SURE = (0.6, 1.0, 1.0)  # of the update: small tensors beside the table cost more than their share of elements
 MIB = 2**20
 
 
@@ -54,7 +55,10 @@ def dense_embedding_gradients(step: StepFacts, embeddings: EmbeddingTableFacts) 
     gone = update * idle
     if gone < NOTICEABLE:
         return None
-    in_backward = min(step.share(Phase.BACKWARD), GRADIENT * gone)
+    backward = step.share(Phase.BACKWARD)
+    low, likely, high = (
+        min(1.0, sure * gone + min(backward, part * gone)) for sure, part in zip(SURE, GRADIENT, strict=True)
+    )
     first = tables[0]
     name = f"`{first.path}`" if first.path else "an embedding"
     size = f"{first.bytes / MIB:,.0f} MiB"
@@ -64,7 +68,7 @@ def dense_embedding_gradients(step: StepFacts, embeddings: EmbeddingTableFacts) 
             f"a step looks up at most {first.lookups:,.0f} of the {first.rows:,} rows of {name} ({size})",
             f"{update:.0%} of each step is the update, and {part} is this table",
         ),
-        change=removes(SURE * gone, gone, min(1.0, gone + in_backward)),
+        change=removes(low, likely, high),
         at=tuple(table.at for table in tables if table.at is not None)[:3],
         same_result=False,
         code="nn.Embedding(..., sparse=True)  # and torch.optim.SparseAdam for this table",

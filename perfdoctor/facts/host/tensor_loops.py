@@ -183,8 +183,8 @@ def shares(facts: TensorLoopFacts, seconds: Mapping[Phase, float], mean_s: float
     """(share of the step in such lines, share of the step that backward takes for them).
 
     Going backward through the rest of the model takes about twice what going forward does (as many products
-    for the inputs as for the weights); what backward takes beyond that is the counterpart of such lines, up to
-    some times what these take: an indexed tensor, for one, gets a whole one of zeros.
+    for the inputs as for the weights); what backward takes beyond that is the counterpart of such lines, up
+    to some times what these take: an indexed tensor, for one, gets a whole one of zeros.
     """
     share = min(1.0, sum(line.share for line in facts.lines))
     if mean_s <= 0:
