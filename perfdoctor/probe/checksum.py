@@ -100,13 +100,21 @@ class _Reading:
             corners = [] if not value.size else [value.iat[place] for place in _corners(value.shape)]
             parts = [*map(str, value.axes[-1][:ENDS]), *corners]
             return self._of_parts(kind.__name__, len(value), parts, depth)
-        if images is not None and kind is images.Image and value.mode != "P":  # loaded, and has no palette
-            return self._of_parts(f"image {value.mode}", 0, (value.size, value.tobytes()), depth)
+        if images is not None and kind is images.Image:
+            return self._of_image(value)
         if kind.__basicsize__ > BARE or not kind.__dictoffset__:
             return UNREADABLE  # what it holds is not, or not only, among its attributes
         fields = object.__getattribute__(value, "__dict__")
         read = list(itertools.islice(fields.items(), FIELDS))
         return self._of_parts(f"{kind.__module__}.{kind.__qualname__}", len(fields), read, depth)
+
+    def _of_image(self, image: Any) -> Checksum:
+        """Of a small image of Pillow's that is loaded. One with a palette may change when it is read."""
+        size = image.width * image.height * len(image.getbands())
+        if size > max(NUMBERS, self.numbers) or image.mode == "P":
+            return UNREADABLE
+        self.numbers -= size
+        return crc32(image.tobytes(), _of_text(f"image {image.mode} {image.size}"))
 
     def _of_array(self, array: Any) -> Checksum:
         """Of an array: its shape and all elements, or some that are evenly spread over it."""

@@ -109,6 +109,17 @@ def test_one_element_of_a_whole_item_makes_a_difference():
         assert whole_checksum(one) != whole_checksum(other)
 
 
+def test_an_image_is_read_as_a_whole_or_not_at_all():
+    pillow = pytest.importorskip("PIL.Image")
+    small, large = (pillow.new("RGB", (size, size)) for size in (224, 512))
+    spot = small.copy()
+    spot.putpixel((112, 112), (1, 0, 0))
+    assert whole_checksum(small) == whole_checksum(small.copy()) != whole_checksum(spot)
+    assert whole_checksum(large) is UNREADABLE
+    assert checksum(small) is UNREADABLE
+    assert whole_checksum(small.convert("P")) is UNREADABLE
+
+
 def test_of_a_very_large_item_a_part_is_read():
     large = np.zeros(10 * WHOLE_NUMBERS, np.uint8)
     spot = large.copy()
