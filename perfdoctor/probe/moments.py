@@ -24,6 +24,7 @@ class Moments:
         self.fetcher: List[Callable[[int, int, Any], None]] = []  # one was made, for a loader in an epoch
         self.batch: List[Callable[[int, Any], None]] = []  # a loader, by its number, delivered a batch
         self.update: List[Callable[[Recorder, int], None]] = []  # an optimizer, by its number, closed a row
+        self.nested_backward: List[Callable[[], None]] = []  # one begins inside another
         self.process_group: List[Callable[[], None]] = []  # the process has its default group
         self.ddp: List[Callable[[Any], None]] = []  # a DistributedDataParallel was constructed
         self.second: List[Callable[[], None]] = []  # about once a second, and at the end

@@ -76,6 +76,10 @@ class Watch:
         """Call `sample(recorder, loss)` before a few of the backwards: see SamplingSchedule."""
         self.steps.schedule.add(name, sample)
 
+    def on_nested_backward(self, name: str, call: Callable[[], None]) -> None:
+        """Call `call()` before a backward that begins inside another one, in whichever thread it does."""
+        self.moments.nested_backward.append(patch.guarded(name, call))
+
     def each_second(self, name: str, write: Callable[[], None]) -> None:
         """Call `write()` about once a second while the script trains, and at its end."""
         self.moments.second.append(patch.guarded(name, write))

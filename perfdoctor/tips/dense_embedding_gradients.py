@@ -30,8 +30,8 @@ NOTICEABLE = 0.05  # share of the step
 FEW = 0.1
 ROW_COST = 3.0  # times what a row costs in a dense update, for that reason
 # An update goes over the table at least three times (SGD: parameter read and written, gradient read), and
-# backward once, to fill the gradient with zeros: likely a third of it, at best as long as the update, where the
-# gradient's memory was not touched before.
+# backward once, to fill the gradient with zeros: likely a third of it, at best as long as the update, where
+# that memory was not touched before.
 GRADIENT = (0.0, 1 / 3, 1.0)
 SURE = (0.6, 1.0, 1.0)  # of the update: small tensors beside the table cost more than their share of elements
 MIB = 2**20

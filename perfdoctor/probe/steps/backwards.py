@@ -46,6 +46,8 @@ class Backwards:
         """Enter backward; the time since the forward was the loss."""
         updates = self.updates
         if updates.in_backward:
+            for call in self.thread.moments.nested_backward:
+                call()
             return None
         recorder = self.thread.recorder()
         if recorder is None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from perfdoctor.facts.script.embedding_tables import EmbeddingTable, EmbeddingTableFacts
+from perfdoctor.facts.script.recomputation import RecomputationFacts
 from perfdoctor.facts.script.recomputed_constants import ConstantLine, RecomputedConstantFacts
 from perfdoctor.facts.script.repeated_copies import CopyingLine, RepeatedCopyFacts
 from perfdoctor.model.change import Estimate
 from perfdoctor.model.measured import LineCost, Location, Phase
 
 AT = Location("train.py", 9, "main", "mask = causal(len(x))")
+GB = 10**9
 SHARE = st.floats(0, 1)
+BYTES = st.integers(0, 10**12)
 HEALTHY = {
     RecomputedConstantFacts: RecomputedConstantFacts(
         Estimate(0.0, 0.01, 0.03), (ConstantLine(AT, 0.01, ("ones", "triu")),), 5
@@ -22,6 +25,7 @@ HEALTHY = {
     EmbeddingTableFacts: EmbeddingTableFacts(
         (EmbeddingTable("words", 30_000, 30_000 * 512 * 4, 8_192.0, "AdamW", 0.3, 0.3, AT),)
     ),
+    RecomputationFacts: RecomputationFacts(2.0, Estimate(0.03, 0.03, 0.03), AT, 2 * GB, 12 * GB, False),
 }
 
 
@@ -60,7 +64,16 @@ def odd(draw):
         )
         for _ in range(draw(st.integers(0, 2)))
     ]
+    again = RecomputationFacts(
+        draw(st.floats(0, 1e6)),
+        Estimate(low, likely, high),
+        draw(st.none() | st.just(AT)),
+        draw(BYTES),
+        draw(BYTES),
+        draw(st.booleans()),
+    )
     return {
+        RecomputationFacts: again,
         RecomputedConstantFacts: RecomputedConstantFacts(Estimate(low, likely, high), tuple(lines), 3),
         RepeatedCopyFacts: RepeatedCopyFacts(
             Estimate(low, likely, high), draw(st.floats(0, 1e12)), tuple(copying), 3

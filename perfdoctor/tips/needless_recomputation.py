@@ -1,0 +1,61 @@
+"""Backward computes parts of the forward pass again, although there is memory to keep them.
+
+## What it sees
+Activation checkpointing (`gradient_checkpointing=True`, `torch.utils.checkpoint`) is on: parts of the forward
+pass run a second time inside backward, which takes a visible share of the step, and less memory is in use
+than is free. On a CPU the time is measured. On a device it is estimated from the part of the forward pass
+that runs again. What `torch.compile` has made part of a graph is not seen.
+
+## By hand
+    TrainingArguments(..., gradient_checkpointing=False)
+    hidden = block(hidden)                              # instead of checkpoint(block, hidden)
+
+Without it, activations stay in memory from forward to backward. If that is too much, checkpoint every second
+block only.
+
+## When not
+Where activations would not fit: most of what a training step needs may be what checkpointing saves. Look at
+the memory in use in the first steps without it. Where the memory is wanted for something else: a larger
+batch, longer sequences, another run on the same machine.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.facts.script.recomputation import RecomputationFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.tips.catalogue import Checked, tip
+
+NOTICEABLE = 0.05  # share of the step: below, the memory is worth more than the time
+# Of the time that computing again takes, what goes: 0.79 to 1.13 in eight pairs of language models on a CPU,
+# 1.4 to 2 in two of tiny blocks. Keeping activations has a price, and so have the calls of checkpoint.
+GONE = (0.8, 1.0, 1.2)
+GB = 1e9
+
+
+@tip(
+    title="Turn activation checkpointing off",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.FLAG,
+    checked=Checked.SCRIPTS,
+)
+def needless_recomputation(again: RecomputationFacts) -> Advice | None:
+    """Advises keeping activations where computing them again costs time and memory is free."""
+    share = again.share
+    if share.likely < NOTICEABLE or again.used_bytes > again.free_bytes:
+        return None
+    about = "about " if again.on_device else ""
+    memory = "the device's memory" if again.on_device else "memory"
+    often = f"about {max(1.0, again.calls_per_step):.0f} a step"
+    low, likely, high = (
+        part * gone for part, gone in zip((share.low, share.likely, share.high), GONE, strict=True)
+    )
+    return Advice(
+        because=(
+            f"{about}{share.likely:.0%} of each step runs parts of the forward pass again, {often}",
+            f"{again.used_bytes / GB:.1f} GB of {memory} are in use, {again.free_bytes / GB:.1f} GB are free",
+        ),
+        change=removes(low, likely, min(1.0, high)),
+        at=(again.at,) if again.at else (),
+        code="gradient_checkpointing=False  # or call the block itself; activations then stay in memory",
+    )

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.facts.script.recomputation import RecomputationFacts
+from perfdoctor.model.change import Estimate
+from perfdoctor.tips.needless_recomputation import needless_recomputation as tip
+from tests.support.facts import gain
+from tests.support.load_facts import GB
+from tests.support.script_facts import at
+
+
+def again(share=0.2, used=2, free=8, line=12, on_device=False):
+    low, high = (share / 2, 1.5 * share) if on_device else (share, share)
+    where = at(line) if line else None
+    return RecomputationFacts(6.0, Estimate(low, share, high), where, used * GB, free * GB, on_device)
+
+
+def test_says_what_runs_again_and_that_memory_is_free():
+    advice = tip(again())
+    assert advice.because == (
+        "20% of each step runs parts of the forward pass again, about 6 a step",
+        "2.0 GB of memory are in use, 8.0 GB are free",
+    )
+    assert advice.at == (at(12),)
+    assert advice.same_result
+    assert gain(advice).likely == pytest.approx(1 / 0.8)
+
+
+def test_on_a_device_it_is_an_estimate():
+    advice = tip(again(on_device=True))
+    assert advice.because == (
+        "about 20% of each step runs parts of the forward pass again, about 6 a step",
+        "2.0 GB of the device's memory are in use, 8.0 GB are free",
+    )
+    share = advice.change.step
+    assert (share.low, share.likely, share.high) == pytest.approx((0.08, 0.2, 0.36))
+
+
+def test_what_goes_is_about_the_time_that_computing_again_takes():
+    share = tip(again()).change.step
+    assert (share.low, share.likely, share.high) == pytest.approx((0.16, 0.2, 0.24))
+
+
+def test_a_line_that_is_not_known_is_left_out():
+    assert tip(again(line=None)).at == ()
+
+
+@pytest.mark.parametrize(
+    ("of_again", "fires"),
+    [
+        pytest.param(again(share=0.05), True, id="at-the-threshold"),
+        pytest.param(again(share=0.049), False, id="few-blocks"),
+        pytest.param(again(used=8, free=8), True, id="as-much-free-as-in-use"),
+        pytest.param(again(used=8.1, free=8), False, id="memory-in-use"),
+        pytest.param(again(used=70, free=10, on_device=True), False, id="a-devices-memory-in-use"),
+    ],
+)
+def test_fires_only_where_it_costs_time_and_memory_is_free(of_again, fires):
+    assert (tip(of_again) is not None) is fires
