@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Protocol
 
 from . import patch
 from .recorder import Recorder
 from .session import PULSE_NS
 
 FIRST = 2  # the first backward may be one of warm-up
+
+
+class CloseLook(Protocol):
+    """What looks at every backward for a while, and takes itself off the schedule when it has seen enough."""
+
+    def before_backward(self, loss: Any) -> None:
+        """A backward begins."""
+
+    def after_backward(self) -> None:
+        """It has ended."""
 
 
 class SamplingSchedule:
@@ -19,6 +29,7 @@ class SamplingSchedule:
         self.backwards = 0
         self.next = FIRST
         self.next_ns = 0
+        self.looks: List[CloseLook] = []  # that are open; nearly always none
 
     def add(self, name: str, sample: Callable[[Recorder, Any], None]) -> None:
         """From now on call `sample`; an error of its own ends its part only."""
