@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Set, Tuple
+from typing import Any, List, Sequence, Set, Tuple
 
 NODES_MAX = 5_000  # of a graph; of a larger one nothing is told
 
@@ -24,3 +24,23 @@ def nodes_of(root: Any) -> Any:
             return None
         stack.append((inner, iter(inner.next_functions)))
     return order
+
+
+def parents_of(order: Sequence[Any]) -> List[List[int]]:
+    """For each node of `nodes_of`, the positions of the nodes that it hands gradients on to."""
+    position = {node: index for index, node in enumerate(order)}
+    return [[position[parent] for parent, _ in node.next_functions if parent is not None] for node in order]
+
+
+def needless(parents: Sequence[Sequence[int]], leaves: Set[int], used: Set[int]) -> List[int]:
+    """The nodes, leaves left out, from which no gradient goes on to a used node. All by position."""
+    needed = set(used)
+    found = []
+    for index, above in enumerate(parents):
+        if index in leaves or index in needed:
+            continue
+        if any(parent in needed for parent in above):
+            needed.add(index)
+        else:
+            found.append(index)
+    return found

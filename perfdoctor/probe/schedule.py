@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Protocol
 
 from . import patch
 from .recorder import Recorder
@@ -11,15 +11,25 @@ from .session import PULSE_NS
 FIRST = 2  # the first backward may be one of warm-up
 
 
+class CloseLook(Protocol):
+    """What looks at every backward for a while, and takes itself off the schedule when it has seen enough."""
+
+    def before_backward(self, loss: Any) -> None:
+        """A backward begins."""
+
+    def after_backward(self) -> None:
+        """It has ended."""
+
+
 class SamplingSchedule:
     """Calls `sample(recorder, loss)` before some of the backwards of the thread that trains."""
 
     def __init__(self) -> None:
         self.samples: List[Callable[[Recorder, Any], None]] = []
-        self.soon: List[Callable[[Recorder, Any], None]] = []  # before the very next backward, once
         self.backwards = 0
         self.next = FIRST
         self.next_ns = 0
+        self.looks: List[CloseLook] = []  # that are open; nearly always none
 
     def add(self, name: str, sample: Callable[[Recorder, Any], None]) -> None:
         """From now on call `sample`; an error of its own ends its part only."""
@@ -28,10 +38,6 @@ class SamplingSchedule:
     def before_backward(self, recorder: Recorder, loss: Any) -> None:
         """Count, and nearly always nothing else."""
         self.backwards += 1
-        if self.soon:
-            soon, self.soon = self.soon, []
-            for call in soon:
-                call(recorder, loss)
         if self.backwards < self.next and recorder.since < self.next_ns:
             return
         if self.backwards >= self.next:

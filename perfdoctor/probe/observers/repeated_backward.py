@@ -23,46 +23,38 @@ TRIES = 3  # backwards in a row: the first of them may be the last one of its st
 LEAVES_MAX = 100  # parameters that are asked for their gradients
 
 Leaves = List[Tuple[Any, int]]  # parameters with their versions
+Graph = Tuple[Set[Any], Leaves]  # its inner nodes, and some of its parameters
 
 
-class RepeatedBackward:
-    """The compared backwards of one process."""
+class PairOfBackwards:
+    """A look at backwards until two of them in a row are of one step."""
 
     def __init__(self, steps: StepTracker) -> None:
         self.steps = steps
-        self.due: List[int] = list(SAMPLED)
-        self.tries = 0
-        self.before: Optional[Tuple[Set[Any], Leaves]] = None  # kept until the next backward
-        self.second = patch.guarded("repeated_backward", self._second)
+        self.left = TRIES
+        self.last: Optional[Graph] = None
+        self.before_backward = patch.guarded("repeated_backward", self._before_backward)
 
-    def sample(self, recorder: Recorder, loss: Any) -> None:
-        """Take this backward for the first of two, if it is time."""
-        if self.due and self.steps.schedule.backwards >= self.due[0]:
-            self.due.pop(0)
-            self.tries = TRIES
-            self._first(loss)
+    def _before_backward(self, loss: Any) -> None:
+        """Compare the graph with the one before, if both are of the same step."""
+        recorder = self.steps.session.recorder
+        last, self.last = self.last, self._graph(loss)
+        self.left -= 1
+        same_step = last is not None and recorder is not None and recorder.backwards > 0
+        if same_step and last is not None and self.last is not None and _added_up(last[1]):
+            nodes = self.last[0]
+            self.steps.session.write(
+                RepeatedBackwardEvent(nodes=len(nodes), shared=len(nodes & last[0]), at=user_line())
+            )
+        if same_step or not self.left or self.last is None:
+            self.last = None
+            self.steps.schedule.looks.remove(self)
 
-    def _first(self, loss: Any) -> None:
-        self.tries -= 1
-        self.before = self._graph(loss)
-        if self.before is not None:
-            self.steps.schedule.soon.append(self.second)
+    def after_backward(self) -> None:
+        """Nothing is left to do."""
 
-    def _second(self, recorder: Recorder, loss: Any) -> None:
-        before, self.before = self.before, None
-        if before is None:
-            return
-        if not recorder.backwards:  # of the next step
-            if self.tries:
-                self._first(loss)
-            return
-        now = self._graph(loss)
-        if now is not None and _added_up(before[1]):
-            shared = len(before[0] & now[0])
-            self.steps.session.write(RepeatedBackwardEvent(nodes=len(now[0]), shared=shared, at=user_line()))
-
-    def _graph(self, loss: Any) -> Optional[Tuple[Set[Any], Leaves]]:
-        """The inner nodes of a loss's graph, and some of its parameters; None where there is no saying."""
+    def _graph(self, loss: Any) -> Optional[Graph]:
+        """None where there is no saying."""
         if type(loss) is not self.steps.torch.Tensor or loss.grad_fn is None:
             return None
         order = nodes_of(loss.grad_fn)
@@ -71,6 +63,20 @@ class RepeatedBackward:
         leaves = [node.variable for node in order if hasattr(node, "variable")]
         inner = {node for node in order if not hasattr(node, "variable")}
         return inner, [(leaf, leaf._version) for leaf in leaves[:LEAVES_MAX]]
+
+
+class RepeatedBackward:
+    """The looks of one process."""
+
+    def __init__(self, steps: StepTracker) -> None:
+        self.steps = steps
+        self.due: List[int] = list(SAMPLED)
+
+    def sample(self, recorder: Recorder, loss: Any) -> None:
+        """Open a look that begins with this backward, if it is time."""
+        if self.due and self.steps.schedule.backwards >= self.due[0]:
+            self.due.pop(0)
+            self.steps.schedule.looks.append(PairOfBackwards(self.steps))
 
 
 def _added_up(leaves: Leaves) -> bool:

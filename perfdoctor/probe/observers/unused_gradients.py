@@ -7,10 +7,10 @@ changed it from one of them to the next.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Dict, List, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 from ...wire.events.training import UnusedGradientsEvent
-from ..loss_graph import nodes_of
+from ..loss_graph import needless, nodes_of, parents_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
 
@@ -42,21 +42,21 @@ class UnusedGradients:
         if order is None or any(type(p) not in (nn.Parameter, tensor) for p in trained):
             return  # sharded parameters: those in the graph are others than the optimizer has
         known = {id(p) for p in trained}
-        leaves = {node: node.variable for node in order if hasattr(node, "variable")}
+        leaves = {index: node.variable for index, node in enumerate(order) if hasattr(node, "variable")}
         suspects = {
-            node: leaf
-            for node, leaf in leaves.items()
+            index: leaf
+            for index, leaf in leaves.items()
             if type(leaf) is nn.Parameter and id(leaf) not in known
         }
-        still = {node for node, leaf in suspects.items() if self._unchanged(leaf)}
+        still = {index for index, leaf in suspects.items() if self._unchanged(leaf)}
         self.versions = {id(leaf): (weakref.ref(leaf), leaf._version) for leaf in suspects.values()}
         self.steps.session.write(
             UnusedGradientsEvent(
                 tensors=len(still),
-                elements=sum(suspects[node].numel() for node in still),
+                elements=sum(suspects[index].numel() for index in still),
                 of_elements=sum(leaf.numel() for leaf in leaves.values()),
                 nodes=len(order) - len(leaves),
-                needless=_needless(order, still),
+                needless=len(needless(parents_of(order), set(leaves), set(leaves) - still)),
             )
         )
 
@@ -69,19 +69,3 @@ class UnusedGradients:
 def unused_gradients(watch: Watch) -> None:
     """Walk the graph of a loss before three of the early backwards."""
     watch.before_some_backwards("orphans", UnusedGradients(watch.steps, watch.lines.optimizers).sample)
-
-
-def _needless(order: List[Any], unused: Set[Any]) -> int:
-    """Nodes, leaves left out, from which no gradient goes on to anything but an unused one."""
-    needed: Set[Any] = set()
-    needless = 0
-    for node in order:
-        parents = [parent for parent, _ in node.next_functions if parent is not None]
-        if hasattr(node, "variable"):
-            if node not in unused:
-                needed.add(node)
-        elif any(parent in needed for parent in parents):
-            needed.add(node)
-        else:
-            needless += 1
-    return needless

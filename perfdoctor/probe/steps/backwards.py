@@ -65,6 +65,9 @@ class Backwards:
         if self.clearing.open:
             self.clearing.before_backward()
         self.schedule.before_backward(recorder, loss)
+        if self.schedule.looks:
+            for look in self.schedule.looks[:]:
+                look.before_backward(loss)
         if self.names.wanted:
             self.names.before_backward()
         samples = self.samples.take()
@@ -86,6 +89,9 @@ class Backwards:
         recorder.backwards += 1
         if self.clearing.open:
             self.clearing.after_backward()
+        if self.schedule.looks:
+            for look in self.schedule.looks[:]:
+                look.after_backward()
         # An optimizer's closure is called several times: the first value is the loss.
         self.losses.read(recorder, loss, bool(updates.open) and recorder.backwards > 1)
         if updates.made_in_backward:

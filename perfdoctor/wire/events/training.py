@@ -54,6 +54,20 @@ class RepeatedBackwardEvent(Event, name="repeated_backward"):
     at: Line | None  # of the second backward
 
 
+class DiscardedGradientsEvent(Event, name="discarded"):
+    """One look at every backward for a few rounds of the optimizers, and the line that works in vain most."""
+
+    backwards: int  # of whole rounds
+    seconds: float  # that they took
+    of_line: int  # of them, those on the line below whose gradients are in part thrown away
+    line_s: float
+    needless_s: float  # in operations that lead to nothing but such gradients
+    elements: int  # of the parameters whose gradients are thrown away
+    name: str | None  # of the script's, that holds a tensor to cut the graph at
+    at: Line | None  # of the backward
+    held_at: Line | None  # where the frame is that has the name
+
+
 class RetainedGraphsEvent(Event, name="retained"):
     """More graphs of past steps are alive than ever."""
 

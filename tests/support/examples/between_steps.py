@@ -8,6 +8,7 @@ from perfdoctor.facts.host.between_steps import BetweenStepsFacts
 from perfdoctor.facts.host.debug_modes import DebugModeFacts
 from perfdoctor.facts.host.gc_pauses import GcPauseFacts
 from perfdoctor.facts.host.tensor_loops import TensorLoopFacts
+from perfdoctor.facts.script.discarded_gradients import DiscardedGradientFacts
 from perfdoctor.facts.script.gradient_clearing import GradientClearingFacts, GradientZeroingFacts
 from perfdoctor.facts.script.retained_graph import RetainedGraphFacts
 from perfdoctor.facts.script.unused_gradients import UnusedGradientFacts
@@ -30,6 +31,7 @@ HEALTHY = {
     ValidationFacts: host_facts.validation(seconds=1.2),
     BetweenStepsFacts: host_facts.between(0.01),
     TensorLoopFacts: TensorLoopFacts((facts.line(0.01, 30),), 0.01),
+    DiscardedGradientFacts: DiscardedGradientFacts(9, 0.02, 0.03, 100, None, None, None, False),
     UnusedGradientFacts: UnusedGradientFacts(1, 100, 0.01, 0.0, None),
 }
 
@@ -47,6 +49,16 @@ def odd(draw):
         GradientZeroingFacts: host_facts.zeroing(draw(MS)),
         BetweenStepsFacts: host_facts.between(draw(SHARE), draw(CODE), draw(st.integers(30, 31)), 99),
         TensorLoopFacts: TensorLoopFacts((facts.line(draw(SHARE), 30, text=draw(CODE)),), draw(SHARE)),
+        DiscardedGradientFacts: DiscardedGradientFacts(
+            9,
+            draw(SHARE),
+            draw(SHARE),
+            900,
+            draw(st.none() | CODE),
+            draw(st.none() | st.just(AT)),
+            None,
+            False,
+        ),
         UnusedGradientFacts: UnusedGradientFacts(
             9, 900, draw(SHARE), draw(SHARE), draw(st.none() | st.just(AT))
         ),

@@ -1,0 +1,130 @@
+"""Tells which backward works for gradients that are thrown away: DiscardedGradientFacts."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from perfdoctor.facts.decode import location
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.user_source.growing_names import written
+from perfdoctor.facts.user_source.parse import Listing, Sources, covers, header, logs, statements
+from perfdoctor.model.measured import Location
+from perfdoctor.runs.types import RankRecords
+from perfdoctor.wire.events.training import DiscardedGradientsEvent
+
+CUTTING = frozenset("detach item numpy tolist".split())  # what they return has no graph
+SIZES = frozenset("abs isfinite isinf isnan max mean norm numel std sum".split())
+MOSTLY = 0.5  # of the looks: fewer are a stage of the training
+
+
+@dataclass(frozen=True)
+class DiscardedGradientFacts:
+    """The line whose backward works for gradients that are cleared before an update uses them."""
+
+    backwards: int  # of this line that were seen to
+    of_backward: float  # share of all backward time that goes into them
+    of_line: float  # share of the line's own
+    elements: int  # of the parameters whose gradients are thrown away
+    name: str | None  # of the tensor to cut the graph at
+    at: Location | None  # of the backward
+    entry: Location | None  # where the tensor goes into the loss
+    read: bool  # the script takes gradients for something of its own
+
+
+@fact
+def discarded_gradient_facts(rank: RankRecords, sources: Sources) -> DiscardedGradientFacts | None:
+    """What most looks show of one line, or None where every gradient has its use."""
+    looks = rank.of(DiscardedGradientsEvent)
+    of_line: dict[tuple[str, int] | None, list[DiscardedGradientsEvent]] = defaultdict(list)
+    for look in looks:
+        if look.needless_s > 0 and look.seconds > 0 and look.line_s > 0:
+            at = location(look.at)
+            of_line[at and (at.file, at.line)].append(look)
+    seen = max(of_line.values(), key=lambda found: sum(_share(look) for look in found), default=[])
+    if len(seen) <= MOSTLY * len(looks):
+        return None
+    last = seen[-1]
+    at, held_at = location(last.at), location(last.held_at)
+    return DiscardedGradientFacts(
+        backwards=sum(look.of_line for look in seen),
+        of_backward=min(1.0, sum(_share(look) for look in seen) / len(looks)),
+        of_line=min(1.0, sum(look.needless_s for look in seen) / sum(look.line_s for look in seen)),
+        elements=last.elements,
+        name=last.name,
+        at=sources.shown(at),
+        entry=_entry(sources, held_at, last.name),
+        read=at is not None and _reads_gradients(sources.file(at.file)),
+    )
+
+
+def _share(look: DiscardedGradientsEvent) -> float:
+    return look.needless_s / look.seconds
+
+
+def _entry(sources: Sources, held_at: Location | None, name: str | None) -> Location | None:
+    """Where the last statement before the backward gives the tensor, with its graph, to a call."""
+    if held_at is None or name is None:
+        return None
+    listing = sources.file(held_at.file)
+    scope = listing.scope(held_at.line)
+    entries = [
+        node
+        for node in (statements(scope.body) if scope is not None else ())
+        if node.lineno <= held_at.line
+        and (isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) or covers(node, held_at.line))
+        and not logs(node)
+    ]
+    for node in reversed(entries):
+        line = _given(node, name)
+        if line is not None:
+            return replace(held_at, line=line, text=sources.text(held_at.file, line))
+    return None
+
+
+def _given(node: ast.stmt, name: str) -> int | None:
+    """The line on which a call in this statement is given the name as it is."""
+    for part in header(node):
+        for call in ast.walk(part):
+            given = [*call.args, *(one.value for one in call.keywords)] if isinstance(call, ast.Call) else []
+            for value in given:
+                if _holds(value, name):
+                    return value.lineno
+    return None
+
+
+def _holds(value: ast.expr, name: str) -> bool:
+    """Whether an argument is the name, made of it, or holds it: `fake.view(-1)`, `(fake, label)`."""
+    if written(value) == name and not isinstance(value, ast.Subscript):
+        return True
+    if isinstance(value, ast.Subscript):
+        return _holds(value.value, name)
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        return value.func.attr not in CUTTING and _holds(value.func.value, name)
+    return isinstance(value, (ast.Tuple, ast.List)) and any(_holds(one, name) for one in value.elts)
+
+
+def _reads_gradients(listing: Listing) -> bool:
+    """Whether the file takes gradients for more than clearing, scaling, testing or logging their size."""
+    tree = listing.tree
+    if tree is None:
+        return False
+    harmless = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            harmless.update(id(one) for one in (node.left, *node.comparators))
+        elif isinstance(node, ast.Call):
+            target = node.func.value if isinstance(node.func, ast.Attribute) else None
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            while (called.endswith("_") or called in SIZES) and isinstance(target, ast.Attribute):
+                harmless.add(id(target))
+                target = target.value
+            harmless.add(id(node.func))  # torch.autograd.grad(...)
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr == "grad"
+        and isinstance(node.ctx, ast.Load)
+        and id(node) not in harmless
+        for node in ast.walk(tree)
+    )

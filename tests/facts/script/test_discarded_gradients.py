@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.facts.script.discarded_gradients import discarded_gradient_facts
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.runs.types import RankRecords
+from tests.support.records import source_of
+
+LOOP = """for real in loader:
+    fake = netG(noise)
+    on_real = criterion(netD(real), ones)
+    on_fake = criterion(netD({given}), zeros)
+    log(fake)
+    d_loss = on_real + on_fake
+    d_loss.backward()
+    optD.step()
+    {more}
+    errG = criterion(netD(fake), ones)
+    errG.backward()"""
+AT = {"file": "/home/me/train.py", "line": 7, "function": "<module>"}
+NONE = {"backwards": 24, "seconds": 1.0, "of_line": 0, "line_s": 0.0, "needless_s": 0.0, "elements": 0}
+
+
+def look(**fields):
+    whole = {"backwards": 24, "seconds": 1.0, "of_line": 12, "line_s": 0.5, "needless_s": 0.4, "elements": 9}
+    return {"event": "discarded", **whole, "name": "fake", "at": AT, "held_at": AT, **fields}
+
+
+def facts(*events, given="fake", more="optG.zero_grad()"):
+    sources = Sources(source_of(train=LOOP.format(given=given, more=more)))
+    return discarded_gradient_facts(RankRecords(0, None, None, events), sources)
+
+
+def test_the_looks_are_averaged_and_both_lines_named():
+    found = facts(look(), look(needless_s=0.3))
+    assert (found.backwards, found.elements, found.read) == (24, 9, False)
+    assert (found.of_backward, found.of_line) == pytest.approx((0.35, 0.7))
+    assert found.at.text == "d_loss.backward()"
+    assert found.entry.text == "on_fake = criterion(netD(fake), zeros)"
+
+
+@pytest.mark.parametrize("given", ["fake.view(-1)", "[fake, label]", "fake[:8]", "x=fake"])
+def test_a_view_of_the_tensor_enters_as_well(given):
+    assert facts(look(), given=given).entry.line == 4
+
+
+@pytest.mark.parametrize("given", ["fake.detach()", "other"])
+def test_where_it_does_not_enter_no_entry_is_named(given):
+    assert facts(look(), given=given).entry is None
+
+
+@pytest.mark.parametrize(
+    ("more", "read"),
+    [
+        pytest.param("kept = [p.grad.clone() for p in netG.parameters()]", True, id="copied"),
+        pytest.param("torch.autograd.grad(x, y)", False, id="function"),
+        pytest.param("norm = weight.grad.data.norm(2)", False, id="size"),
+        pytest.param("weight.grad.data.clamp_(-1, 1)", False, id="in-place"),
+        pytest.param("weight.grad = None", False, id="cleared"),
+        pytest.param("assert weight.grad is None", False, id="tested"),
+    ],
+)
+def test_gradients_that_the_script_takes_itself_are_noticed(more, read):
+    assert facts(look(), more=more).read is read
+
+
+def test_what_only_few_looks_show_and_broken_records_are_nothing():
+    assert facts() is None
+    assert facts(look(), {"event": "discarded", **NONE}) is None
+    assert facts({"event": "discarded"}) is None
+    assert facts(look(at=None, held_at=None)).entry is None
