@@ -41,7 +41,7 @@ def discarded_gradient_facts(rank: RankRecords, sources: Sources) -> DiscardedGr
     for look in looks:
         if look.needless_s > 0 and look.seconds > 0 and look.line_s > 0:
             at = location(look.at)
-            of_line[at and (at.file, at.line)].append(look)
+            of_line[(at.file, at.line) if at is not None else None].append(look)
     seen = max(of_line.values(), key=lambda found: sum(_share(look) for look in found), default=[])
     if len(seen) <= MOSTLY * len(looks):
         return None
@@ -110,7 +110,7 @@ def _reads_gradients(listing: Listing) -> bool:
     tree = listing.tree
     if tree is None:
         return False
-    harmless = set()
+    harmless: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             harmless.update(id(one) for one in (node.left, *node.comparators))
