@@ -56,7 +56,7 @@ def discarded_gradients(run: RunFacts, step: StepFacts, discarded: DiscardedGrad
     return Advice(
         because=(
             f"gradients of {discarded.elements:,} parameters are cleared before an optimizer uses them",
-            f"{discarded.of_line:.0%} of this backward computes nothing else",
+            f"{discarded.of_line:.0%} of this backward serves these gradients alone",
             f"that is {discarded.of_backward:.0%} of all backward time, which is {backward:.0%} of the step",
         ),
         change=removes(low, likely, high),

@@ -20,7 +20,7 @@ def test_names_where_the_tensor_enters_and_what_backward_does_in_vain():
     assert advice is not None
     assert advice.because == (
         "gradients of 900,000 parameters are cleared before an optimizer uses them",
-        "70% of this backward computes nothing else",
+        "70% of this backward serves these gradients alone",
         "that is 40% of all backward time, which is 60% of the step",
     )
     assert advice.at == (ENTRY, BACKWARD)

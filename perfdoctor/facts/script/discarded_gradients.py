@@ -14,7 +14,9 @@ from perfdoctor.model.measured import Location
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.training import DiscardedGradientsEvent
 
-CUTTING = frozenset("detach item numpy tolist".split())  # what they return has no graph
+CUTTING = frozenset(
+    "data detach device dtype item numel numpy shape size tolist".split()
+)  # they have no graph
 SIZES = frozenset("abs isfinite isinf isnan max mean norm numel std sum".split())
 MOSTLY = 0.5  # of the looks: fewer are a stage of the training
 
@@ -41,7 +43,7 @@ def discarded_gradient_facts(rank: RankRecords, sources: Sources) -> DiscardedGr
     for look in looks:
         if look.needless_s > 0 and look.seconds > 0 and look.line_s > 0:
             at = location(look.at)
-            of_line[at and (at.file, at.line)].append(look)
+            of_line[(at.file, at.line) if at is not None else None].append(look)
     seen = max(of_line.values(), key=lambda found: sum(_share(look) for look in found), default=[])
     if len(seen) <= MOSTLY * len(looks):
         return None
@@ -64,7 +66,7 @@ def _share(look: DiscardedGradientsEvent) -> float:
 
 
 def _entry(sources: Sources, held_at: Location | None, name: str | None) -> Location | None:
-    """Where the last statement before the backward gives the tensor, with its graph, to a call."""
+    """Where the last statement before the backward computes with the tensor and its graph."""
     if held_at is None or name is None:
         return None
     listing = sources.file(held_at.file)
@@ -84,25 +86,20 @@ def _entry(sources: Sources, held_at: Location | None, name: str | None) -> Loca
 
 
 def _given(node: ast.stmt, name: str) -> int | None:
-    """The line on which a call in this statement is given the name as it is."""
-    for part in header(node):
-        for call in ast.walk(part):
-            given = [*call.args, *(one.value for one in call.keywords)] if isinstance(call, ast.Call) else []
-            for value in given:
-                if _holds(value, name):
-                    return value.lineno
+    """The line on which this statement computes with the name, graph and all."""
+    nodes = [inner for part in header(node) for inner in ast.walk(part)]
+    cut: set[int] = set()
+    for inner in nodes:
+        if isinstance(inner, ast.Attribute) and inner.attr in CUTTING:
+            cut.update(id(one) for one in ast.walk(inner.value))
+        elif isinstance(inner, ast.Call) and (written(inner.func) or "").endswith("_like"):
+            cut.update(id(one) for one in ast.walk(inner))
+    for inner in nodes:
+        if id(inner) in cut or written(inner) != name:
+            continue
+        if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Load):
+            return inner.lineno
     return None
-
-
-def _holds(value: ast.expr, name: str) -> bool:
-    """Whether an argument is the name, made of it, or holds it: `fake.view(-1)`, `(fake, label)`."""
-    if written(value) == name and not isinstance(value, ast.Subscript):
-        return True
-    if isinstance(value, ast.Subscript):
-        return _holds(value.value, name)
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        return value.func.attr not in CUTTING and _holds(value.func.value, name)
-    return isinstance(value, (ast.Tuple, ast.List)) and any(_holds(one, name) for one in value.elts)
 
 
 def _reads_gradients(listing: Listing) -> bool:
@@ -110,7 +107,7 @@ def _reads_gradients(listing: Listing) -> bool:
     tree = listing.tree
     if tree is None:
         return False
-    harmless = set()
+    harmless: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             harmless.update(id(one) for one in (node.left, *node.comparators))

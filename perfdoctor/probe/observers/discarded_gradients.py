@@ -116,7 +116,7 @@ class _Backward:
         return {index: (end - at) / 1e9 for (at, index), end in zip(began, ends)}
 
 
-class CloseLook:
+class RoundsLook:
     """All backwards of a few rounds of the optimizers."""
 
     def __init__(
@@ -246,7 +246,7 @@ class DiscardedGradients:
         self.lines = lines
         self.due = list(LOOKS_AT)
         self.optimizers: Dict[int, weakref.ref[Any]] = {}  # that made a step, by number
-        self.look: Optional[CloseLook] = None
+        self.look: Optional[RoundsLook] = None
 
     def optimizer_seen(self, optimizer: Any, number: int) -> None:
         """An optimizer makes its first step."""
@@ -262,7 +262,7 @@ class DiscardedGradients:
             return
         owners = self._owners()
         if owners and not _compiles_backward():
-            self.look = CloseLook(self.steps, owners, self.optimizers)
+            self.look = RoundsLook(self.steps, owners, self.optimizers)
             schedule.looks.append(self.look)
             self.steps.moments.update.append(self.look.updated)
 

@@ -40,12 +40,14 @@ def test_the_looks_are_averaged_and_both_lines_named():
     assert found.entry.text == "on_fake = criterion(netD(fake), zeros)"
 
 
-@pytest.mark.parametrize("given", ["fake.view(-1)", "[fake, label]", "fake[:8]", "x=fake"])
+@pytest.mark.parametrize("given", ["fake.view(-1)", "[fake, label]", "fake[:8]", "x=fake", "0.5 * fake"])
 def test_a_view_of_the_tensor_enters_as_well(given):
     assert facts(look(), given=given).entry.line == 4
 
 
-@pytest.mark.parametrize("given", ["fake.detach()", "other"])
+@pytest.mark.parametrize(
+    "given", ["fake.detach()", "fake.view(-1).detach()", "fake.data", "other", "torch.ones_like(fake)"]
+)
 def test_where_it_does_not_enter_no_entry_is_named(given):
     assert facts(look(), given=given).entry is None
 

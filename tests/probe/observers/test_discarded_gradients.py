@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from perfdoctor.wire.events.training import DiscardedGradientsEvent
-from tests.support.watched import watched
+from tests.support.watched import TIMEOUT_S, watched
 
 pytestmark = pytest.mark.process
 
@@ -99,3 +102,42 @@ def test_one_optimizer_is_not_looked_at(tmp_path):
             optimizer.step()
     """
     assert watched(tmp_path, script).ranks[0].of(DiscardedGradientsEvent) == []
+
+
+def test_watching_leaves_the_result_as_it_is(tmp_path):
+    code = (
+        SCRIPT.format(**PLANTED) + "    torch.save([*G.state_dict().values(), loss.detach()], 'result.pt')\n"
+    )
+    watched(tmp_path, code)
+    seen = torch.load(tmp_path / "result.pt")
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, check=True, timeout=TIMEOUT_S)
+    assert all(
+        torch.equal(one, other) for one, other in zip(seen, torch.load(tmp_path / "result.pt"), strict=True)
+    )
+
+
+def test_an_attribute_that_holds_the_tensor_is_named(tmp_path):
+    script = """
+        import torch
+        from torch import nn
+        policy, value = nn.Linear(4, 2), nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+        p_opt = torch.optim.Adam(policy.parameters())
+        v_opt = torch.optim.Adam(value.parameters())
+
+        class Agent:
+            def learn(self, state, gain):
+                self.advantage = gain - value(state)
+                p_opt.zero_grad()
+                (policy(state).log_softmax(1) * self.advantage).mean().backward()
+                p_opt.step()
+                v_opt.zero_grad()
+                (gain - value(state)).pow(2).mean().backward()
+                v_opt.step()
+
+        agent = Agent()
+        for step in range(40):
+            agent.learn(torch.rand(8, 4), torch.rand(8, 1))
+    """
+    events = watched(tmp_path, script).ranks[0].of(DiscardedGradientsEvent)
+    assert [(event.name, event.at["line"]) for event in events] == [("self.advantage", 12)] * len(events)
+    assert events
