@@ -11,7 +11,7 @@ from .session import PULSE_NS
 FIRST = 2  # the first backward may be one of warm-up
 
 
-class CloseLook(Protocol):
+class BackwardLook(Protocol):
     """What looks at every backward for a while, and takes itself off the schedule when it has seen enough."""
 
     def before_backward(self, loss: Any) -> None:
@@ -29,7 +29,7 @@ class SamplingSchedule:
         self.backwards = 0
         self.next = FIRST
         self.next_ns = 0
-        self.looks: List[CloseLook] = []  # that are open; nearly always none
+        self.looks: List[BackwardLook] = []  # that are open; nearly always none
 
     def add(self, name: str, sample: Callable[[Recorder, Any], None]) -> None:
         """From now on call `sample`; an error of its own ends its part only."""
