@@ -137,7 +137,7 @@ def _prepare(
     planned = plan.make(
         step_s=calibration.step_s or 0.0,
         start_s=calibration.start_s or 0.0,
-        warm_up_steps=_warm_up(records, variants, calibration),
+        warm_up_steps=settled_after(records, variants, calibration),
         longest_steps=longest,
         period=measure.period(records, most_held),
         batch=batch,
@@ -166,12 +166,13 @@ def _loading(variants: Sequence[Variant]) -> list[dict[str, int]]:
     return [{}, *arguments]
 
 
-def _warm_up(records: RunRecords, variants: Sequence[Variant], calibration: Execution) -> int:
-    """Steps until all have settled; what is compiled meets a smaller batch at the end of an epoch."""
+def settled_after(records: RunRecords, variants: Sequence[Variant], calibration: Execution) -> int:
+    """Steps until all have settled: a whole epoch, where that is short, if it is unlike later ones."""
     steps = measure.warm_up(records, _loading(variants))
     every = measure.period(records)
-    compiles = any(tweak_catalogue.declared(each.tweak).compiles for one in variants for each in one.settings)
-    if compiles and every is not None and every * (calibration.step_s or 0.0) <= plan.CALIBRATION_S:
+    tweaks = {each.tweak for one in variants for each in one.settings}
+    unlike = any(tweak_catalogue.declared(each).first_epoch for each in tweaks)
+    if unlike and every is not None and every * (calibration.step_s or 0.0) <= plan.CALIBRATION_S:
         return every + steps
     return steps
 

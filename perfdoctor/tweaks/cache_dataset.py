@@ -45,7 +45,7 @@ MISSING = object()
 Prepare = Callable[[Sequence[Any]], Sequence[Any]]
 
 
-@tweak("--cache-dataset", BITWISE)
+@tweak("--cache-dataset", BITWISE, first_epoch=True)
 def cache_dataset(here: Tweaking) -> None:
     """Cache the items that map-style datasets give to loaders."""
     data = here.torch.utils.data

@@ -33,7 +33,7 @@ WRAPPERS = ("DataParallel", "FullyShardedDataParallel")  # by name: importing th
     "--compile",
     ROUNDING,
     extras={"--compile-mode": OneOf("default", "reduce-overhead", "max-autotune")},
-    compiles=True,
+    first_epoch=True,
 )
 def compile(here: Tweaking, compile_mode: str = "default") -> None:
     """Compile every model at its first training call."""

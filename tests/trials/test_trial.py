@@ -18,10 +18,14 @@ pytest.importorskip("torch")
 from perfdoctor import trials
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.note import Note, Remark
-from perfdoctor.model.trial import Outcome, Trial, Variant
+from perfdoctor.model.trial import Outcome, Setting, Trial, Variant
+from perfdoctor.probe.trial.tweak import BITWISE
 from perfdoctor.trials.sandbox import leftovers
 from perfdoctor.trials.settings import flags, tweak_catalogue
+from perfdoctor.trials.trial import settled_after
 from tests.support.launching import environment
+from tests.support.records import records, rows, update
+from tests.support.trial_runs import execution
 
 pytestmark = [pytest.mark.clock, pytest.mark.process]
 
@@ -288,3 +292,20 @@ def test_a_signal_ends_the_trial_with_what_was_measured_and_leaves_nothing_runni
     assert (told["interrupted"], told["exit_code"]) == (True, 128 + number)
     assert [variant["verdict"] for variant in told["variants"]] == ["not measured"]
     assert not running(tmp_path)
+
+
+def settled(tweak: str, step_ms: float = 10.0) -> int:
+    """Steps of warm-up for a tweak, where an epoch has twenty."""
+    table = rows([update(step_ms, samples=8, batches=1)] * 60)
+    begins = [{"event": "epoch", "loader": 1, "begin_ns": int(at) + 1} for at in table["begin_ns"][::20]]
+    variant = Variant((Setting(tweak, (f"--{tweak}",), {}, BITWISE),))
+    return settled_after(records(table, events=begins), [variant], execution(step_ms / 1e3))
+
+
+@pytest.mark.parametrize("tweak", ["cache-dataset", "compile"])
+def test_the_first_epoch_is_warm_up_where_it_is_unlike_later_ones(tweak: str) -> None:
+    assert settled(tweak) == 20 + settled("persistent-workers")
+
+
+def test_an_epoch_that_takes_too_long_is_not_waited_for() -> None:
+    assert settled("cache-dataset", step_ms=400) == settled("persistent-workers", step_ms=400)

@@ -141,7 +141,7 @@ class Declared:
         acts_on: Tuple[str, ...] = (),
         samples: Optional[Callable[[int, Optional[float]], float]] = None,
         loader_argument: Optional[str] = None,
-        compiles: bool = False,
+        first_epoch: bool = False,
     ) -> None:
         self.flag = flag
         self.result = result
@@ -151,7 +151,7 @@ class Declared:
         self.acts_on = acts_on
         self.samples = samples
         self.loader_argument = loader_argument
-        self.compiles = compiles
+        self.first_epoch = first_epoch
 
 
 def tweak(
@@ -165,8 +165,8 @@ def tweak(
     What else is `known` of a tweak is asked outside of the user's process: `predict(run)`, or
     `predict(run, value)`, what changes about a step (None: the run does not tell; findings may), of the time
     of which classes (`acts_on=("data",)`); `samples(value, batch)`, how many times the samples of a step it
-    holds; `loader_argument`, which of a DataLoader's its value becomes; `compiles`, that what is compiled
-    meets a smaller batch at the end of an epoch.
+    holds; `loader_argument`, which of a DataLoader's its value becomes; `first_epoch`, that the first epoch
+    is unlike later ones: what is compiled meets a smaller batch at its end, a cache is being filled.
     """
 
     def mark(function: Callable[..., None]) -> Callable[..., None]:
