@@ -23,7 +23,9 @@ TRIES = 3  # backwards in a row: the first of them may be the last one of its st
 LEAVES_MAX = 100  # parameters that are asked for their gradients
 
 Leaves = List[Tuple[Any, int]]  # parameters with their versions
-Graph = Tuple[Set[Any], Leaves]  # its inner nodes, and some of its parameters
+# The numbers of its inner nodes (the nodes themselves would keep what they hold in memory), and some of its
+# parameters.
+Graph = Tuple[Set[int], Leaves]
 
 
 class PairOfBackwards:
@@ -58,10 +60,10 @@ class PairOfBackwards:
         if type(loss) is not self.steps.torch.Tensor or loss.grad_fn is None:
             return None
         order = nodes_of(loss.grad_fn)
-        if order is None:
+        if order is None or not hasattr(loss.grad_fn, "_sequence_nr"):
             return None
         leaves = [node.variable for node in order if hasattr(node, "variable")]
-        inner = {node for node in order if not hasattr(node, "variable")}
+        inner = {node._sequence_nr() for node in order if not hasattr(node, "variable")}
         return inner, [(leaf, leaf._version) for leaf in leaves[:LEAVES_MAX]]
 
 
