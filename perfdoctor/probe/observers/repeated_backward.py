@@ -6,6 +6,7 @@ one step, and what the first one added to parameters is still there before the s
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, List, Optional, Set, Tuple
 
 from ...wire.events.training import RepeatedBackwardEvent
@@ -22,10 +23,9 @@ SAMPLED = (8, 16, 32)  # backwards that begin a comparison
 TRIES = 3  # backwards in a row: the first of them may be the last one of its step
 LEAVES_MAX = 100  # parameters that are asked for their gradients
 
-Leaves = List[Tuple[Any, int]]  # parameters with their versions
-# The numbers of its inner nodes (the nodes themselves would keep what they hold in memory), and some of its
-# parameters.
-Graph = Tuple[Set[int], Leaves]
+# Nothing of a graph is kept alive: that would take memory, and who looks for steps asks what still exists.
+Leaves = List[Tuple[Any, int]]  # weak references to parameters, with their versions
+Graph = Tuple[Set[int], Leaves]  # the numbers of its inner nodes, and some of its parameters
 
 
 class PairOfBackwards:
@@ -64,7 +64,7 @@ class PairOfBackwards:
             return None
         leaves = [node.variable for node in order if hasattr(node, "variable")]
         inner = {node._sequence_nr() for node in order if not hasattr(node, "variable")}
-        return inner, [(leaf, leaf._version) for leaf in leaves[:LEAVES_MAX]]
+        return inner, [(weakref.ref(leaf), leaf._version) for leaf in leaves[:LEAVES_MAX]]
 
 
 class RepeatedBackward:
@@ -83,7 +83,10 @@ class RepeatedBackward:
 
 def _added_up(leaves: Leaves) -> bool:
     """Whether no parameter changed since, and none lost its gradient: each loss then only adds to it."""
-    return all(leaf._version == version and leaf.grad is not None for leaf, version in leaves)
+    there = [(reference(), version) for reference, version in leaves]
+    return all(
+        leaf is not None and leaf._version == version and leaf.grad is not None for leaf, version in there
+    )
 
 
 @observer
