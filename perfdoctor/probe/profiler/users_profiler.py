@@ -28,6 +28,9 @@ class UsersProfilers:
         self.acting: Optional[int] = None  # the thread in which we prepare or end our own
         self.line: Optional[Dict[str, Any]] = None  # of the script's that prepared the last one
         self.make_way: Callable[[], None] = lambda: None  # ends ours; returns once it is ended
+        # torch 2.13 imports a module of its own at the first `record_function`. Inside a profile with Python
+        # stacks, that frame's name is read after it was freed: by chance it is no text, and ends the script.
+        self.import_early: Callable[[], object] = lambda: None
 
     def before_prepare(self, args: Args, kwargs: Kwargs) -> None:
         """Note the profiler first, then make way: whoever opens ours looks at the notes after its own."""
@@ -36,6 +39,7 @@ class UsersProfilers:
         self.were_there = True
         self.prepared.add(id(args[0]))
         self.line = user_line()
+        self.import_early()
         self.make_way()
 
     def before_end(self, args: Args, kwargs: Kwargs) -> Optional[int]:
@@ -64,6 +68,7 @@ def install(users: UsersProfilers) -> None:
 
     def watch_module(module: Any) -> None:
         watch(module.profile, "_prepare_trace")
+        users.import_early = getattr(module, "_maybe_cupti_monitor", users.import_early)
         for name in ("emit_itt", "emit_nvtx"):
             watch(getattr(module, name), "__enter__")
 
