@@ -161,20 +161,22 @@ def planted(script: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("script", "phase", "wait", "verdict"),
+    ("script", "phase", "wait", "verdict", "finding"),
     [
-        pytest.param(COPIES_RECORDS, "other", None, "host", id="other"),
-        pytest.param(DRAWS_SLOWLY, "data_wait", "sampler", "data", id="data-wait"),
-        pytest.param(LOOPS_IN_FORWARD, "forward", None, "compute", id="forward"),
+        pytest.param(COPIES_RECORDS, "other", None, "host", "costly-line", id="other"),
+        pytest.param(DRAWS_SLOWLY, "data_wait", "sampler", "data", "costly-line", id="data-wait"),
+        pytest.param(LOOPS_IN_FORWARD, "forward", None, "compute", "tensor-loops", id="forward"),
     ],
 )
-def test_the_planted_line_is_the_costliest_and_a_finding_names_it(script, phase, wait, verdict, tmp_path):
+def test_the_planted_line_is_the_costliest_and_a_finding_names_it(
+    script, phase, wait, verdict, finding, tmp_path
+):
     pytest.importorskip("torch")
     found = report(script, tmp_path)
     costliest = found["lines"]["lines"][0]
     assert (costliest["at"]["line"], costliest["phase"], costliest["wait"]) == (planted(script), phase, wait)
     assert found["bottleneck"]["verdict"] == verdict
-    (named,) = [finding for finding in found["findings"] if finding["id"] == "costly-line"]
+    (named,) = [each for each in found["findings"] if each["id"] == finding]
     assert named["at"][0]["line"] == planted(script)
 
 
