@@ -23,7 +23,7 @@ from perfdoctor.facts.host.tensor_loops import TensorLoopFacts, shares
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
-from perfdoctor.tips.catalogue import tip
+from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.08  # share of the step
 SEEN = 5  # samples in those lines: fewer may be chance
@@ -34,7 +34,12 @@ LEAST_SAID = 0.01  # of the step in backward
 SHOWN = 3  # lines named
 
 
-@tip(title="Compute on whole tensors, not in loops", bottleneck=Bottleneck.COMPUTE, effort=Effort.LINES)
+@tip(
+    title="Compute on whole tensors, not in loops",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
+)
 def tensor_loops(step: StepFacts, nests: TensorLoopFacts) -> Advice | None:
     """Advises one operation on all elements where loops over them take a large share of the step."""
     share, behind = shares(nests, step.seconds, step.mean_s)
