@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from perfdoctor.runs import hangs
-from tests.support.launching import environment, runs
+from tests.support.launching import environment, free_port, runs
 from tests.support.paths import SCRIPTS
 
 pytest.importorskip("torch")
@@ -133,12 +132,6 @@ def test_ranks_without_an_agent_are_seen_from_outside(tmp_path: Path) -> None:
     assert done.returncode == 1
     # Where its parent was quicker to ask for the status, only that the record of the rank has no end is known.
     assert re.search(r"perfdoctor: rank 1 (failed(, | first, )with exit code 7|ended)", done.stderr)
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def together(folder: Path, *words: str) -> list[subprocess.CompletedProcess[str]]:

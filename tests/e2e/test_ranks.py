@@ -25,7 +25,7 @@ import pytest
 
 from perfdoctor.runs import directory, records
 from tests.support import slow_link
-from tests.support.launching import environment
+from tests.support.launching import environment, free_port
 from tests.support.paths import SAMPLES, SCRIPTS
 
 pytest.importorskip("torch")
@@ -319,7 +319,7 @@ def hangs(runs: Path, steps: int, process: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[Any]) -> None:
     """Kill a process and all that it started: the ranks of torchrun have sessions of their own."""
     if process.poll() is None:
         for each in [*psutil.Process(process.pid).children(recursive=True), process]:
@@ -333,10 +333,15 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def test_nodes_without_a_common_folder_are_joined_by_name(tmp_path: Path) -> None:
     """Two launchers, as on two hosts: each with its own perfdoctor, folder, and name of the host."""
-    nodes = [start_node(tmp_path / f"node{number}", number) for number in range(2)]
-    for node in nodes:
-        _, stderr = node.communicate(timeout=TIMEOUT_S)
-        assert node.returncode == 0, stderr
+    port = free_port()
+    nodes = [start_node(tmp_path / f"node{number}", number, port) for number in range(2)]
+    try:
+        for node in nodes:
+            _, stderr = node.communicate(timeout=TIMEOUT_S)
+            assert node.returncode == 0, stderr
+    finally:
+        for node in nodes:
+            end(node)
     folders = [str(directory.latest(tmp_path / f"node{number}")) for number in range(2)]
     shown = subprocess.run(
         [*PERFDOCTOR, "report", "--json", *folders], capture_output=True, text=True, check=True
@@ -347,7 +352,7 @@ def test_nodes_without_a_common_folder_are_joined_by_name(tmp_path: Path) -> Non
     assert (ranks["late"]["rank"], ranks["late"]["node"], ranks["late"]["cause"]) == (1, "node1", "data")
 
 
-def start_node(folder: Path, number: int) -> subprocess.Popen[str]:
+def start_node(folder: Path, number: int, port: str) -> subprocess.Popen[str]:
     folder.mkdir()
     nodes = [
         "--nnodes",
@@ -357,7 +362,7 @@ def start_node(folder: Path, number: int) -> subprocess.Popen[str]:
         "--master-addr",
         "127.0.0.1",
         "--master-port",
-        "29633",
+        port,
     ]
     command = ["torchrun", *nodes, *torchrun(PLANTED, "--kind", "data", processes=1)[1:]]
     line = [*slow_link.named(f"node{number}"), *PERFDOCTOR, "run", "-q", "--out", str(folder), "--", *command]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -63,6 +64,13 @@ def both(cwd: Path, *words: str, env: Mapping[str, str] | None = None, **options
         bare(cwd, sys.executable, *words, env=env, **options),
         watched(cwd, *words, env=env, **options),
     )
+
+
+def free_port() -> str:
+    """A port of this machine at which nobody listens."""
+    with socket.socket() as any_port:
+        any_port.bind(("127.0.0.1", 0))
+        return str(any_port.getsockname()[1])
 
 
 def runs(cwd: Path) -> list[Path]:

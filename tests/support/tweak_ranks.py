@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from datetime import timedelta
@@ -29,6 +28,7 @@ from typing import Any
 import torch
 from torch import distributed
 
+from tests.support.launching import free_port
 from tests.support.paths import ROOT
 
 PREFIX = "on_two_ranks_"
@@ -38,10 +38,7 @@ TIMEOUT_S = 120
 
 def together(module: str) -> dict[str, Any]:
     """What each function returned on rank 0, by its name without the prefix; an error by its text."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "2"}
     command = [sys.executable, "-m", "tests.support.tweak_ranks", module]
     processes = [
         subprocess.Popen(command, cwd=ROOT, env={**env, "RANK": rank}, stdout=subprocess.PIPE, text=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import textwrap
@@ -12,6 +11,7 @@ from pathlib import Path
 from perfdoctor.runs import directory
 from perfdoctor.runs import records as recorded
 from perfdoctor.watch.unwatched import INJECT
+from tests.support.launching import free_port
 
 TIMEOUT_S = 120
 
@@ -47,10 +47,7 @@ def prepared(folder: Path, code: str, **environment: str) -> dict[str, str]:
 
 def start_ranks(folder: Path, env: dict[str, str], stdout: int | None = None) -> list[subprocess.Popen[str]]:
     """Two ranks of the script in `folder`, started as a launcher would."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    env = {**env, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    env = {**env, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "2"}
     command = [sys.executable, "script.py"]
     return [
         subprocess.Popen(command, cwd=folder, env={**env, "RANK": rank}, stdout=stdout, text=True)
