@@ -16,6 +16,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
+# torch 2.13 aborts a process that ends while gloo's threads still let go of the last exchange, or hangs where
+# one of them waits for the GIL, with which it joins the threads of a group when its last model goes.
+ENDS_S = 0.5
+
 
 class Delay:
     """What one rank does longer than the other, every so many steps; counts how long it really was."""
@@ -132,10 +136,7 @@ def main(args):
     told = {"rank": rank, "planted_s": delay.total_s, "arrivals": [round(at, 5) for at in arrivals]}
     sys.stdout.write(f"told: {json.dumps(told)}\n")  # in one piece: ranks write at the same time
     dist.destroy_process_group()
-    if args.team:
-        # torch 2.13 joins the threads of a group with the GIL held when its last model goes, and hangs, with or
-        # without a profiler, if one of them still waits for the GIL to let the last exchange go.
-        time.sleep(0.5)
+    time.sleep(ENDS_S)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ NO_STACKS = Missing("no stack samples were taken")
 FEW = 5  # samples of the main thread below which nothing is said
 SURELY = 2.0  # standard deviations of a share that was sampled: what is left beyond is no chance
 TORN = 0.06  # of a function's samples: a line below it may owe them to a stack read while it changed
+TORN_OF_LINE = 0.03  # of a line's own samples: fewer in training are torn, though the function has few others
 MOST_LINES = 20  # per phase
 TRAINING = {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER}
 LOGGING_FILES = re.compile(
@@ -239,13 +240,20 @@ def _in_closure(frames: Sequence[Frame]) -> bool:
 def _anchors(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:
     """The lines that training passes through, by function; samples torn between two lines are outvoted."""
     seen: dict[CodePlace, Counter[int]] = defaultdict(Counter)
+    passed: Counter[tuple[CodePlace, int]] = Counter()
     for frames, count in main:
+        for place_and_line in {((frame.file, frame.name), frame.line) for frame in frames}:
+            passed[place_and_line] += count
         wrapped = [index for index, frame in enumerate(frames) if frame.phase in TRAINING]
         for frame in frames[: wrapped[-1]] if wrapped else ():
             if frame.owner is not Owner.PROBE:
                 seen[frame.file, frame.name][frame.line] += count
     lines = {
-        place: {line for line, count in counts.items() if count >= TORN * counts.total()}
+        place: {
+            line
+            for line, count in counts.items()
+            if count >= max(TORN * counts.total(), TORN_OF_LINE * passed[place, line])
+        }
         for place, counts in seen.items()
     }
     return defaultdict(set, lines)

@@ -185,6 +185,14 @@ def test_a_function_of_the_models_result_is_compute():
     assert set(found) == {(12, "compute")}
 
 
+def test_a_few_stacks_torn_between_two_lines_make_no_training_of_the_longer_one():
+    short = [stack(*frames, count=1) for frames, _ in TRAINING]
+    torn = stack(at(7), wrapper("optimizer"), f"step ({TORCH}/optim/sgd.py:7)", count=2)
+    copies = stack(at(7), "deepcopy (/usr/lib/python3.11/copy.py:9)", count=200)
+    found = facts(*short, torn, copies).phases[Phase.OTHER]
+    assert [(line.at.line, line.kind) for line in found] == [(7, None)]
+
+
 def test_start_up_outside_the_loop_is_left_out():
     assert other(stack(at(1), at(99, "load", "/home/me/data.py"), count=1000)) == {}
 
