@@ -196,6 +196,7 @@ SCRIPT = """
     import functools
     import os
     import sys
+    import time
 
     import torch
     from torch import distributed, nn
@@ -248,6 +249,7 @@ SCRIPT = """
             distributed.all_gather(both, value.contiguous())
             assert torch.equal(*both)
         distributed.destroy_process_group()
+        time.sleep(0.5)  # torch 2.13 aborts a process that ends while gloo's threads still let go of the last calls
 """
 
 
@@ -263,7 +265,7 @@ def test_all_tweaks_together_break_nothing(tmp_path, ranks, without):
     tweaks = {name: values for name, values in everything().items() if name not in without}
     original = ran(tmp_path, SCRIPT, {}, None, ranks)
     tweaked = ran(tmp_path, SCRIPT, tweaks, None, ranks)
-    assert (original.status, tweaked.status) == (0, 0), tweaked.printed
+    assert (original.status, tweaked.status) == (0, 0), (original.printed, tweaked.printed)
     assert lines(tweaked.printed) == lines(original.printed)
     ends = [end for rank in tweaked.records.ranks.values() for end in rank.of("trial_end")]
     assert [end["broken"] for end in ends] == [{}] * int(ranks)

@@ -21,6 +21,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -73,6 +74,9 @@ def _main(module: str) -> None:
                 found[name.removeprefix(PREFIX)] = f"{type(error).__name__}: {error}"
             distributed.barrier()
     distributed.destroy_process_group()
+    time.sleep(
+        0.5
+    )  # torch 2.13 aborts a process that ends while gloo's threads still let go of the last calls
     print(json.dumps(found))
 
 

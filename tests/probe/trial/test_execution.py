@@ -243,6 +243,7 @@ def test_ends_cleanly_after_five_steps_of(tmp_path, loop):
 
 RANKS = """
     import os
+    import time
     import torch
     if "RANK" not in os.environ:
         from torch.distributed.run import main
@@ -265,6 +266,7 @@ RANKS = """
         distributed.all_gather(weights, model.module.weight.detach())
         print(f"rank {os.environ['RANK']} after {update + 1}: {torch.equal(*weights)}", flush=True)
         distributed.destroy_process_group()
+        time.sleep(0.5)  # torch 2.13 aborts a process that ends while gloo's threads still let go of the last calls
 """
 
 
