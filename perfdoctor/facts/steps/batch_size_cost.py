@@ -14,12 +14,13 @@ import numpy as np
 
 from perfdoctor.facts.device.profiler_windows import MeasuredWindows
 from perfdoctor.facts.registry import fact
-from perfdoctor.facts.steps.boundaries import Steps
+from perfdoctor.facts.steps.boundaries import Floats, Steps
 from perfdoctor.model.measured import Marker, Phase, WindowFacts
 from perfdoctor.trace.results import HostWork, RankTrace
 
 SMALLER = 0.6  # of the usual batch: sizes nearer to it do not tell the two parts of the cost apart
 FEW = 3  # steps of such a size
+CAUGHT_UP = 0.5  # of a batch more than its steps use, or of the epochs: what is nearer to all than to none
 SHAPES = "shapes"  # the window that tells them
 WITH_THE_BATCH = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 # What one operator takes however little it computes. A profiler counts the views and the parts of others as
@@ -47,11 +48,12 @@ def batch_size_facts(
     """The fixed part of a step, or None where nothing tells it."""
     if steps.marker is not Marker.UPDATE:
         return None
-    single = (steps.weight == 1) & ~steps.disturbed & (steps.counts["samples"] > 0)
+    trained_on = _trained_on(steps)
+    single = (steps.weight == 1) & ~steps.disturbed & (trained_on > 0)
     single[: len(single) // 10] = False  # warm-up
     if not np.any(single):
         return None
-    samples = steps.counts["samples"][single]
+    samples = trained_on[single]
     seconds = sum(steps.phases[phase] for phase in WITH_THE_BATCH)[single]  # type: ignore[index]
     whole_s = steps.seconds[single]
     usual = float(np.median(samples))
@@ -86,6 +88,29 @@ def batch_size_facts(
     by_shapes = part * max(0.0, 1.0 - needed.seconds / compute_s)
     # operators that cost their calls are fixed for certain; what else no sample needs may be Python for each
     return BatchSizeFacts(usual, (min(likely, by_shapes), by_shapes, max(by_shapes, part)), shown)
+
+
+def _trained_on(steps: Steps) -> Floats:
+    """The samples that each step trains on, which a loader that runs ahead has delivered some steps before.
+
+    Such a loader (accelerate takes the next batch before it hands one out, to know which is the last; others
+    copy the next one to a device meanwhile) gives the last steps of an epoch nothing, and the first step of
+    the next one as many batches more. Without this a smaller last batch is taken for the step before its own.
+    """
+    delivered = steps.counts["samples"]
+    empty = np.concatenate([[False], delivered == 0, [False]])
+    borders = np.flatnonzero(empty[1:] != empty[:-1])
+    begin, end = borders[::2], borders[1::2]  # of stretches of steps that got nothing
+    between = (begin > 0) & (end < len(delivered))
+    begin, end = begin[between], end[between]
+    if not len(begin):
+        return delivered
+    usual = float(np.median(delivered[delivered > 0] / steps.weight[delivered > 0]))
+    more = delivered[end] / steps.weight[end] - usual
+    if np.mean(more > (end - begin - CAUGHT_UP) * usual) <= CAUGHT_UP:
+        return delivered  # several steps train on one batch, or none was seen
+    ahead = int(np.median(end - begin))
+    return np.concatenate([np.zeros(ahead), delivered[:-ahead]])
 
 
 @dataclass(frozen=True)

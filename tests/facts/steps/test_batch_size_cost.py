@@ -27,6 +27,20 @@ def one(samples, fixed=6.0, each=0.5):
     return update(2 * half + 2, samples=samples, forward=half, backward=half, data_wait=2)
 
 
+def delivered_ahead(sizes, ahead):
+    """An epoch of steps that train on `sizes`, whose loader is `ahead` batches in front of them."""
+    last = len(sizes) - 1
+    given = [
+        sum(sizes[: ahead + 1]),
+        *(sizes[at + ahead] if at + ahead <= last else 0 for at in range(1, last + 1)),
+    ]
+    halves = [(6.0 + 0.5 * size) / 2 for size in sizes]
+    return [
+        update(2 * half + 2, samples=samples, forward=half, backward=half, data_wait=2)
+        for half, samples in zip(halves, given, strict=True)
+    ]
+
+
 def window(calls, on_device=False):
     return WindowFacts("w", 3, on_device, (OperatorCost("aten::mm", 1.0, calls),))
 
@@ -37,6 +51,19 @@ def test_smaller_batches_tell_what_a_step_costs_without_any():
     low, likely, high = facts.fixed
     assert likely == pytest.approx(6 / 12, rel=0.05)  # of 12 ms a step, 10 of them computing
     assert low < likely < high
+    assert facts.because == "8 samples take 10.00 ms to compute and to learn from, 2 still take 7.00 ms"
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 2])
+def test_a_loader_that_runs_ahead_has_delivered_the_smaller_batch_before_its_step(ahead):
+    facts = batch_size_facts(seen(delivered_ahead([8] * 20 + [2], ahead) * 5), None)
+    assert facts.samples == 8
+    assert facts.because == "8 samples take 10.00 ms to compute and to learn from, 2 still take 7.00 ms"
+
+
+def test_steps_that_train_on_one_batch_together_are_no_loader_that_runs_ahead():
+    again = [update(12, samples=0, forward=5, backward=5, data_wait=2)]
+    facts = batch_size_facts(seen(([one(8), *again] * 10 + [one(2), *again]) * 5), None)
     assert facts.because == "8 samples take 10.00 ms to compute and to learn from, 2 still take 7.00 ms"
 
 
