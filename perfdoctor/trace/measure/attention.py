@@ -1,4 +1,8 @@
-"""Finds attention written out: a softmax between two batched products, whose scores go through memory."""
+"""Finds attention written out: a softmax between two batched products, whose scores go through memory.
+
+Where torch's own scaled_dot_product_attention computes so, because no fused kernel of it fits (on a CPU any
+dropout), the script has nothing written out, and nothing is found.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,11 @@ from perfdoctor.trace.results import AttentionUse
 
 PRODUCTS = ("aten::bmm", "aten::baddbmm")
 FORWARD, BACKWARD = "aten::_softmax", "aten::_softmax_backward_data"
+TORCHS_OWN = ("aten::scaled_dot_product_attention", "aten::_scaled_dot_product_attention_math")
 SUMS = ("count", "between_us", "products_us")
+
+# Numbers of a softmax and the products beside it, and of all products that belong to it.
+Triple = tuple[int, int, int, Ints]
 
 
 class Attention:
@@ -41,11 +49,13 @@ class Attention:
 
     def all(self, steps: Spans) -> tuple[AttentionUse, ...]:
         """Those of one kind added up, costliest first."""
-        triples = [
-            triple
-            for triple in self._triples(steps)
-            if self._is_backward(triple[1]) or _fit(self._sizes(triple[0]), self._sizes(triple[2]))
-        ]
+        triples = self._by_script(
+            [
+                triple
+                for triple in self._triples(steps)
+                if self._is_backward(triple[1]) or _fit(self._sizes(triple[0]), self._sizes(triple[2]))
+            ]
+        )
         softmax = np.array([triple[1] for triple in triples], np.int64)
         ops = self.trace.ops
         place = places(self.trace, ops.thread[softmax], ops.begin_ns[softmax], softmax, softmax)
@@ -55,7 +65,7 @@ class Attention:
             kinds[use.backward, use.heads, use.queries, use.keys, use.at].append(use)
         return tuple(sorted(map(_merged, kinds.values()), key=lambda use: -use.between_us))
 
-    def _triples(self, steps: Spans) -> Iterator[tuple[int, int, int, Ints]]:
+    def _triples(self, steps: Spans) -> Iterator[Triple]:
         """Numbers of each softmax and the products beside it, and of all products that belong to it."""
         ops, names = self.trace.ops, self.trace.names
         kind = np.array(
@@ -72,6 +82,34 @@ class Attention:
             reach = 2 if self._is_backward(softmax) else 1  # the gradient of a product is two products
             near = slice(max(0, place + 1 - reach), place + 2 + reach)
             yield first, softmax, last, rows[near][(what[near] == 1) & (thread[near] == thread[place])]
+
+    def _by_script(self, triples: list[Triple]) -> list[Triple]:
+        """Those that torch's own attention did not make.
+
+        A gradient does not say whose it is: backward goes through what forward did from its end, so each is
+        that of the latest attention that has none yet.
+        """
+        ops = self.trace.ops
+        named = np.array([name in TORCHS_OWN for name in self.trace.names], bool)
+        own = np.flatnonzero(named[ops.name])
+        if not len(own):
+            return triples
+        calls, by_script, open_ = ByThread(ops, own), [], list[bool]()
+        for triple in sorted(triples, key=lambda triple: int(ops.begin_ns[triple[1]])):
+            if self._is_backward(triple[1]):
+                is_own = open_.pop() if open_ else False
+            else:
+                is_own = self._is_inside(triple[1], calls)
+                open_.append(is_own)
+            if not is_own:
+                by_script.append(triple)
+        return by_script
+
+    def _is_inside(self, op: int, calls: ByThread) -> bool:
+        ops = self.trace.ops
+        rows, begin = calls.of(int(ops.thread[op]))
+        before = rows[: np.searchsorted(begin, ops.begin_ns[op], side="right")]
+        return bool(len(before)) and bool(ops.ends_ns(before)[-1] > ops.begin_ns[op])
 
     def _use(self, first: int, softmax: int, last: int, products: Ints, at: Location | None) -> AttentionUse:
         ops, backward = self.trace.ops, self._is_backward(softmax)

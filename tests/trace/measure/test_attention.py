@@ -88,3 +88,46 @@ def test_where_steps_are_marked_only_they_count() -> None:
     written(made)
     written(made, at=100)
     assert [use.count for use in attention(made)] == [1]
+
+
+def gradient(made: Recording, at: float) -> None:
+    written(made, at, softmax="aten::_softmax_backward_data", values=[(4, 8, 16), (4, 16, 32)])
+
+
+OWN = "aten::scaled_dot_product_attention"
+
+
+def test_what_torchs_own_attention_materialises_is_not_written_out() -> None:
+    made = Recording()
+    made.op(OWN, 0, 50)
+    made.op("aten::_scaled_dot_product_attention_math", 0.1, 49)
+    written(made, at=1)
+    made.op(OWN, 100, 150)
+    written(made, at=101)
+    gradient(made, 200)
+    gradient(made, 300)
+    assert attention(made) == []
+
+
+def test_beside_torchs_own_what_is_written_out_is_found_with_its_gradient() -> None:
+    made = Recording()
+    made.op(OWN, 0, 50)
+    written(made, at=1)
+    made.function("train.py(3): attend", 90, 145)
+    written(made, at=100)
+    gradient(made, 200)  # of the later one
+    made.function("train.py(9): train", 290, 345)
+    gradient(made, 300)
+    found = attention(made)
+    assert [(use.backward, use.count) for use in found] == [(False, 1), (True, 1)]
+    assert found[0].at == Location("train.py", 3, "attend")
+    assert found[1].at is None
+
+
+def test_a_pass_without_a_gradient_leaves_that_of_torchs_own_to_it() -> None:
+    made = Recording()
+    for at in (0, 100, 200):
+        made.op(OWN, at, at + 50)
+        written(made, at=at + 1)
+    gradient(made, 300)
+    assert attention(made) == []
