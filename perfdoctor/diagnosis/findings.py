@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from perfdoctor.diagnosis.calibration import widen, widening
 from perfdoctor.diagnosis.combination import Saving, together
-from perfdoctor.diagnosis.verdict import TimeAttribution, too_little
+from perfdoctor.diagnosis.verdict import WORTHWHILE, TimeAttribution, too_little
 from perfdoctor.facts.device.device import without
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
@@ -93,7 +93,12 @@ def _ask(
 
 
 def _worthwhile(advised: Sequence[Advised]) -> list[Advised]:
-    return [entry for entry in advised if entry[2].likely >= SMALL or entry[1].change is None]
+    return [entry for entry in advised if entry[1].change is None or not _is_small(entry[2])]
+
+
+def _is_small(gain: Gain) -> bool:
+    """Whether it drowns in noise or, with a slowdown within its range, is too little to change a verdict."""
+    return gain.likely < SMALL or (gain.low < 1.0 and 1.0 - 1.0 / gain.likely < WORTHWHILE)
 
 
 def _kind(tip: Tip, advice: Advice) -> Bottleneck:
@@ -170,7 +175,7 @@ def _small_things(advised: Sequence[Advised]) -> list[Note]:
     small = [
         f"{tip.title[0].lower()}{tip.title[1:]} ({gain.likely:.2f}x)"
         for tip, advice, gain in advised
-        if 1.0 < gain.likely < SMALL and advice.change is not None
+        if gain.likely > 1.0 and _is_small(gain) and advice.change is not None
     ]
     return [Note("small-gains", {"gains": ", ".join(small)})] if small else []
 

@@ -107,6 +107,22 @@ def test_small_things_share_one_note():
     assert all_worded(found.notes) == ["small gains: a (1.02x), b (1.01x)"]
 
 
+@pytest.mark.parametrize(
+    ("likely", "kind", "is_finding"),
+    [
+        pytest.param(0.04, Bottleneck.DATA, False, id="little-and-perhaps-a-loss"),
+        pytest.param(0.04, Bottleneck.HOST, True, id="little-and-no-loss"),
+        pytest.param(0.06, Bottleneck.DATA, True, id="more-and-perhaps-a-loss"),
+    ],
+)
+def test_a_little_that_may_as_well_be_a_loss_is_a_small_gain(likely, kind, is_finding):
+    # changes of loading can bring less than the low end of what was predicted, those on the host did not
+    assert (widening((kind,), "cpu").below > 0) is (kind is Bottleneck.DATA)
+    found = judged(tip("a", 0.0, likely, 0.1, kind=kind))
+    assert names(found) == (["a"] if is_finding else [])
+    assert ("small gains: a (1.04x)" in all_worded(found.notes)) is not is_finding
+
+
 @pytest.mark.parametrize("told_by", ["a", "b"])
 def test_of_rivals_only_the_better_one_is_a_finding(told_by):
     rivals = {"a": ("b",), "b": ("a",)}
