@@ -141,6 +141,7 @@ class LoaderFacts:
     items: int | None = None  # in the dataset, where it is one that can be indexed
     epoch_end_s: float | None = None  # mean wait at an epoch's end, when workers that do not live on stop
     spread: tuple[float, ...] = (1.0,)  # batch costs over their mean, at even quantiles
+    others_restart_s: float = 0.0  # other loaders' workers that start and stop again, seconds per step
 
     @property
     def passes(self) -> float | None:

@@ -37,6 +37,7 @@ def workers_restart_each_epoch(step: StepFacts, loader: LoaderFacts) -> Advice |
         because=(
             f"each of {loader.epochs} epochs begins with a wait of {loader.epoch_start_s or 0.0:.2f} s",
             f"a batch costs {loader.batch_s * 1e3:.1f} ms: the rest restarts {loader.num_workers} workers",
+            *_others(step, loader),
             f"that is {starts.likely:.0%} of the training time",
         ),
         change=Change(starts=starts),
@@ -44,3 +45,11 @@ def workers_restart_each_epoch(step: StepFacts, loader: LoaderFacts) -> Advice |
         tweak="--persistent-workers",
         code=f"DataLoader(..., num_workers={loader.num_workers}, persistent_workers=True)",
     )
+
+
+def _others(step: StepFacts, loader: LoaderFacts) -> tuple[str, ...]:
+    """What validation's workers add, where that is noticeable."""
+    share = loader.others_restart_s / step.mean_s
+    if share < NOTICEABLE:
+        return ()
+    return (f"workers of other loaders start and stop as well: {share:.0%} of the training time",)

@@ -45,5 +45,12 @@ def test_workers_that_stop_at_each_end_of_an_epoch_take_time_as_well():
     assert facts.gain(advice).likely == pytest.approx(10 / 6)
 
 
+def test_workers_of_a_validation_loader_count_as_well():
+    advice = tip(STEPS, loader(**STALLED, others_restart_s=0.001))
+    assert advice is not None
+    assert "workers of other loaders start and stop as well: 10% of the training time" in advice.because
+    assert facts.gain(advice).likely == pytest.approx(10 / 6)
+
+
 def test_fires_just_above_the_threshold():
     assert tip(STEPS, loader(**{**STALLED, "epoch_start_s": 0.0401})) is not None

@@ -21,6 +21,7 @@ from perfdoctor.wire.events.loaders import (
     EpochEvent,
     LoaderEvent,
     WorkerEvent,
+    WorkersEndEvent,
 )
 
 QUANTILES = 32  # enough to show one dear batch in thirty
@@ -95,6 +96,7 @@ def _facts(
         loaders=loaders,
         epoch_wait_s=sum(starts) / 1e9 / span.steps,
         other_wait_s=_other_wait_s(rank, event.id, span),
+        others_restart_s=_others_restart_s(rank, event.id, span),
         spread=_spread(costs / batches, batches),
         samples=int(rows["samples"].sum()),
         items=max((entry.items or 0 for entry in epochs), default=0) or None,
@@ -102,13 +104,37 @@ def _facts(
 
 
 def _epoch_end_s(rank: RankRecords, identity: int) -> float | None:
-    """Mean wait for an epoch's end, when no batch is left: workers that do not live on stop then."""
+    """Mean wait for an epoch's end, when workers that do not live on stop."""
     waits = [
         number(entry.end_wait_ns)
         for entry in rank.of(EpochEndEvent)
         if entry.loader == identity and entry.end_wait_ns is not None
     ]
+    waits += _stops_ns(rank, identity)
     return sum(waits) / len(waits) / 1e9 if waits else None
+
+
+def _stops_ns(rank: RankRecords, identity: int) -> list[float]:
+    """What stopping the workers of each epoch took that the loop had left before its end."""
+    loaders = {pid: entry.loader for entry in rank.of(EpochEvent) for pid in entry.workers or ()}
+    return [
+        number(entry.wait_ns)
+        for entry in rank.of(WorkersEndEvent)
+        if entry.workers and loaders.get(entry.workers[0]) == identity
+    ]
+
+
+def _others_restart_s(rank: RankRecords, identity: int, span: MeasuredSpan) -> float:
+    """Seconds per step that workers of other loaders (validation) take to start again and to stop."""
+    restarted_ns = 0.0
+    for event in _made(rank):
+        epochs = _epochs(rank, event.id, span)
+        if event.id == identity or not event.num_workers or event.persistent_workers or len(epochs) < 2:
+            continue
+        once_ns = sum(entry.startup_ns for entry in epochs) / len(epochs)
+        end_s = _epoch_end_s(rank, event.id) or 0.0
+        restarted_ns += (once_ns + end_s * 1e9) * (len(epochs) - 1)
+    return min(restarted_ns / 1e9, span.seconds) / span.steps
 
 
 def _spread(costs: Floats, weight: Floats) -> tuple[float, ...]:
@@ -208,7 +234,7 @@ def _other_wait_s(rank: RankRecords, identity: int, span: MeasuredSpan) -> float
         for entry in rank.of(EpochEvent)
         if entry.loader != identity and span.holds(entry.t_ns)
     ) + sum(
-        entry.wait_ns
+        entry.wait_ns + (entry.end_wait_ns or 0)
         for entry in rank.of(EpochEndEvent)
         if entry.loader != identity and span.holds(entry.t_ns)
     )

@@ -232,7 +232,7 @@ def build(
         epoch_s=_epochs_s(step, loader) if loader.num_workers else 0.0,
         epochs_per_step=loader.epochs / max(1, step.count),
         starts_per_step=1 / max(1, step.count),
-        fixed_s=loader.other_wait_s,
+        fixed_s=max(0.0, loader.other_wait_s - loader.others_restart_s),
         contention=contention,
     )
     # more CPU seconds than the cores have: batches prepared ahead, or a clock read late
@@ -245,8 +245,12 @@ def build(
 
 
 def _epochs_s(step: StepFacts, loader: LoaderFacts) -> float:
-    """Waits at the starts of epochs, and at their ends for workers to stop, in seconds per step."""
-    return loader.epoch_wait_s + (loader.epoch_end_s or 0.0) * loader.epochs / max(1, step.count)
+    """Waits at the starts of epochs, and at their ends for workers to stop, in seconds per step.
+
+    Of other loaders, what starts and stops their workers.
+    """
+    ends_s = (loader.epoch_end_s or 0.0) * loader.epochs / max(1, step.count)
+    return loader.epoch_wait_s + ends_s + loader.others_restart_s
 
 
 def of_loop(step: StepFacts, cpu: CpuFacts, contention: CpuContention = USUAL) -> StepModel:

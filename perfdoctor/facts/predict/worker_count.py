@@ -27,14 +27,18 @@ def good_workers(model: StepModel, cpu: CpuFacts) -> int:
 
 
 def restarts(step: StepFacts, loader: LoaderFacts) -> Estimate:
-    """The share of the training time that goes if workers live on between epochs."""
+    """The share of the training time that goes if workers live on between epochs, those of validation too."""
     short = not loader.num_workers or loader.persistent_workers or loader.epochs < 2
     if short or not loader.epoch_start_s or step.wall_s <= 0:
         return NOTHING
     stall_s = loader.epoch_start_s - (loader.steady_wait_s or 0.0)
     removed_s = stall_s - loader.batch_s  # the first batch still has to be prepared
+    others = loader.others_restart_s / step.mean_s
     share, most = (
-        min(1.0, (max(0.0, seconds) + (loader.epoch_end_s or 0.0)) * (loader.epochs - 1) / step.wall_s)
+        min(
+            1.0,
+            (max(0.0, seconds) + (loader.epoch_end_s or 0.0)) * (loader.epochs - 1) / step.wall_s + others,
+        )
         for seconds in (removed_s, stall_s)
     )
     return Estimate(SURE * share, share, most)

@@ -9,7 +9,7 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..user_frames import is_users
-from .loader import bytes_of, leaves, samples_of
+from .batch_content import bytes_of, leaves, samples_of
 
 SIZED = 32  # batches of a stretch whose sizes are looked at
 BLOCKS = 12  # a stretch is told in about so many parts of equal length, so that its spread is known

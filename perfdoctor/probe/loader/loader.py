@@ -7,13 +7,15 @@ is watched just the same.
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 import time
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ...wire.batch_rows import BATCHES, TRAINING_PROCESS
-from ...wire.events.loaders import EpochEndEvent, EpochEvent, LoaderEvent, WorkerEvent
+from ...wire.events.loaders import EpochEndEvent, EpochEvent, LoaderEvent, WorkerEvent, WorkersEndEvent
 from ...wire.files import AppendedRows, MappedRows
 from ...wire.step_rows import BATCH, DATA_WAIT, OPEN, VALIDATION
 from .. import patch
@@ -21,13 +23,13 @@ from ..recorder import Recorder, clock
 from ..session import TAG_VARIABLE, Session
 from ..steps.steps import StepTracker
 from ..user_frames import user_line
+from .batch_content import bytes_of, items_of, samples_of
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
 
 thread_clock = time.thread_time_ns
 
-LEAVES_MAX = 64  # tensors of one batch that are looked at
 RAW_ROWS = 50_000  # per process; past it, each further ROWS_PER_MERGE rows cover twice as many batches
 ROWS_PER_MERGE = 5_000
 CHEAP_NS = 2_000_000  # batches that cost less are looked at once in CHEAP_STRIDE, after the first EACH_ROWS
@@ -63,6 +65,7 @@ class Loaders:
         self.epochs: Dict[int, _Epoch] = {}  # by id of the iterator
         self.started: Dict[int, int] = {}  # iterators started, by loader
         self.starting = 0  # the loader whose iterator is being made
+        self.waiting = False  # for a batch, or for the end of an epoch
         self.delivered = False  # a batch is being worked on, where batches are the steps
         self.may_open = True
         self.made = Making(session, torch.Tensor)
@@ -154,11 +157,13 @@ class Loaders:
             recorder.mark(BATCH)
         depth = len(recorder.stack)
         self._enter(recorder)
+        self.waiting = True
         return recorder, recorder.since, depth
 
     def after_next(self, token: Tuple[Recorder, int, int], args: Args, result: Any) -> None:
         """The batch is here, or the epoch is over."""
         recorder, begin, depth = token
+        self.waiting = False
         recorder.unwind(depth)
         epoch = self.epochs.get(id(args[0]))
         if result is None:
@@ -180,6 +185,20 @@ class Loaders:
             self._begin(epoch, args[0], epoch.first_wait_ns)
         else:
             epoch.wait_ns += recorder.since - begin
+
+    def before_stop(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int, List[int]]]:
+        """Stopping workers is waiting for data as well; where an epoch ends in `next`, it is part of that."""
+        recorder = self.session.recording()
+        if recorder is None or self.waiting or args[0]._shutdown:
+            return None
+        recorder.enter(DATA_WAIT)
+        return recorder, recorder.since, [worker.pid for worker in args[0]._workers]
+
+    def after_stop(self, token: Tuple[Recorder, int, List[int]], args: Args, result: Any) -> None:
+        """Write down how long that took."""
+        recorder, begin, workers = token
+        recorder.leave()
+        self.session.write(WorkersEndEvent(workers=workers, wait_ns=recorder.since - begin))
 
     def _begin(self, epoch: _Epoch, iterator: Any, first_wait_ns: int) -> None:
         self.session.write(
@@ -328,19 +347,27 @@ def install(loaders: Loaders) -> None:
     patch.wrap(
         iterators._BaseDataLoaderIter, "__next__", loaders.before_next, loaders.after_next, "data_wait"
     )
+    patch.replace(
+        iterators._MultiProcessingDataLoaderIter,
+        "_shutdown_workers",
+        lambda original: _while_alive(
+            patch.around(original, loaders.before_stop, loaders.after_stop, "data_wait"), original
+        ),
+    )
     patch.wrap(fetchers._BaseDatasetFetcher, "__init__", before_fetcher, after_fetcher, "fetcher_init")
     for fetcher in (fetchers._MapDatasetFetcher, fetchers._IterableDatasetFetcher):
         patch.wrap(fetcher, "fetch", made.before_fetch, made.after_fetch, "fetch")
 
 
-def items_of(dataset: Any) -> Optional[int]:
-    """How many items a map-style dataset holds, where it tells: its sampler has just asked the same."""
-    if not hasattr(type(dataset), "__len__") or not hasattr(type(dataset), "__getitem__"):
-        return None
-    try:
-        return len(dataset)
-    except (TypeError, NotImplementedError, AttributeError):
-        return None
+def _while_alive(watched: Callable[[Any], None], original: Callable[[Any], None]) -> Callable[[Any], None]:
+    """`watched`, but `original` once the interpreter ends: `__del__` calls it then, and modules are gone."""
+    ends = sys.is_finalizing
+
+    @functools.wraps(original)
+    def stop(iterator: Any) -> None:
+        return original(iterator) if ends() else watched(iterator)
+
+    return stop
 
 
 def _batch_size(loader: Any) -> Optional[int]:
@@ -348,35 +375,3 @@ def _batch_size(loader: Any) -> Optional[int]:
         return int(loader.batch_size)
     size = getattr(loader.batch_sampler, "batch_size", None)
     return size if isinstance(size, int) else None
-
-
-def leaves(batch: Any, tensor: type) -> List[Any]:
-    """The tensors of a batch, at most LEAVES_MAX."""
-    tensors: List[Any] = []
-    pending = [batch]
-    while pending and len(tensors) < LEAVES_MAX:
-        item = pending.pop()
-        if isinstance(item, tensor):
-            tensors.append(item)
-        elif isinstance(item, dict):
-            pending.extend(reversed(list(item.values())[:LEAVES_MAX]))
-        elif isinstance(item, (list, tuple)):
-            pending.extend(reversed(item[:LEAVES_MAX]))
-        elif hasattr(item, "data") and isinstance(item.data, dict):  # a UserDict, as tokenizers return
-            pending.append(item.data)
-    return tensors
-
-
-def samples_of(batch: Any, tensor: Any) -> int:
-    """How many samples a batch holds: the first dimension of its first tensor; 0 if it has none."""
-    first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
-    if isinstance(first, tensor) and first.dim():
-        return int(first.shape[0])
-    for leaf in leaves(batch, tensor):
-        if leaf.dim():
-            return int(leaf.shape[0])
-    return 0
-
-
-def bytes_of(batch: Any, tensor: type) -> int:
-    return sum(leaf.numel() * leaf.element_size() for leaf in leaves(batch, tensor))

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ...wire import rank_identity
 from ...wire.events.item_repeats import ItemRepeatsEvent
 from ..checksum import UNREADABLE, whole_checksum
-from ..loader.loader import items_of
+from ..loader.batch_content import items_of
 from ..observer import Watch, observer
 from ..session import Session
 

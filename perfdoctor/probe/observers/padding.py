@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any, Dict, List, Tuple
 
 from ...wire.events.loaders import PaddingEvent
-from ..loader.loader import leaves
+from ..loader.batch_content import leaves
 from ..observer import Watch, observer
 from ..session import Session
 

@@ -55,6 +55,13 @@ class WorkerEvent(Event, name="worker"):
     first_fetch_ns: int
 
 
+class WorkersEndEvent(Event, name="workers_end"):
+    """The workers of an iterator were stopped that the loop had left before its end."""
+
+    workers: list[int]  # process ids
+    wait_ns: int
+
+
 class PaddingEvent(Event, name="padding"):
     """What rows of integers in a batch hold."""
 

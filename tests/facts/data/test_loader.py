@@ -97,6 +97,27 @@ def test_waits_at_the_ends_of_epochs_are_known_apart():
     assert facts(*made, ended(), loader=fetches(100, 6)).epoch_end_s is None
 
 
+def test_workers_that_stop_after_the_loop_has_left_their_epoch_are_waited_for_as_well():
+    made = (MADE, epoch(workers=[7]), epoch(index=1, workers=[8]))
+    stops = [{"event": "workers_end", "workers": [pid], "wait_ns": 3 * MS} for pid in (7, 8)]
+    left = [{**ended(index=index), "end_wait_ns": None} for index in (0, 1)]
+    assert facts(*made, *left, *stops, loader=fetches(100, 6)).epoch_end_s == pytest.approx(0.003)
+
+
+@pytest.mark.parametrize(
+    ("how", "seconds"), [({}, 4 * 0.047), ({"num_workers": 0}, 0.0), ({"persistent_workers": True}, 0.0)]
+)
+def test_workers_of_other_loaders_that_start_again_are_known_apart(how, seconds):
+    events = [MADE, {**MADE, "id": 2, **how}, epoch(), ended(t=2000, batches=100)]
+    for index in range(5):
+        begin = 1001 + 200 * index
+        events.append(epoch(2, index=index, begin=begin))
+        events.append({**ended(2, index=index, t=begin + 20, batches=3), "end_wait_ns": 7 * MS})
+    found = facts(*events, loader=fetches(100, 6))
+    assert found.others_restart_s == pytest.approx(seconds / 100)
+    assert found.other_wait_s == pytest.approx(5 * (0.04 + 0.02 + 0.098 + 0.007) / 100)
+
+
 def test_workers_start_when_their_epoch_does():
     born = {"event": "worker", "pid": 77, "first_fetch_ns": 1030 * MS}
     found = facts(MADE, epoch(workers=[77]), born, loader=fetches(10, 6))

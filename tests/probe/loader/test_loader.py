@@ -77,6 +77,25 @@ def test_an_epoch_knows_its_first_wait_apart_from_later_ones(tmp_path):
     assert all(epoch["first_wait_ns"] >= 8_000_000 for epoch in epochs)
 
 
+def test_stopping_the_workers_of_an_epoch_that_the_loop_left_is_waiting_for_data(tmp_path):
+    left = (
+        SCRIPT[: SCRIPT.index("        for _ in range(2)")]
+        + """
+        for epoch in range(3):
+            batches = iter(loader)  # the one before stops its workers here
+            for _ in range(4):
+                x, y = next(batches)
+                torch.nn.functional.cross_entropy(net(x), y).backward()
+                opt.step(); opt.zero_grad()
+    """
+    )
+    records = watched(tmp_path, left + "\n    main(num_workers=1)\n")
+    epochs, stops = (records.ranks[0].of(name) for name in ("epoch", "workers_end"))
+    assert [stop["workers"] for stop in stops] == [epoch["workers"] for epoch in epochs]
+    later = updates(records)[4]  # the first of the second epoch
+    assert later["data_wait"] >= stops[0]["wait_ns"] > 0
+
+
 def test_an_epoch_that_the_loop_leaves_ends_with_its_last_batch(tmp_path):
     records = watched(
         tmp_path,

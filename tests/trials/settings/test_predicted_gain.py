@@ -121,6 +121,16 @@ def test_workers_that_live_on_save_the_stalls_between_epochs():
     assert 1.2 < gain("--persistent-workers", patient(of_step, stalled)).likely < 1.5
 
 
+def test_workers_of_validation_that_live_on_save_theirs():
+    stalled = loader(
+        workers=4, batch=20, epochs=11, epoch_start_s=0.32, epoch_wait_s=0.00352, steady_wait_s=0.0
+    )
+    both = replace(stalled, other_wait_s=0.001, others_restart_s=0.001)
+    of_step = step(count=1000, data_wait=5, forward=5)
+    one = gain("--persistent-workers", patient(of_step, stalled)).likely
+    assert gain("--persistent-workers", patient(of_step, both)).likely > 1.1 * one
+
+
 @pytest.mark.parametrize(
     "stalled",
     [
