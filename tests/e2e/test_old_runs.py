@@ -41,6 +41,15 @@ def figures(value):
     return [figures(inner) for inner in value] if isinstance(value, list) else value
 
 
+def known(value, expected):
+    """The document without fields that were added since: those of the schema are never renamed."""
+    if isinstance(value, dict) and isinstance(expected, dict):
+        return {name: known(inner, expected[name]) for name, inner in value.items() if name in expected}
+    if isinstance(value, list) and isinstance(expected, list) and len(value) == len(expected):
+        return [known(*both) for both in zip(value, expected, strict=True)]
+    return value
+
+
 @pytest.mark.parametrize("name", ["loader", "two_ranks"])
 def test_the_figures_of_an_old_run_are_what_they_were(tmp_path, name):
     run = unpacked(name, tmp_path)
@@ -61,7 +70,7 @@ def test_the_figures_of_an_old_run_are_what_they_were(tmp_path, name):
         "batch",
         "ranks",
     ):
-        assert figures(report[part]) == figures(expected[part]), part
+        assert known(figures(report[part]), figures(expected[part])) == figures(expected[part]), part
 
 
 def test_old_events_are_typed_ones(tmp_path):
