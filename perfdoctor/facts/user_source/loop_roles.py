@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from perfdoctor.facts.user_source.parse import Function, Listing, covers, header, statements
+from perfdoctor.facts.user_source.parse import Function, Listing, covers, header, logs, statements
 
 TO_NUMBERS = {"item", "tolist", "numpy"}  # tensor methods that give what Python and NumPy work on
 
@@ -176,10 +176,12 @@ def _names(node: ast.AST, sets: set[str], needs: set[str]) -> None:
 
 
 def _changed(node: ast.stmt) -> set[str]:
+    """The name that a statement calls a method of: `rows.append(x)`, but not `bar.set_postfix(loss=x)`."""
     if (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Call)
         and isinstance(node.value.func, ast.Attribute)
+        and not logs(node, node.value.func.attr)
     ):
         name = _base(node.value.func.value)
         return {name} if name else set()

@@ -43,6 +43,23 @@ def test_arrays_and_random_indices():
     )  # fmt: skip
 
 
+def test_what_a_progress_bar_shows_does_not_build_what_it_yields():
+    check(
+        """
+        for epoch in range(3):
+            bar = tqdm(range(0, n, 32))  # data
+            for start in bar:  # data
+                rows = order[start:start + 32]  # data
+                loss = model(x[rows]).sum()  # trains
+                loss.backward()  # trains
+                seen.append(rows)  # rest
+                score = roc_auc_score(labels, np.concatenate(seen))  # rest
+                bar.set_postfix(score=score)  # rest
+        """,
+        "model(x", ".backward()",
+    )  # fmt: skip
+
+
 def test_a_list_filled_in_a_nested_loop():
     check(
         """
