@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from perfdoctor.model.change import NOTHING
@@ -58,11 +58,18 @@ class Covered:
         """What these are about."""
         return cls(tuple(cover for advice in advices for cover in covers(advice)))
 
-    def left(self, parts: Sequence[Part]) -> list[float]:
-        """Of each part the share of the step that is nobody's; parts use up a cover in their order."""
-        pools = dict.fromkeys(self.covers, 0.0)
+    def left(self, parts: Sequence[Part], around: frozenset[Place] = frozenset()) -> list[float]:
+        """Of each part the share of the step that is nobody's; parts use up a cover in their order.
+
+        `around` are lines that whole steps run below, as where a framework is told to train: a finding at
+        such a line alone is about none of what runs there.
+        """
+        pools: dict[Cover, float] = {}
         for cover in self.covers:
-            pools[cover] += cover.share
+            places = cover.places - around
+            if places or not cover.places:
+                told = replace(cover, places=places)
+                pools[told] = pools.get(told, 0.0) + cover.share
         shares = []
         for part in parts:
             share = part.share

@@ -26,7 +26,7 @@ from perfdoctor.facts.host.stacks import KIND_CLASS
 from perfdoctor.facts.host.suspects import Suspect, SuspectFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.coverage import Covered
+from perfdoctor.model.coverage import Covered, Place
 from perfdoctor.model.lines import StepLines, WaitPart
 from perfdoctor.model.measured import Location, Phase, RunFacts, StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
@@ -34,6 +34,7 @@ from perfdoctor.tips.catalogue import Checked, tip
 NOTICEABLE = 0.10  # share of the step: below it the place of a line is no news
 SEEN = 10  # samples: of fewer, a third may be chance
 SHOWN = 3  # lines named
+STEP = frozenset({Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER})
 LIKELY = 0.5  # of it goes: nothing is known between none and all
 WHERE = {
     Phase.DATA_WAIT: "while training waits for data",
@@ -69,7 +70,7 @@ def costly_line(
     run: RunFacts, step: StepFacts, lines: StepLines, suspects: SuspectFacts, covered: Covered
 ) -> Advice | None:
     """Names the innermost line that takes a tenth of the step, of the time that no other finding is about."""
-    left = covered.left(suspects.suspects)
+    left = covered.left(suspects.suspects, _around(lines))
     at, parts = _costliest([part for part in zip(suspects.suspects, left, strict=True) if part[1] > 0])
     share = min(1.0, sum(share for _, share in parts), suspects.room)
     if at is None or share < NOTICEABLE or sum(suspect.samples for suspect, _ in parts) < SEEN:
@@ -88,6 +89,14 @@ def costly_line(
         at=tuple(dict.fromkeys((at, *inner)))[:SHOWN],
         bottleneck=_class(top, run.on_device),
     )
+
+
+def _around(lines: StepLines) -> frozenset[Place]:
+    """The lines that whole steps run below: the user's own last ones in passes and updates alike."""
+    seen = defaultdict(set)
+    for line in lines.lines:
+        seen[line.at.file, line.at.line].add(line.phase)
+    return frozenset(place for place, phases in seen.items() if phases >= STEP)
 
 
 def _costliest(parts: Sequence[tuple[Suspect, float]]) -> tuple[Location | None, list[tuple[Suspect, float]]]:

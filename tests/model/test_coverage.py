@@ -31,6 +31,14 @@ def test_a_line_around_the_step_counts_as_well():
     assert left(removes(0, 0.1, 0.2), suspect(0.2, Phase.OTHER, 20, callers=(3,)), places=(at(3),)) == [0.0]
 
 
+def test_a_line_that_whole_steps_run_below_counts_beside_another_one_only():
+    part = suspect(0.2, Phase.OTHER, 20, callers=(3,))
+    steps = frozenset({("train.py", 3)})
+    for places, rest in (((at(3),), 0.2), ((at(3), at(20)), 0.0), ((), 0.0)):
+        found = Covered.by([Advice(("because",), removes(0, 0.1, 0.2), at=places)])
+        assert found.left([part], steps) == [rest]
+
+
 @pytest.mark.parametrize(
     "change", [Change(workers=4), Change(prefetch=8), Change(batch=Estimate(0.1, 0.2, 0.3))]
 )

@@ -67,6 +67,16 @@ def test_what_another_finding_is_about_is_left_to_it():
     assert advice(found, covers=[Cover(1.0, Phase.DATA_WAIT)]) is not None
 
 
+FRAMEWORK = [(3, phase, 2.0) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)]
+
+
+@pytest.mark.parametrize(("below", "named"), [(FRAMEWORK, True), (FRAMEWORK[:2], False)])
+def test_a_finding_at_the_line_that_all_training_runs_below_is_about_none_of_its_callbacks(below, named):
+    callback = suspect(0.3, Phase.OPTIMIZER, 87, callers=(3,))
+    covers = [Cover(0.4, None, frozenset({("train.py", 3)}))]
+    assert (advice(callback, covers=covers, of=lines(*below)) is not None) == named
+
+
 def test_of_a_line_that_is_partly_explained_the_rest_counts():
     told = advice(suspect(0.3, Phase.OTHER, 20), covers=[Cover(0.18, None, frozenset({("train.py", 20)}))])
     assert told.because[0].startswith("12% of each step")
