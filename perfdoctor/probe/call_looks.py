@@ -21,7 +21,10 @@ from .recorder import Recorder, clock
 if TYPE_CHECKING:
     from .steps.steps import StepTracker
 
-FIRST = 64  # the backward that asks for the first pair; each next one comes after twice as many
+FIRST = 32  # the backward that asks for the first pair; each next one comes after twice as many
+# Where steps take long a run may never get so far: a part of them does after this time, which doubles, too.
+FIRST_NS = 2_000_000_000
+PART = 2  # one in so many
 PAIRS = 8  # in a whole run
 ENOUGH = 3  # pairs, where what is looked for takes next to no time
 LITTLE = 0.01  # of a step
@@ -87,6 +90,9 @@ class CallLooks:
         self.viewers: List[GuardedViewer] = []
         self.mode: Any = None
         self.turn = FIRST  # the backward from which the next pair is due
+        self.turn_ns = FIRST_NS  # since `first_ns`, from which a part of them is enough
+        self.next_turn = FIRST  # the turn once the pair that was asked for has been had
+        self.first_ns: Optional[int] = None  # the first time that was asked whether a pair is due
         self.pairs = 0
         self.off = False  # an accelerator trains: the host's time for a call is not the call's
         self.asked = False
@@ -124,10 +130,14 @@ class CallLooks:
 
     def _ask(self, recorder: Recorder, loss: Any) -> None:
         """Before some backwards: look at steps after this one, if a pair is due."""
-        if self.asked or self.off or self.steps.schedule.backwards < self.turn:
+        if self.first_ns is None:
+            self.first_ns = recorder.since
+        backwards = self.steps.schedule.backwards
+        slow = recorder.since - self.first_ns >= self.turn_ns and backwards * PART >= self.turn
+        if self.asked or self.off or not (slow or backwards >= self.turn):
             return
         self.asked = True
-        self.turn = 2 * self.steps.schedule.backwards
+        self.next_turn = 2 * max(self.turn, backwards)
         self.updates = 0
         self.steps.moments.update = [*self.steps.moments.update, self.border]
 
@@ -189,6 +199,8 @@ class CallLooks:
     def _tell(self, step_s: float) -> float:
         """Have all viewers write down what they saw; the share of what they look for."""
         self.pairs += 1
+        self.turn = self.next_turn  # a pair that a window cut short keeps its turn
+        self.turn_ns *= 2
         return max(viewer.tell(self.pairs, step_s) or 0.0 for viewer in self.viewers)
 
     def _finish(self, give_up: bool = False) -> None:
