@@ -61,8 +61,11 @@ class CallViewer:
     def next(self) -> None:
         """It has ended, and the second one begins."""
 
-    def before(self, phase: int, function: Any, args: Args, kwargs: Kwargs) -> Any:
-        """A call begins, in this phase; what is returned goes to `after`, unless it is None."""
+    def before(self, phase: int, function: Any, args: Args, kwargs: Kwargs, gap_ns: int) -> Any:
+        """A call begins, in this phase, so long after the one before it.
+
+        What is returned goes to `after`, unless it is None.
+        """
 
     def after(self, seen: Any, function: Any, result: Any, ns: int) -> None:
         """A call has ended, after so many nanoseconds."""
@@ -100,6 +103,7 @@ class CallLooks:
         self.looking = 0  # the step of a pair that is under way, 1 or 2
         self.owner = self.begin_ns = 0
         self.own_ns = 0  # what looking took in that step
+        self.ended_ns = 0  # the last call that was shown, of this step and without an update since; 0: none
         self.has_torch_function: Any = None
         self.border = patch.guarded("call_looks", self._at_border)
         self.before = patch.guarded("call_looks", self._before)
@@ -181,7 +185,7 @@ class CallLooks:
             self.mode = mode_of(self)
             os.register_at_fork(after_in_child=patch.guarded("call_looks", self._remove))
         self.owner = get_ident()
-        self.updates = self.own_ns = 0
+        self.updates = self.own_ns = self.ended_ns = 0
         for viewer in self.viewers:
             viewer.begin()
         self.looking = 1
@@ -192,7 +196,7 @@ class CallLooks:
     def _next(self) -> None:
         """From the first step of a pair to the second."""
         self.looking = 2
-        self.updates = self.own_ns = 0
+        self.updates = self.own_ns = self.ended_ns = 0
         for viewer in self.viewers:
             viewer.next()
 
@@ -242,11 +246,15 @@ class CallLooks:
 
     def _before(self, function: Any, args: Args, kwargs: Kwargs) -> Optional[Tuple[List[Any], int]]:
         recorder = self.steps.session.recorder
-        if not self.looking or recorder is None or get_ident() != self.owner or recorder.current in TRAINED:
+        if not self.looking or recorder is None or get_ident() != self.owner:
             return None
         begin = clock()
         phase = recorder.current
-        seen = [viewer.before(phase, function, args, kwargs) for viewer in self.viewers]
+        if phase in TRAINED:
+            self.ended_ns = 0
+            return None
+        gap_ns = begin - self.ended_ns if self.ended_ns else 0
+        seen = [viewer.before(phase, function, args, kwargs, gap_ns) for viewer in self.viewers]
         now = clock()
         self.own_ns += now - begin
         return seen, now
@@ -257,7 +265,8 @@ class CallLooks:
         for viewer, seen in zip(self.viewers, all_seen):
             if seen is not None:
                 viewer.after(seen, function, result, now - begin)
-        self.own_ns += clock() - now
+        self.ended_ns = clock()
+        self.own_ns += self.ended_ns - now
 
 
 class GuardedViewer:

@@ -103,10 +103,15 @@ class StepCalls:
             Tuple[ConstantCall, List[ConstantCall]]
         ] = []  # (what wrote, what had made it)
         self.results: Dict[int, ConstantResult] = {}
+        self.last: Optional[ConstantCall] = None  # the call before this one, if it was constant
+        self.gap_ns = 0  # since it
 
-    def before(self, function: Any, args: Args, kwargs: Kwargs) -> Tuple[Optional[int], Any, int]:
+    def before(
+        self, function: Any, args: Args, kwargs: Kwargs, gap_ns: int
+    ) -> Tuple[Optional[int], Any, int]:
         """(key, tensor that the call may change, its version); without a key it is not constant."""
         self.calls += 1
+        self.gap_ns = gap_ns
         changes: Any = kwargs.get("out", args[0] if args else None)
         if type(changes) not in self.plain or changes.is_inference():
             changes = None
@@ -124,6 +129,7 @@ class StepCalls:
     def after(self, seen: Tuple[Optional[int], Any, int], function: Any, result: Any, ns: int) -> None:
         """Remember what a constant call returned or changed; forget what another one has."""
         key, changes, version = seen
+        last, self.last = self.last, None
         changed = changes is not None and changes._version != version
         known = self.results.get(id(changes)) if changed else None
         if known is not None and known.alive() is not changes:
@@ -149,6 +155,9 @@ class StepCalls:
         call.shows = self._shows(returned)
         if call.shows is not None:
             call.line = user_line()
+            if last is not None and call.line is not None and last.line == call.line:
+                call.ns += self.gap_ns  # memory of what came between is given back then, and goes as well
+            self.last = call
             self.constant.append(call)
 
     def close(self) -> None:

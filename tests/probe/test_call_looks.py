@@ -5,14 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 from perfdoctor.probe import patch
-from perfdoctor.probe.call_looks import CallViewer, GuardedViewer, SeenCall, costliest_lines
+from perfdoctor.probe.call_looks import CallLooks, CallViewer, GuardedViewer, SeenCall, costliest_lines
 from perfdoctor.wire.step_rows import DISTURBED
 from tests.support.watched import updates, watched
 
@@ -43,6 +44,56 @@ def test_where_nothing_is_constant_three_pairs_are_enough(tmp_path):
     script = LOOP.format(line="x = torch.randn(40, 8)")
     looks = watched(tmp_path, script).ranks[0].of("constants_look")
     assert [look["constants"] for look in looks] == [0, 0, 0]
+
+
+def test_two_hundred_steps_are_enough_for_three_pairs(tmp_path):
+    script = LOOP.format(line="x = table * 2").replace("range(600)", "range(200)")
+    looks = watched(tmp_path, script).ranks[0].of("constants_look")
+    assert len(looks) == 3
+    assert looks[-1]["constants"] > 0
+
+
+class Asked:
+    """The looks of a run whose backwards are told by hand, without any steps."""
+
+    def __init__(self):
+        self.recorder = SimpleNamespace(since=5 * 10**9)
+        self.schedule = SimpleNamespace(backwards=0)
+        moments = SimpleNamespace(update=[])
+        steps = SimpleNamespace(torch=torch, schedule=self.schedule, moments=moments)
+        self.looks = CallLooks(steps, None)
+        self.looks.viewers.append(CallViewer())
+
+    def pairs(self, step_s, steps, cut_short=()):
+        """The backwards that asked for a pair, which is had at once, but for those that are cut short."""
+        asked = []
+        for backwards in range(1, steps + 1):
+            self.schedule.backwards = backwards
+            self.recorder.since += int(step_s * 1e9)
+            self.looks._ask(self.recorder, None)
+            if self.looks.asked:
+                asked.append(backwards)
+                if backwards not in cut_short:
+                    self.looks._tell(step_s)
+                self.looks._finish()
+        return asked
+
+
+@pytest.mark.parametrize(
+    ("step_s", "pairs"),
+    [
+        pytest.param(0.001, [32, 64, 128], id="fast"),
+        pytest.param(0.0625, [32, 64, 128], id="just-fast-enough"),
+        pytest.param(0.1, [21, 41, 81, 161], id="slow"),
+        pytest.param(1.0, [16, 32, 64, 128], id="slower"),
+    ],
+)
+def test_where_steps_take_long_fewer_of_them_pass_between_pairs(step_s, pairs):
+    assert Asked().pairs(step_s, 200) == pairs
+
+
+def test_a_pair_that_is_cut_short_comes_again():
+    assert Asked().pairs(0.001, 200, cut_short=[64, 65]) == [32, 64, 65, 66, 128 + 4]
 
 
 def test_backward_and_update_are_not_looked_at(tmp_path):

@@ -31,9 +31,14 @@ def test_says_what_it_takes_and_names_the_lines():
     assert [at.line for at in advice.at] == [12, 13]
 
 
-def test_what_goes_is_what_the_sampled_steps_spent():
+def test_what_goes_is_what_the_sampled_steps_spent_and_at_best_a_part_of_what_follows():
     share = tip(STEP, constants(0.2)).change.step
-    assert (share.low, share.likely, share.high) == pytest.approx((0.1, 0.2, 0.3))
+    assert (share.low, share.likely) == pytest.approx((0.1, 0.2))
+    assert share.high == pytest.approx(0.3 + 0.2 * 0.3 * 0.7)
+
+
+def test_no_more_than_the_step_goes():
+    assert tip(STEP, constants(1.0)).change.step.high == 1.0
 
 
 def test_a_line_without_its_text_is_still_named():

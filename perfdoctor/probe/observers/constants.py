@@ -36,9 +36,9 @@ class Constants(CallViewer):
         self.first = self.step.by_key()
         self.step = StepCalls(self.watch.torch, self.leaves, self.first)
 
-    def before(self, phase: int, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    def before(self, phase: int, function: Any, args: Args, kwargs: Kwargs, gap_ns: int) -> Any:
         """What goes in; a call that outlives its step still belongs to it."""
-        return self.step, self.step.before(function, args, kwargs) if self.step is not None else None
+        return self.step, self.step.before(function, args, kwargs, gap_ns) if self.step is not None else None
 
     def after(self, seen: Tuple[Optional[StepCalls], Any], function: Any, result: Any, ns: int) -> None:
         """What came out."""

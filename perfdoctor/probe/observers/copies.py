@@ -26,7 +26,7 @@ class RepeatedCopies(CallViewer):
         """See what is copied again."""
         self.step = StepCopies(self.watch.torch, self.step)
 
-    def before(self, phase: int, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    def before(self, phase: int, function: Any, args: Args, kwargs: Kwargs, gap_ns: int) -> Any:
         """What goes in; collating copies, as it should."""
         if self.step is None or phase == DATA_WAIT:
             return None
