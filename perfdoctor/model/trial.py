@@ -100,6 +100,9 @@ class Execution:
     step_s: float | None = None  # mean over the measured steps
     samples_per_s: float | None = None  # over the same time, of all ranks; None where samples are not counted
     steps: int = 0  # measured
+    # Mean seconds of a step in each of its turns beside the others of its round, NaN where it was
+    # disturbed; a single value where it was executed whole.
+    turns_s: tuple[float, ...] = ()
     start_s: float | None = None  # from the start of the command to the first step's begin
     warm_up_s: float | None = None  # from the first step's begin to the first measured one's
     warm_up_steps: int = 0

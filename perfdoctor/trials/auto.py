@@ -153,6 +153,11 @@ class Walk:
         return cls(untried, [*notes], baseline, 2 * len(untried) + 1 if request.seconds else 1)
 
     @property
+    def abreast(self) -> int:
+        """One at a time."""
+        return 1
+
+    @property
     def variants(self) -> list[Variant]:
         """What may be tried, alone."""
         return [Variant(candidate.settings) for candidate in self.left]
@@ -203,6 +208,10 @@ class Walk:
             if not worthwhile:
                 self._note_rest(rest, "below-the-noise", noise=self._noise())
                 break
+            out = next((index for index in worthwhile if self._out_of_reach(rest[index])), None)
+            if out is not None:
+                self.notes.append(Note("out-of-reach", {"because": self._out_of_reach(rest.pop(out))}))
+                continue
             if not self._has_time():
                 self._note_rest(rest, "no-time-left")
                 break
@@ -212,6 +221,9 @@ class Walk:
         """What a candidate is likely to bring on top of what is kept."""
         advised = candidate.finding.gain if candidate.finding is not None else UNKNOWN
         return self._predicted(candidate.on(self.kept), self.kept) or advised
+
+    def _out_of_reach(self, candidate: Candidate) -> str | None:
+        return self.bench.out_of_reach(candidate.on(self.kept))
 
     def _predicted(self, variant: Variant, over: Variant) -> Gain | None:
         """What a variant is likely to bring over another: gains do not add."""

@@ -43,14 +43,14 @@ class Executor:
 
     def calibrate(self, variant: Variant = ORIGINAL) -> tuple[Execution, recorded.RunRecords | None]:
         """Run the original, or a number of ranks, for a few seconds of training; tell what it recorded."""
-        ended = self._launch("calibration", variant, _StopRule(FIRST_STEP_S, CALIBRATION_S))
+        ended = self._launch("calibration", variant, StopRule(FIRST_STEP_S, CALIBRATION_S))
         if ended.outcome.path is None:
-            return self._told(Execution(0, ExecutionEnd.FAILED), ended), None
+            return self.told(Execution(0, ExecutionEnd.FAILED), ended), None
         records = recorded.read(ended.outcome.path)
         execution = measure.execution(records, 0, measure.warm_up(records), None)
         if execution.step_s is None:  # steps so slow that all of them are warm-up: better than nothing
             execution = measure.execution(records, 0, 0, None)
-        return self._told(execution, ended), records
+        return self.told(execution, ended), records
 
     def execute(self, variant: Variant, name: str, number: int, plan: TrialPlan) -> Execution:
         """Run a variant once, in round `number`, to its last step; `name` is that of its folder."""
@@ -58,14 +58,14 @@ class Executor:
         warm_up, total = (
             math.ceil(count * plan.updates_per_step) for count in (warm_up_steps, warm_up_steps + steps)
         )
-        bounds = _StopRule(plan.limit_s + FIRST_STEP_S, plan.limit_s, warm_up, total)
+        bounds = StopRule(plan.limit_s + FIRST_STEP_S, plan.limit_s, warm_up, total)
         ended = self._launch(name, variant, bounds)
         if ended.outcome.path is None:
-            return self._told(Execution(number, ExecutionEnd.FAILED), ended)
+            return self.told(Execution(number, ExecutionEnd.FAILED), ended)
         records = recorded.read(ended.outcome.path)
-        return self._told(measure.execution(records, number, warm_up_steps, steps), ended)
+        return self.told(measure.execution(records, number, warm_up_steps, steps), ended)
 
-    def _launch(self, name: str, variant: Variant, bounds: _StopRule) -> _CommandRun:
+    def _launch(self, name: str, variant: Variant, bounds: StopRule) -> CommandRun:
         """Run the command to its end, behind what keeps the user's files as they are."""
         path = self.folder / name
         log = self.folder / f"{name}.log"
@@ -77,13 +77,16 @@ class Executor:
             after.callback(self.protection.clear, path)
             after.callback(leftovers.end, path)  # comes first
             try:
-                outcome = launch.run(words, self._options(path, log, variant, bounds), None, peak.watch)
+                outcome = launch.run(words, self.options(path, log, variant, bounds), None, peak.watch)
                 left_bytes = shutil.disk_usage(self.folder).free
             except OSError as error:
-                raise PerfdoctorError(f"cannot write to {self.folder}: {error.strerror}", MAKE_ROOM) from None
-        return _CommandRun(outcome, peak, log, left_bytes < LEAST_BYTES)
+                raise self.no_room(error) from None
+        return CommandRun(outcome, peak, log, left_bytes < LEAST_BYTES)
 
-    def _options(self, path: Path, log: Path, variant: Variant, bounds: _StopRule) -> launch.Options:
+    def options(
+        self, path: Path, log: Path, variant: Variant, bounds: StopRule, apart: bool = False
+    ) -> launch.Options:
+        """How a variant is launched, recorded at `path`; `apart`: in a session of its own."""
         prepared = self.protection.prepare(path)
         hash_seed = os.environ.get("PYTHONHASHSEED", str(SEED))
         return launch.Options(
@@ -104,10 +107,11 @@ class Executor:
                 environ={"PYTHONHASHSEED": hash_seed, **prepared.environ},
                 protect=prepared.options,
                 watched=variant.ranks is not None,
+                apart=apart,
             ),
         )
 
-    def _told(self, execution: Execution, ended: _CommandRun) -> Execution:
+    def told(self, execution: Execution, ended: CommandRun) -> Execution:
         """What was measured, with how it ended and what it printed."""
         text, outcome = log_tail.tail(ended.log), ended.outcome
         ending = _ending(execution, outcome, text)
@@ -124,7 +128,11 @@ class Executor:
             log=str(ended.log),
         )
 
-    def _check_room(self, ended: _CommandRun, text: str) -> None:
+    def no_room(self, error: OSError) -> PerfdoctorError:
+        """What to raise where an execution's folder cannot be written to."""
+        return PerfdoctorError(f"cannot write to {self.folder}: {error.strerror}", MAKE_ROOM)
+
+    def _check_room(self, ended: CommandRun, text: str) -> None:
         """Raise where an execution had no room for what it writes, or for what is recorded of it."""
         if ended.is_full:
             raise PerfdoctorError(
@@ -140,17 +148,17 @@ class Executor:
 
 
 @dataclass(frozen=True)
-class _StopRule:
-    """When an execution is over."""
+class StopRule:
+    """When an execution is over; without bounds, whoever started it ends it."""
 
-    seconds: float  # from its start
-    training_s: float
+    seconds: float | None = None  # from its start
+    training_s: float | None = None
     warm_up_updates: int | None = None
     updates: int | None = None
 
 
 @dataclass(frozen=True)
-class _CommandRun:
+class CommandRun:
     """An execution that is over: how the command ended, what it took and printed."""
 
     outcome: launch.CommandExit

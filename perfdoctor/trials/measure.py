@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import median
 
 import numpy as np
@@ -28,32 +29,54 @@ WAITING, MOVING = "waiting", "moving"  # the parts of exchanging, as phases of a
 
 
 @dataclass(frozen=True)
+class Turn:
+    """A training's turn: when it had settled and when it was over, in nanoseconds of the steps' clock."""
+
+    begin_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True)
 class _MeasuredRank:
-    """The steps of one rank and which of them are measured: from `first` up to `last`, without it."""
+    """The steps of one rank and which of them are measured: from a first one up to a last, without it."""
 
     steps: Steps
-    first: int
-    last: int
+    stretches: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def chosen(self) -> Ints:
+        """The indices of the measured steps."""
+        return np.concatenate([np.arange(first, last) for first, last in self.stretches])
 
     @property
     def count(self) -> int:
-        return self.last - self.first
+        return len(self.chosen)
+
+    @property
+    def turns_s(self) -> list[float]:
+        """Mean seconds of a step in each stretch."""
+        return [
+            int(self.steps.end_ns[last - 1] - self.steps.begin_ns[first]) / 1e9 / (last - first)
+            for first, last in self.stretches
+        ]
 
     @property
     def seconds(self) -> float:
-        return int(self.steps.end_ns[self.last - 1] - self.steps.begin_ns[self.first]) / 1e9
+        """Of all stretches."""
+        lengths = (last - first for first, last in self.stretches)
+        return sum(length * step_s for length, step_s in zip(lengths, self.turns_s, strict=True))
 
     @property
     def samples(self) -> float:
-        return float(self.steps.counts["samples"][self.first : self.last].sum())
+        return float(self.steps.counts["samples"][self.chosen].sum())
 
     @property
     def cpu_s(self) -> float:
-        return float(self.steps.counts["process_cpu_ns"][self.first : self.last].sum()) / 1e9
+        return float(self.steps.counts["process_cpu_ns"][self.chosen].sum()) / 1e9
 
     def phase(self, phase: Phase) -> Floats:
         """Seconds of each measured step."""
-        return self.steps.phases[phase][self.first : self.last]
+        return self.steps.phases[phase][self.chosen]
 
 
 def execution(records: RunRecords, at_round: int, warm_up_steps: int, steps: int | None) -> Execution:
@@ -71,9 +94,39 @@ def execution(records: RunRecords, at_round: int, warm_up_steps: int, steps: int
         return replace(outline, ending=ExecutionEnd.TOO_SHORT)
     wanted = have if steps is None else min(have, steps)
     last = warm_up_steps + _whole_periods(*ranks[0], wanted)
-    measured = [_MeasuredRank(taken_steps, warm_up_steps, last) for _, taken_steps in ranks]
+    measured = [_MeasuredRank(taken_steps, ((warm_up_steps, last),)) for _, taken_steps in ranks]
     ending = ExecutionEnd.TOO_SHORT if steps is not None and have < steps else ExecutionEnd.MEASURED
-    return _timed(replace(outline, ending=ending), measured, as_count(records.run.get("begin_ns")))
+    return _timed(replace(outline, ending=ending), measured, warm_up_steps, records)
+
+
+def in_turns(
+    records: RunRecords, at_round: int, warm_up_steps: int, turns: Sequence[Turn], turn_steps: int
+) -> Execution:
+    """The figures of an execution that took turns with others: of the first `turn_steps` whole steps of each.
+
+    `turns_s` has a value for each turn, NaN where it does not hold as many. The ending goes by the steps
+    alone, as that of `execution`.
+    """
+    outline = _told(records, at_round)
+    ranks = _ranks(records)
+    if not ranks:
+        return outline
+    first_rank = ranks[0][1]
+    firsts = [int(np.searchsorted(first_rank.begin_ns, turn.begin_ns)) for turn in turns]
+    fewest = min(len(steps.end_ns) for _, steps in ranks)
+    whole = [
+        first + turn_steps <= fewest and int(first_rank.end_ns[first + turn_steps - 1]) <= turn.end_ns
+        for first, turn in zip(firsts, turns, strict=True)
+    ]
+    stretches = tuple(
+        (first, first + turn_steps) for first, is_whole in zip(firsts, whole, strict=True) if is_whole
+    )
+    if not stretches:
+        return replace(outline, ending=ExecutionEnd.TOO_SHORT)
+    measured = [_MeasuredRank(steps, stretches) for _, steps in ranks]
+    timed = _timed(replace(outline, ending=ExecutionEnd.MEASURED), measured, warm_up_steps, records)
+    left_s = iter(timed.turns_s)
+    return replace(timed, turns_s=tuple(next(left_s) if is_whole else math.nan for is_whole in whole))
 
 
 def warm_up(records: RunRecords, settings: Sequence[Mapping[str, int]] = ({},)) -> int:
@@ -121,6 +174,20 @@ def period(records: RunRecords, held: float = 1.0) -> int | None:
     return None
 
 
+def epoch(records: RunRecords) -> int | None:
+    """Steps of an epoch, also of one that is not over yet, by what its dataset holds; None: not known."""
+    for rank, steps in _ranks(records)[:1]:
+        known = max(filter(None, map(_period, _epochs(rank, steps))), default=None)
+        if known is not None:
+            return known
+        items = [epoch.items for epoch in rank.of(EpochEvent) if epoch.begin_ns <= int(steps.end_ns[0])]
+        loads = steps.counts["batches"] > 0
+        if items and items[-1] and loads.any():
+            held = float(np.median(steps.counts["samples"][loads]))
+            return math.ceil(items[-1] / held) if held else None
+    return None
+
+
 def batch(records: RunRecords) -> float | None:
     """Samples in a usual batch of the first rank; None where it has no loader, or one that does not tell."""
     for _, steps in _ranks(records)[:1]:
@@ -155,19 +222,24 @@ def _ranks(records: RunRecords) -> list[tuple[RankRecords, Steps]]:
     return [(rank, steps) for rank, steps in pairs if steps is not None]
 
 
-def _timed(outline: Execution, ranks: Sequence[_MeasuredRank], command_ns: int | None) -> Execution:
+def _timed(
+    outline: Execution, ranks: Sequence[_MeasuredRank], warm_up_steps: int, records: RunRecords
+) -> Execution:
     """Add the times: those of the slowest rank, for the others wait for it."""
+    command_ns = as_count(records.run.get("begin_ns"))
     slowest = max(ranks, key=lambda rank: rank.seconds)
     samples = sum(rank.samples for rank in ranks)
     begin_ns = int(slowest.steps.begin_ns[0])
+    warm_ns = int(slowest.steps.end_ns[warm_up_steps - 1]) if warm_up_steps else begin_ns
     return replace(
         outline,
         step_s=slowest.seconds / slowest.count,
         samples_per_s=samples / slowest.seconds if samples else None,
         steps=slowest.count,
         start_s=None if command_ns is None else max(0.0, (begin_ns - command_ns) / 1e9),
-        warm_up_s=(int(slowest.steps.begin_ns[slowest.first]) - begin_ns) / 1e9,
-        warm_up_steps=slowest.first,
+        warm_up_s=(warm_ns - begin_ns) / 1e9,
+        warm_up_steps=warm_up_steps,
+        turns_s=tuple(slowest.turns_s),
         phases=_phases(ranks),
         cpu_s=sum(rank.cpu_s for rank in ranks) / slowest.count or None,
     )

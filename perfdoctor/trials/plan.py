@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.trial import Variant
@@ -18,6 +18,16 @@ LEAST_S = 1.0  # to measure: less is a few turns of the scheduler
 MOST_STEPS = 5_000  # more do not help: rounds differ by more than steps within one
 SECONDS_PER_VARIANT = 35.0  # one variant and its originals, by default: 90 s at most with the calibration
 CALIBRATION_S = 6.0  # how long the calibration run trains
+BUDGET_S = 180.0  # of trainings that take turns, one variant beside the original; each further one half of it
+TURN_S, LONGEST_TURN_S = (
+    1.0,
+    10.0,
+)  # shorter ones are a few turns of the scheduler; whole epochs may take longer
+LEAST_TURN_STEPS = 3  # besides the one that a rest has cut
+MOST_STARTS, LEAST_STARTS = 6, 2  # fresh starts; each has its own layout of memory
+LIKELY_STARTS = 3  # that decide what is worth it
+LEAST_TURNS, TURNS, MOST_TURNS = 3, 5, 12  # of each training between two fresh starts
+SETTLING = 1.2  # times a turn's measured steps, with what comes before them
 LEAVING_S = 1.0  # a script takes about this long to end
 STRETCH = 3.0  # times the budget that may be spent to measure a whole epoch, where it recurs
 PATIENCE = 5.0  # an execution that takes so many times as long as expected is ended
@@ -36,6 +46,11 @@ class TrialPlan:
     updates_per_step: float = 1.0  # of the first optimizer: a critic may have several
     period: int | None = None  # steps between epochs, validations or checkpoints, where they come evenly
     batch: float | None = None  # samples in a batch of the original; None: not known
+    turns: int = (
+        0  # that hold the steps, of trainings that take turns; 0: executed whole, one after the other
+    )
+    turn_s: float = 0.0  # of the original, as long as its steps take
+    budget_s: float = math.inf  # for all rounds
 
     def stretch(self, variant: Variant) -> tuple[int, int]:
         """A variant's steps of warm-up and its measured ones: they hold the samples of the original's.
@@ -114,6 +129,56 @@ def make(
         updates_per_step,
         period,
         batch,
+    )
+
+
+def in_turns(
+    whole: TrialPlan,
+    *,
+    step_s: float,
+    start_s: float,
+    longest_steps: int | None,
+    most_held: float,
+    variants: int,
+    spent_s: float,
+    rounds: int | None,
+    steps: int | None,
+    seconds: float | None,
+) -> TrialPlan | None:
+    """The plan for trainings that take turns, or None where turns would be too few or too short.
+
+    Arguments as those of `make`, whose plan is `whole`. A turn holds whole periods where they are short.
+    """
+    sides = variants + 1
+    warm_up_steps = whole.warm_up_steps
+    turn_steps = math.ceil(max(TURN_S / step_s, LEAST_TURN_STEPS * max(1.0, most_held)))
+    period = whole.period or 1
+    if period * step_s <= LONGEST_TURN_S:
+        turn_steps = math.ceil(turn_steps / period) * period
+    budget_s = (seconds or BUDGET_S * (1.0 + variants) / 2.0) - spent_s
+    start_s = (start_s + warm_up_steps * step_s + LEAVING_S) * max(1.0, sides / 2)  # two cores at least
+    cycle_s = sides * turn_steps * step_s * SETTLING
+    turns = min(MOST_TURNS, int((budget_s / LIKELY_STARTS - start_s) / cycle_s))
+    if turns < TURNS:
+        turns = min(TURNS, int((budget_s / LEAST_STARTS - start_s) / cycle_s))
+    if longest_steps is not None:
+        turns = min(turns, int((longest_steps - warm_up_steps) / (SETTLING * turn_steps + 1)))
+    if steps is not None:
+        turns = min(turns, max(1, steps // turn_steps))
+    if turns < LEAST_TURNS:
+        return None
+    round_s = start_s + turns * cycle_s
+    starts = max(LEAST_STARTS, min(MOST_STARTS, int(budget_s / round_s)))
+    return replace(
+        whole,
+        rounds=rounds or starts,
+        warm_up_steps=warm_up_steps,
+        steps=turns * turn_steps,
+        execution_s=round_s,
+        limit_s=PATIENCE * sides * round_s + SLACK_S,
+        turns=turns,
+        turn_s=turn_steps * step_s,
+        budget_s=budget_s,
     )
 
 

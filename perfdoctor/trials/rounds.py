@@ -1,8 +1,10 @@
-"""Originals and variants in turns, round by round, until each variant is decided."""
+"""Originals and variants, alive at once or one after the other, round by round until each is decided."""
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,12 +12,18 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.note import Note
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Variant, VariantResult
+from perfdoctor.trials import lockstep
 from perfdoctor.trials.execution import Executor
 from perfdoctor.trials.plan import LEAST_STEPS, TrialPlan, times_held
 from perfdoctor.trials.request import ProgressDisplay
+from perfdoctor.trials.settings import tweak_catalogue
 from perfdoctor.trials.statistics import speedup
 from perfdoctor.trials.statistics.verdict import BROKEN, Rounds, verdict
+from perfdoctor.tweaks import EPOCH_BORDERS, SECOND_EPOCH
 from perfdoctor.watch import signals
+
+EPOCHS_NEEDED = 16  # that a trial takes which has to see whole epochs: turns of both after fresh starts
+OVER = 0.05  # of the time given, that a last round may take beyond it
 
 
 @dataclass
@@ -26,24 +34,42 @@ class Bench:
     progress: ProgressDisplay
     plan: TrialPlan
     calibration: Execution  # the execution that the plan was made from
+    whole: TrialPlan | None = None  # of whole executions, where those of `plan` take turns
     predict: Callable[[Variant], Gain | None] = lambda variant: None
     originals: list[Execution] = field(default_factory=list)
     ended_by: int | None = None  # the signal that interrupted it
     rounds: int = 0  # of all comparisons together
+    begun: int = 0  # the same, with those that came to nothing
     stopped_early: bool = False
     trouble: list[Note] = field(default_factory=list)  # what ended the trial, other than the user
+    notes: list[Note] = field(default_factory=list)  # how it was measured
+    epoch: int | None = None  # steps of one, where that is known
+    clock: Callable[[], float] = time.monotonic
 
     def compare(self, variants: Sequence[Variant], base: Variant = ORIGINAL) -> list[VariantResult]:
         """Measure each variant against executions of `base` in the same rounds: of the original, usually."""
         originals: list[Execution] = []
         executions: dict[str, list[Execution]] = {variant.name: [] for variant in variants}
-        alive, first = list(variants), self.rounds
+        alive = [variant for variant in variants if self.out_of_reach(variant) is None]
+        first, began_s = self.rounds, self.clock()
         while alive and self.rounds - first < self.plan.rounds and not self._ended:
             turns = [(base, originals), *((each, executions[each.name]) for each in alive)]
+            if self._has_to_stop(began_s, self.rounds - first):
+                break
+            self.begun += 1
             try:
-                self._round(turns, self.rounds - first)
+                if self.plan.turns:
+                    self._take_turns(turns, self.rounds - first)
+                else:
+                    self._round(turns, self.rounds - first)
             except KeyboardInterrupt as stop:  # between two executions
                 self.ended_by = signals.number_of(stop)
+            except lockstep.Apart as why:
+                self._part(str(why))
+                for _, before in turns:
+                    before.clear()
+                first = self.rounds
+                continue
             self.rounds += 1
             alive = [
                 variant for variant in alive if self._goes_on(variant, originals, executions[variant.name])
@@ -51,7 +77,7 @@ class Bench:
         self.stopped_early |= self.rounds - first < self.plan.rounds and not self._ended
         if not base.settings:
             self.originals += originals
-        return [
+        verdicts = [
             verdict(
                 variant,
                 executions[variant.name],
@@ -62,6 +88,21 @@ class Bench:
             )
             for variant in variants
         ]
+        return [replace(each, because=self.out_of_reach(each.variant) or each.because) for each in verdicts]
+
+    def out_of_reach(self, variant: Variant) -> str | None:
+        """Why what a variant changes cannot be measured in the time there is, or None where it can."""
+        step_s = self.calibration.step_s
+        if self.epoch is None or step_s is None:
+            return None
+        pays = {tweak_catalogue.declared(setting.tweak).pays: setting.tweak for setting in variant.settings}
+        seconds = math.ceil(EPOCHS_NEEDED * self.epoch * step_s)
+        more = f"{self.epoch:,} steps, about {self.epoch * step_s:.0f} s: perfdoctor try --seconds {seconds}"
+        if SECOND_EPOCH in pays and self.plan.warm_up_steps < self.epoch:
+            return f"--{pays[SECOND_EPOCH]} pays from the second epoch on, and the first takes {more}"
+        if EPOCH_BORDERS in pays and self.plan.steps < self.epoch * max(1, self.plan.turns):
+            return f"--{pays[EPOCH_BORDERS]} acts where epochs begin, and one takes {more}"
+        return None
 
     @property
     def interrupted(self) -> bool:
@@ -71,6 +112,65 @@ class Bench:
     @property
     def _ended(self) -> bool:
         return self.interrupted or bool(self.trouble)
+
+    def _has_to_stop(self, began_s: float, rounds: int) -> bool:
+        """Whether another round would go beyond the time there is; it goes by those before it."""
+        spent_s = self.clock() - began_s
+        return rounds > 0 and spent_s * (rounds + 1) / rounds > self.plan.budget_s * (1.0 + OVER)
+
+    def _take_turns(self, sides: Sequence[tuple[Variant, list[Execution]]], number: int) -> None:
+        """One round of all at once. Raises lockstep.Apart where they do not get on with each other."""
+        names = [(variant, self._name(index, variant)) for index, (variant, _) in enumerate(sides)]
+        together = " and ".join(variant.name for variant, _ in sides)
+
+        def tell(turn: int) -> None:
+            done, of = number * self.plan.turns + turn, self.plan.rounds * self.plan.turns
+            left_s = self.plan.execution_s * (self.plan.rounds - number - turn / self.plan.turns)
+            self.progress.begin(f"{together} in turns", done, of, left_s)
+
+        if not number:
+            self.progress.begin(f"{together} start", 0, self.plan.rounds * self.plan.turns, None)
+        try:
+            executions, stop = lockstep.execute(self.executor, names, self.rounds, self.plan, tell)
+        except PerfdoctorError as error:
+            self._end_for(error)
+            return
+        if stop is not None:
+            self.ended_by = signals.number_of(stop)
+        failed = [
+            (variant, before, execution)
+            for (variant, before), execution in zip(sides, executions, strict=True)
+            if execution.ending in BROKEN and execution.ending is not ExecutionEnd.TOO_SHORT
+        ]
+        for variant, before, execution in failed:
+            before.append(self._alone(variant, execution))
+        if failed:
+            return  # what the others did meanwhile is cut short
+        for (variant, before), execution in zip(sides, executions, strict=True):
+            if execution.ending is ExecutionEnd.TOO_SHORT:
+                raise lockstep.Apart(f"{variant.name} is too short for turns")
+            before.append(execution)
+
+    def _alone(self, variant: Variant, execution: Execution) -> Execution:
+        """What failed beside others, executed by itself. Raises lockstep.Apart where it works then."""
+        assert self.whole is not None
+        name = self._name(0, variant) + "-alone"
+        alone = self.executor.execute(variant, name, self.rounds, self.whole)
+        if variant.settings and alone.ending in BROKEN:
+            return alone
+        raise lockstep.Apart(f"{variant.name} fails beside another: {execution.error}")
+
+    def _part(self, why: str) -> None:
+        """From now on, whole executions one after the other."""
+        assert self.whole is not None
+        self.plan, self.whole = self.whole, None
+        self.notes.append(Note("whole-executions", {"because": why}))
+        self.progress.say(self.notes[-1])
+
+    def _end_for(self, error: PerfdoctorError) -> None:
+        """No room for more: what was measured stays."""
+        self.trouble.append(Note("trial-ended", {"error": str(error), "hint": error.hint}))
+        self.progress.say(self.trouble[-1])
 
     def _round(self, turns: Sequence[tuple[Variant, list[Execution]]], number: int) -> None:
         """Each once; every other round in the opposite order, so that a drift of the machine cancels."""
@@ -82,8 +182,7 @@ class Bench:
             try:
                 execution = self.executor.execute(variant, name, self.rounds, self.plan)
             except PerfdoctorError as error:  # the disk is full: what was measured stays
-                self.trouble.append(Note("trial-ended", {"error": str(error), "hint": error.hint}))
-                self.progress.say(self.trouble[-1])
+                self._end_for(error)
                 return
             executions.append(self._fitted(variant, execution))
             if execution.ending is ExecutionEnd.INTERRUPTED:
@@ -92,7 +191,7 @@ class Bench:
 
     def _name(self, index: int, variant: Variant) -> str:
         """The folder of an execution: by round, place among the variants and what is tried."""
-        return f"{self.rounds + 1}-{f'{index}-{_slug(variant)}' if index else 'base'}"
+        return f"{self.begun}-{f'{index}-{_slug(variant)}' if index else 'base'}"
 
     def _fitted(self, variant: Variant, execution: Execution) -> Execution:
         """A script that ends before its planned steps is measured over those that it takes, from then on."""
@@ -109,7 +208,9 @@ class Bench:
     ) -> bool:
         """Whether another round can tell more about a variant."""
         last = executions[-1] if executions else None
-        if last is None or last.ending in BROKEN or last.broken or (variant.settings and not last.applied):
+        if last is None:
+            return bool(self.plan.turns)  # another one failed in this round
+        if last.ending in BROKEN or last.broken or (variant.settings and not last.applied):
             return False
         return not speedup.enough(Rounds.of(originals, executions).costs, self.plan.rounds)
 

@@ -76,6 +76,11 @@ class ScalingCurve:
         return len(self.ranks) - 1
 
     @property
+    def abreast(self) -> int:
+        """All but the fewest."""
+        return len(self.variants)
+
+    @property
     def base(self) -> Variant:
         """The fewest ranks."""
         return Variant(ranks=self.ranks[0])

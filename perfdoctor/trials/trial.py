@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from perfdoctor.errors import SIGNALLED, Interrupted, PerfdoctorError
 from perfdoctor.model import redact
@@ -17,7 +17,7 @@ from perfdoctor.model.note import Note
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Trial, Variant, VariantResult
 from perfdoctor.runs import directory
 from perfdoctor.runs.types import RunRecords
-from perfdoctor.trials import auto, baseline_run, measure, plan, scaling
+from perfdoctor.trials import auto, baseline_run, lockstep, measure, plan, scaling
 from perfdoctor.trials.baseline_run import BaselineRun
 from perfdoctor.trials.execution import Executor
 from perfdoctor.trials.request import ProgressDisplay, Request
@@ -26,6 +26,8 @@ from perfdoctor.trials.sandbox import protect
 from perfdoctor.trials.settings import flags, metric, tweak_catalogue
 from perfdoctor.trials.settings.auto_values import resolve
 from perfdoctor.watch import command
+
+SETTLING_SHARE = 0.5  # of the time given, that the first epochs of all may take
 
 
 class BaselineFailed(PerfdoctorError):
@@ -48,6 +50,10 @@ class Strategy(Protocol):
     @property
     def comparisons(self) -> int:
         """How many share the trial's time."""
+
+    @property
+    def abreast(self) -> int:
+        """How many are measured in the same rounds."""
 
     @property
     def calibrated(self) -> Variant:
@@ -76,6 +82,11 @@ class SideBySide:
     @property
     def comparisons(self) -> int:
         """One for each variant."""
+        return len(self.variants)
+
+    @property
+    def abreast(self) -> int:
+        """All of them."""
         return len(self.variants)
 
     def measure(self, bench: Bench, left_s: float | None) -> Sequence[VariantResult]:
@@ -134,23 +145,37 @@ def _prepare(
         longest = len(calibration.losses)
     batch = measure.batch(records)
     most_held = max((plan.times_held(variant, batch) for variant in variants), default=1.0)
-    planned = plan.make(
-        step_s=calibration.step_s or 0.0,
-        start_s=calibration.start_s or 0.0,
-        warm_up_steps=settled_after(records, variants, calibration),
-        longest_steps=longest,
+    known: dict[str, Any] = {
+        "step_s": calibration.step_s or 0.0,
+        "start_s": calibration.start_s or 0.0,
+        "longest_steps": longest,
+        "most_held": most_held,
+        "variants": strategy.comparisons,
+        "spent_s": time.monotonic() - began_s,
+        "rounds": request.rounds,
+        "steps": request.steps,
+        "seconds": request.seconds,
+    }
+    budget_s = request.seconds or plan.BUDGET_S * (1.0 + strategy.abreast) / 2.0
+    longest_s = SETTLING_SHARE * budget_s / (plan.LEAST_STARTS * (strategy.abreast + 1))
+    whole = plan.make(
+        **known,
+        warm_up_steps=settled_after(records, variants, calibration, longest_s),
         period=measure.period(records, most_held),
         batch=batch,
-        most_held=most_held,
         updates_per_step=measure.updates_per_step(records),
-        variants=strategy.comparisons,
-        spent_s=time.monotonic() - began_s,
-        rounds=request.rounds,
-        steps=request.steps,
-        seconds=request.seconds,
     )
     predict = baseline.predict if baseline is not None else _unknown
-    return Bench(executor, progress, planned, calibration, predict), executor.protection
+    bench = Bench(executor, progress, whole, calibration, predict=predict, epoch=measure.epoch(records))
+    why = lockstep.obstacle(calibration, variants, strategy.abreast)
+    if request.seconds is not None:  # of which each comparison has its part
+        known["seconds"] = request.seconds * strategy.abreast / strategy.comparisons
+    turns = None if why is not None else plan.in_turns(whole, **known | {"variants": strategy.abreast})
+    if turns is not None:
+        bench.plan, bench.whole = turns, whole
+    else:
+        bench.notes.append(Note("whole-executions", {"because": why or "its steps are too few, or too long"}))
+    return bench, executor.protection
 
 
 def _loading(variants: Sequence[Variant]) -> list[dict[str, int]]:
@@ -166,13 +191,15 @@ def _loading(variants: Sequence[Variant]) -> list[dict[str, int]]:
     return [{}, *arguments]
 
 
-def settled_after(records: RunRecords, variants: Sequence[Variant], calibration: Execution) -> int:
-    """Steps until all have settled: a whole epoch, where that is short, if it is unlike later ones."""
+def settled_after(
+    records: RunRecords, variants: Sequence[Variant], calibration: Execution, longest_s: float
+) -> int:
+    """Steps until all have settled: a whole epoch, of at most `longest_s`, if it is unlike later ones."""
     steps = measure.warm_up(records, _loading(variants))
-    every = measure.period(records)
+    every = measure.epoch(records)
     tweaks = {each.tweak for one in variants for each in one.settings}
     unlike = any(tweak_catalogue.declared(each).first_epoch for each in tweaks)
-    if unlike and every is not None and every * (calibration.step_s or 0.0) <= plan.CALIBRATION_S:
+    if unlike and every is not None and every * (calibration.step_s or 0.0) <= longest_s:
         return every + steps
     return steps
 
@@ -227,6 +254,7 @@ def _conclude(
             protection.sentence,
             *_how_measured(executions, bench.plan, [verdict.variant for verdict in verdicts]),
             *_unmatched(request, executions),
+            *bench.notes,
             *bench.trouble,
         ),
         path=str(bench.executor.folder),

@@ -109,6 +109,7 @@ def _execution(entry: Mapping[str, Any]) -> Execution:
         "left_alone": tuple(map(_place, entry["left_alone"])),
         "broken": tuple(entry["broken"]),
         "printed": tuple(entry["printed"]),
+        "turns_s": tuple(math.nan if turn is None else turn for turn in entry.get("turns_s", ())),
         "may_differ": tuple(entry.get("may_differ", ())),
     }
     return _of(Execution, values)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from ..probe.trial.tweak import (
     AUTO,
     BITWISE,
+    EPOCH_BORDERS,
     PATH,
     RESULTS,
     ROUNDING,
+    SECOND_EPOCH,
     Count,
     Declared,
     NoChoice,
@@ -19,9 +21,11 @@ from ..probe.trial.tweak import (
 __all__ = [
     "AUTO",
     "BITWISE",
+    "EPOCH_BORDERS",
     "PATH",
     "RESULTS",
     "ROUNDING",
+    "SECOND_EPOCH",
     "Count",
     "Declared",
     "NoChoice",

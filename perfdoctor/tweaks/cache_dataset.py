@@ -31,7 +31,7 @@ import weakref
 from time import monotonic
 from typing import Any, Callable, Dict, Hashable, List, Optional, Sequence, Tuple
 
-from ..probe.trial.tweak import BITWISE, Tweaking, tweak
+from ..probe.trial.tweak import BITWISE, SECOND_EPOCH, Tweaking, tweak
 from ..probe.user_frames import user_line
 from ..wire.events.process import TweakEvent
 from ._items import Uncopied, copied, key_of, same
@@ -45,7 +45,7 @@ MISSING = object()
 Prepare = Callable[[Sequence[Any]], Sequence[Any]]
 
 
-@tweak("--cache-dataset", BITWISE, first_epoch=True)
+@tweak("--cache-dataset", BITWISE, first_epoch=True, pays=SECOND_EPOCH)
 def cache_dataset(here: Tweaking) -> None:
     """Cache the items that map-style datasets give to loaders."""
     data = here.torch.utils.data

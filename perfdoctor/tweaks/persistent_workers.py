@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..probe.trial.tweak import BITWISE, Tweaking, WatchedRun, tweak
+from ..probe.trial.tweak import BITWISE, EPOCH_BORDERS, Tweaking, WatchedRun, tweak
 from ._loaders import keeping_shuffles, predicted, set_each
 
 
@@ -29,7 +29,7 @@ def predict(run: WatchedRun) -> Any:
     return predicted(run, lambda loader: run.changes(starts=run.restarts))
 
 
-@tweak("--persistent-workers", BITWISE, predict=predict, acts_on=("data",))
+@tweak("--persistent-workers", BITWISE, predict=predict, acts_on=("data",), pays=EPOCH_BORDERS)
 def persistent_workers(here: Tweaking) -> None:
     """Let the workers of every DataLoader persist."""
     set_each(

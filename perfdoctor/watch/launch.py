@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
+
+import psutil
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.runs import directory
@@ -52,6 +55,7 @@ class TrialOptions:
         default_factory=dict
     )  # how the probe keeps the user's files as they are
     watched: bool = False  # what ranks exchange is recorded, too: not steps and losses alone
+    apart: bool = False  # in a session of its own, so that all of it can rest
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,102 @@ def run(
     with guarded(trouble):
         failed, rank = _failed(path, resolved.argv, child.process.returncode, options.task)
     return replace(outcome, failed=failed, failed_rank=rank)
+
+
+@contextmanager
+def live(words: Sequence[str], options: Options, sample: Sample) -> Iterator[LiveCommand]:
+    """A command of a trial, live while the block runs; it has a session of its own, so that it can rest.
+
+    The block ends it. What is still there afterwards is killed. Raises CannotStart where it could not start.
+    """
+    resolved = command.resolve(words, os.environ)
+    path = _make_run(resolved, options)
+    assert path is not None  # the run directory of a trial is made, or OSError is raised
+    child = _start(resolved, path, options)
+    record = RunFile(
+        path, resolved.argv, child.process.pid, (child.began_ns, child.began_epoch_s), options.tweaks
+    )
+    _write(record, options.quiet)
+    living = LiveCommand(path, child)
+    try:
+        sampler = sample(path, child.process.pid, _config(options))
+        try:
+            yield living
+        finally:
+            sampler.stop()
+    finally:
+        living.kill()
+        record.finish(child.process.returncode, child.end.at_ns, living.was_ended, ())
+        _write(record, options.quiet)
+        _tidy(path)
+
+
+class LiveCommand:
+    """A command that runs beside others. Who started it lets it rest and go on, and ends it."""
+
+    def __init__(self, path: Path, child: _Child) -> None:
+        self.path = path
+        self.was_ended = False  # by us
+        self._child = child
+        self._groups = {child.process.pid}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the command has ended."""
+        return self._child.end.wait(0)
+
+    def rest(self) -> None:
+        """Stop it with all that it has started."""
+        self._send(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it go on after a rest."""
+        self._send(signal.SIGCONT)
+
+    def find_groups(self) -> None:
+        """Look for what has left its process group, as the ranks of torchrun do: that has to rest, too."""
+        with suppress(psutil.Error):
+            for member in psutil.Process(self._child.process.pid).children(recursive=True):
+                with suppress(OSError):
+                    self._groups.add(os.getpgid(member.pid))
+        self._groups.discard(os.getpgrp())
+
+    def leave(self) -> None:
+        """Ask the script to end at its next step, as if it had left by itself."""
+        self.was_ended = True
+        with suppress(OSError):
+            directory.end_watch(self.path)
+        self.go_on()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for its end; True if it has come."""
+        return self._child.end.wait(timeout_s)
+
+    def kill(self) -> None:
+        """End it now, whatever it does, with all that it has started."""
+        if not self.is_over:
+            self.was_ended = True
+            self.find_groups()
+        self._send(signal.SIGKILL)
+        self._child.end.wait()
+
+    def outcome(self, quiet: bool = True) -> CommandExit:
+        """How it ended."""
+        if self.was_ended:
+            return CommandExit(self.path, 0)
+        outcome = _outcome(self.path, self._child.process.returncode)
+        failed, rank = None, None
+        if outcome.status:
+            with guarded(lambda error: say(f"the watch failed, the command did not: {error}", quiet)):
+                failed, rank = _failed(
+                    self.path, self._child.command.argv, self._child.process.returncode, None
+                )
+        return replace(outcome, failed=failed, failed_rank=rank)
+
+    def _send(self, number: int) -> None:
+        for group in self._groups:
+            with suppress(OSError):  # it has just ended
+                os.killpg(group, number)
 
 
 def mirror(outcome: CommandExit) -> NoReturn:
@@ -342,6 +442,7 @@ def _open(argv: Sequence[str], environ: Mapping[str, str], options: Options) -> 
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
+            start_new_session=trial.apart,
         )
 
 

@@ -126,6 +126,8 @@ class OneOf:
 
 
 Predict = Callable[..., Any]
+# From when on a tweak pays: at any step once all has settled; from the second epoch on; where epochs begin.
+AT_ONCE, SECOND_EPOCH, EPOCH_BORDERS = "at once", "second epoch", "epoch borders"
 
 
 class Declared:
@@ -142,6 +144,7 @@ class Declared:
         samples: Optional[Callable[[int, Optional[float]], float]] = None,
         loader_argument: Optional[str] = None,
         first_epoch: bool = False,
+        pays: str = AT_ONCE,
     ) -> None:
         self.flag = flag
         self.result = result
@@ -152,6 +155,7 @@ class Declared:
         self.samples = samples
         self.loader_argument = loader_argument
         self.first_epoch = first_epoch
+        self.pays = pays
 
 
 def tweak(
@@ -166,7 +170,8 @@ def tweak(
     `predict(run, value)`, what changes about a step (None: the run does not tell; findings may), of the time
     of which classes (`acts_on=("data",)`); `samples(value, batch)`, how many times the samples of a step it
     holds; `loader_argument`, which of a DataLoader's its value becomes; `first_epoch`, that the first epoch
-    is unlike later ones: what is compiled meets a smaller batch at its end, a cache is being filled.
+    is unlike later ones: what is compiled meets a smaller batch at its end, a cache is being filled; `pays`,
+    from when on what it changes can be measured.
     """
 
     def mark(function: Callable[..., None]) -> Callable[..., None]:

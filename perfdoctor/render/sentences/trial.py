@@ -4,6 +4,7 @@ from __future__ import annotations
 
 SENTENCES = {
     "ended-after-steps": "each execution was ended after its measured steps, as if the script had exited",
+    "whole-executions": "executed one after the other, not in turns of about a second: {because}",
     "same-samples": "{variant} was measured over the same samples: {steps} steps, after {warm_up_steps}",
     "longer-period": "epochs, validations or checkpoints come every {period} steps, and {steps} were"
     " measured: to count them as often as they come, add --steps {period}",
@@ -12,6 +13,7 @@ SENTENCES = {
     # of --auto
     "nothing-faster": "no tried tweak is faster beyond the noise with the same result",
     "below-the-noise": "not tried: {names:list}: the predicted gains are below the noise here ({noise:.1%})",
+    "out-of-reach": "not tried: {because}",
     "no-time-left": "not tried: {names:list}: no time left",
     "walk-ended": "the walk ended at {variant}: {because}",
     "not-confirmed": "the kept tweaks together were not compared with the original",

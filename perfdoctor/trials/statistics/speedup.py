@@ -1,10 +1,18 @@
 """The speedup from paired rounds: an interval that holds however early the rounds are ended.
 
-Within a round both were executed one after the other, so what slows the machine for minutes slows both;
-rounds are compared by the logarithm of their ratio, whose mean has a t-interval (Student 1908). A trial may
-end at any round from the third on, and looks each time whether it may. Each look spends a part of the 5 %
-of false alarms; by Boole's inequality all looks together stay below the sum of their parts, whatever made
-the trial stop. Such repeated confidence intervals are from Jennison and Turnbull (JRSS B 51, 1989).
+A round is a pair of whole executions, one after the other, or a fresh start of both, which then take turns of
+about a second. What slows the machine for minutes slows both of a pair; pairs are compared by the logarithm
+of their ratio. Of turns, the mean of each round counts, without its odd turns (a trimmed mean, Yuen 1974):
+where a process lies in memory, and what it met at its start, stays the same for all turns of a round, so
+that many turns tell little of how far apart fresh starts are. The mean over rounds has a t-interval (Student
+1908). Few rounds tell little of their scatter, so that of turns and what is known of fresh starts count as
+well, as PRIOR rounds would (the scaled inverse chi-squared prior of a variance: Gelman et al., Bayesian Data
+Analysis, section 2.6).
+
+A trial may end at any round from the least on, and looks each time whether it may. Each look spends a part
+of the 5 % of false alarms; by Boole's inequality all looks together stay below the sum of their parts,
+whatever made the trial stop. Such repeated confidence intervals are from Jennison and Turnbull (JRSS B 51,
+1989).
 """
 
 from __future__ import annotations
@@ -13,13 +21,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from statistics import fmean, stdev
+from itertools import pairwise
+from statistics import fmean, variance
 
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.trial import Outcome, is_narrow
 
 # Two have one degree of freedom: their 95 % interval is 13 standard errors wide to each side.
 LEAST_ROUNDS = 3
+LEAST_STARTS = 2  # rounds of turns: their scatter is known in part before
+# Fresh starts of the same two trainings differ by so much more than their turns do, by the layout of memory
+# and by what is cached, and by so large a share of what a change brings (docs/variability.md has the trials).
+STARTS, STARTS_OF_GAIN = 0.015, 0.05
+PRIOR = 4.0  # rounds that this knowledge counts for
+MOST_KEPT = 0.6  # of what a turn is off, in the next: a handful of turns cannot tell more
+TRIMMED = 0.2  # of the turns of a round, at either end
+NARROW_ENOUGH = (
+    0.10  # half width of an interval that decides, relative: how much faster is worth knowing, too
+)
 CONFIDENCE = 0.95  # that the interval holds the true ratio, at whichever look the trial ended
 # All looks before the last one spend this share of what may be wrong. A small one: an early look stops for
 # large effects anyhow, and where all five rounds were needed their interval is only 8 % wider for the looks.
@@ -29,7 +48,8 @@ EARLY = 0.2
 NOTICEABLE = 0.01
 PRECISE = 1e-12  # of an angle in radians: where the search for a quantile ends
 
-Pair = tuple[float, float]  # seconds of the original and of the variant in one round
+Pair = tuple[float, float]  # seconds of the original and of the variant, one after the other
+Round = Sequence[Pair]  # one pair of whole executions, or several of turns between two fresh starts
 
 
 @dataclass(frozen=True)
@@ -42,40 +62,86 @@ class PairedSpeedup:
     confidence: float | None = None  # that the true ratio lies between low and high
 
 
-def compare(pairs: Sequence[Pair], planned: int) -> PairedSpeedup:
+def compare(rounds: Sequence[Round], planned: int) -> PairedSpeedup:
     """The outcome for a variant after these rounds of `planned` ones; times are above 0."""
-    if len(pairs) < LEAST_ROUNDS:
+    if len(rounds) < least(rounds):
         return PairedSpeedup(
-            Outcome.NOT_MEASURED, f"only {len(pairs)} of at least {LEAST_ROUNDS} rounds were measured"
+            Outcome.NOT_MEASURED, f"only {len(rounds)} of at least {least(rounds)} rounds were measured"
         )
-    gain = speedup(pairs, planned)
+    gain = speedup(rounds, planned)
     outcome = _outcome(gain)
-    return PairedSpeedup(outcome, _because(gain, outcome, len(pairs)), gain, CONFIDENCE)
+    return PairedSpeedup(outcome, _because(gain, outcome, len(rounds)), gain, CONFIDENCE)
 
 
-def enough(pairs: Sequence[Pair], planned: int) -> bool:
+def enough(rounds: Sequence[Round], planned: int) -> bool:
     """Whether no further round is needed: none is left, the variant is decided, or the interval is narrow."""
-    if len(pairs) >= planned:
+    if len(rounds) >= planned:
         return True
-    if len(pairs) < LEAST_ROUNDS:
+    if len(rounds) < least(rounds):
         return False
-    gain = speedup(pairs, planned)
+    gain = speedup(rounds, planned)
+    if _in_turns(rounds) and gain.high > gain.likely * (1.0 + NARROW_ENOUGH):
+        return False  # another round takes less time than one of whole executions
     return _outcome(gain) is not Outcome.NO_DIFFERENCE or is_narrow(gain)
 
 
-def speedup(pairs: Sequence[Pair], planned: int) -> Gain:
-    """The geometric mean of the ratios and its interval, from at least LEAST_ROUNDS rounds."""
-    logs = [math.log(original_s / variant_s) for original_s, variant_s in pairs]
-    mean = fmean(logs)
-    wrong = wrong_at(len(logs), planned)
-    half = quantile(1.0 - wrong / 2.0, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+def least(rounds: Sequence[Round]) -> int:
+    """With how many rounds anything is claimed."""
+    return LEAST_STARTS if _in_turns(rounds) else LEAST_ROUNDS
+
+
+def speedup(rounds: Sequence[Round], planned: int) -> Gain:
+    """The geometric mean of the ratios and its interval, from at least as many rounds as `least` says."""
+    means = [_RoundMean.of(each) for each in rounds]
+    mean = fmean(each.log for each in means)
+    scatter, degrees = variance([each.log for each in means], mean), len(means) - 1.0
+    if _in_turns(rounds):
+        known = fmean(each.variance for each in means) + STARTS**2 + (STARTS_OF_GAIN * mean) ** 2
+        scatter = (PRIOR * known + degrees * scatter) / (PRIOR + degrees)
+        degrees += PRIOR
+    wrong = wrong_at(len(rounds), planned, least(rounds))
+    half = quantile(1.0 - wrong / 2.0, int(degrees)) * math.sqrt(scatter / len(means))
     return Gain(math.exp(mean - half), math.exp(mean), math.exp(mean + half))
 
 
-def wrong_at(rounds: int, planned: int) -> float:
+@dataclass(frozen=True)
+class _RoundMean:
+    """The mean log ratio of a round, and how far off its turns leave it."""
+
+    log: float
+    variance: float
+
+    @classmethod
+    def of(cls, pairs: Round) -> _RoundMean:
+        """Of whole executions, their ratio; of turns, the trimmed mean with its winsorised variance."""
+        logs = [math.log(original_s / variant_s) for original_s, variant_s in pairs]
+        if len(logs) == 1:
+            return cls(logs[0], 0.0)
+        odd = int(TRIMMED * len(logs))
+        ranked = sorted(logs)
+        kept = ranked[odd : len(ranked) - odd]
+        winsorised = [kept[0]] * odd + kept + [kept[-1]] * odd
+        within = variance(winsorised) / ((1.0 - 2.0 * odd / len(logs)) ** 2 * len(logs))
+        return cls(fmean(kept), within * _inflation(logs))
+
+
+def _inflation(logs: Sequence[float]) -> float:
+    """How many times more a mean scatters where a slow turn is followed by slow ones: that of AR(1)."""
+    mean = fmean(logs)
+    squares = sum((log - mean) ** 2 for log in logs)
+    products = sum((one - mean) * (next_one - mean) for one, next_one in pairwise(logs))
+    kept = min(MOST_KEPT, max(0.0, products / squares)) if squares > 0 else 0.0
+    return (1.0 + kept) / (1.0 - kept)
+
+
+def _in_turns(rounds: Sequence[Round]) -> bool:
+    return bool(rounds) and all(len(pairs) > 1 for pairs in rounds)
+
+
+def wrong_at(rounds: int, planned: int, least: int = LEAST_ROUNDS) -> float:
     """How likely the interval after so many rounds may be wrong; over all looks these add up to 5 %."""
     wrong = 1.0 - CONFIDENCE
-    before_last = planned - LEAST_ROUNDS
+    before_last = planned - least
     if before_last <= 0:
         return wrong
     return wrong * (1.0 - EARLY) if rounds >= planned else wrong * EARLY / before_last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -61,14 +62,23 @@ class Rounds:
         return all(_samples(execution) is not None for pair in self.both for execution in pair)
 
     @property
-    def costs(self) -> list[tuple[float, float]]:
-        """(original's, variant's) seconds per step, or per sample."""
-        return [(self._cost_s(original), self._cost_s(variant)) for original, variant in self.both]
+    def costs(self) -> list[speedup.Round]:
+        """(original's, variant's) seconds per step, or per sample: in each pair of turns of each round."""
+        return [
+            [
+                pair
+                for pair in zip(self._costs_s(original), self._costs_s(variant), strict=False)
+                if all(map(math.isfinite, pair))
+            ]
+            for original, variant in self.both
+        ]
 
-    def _cost_s(self, execution: Execution) -> float:
+    def _costs_s(self, execution: Execution) -> list[float]:
+        """In each turn; in one that was disturbed, no number."""
         assert execution.step_s is not None  # of what was measured
-        held = _samples(execution) if self.counted else execution.ranks
-        return execution.step_s / (held or 1.0) if self.per_sample else execution.step_s
+        held = (_samples(execution) if self.counted else execution.ranks) or 1.0
+        each_s = execution.turns_s or (execution.step_s,)
+        return [step_s / held if self.per_sample else step_s for step_s in each_s]
 
 
 def verdict(
@@ -107,8 +117,9 @@ def verdict(
     lost = [original for original in originals if original.ending in BROKEN]
     if not rounds.both and lost:
         return replace(result, because=f"the original failed: {_why_broken(lost[-1])}")
-    if len(rounds.both) < speedup.LEAST_ROUNDS:
-        because = f"only {len(rounds.both)} of at least {speedup.LEAST_ROUNDS} rounds were measured"
+    least = speedup.least(rounds.costs)
+    if len(rounds.both) < least:
+        because = f"only {len(rounds.both)} of at least {least} rounds were measured"
         return replace(result, because=because)
     return _compared(result, rounds, planned_rounds)
 

@@ -31,6 +31,7 @@ class RunProgress:
     steps_per_s: float | None
     waiting_share: float | None  # share of the last seconds spent waiting for data
     last_ns: int | None  # end of the last row
+    step_ns: int | None = None  # end of the last row that stands for a step
 
 
 NOTHING = RunProgress(0, 0, None, None, None, None)
@@ -149,12 +150,14 @@ class ProgressReader:
             return NOTHING
         recent = self._recent
         seconds = (int(recent["end_ns"][-1]) - int(recent["begin_ns"][0])) / 1e9
-        marks = int(recent["marks"][self._counted(recent)].sum())
+        counted = recent[self._counted(recent)]
+        marks = int(counted["marks"].sum())
         rate = marks / seconds if self._marker and marks and seconds > 0 else None
         waiting = float(recent["data_wait"].sum()) / 1e9 / seconds if seconds > 0 else None
         marker = Marker(self._marker) if self._marker else None
         waiting = min(1.0, waiting) if waiting is not None else None
-        return RunProgress(self._rows, self._steps, marker, rate, waiting, int(recent["end_ns"][-1]))
+        step_ns = int(counted["end_ns"][-1]) if len(counted) else None
+        return RunProgress(self._rows, self._steps, marker, rate, waiting, int(recent["end_ns"][-1]), step_ns)
 
 
 def latest(run: Path) -> RunProgress:

@@ -14,9 +14,14 @@ from perfdoctor.trials.statistics import speedup
 PLANNED = 5
 
 
-def pairs(*ratios_: float, original_s: float = 0.1) -> list[speedup.Pair]:
-    """Rounds in which the variant was so many times as fast."""
-    return [(original_s, original_s / ratio) for ratio in ratios_]
+def pairs(*ratios_: float, original_s: float = 0.1) -> list[speedup.Round]:
+    """Rounds of whole executions in which the variant was so many times as fast."""
+    return [[(original_s, original_s / ratio)] for ratio in ratios_]
+
+
+def turns(*ratios_: float) -> speedup.Round:
+    """A round of turns in which the variant was so many times as fast."""
+    return [(0.1, 0.1 / ratio) for ratio in ratios_]
 
 
 @given(st.floats(0.5, 0.999999), st.integers(1, 60))
@@ -42,12 +47,12 @@ def test_all_looks_together_spend_what_may_be_wrong(planned: int) -> None:
 
 def test_swapping_original_and_variant_turns_the_interval_round() -> None:
     one = speedup.speedup(pairs(1.2, 1.3, 1.25, 1.1), PLANNED)
-    other = speedup.speedup([pair[::-1] for pair in pairs(1.2, 1.3, 1.25, 1.1)], PLANNED)
+    other = speedup.speedup([[pair[::-1]] for ((pair),) in pairs(1.2, 1.3, 1.25, 1.1)], PLANNED)
     assert (1 / other.high, 1 / other.likely, 1 / other.low) == pytest.approx((one.low, one.likely, one.high))
 
 
 def test_a_slow_machine_in_some_rounds_does_not_matter_where_it_slows_both() -> None:
-    rounds = [(0.1, 0.08), (0.3, 0.24), (0.15, 0.12)]
+    rounds = [[(0.1, 0.08)], [(0.3, 0.24)], [(0.15, 0.12)]]
     assert speedup.speedup(rounds, 3).likely == pytest.approx(1.25)
     assert speedup.compare(rounds, 3).outcome is Outcome.FASTER
 
@@ -128,7 +133,64 @@ def test_equal_programs_are_called_different_in_at_most_five_percent_of_trials(n
     for _ in range(trials):
         seconds = np.exp(noise(random, 2 * planned)).reshape(planned, 2)
         seconds[1::2] = seconds[1::2, ::-1].copy()  # every other round in the opposite order
-        rounds = [(float(original_s), float(variant_s)) for original_s, variant_s in seconds]
+        rounds = [[(float(original_s), float(variant_s))] for original_s, variant_s in seconds]
+        looks = next(n for n in range(1, planned + 1) if speedup.enough(rounds[:n], planned))
+        alarms += speedup.compare(rounds[:looks], planned).outcome is not Outcome.NO_DIFFERENCE
+    assert alarms <= stats.binom.ppf(0.999, trials, 0.05)
+
+
+# ---------------------------------------------------------------- turns between fresh starts
+
+
+def test_two_fresh_starts_that_agree_in_their_turns_decide() -> None:
+    rounds = [turns(1.5, 1.6, 1.55, 1.52), turns(1.58, 1.5, 1.56, 1.54)]
+    found = speedup.compare(rounds, planned=4)
+    assert found.outcome is Outcome.FASTER
+    assert found.speedup is not None
+    assert found.speedup.low < 1.55 < found.speedup.high < 1.8
+
+
+def test_one_fresh_start_claims_nothing_however_many_turns_it_has() -> None:
+    assert speedup.compare([turns(*[2.0] * 30)], planned=4).outcome is Outcome.NOT_MEASURED
+
+
+def test_starts_that_differ_make_the_interval_wider_than_their_turns_do() -> None:
+    alike = speedup.speedup([turns(1.5, 1.5, 1.5), turns(1.5, 1.5, 1.5)], 4)
+    apart = speedup.speedup([turns(1.4, 1.4, 1.4), turns(1.6, 1.6, 1.6)], 4)
+    assert apart.high - apart.low > 1.5 * (alike.high - alike.low)
+    assert alike.low < 1.47  # another start may be another 1.5 % off, as fresh starts are
+
+
+def test_a_turn_beside_a_burst_of_other_work_is_left_out_of_a_rounds_mean() -> None:
+    calm = [turns(*[1.2] * 10), turns(*[1.2] * 10)]
+    burst = [turns(*[1.2] * 9, 4.0), turns(*[1.2] * 9, 0.3)]
+    assert speedup.speedup(burst, 4).likely == pytest.approx(speedup.speedup(calm, 4).likely)
+
+
+def test_slowness_that_lasts_for_several_turns_makes_the_interval_wider() -> None:
+    lasting = [turns(1.3, 1.3, 1.3, 1.3, 1.1, 1.1, 1.1, 1.1)] * 2
+    passing = [turns(1.3, 1.1, 1.3, 1.1, 1.3, 1.1, 1.3, 1.1)] * 2
+    assert speedup.speedup(lasting, 4).high > speedup.speedup(passing, 4).high
+
+
+def test_a_decided_trial_goes_on_while_another_round_would_tell_how_much() -> None:
+    rough = [turns(1.2, 2.0, 1.5, 1.7), turns(1.9, 1.4, 1.3, 2.1)]
+    assert speedup.compare(rough, 4).outcome is Outcome.FASTER
+    assert not speedup.enough(rough, 4)
+
+
+@pytest.mark.parametrize("noise", [normal, heavy_tailed, autocorrelated])
+@pytest.mark.parametrize("starts", [0.0, 0.015])
+def test_equal_trainings_in_turns_are_called_different_in_at_most_five_percent(noise, starts) -> None:
+    random = np.random.default_rng(7)
+    trials, alarms, planned, count = 500, 0, 4, 8
+    for _ in range(trials):
+        rounds = []
+        for _ in range(planned):
+            seconds = np.exp(noise(random, 2 * count)).reshape(count, 2)
+            seconds[1::2] = seconds[1::2, ::-1].copy()
+            seconds[:, 0] *= np.exp(random.normal(0.0, starts))
+            rounds.append([(float(original_s), float(variant_s)) for original_s, variant_s in seconds])
         looks = next(n for n in range(1, planned + 1) if speedup.enough(rounds[:n], planned))
         alarms += speedup.compare(rounds[:looks], planned).outcome is not Outcome.NO_DIFFERENCE
     assert alarms <= stats.binom.ppf(0.999, trials, 0.05)

@@ -1,0 +1,275 @@
+"""Trainings that are alive at once and take turns of about a second, while all others of the round rest.
+
+What slows a machine rarely changes within two seconds, and what a script takes to start is paid once for
+many turns. All start at once and train until each has settled; then each rests, with its loader workers and
+ranks stopped, but for its turn. A turn begins with a step that is not counted, for it was cut by the rest,
+and with a tenth of a turn in which caches and queues become as they were; then come as many whole steps in
+each turn, whole epochs where an epoch is short, so that all train on the same stretch of the data.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import psutil
+
+from perfdoctor.model.trial import Execution, ExecutionEnd, Variant
+from perfdoctor.runs import records as recorded
+from perfdoctor.trials import measure
+from perfdoctor.trials.execution import FIRST_STEP_S, LEAST_BYTES, CommandRun, Executor, StopRule
+from perfdoctor.trials.measure import Turn
+from perfdoctor.trials.plan import LEAST_TURNS, PATIENCE, SLACK_S, TrialPlan
+from perfdoctor.trials.sandbox import guard, leftovers
+from perfdoctor.trials.sandbox.memory import PeakMemory
+from perfdoctor.watch import launch
+from perfdoctor.watch.samplers.progress import ProgressReader
+
+GUARD = guard.__file__
+SETTLES = 0.1  # of a turn
+POLL_S, LONGEST_POLL_S = 0.0005, 0.02  # how closely the end of a turn is watched: a step or two
+ASLEEP_S = 2.0  # between two looks at a clock: we were stopped, or the machine slept, and the turn is void
+LEAVING_S = 5.0  # for scripts to end by themselves: their memory and their last losses are told then
+MEMORY_SHARE = 0.9  # of what is free, that all may take together
+
+
+class Apart(Exception):
+    """They cannot take turns here; says why, in half a sentence."""
+
+
+def obstacle(calibration: Execution, variants: Sequence[Variant], abreast: int) -> str | None:
+    """Why so many variants cannot be alive beside the original that was looked at, or None where they can."""
+    sides = abreast + 1
+    if not Path("/proc/self/environ").exists():
+        return "this system does not tell what each process was started for"
+    if any(variant.ranks is not None for variant in variants):
+        return "numbers of ranks need all cores at once"
+    if calibration.device_bytes:
+        return "a device goes on with its work while a process rests"
+    free = psutil.virtual_memory().available
+    if calibration.host_bytes and sides * calibration.host_bytes > MEMORY_SHARE * free:
+        taken = f"{sides} take {sides * calibration.host_bytes / 1e9:.1f} GB"
+        return f"{taken}, and {free / 1e9:.1f} GB of memory are free"
+    return None
+
+
+@dataclass
+class _Side:
+    """One of them: its command, how far it is, and its turns so far."""
+
+    variant: Variant
+    living: launch.LiveCommand
+    warm_up: int  # updates
+    turn: int  # updates that are measured in a turn
+    turn_steps: int
+    warm_up_steps: int
+    turns: list[Turn] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._reader = ProgressReader(self.living.path)
+        self._progress = self._reader.look()
+
+    @property
+    def updates(self) -> int:
+        """Updates of the first optimizer so far, or what else closes steps."""
+        self._progress = self._reader.look()
+        return self._progress.steps
+
+    @property
+    def last_ns(self) -> int:
+        """When the last of them was over that was looked at."""
+        return self._progress.step_ns or 0
+
+
+def execute(
+    executor: Executor,
+    sides: Sequence[tuple[Variant, str]],
+    number: int,
+    plan: TrialPlan,
+    tell: Callable[[int], None],
+) -> tuple[list[Execution], KeyboardInterrupt | None]:
+    """One round: start (variant, name of its folder) each, let them take turns, and end them.
+
+    `tell` gets how many times all had their turn. Returns what was measured, and what interrupted it.
+    Raises Apart where they do not get on with each other; PerfdoctorError where there is no room for what is
+    recorded.
+    """
+    interrupt = None
+    with ExitStack() as after:
+        peaks, logs, living = [], [], []
+        for _, name in sides:
+            path, log, peak = executor.folder / name, executor.folder / f"{name}.log", PeakMemory()
+            after.callback(executor.protection.clear, path)
+            after.callback(leftovers.end, path)  # comes first
+            peaks.append(peak)
+            logs.append(log)
+        with _guarded([executor.folder / name for _, name in sides]), ExitStack() as alive:
+            for (variant, name), log, peak in zip(sides, logs, peaks, strict=True):
+                options = executor.options(executor.folder / name, log, variant, StopRule(), apart=True)
+                try:
+                    command = alive.enter_context(launch.live(executor.command, options, peak.watch))
+                except OSError as error:
+                    raise executor.no_room(error) from None
+                living.append(_side(variant, command, plan))
+            try:
+                _take_turns(living, plan, tell)
+            except KeyboardInterrupt as stop:
+                interrupt = stop
+            finally:
+                _end(living)
+        is_full = shutil.disk_usage(executor.folder).free < LEAST_BYTES
+        executions = [
+            _told(executor, side, CommandRun(side.living.outcome(), peak, log, is_full), number)
+            for side, peak, log in zip(living, peaks, logs, strict=True)
+        ]
+        if interrupt is not None:
+            executions = [_interrupted(each) for each in executions]
+        return executions, interrupt
+
+
+def _side(variant: Variant, command: launch.LiveCommand, plan: TrialPlan) -> _Side:
+    warm_up_steps, steps = plan.stretch(variant)
+    turn_steps = max(1, round(steps / plan.turns))
+    warm_up, turn = (round(count * plan.updates_per_step) for count in (warm_up_steps, turn_steps))
+    return _Side(variant, command, warm_up, turn, turn_steps, warm_up_steps)
+
+
+def _told(executor: Executor, side: _Side, ended: CommandRun, number: int) -> Execution:
+    path = side.living.path
+    records = recorded.read(path)
+    execution = measure.in_turns(records, number, side.warm_up_steps, side.turns, side.turn_steps)
+    whole = sum(turn_s == turn_s for turn_s in execution.turns_s)
+    if execution.ending is ExecutionEnd.MEASURED and whole < LEAST_TURNS:
+        execution = replace(execution, ending=ExecutionEnd.TOO_SHORT)
+    return executor.told(execution, ended)
+
+
+def _interrupted(execution: Execution) -> Execution:
+    """The same, where it has enough turns; else it was not measured."""
+    if execution.ending is ExecutionEnd.MEASURED:
+        return execution
+    return replace(execution, ending=ExecutionEnd.INTERRUPTED)
+
+
+# ---------------------------------------------------------------- turns
+
+
+def _take_turns(sides: Sequence[_Side], plan: TrialPlan, tell: Callable[[int], None]) -> None:
+    """Let all settle, then each have its turns, every other time in the opposite order."""
+    _settle(sides, plan)
+    for number in range(plan.turns):
+        tell(number)
+        for side in sides if number % 2 == 0 else sides[::-1]:
+            if not _turn(side, plan):
+                return
+
+
+def _settle(sides: Sequence[_Side], plan: TrialPlan) -> None:
+    """Let all train until each has settled; who has, rests until all have."""
+    until_s = time.monotonic() + FIRST_STEP_S + plan.limit_s
+    begun_s: float | None = None
+    unsettled = list(sides)
+    while unsettled:
+        for side in list(unsettled):
+            if side.living.is_over:
+                return  # it failed, or is too short: what it printed tells
+            updates = side.updates
+            if updates and begun_s is None:
+                begun_s = time.monotonic()
+            if updates >= side.warm_up:
+                side.living.find_groups()
+                side.living.rest()
+                unsettled.remove(side)
+        now_s = time.monotonic()
+        if now_s > until_s or (begun_s is not None and now_s - begun_s > plan.limit_s):
+            names = " and ".join(side.variant.name for side in unsettled)
+            raise Apart(f"{names} did not get on beside the others")
+        time.sleep(LONGEST_POLL_S)
+
+
+def _turn(side: _Side, plan: TrialPlan) -> bool:
+    """Let one train for its turn, and note which part of it counts; whether it goes on after it."""
+    clock = _Clock(PATIENCE * plan.turn_s + SLACK_S)
+    settled_s = time.monotonic() + SETTLES * plan.turn_s
+    cut = side.updates
+    side.living.go_on()
+    try:
+        goes_on = _until(side, cut + 1, clock)
+        while goes_on and time.monotonic() < settled_s:
+            goes_on = _until(side, side.updates + 1, clock)
+        side.living.find_groups()
+        begin, begin_ns = side.updates, side.last_ns
+        goes_on = goes_on and _until(side, begin + side.turn, clock)
+    finally:
+        side.living.rest()
+    if goes_on:
+        end_ns = side.last_ns
+        side.turns.append(Turn(begin_ns, begin_ns if clock.slept else end_ns))
+    return goes_on
+
+
+class _Clock:
+    """Says whether a turn takes far too long, and whether somebody stopped us in the middle of it."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.slept = False
+        self._last_s = time.monotonic()
+        self._end_s = self._last_s + limit_s
+
+    def tick(self) -> bool:
+        """Whether there is time left."""
+        now_s = time.monotonic()
+        self.slept |= now_s - self._last_s > ASLEEP_S
+        self._last_s = now_s
+        return now_s < self._end_s
+
+
+def _until(side: _Side, updates: int, clock: _Clock) -> bool:
+    """Wait until a side has made so many updates; False where it ended before."""
+    begin, began_s = side.updates, time.monotonic()
+    now = begin
+    while now < updates:
+        if side.living.is_over:
+            return False
+        if not clock.tick():
+            raise Apart(f"{side.variant.name} did not go on after it had rested")
+        each_s = (time.monotonic() - began_s) / max(1, now - begin)
+        time.sleep(min(LONGEST_POLL_S, max(POLL_S, (updates - now - 1) * each_s / 2)))
+        now = side.updates
+    return True
+
+
+def _end(sides: Sequence[_Side]) -> None:
+    """Let all leave by themselves at once; what is still there afterwards, launch.live kills."""
+    for side in sides:
+        if not side.living.is_over:
+            side.living.leave()
+    until_s = time.monotonic() + LEAVING_S
+    for side in sides:
+        side.living.wait(max(0.0, until_s - time.monotonic()))
+
+
+@contextmanager
+def _guarded(executions: Sequence[Path]) -> Iterator[None]:
+    """While it is open, the end of this process ends these executions as well, whatever ended it."""
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", GUARD, *map(str, executions)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        assert process.stdin is not None
+        with suppress(OSError):
+            process.stdin.write(b"over")
+            process.stdin.close()
+        process.wait()

@@ -1,0 +1,230 @@
+"""Trainings that are alive at once and take turns: real processes of small scripts."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+pytest.importorskip("torch")
+
+from perfdoctor import trials
+from perfdoctor.facts.steps import boundaries
+from perfdoctor.model.note import Note, Remark
+from perfdoctor.model.trial import ORIGINAL, ExecutionEnd, Outcome, Trial, Variant
+from perfdoctor.runs import directory
+from perfdoctor.runs import records as recorded
+from perfdoctor.trials import lockstep
+from perfdoctor.trials.execution import Executor
+from perfdoctor.trials.plan import TrialPlan
+from perfdoctor.trials.sandbox import leftovers, protect
+from perfdoctor.trials.settings import flags, tweak_catalogue
+from perfdoctor.watch.signals import Stopped
+from tests.support.launching import environment
+
+pytestmark = [pytest.mark.clock, pytest.mark.process, pytest.mark.slow]
+
+SCRIPT = """
+import sys, time, torch
+from torch.utils.data import DataLoader, TensorDataset
+
+class Slow(TensorDataset):
+    def __getitem__(self, index):
+        time.sleep(0.0005)
+        return super().__getitem__(index)
+
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loader = DataLoader(Slow(torch.ones(160, 8), torch.ones(160, 1)), batch_size=8)
+for epoch in range(4000):
+    for x, y in loader:
+        optimizer.zero_grad(set_to_none=False)
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+"""
+PLAN = TrialPlan(
+    rounds=2, warm_up_steps=5, steps=160, execution_s=8.0, limit_s=60.0, turns=4, turn_s=0.2, budget_s=60.0
+)
+
+
+def variant(*words: str) -> Variant:
+    return Variant(flags.read(words, tweak_catalogue.tweaks()))
+
+
+def executor(folder: Path, code: str = SCRIPT) -> Executor:
+    (folder / "train.py").write_text(code)
+    kept = directory.create(folder / ".perfdoctor" / "trials", "train")
+    return Executor(("train.py",), kept, protect.choose(kept, folder))
+
+
+def untold(number: int) -> None:
+    """Nobody is told how far it is."""
+
+
+def running(folder: Path) -> list[psutil.Process]:
+    """What still runs of the trials in a folder."""
+    kept = (folder / ".perfdoctor" / "trials").glob("*/*")
+    return [process for path in kept for process in leftovers.of(path, psutil.process_iter())]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    yield
+    assert not running(tmp_path)
+
+
+def test_one_trains_while_the_other_rests_and_each_has_as_many_whole_steps_a_turn(tmp_path: Path) -> None:
+    bench, seen = executor(tmp_path), {}
+
+    class Kept(Executor):
+        def told(self, execution: Any, ended: Any) -> Any:
+            seen[ended.outcome.path.name] = recorded.read(ended.outcome.path)
+            return super().told(execution, ended)
+
+    kept = Kept(bench.command, bench.folder, bench.protection)
+    sides = [(ORIGINAL, "one"), (variant("--zero-grad-none"), "other")]
+    executions, stop = lockstep.execute(kept, sides, 0, PLAN, untold)
+    assert stop is None
+    assert [each.ending for each in executions] == [ExecutionEnd.MEASURED] * 2
+    assert [each.steps for each in executions] == [160, 160]
+    assert [len(each.turns_s) for each in executions] == [4, 4]
+    one, other = (boundaries.find(seen[name].ranks[0].steps) for name in ("one", "other"))
+    assert one is not None
+    assert other is not None
+    # One, other, other, one, and so on: two rests of one, in each of which lie two turns of the other.
+    rests = sorted(pairwise(one.end_ns.tolist()), key=lambda rest: rest[0] - rest[1])[:2]
+    within = sum(any(low < end < high for low, high in rests) for end in other.end_ns.tolist())
+    assert within >= 160
+
+
+def test_loader_workers_rest_with_their_training(tmp_path: Path) -> None:
+    bench, states = executor(tmp_path), []
+
+    def look(number: int) -> None:  # all rest when it is told
+        for name in ("one", "other"):
+            members = leftovers.of(bench.folder / name, psutil.process_iter())
+            states.append([member.status() for member in members])
+
+    sides = [(variant("--workers", "1", "--persistent-workers"), "one"), (ORIGINAL, "other")]
+    lockstep.execute(bench, sides, 0, PLAN, look)
+    assert len(states) == 8
+    assert {status for each in states for status in each} == {psutil.STATUS_STOPPED}
+    assert max(map(len, states)) >= 2
+
+
+def test_an_interrupt_keeps_a_round_that_has_enough_turns(tmp_path: Path) -> None:
+    def stop_at(turn: int) -> Any:
+        def tell(number: int) -> None:
+            if number == turn:
+                raise Stopped(signal.SIGTERM)
+
+        return tell
+
+    sides = [(ORIGINAL, "one"), (ORIGINAL, "other")]
+    for turn, ending in ((1, ExecutionEnd.INTERRUPTED), (3, ExecutionEnd.MEASURED)):
+        executions, stop = lockstep.execute(executor(tmp_path), sides, 0, PLAN, stop_at(turn))
+        assert isinstance(stop, Stopped)
+        assert [each.ending for each in executions] == [ending] * 2
+
+
+def test_those_that_cannot_live_beside_each_other_are_told_apart(tmp_path: Path) -> None:
+    alone = "import socket\nalone = socket.socket()\nalone.bind(('127.0.0.1', PORT))\n"
+    with_port = alone.replace("PORT", str(free_port_number())) + SCRIPT
+    sides = [(ORIGINAL, "one"), (ORIGINAL, "other")]
+    executions, _ = lockstep.execute(executor(tmp_path, with_port), sides, 0, PLAN, untold)
+    assert ExecutionEnd.FAILED in [each.ending for each in executions]
+
+
+def free_port_number() -> int:
+    from tests.support.launching import free_port
+
+    return int(free_port())
+
+
+# ---------------------------------------------------------------- whole trials
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.began: list[str] = []
+
+    def begin(self, what: str, done: int, of: int, left_s: float | None) -> None:
+        self.began.append(what)
+
+    def say(self, remark: Remark) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+def trial(folder: Path, code: str, *words: str, **asked: Any) -> Trial:
+    (folder / "train.py").write_text(code)
+    request = trials.Request(("train.py",), (variant(*words),), str(folder), **{"seconds": 45.0} | asked)
+    return trials.run(request, Heard())
+
+
+def slugs(found: Trial) -> list[str]:
+    return [note.slug for note in found.notes if isinstance(note, Note)]
+
+
+def test_a_trial_takes_turns_and_finds_what_a_worker_brings(tmp_path: Path) -> None:
+    slow = SCRIPT.replace("0.0005", "0.002").replace(
+        "Linear(8, 1)", "Sequential(*[torch.nn.Linear(8, 8)] * 60)"
+    )
+    found = trial(tmp_path, slow, "--workers", "2", "--persistent-workers")
+    (verdict,) = found.verdicts
+    assert "whole-executions" not in slugs(found)
+    assert found.rounds >= 2
+    assert all(len(each.turns_s) >= 3 for each in (*found.originals, *verdict.executions))
+    assert verdict.speedup is not None
+    assert verdict.speedup.likely > 1.1
+    assert verdict.outcome is Outcome.FASTER
+    assert verdict.equivalence is not None
+    assert verdict.equivalence.same is True
+
+
+def test_a_script_that_only_one_of_can_run_is_executed_whole(tmp_path: Path) -> None:
+    alone = "import socket\nalone = socket.socket()\nalone.bind(('127.0.0.1', PORT))\n"
+    found = trial(tmp_path, alone.replace("PORT", str(free_port_number())) + SCRIPT, "--zero-grad-none")
+    assert "whole-executions" in slugs(found)
+    assert found.verdicts[0].speedup is not None
+
+
+def test_a_variant_that_fails_by_itself_too_is_one_that_failed(tmp_path: Path) -> None:
+    fails = SCRIPT.replace("    for x, y", "    if loader.num_workers: raise KeyError(epoch)\n    for x, y")
+    found = trial(tmp_path, fails, "--workers", "1")
+    assert (found.verdicts[0].outcome, found.verdicts[0].because) == (Outcome.FAILED, "KeyError: 0")
+
+
+def test_what_rests_ends_with_a_perfdoctor_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    words = ("try", "--zero-grad-none", "--seconds", "60", "--", "train.py")
+    process = subprocess.Popen(
+        (sys.executable, "-m", "perfdoctor", *words),
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_until(lambda: any(each.status() == psutil.STATUS_STOPPED for each in running(tmp_path)))
+    process.kill()
+    process.wait()
+    wait_until(lambda: not running(tmp_path))
+
+
+def wait_until(happens: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 60
+    while not happens():
+        assert time.monotonic() < until_s
+        time.sleep(0.2)
