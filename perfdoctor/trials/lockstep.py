@@ -28,7 +28,7 @@ from perfdoctor.trials.measure import Turn
 from perfdoctor.trials.plan import LEAST_TURNS, PATIENCE, SLACK_S, TrialPlan
 from perfdoctor.trials.sandbox import guard, leftovers
 from perfdoctor.trials.sandbox.memory import PeakMemory
-from perfdoctor.watch import launch
+from perfdoctor.watch.live import LiveCommand, live
 from perfdoctor.watch.samplers.progress import ProgressReader
 
 GUARD = guard.__file__
@@ -60,11 +60,11 @@ def obstacle(calibration: Execution, variants: Sequence[Variant], abreast: int) 
 
 
 @dataclass
-class _Side:
+class _LiveTraining:
     """One of them: its command, how far it is, and its turns so far."""
 
     variant: Variant
-    living: launch.LiveCommand
+    living: LiveCommand
     warm_up: int  # updates
     turn: int  # updates that are measured in a turn
     turn_steps: int
@@ -113,7 +113,7 @@ def execute(
             for (variant, name), log, peak in zip(sides, logs, peaks, strict=True):
                 options = executor.options(executor.folder / name, log, variant, StopRule(), apart=True)
                 try:
-                    command = alive.enter_context(launch.live(executor.command, options, peak.watch))
+                    command = alive.enter_context(live(executor.command, options, peak.watch))
                 except OSError as error:
                     raise executor.no_room(error) from None
                 living.append(_side(variant, command, plan))
@@ -133,14 +133,14 @@ def execute(
         return executions, interrupt
 
 
-def _side(variant: Variant, command: launch.LiveCommand, plan: TrialPlan) -> _Side:
+def _side(variant: Variant, command: LiveCommand, plan: TrialPlan) -> _LiveTraining:
     warm_up_steps, steps = plan.stretch(variant)
     turn_steps = max(1, round(steps / plan.turns))
     warm_up, turn = (round(count * plan.updates_per_step) for count in (warm_up_steps, turn_steps))
-    return _Side(variant, command, warm_up, turn, turn_steps, warm_up_steps)
+    return _LiveTraining(variant, command, warm_up, turn, turn_steps, warm_up_steps)
 
 
-def _told(executor: Executor, side: _Side, ended: CommandRun, number: int) -> Execution:
+def _told(executor: Executor, side: _LiveTraining, ended: CommandRun, number: int) -> Execution:
     path = side.living.path
     records = recorded.read(path)
     execution = measure.in_turns(records, number, side.warm_up_steps, side.turns, side.turn_steps)
@@ -160,7 +160,7 @@ def _interrupted(execution: Execution) -> Execution:
 # ---------------------------------------------------------------- turns
 
 
-def _take_turns(sides: Sequence[_Side], plan: TrialPlan, tell: Callable[[int], None]) -> None:
+def _take_turns(sides: Sequence[_LiveTraining], plan: TrialPlan, tell: Callable[[int], None]) -> None:
     """Let all settle, then each have its turns, every other time in the opposite order."""
     _settle(sides, plan)
     for number in range(plan.turns):
@@ -170,7 +170,7 @@ def _take_turns(sides: Sequence[_Side], plan: TrialPlan, tell: Callable[[int], N
                 return
 
 
-def _settle(sides: Sequence[_Side], plan: TrialPlan) -> None:
+def _settle(sides: Sequence[_LiveTraining], plan: TrialPlan) -> None:
     """Let all train until each has settled; who has, rests until all have."""
     until_s = time.monotonic() + FIRST_STEP_S + plan.limit_s
     begun_s: float | None = None
@@ -193,7 +193,7 @@ def _settle(sides: Sequence[_Side], plan: TrialPlan) -> None:
         time.sleep(LONGEST_POLL_S)
 
 
-def _turn(side: _Side, plan: TrialPlan) -> bool:
+def _turn(side: _LiveTraining, plan: TrialPlan) -> bool:
     """Let one train for its turn, and note which part of it counts; whether it goes on after it."""
     clock = _Clock(PATIENCE * plan.turn_s + SLACK_S)
     settled_s = time.monotonic() + SETTLES * plan.turn_s
@@ -230,7 +230,7 @@ class _Clock:
         return now_s < self._end_s
 
 
-def _until(side: _Side, updates: int, clock: _Clock) -> bool:
+def _until(side: _LiveTraining, updates: int, clock: _Clock) -> bool:
     """Wait until a side has made so many updates; False where it ended before."""
     begin, began_s = side.updates, time.monotonic()
     now = begin
@@ -245,8 +245,8 @@ def _until(side: _Side, updates: int, clock: _Clock) -> bool:
     return True
 
 
-def _end(sides: Sequence[_Side]) -> None:
-    """Let all leave by themselves at once; what is still there afterwards, launch.live kills."""
+def _end(sides: Sequence[_LiveTraining]) -> None:
+    """Let all leave by themselves at once; what is still there afterwards is killed."""
     for side in sides:
         if not side.living.is_over:
             side.living.leave()

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
-
-import psutil
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.runs import directory
@@ -105,14 +102,14 @@ def run(
     the host's samplers. Raises CannotStart where the command could not be started at all.
     """
     resolved = command.resolve(words, os.environ)
-    path = None if resolved.script_is_missing else _make_run(resolved, options)
+    path = None if resolved.script_is_missing else make_run(resolved, options)
     stopped = False
 
     def trouble(error: str) -> None:
         say(f"the watch failed, the command did not: {error}", options.quiet)
 
     with signals.SignalForwarding() as forwarding:
-        child = _start(resolved, path, options)
+        child = start(resolved, path, options)
         forwarding.aim(child.process)
         if path is not None:
             with guarded(trouble):
@@ -121,109 +118,13 @@ def run(
                     child, path, options, limit, watch or _no_watch, sample or _sampled(options)
                 )
         child.end.wait()
-    outcome = replace(_outcome(path, child.process.returncode, stopped), ended_by=forwarding.ended_by)
+    outcome = replace(exit_of(path, child.process.returncode, stopped), ended_by=forwarding.ended_by)
     if path is None or not outcome.status or outcome.interrupted:
         return outcome
     failed, rank = None, None
     with guarded(trouble):
-        failed, rank = _failed(path, resolved.argv, child.process.returncode, options.task)
+        failed, rank = first_failure(path, resolved.argv, child.process.returncode, options.task)
     return replace(outcome, failed=failed, failed_rank=rank)
-
-
-@contextmanager
-def live(words: Sequence[str], options: Options, sample: Sample) -> Iterator[LiveCommand]:
-    """A command of a trial, live while the block runs; it has a session of its own, so that it can rest.
-
-    The block ends it. What is still there afterwards is killed. Raises CannotStart where it could not start.
-    """
-    resolved = command.resolve(words, os.environ)
-    path = _make_run(resolved, options)
-    assert path is not None  # the run directory of a trial is made, or OSError is raised
-    child = _start(resolved, path, options)
-    record = RunFile(
-        path, resolved.argv, child.process.pid, (child.began_ns, child.began_epoch_s), options.tweaks
-    )
-    _write(record, options.quiet)
-    living = LiveCommand(path, child)
-    try:
-        sampler = sample(path, child.process.pid, _config(options))
-        try:
-            yield living
-        finally:
-            sampler.stop()
-    finally:
-        living.kill()
-        record.finish(child.process.returncode, child.end.at_ns, living.was_ended, ())
-        _write(record, options.quiet)
-        _tidy(path)
-
-
-class LiveCommand:
-    """A command that runs beside others. Who started it lets it rest and go on, and ends it."""
-
-    def __init__(self, path: Path, child: _Child) -> None:
-        self.path = path
-        self.was_ended = False  # by us
-        self._child = child
-        self._groups = {child.process.pid}
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the command has ended."""
-        return self._child.end.wait(0)
-
-    def rest(self) -> None:
-        """Stop it with all that it has started."""
-        self._send(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Let it go on after a rest."""
-        self._send(signal.SIGCONT)
-
-    def find_groups(self) -> None:
-        """Look for what has left its process group, as the ranks of torchrun do: that has to rest, too."""
-        with suppress(psutil.Error):
-            for member in psutil.Process(self._child.process.pid).children(recursive=True):
-                with suppress(OSError):
-                    self._groups.add(os.getpgid(member.pid))
-        self._groups.discard(os.getpgrp())
-
-    def leave(self) -> None:
-        """Ask the script to end at its next step, as if it had left by itself."""
-        self.was_ended = True
-        with suppress(OSError):
-            directory.end_watch(self.path)
-        self.go_on()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for its end; True if it has come."""
-        return self._child.end.wait(timeout_s)
-
-    def kill(self) -> None:
-        """End it now, whatever it does, with all that it has started."""
-        if not self.is_over:
-            self.was_ended = True
-            self.find_groups()
-        self._send(signal.SIGKILL)
-        self._child.end.wait()
-
-    def outcome(self, quiet: bool = True) -> CommandExit:
-        """How it ended."""
-        if self.was_ended:
-            return CommandExit(self.path, 0)
-        outcome = _outcome(self.path, self._child.process.returncode)
-        failed, rank = None, None
-        if outcome.status:
-            with guarded(lambda error: say(f"the watch failed, the command did not: {error}", quiet)):
-                failed, rank = _failed(
-                    self.path, self._child.command.argv, self._child.process.returncode, None
-                )
-        return replace(outcome, failed=failed, failed_rank=rank)
-
-    def _send(self, number: int) -> None:
-        for group in self._groups:
-            with suppress(OSError):  # it has just ended
-                os.killpg(group, number)
 
 
 def mirror(outcome: CommandExit) -> NoReturn:
@@ -241,30 +142,30 @@ def say(sentence: str, quiet: bool) -> None:
 
 
 def _attend(
-    child: _Child, path: Path, options: Options, limit: limits.Limit, watch: Watch, sample: Sample
+    child: Child, path: Path, options: Options, limit: limits.Limit, watch: Watch, sample: Sample
 ) -> bool:
     """Stay beside the command to its end and write down what became of it; True if we ended it."""
     began = child.began_ns, child.began_epoch_s
     record = RunFile(path, child.command.argv, child.process.pid, began, options.tweaks)
-    _write(record, options.quiet)
+    write(record, options.quiet)
     lookout = unwatched.Lookout(path, child.process.pid, lambda note: say(note, options.quiet))
     ending = limits.Termination(child.process.pid)
     try:
         with ExitStack() as stack:
-            sampler = sample(path, child.process.pid, _config(options))
+            sampler = sample(path, child.process.pid, config(options))
             stack.callback(sampler.stop)
             stack.enter_context(watch(path, child.process))
             _stand_by(child.end, limit, ending.tick if options.stop else sampler.stop, lookout)
     finally:
         child.end.wait()
         record.finish(child.process.returncode, child.end.at_ns, ending.begun, lookout.found.values())
-        _write(record, options.quiet)
-        _tidy(path)
+        write(record, options.quiet)
+        tidy(path)
     _pack(path, options.quiet)
     return ending.begun
 
 
-def _failed(
+def first_failure(
     path: Path, argv: Sequence[str], returncode: int, task: scheduler_task.SchedulerTask | None
 ) -> tuple[str | None, int | None]:
     """Of several ranks, how one failed first and which; one whose end nobody saw is written down as well."""
@@ -284,7 +185,7 @@ def _failed(
     return sentence, next((line["rank"] for line in exits.distinct(last)), None)
 
 
-def _write(record: RunFile, quiet: bool) -> None:
+def write(record: RunFile, quiet: bool) -> None:
     """Write run.json; a full disk is said and nothing more."""
     try:
         record.write()
@@ -323,7 +224,7 @@ def _stand_by(
 
 
 @dataclass(frozen=True)
-class _Child:
+class Child:
     """The command, started."""
 
     command: command.Command
@@ -352,7 +253,7 @@ class _CommandEnd:
         return self._ended.wait(timeout_s)
 
 
-def _make_run(started: command.Command, options: Options) -> Path | None:
+def make_run(started: command.Command, options: Options) -> Path | None:
     """The run directory with its options, or None where nothing can be written: the command still runs."""
     if options.trial is not None:
         options.trial.path.mkdir(mode=0o700, parents=True)
@@ -380,21 +281,21 @@ def _make_run(started: command.Command, options: Options) -> Path | None:
 
 def _prepare(path: Path, options: Options) -> None:
     """Put into a run directory what the probe needs there. Raises OSError where it cannot be written."""
-    directory.write_json(path / "config.json", _config(options))
+    directory.write_json(path / "config.json", config(options))
     with suppress(OSError):  # a file system without links: the environment tells the probe where the run is
         (path / directory.PROBE).symlink_to(unwatched.INJECT)
     if options.task is not None:
         scheduler_task.share_windows(path, options.task)
 
 
-def _tidy(path: Path) -> None:
+def tidy(path: Path) -> None:
     """Take out what was needed only while the command ran."""
     with suppress(OSError):
         (path / directory.PROBE).unlink(missing_ok=True)
         scheduler_task.part_windows(path)
 
 
-def _config(options: Options) -> dict[str, Any]:
+def config(options: Options) -> dict[str, Any]:
     return {
         "watcher_pid": os.getpid(),  # whom a system that asks lets look into the command
         "max_steps": options.max_steps,
@@ -415,7 +316,7 @@ def _trial(trial: TrialOptions | None) -> dict[str, Any] | None:
     return {"seed": trial.seed, "watched": trial.watched, "warm_up_updates": trial.warm_up_updates}
 
 
-def _start(resolved: command.Command, path: Path | None, options: Options) -> _Child:
+def start(resolved: command.Command, path: Path | None, options: Options) -> Child:
     environ = os.environ if path is None else environment(os.environ, path)
     began = time.perf_counter_ns(), time.time()
     try:
@@ -424,7 +325,7 @@ def _start(resolved: command.Command, path: Path | None, options: Options) -> _C
         if path is not None:
             shutil.rmtree(path, ignore_errors=True)
         raise command.cannot_start(resolved.argv[0], error) from None
-    return _Child(resolved, process, _CommandEnd(process), *began)
+    return Child(resolved, process, _CommandEnd(process), *began)
 
 
 def _open(argv: Sequence[str], environ: Mapping[str, str], options: Options) -> subprocess.Popen[bytes]:
@@ -478,7 +379,7 @@ def _sampled(options: Options) -> Sample:
     return sample
 
 
-def _outcome(path: Path | None, returncode: int, stopped: bool = False) -> CommandExit:
+def exit_of(path: Path | None, returncode: int, stopped: bool = False) -> CommandExit:
     if stopped:
         return CommandExit(path, 0)
     if returncode < 0:

@@ -115,6 +115,7 @@ class Machine:
             compare=lambda variants, over: [self.measure(*variants, over)],
             predict=predict,
             progress=SimpleNamespace(say=self.said.append),
+            out_of_reach=lambda variant: None,
         )
         assert walked.measure(bench, seconds) == ()
         return walked, notes

@@ -299,7 +299,7 @@ def settled(tweak: str, step_ms: float = 10.0) -> int:
     table = rows([update(step_ms, samples=8, batches=1)] * 60)
     begins = [{"event": "epoch", "loader": 1, "begin_ns": int(at) + 1} for at in table["begin_ns"][::20]]
     variant = Variant((Setting(tweak, (f"--{tweak}",), {}, BITWISE),))
-    return settled_after(records(table, events=begins), [variant], execution(step_ms / 1e3))
+    return settled_after(records(table, events=begins), [variant], execution(step_ms / 1e3), longest_s=6.0)
 
 
 @pytest.mark.parametrize("tweak", ["cache-dataset", "compile"])

@@ -10,9 +10,8 @@ from statistics import median
 
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.trial import Execution, ExecutionEnd, Outcome, Variant, VariantResult
-from perfdoctor.trials import measure
 from perfdoctor.trials.plan import resizing
-from perfdoctor.trials.statistics import losses, speedup
+from perfdoctor.trials.statistics import losses, payoff, speedup
 from perfdoctor.tweaks import BITWISE, PATH, RESULTS
 
 SAME_SAMPLES = 0.02  # samples in a step may differ by this share: the last batch of an epoch is smaller
@@ -134,7 +133,7 @@ def _compared(result: VariantResult, rounds: Rounds, planned_rounds: int) -> Var
         because=result.equivalence.because if result.equivalence and changed else speed.because,
         speedup=speed.speedup,
         confidence=speed.confidence,
-        pays_off_steps=measure.pays_off(
+        pays_off_steps=payoff.pays_off(
             [original for original, _ in rounds.both], [variant for _, variant in rounds.both]
         ),
     )
