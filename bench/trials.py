@@ -2,6 +2,7 @@
 
     python bench/trials.py [--scripts healthy_lstm,...] [--executions 24] [--trials 2000] [--keep FILE]
     python bench/trials.py --from FILE [--write]
+    python bench/trials.py --turns [--trials 5000] [--write]
     python bench/trials.py --real 20 [--scripts healthy_lstm,...] [--write]
 
 Scripts are executed again and again as they are. Trials are then played with what was recorded: rounds are
@@ -38,12 +39,18 @@ from perfdoctor.trials.statistics import speedup
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "sample_scripts"
 PAGE = ROOT / "docs" / "variability.md"
-PLAYED, REAL = "trials played", "real trials"  # the parts of the page that this program owns
+PLAYED, IN_TURNS, REAL = (
+    "trials played",
+    "turns played",
+    "real trials",
+)  # the parts of the page that this program owns
 CHOSEN = ("healthy_lstm", "healthy_workers", "too_few_workers")
 STEPS, WARM_UP, MEASURED = 60, 10, 30  # of an execution; played trials measure from any step past warm-up on
 PLANS = (3, 5, 8)  # rounds
 PLANNED = 5  # as `perfdoctor try` plans, for what is shown of one plan only
 TRUE = (1.02, 1.05, 1.1, 1.3)  # speedups to be found
+TURNS, PLANNED_STARTS = 8, 4  # turns between fresh starts, as most plans have them
+STARTS_OFF = (0.0, 0.015, 0.03)  # fresh starts of one script, standard deviation
 TIMEOUT_S = 300
 
 Floats = npt.NDArray[np.float64]
@@ -162,21 +169,59 @@ class Played:
 def play(noise: Noise, count: int, planned: int, true: float = 1.0, corrected: bool = True) -> Played:
     """Trials of a variant that is `true` times as fast; uncorrected, each look is taken for the only one."""
     random = np.random.default_rng(planned)
-    ends = [_play(noise(random, 2 * planned), planned, true, corrected) for _ in range(count)]
+    return _played([_play(noise(random, 2 * planned), planned, true, corrected) for _ in range(count)])
+
+
+def _played(ends: Sequence[tuple[Outcome, int]]) -> Played:
     return Played(tuple(outcome for outcome, _ in ends), tuple(rounds for _, rounds in ends))
 
 
 def _play(logs: Floats, planned: int, true: float, corrected: bool) -> tuple[Outcome, int]:
     seconds = np.exp(logs).reshape(planned, 2)
     seconds[1::2] = seconds[1::2, ::-1].copy()  # every other round in the opposite order
-    pairs = [(float(original_s), float(variant_s) / true) for original_s, variant_s in seconds]
-    for rounds in range(speedup.LEAST_ROUNDS, planned + 1):
-        plan = planned if corrected else rounds
-        found = speedup.compare(pairs[:rounds], plan)
-        over = found.outcome is not Outcome.NO_DIFFERENCE
-        if over or rounds == planned or (corrected and speedup.enough(pairs[:rounds], planned)):
-            return found.outcome, rounds
-    raise ValueError(f"{planned} rounds are too few")
+    return _end([[(float(before_s), float(after_s) / true)] for before_s, after_s in seconds], corrected)
+
+
+def _end(rounds: Sequence[speedup.Round], corrected: bool = True) -> tuple[Outcome, int]:
+    """How a trial of these rounds ends, and after how many of them."""
+    for count in range(speedup.least(rounds), len(rounds) + 1):
+        plan = len(rounds) if corrected else count
+        found = speedup.compare(rounds[:count], plan)
+        over = not corrected and found.outcome is not Outcome.NO_DIFFERENCE
+        if over or count == len(rounds) or (corrected and speedup.enough(rounds[:count], plan)):
+            return found.outcome, count
+    raise ValueError(f"{len(rounds)} rounds are too few")
+
+
+def play_turns(noise: Noise, count: int, starts: float, true: float = 1.0) -> Played:
+    """Trials of trainings that take turns; each fresh start of one is off by `starts` for all its turns."""
+    random = np.random.default_rng(PLANNED_STARTS)
+    return _played([_end(list(_starts(random, noise, starts, true))) for _ in range(count)])
+
+
+def _starts(random: Random, noise: Noise, starts: float, true: float) -> Iterator[speedup.Round]:
+    logs = noise(random, 2 * TURNS * PLANNED_STARTS).reshape(PLANNED_STARTS, TURNS, 2)
+    for turns in logs:
+        turns[1::2] = turns[1::2, ::-1].copy()  # every other pair in the opposite order
+        seconds = np.exp(turns + random.normal(0.0, starts, 2))
+        yield [(float(original_s), float(variant_s) / true) for original_s, variant_s in seconds]
+
+
+def turn_rows(noises: Mapping[str, Noise], count: int) -> Iterator[list[str]]:
+    """A line for each noise of turns: false alarms by how far starts are apart, and speedups found."""
+    yield [
+        "noise of turns",
+        *(f"false alarms, starts off by {starts:.1%}" for starts in STARTS_OFF),
+        *(f"{true:g} times as fast" for true in TRUE),
+    ]
+    for name, noise in noises.items():
+        alarms = [play_turns(noise, count, starts).alarms for starts in STARTS_OFF]
+        found = [play_turns(noise, count, STARTS_OFF[1], true) for true in TRUE]
+        yield [
+            name,
+            *(f"{share:.1%}" for share in alarms),
+            *(f"{each.share(Outcome.FASTER):.0%} ({np.mean(each.rounds):.1f} starts)" for each in found),
+        ]
 
 
 def scatter(noise: Noise) -> float:
@@ -329,6 +374,7 @@ def main() -> None:
     parser.add_argument(
         "--real", type=int, metavar="N", help="make N real trials of each script against itself"
     )
+    parser.add_argument("--turns", action="store_true", help="play trainings that take turns, recording none")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     args = parser.parse_args()
     console = Console()
@@ -337,6 +383,16 @@ def main() -> None:
         raise SystemExit(
             f"--executions {args.executions}: {max(PLANS)} rounds need at least {2 * max(PLANS)}"
         )
+    if args.turns:
+        rows = list(turn_rows(MADE_UP, args.trials))
+        show(console, "Trainings that take turns", rows)
+        if args.write:
+            said = f"{args.trials} trials each, {PLANNED_STARTS} starts of {TURNS} turns at most."
+            write(
+                IN_TURNS,
+                [f"Written by `python bench/trials.py --turns --write`: {said}", "", *markdown(rows)],
+            )
+        return
     if args.real is None:
         played(args, scripts, console)
         return
