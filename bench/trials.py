@@ -49,8 +49,8 @@ STEPS, WARM_UP, MEASURED = 60, 10, 30  # of an execution; played trials measure 
 PLANS = (3, 5, 8)  # rounds
 PLANNED = 5  # as `perfdoctor try` plans, for what is shown of one plan only
 TRUE = (1.02, 1.05, 1.1, 1.3)  # speedups to be found
-TURNS, PLANNED_STARTS = 8, 4  # turns between fresh starts, as most plans have them
-STARTS_OFF = (0.0, 0.015, 0.03)  # fresh starts of one script, standard deviation
+TURNS, PLANNED_STARTS = 5, 9  # turns between fresh starts, as most plans have them
+STARTS_OFF = (0.0, 0.015, 0.03, 0.05)  # fresh starts of one script, standard deviation
 TIMEOUT_S = 300
 
 Floats = npt.NDArray[np.float64]
@@ -184,7 +184,7 @@ def _play(logs: Floats, planned: int, true: float, corrected: bool) -> tuple[Out
 
 def _end(rounds: Sequence[speedup.Round], corrected: bool = True) -> tuple[Outcome, int]:
     """How a trial of these rounds ends, and after how many of them."""
-    for count in range(speedup.least(rounds), len(rounds) + 1):
+    for count in range(speedup.LEAST_ROUNDS, len(rounds) + 1):
         plan = len(rounds) if corrected else count
         found = speedup.compare(rounds[:count], plan)
         over = not corrected and found.outcome is not Outcome.NO_DIFFERENCE

@@ -24,9 +24,8 @@ TURN_S, LONGEST_TURN_S = (
     10.0,
 )  # shorter ones are a few turns of the scheduler; whole epochs may take longer
 LEAST_TURN_STEPS = 3  # besides the one that a rest has cut
-MOST_STARTS, LEAST_STARTS = 6, 2  # fresh starts; each has its own layout of memory
-LIKELY_STARTS = 3  # that decide what is worth it
-LEAST_TURNS, TURNS, MOST_TURNS = 3, 5, 12  # of each training between two fresh starts
+STARTS = 9  # fresh ones, each with a layout of memory of its own: half of them decide what is worth it
+LEAST_TURNS, ENOUGH_TURNS, MOST_TURNS = 2, 4, 12  # of each training between two fresh starts
 SETTLING = 1.2  # times a turn's measured steps, with what comes before them
 LEAVING_S = 1.0  # a script takes about this long to end
 STRETCH = 3.0  # times the budget that may be spent to measure a whole epoch, where it recurs
@@ -158,9 +157,12 @@ def in_turns(
     budget_s = (seconds or BUDGET_S * (1.0 + variants) / 2.0) - spent_s
     start_s = (start_s + warm_up_steps * step_s + LEAVING_S) * max(1.0, sides / 2)  # two cores at least
     cycle_s = sides * turn_steps * step_s * SETTLING
-    turns = min(MOST_TURNS, int((budget_s / LIKELY_STARTS - start_s) / cycle_s))
-    if turns < TURNS:
-        turns = min(TURNS, int((budget_s / LEAST_STARTS - start_s) / cycle_s))
+    turns = 0
+    for starts in range(STARTS, LEAST_ROUNDS - 1, -1):
+        turns = int((budget_s / starts - start_s) / cycle_s)
+        if turns >= ENOUGH_TURNS:
+            break  # more starts tell more than more turns
+    turns = min(turns, MOST_TURNS)
     if longest_steps is not None:
         turns = min(turns, int((longest_steps - warm_up_steps) / (SETTLING * turn_steps + 1)))
     if steps is not None:
@@ -168,7 +170,7 @@ def in_turns(
     if turns < LEAST_TURNS:
         return None
     round_s = start_s + turns * cycle_s
-    starts = max(LEAST_STARTS, min(MOST_STARTS, int(budget_s / round_s)))
+    starts = max(LEAST_ROUNDS, min(STARTS, int(budget_s / round_s)))
     return replace(
         whole,
         rounds=rounds or starts,

@@ -157,7 +157,7 @@ def _prepare(
         "seconds": request.seconds,
     }
     budget_s = request.seconds or plan.BUDGET_S * (1.0 + strategy.abreast) / 2.0
-    longest_s = SETTLING_SHARE * budget_s / (plan.LEAST_STARTS * (strategy.abreast + 1))
+    longest_s = SETTLING_SHARE * budget_s / (plan.LEAST_ROUNDS * (strategy.abreast + 1))
     whole = plan.make(
         **known,
         warm_up_steps=settled_after(records, variants, calibration, longest_s),

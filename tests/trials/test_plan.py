@@ -117,3 +117,59 @@ def test_a_batch_that_the_script_has_too_few_samples_for_is_no_reason_not_to_mea
     made = make(longest_steps=60, batch=32.0, most_held=64.0)
     assert made.warm_up_steps + made.steps <= 60
     assert made.stretch(resized("--batch-size", "64"))[1] >= plan.LEAST_STEPS
+
+
+# ---------------------------------------------------------------- trainings that take turns
+
+
+def take_turns(period: int | None = None, **given: object) -> plan.TrialPlan | None:
+    usual = {
+        "step_s": 0.05,
+        "start_s": 3.0,
+        "longest_steps": None,
+        "most_held": 1.0,
+        "variants": 1,
+        "spent_s": 10.0,
+        "rounds": None,
+        "steps": None,
+        "seconds": None,
+    }
+    return plan.in_turns(make(period=period), **{**usual, **given})  # type: ignore[arg-type]
+
+
+def test_nine_fresh_starts_fit_into_three_minutes() -> None:
+    made = take_turns()
+    assert made is not None
+    assert (made.rounds, made.turn_s) == (9, 1.0)
+    assert made.turns >= plan.ENOUGH_TURNS
+    assert 10.0 + made.rounds * made.execution_s <= 180.0
+
+
+@pytest.mark.parametrize("seconds", [60.0, 300.0])
+def test_seconds_bound_all_starts_together(seconds: float) -> None:
+    made = take_turns(seconds=seconds)
+    assert made is not None
+    assert 0.6 * seconds < 10.0 + made.rounds * made.execution_s <= seconds
+
+
+def test_where_starting_takes_long_there_are_fewer_starts_with_as_many_turns() -> None:
+    made = take_turns(start_s=30.0)
+    assert made is not None
+    assert 3 <= made.rounds < 9
+    assert made.turns >= plan.ENOUGH_TURNS
+
+
+def test_a_turn_holds_whole_epochs_where_they_are_short() -> None:
+    made = take_turns(period=60)
+    assert made is not None
+    assert made.steps == made.turns * 60
+    assert made.rounds >= plan.LEAST_ROUNDS
+
+
+@pytest.mark.parametrize(
+    "given", [{"start_s": 70.0}, {"step_s": 10.0}, {"longest_steps": 30}, {"seconds": 20.0}]
+)
+def test_too_little_time_or_too_few_steps_for_three_starts_of_two_turns_is_said(
+    given: dict[str, object],
+) -> None:
+    assert take_turns(**given) is None

@@ -5,9 +5,9 @@ about a second. What slows the machine for minutes slows both of a pair; pairs a
 of their ratio. Of turns, the mean of each round counts, without its odd turns (a trimmed mean, Yuen 1974):
 where a process lies in memory, and what it met at its start, stays the same for all turns of a round, so
 that many turns tell little of how far apart fresh starts are. The mean over rounds has a t-interval (Student
-1908). Few rounds tell little of their scatter, so that of turns and what is known of fresh starts count as
-well, as PRIOR rounds would (the scaled inverse chi-squared prior of a variance: Gelman et al., Bayesian Data
-Analysis, section 2.6).
+1908). Three starts may agree by chance, so the scatter of their turns and what is known of fresh starts count
+as well, as PRIOR rounds would (the scaled inverse chi-squared prior of a variance: Gelman et al., Bayesian
+Data Analysis, section 2.6).
 
 A trial may end at any round from the least on, and looks each time whether it may. Each look spends a part
 of the 5 % of false alarms; by Boole's inequality all looks together stay below the sum of their parts,
@@ -29,19 +29,19 @@ from perfdoctor.model.trial import Outcome, is_narrow
 
 # Two have one degree of freedom: their 95 % interval is 13 standard errors wide to each side.
 LEAST_ROUNDS = 3
-LEAST_STARTS = 2  # rounds of turns: their scatter is known in part before
 # Fresh starts of the same two trainings differ by so much more than their turns do, by the layout of memory
 # and by what is cached, and by so large a share of what a change brings (docs/variability.md has the trials).
-STARTS, STARTS_OF_GAIN = 0.015, 0.05
-PRIOR = 4.0  # rounds that this knowledge counts for
+STARTS, STARTS_OF_GAIN = 0.02, 0.05
+PRIOR = 1.0  # rounds that this knowledge counts for: more of them would call busy machines calm
 MOST_KEPT = 0.6  # of what a turn is off, in the next: a handful of turns cannot tell more
 TRIMMED = 0.2  # of the turns of a round, at either end
 NARROW_ENOUGH = (
     0.10  # half width of an interval that decides, relative: how much faster is worth knowing, too
 )
 CONFIDENCE = 0.95  # that the interval holds the true ratio, at whichever look the trial ended
-# All looks before the last one spend this share of what may be wrong. A small one: an early look stops for
-# large effects anyhow, and where all five rounds were needed their interval is only 8 % wider for the looks.
+# All looks at whole executions before the last one spend this share of what may be wrong. A small one: an early
+# look stops for large effects anyhow, and where all five rounds were needed their interval is only 8 % wider for
+# the looks. Of turns there are more looks, and each spends as much as its place: 1, 2, 3 ... parts.
 EARLY = 0.2
 # Executions of one program in other surroundings (size of the environment, link order) differ by as much:
 # Mytkowicz et al., "Producing wrong data without doing anything obviously wrong", ASPLOS 2009.
@@ -64,9 +64,9 @@ class PairedSpeedup:
 
 def compare(rounds: Sequence[Round], planned: int) -> PairedSpeedup:
     """The outcome for a variant after these rounds of `planned` ones; times are above 0."""
-    if len(rounds) < least(rounds):
+    if len(rounds) < LEAST_ROUNDS:
         return PairedSpeedup(
-            Outcome.NOT_MEASURED, f"only {len(rounds)} of at least {least(rounds)} rounds were measured"
+            Outcome.NOT_MEASURED, f"only {len(rounds)} of at least {LEAST_ROUNDS} rounds were measured"
         )
     gain = speedup(rounds, planned)
     outcome = _outcome(gain)
@@ -77,7 +77,7 @@ def enough(rounds: Sequence[Round], planned: int) -> bool:
     """Whether no further round is needed: none is left, the variant is decided, or the interval is narrow."""
     if len(rounds) >= planned:
         return True
-    if len(rounds) < least(rounds):
+    if len(rounds) < LEAST_ROUNDS:
         return False
     gain = speedup(rounds, planned)
     if _in_turns(rounds) and gain.high > gain.likely * (1.0 + NARROW_ENOUGH):
@@ -85,13 +85,8 @@ def enough(rounds: Sequence[Round], planned: int) -> bool:
     return _outcome(gain) is not Outcome.NO_DIFFERENCE or is_narrow(gain)
 
 
-def least(rounds: Sequence[Round]) -> int:
-    """With how many rounds anything is claimed."""
-    return LEAST_STARTS if _in_turns(rounds) else LEAST_ROUNDS
-
-
 def speedup(rounds: Sequence[Round], planned: int) -> Gain:
-    """The geometric mean of the ratios and its interval, from at least as many rounds as `least` says."""
+    """The geometric mean of the ratios and its interval, from at least LEAST_ROUNDS."""
     means = [_RoundMean.of(each) for each in rounds]
     mean = fmean(each.log for each in means)
     scatter, degrees = variance([each.log for each in means], mean), len(means) - 1.0
@@ -99,7 +94,7 @@ def speedup(rounds: Sequence[Round], planned: int) -> Gain:
         known = fmean(each.variance for each in means) + STARTS**2 + (STARTS_OF_GAIN * mean) ** 2
         scatter = (PRIOR * known + degrees * scatter) / (PRIOR + degrees)
         degrees += PRIOR
-    wrong = wrong_at(len(rounds), planned, least(rounds))
+    wrong = wrong_at(len(rounds), planned, _in_turns(rounds))
     half = quantile(1.0 - wrong / 2.0, int(degrees)) * math.sqrt(scatter / len(means))
     return Gain(math.exp(mean - half), math.exp(mean), math.exp(mean + half))
 
@@ -138,13 +133,15 @@ def _in_turns(rounds: Sequence[Round]) -> bool:
     return bool(rounds) and all(len(pairs) > 1 for pairs in rounds)
 
 
-def wrong_at(rounds: int, planned: int, least: int = LEAST_ROUNDS) -> float:
+def wrong_at(rounds: int, planned: int, in_turns: bool = False) -> float:
     """How likely the interval after so many rounds may be wrong; over all looks these add up to 5 %."""
     wrong = 1.0 - CONFIDENCE
-    before_last = planned - least
-    if before_last <= 0:
+    looks = planned - LEAST_ROUNDS + 1
+    if looks <= 1:
         return wrong
-    return wrong * (1.0 - EARLY) if rounds >= planned else wrong * EARLY / before_last
+    if in_turns:
+        return wrong * (rounds - LEAST_ROUNDS + 1) / (looks * (looks + 1) / 2.0)
+    return wrong * (1.0 - EARLY) if rounds >= planned else wrong * EARLY / (looks - 1)
 
 
 @cache
