@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from perfdoctor.model.concluded import Gain
+    from perfdoctor.model.report import Report
     from perfdoctor.model.trial import Trial
 
 
@@ -57,7 +59,24 @@ def report(
         return
     from perfdoctor.render.pages import report as report_page
 
-    output.show(report_page.page(found, all_, lines), sys.stdout, markdown)
+    output.show(report_page.page(found, all_, lines, _ready(found, out)), sys.stdout, markdown)
+
+
+def _ready(report: Report, out: str | None) -> Gain | None:
+    """What the newest trial of the run's command measured on batches that are kept in memory."""
+    from perfdoctor.trials.settings import tweak_catalogue
+
+    measures = {
+        (tweak.flag,)
+        for tweak in tweak_catalogue.tweaks()
+        if tweak_catalogue.declared(tweak.id).measures == "data"
+    }
+    for trial in _readable(_folders(out)):
+        if (trial.command[1:], trial.cwd) == (report.run.command[1:], report.run.cwd):
+            for found in trial.verdicts:
+                if found.variant.words in measures and found.speedup is not None:
+                    return found.speedup
+    return None
 
 
 def _trial(names: list[str], json: bool, markdown: bool, out: str | None) -> None:

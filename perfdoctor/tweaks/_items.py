@@ -7,7 +7,7 @@ import operator
 import sys
 from collections import UserDict
 from pathlib import PurePath
-from typing import Any, Hashable, Optional
+from typing import Any, Callable, Hashable, Optional
 
 UNCHANGING = (type(None), int, float, complex, str, bytes, PurePath)
 
@@ -28,20 +28,23 @@ def key_of(index: Any) -> Optional[Hashable]:
     return None
 
 
-def copied(item: Any) -> Any:
-    """A copy of an item that shares nothing mutable with it. Raises Uncopied."""
+def copied(item: Any, of_tensor: Optional[Callable[[Any, Any], Any]] = None) -> Any:
+    """A copy of an item that shares nothing mutable with it. Raises Uncopied.
+
+    `of_tensor(tensor, torch)` may make something else of its tensors than copies.
+    """
     if isinstance(item, UNCHANGING):
         return item
     torch, numpy = sys.modules["torch"], sys.modules.get("numpy")
     if isinstance(item, torch.Tensor):
-        return _copied_tensor(item, torch)
+        return (of_tensor or _copied_tensor)(item, torch)
     if isinstance(item, (list, tuple)):
-        parts = list(map(copied, item))
+        parts = [copied(part, of_tensor) for part in item]
         return type(item)(*parts) if hasattr(item, "_fields") else type(item)(parts)
     if isinstance(item, (dict, UserDict)):
         fresh = copy.copy(item)
         for key, value in item.items():
-            fresh[key] = copied(value)
+            fresh[key] = copied(value, of_tensor)
         return fresh
     if numpy is not None and isinstance(item, numpy.generic):
         return item

@@ -4,9 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+from perfdoctor.model.trial import Setting, Variant
+from perfdoctor.probe.trial.tweak import PATH
 from perfdoctor.render.documents import trial as trial_document
 from perfdoctor.trials import trial_file
 from tests.support import trial_results
@@ -239,6 +242,17 @@ def test_parts_that_lie_side_by_side_are_one_report_whichever_is_named(folder, p
     for task in ("task2", "task0"):
         shown = perfdoctor("report", "--json", task)
         assert json.loads(shown.stdout)["run"]["path"] == str(planted.folders[0])
+
+
+def test_what_a_trial_measured_on_kept_batches_is_shown_with_the_verdict(tried, saved, perfdoctor):
+    replays = Setting("replay-batches", ("--replay-batches",), {}, PATH)
+    tried("20260103-030405-train", replace(trial_results.FASTER, variant=Variant((replays,))))
+    tried("20260104-030405-train", trial_results.FASTER)
+    saved(command=list(trial_results.trial().command), cwd=trial_results.trial().cwd)
+    measured = "Measured with batches kept in memory: 1.9× as fast (1.8× to 2.0×)."
+    assert measured in perfdoctor("report").stdout
+    saved("20260105-030405-other", command=["python", "other.py"])
+    assert measured not in perfdoctor("report", "20260105-030405-other").stdout
 
 
 def test_two_trials_at_a_time_are_not_shown(folder, perfdoctor):

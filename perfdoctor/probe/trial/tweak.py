@@ -145,6 +145,7 @@ class Declared:
         loader_argument: Optional[str] = None,
         first_epoch: bool = False,
         pays: str = AT_ONCE,
+        measures: Optional[str] = None,
     ) -> None:
         self.flag = flag
         self.result = result
@@ -156,6 +157,7 @@ class Declared:
         self.loader_argument = loader_argument
         self.first_epoch = first_epoch
         self.pays = pays
+        self.measures = measures
 
 
 def tweak(
@@ -171,7 +173,8 @@ def tweak(
     of which classes (`acts_on=("data",)`); `samples(value, batch)`, how many times the samples of a step it
     holds; `loader_argument`, which of a DataLoader's its value becomes; `first_epoch`, that the first epoch
     is unlike later ones: what is compiled meets a smaller batch at its end, a cache is being filled; `pays`,
-    from when on what it changes can be measured.
+    from when on what it changes can be measured; `measures`, the class that takes no time any more: no change
+    to keep, but what changes of that class cannot surpass.
     """
 
     def mark(function: Callable[..., None]) -> Callable[..., None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from perfdoctor.model.concluded import Advice, Diagnosis, Finding, NotJudged, Verdict
+from perfdoctor.model.concluded import Advice, Diagnosis, Finding, Gain, NotJudged, Verdict
 from perfdoctor.model.measured import Location, Phase
 from perfdoctor.render import page as blocks
 from perfdoctor.render import text
@@ -45,8 +45,11 @@ REMEDIES = {
 }
 
 
-def verdict(diagnosis: Diagnosis, subject: str = "Training") -> list[Block]:
-    """The verdict on `subject`, what it would bring to be free of it, and what speaks for it."""
+def verdict(diagnosis: Diagnosis, subject: str = "Training", ready: Gain | None = None) -> list[Block]:
+    """The verdict on `subject`, what it would bring to be free of it, and what speaks for it.
+
+    `ready`: what a trial measured on batches that are kept in memory.
+    """
     known = diagnosis.verdict is not Verdict.INCONCLUSIVE
     sentence = text.headline(diagnosis).replace("Training", subject, 1)
     colour = VERDICT_COLOURS.get(diagnosis.verdict, "yellow")
@@ -55,6 +58,13 @@ def verdict(diagnosis: Diagnosis, subject: str = "Training") -> list[Block]:
     bound = diagnosis.speedup_bound
     if bound is not None and diagnosis.verdict in IF_FREE:
         lines.append(Paragraph(f"{IF_FREE[diagnosis.verdict]}: at most {text.times(bound)} as fast."))
+    if ready is not None:
+        between = f"{text.times(ready.low)} to {text.times(ready.high)}"
+        lines.append(
+            Paragraph(
+                f"Measured with batches kept in memory: {text.times(ready.likely)} as fast ({between})."
+            )
+        )
     return [*lines, blocks.bullets(diagnosis.because, quietly=True)]
 
 

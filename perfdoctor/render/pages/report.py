@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfdoctor.model.batch import BatchFacts, Stage
+from perfdoctor.model.concluded import Gain
 from perfdoctor.model.measured import Phase, StepFacts, WindowFacts
 from perfdoctor.model.report import Report
 from perfdoctor.render import page as blocks
@@ -16,17 +17,20 @@ from perfdoctor.render.pages import conclusions, lines, ranks
 OPERATORS = 3  # named on the page
 
 
-def page(report: Report, name_all: bool = False, costly: int = lines.SHOWN) -> Page:
+def page(
+    report: Report, name_all: bool = False, costly: int = lines.SHOWN, ready: Gain | None = None
+) -> Page:
     """The whole page, with the `costly` most expensive lines.
 
-    With `name_all`, it has the ids of tips that could not be judged, too.
+    With `name_all`, it has the ids of tips that could not be judged, too; `ready` is what a trial of the same
+    command measured on batches that are kept in memory.
     """
-    return blocks.page(_sections(report, name_all, costly))
+    return blocks.page(_sections(report, name_all, costly, ready))
 
 
-def _sections(report: Report, name_all: bool, costly: int) -> Iterator[Section]:
+def _sections(report: Report, name_all: bool, costly: int, ready: Gain | None) -> Iterator[Section]:
     yield [_title(report)]
-    yield conclusions.verdict(report.diagnosis)
+    yield conclusions.verdict(report.diagnosis, ready=ready)
     if report.job is not None:
         yield from ranks.sections(report.job, report.run.cwd)
     if report.steps is not None:

@@ -39,9 +39,9 @@ NARROW_ENOUGH = (
     0.10  # half width of an interval that decides, relative: how much faster is worth knowing, too
 )
 CONFIDENCE = 0.95  # that the interval holds the true ratio, at whichever look the trial ended
-# All looks at whole executions before the last one spend this share of what may be wrong. A small one: an early
-# look stops for large effects anyhow, and where all five rounds were needed their interval is only 8 % wider for
-# the looks. Of turns there are more looks, and each spends as much as its place: 1, 2, 3 ... parts.
+# All looks at whole executions before the last one spend this share of what may be wrong. A small one: an
+# early look stops for large effects anyhow, and where all five rounds were needed their interval is only 8 %
+# wider for the looks. Of turns there are more looks, and each spends as much as its place: 1, 2, 3 ... parts.
 EARLY = 0.2
 # Executions of one program in other surroundings (size of the environment, link order) differ by as much:
 # Mytkowicz et al., "Producing wrong data without doing anything obviously wrong", ASPLOS 2009.
