@@ -114,10 +114,9 @@ class _KeptBatches:
         except Uncopied as error:
             self._leave(f"its batches hold something that cannot be copied safely: {error}")
             return
-        if self.is_full:
-            self._here.applied(
-                "batches of DataLoader", "prepared", f"the first {len(self._batches)} again", self.at
-            )
+        kept = len(self._batches)
+        if kept == min(KEPT, self.length):
+            self._here.applied("batches of DataLoader", "prepared", f"the first {kept} again", self.at)
 
     def hand_out(self, number: int) -> Any:
         """A batch of an epoch, from 0."""

@@ -116,9 +116,8 @@ def verdict(
     lost = [original for original in originals if original.ending in BROKEN]
     if not rounds.both and lost:
         return replace(result, because=f"the original failed: {_why_broken(lost[-1])}")
-    least = speedup.least(rounds.costs)
-    if len(rounds.both) < least:
-        because = f"only {len(rounds.both)} of at least {least} rounds were measured"
+    if len(rounds.both) < speedup.LEAST_ROUNDS:
+        because = f"only {len(rounds.both)} of at least {speedup.LEAST_ROUNDS} rounds were measured"
         return replace(result, because=because)
     return _compared(result, rounds, planned_rounds)
 
