@@ -11,7 +11,9 @@ too.
 
 ## Same result
 Bit for bit, unless the dataset draws random numbers in workers, which are then not seeded again in each
-epoch, or the script changes the dataset between epochs: workers keep the copy that they started with.
+epoch (this is detected: losses that differ no more than other random numbers would make them do not count as
+a changed result), or the script changes the dataset between epochs: workers keep the copy that they started
+with.
 Starting workers draws one number from the generator that shuffles; a trial still draws it, so that losses can
 be compared. Set by hand, later epochs come in another order, as random as before.
 """
@@ -21,7 +23,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..probe.trial.tweak import BITWISE, EPOCH_BORDERS, Tweaking, WatchedRun, tweak
+from ._draws import notice_draws
 from ._loaders import keeping_shuffles, predicted, set_each
+
+DRAWS = "the dataset draws random numbers, and workers that live on are not seeded again in each epoch"
 
 
 def predict(run: WatchedRun) -> Any:
@@ -39,3 +44,4 @@ def persistent_workers(here: Tweaking) -> None:
         lambda loader: None if loader.num_workers else "it has no workers",
         keeping_shuffles(here),
     )
+    notice_draws(here, DRAWS, only_workers=True)

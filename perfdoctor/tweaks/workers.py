@@ -23,14 +23,12 @@ losses that differ no more than other random numbers would make them do not coun
 from __future__ import annotations
 
 import inspect
-import os
-import random
-import sys
 from types import FunctionType
-from typing import Any, Dict, Iterator, List, Set, Tuple
+from typing import Any, Iterator, List, Set
 
 from ..probe.trial.tweak import BITWISE, Count, Tweaking, WatchedRun, tweak
 from ..probe.user_frames import is_users
+from ._draws import notice_draws
 from ._loaders import Given, on_arguments, predicted
 
 ONLY_WITH_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
@@ -38,7 +36,6 @@ ONLY_WITH_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multip
 # little.
 SHARING = {"get_worker_info", "num_workers"}
 MOST_UNKNOWN = 32  # workers that are started where no run tells how many pay
-LOOKS = 4  # at the first batches of a process: a dataset that draws random numbers does so for each
 DRAWS = "the dataset draws random numbers, and each process that prepares batches draws its own"
 PARTS = "each worker makes batches of its own part of the dataset"
 
@@ -98,36 +95,7 @@ def workers(here: Tweaking, count: int) -> None:
         return True
 
     on_arguments(here, change)
-    _notice_draws(here)
-
-
-def _notice_draws(here: Tweaking) -> None:
-    """Reports whether random numbers are drawn while batches are prepared, here or in workers."""
-    looks: Dict[int, int] = {}  # by process: one that is forked begins anew
-
-    def before(args: Any, kwargs: Any) -> Any:
-        looks[os.getpid()] = looks.get(os.getpid(), 0) + 1
-        return (args, kwargs, _generators(here.torch)) if looks[os.getpid()] <= LOOKS else None
-
-    def after(states: Any, result: Any) -> Any:
-        if _generators(here.torch) != states:
-            here.may_differ(DRAWS)
-        return result
-
-    fetchers = here.torch.utils.data._utils.fetch
-    for fetcher in (fetchers._MapDatasetFetcher, fetchers._IterableDatasetFetcher):
-        here.alter(fetcher, "fetch", before, after)
-
-
-def _generators(torch: Any) -> Tuple[Any, ...]:
-    """The states of the generators that a dataset draws from, unless it has its own."""
-    numpy = sys.modules.get("numpy.random")
-    state = None if numpy is None else numpy.get_state()
-    return (
-        random.getstate(),
-        bytes(torch.get_rng_state().tolist()),
-        None if state is None else (state[1].tobytes(), *state[2:]),
-    )
+    notice_draws(here, DRAWS)
 
 
 def shares_itself_out(dataset: Any) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from perfdoctor.tweaks import persistent_workers
 from tests.support import loading
-from tests.support.applying import applied
+from tests.support.applying import applied, ran
 
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader
@@ -33,6 +36,26 @@ def test_losses_stay_the_same_bit_for_bit_over_epochs() -> None:
     original = loading.losses(num_workers=1)
     with applied("persistent_workers"):
         assert loading.losses(num_workers=1) == original
+
+
+DRAWING = """
+    import random
+    from torch.utils.data import DataLoader, Dataset
+    class Drawing(Dataset):
+        def __len__(self): return 8
+        def __getitem__(self, index): return index + random.random()
+    for _ in range(2):
+        list(DataLoader(Drawing(), 4, num_workers=WORKERS))
+"""
+
+
+@pytest.mark.parametrize(("workers", "reasons"), [(1, {persistent_workers.DRAWS}), (0, set())])
+def test_random_numbers_drawn_in_workers_make_other_results(
+    tmp_path: Path, workers: int, reasons: set[str]
+) -> None:
+    script = ran(tmp_path, DRAWING.replace("WORKERS", str(workers)), {"persistent_workers": {}})
+    told = [event for event in script.told.events if event.get("outcome") == "may_differ"]
+    assert {event["because"] for event in told} == reasons
 
 
 def test_a_generator_of_the_loaders_own_shuffles_as_before() -> None:
