@@ -111,9 +111,13 @@ def test_loader_workers_rest_with_their_training(tmp_path: Path) -> None:
     bench, states = executor(tmp_path), []
 
     def look(number: int) -> None:  # all rest when it is told
+        until_s = time.monotonic() + 2.0  # a signal reaches a busy process a little later
         for name in ("one", "other"):
-            members = leftovers.of(bench.folder / name, psutil.process_iter())
-            states.append([member.status() for member in members])
+            found: list[str] = []
+            while not found or (set(found) != {psutil.STATUS_STOPPED} and time.monotonic() < until_s):
+                members = leftovers.of(bench.folder / name, psutil.process_iter())
+                found = [member.status() for member in members]
+            states.append(found)
 
     sides = [(variant("--workers", "1", "--persistent-workers"), "one"), (ORIGINAL, "other")]
     lockstep.execute(bench, sides, 0, PLAN, look)
