@@ -24,7 +24,8 @@ TURN_S, LONGEST_TURN_S = (
     10.0,
 )  # shorter ones are a few turns of the scheduler; whole epochs may take longer
 LEAST_TURN_STEPS = 3  # besides the one that a rest has cut
-STARTS = 9  # fresh ones, each with a layout of memory of its own: half of them decide what is worth it
+# Fresh starts, each with a layout of memory of its own: half of the first number decide what is worth it.
+STARTS, MOST_STARTS = 9, 20
 LEAST_TURNS, ENOUGH_TURNS, MOST_TURNS = 2, 4, 12  # of each training between two fresh starts
 SETTLING = 1.2  # times a turn's measured steps, with what comes before them
 LEAVING_S = 1.0  # a script takes about this long to end
@@ -170,7 +171,7 @@ def in_turns(
     if turns < LEAST_TURNS:
         return None
     round_s = start_s + turns * cycle_s
-    starts = max(LEAST_ROUNDS, min(STARTS, int(budget_s / round_s)))
+    starts = max(LEAST_ROUNDS, min(MOST_STARTS, int(budget_s / round_s)))
     return replace(
         whole,
         rounds=rounds or starts,

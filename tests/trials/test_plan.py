@@ -140,7 +140,7 @@ def take_turns(period: int | None = None, **given: object) -> plan.TrialPlan | N
 def test_nine_fresh_starts_fit_into_three_minutes() -> None:
     made = take_turns()
     assert made is not None
-    assert (made.rounds, made.turn_s) == (9, 1.0)
+    assert (made.rounds, made.turn_s) == (plan.STARTS, 1.0)
     assert made.turns >= plan.ENOUGH_TURNS
     assert 10.0 + made.rounds * made.execution_s <= 180.0
 
@@ -157,6 +157,13 @@ def test_where_starting_takes_long_there_are_fewer_starts_with_as_many_turns() -
     assert made is not None
     assert 3 <= made.rounds < 9
     assert made.turns >= plan.ENOUGH_TURNS
+
+
+def test_a_script_of_few_steps_is_started_more_often() -> None:
+    made = take_turns(longest_steps=60)
+    assert made is not None
+    assert made.turns < plan.ENOUGH_TURNS
+    assert plan.STARTS < made.rounds <= plan.MOST_STARTS
 
 
 def test_a_turn_holds_whole_epochs_where_they_are_short() -> None:
