@@ -1,4 +1,4 @@
-"""Train on batches that are kept in memory: the step as it would be if batches were always ready.
+"""Train on batches that are kept in memory, as if batches were always ready.
 
 ## What changes
 The first eight batches of each training loader are kept, and from then on the loader hands out those in turn.
@@ -14,7 +14,8 @@ another format will help. Transfers of batches to a device stay as they are.
 - Batches that a quarter of memory is no longer left for.
 
 ## Same result
-No: the model sees the same few batches again and again. This is a measurement, and no change to keep.
+Another path: the model sees the same few batches again and again. This is a measurement, and no change to
+keep.
 """
 
 from __future__ import annotations
