@@ -3,6 +3,7 @@
 #   make test    linters, types, and the tests that take no longer than some seconds each
 #   make test-all  every test: whole trainings, trials, ranks, a wheel built and installed
 #   make docs    the generated pages, and the site in site/
+#   make gpu     what one NVIDIA GPU can show, in half an hour; make gpu-dry tries that program out on a CPU
 
 PYTHON ?= python3
 VENV   := .venv
@@ -10,7 +11,7 @@ BIN    := $(VENV)/bin
 DEMO   ?= sample_scripts/too_few_workers.py
 TRIED  ?= --workers auto
 
-.PHONY: demo test test-all lint format docs clean
+.PHONY: demo test test-all lint format docs gpu gpu-dry clean
 
 demo: $(VENV)/.demo
 	$(BIN)/perfdoctor run $(DEMO)
@@ -40,6 +41,17 @@ format: $(VENV)/.dev
 docs: $(VENV)/.dev $(VENV)/.docs
 	$(BIN)/python docs/pages.py
 	$(BIN)/mkdocs build --strict --quiet
+
+# Installs nothing: a machine that is lent for an hour may have torch, our dependencies and no network.
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+ON_GPU     := PYTHONPATH=$(CURDIR) $(GPU_PYTHON)
+
+gpu:
+	-$(ON_GPU) bench/gpu.py --write --keep .perfdoctor/gpu
+	$(ON_GPU) -m pytest -m "" tests/gpu/test_windows.py
+
+gpu-dry:
+	$(ON_GPU) bench/gpu.py --dry
 
 # A stamp per set of dependencies: the second call installs nothing.
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python

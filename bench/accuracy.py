@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,8 @@ from perfdoctor import reporting
 from perfdoctor.diagnosis.calibration import Case
 from perfdoctor.diagnosis.findings import gain_of, within
 from perfdoctor.facts.predict.step_model import StepModel
-from perfdoctor.model.concluded import Bottleneck, Gain
+from perfdoctor.model.concluded import Gain
+from perfdoctor.watch.machine import history
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "sample_scripts"
@@ -54,6 +55,8 @@ HEADINGS = (
     "step error",
     "model error",
 )
+
+PROMISED = {"high": ">= 95 %", "medium": ">= 80 %", "low": None}  # of verdicts, right by their confidence
 
 EXPLANATION = """\
 Gains are speedups of the training time, from the first step's begin to the last step's end. The
@@ -145,8 +148,7 @@ class Outcome:
         cause = self.truth.finding
         if self.report is None or self.predicted is None or self.measured is None or cause is None:
             return None
-        kind = next(Bottleneck(each["class"]) for each in self.report["findings"] if each["id"] == cause)
-        return Case(kind, cause, self.report["modelled"][cause], self.measured)
+        return ranges.case(cause, self.report["modelled"][cause], self.measured)
 
     @property
     def step_error(self) -> float | None:
@@ -228,13 +230,14 @@ def _of_row(folder: Path, row: dict[str, str | None]) -> Truth:
 # ---------------------------------------------------------------- what happens
 
 
-def watch(script: Path, *options: str, keep: Path | None = None) -> Json:
+def watch(script: Path, *options: str, keep: Path | None = None, arguments: Sequence[str] = ()) -> Json:
     """Run a script watched, in its own folder, and return its report; `keep` holds its run, or will."""
     perfdoctor = [sys.executable, "-m", "perfdoctor"]
     with tempfile.TemporaryDirectory() as temporary:
         out = keep / script.stem if keep else Path(temporary)
         if not (keep and out.exists()):
-            call([*perfdoctor, "run", "-q", *options, "--out", str(out), str(script)], script.parent)
+            run = [*perfdoctor, "run", "-q", *options, "--out", str(out), str(script), *arguments]
+            call(run, script.parent)
         report = dict(json.loads(call([*perfdoctor, "report", "--json", "--out", str(out)], script.parent)))
         return {**report, "modelled": modelled(Path(report["run"]["path"]))}
 
@@ -252,7 +255,14 @@ def modelled(run: Path) -> dict[str, Gain]:
 
 def call(command: list[str], folder: Path) -> str:
     done = subprocess.run(
-        command, cwd=folder, check=True, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S
+        command,
+        cwd=folder,
+        env={**os.environ, history.VARIABLE: history.OFF},  # what is scored is what any machine gets
+        check=True,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=TIMEOUT_S,
     )
     return done.stdout
 
@@ -300,11 +310,16 @@ def judge(truth: Truth, rounds: int, keep: Path | None = None) -> Outcome:
         report = watch(truth.script, keep=keep)
         return Outcome(truth, report, twins_gain(truth, rounds, keep))
     except subprocess.CalledProcessError as error:
-        own_words = (error.stderr or "").partition("\nperfdoctor: ")[0]
-        last = own_words.strip().splitlines()[-1:] or ["it said nothing"]
-        return Outcome(truth, report, failure=f"exit status {error.returncode}: {last[0][:80]}")
+        return Outcome(truth, report, failure=last_words(error))
     except (subprocess.TimeoutExpired, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         return Outcome(truth, report, failure=f"{type(error).__name__}: {str(error)[:80]}")
+
+
+def last_words(error: subprocess.CalledProcessError) -> str:
+    """How a command ended, and the last line of its own on stderr."""
+    own_words = (error.stderr or "").partition("\nperfdoctor: ")[0]
+    last = own_words.strip().splitlines()[-1:] or ["it said nothing"]
+    return f"exit status {error.returncode}: {last[0][:80]}"
 
 
 # ---------------------------------------------------------------- what is shown
@@ -326,12 +341,25 @@ def summary(outcomes: list[Outcome]) -> list[str]:
     )
     return [
         _share("verdict right", [each.verdict_right for each in outcomes], ">= 95 %"),
+        *by_confidence([(each.report, each.verdict_right) for each in outcomes if each.report]),
         _share("planted cause first", _known(each.cause_right for each in planted), ">= 90 %"),
         _share("its line", _known(each.line_right for each in planted), ">= 90 %"),
         f"alarms on healthy controls: {alarms} of {len(controls)} (promised: none)",
         f"predicted step time against the twin's: off by {step} in the median (promised: <= 10 %)",
         _share("measured gain within the predicted range", gains),
         f"step model against the step as it is: off by {model} in the median",
+    ]
+
+
+def by_confidence(judged: Sequence[tuple[Json, bool]]) -> list[str]:
+    """How many verdicts of each confidence are right, of reports and whether theirs is."""
+    rights: dict[str, list[bool]] = {}
+    for report, right in judged:
+        rights.setdefault(report["bottleneck"]["confidence"], []).append(right)
+    return [
+        _share(f"of {level} confidence", rights[level], promise)
+        for level, promise in PROMISED.items()
+        if level in rights
     ]
 
 

@@ -108,12 +108,8 @@ def run_load(load: str, options: list[str] | None, folder: Path) -> Sample:
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with status {process.returncode}")
     taken = json.loads(figures.read_text())
-    cpu = [later - earlier for earlier, later in zip(taken["cpu_ns"], taken["cpu_ns"][1:], strict=False)]
-    cpu = cpu[int(WARM_UP * len(cpu)) :]
-    wall = taken["wall_ns"][int(WARM_UP * len(taken["wall_ns"])) :]
-    quiet = sorted(cpu)[int(QUIET * len(cpu))]
-    mean_s = (wall[-1] - wall[0]) / (len(wall) - 1) / 1e9
-    sample = Sample(quiet / 1e3, mean_s * 1e6, run_s, peak)
+    quiet_us, mean_s = step_times(taken)
+    sample = Sample(quiet_us, mean_s * 1e6, run_s, peak)
     if options is not None:
         found = records.read(directory.latest(folder / "runs")).ranks[0]
         sample.windows = sum(window.get("outcome") == "ok" for window in found.of("window"))
@@ -124,6 +120,15 @@ def run_load(load: str, options: list[str] | None, folder: Path) -> Sample:
             sample.rows = len(found.collectives) / len(taken["wall_ns"])
             sample.own_us = told[-1]["own_s"] * 1e6 / len(taken["wall_ns"])
     return sample
+
+
+def step_times(taken: dict[str, list[int]]) -> tuple[float, float]:
+    """(CPU microseconds of a quiet step, seconds of a mean step) by what a load wrote of itself."""
+    cpu = [later - earlier for earlier, later in zip(taken["cpu_ns"], taken["cpu_ns"][1:], strict=False)]
+    cpu = cpu[int(WARM_UP * len(cpu)) :]
+    wall = taken["wall_ns"][int(WARM_UP * len(taken["wall_ns"])) :]
+    quiet_ns = sorted(cpu)[int(QUIET * len(cpu))]
+    return quiet_ns / 1e3, (wall[-1] - wall[0]) / (len(wall) - 1) / 1e9
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:

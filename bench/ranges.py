@@ -2,10 +2,10 @@
 
 python bench/ranges.py [--cases bench/measured_gains.csv] [--write]
 
-Each case is a change whose gain the step model predicted (`low`, `likely`, `high`, not widened) before it was
-measured: `twin`, by a cured twin of a sample script; `unseen`, by one of a script whose author does not know
-perfdoctor; `trial`, by `perfdoctor try`. All cases of one cause are
-left out in turn and judged by the others.
+Each case is a change whose gain the step model predicted (`low`, `likely`, `high`, not corrected) before it
+was measured: `twin`, by a cured twin of a sample script; `unseen`, by one of a script whose author does not
+know perfdoctor; `trial`, by `perfdoctor try`. All cases of one cause are left out in turn and judged by the
+others.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perfdoctor.diagnosis import calibration
-from perfdoctor.diagnosis.calibration import Case, Widening, widen
+from perfdoctor.diagnosis.calibration import Case, widen
 from perfdoctor.model.concluded import Bottleneck, Gain
+from perfdoctor.model.widening import Widening
 from perfdoctor.tips.catalogue import tips
 
 ROOT = Path(__file__).parents[1]
@@ -30,13 +31,17 @@ COLUMNS = ("source", "script", "finding", "low", "likely", "high", "measured")
 PROMISED = 0.8
 
 
+def case(cause: str, predicted: Gain, measured: float) -> Case:
+    """A gain that was predicted for a tip, as the model gives it, and then measured."""
+    heading = {tip.id: tip.heading for tip in tips()}[cause]
+    return Case(heading.bottleneck, heading.effort, cause, predicted, measured)
+
+
 def read(path: Path) -> list[Case]:
     """The cases of a file: source, script, finding, low, likely, high, measured."""
-    kinds = {tip.id: tip.bottleneck for tip in tips()}
     with path.open(encoding="utf-8", newline="") as file:
         return [
-            Case(
-                kinds[row["finding"]],
+            case(
                 row["finding"],
                 Gain(float(row["low"]), float(row["likely"]), float(row["high"])),
                 float(row["measured"]),
@@ -68,20 +73,26 @@ def left_out(cases: Sequence[Case]) -> list[tuple[Case, Gain]]:
     """Each case with the range that it gets from the cases of all other causes."""
     judged = []
     for cause in sorted({case.cause for case in cases}):
-        everything, kinds = calibration.fit([case for case in cases if case.cause != cause])
+        others = [case for case in cases if case.cause != cause]
+        power = calibration.fit_power(others)
+        everything, kinds = calibration.fit([case.raised(power) for case in others])
         for case in cases:
             if case.cause == cause:
                 by = kinds.get(case.kind, calibration.UNMEASURED)
                 if not by.is_known:
                     by = calibration.doubled(everything, by.cases)
-                judged.append((case, widen(case.predicted, by)))
+                judged.append((case, widen(case.raised(power).predicted, by)))
     return judged
 
 
 def rows(cases: Sequence[Case]) -> list[str]:
-    """A line for each kind, and one for all: cases, coverage before and after, median width."""
+    """A line for each kind, and one for all: cases, coverage before and after, median width and errors.
+
+    The errors are those of the predicted step time, before and after the gain is raised.
+    """
     judged = left_out(cases)
-    lines = [f"{'kind':<10} {'cases':>5} {'model alone':>12} {'widened':>8} {'width':>6}"]
+    heads = f"{'kind':<10} {'cases':>5} {'model alone':>12} {'widened':>8} {'width':>6}"
+    lines = [f"{heads} {'error alone':>12} {'raised':>7}"]
     for kind in (*Bottleneck, None):
         some = [(case, gain) for case, gain in judged if kind in (None, case.kind)]
         if some:
@@ -89,7 +100,15 @@ def rows(cases: Sequence[Case]) -> list[str]:
             held = _share([gain.low <= case.measured <= gain.high for case, gain in some])
             width = math.exp(statistics.median(math.log(gain.high / gain.low) for _, gain in some))
             name = kind.value if kind else "all"
-            lines.append(f"{name:<10} {len(some):>5} {alone:>12.0%} {held:>8.0%} {width:>5.2f}x")
+            before, after = (
+                statistics.median(abs(case.measured / likely - 1.0) for case, likely in pairs)
+                for pairs in (
+                    [(case, case.predicted.likely) for case, _ in some],
+                    [(case, gain.likely) for case, gain in some],
+                )
+            )
+            held_by = f"{name:<10} {len(some):>5} {alone:>12.0%} {held:>8.0%} {width:>5.2f}x"
+            lines.append(f"{held_by} {before:>12.0%} {after:>7.0%}")
     return lines
 
 
@@ -99,9 +118,11 @@ def _share(answers: Sequence[bool]) -> float:
 
 def table(cases: Sequence[Case]) -> str:
     """The lines of the module that hold what was fitted."""
-    everything, kinds = calibration.fit(cases)
+    power = calibration.fit_power(cases)
+    everything, kinds = calibration.fit([case.raised(power) for case in cases])
     return "".join(
         [
+            f"POWER_OF_CODE = {power:.2f}\n",
             f"ALL_KINDS = {_literal(everything)}\n",
             "BY_KIND: Mapping[Bottleneck, Widening] = {\n",
             *(

@@ -3,18 +3,21 @@
     python bench/trials.py [--scripts healthy_lstm,...] [--executions 24] [--trials 2000] [--keep FILE]
     python bench/trials.py --from FILE [--write]
     python bench/trials.py --turns [--trials 5000] [--write]
-    python bench/trials.py --real 20 [--scripts healthy_lstm,...] [--write]
+    python bench/trials.py --control [--trials 2000] [--write] [.perfdoctor/trials/TRIAL ...]
+    python bench/trials.py --real 20 [--scripts healthy_lstm,...] [--seconds 60] [--write]
 
 Scripts are executed again and again as they are. Trials are then played with what was recorded: rounds are
 taken from executions that followed each other, so that what slows a machine for a while slows some of them
 together. Made-up noise shows what recorded noise may not hold. `--real` makes real trials of a script against
-itself, by the same code as `perfdoctor try`.
+itself, by the same code as `perfdoctor try`. `--control` shows what came of taking the phases that a tweak is
+not made for as a control of the machine's speed, in played trials and in kept ones.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import subprocess
@@ -30,20 +33,19 @@ from rich.console import Console
 from rich.table import Table
 
 from perfdoctor import trials
+from perfdoctor.model.note import Remark
 from perfdoctor.model.trial import ORIGINAL, Outcome
 from perfdoctor.runs import directory
 from perfdoctor.runs import records as recorded
-from perfdoctor.trials import Request, measure
+from perfdoctor.trials import Request, measure, trial_file
 from perfdoctor.trials.statistics import speedup
+from perfdoctor.trials.statistics.verdict import Rounds
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "sample_scripts"
 PAGE = ROOT / "docs" / "variability.md"
-PLAYED, IN_TURNS, REAL = (
-    "trials played",
-    "turns played",
-    "real trials",
-)  # the parts of the page that this program owns
+# The parts of the page that this program owns.
+PLAYED, IN_TURNS, REAL = "trials played", "turns played", "real trials"
 CHOSEN = ("healthy_lstm", "healthy_workers", "too_few_workers")
 STEPS, WARM_UP, MEASURED = 60, 10, 30  # of an execution; played trials measure from any step past warm-up on
 PLANS = (3, 5, 8)  # rounds
@@ -52,6 +54,10 @@ TRUE = (1.02, 1.05, 1.1, 1.3)  # speedups to be found
 TURNS, PLANNED_STARTS = 5, 9  # turns between fresh starts, as most plans have them
 STARTS_OFF = (0.0, 0.015, 0.03, 0.05)  # fresh starts of one script, standard deviation
 TIMEOUT_S = 300
+CONTROL = "control tried"  # one more part of the page
+TOUCHED, OWN = 0.4, 0.02  # share of a step that a tweak is made for; how far phases scatter on their own
+NOTICED = 0.03  # share of a step: shorter phases are noise
+MOVED = (0.0, 0.02, 0.05, 0.1)  # by how much the other phases get faster with it, at the cost of that share
 
 Floats = npt.NDArray[np.float64]
 Random = np.random.Generator
@@ -207,6 +213,113 @@ def _starts(random: Random, noise: Noise, starts: float, true: float) -> Iterato
         yield [(float(original_s), float(variant_s) / true) for original_s, variant_s in seconds]
 
 
+@dataclass(frozen=True)
+class Controlled:
+    """A trial by itself, and with controls of the machine's speed in its turns."""
+
+    plain: list[speedup.Round]
+    phases: list[speedup.Round]  # the phases that the tweak is not made for
+    fixed: list[speedup.Round]  # a fixed computation before and after each turn
+
+
+def _controlled(random: Random, noise: Noise, moved: float) -> Controlled:
+    """A variant that changes nothing about the step, but by how much of it the other phases take."""
+
+    def paired(logs: Floats) -> Floats:
+        pairs = logs.reshape(PLANNED_STARTS, TURNS, 2).copy()
+        pairs[:, 1::2] = pairs[:, 1::2, ::-1].copy()  # every other pair in the opposite order
+        return pairs
+
+    slow = noise(random, 2 * TURNS * PLANNED_STARTS)
+    around = np.pad(slow, 1, mode="edge")
+    borders = paired((around[:-2] + 2.0 * slow + around[2:]) / 4.0 + random.normal(0.0, OWN, len(slow)))
+    starts = random.normal(0.0, STARTS_OFF[1], (2, PLANNED_STARTS, 1, 2))
+    own = random.normal(0.0, OWN, (2, PLANNED_STARTS, TURNS, 2))
+    touched, others = np.exp(paired(slow) + starts + own)
+    left = np.array([1.0, 1.0 / (1.0 + moved)]) * (1.0 - TOUCHED)
+    seconds = touched * (1.0 - left) + others * left
+    phases = np.log(others * left)
+    return Controlled(
+        _rounds(seconds),
+        _adjusted(seconds, phases[..., 0] - phases[..., 1]),
+        _adjusted(seconds, borders[..., 0] - borders[..., 1]),
+    )
+
+
+def _adjusted(seconds: Floats, control: Floats) -> list[speedup.Round]:
+    """The pairs of turns without what goes with the control, by the slope within starts."""
+    ratio = np.log(seconds[..., 0] / seconds[..., 1])
+    apart, within = (each - each.mean(axis=1, keepdims=True) for each in (ratio, control))
+    slope = min(1.0, max(0.0, float((within * apart).sum() / (within**2).sum())))
+    return _rounds(seconds * np.exp(np.stack([-slope * control, np.zeros_like(control)], axis=-1)))
+
+
+def _rounds(seconds: Floats) -> list[speedup.Round]:
+    return [[(original_s, variant_s) for original_s, variant_s in turns] for turns in seconds.tolist()]
+
+
+def _half_width(rounds: Sequence[speedup.Round]) -> float:
+    """Of the interval after all rounds, relative."""
+    gain = speedup.speedup(rounds, len(rounds))
+    return gain.high / gain.likely - 1.0
+
+
+def control_rows(noises: Mapping[str, Noise], count: int) -> Iterator[list[str]]:
+    """A line for each noise of turns: what a control narrows, and how often it is wrong."""
+    yield [
+        "noise of turns",
+        "half width",
+        "by other phases",
+        "by a fixed computation",
+        "false alarms",
+        *(f"by other phases, which get {moved:.0%} faster" for moved in MOVED),
+    ]
+    for name, noise in noises.items():
+        random = np.random.default_rng(PLANNED_STARTS)
+        tried = {moved: [_controlled(random, noise, moved) for _ in range(count)] for moved in MOVED}
+        still = tried[MOVED[0]]
+        yield [
+            name,
+            *(
+                f"{np.median([_half_width(rounds) for rounds in kind]):.1%}"
+                for kind in zip(*((each.plain, each.phases, each.fixed) for each in still), strict=True)
+            ),
+            f"{_played([_end(each.plain) for each in still]).alarms:.1%}",
+            *(f"{_played([_end(each.phases) for each in tried[moved]]).alarms:.1%}" for moved in MOVED),
+        ]
+
+
+def phase_rows(kept: Sequence[Path]) -> Iterator[list[str]]:
+    """A line for each phase of each kept trial: how much faster it became, and what it explains of starts."""
+    yield [
+        "trial",
+        "phase",
+        "share of a step",
+        "times as fast",
+        "starts scatter by",
+        "steps divided by the phase",
+    ]
+    for path in kept:
+        trial = trial_file.read(path)
+        rounds = Rounds.of(trial.originals, trial.verdicts[0].executions).both
+        name = f"{Path(trial.command[-1]).name} {trial.verdicts[0].variant.name}"
+        steps = np.log([[each.step_s or math.nan for each in both] for both in rounds])
+        whole = steps[:, 0] - steps[:, 1]
+        yield [name, "all", "100%", _times(whole), f"{whole.std(ddof=1):.1%}", ""]
+        for phase in rounds[0][0].phases:
+            took = np.array([[each.phases[phase] for each in both] for both in rounds])
+            share = float((took[:, 0] / np.exp(steps[:, 0])).mean())
+            if share > NOTICED:
+                ratio = np.log(took[:, 0] / took[:, 1])
+                left = f"{(whole - ratio).std(ddof=1):.1%}"
+                yield [name, phase, f"{share:.0%}", _times(ratio), f"{ratio.std(ddof=1):.1%}", left]
+
+
+def _times(logs: Floats) -> str:
+    """The geometric mean with its standard error."""
+    return f"{np.exp(logs.mean()):.2f} ± {np.exp(logs.mean()) * logs.std(ddof=1) / math.sqrt(len(logs)):.2f}"
+
+
 def turn_rows(noises: Mapping[str, Noise], count: int) -> Iterator[list[str]]:
     """A line for each noise of turns: false alarms by how far starts are apart, and speedups found."""
     yield [
@@ -272,26 +385,32 @@ class Quiet:
     def begin(self, what: str, done: int, of: int, left_s: float | None) -> None:
         """An execution begins."""
 
-    def say(self, sentence: str) -> None:
-        """A sentence."""
+    def say(self, remark: Remark) -> None:
+        """A remark."""
 
     def end(self) -> None:
         """The trial is over."""
 
 
-def real_rows(scripts: Sequence[str], count: int, console: Console) -> Iterator[list[str]]:
-    """A line for each script: real trials against itself."""
-    yield ["script", "trials", "faster", "slower", "another result", "half width of the interval", "rounds"]
+def real_rows(
+    scripts: Sequence[str], count: int, seconds: float | None, console: Console
+) -> Iterator[list[str]]:
+    """A line for each script: real trials against itself, of `seconds` each where that is given."""
+    yield [
+        "script", "trials", "faster", "slower", "another result", "half width of the interval", "seconds",
+        "rounds",
+    ]  # fmt: skip
     for script in scripts:
         verdicts = []
         for number in range(count):
             with tempfile.TemporaryDirectory() as out:
                 command = (sys.executable, str(SCRIPTS / f"{script}.py"))
-                trial = trials.run(Request(command, (ORIGINAL,), str(SCRIPTS), yes=True, out=out), Quiet())
+                request = Request(command, (ORIGINAL,), str(SCRIPTS), seconds=seconds, yes=True, out=out)
+                trial = trials.run(request, Quiet())
             if trial.interrupted:
                 sys.exit(trial.exit_code)
             (verdict,) = trial.verdicts
-            verdicts.append((verdict, trial.rounds))
+            verdicts.append((verdict, trial))
             console.print(f"{script} {number + 1}/{count}: {verdict.outcome.value}: {verdict.because}")
         outcomes = [verdict.outcome for verdict, _ in verdicts]
         widths = [
@@ -304,7 +423,8 @@ def real_rows(scripts: Sequence[str], count: int, console: Console) -> Iterator[
             str(count),
             *(str(outcomes.count(each)) for each in (Outcome.FASTER, Outcome.SLOWER, Outcome.CHANGED)),
             f"{np.median(widths):.1%}" if widths else "-",
-            f"{np.mean([rounds for _, rounds in verdicts]):.1f}",
+            f"{np.median([trial.seconds for _, trial in verdicts]):.0f}",
+            f"{np.mean([trial.rounds for _, trial in verdicts]):.1f}",
         ]
 
 
@@ -374,7 +494,12 @@ def main() -> None:
     parser.add_argument(
         "--real", type=int, metavar="N", help="make N real trials of each script against itself"
     )
+    parser.add_argument("--seconds", type=float, help="for each real trial")
     parser.add_argument("--turns", action="store_true", help="play trainings that take turns, recording none")
+    parser.add_argument("--control", action="store_true", help="play trials with other phases as a control")
+    parser.add_argument(
+        "kept", nargs="*", type=Path, metavar="TRIAL", help="for --control: folders of kept trials"
+    )
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     args = parser.parse_args()
     console = Console()
@@ -383,6 +508,18 @@ def main() -> None:
         raise SystemExit(
             f"--executions {args.executions}: {max(PLANS)} rounds need at least {2 * max(PLANS)}"
         )
+    if args.control:
+        tables = [
+            list(control_rows(MADE_UP, args.trials)),
+            *([list(phase_rows(args.kept))] if args.kept else []),
+        ]
+        for rows in tables:
+            show(console, "Other phases as a control", rows)
+        if args.write:
+            said = f"{args.trials} trials each, {PLANNED_STARTS} starts of {TURNS} turns; {machine()}."
+            lines = [line for rows in tables for line in ("", *markdown(rows))]
+            write(CONTROL, [f"Written by `python bench/trials.py --control --write`: {said}", *lines])
+        return
     if args.turns:
         rows = list(turn_rows(MADE_UP, args.trials))
         show(console, "Trainings that take turns", rows)
@@ -396,10 +533,11 @@ def main() -> None:
     if args.real is None:
         played(args, scripts, console)
         return
-    rows = list(real_rows(scripts, args.real, console))
+    rows = list(real_rows(scripts, args.real, args.seconds, console))
     show(console, "Real trials of a script against itself", rows)
     if args.write:
-        written = f"Written by `python bench/trials.py --real {args.real} --write`; {machine()}."
+        within = f" --seconds {args.seconds:g}" if args.seconds else ""
+        written = f"Written by `python bench/trials.py --real {args.real}{within} --write`; {machine()}."
         write(REAL, [written, "", *markdown(rows)])
 
 

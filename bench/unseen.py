@@ -23,10 +23,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import ranges
-from accuracy import Json, _median, _share, call, markdown, modelled, training_s
+from accuracy import Json, _median, _share, by_confidence, call, markdown, modelled, training_s
 
 from perfdoctor.diagnosis.calibration import Case
-from perfdoctor.model.concluded import Bottleneck
 
 HEADINGS = ("script", "verdict", "findings, in order", "cause first", "line", "predicted", "measured")
 TWINS = ("cured_first.py", "cured_second.py")  # of two causes
@@ -114,7 +113,7 @@ class Unseen:
         if found is None or self.measured is None:
             return None
         gain = modelled(Path(self.report["run"]["path"]))[found["id"]]
-        return Case(Bottleneck(found["class"]), found["id"], gain, self.measured)
+        return ranges.case(found["id"], gain, self.measured)
 
     def cells(self) -> list[str]:
         """The row of the table."""
@@ -176,6 +175,7 @@ def summary(judged: list[Unseen]) -> list[str]:
     errors = _median(measured / gain["likely"] - 1 for gain, measured in pairs)
     return [
         _share("verdict right", [each.verdict_right for each in judged], ">= 95 %"),
+        *by_confidence([(each.report, each.verdict_right) for each in judged]),
         _share("cause first", [each.first_named for each in planted], ">= 85 %"),
         _share("its line", [each.line_right for each in planted], ">= 85 %"),
         f"alarms on healthy ones: {sum(each.alarm for each in judged if each.healthy)} (promised: none)",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perfdoctor.model.tweak import Tweak
-from perfdoctor.render.documents import link, loader, report, trace, trial
+from perfdoctor.render.documents import history, link, loader, report, trace, trial
 from perfdoctor.render.documents.schema import schema
 from perfdoctor.render.pages import tips as tip_pages
 from perfdoctor.render.pages import tweaks as tweak_pages
@@ -20,12 +20,14 @@ from perfdoctor.tips import catalogue
 from perfdoctor.trials.settings import tweak_catalogue
 
 DOCS = Path(__file__).parent
+TESTS = DOCS.parent / "tests"
 DOCUMENTS = {
     "report": report.REPORT,
     "trial": trial.TRIAL,
     "trace": trace.TRACE,
     "loader": loader.LOADER,
     "net": link.NET,
+    "history": history.HISTORY,
 }
 TIPS, TWEAKS = DOCS / "tips", DOCS / "tweaks"
 FOLDERS = (TIPS, TWEAKS)  # that hold generated pages and nothing else
@@ -39,8 +41,19 @@ def pages() -> dict[Path, str]:
         TIPS / "index.md": tip_pages.index(tips, planned),
         **{TWEAKS / f"{tweak.id}.md": tweak_pages.explained(tweak) for tweak in tweaks},
         TWEAKS / "index.md": index(tweaks),
+        **reliability(),
         **schemas(),
     }
+
+
+def reliability() -> dict[Path, str]:
+    """The page on what can go wrong, where the tests that show it lie beside the documentation."""
+    if not TESTS.is_dir():
+        return {}
+    sys.path.insert(0, str(DOCS.parent))  # a script finds what lies beside itself, and no more
+    from tests.support import contract_page
+
+    return {DOCS / "reliability.md": contract_page.page(TESTS)}
 
 
 def schemas() -> dict[Path, str]:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfdoctor.facts.device.profiler_windows import MeasuredWindows
     from perfdoctor.facts.gather import Facts
+    from perfdoctor.facts.user_source.parse import LineReader
     from perfdoctor.model.note import Remark
     from perfdoctor.model.ranks import JobFacts
     from perfdoctor.model.report import Report
+    from perfdoctor.model.timeline import Excerpt, Timeline
+    from perfdoctor.runs.directory import Json
     from perfdoctor.runs.job import Job
     from perfdoctor.runs.types import RunRecords
 
+    Excerpts = Mapping[tuple[str, int], Excerpt]  # by file and line
+
 FILE = "report.json"  # beside the raw files
+RANGES_SCHEMA = "perfdoctor.ranges/1"
+AROUND = 3  # source lines above and below one that a finding names
 
 
 @dataclass(frozen=True)
@@ -42,9 +49,28 @@ def judge(
     `others`: the other parts of the same job; None stands for those that lie beside the run.
     `leading_only`: a part is judged alone where another one, with the lowest rank, tells of all.
     `before_measuring`: measure how this machine shares its cores, which the step model needs, where that is
-    not known yet. It is called first, with the reason why that takes a moment.
+    not known yet. It is called first, with the reason why that takes a moment. A run that is judged with it
+    has just ended on this machine: what its own trials ask of ranges is noted with the run as well.
     """
     return examine(path, others, leading_only=leading_only, before_measuring=before_measuring)[0]
+
+
+def judge_over_time(
+    path: Path,
+    others: Sequence[Path] | None = None,
+    *,
+    leading_only: bool = False,
+    before_measuring: Callable[[str], None] | None = None,
+) -> tuple[Report, Timeline, Excerpts]:
+    """The report as `judge` makes it, the run over time, and the source around the lines of findings."""
+    from perfdoctor.facts.flames import flames
+    from perfdoctor.facts.timeline import timeline
+
+    report, _, records, source = _examine(path, others, leading_only, before_measuring)
+    over_time = timeline(records)
+    rank = over_time.steps.rank if over_time.steps is not None else None
+    over_time = replace(over_time, flames=flames(records, rank))
+    return report, over_time, _excerpts(report, source)
 
 
 def examine(
@@ -55,6 +81,15 @@ def examine(
     before_measuring: Callable[[str], None] | None = None,
 ) -> tuple[Report, Facts]:
     """The report as `judge` makes it, and the facts behind it, which tell what tweaks would bring."""
+    return _examine(path, others, leading_only, before_measuring)[:2]
+
+
+def _examine(
+    path: Path,
+    others: Sequence[Path] | None,
+    leading_only: bool,
+    before_measuring: Callable[[str], None] | None,
+) -> tuple[Report, Facts, RunRecords, LineReader]:
     from perfdoctor.diagnosis.report import report
     from perfdoctor.facts.gather import gather
     from perfdoctor.runs import job as jobs
@@ -65,7 +100,23 @@ def examine(
     # The one window to the user's files: whatever is shown of their source comes through it.
     source = SourceLines()
     facts = gather(evidence.records, source, evidence.windows, evidence.job)
-    return report(facts, source, str(evidence.records.path), evidence.notes, evidence.job), facts
+    judged = report(facts, source, str(evidence.records.path), evidence.notes, evidence.job)
+    return judged, facts, evidence.records, source
+
+
+def _excerpts(report: Report, source: LineReader) -> Excerpts:
+    """The lines around those that findings name, where the file still has them; secrets are left out."""
+    from perfdoctor.model import redact
+    from perfdoctor.model.timeline import Excerpt
+
+    excerpts = {}
+    for at in (at for finding in report.findings for at in finding.advice.at):
+        if at.text and (source(at.file, at.line) or "").strip() == at.text.strip():
+            first = max(1, at.line - AROUND)
+            read = (source(at.file, line) for line in range(first, at.line + AROUND + 1))
+            lines = tuple(redact.source("\n".join(line for line in read if line is not None)).split("\n"))
+            excerpts[at.file, at.line] = Excerpt(first, lines)
+    return excerpts
 
 
 def keep(report: Report, document: Mapping[str, Any]) -> None:
@@ -86,9 +137,35 @@ def _read(job: Job, before_measuring: Callable[[str], None] | None) -> Evidence:
         from perfdoctor.watch.machine import contention
 
         records = replace(records, sharing=contention.note(records, before_measuring))
+    if before_measuring is not None and records.ranges is None:
+        records = replace(records, ranges=_note_ranges(records.path))
     measured, notes = files.measured_windows(windows.of_lowest_rank(records.path, records.ranks))
     facts, job_notes = _compare(job, records)
     return Evidence(records, measured, facts, (*notes, *job_notes))
+
+
+def _note_ranges(path: Path) -> Json | None:
+    """The ranges that this machine's trials ask for, left beside the run: whoever judges it finds the same.
+
+    None, and nothing is left, where there are too few trials yet, or no room.
+    """
+    from perfdoctor.diagnosis import history as fits
+    from perfdoctor.runs import directory
+    from perfdoctor.watch.machine import history
+
+    try:
+        changes, _ = history.read()
+        fitted = fits.fitted(changes)
+        if not fitted:
+            return None
+        by_device = {
+            device: {kind.value: asdict(by) for kind, by in table.items()} for device, table in fitted.items()
+        }
+        document = {"schema": RANGES_SCHEMA, "fitted": by_device}
+        directory.write_json(path / directory.RANGES, document)
+    except OSError:  # what cannot be kept would not be found again
+        return None
+    return document
 
 
 def _compare(job: Job, records: RunRecords) -> tuple[JobFacts | None, tuple[Remark, ...]]:

@@ -6,12 +6,16 @@ Only such tests run again when they fail, since what they watch shares the machi
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import warnings
 from collections.abc import Iterator
 
 import pytest
+
+from perfdoctor.own_failures import STRICT
+from perfdoctor.watch.machine import history
 
 RERUNS = 2  # of a test that starts processes: what is wrong fails three times
 RERUN_DELAY_S = 1
@@ -26,6 +30,8 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     sys.addaudithook(_watch_starts)
+    os.environ[history.VARIABLE] = history.OFF  # no test reads or writes the developer's own
+    os.environ[STRICT] = "1"  # what fails in perfdoctor itself fails the test
 
 
 def _watch_starts(event: str, arguments: tuple[object, ...]) -> None:

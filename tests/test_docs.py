@@ -10,7 +10,9 @@ import sys
 import pytest
 
 from perfdoctor.wire import names
-from tests.support.paths import DOCS, PACKAGE, ROOT
+from tests.support import contract_page
+from tests.support.contract import PARTS, PROMISES
+from tests.support.paths import DOCS, PACKAGE, ROOT, TESTS
 
 pytestmark = pytest.mark.process
 
@@ -59,6 +61,25 @@ def test_a_page_that_is_not_what_its_source_says_is_found_and_written_anew(tmp_p
     assert pages.stale() == []
 
 
+def test_every_promise_is_shown_by_a_test_or_says_what_is_missing():
+    marked = contract_page.shown(TESTS)
+    assert set(marked) - set(PROMISES) == set(), "marks that name no row of tests/support/contract.py"
+    assert {name for name, row in PROMISES.items() if name not in marked and not row.missing} == set()
+    assert {name for name, row in PROMISES.items() if name not in marked and row.stand_in} == set()
+    assert len(PROMISES) == sum(len(part.rows) for part in PARTS), "two rows have one name"
+
+
+def test_marks_are_read_off_the_tests_that_carry_them(tmp_path):
+    (tmp_path / "test_odd.py").write_text(
+        "@pytest.mark.slow\n@pytest.mark.shows('exits', 'raises')\ndef test_it_ends_at_once(): pass\n"
+        "def test_without(): 'pytest.mark.shows'\n"
+    )
+    found = contract_page.shown(tmp_path)
+    assert set(found) == {"exits", "raises"}
+    (test,) = found["exits"]
+    assert (test.file, test.sentence) == ("test_odd.py", "it ends at once")
+
+
 def test_links_between_pages_lead_to_files_and_headings():
     broken = [
         f"{page.relative_to(ROOT)}: {link}"
@@ -82,7 +103,7 @@ def _anchors(text):
 
 
 def test_the_page_of_the_run_directory_lists_each_file_that_the_probe_writes():
-    constants = [value for name, value in vars(names).items() if name.isupper()]
+    constants = [value for name, value in vars(names).items() if name.isupper() and name != "RUN_VARIABLE"]
     made = [
         names.events_file("rank0"),
         names.stacks_file("rank0"),

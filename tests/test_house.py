@@ -14,15 +14,27 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from tests.support.paths import DOCS, PACKAGE, ROOT, TESTS
 
-LOOSE = {"__main__", "errors", "reporting"}  # the only modules that stand beside the packages
+LOOSE = {"__main__", "errors", "own_failures", "reporting"}  # the only modules that stand beside the packages
 USER_PROCESS = ("wire", "probe", "tweaks")  # what runs in the user's process
 # The only places that may catch everything: inside the user's process, and beside it.
-GUARDS = (PACKAGE / "probe" / "patch.py", PACKAGE / "watch" / "guard.py")
+GUARDS = (PACKAGE / "probe" / "patch.py", PACKAGE / "own_failures.py")
 PURE = ("facts", "tips", "diagnosis")
 IMPURE_MODULES = {"io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile", "time"}
 IMPURE_CALLS = ("open", "print", "input")
+# What turns data into running code, and what talks to other machines: only the ranks of `perfdoctor net` do.
+EXECUTING_MODULES = set(
+    "pickle _pickle marshal shelve dbm dill cloudpickle joblib yaml runpy code codeop".split()
+)
+EXECUTING_CALLS = {"eval", "exec", "compile", "execfile"}
+UNPICKLING = re.compile(r"(?:torch|np|numpy|joblib|pandas|pd)\.(?:load|read_pickle)")
+TALKING_MODULES = set(
+    "socket socketserver ssl http urllib ftplib smtplib xmlrpc asyncio requests httpx aiohttp".split()
+)
+TALKS = PACKAGE / "watch" / "machine" / "link_program.py"
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 400
 MAX_ARCHITECTURE_LINES = 120
@@ -240,6 +252,7 @@ def test_programs_for_the_users_interpreter_import_nothing_of_ours() -> None:
     nothing(relative(path) for path in programs if any(arrows(path)))
 
 
+@pytest.mark.shows("other-interpreter", "versions")
 def test_what_the_users_python_loads_is_written_for_the_oldest_one_supported() -> None:
     newer = []
     for path in _loaded_by_the_users_python():
@@ -273,6 +286,43 @@ def test_conclusions_are_drawn_without_files_clocks_or_printing() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS
     ]
     nothing(impure)
+
+
+@pytest.mark.shows("hostile-files")
+def test_nothing_that_is_read_is_executed() -> None:
+    nothing(
+        f"{relative(path)}:{imported.line} {imported.name}"
+        for path in files()
+        for imported in imports(path)
+        if imported.name.partition(".")[0] in EXECUTING_MODULES
+    )
+    nothing(
+        f"{relative(path)}:{node.lineno} {ast.unparse(node.func)}"
+        for path in files()
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and _executes(node)
+    )
+
+
+def _executes(call: ast.Call) -> bool:
+    """Whether a call runs, unpickles or hands to a shell what it is given, which is no constant."""
+    if call.args and all(isinstance(given, ast.Constant) for given in call.args):
+        return False
+    is_allowed = {"allow_pickle", "shell"} & {keyword.arg for keyword in call.keywords}
+    return ast.unparse(call.func) in EXECUTING_CALLS or bool(
+        is_allowed or UNPICKLING.fullmatch(ast.unparse(call.func))
+    )
+
+
+@pytest.mark.shows("no-network")
+def test_nothing_talks_to_other_machines() -> None:
+    nothing(
+        f"{relative(path)}:{imported.line} {imported.name}"
+        for path in files()
+        if path != TALKS
+        for imported in imports(path)
+        if imported.name.partition(".")[0] in TALKING_MODULES
+    )
 
 
 def test_only_the_guards_catch_everything() -> None:

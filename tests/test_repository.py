@@ -35,6 +35,7 @@ def test_pre_commit_runs_what_make_lint_runs() -> None:
     assert [hook["entry"] for hook in repository["hooks"]] == recipe("lint")
 
 
+@pytest.mark.shows("versions")
 def test_the_tests_run_on_the_pythons_that_the_package_names() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     named = re.findall(r"Programming Language :: Python :: (3\.\d+)", text)

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.own_failures import contained
+
+if TYPE_CHECKING:
+    from perfdoctor.model.own_failure import OwnFailure
+
+
+DEFECT = 70  # the exit status of a program that is broken: EX_SOFTWARE of sysexits.h
 
 
 def main() -> None:
@@ -12,8 +20,15 @@ def main() -> None:
     from perfdoctor.cli import app, output
 
     output.accept_all_letters()
+    failures: list[OwnFailure] = []
     try:
-        app.start(sys.argv[1:])
+        with contained(f"perfdoctor {' '.join(sys.argv[1:2])}", failures):
+            app.start(sys.argv[1:])
     except PerfdoctorError as error:
         output.say(str(error), error.hint)
         sys.exit(error.exit_code)
+    for failure in failures:
+        from perfdoctor.cli import bug
+
+        bug.tell(failure, sys.argv[1:])
+        sys.exit(DEFECT)

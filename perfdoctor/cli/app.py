@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from perfdoctor.cli import loader, net, report, run, runs, tips, trace, try_
+from perfdoctor.cli import bug, export, history, loader, net, report, run, runs, tips, trace, try_
 
 app = typer.Typer(
     name="perfdoctor",
@@ -24,6 +24,9 @@ app = typer.Typer(
 app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
 app.command("loader", context_settings={"allow_interspersed_args": False})(loader.loader)
 app.command("net", context_settings={"allow_interspersed_args": False})(net.net)
+app.command("bug")(bug.bug)
+app.command("export")(export.export)
+app.command("history")(history.history)
 app.command("report")(report.report)
 app.command("runs")(runs.runs)
 app.command("tips")(tips.tips)

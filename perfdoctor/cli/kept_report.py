@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from perfdoctor.model.report import Report
+    from perfdoctor.model.timeline import Timeline
+    from perfdoctor.reporting import Excerpts
 
 
 def judge(
@@ -24,3 +26,21 @@ def judge(
     report = reporting.judge(path, others, leading_only=leading_only, before_measuring=before_measuring)
     reporting.keep(report, document.document(report))
     return report
+
+
+def judge_over_time(
+    path: Path,
+    others: Sequence[Path] | None = None,
+    *,
+    leading_only: bool = False,
+    before_measuring: Callable[[str], None] | None = None,
+) -> tuple[Report, Timeline, Excerpts]:
+    """The same, with the run over time and the source around the lines that findings name."""
+    from perfdoctor import reporting
+    from perfdoctor.render.documents import report as document
+
+    report, timeline, excerpts = reporting.judge_over_time(
+        path, others, leading_only=leading_only, before_measuring=before_measuring
+    )
+    reporting.keep(report, document.document(report))
+    return report, timeline, excerpts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,6 +34,10 @@ def report(
         int, typer.Option(min=0, metavar="N", help="Show the N costliest lines; --json has all.")
     ] = 5,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the runs.")] = None,
+    html: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write it as one HTML file, which opens offline.")
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="With --html: show the file in a browser.")] = False,
     trials: Annotated[
         bool, typer.Option("--trials", help="Show the newest trial of perfdoctor try, or the trial RUN.")
     ] = False,
@@ -44,6 +47,9 @@ def report(
     Runs of one job in the same folder are joined; give those of nodes without a shared folder by name.
     """
     names = runs or []
+    if html is not None or open_:
+        _html(names, html, open_, out, {"--json": json, "--markdown": markdown, "--trials": trials})
+        return
     if trials:
         _trial(names, json, markdown, out)
         return
@@ -59,11 +65,35 @@ def report(
         return
     from perfdoctor.render.pages import report as report_page
 
-    output.show(report_page.page(found, all_, lines, _ready(found, out)), sys.stdout, markdown)
+    output.show(report_page.page(found, all_, lines, ready(found, out)), sys.stdout, markdown)
 
 
-def _ready(report: Report, out: str | None) -> Gain | None:
+def _html(names: list[str], file: str | None, show: bool, out: str | None, others: dict[str, bool]) -> None:
+    """The report as an HTML file."""
+    from perfdoctor.errors import PerfdoctorError
+
+    if file is None:
+        raise PerfdoctorError(
+            "--open shows what --html writes", "give both: perfdoctor report --html FILE --open"
+        )
+    if other := next((name for name, given in others.items() if given), None):
+        raise PerfdoctorError(f"--html and {other} do not go together", f"leave out {other}")
+    from perfdoctor.cli import html_file, kept_report, output
+    from perfdoctor.runs import lookup
+
+    path = html_file.checked(file)
+    first, *parts = lookup.run_directories(names, out)
+    html_file.write(path, *kept_report.judge_over_time(first, parts or None))
+    output.say(f"the report is in {file}")
+    if show:
+        import webbrowser
+
+        webbrowser.open(path.as_uri())
+
+
+def ready(report: Report, out: str | None) -> Gain | None:
     """What the newest trial of the run's command measured on batches that are kept in memory."""
+    from perfdoctor.model import redact
     from perfdoctor.trials.settings import tweak_catalogue
 
     measures = {
@@ -71,8 +101,9 @@ def _ready(report: Report, out: str | None) -> Gain | None:
         for tweak in tweak_catalogue.tweaks()
         if tweak_catalogue.declared(tweak.id).measures == "data"
     }
-    for trial in _readable(_folders(out)):
-        if (trial.command[1:], trial.cwd) == (report.run.command[1:], report.run.cwd):
+    for trial in _readable(_folders(out), []):
+        same = redact.command(trial.command[1:]) == redact.command(report.run.command[1:])
+        if same and trial.cwd == report.run.cwd:
             for found in trial.verdicts:
                 if found.variant.words in measures and found.speedup is not None:
                     return found.speedup
@@ -91,14 +122,17 @@ def _trial(names: list[str], json: bool, markdown: bool, out: str | None) -> Non
         raise PerfdoctorError(
             "only one trial can be shown at a time", f"perfdoctor report --trials {names[0]}"
         )
-    name = next(iter(names), None)
+    unread: list[Path] = []
     folders = _folders(out)
-    found = trial_file.read(_meant(name, folders, out))
+    trials = [trial_file.read(_meant(names[0], folders, out))] if names else [*_readable(folders, unread)]
+    if not trials:
+        damaged = f"no readable trial in {unread[0].parent}" if unread else "no trials yet"
+        raise PerfdoctorError(damaged, "measure a change: perfdoctor try --list")
+    found, *earlier = trials
     if json:
         output.emit(document.dumps(found).decode(), sys.stdout)
         return
-    earlier = _readable(folders[1:]) if name is None else ()
-    output.show(trial.page(found, os.getcwd(), earlier), sys.stdout, markdown)
+    output.show(trial.page(found, os.getcwd(), earlier, len(unread)), sys.stdout, markdown)
 
 
 def _folders(out: str | None) -> list[Path]:
@@ -110,14 +144,10 @@ def _folders(out: str | None) -> list[Path]:
     return sorted((path.parent for path in kept), key=lambda path: path.name, reverse=True)
 
 
-def _meant(name: str | None, folders: list[Path], out: str | None) -> Path:
-    """The trial that the user means: a folder, an id, or (None) the newest."""
+def _meant(name: str, folders: list[Path], out: str | None) -> Path:
+    """The trial that the user means: a folder, or an id."""
     from perfdoctor.errors import PerfdoctorError
 
-    if name is None and folders:
-        return folders[0]
-    if name is None:
-        raise PerfdoctorError("no trials yet", "measure a change: perfdoctor try --list")
     for path in (Path(name), *(folder for folder in folders if folder.name == name)):
         if path.is_dir():
             return path
@@ -125,11 +155,13 @@ def _meant(name: str | None, folders: list[Path], out: str | None) -> Path:
     raise PerfdoctorError(f"no trial called {name}", hint)
 
 
-def _readable(folders: list[Path]) -> Iterator[Trial]:
-    """Trials that can still be read; the others are left out."""
+def _readable(folders: list[Path], unread: list[Path]) -> Iterator[Trial]:
+    """Trials that can still be read; the folders of the others are left out, and added to `unread`."""
     from perfdoctor.errors import PerfdoctorError
     from perfdoctor.trials import trial_file
 
     for folder in folders:
-        with suppress(PerfdoctorError):
+        try:
             yield trial_file.read(folder)
+        except PerfdoctorError:
+            unread.append(folder)

@@ -47,11 +47,14 @@ def _newest(chosen: Command) -> Path | None:
     from perfdoctor.model import redact
     from perfdoctor.runs import directory
 
-    wanted = _found(redact.command(chosen.argv))
+    def comparable(words: Sequence[str]) -> list[str]:
+        return redact.command(_found(words))  # what is stored may have its secrets or not
+
+    wanted = comparable(chosen.argv)
     for path in (path for place in directory.places() for path in directory.runs(place)):
         facts = directory.read_json(path / "run.json") or {}
         words = facts.get("command")
-        if facts.get("cwd") == os.getcwd() and isinstance(words, list) and _found(words) == wanted:
+        if facts.get("cwd") == os.getcwd() and isinstance(words, list) and comparable(words) == wanted:
             return path
     return None
 
@@ -117,7 +120,8 @@ def _words(path: Path, facts: Mapping[str, Any]) -> tuple[str, ...]:
         raise PerfdoctorError(f"run {path.name} does not record its command", GIVE_IT)
     if any(redact.REDACTED in word for word in words):
         raise PerfdoctorError(
-            f"the command of run {path.name} contains what looks like a secret, which is not kept", GIVE_IT
+            f"the command of run {path.name} contains what looks like a secret, which is not kept",
+            f"{GIVE_IT}; perfdoctor run --keep-arguments keeps it",
         )
     return tuple(words)
 

@@ -13,11 +13,16 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from perfdoctor.model.own_failure import OwnFailure
+    from perfdoctor.model.report import Report
     from perfdoctor.watch.launch import CommandExit
     from perfdoctor.watch.scheduler_task import SchedulerTask
 
 # Options of ours that take the next word.
-WITH_VALUE = ("--steps", "--seconds", "--out", "--lines", "--profiler-share", "--with")
+WITH_VALUE = ("--steps", "--seconds", "--out", "--lines", "--profiler-share", "--with", "--html")
+KeepArguments = Annotated[
+    bool, typer.Option("--keep-arguments", help="Store the command line with its secrets.")
+]
 
 
 def marked(words: Sequence[str], with_value: Sequence[str] = WITH_VALUE) -> list[str]:
@@ -57,9 +62,11 @@ def run(
         typer.Option(min=0, max=1, metavar="SHARE", help="Share of run time for torch.profiler windows."),
     ] = 0.01,
     no_stacks: Annotated[bool, typer.Option("--no-stacks", help="Take no stack samples.")] = False,
+    keep_arguments: KeepArguments = False,
     tweaks: Annotated[
         str, typer.Option("--with", metavar="TWEAKS", help='Apply these tweaks: "--workers 4 --amp".')
     ] = "",
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write it as an HTML file, too.")] = None,
 ) -> None:
     """Watch a command without changing it, and show what its training waits for.
 
@@ -67,6 +74,7 @@ def run(
     """
     from perfdoctor.watch import launch, scheduler_task
 
+    file = _checked(html)
     task = scheduler_task.of(os.environ)
     options = launch.Options(
         max_steps=steps,
@@ -78,16 +86,62 @@ def run(
         profiler_share=profiler_share,
         stacks=not no_stacks,
         tweaks=_applied(tweaks),
+        keep_arguments=keep_arguments,
         task=task,
     )
-    outcome = launch.run(command, options, None if options.quiet else _watch)
+    _end(launch.run(command, options, None if options.quiet else _watch), task, quiet, lines, file)
+
+
+def _end(
+    outcome: CommandExit, task: SchedulerTask | None, quiet: bool, lines: int, file: Path | None
+) -> None:
+    """Show the report, and end as the command did, whatever goes wrong in it: that is what was asked for."""
+    from perfdoctor.own_failures import contained
+    from perfdoctor.watch import launch
+
+    failures: list[OwnFailure] = []
     try:
-        _report(outcome, task, quiet, lines)
+        with contained("the report", failures):
+            _report(outcome, task, quiet, lines, file)
+    except KeyboardInterrupt:
+        outcome = _given_up(outcome)
     finally:
-        # Whatever goes wrong in a report, the command's status is what the caller asked for.
         if sys.exc_info()[0] is not None:
             sys.excepthook(*sys.exc_info())
+        for failure in failures:
+            from perfdoctor.cli import bug
+
+            bug.tell(failure, sys.argv[1:], outcome.path)
         launch.mirror(outcome)
+
+
+def _given_up(outcome: CommandExit) -> CommandExit:
+    """Say what to type for the report that Ctrl-C interrupted; the outcome with the status for that."""
+    import dataclasses
+    import signal
+
+    from perfdoctor.cli import output
+    from perfdoctor.errors import SIGNALLED
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all that is left to do is to say so
+    # Python ends by the signal once Ctrl-C came in the middle of an `exec`, as in making a dataclass, however
+    # that was caught; the next `exec` makes it forget.
+    exec("")
+    if outcome.path is not None:
+        output.say(
+            f"interrupted before its report was made; the run is kept in {outcome.path}",
+            f"show it: perfdoctor report {outcome.path}",
+        )
+    return dataclasses.replace(outcome, status=SIGNALLED + signal.SIGINT, signal=None)
+
+
+def _checked(html: str | None) -> Path | None:
+    """The HTML file that is asked for. Before the start: hours later it would be too late to say no."""
+    if html is None:
+        return None
+    from perfdoctor.cli import html_file
+
+    return html_file.checked(html)
 
 
 def _watch(path: Path, process: Any) -> AbstractContextManager[None]:
@@ -135,13 +189,17 @@ def _applied(typed: str) -> dict[str, dict[str, Any]]:
     return Variant(settings).tweaks
 
 
-def _report(outcome: CommandExit, task: SchedulerTask | None, quiet: bool, lines: int) -> None:
+def _report(
+    outcome: CommandExit, task: SchedulerTask | None, quiet: bool, lines: int, html: Path | None
+) -> None:
     """What to say at the end: of several tasks, the first shows the page, and the others only failures."""
     from perfdoctor.cli import output
     from perfdoctor.watch import scheduler_task
 
     if outcome.path is None:
         return
+    if outcome.given_up:
+        raise KeyboardInterrupt
     if task is not None and not task.leads:
         if outcome.status and not outcome.interrupted:
             failed = outcome.failed or f"rank {task.rank} ended with status {outcome.status}"
@@ -149,19 +207,19 @@ def _report(outcome: CommandExit, task: SchedulerTask | None, quiet: bool, lines
         return
     if task is not None:
         scheduler_task.wait_for_others(outcome.path)
-    _tell(outcome.path, quiet, lines)
+    _tell(outcome.path, quiet, lines, html)
     if quiet and outcome.failed is not None:
         output.say(outcome.failed)
 
 
-def _tell(path: Path, quiet: bool, lines: int) -> None:
-    """The report on stderr: a page, or one line."""
-    from perfdoctor.cli import kept_report, output
+def _tell(path: Path, quiet: bool, lines: int, html: Path | None) -> None:
+    """The report on stderr: a page, or one line; and in the HTML file, where one is asked for."""
+    from perfdoctor.cli import output
     from perfdoctor.errors import PerfdoctorError
     from perfdoctor.render import text
 
     try:
-        report = kept_report.judge(path, leading_only=True, before_measuring=output.say)
+        report = _judged(path, html)
     except PerfdoctorError as error:
         output.say(str(error), error.hint)
         return
@@ -171,3 +229,21 @@ def _tell(path: Path, quiet: bool, lines: int) -> None:
     from perfdoctor.render.pages import report as report_page
 
     output.show(report_page.page(report, costly=lines), sys.stderr)
+
+
+def _judged(path: Path, html: Path | None) -> Report:
+    """The report, written as an HTML file where one is asked for."""
+    from perfdoctor.cli import html_file, kept_report, output
+    from perfdoctor.errors import PerfdoctorError
+
+    if html is None:
+        return kept_report.judge(path, leading_only=True, before_measuring=output.say)
+    report, timeline, excerpts = kept_report.judge_over_time(
+        path, leading_only=True, before_measuring=output.say
+    )
+    try:
+        html_file.write(html, report, timeline, excerpts)
+        output.say(f"the report is in {html}")
+    except PerfdoctorError as error:
+        output.say(str(error), error.hint)
+    return report

@@ -6,11 +6,13 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfdoctor.cli.run import KeepArguments
 from perfdoctor.errors import NoSuchRun, PerfdoctorError
 
 if TYPE_CHECKING:
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from perfdoctor.trials import Request
 
 OPTIONS = tuple(  # what a mistyped flag may have meant, beside tweaks
-    "--each --auto --ranks --list --rounds --steps --seconds --metric --json --yes --out --run --help".split()
+    "--each --auto --ranks --list --rounds --steps --seconds --metric --json --yes --out --run"
+    " --keep-arguments --help".split()
 )
 ALL = "all tweaks: perfdoctor try --list"
 
@@ -66,6 +69,7 @@ def try_(
     json: Annotated[bool, typer.Option("--json", help="Print everything measured, as JSON.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Continue even if files cannot be protected.")] = False,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Keep the trial in this folder.")] = None,
+    keep_arguments: KeepArguments = False,
     run: Annotated[
         str | None, typer.Option(metavar="ID", help="The run whose command to try (default: the newest).")
     ] = None,
@@ -86,7 +90,7 @@ def try_(
         again.command, variants, again.cwd, rounds, steps, seconds, metric, yes, out, again.run, counts, auto
     )
     here = os.getcwd()
-    trial = _measured(request, again.told)
+    trial = _measured(replace(request, keep_arguments=keep_arguments), again.told)
     _show(trial, json, here)
     if trial.exit_code:
         raise typer.Exit(trial.exit_code)
@@ -176,7 +180,7 @@ def _measured(request: Request, told: Sequence[str]) -> Trial:
     from perfdoctor.cli import output
     from perfdoctor.render.documents import trial as document
     from perfdoctor.render.progress import trial as trial_progress
-    from perfdoctor.trials import trial_file
+    from perfdoctor.trials import trial_file, tried_changes
     from perfdoctor.watch import launch
 
     with trial_progress.shown(lambda sentence: launch.say(sentence, quiet=False)) as progress:
@@ -187,6 +191,10 @@ def _measured(request: Request, told: Sequence[str]) -> Trial:
         trial_file.keep(trial, document.document(trial))
     except OSError as error:
         output.say(f"the trial cannot be kept: {error.strerror}")
+    try:
+        tried_changes.note(trial)
+    except OSError as error:
+        output.say(f"the trial is not added to the history: {error.strerror}")
     return trial
 
 

@@ -1,4 +1,8 @@
-"""Widens predicted gains so that four of five measured ones lie within their range.
+"""Corrects predicted gains by measured ones, and widens them so that four of five lie within their range.
+
+Code that is written anew brings more than the time that was measured of it: caches, allocators and other
+threads are better off as well. So measured gains are larger by a share of their logarithm, and a predicted
+gain is raised to a power, the median of log(measured) / log(predicted). Settings do what the step model says.
 
 The range that the step model gives holds what it knows to be uncertain; what it does not know shows only
 where a change was made and its gain measured. Of n such cases, take how far each measured gain lies below
@@ -6,35 +10,27 @@ its range, on a log scale, and lower each range by the ceil(0.9 (n + 1))-th smal
 Then a new case, if it is like those, lies below with a probability of at most 10 %, above with another 10 %,
 and within with 80 % or more (conformalized quantile regression, its two ends apart: Romano, Patterson and
 Candes, 2019). The cases are in bench/measured_gains.csv; `python bench/ranges.py` fits them, and shows how
-well each cause is held by the others.
+well each cause is held by the others. Where a machine has enough trials of settings of a kind
+(perfdoctor.diagnosis.history), these stand in their place for settings.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from statistics import median
+from types import MappingProxyType
 
+from perfdoctor.model.change import Effort
 from perfdoctor.model.concluded import Bottleneck, Gain
+from perfdoctor.model.widening import FEWEST, MachineRanges, Widening
 
 ONE_SIDE = 0.9  # of the cases lie above the low end, and as many below the high end
-FEWEST = 9  # cases; of fewer, the ceil(0.9 (n + 1))-th smallest does not exist
 UNKNOWN_KIND = 2.0  # times the widening of all cases, where too few are like this one
-
-
-@dataclass(frozen=True)
-class Widening:
-    """By how much the ranges of a kind of change are widened, on a scale of log(speedup)."""
-
-    cases: int  # measured ones that it rests on
-    below: float
-    above: float
-
-    @property
-    def is_known(self) -> bool:
-        """Whether enough changes of this kind were measured."""
-        return self.cases >= FEWEST
+SMALL = 1.05  # predicted gains below this tell little of a power: their logarithm is close to nothing
+UNRAISED = 1.0  # the power for settings
 
 
 @dataclass(frozen=True)
@@ -42,9 +38,14 @@ class Case:
     """A change whose gain was predicted by the step model, and then measured."""
 
     kind: Bottleneck  # the class of time that the change acts on
+    effort: Effort
     cause: str  # the tip
-    predicted: Gain  # as the model gives it, not widened
+    predicted: Gain  # as the model gives it, neither raised nor widened
     measured: float  # speedup
+
+    def raised(self, power_of_code: float) -> Case:
+        """The same, with the predicted gain raised where the change is one of code."""
+        return replace(self, predicted=raised(self.predicted, power(self.effort, power_of_code)))
 
     @property
     def below(self) -> float:
@@ -59,20 +60,63 @@ class Case:
 
 # Written by `python bench/ranges.py --write`; all cases are from CPUs.
 # table: begin
-ALL_KINDS = Widening(cases=66, below=0.049, above=0.278)
+POWER_OF_CODE = 1.20
+ALL_KINDS = Widening(cases=79, below=0.051, above=0.250)
 BY_KIND: Mapping[Bottleneck, Widening] = {
-    Bottleneck.DATA: Widening(cases=25, below=0.075, above=0.411),
-    Bottleneck.COMPUTE: Widening(cases=20, below=0.045, above=0.006),
-    Bottleneck.NETWORK: Widening(cases=8, below=0.113, above=0.541),
-    Bottleneck.HOST: Widening(cases=13, below=0.000, above=0.187),
+    Bottleneck.DATA: Widening(cases=31, below=0.075, above=0.292),
+    Bottleneck.COMPUTE: Widening(cases=23, below=0.230, above=0.037),
+    Bottleneck.NETWORK: Widening(cases=10, below=0.113, above=0.541),
+    Bottleneck.HOST: Widening(cases=15, below=0.005, above=0.115),
 }
 # table: end
 UNMEASURED = Widening(cases=0, below=0.0, above=0.0)
 
 
-def widening(kinds: Iterable[Bottleneck], device: str) -> Widening:
-    """The widening for a change that acts on these classes of time, in a run on this type of device."""
-    known = [BY_KIND.get(kind, UNMEASURED) for kind in kinds] if device == "cpu" else []
+def corrected(gain: Gain, kinds: Collection[Bottleneck], power: float, machine: MachineRanges) -> Gain:
+    """A gain of the step model, raised and widened as gains of these classes of time ask for.
+
+    On an accelerator no gain was measured: there it is not raised, and widened as what is not known, unless
+    trials of this machine tell.
+    """
+    by = widening(kinds, machine.device, fitted_here(power, machine))
+    return widen(raised(gain, power) if machine.device == "cpu" else gain, by)
+
+
+def fitted_here(power: float, machine: MachineRanges) -> Mapping[Bottleneck, Widening]:
+    """What the machine's own trials say of a change whose gain is raised so: they tell of settings only."""
+    return machine.by_kind if power == UNRAISED else {}
+
+
+def power(effort: Effort, of_code: float = POWER_OF_CODE) -> float:
+    """To which power the gain of a change is raised that takes this effort."""
+    return UNRAISED if effort is Effort.FLAG else of_code
+
+
+def power_of_all(parts: Sequence[tuple[Effort, Gain]]) -> float:
+    """The power for changes that are made together: that of each counts as the gain that it brings alone."""
+    weights = [math.log(max(1.0, gain.likely)) for _, gain in parts]
+    if not sum(weights):
+        return UNRAISED
+    return sum(weight * power(effort) for weight, (effort, _) in zip(weights, parts, strict=True)) / sum(
+        weights
+    )
+
+
+def raised(gain: Gain, power: float) -> Gain:
+    """The gain to a power; a slowdown stays as it is."""
+    low, likely, high = (value**power if value > 1.0 else value for value in astuple(gain))
+    return Gain(low, likely, high)
+
+
+def widening(
+    kinds: Iterable[Bottleneck], device: str, here: Mapping[Bottleneck, Widening] = MappingProxyType({})
+) -> Widening:
+    """The widening for a change that acts on these classes of time, in a run on this type of device.
+
+    `here`: what the run's machine knows by itself, which comes first.
+    """
+    by_kind = {**(BY_KIND if device == "cpu" else {}), **here}
+    known = [by_kind.get(kind, UNMEASURED) for kind in kinds]
     fewest = min((each.cases for each in known), default=0)
     if known and all(each.is_known for each in known):
         return Widening(fewest, max(each.below for each in known), max(each.above for each in known))
@@ -89,8 +133,16 @@ def widen(gain: Gain, by: Widening) -> Gain:
     return Gain(gain.low / math.exp(by.below), gain.likely, gain.high * math.exp(by.above))
 
 
+def fit_power(cases: Sequence[Case]) -> float:
+    """The median power between predicted and measured gains of changes of code; 1 where too few tell."""
+    told = [case for case in cases if case.effort is not Effort.FLAG and case.predicted.likely >= SMALL]
+    if len(told) < FEWEST:
+        return 1.0
+    return median(math.log(case.measured) / math.log(case.predicted.likely) for case in told)
+
+
 def fit(cases: Sequence[Case]) -> tuple[Widening, Mapping[Bottleneck, Widening]]:
-    """(The widening by all cases, that by the cases of each kind)."""
+    """(The widening by all cases, that by the cases of each kind); of cases that are raised already."""
     by_kind = defaultdict(list)
     for case in cases:
         by_kind[case.kind].append(case)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfdoctor.diagnosis.calibration import widen, widening
+from perfdoctor.diagnosis.calibration import UNRAISED, corrected, fitted_here, power, power_of_all, widening
 from perfdoctor.diagnosis.combination import Saving, together
-from perfdoctor.diagnosis.verdict import WORTHWHILE, TimeAttribution, too_little
+from perfdoctor.diagnosis.verdict import WORTHWHILE, TimeAttribution, unjudgeable
 from perfdoctor.facts.device.device import without
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.concluded import CLOSE_TO_ALL, Advice, Bottleneck, Finding, Gain, NotJudged
 from perfdoctor.model.coverage import Covered
-from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.note import Note
+from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.model.tip import Tip
+from perfdoctor.model.widening import MachineRanges, Widening
+from perfdoctor.own_failures import contained
 
 SMALL = 1.02  # a likely speedup below this drowns in the noise of any trial: a note, not a finding
 COMBINED = 3  # findings that a user takes on at once
@@ -37,6 +39,7 @@ class Judgement:
     not_judged: tuple[NotJudged, ...] = ()
     notes: tuple[Note, ...] = ()  # on gains too small to rank
     together: Gain | None = None  # the first findings in combination
+    failures: tuple[OwnFailure, ...] = ()  # tips that could not be judged for a defect of ours
 
 
 def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None) -> Judgement:
@@ -44,20 +47,22 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
 
     Ranges are widened to what measured gains ask for.
 
-    A tip that raises is a defect of ours and is not hidden: the run's raw files are kept, and the report can
-    be made again by a fixed perfdoctor.
+    A tip that raises is a defect of ours: it is not judged, and the failure is told.
     """
+    failures: list[OwnFailure] = []
     specific = [tip for tip in tips if not tip.heading.general]
-    advised, not_judged = _ask(specific, facts, attribution)
+    advised, not_judged = _ask(specific, facts, attribution, failures)
     worthwhile, rivals = _without_rivals(_worthwhile(advised))
     covered = Covered.by(advice for _, advice, _ in worthwhile)
     knowing = replace(facts, groups={**facts.groups, Covered: covered})
-    general, also_not_judged = _ask([tip for tip in tips if tip.heading.general], knowing, attribution)
+    general, also_not_judged = _ask(
+        [tip for tip in tips if tip.heading.general], knowing, attribution, failures
+    )
     notes = (*rivals, *_small_things(advised))
     if attribution is None:
-        return Judgement((), (*not_judged, *also_not_judged), notes)
-    model, device = facts.get(StepModel), facts.run.device
-    ranked = [*_Ranking(model, attribution, device).of(worthwhile), *_worthwhile(general)]
+        return Judgement((), (*not_judged, *also_not_judged), notes, failures=tuple(failures))
+    model, machine = facts.get(StepModel), machine_of(facts)
+    ranked = [*_Ranking(model, attribution, machine).of(worthwhile), *_worthwhile(general)]
     findings = tuple(
         Finding(tip.id, rank, _kind(tip, advice), tip.title, advice, gain)
         for rank, (tip, advice, gain) in enumerate(ranked, 1)
@@ -65,13 +70,14 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
     return Judgement(
         findings,
         (*not_judged, *also_not_judged),
-        (*notes, *_wide_ranges(findings, device)),
-        _together(model, findings, attribution, device),
+        (*notes, *_wide_ranges(ranked, machine), *_machine_ranges(ranked, machine)),
+        _together(model, ranked, attribution, machine),
+        tuple(failures),
     )
 
 
 def _ask(
-    tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
+    tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None, failures: list[OwnFailure]
 ) -> tuple[list[Advised], list[NotJudged]]:
     """What these tips advise, what is worth most first, and those that could not be judged."""
     advised: list[Advised] = []
@@ -84,11 +90,17 @@ def _ask(
         groups = {name: facts.get(kind) for name, kind in tip.needs.items()}
         if why_not or attribution is None or None in groups.values():
             continue  # neither there nor missing: no loader, no checkpoint, nothing to advise on
-        advice = tip.judge(**groups)
-        if advice is not None:
-            changes = [advice.change] if advice.change else []
-            kind, gain = _kind(tip, advice), gain_of(model, changes)
-            advised.append((tip, advice, calibrated(gain, (kind,), attribution.bounds, facts.run.device)))
+        with contained(f"the tip {tip.id}", failures):
+            advice = tip.judge(**groups)
+            if advice is not None:
+                changes = [advice.change] if advice.change else []
+                kind, raised_to = _kind(tip, advice), power(tip.heading.effort)
+                gain = gain_of(model, changes)
+                published = advice.change is not None and advice.change.is_published
+                gain = calibrated(
+                    gain, (kind,), attribution.bounds, machine_of(facts), raised_to, published=published
+                )
+                advised.append((tip, advice, gain))
     return sorted(advised, key=lambda entry: (-_worth(*entry), entry[0].id)), not_judged
 
 
@@ -115,7 +127,7 @@ class _Ranking:
 
     model: StepModel | None
     attribution: TimeAttribution
-    device: str
+    machine: MachineRanges
 
     def of(self, advised: Sequence[Advised]) -> list[Advised]:
         """All of them in their order; what has little left beside the ones before it says so."""
@@ -135,12 +147,7 @@ class _Ranking:
         return self._likely([*changing, entry]) / self._likely(changing)
 
     def _likely(self, advised: Sequence[Advised]) -> float:
-        return _in_combination(
-            self.model,
-            [(_kind(tip, advice), advice.change) for tip, advice, _ in advised if advice.change],
-            self.attribution,
-            self.device,
-        ).likely
+        return _in_combination(self.model, advised, self.attribution, self.machine).likely
 
     def _said(self, entry: Advised, before: Sequence[Advised], added: float) -> Advised:
         """The finding, with what is left of its gain where those before it take most of that."""
@@ -180,14 +187,40 @@ def _small_things(advised: Sequence[Advised]) -> list[Note]:
     return [Note("small-gains", {"gains": ", ".join(small)})] if small else []
 
 
-def _wide_ranges(findings: Sequence[Finding], device: str) -> list[Note]:
+def _wide_ranges(ranked: Sequence[Advised], machine: MachineRanges) -> list[Note]:
     """Which findings have ranges that rest on too few measured gains."""
     guessed = [
-        str(finding.rank)
-        for finding in findings
-        if finding.advice.change is not None and not widening((finding.bottleneck,), device).is_known
+        str(rank)
+        for rank, (tip, advice, _) in enumerate(ranked, 1)
+        if advice.change is not None
+        and not _is_published(tip, advice, machine)
+        and not widening((_kind(tip, advice),), machine.device, _fitted_here(tip, machine)).is_known
     ]
     return [Note("wide-ranges", {"ranks": ", ".join(guessed)})] if guessed else []
+
+
+def _is_published(tip: Tip, advice: Advice, machine: MachineRanges) -> bool:
+    """Whether an advice's own range holds published gains, and the machine's trials know no better."""
+    known_here = _kind(tip, advice) in _fitted_here(tip, machine)
+    return advice.change is not None and advice.change.is_published and not known_here
+
+
+def _machine_ranges(ranked: Sequence[Advised], machine: MachineRanges) -> list[Note]:
+    """Which kinds of findings have ranges that rest on trials of the run's own machine."""
+    used = {
+        kind: _fitted_here(tip, machine)[kind]
+        for tip, advice, _ in ranked
+        if advice.change is not None and (kind := _kind(tip, advice)) in _fitted_here(tip, machine)
+    }
+    return [
+        Note("machine-ranges", {"kind": kind.value, "cases": used[kind].cases})
+        for kind in Bottleneck
+        if kind in used
+    ]
+
+
+def _fitted_here(tip: Tip, machine: MachineRanges) -> Mapping[Bottleneck, Widening]:
+    return fitted_here(power(tip.heading.effort), machine)
 
 
 def _worth(tip: Tip, advice: Advice, gain: Gain) -> float:
@@ -210,35 +243,49 @@ def gain_of(model: StepModel | None, changes: Sequence[Change]) -> Gain:
     return without(low, likely, high)
 
 
+def machine_of(facts: Facts) -> MachineRanges:
+    """What the run was watched on, and what is known of that machine's ranges."""
+    return facts.get(MachineRanges) or MachineRanges(facts.run.device)
+
+
 def calibrated(
-    gain: Gain, kinds: Collection[Bottleneck], bounds: Mapping[Bottleneck, float], device: str
+    gain: Gain,
+    kinds: Collection[Bottleneck],
+    bounds: Mapping[Bottleneck, float],
+    machine: MachineRanges,
+    raised_to: float = UNRAISED,
+    *,
+    published: bool = False,
 ) -> Gain:
-    """A gain in a range that held measured gains of its kinds, and no more than their time allows."""
-    return within(widen(gain, widening(kinds, device)) if gain != Gain() else gain, kinds, bounds)
+    """A gain in a range that held measured gains of its kinds, and no more than their time allows.
+
+    `published`: it holds published ones already, and is widened only by what the machine's own trials know.
+    """
+    if gain == Gain() or (published and not set(kinds) & set(fitted_here(raised_to, machine))):
+        return within(gain, kinds, bounds)
+    return within(corrected(gain, kinds, raised_to, machine), kinds, bounds)
 
 
 def _in_combination(
-    model: StepModel | None,
-    changes: Sequence[tuple[Bottleneck, Change]],
-    attribution: TimeAttribution,
-    device: str,
+    model: StepModel | None, advised: Sequence[Advised], attribution: TimeAttribution, machine: MachineRanges
 ) -> Gain:
     """What several changes bring together, within what their classes take."""
+    changes = [(_kind(tip, advice), advice.change) for tip, advice, _ in advised if advice.change]
     parts = [Saving(change, (kind,)) for kind, change in changes]
     gain = gain_of(model, [together(parts, attribution.classes)])
-    return calibrated(gain, {kind for kind, _ in changes}, attribution.bounds, device)
+    raised_to = power_of_all([(tip.heading.effort, alone) for tip, _, alone in advised])
+    return calibrated(gain, {kind for kind, _ in changes}, attribution.bounds, machine, raised_to)
 
 
 def _together(
-    model: StepModel | None, findings: Sequence[Finding], attribution: TimeAttribution, device: str
+    model: StepModel | None, advised: Sequence[Advised], attribution: TimeAttribution, machine: MachineRanges
 ) -> Gain | None:
     """What the first findings bring in combination, within what their classes take; None if there is one."""
-    first = [finding for finding in findings if finding.advice.change is not None][:COMBINED]
+    first = [entry for entry in advised if entry[1].change is not None][:COMBINED]
     if len(first) < 2:
         return None
-    changes = [(finding.bottleneck, finding.advice.change) for finding in first if finding.advice.change]
-    gain = _in_combination(model, changes, attribution, device)
-    best = max(finding.gain.likely for finding in first)
+    gain = _in_combination(model, first, attribution, machine)
+    best = max(alone.likely for _, _, alone in first)
     return Gain(gain.low, max(gain.likely, best), max(gain.high, best))
 
 
@@ -247,7 +294,7 @@ def _why_not(tip: Tip, facts: Facts, attribution: TimeAttribution | None) -> str
     missing = [missing for kind in tip.needs.values() if (missing := facts.missing(kind)) is not None]
     if missing:
         return "; ".join(dict.fromkeys(each.reason for each in missing))
-    return "nothing was timed" if attribution is None else too_little(facts.get(StepFacts))
+    return "nothing was timed" if attribution is None else unjudgeable(facts)
 
 
 def within(gain: Gain, kinds: Iterable[Bottleneck], bounds: Mapping[Bottleneck, float]) -> Gain:

@@ -21,7 +21,8 @@ from perfdoctor.model.measured import (
     StepFacts,
     WindowFacts,
 )
-from perfdoctor.model.note import Remark
+from perfdoctor.model.note import Note, Remark
+from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.model.ranks import JobFacts
 from perfdoctor.model.report import Report
 from perfdoctor.tips import catalogue
@@ -41,6 +42,7 @@ def report(
     """
     attribution = attribute_time(facts)
     judged = judge(catalogue.tips(), facts, attribution)
+    failures = (*facts.failures, *judged.failures)
     return Report(
         run=facts.run,
         steps=facts.get(StepFacts),
@@ -48,7 +50,8 @@ def report(
         findings=tuple(_with_text(finding, source) for finding in judged.findings),
         not_judged=judged.not_judged,
         overhead=facts.get(OverheadFacts),
-        notes=(*facts.notes, *notes, *judged.notes),
+        notes=(*facts.notes, *notes, *judged.notes, *map(_told, failures)),
+        failures=failures,
         loader=facts.get(LoaderFacts),
         cpu=facts.get(CpuFacts),
         gpu=facts.get(GpuFacts),
@@ -60,6 +63,10 @@ def report(
         path=path,
         job=facts.get(JobFacts) or job,
     )
+
+
+def _told(failure: OwnFailure) -> Note:
+    return Note("own-failure", {"feature": failure.feature, "error": failure.error})
 
 
 def _with_text(finding: Finding, source: LineReader) -> Finding:

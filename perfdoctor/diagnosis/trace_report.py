@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfdoctor.diagnosis.confidence import UNSTEADY
 from perfdoctor.diagnosis.findings import judge
 from perfdoctor.diagnosis.verdict import (
     NOTHING_WORTHWHILE,
-    UNSTEADY,
     WORTHWHILE,
     TimeAttribution,
     decide,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 
+from perfdoctor.diagnosis import confidence
+from perfdoctor.diagnosis.confidence import CROWDED, UNEXPLAINED, UNSTEADY, core_delay, without_a_core
 from perfdoctor.diagnosis.steadiness import Steadiness, by_tenth, led
 from perfdoctor.facts.device.device import DeviceFacts
 from perfdoctor.facts.gather import NO_STEPS, Facts
@@ -22,21 +23,18 @@ from perfdoctor.model.concluded import (
     Finding,
     Verdict,
 )
-from perfdoctor.model.measured import CpuFacts, GpuFacts, Marker, Phase, StackFacts, StepFacts
+from perfdoctor.model.measured import GpuFacts, Marker, Phase, StackFacts, StepFacts
 from perfdoctor.model.ranks import JobFacts
 
 WORTHWHILE = 0.05  # of wall time; what is avoidable below it is no bottleneck
 BALANCED = 0.05  # two classes this close at the top: neither is the bottleneck
-UNEXPLAINED = 0.20  # of wall time outside compute is a bottleneck even where no tip knows its cure
-FEW_STEPS, SHORT_S = 20, 2.0  # below either, a verdict is a guess: start-up effects are as large as the step
 TOO_FEW_STEPS, TOO_SHORT_S = 5, 1.0  # below either, no verdict at all
-MANY_STEPS, LONG_S = 100, 5.0  # from here on the verdict does not move any more on steady runs
-UNSTEADY, WILD = 0.25, 0.80  # spread of block means over their mean
+WILD = 0.80  # spread of block means over their mean, as UNSTEADY
 LEAST_SHOWN = 0.005  # a class below this share is not named
-CROWDED = 0.25  # seconds without a core per second: from here on the cores, too, make an exchange long
 
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
 COUNTED_BY = {Marker.CALL: "module calls", Marker.BATCH: "batches"}
+TORN = "a part of what was recorded is lost"
 NOTHING_WORTHWHILE = "no known change is likely to make steps 5 % faster"
 
 
@@ -104,6 +102,11 @@ def _gradient_sync(step: StepFacts, parallel: ParallelFacts | None) -> float:
     if parallel is None or parallel.wrapper != "DistributedDataParallel":
         return 0.0
     return (0.0 if parallel.measured else syncing(step, parallel)[0]) + searching(step, parallel)
+
+
+def unjudgeable(facts: Facts) -> str | None:
+    """Why nothing can be concluded from what is left of a run, or from so short a one; None where it can."""
+    return TORN if facts.is_torn else too_little(facts.get(StepFacts))
 
 
 def too_little(step: StepFacts | None) -> str | None:
@@ -193,14 +196,17 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
         return nothing_timed(missing.reason if missing is not None else NO_STEPS)
     model = facts.get(StepModel)
     steady = steadiness(attribution, findings)
-    verdict, kind = _verdict(step, attribution, findings, steady)
-    because = _because(step, attribution, verdict, steady)
+    little = unjudgeable(facts)
+    verdict, kind = _verdict(step, attribution, findings, steady, little)
+    because = _because(step, attribution, verdict, steady, little)
+    most, doubt = confidence.earned(attribution.classes, verdict, kind, findings, facts.get(JobFacts))
+    seen = confidence.seen(step, facts, verdict, kind, steady)
     return Diagnosis(
         verdict=verdict,
         share=attribution.classes[kind],
         ceiling_speedup=attribution.bounds[kind],
-        confidence=_confidence(step, facts, verdict, kind, steady),
-        because=(*because, *_doubts(step, facts, verdict, steady)),
+        confidence=max(most, seen, key=list(Confidence).index),
+        because=(*because, *doubt, *_doubts(step, facts, verdict, steady)),
         classes=attribution.classes,
         ceilings=attribution.bounds,
         model_error=model.error if model is not None else None,
@@ -223,13 +229,17 @@ def steadiness(attribution: TimeAttribution, findings: Sequence[Finding]) -> Ste
 
 
 def _verdict(
-    step: StepFacts, attribution: TimeAttribution, findings: Sequence[Finding], steady: Steadiness
+    step: StepFacts,
+    attribution: TimeAttribution,
+    findings: Sequence[Finding],
+    steady: Steadiness,
+    little: str | None,
 ) -> tuple[Verdict, Bottleneck]:
     """The verdict and the class that its share and speedup bound are about.
 
     However far step time wanders, a class that leads in nearly every tenth of the run is its bottleneck.
     """
-    if too_little(step) or (step.drift > WILD and not steady.held):
+    if little or (step.drift > WILD and not steady.held):
         return Verdict.INCONCLUSIVE, attribution.ranked[0]
     return decide(attribution, findings)
 
@@ -276,11 +286,15 @@ def _avoidable(attribution: TimeAttribution, findings: Sequence[Finding]) -> dic
 
 
 def _because(
-    step: StepFacts, attribution: TimeAttribution, verdict: Verdict, steady: Steadiness
+    step: StepFacts,
+    attribution: TimeAttribution,
+    verdict: Verdict,
+    steady: Steadiness,
+    little: str | None,
 ) -> tuple[str, ...]:
     first = f"of the time from the first step to the last: {attribution}"
     if verdict is Verdict.INCONCLUSIVE:
-        return (too_little(step) or _wandering(step, steady), first)
+        return (little or _wandering(step, steady), first)
     if verdict is Verdict.HEALTHY:
         return (first, NOTHING_WORTHWHILE)
     return (first,)
@@ -308,7 +322,7 @@ def _doubts(step: StepFacts, facts: Facts, verdict: Verdict, steady: Steadiness)
         doubts.append(_wandering(step, steady))
     elif steady.tenths and not steady.held:
         doubts.append(f"shares differ between the tenths of the run: {steady}")
-    late = _without_a_core(facts)
+    late = without_a_core(facts)
     if late >= CROWDED:
         doubts.append(
             f"other programs had the cores that its threads needed for {late:.0%} of the time: alone on the"
@@ -317,7 +331,7 @@ def _doubts(step: StepFacts, facts: Facts, verdict: Verdict, steady: Steadiness)
     job = facts.get(JobFacts)
     if verdict is Verdict.NETWORK and job is not None and not job.matched:
         doubts.append("the gradient syncs of all ranks could not be matched: some of it may be waiting")
-    delay = _core_delay(job)
+    delay = core_delay(job)
     if verdict is Verdict.NETWORK and delay >= CROWDED:
         doubts.append(
             f"threads of ranks waited for a core {delay:.0%} of the time: part of gradient sync is that"
@@ -329,52 +343,3 @@ def _doubts(step: StepFacts, facts: Facts, verdict: Verdict, steady: Steadiness)
         why = missing.reason if missing is not None else "no reason known"
         doubts.append(f"the accelerator was not sampled ({why})")
     return tuple(doubts)
-
-
-def _without_a_core(facts: Facts) -> float:
-    """Seconds in which threads of the training process had no core, for other programs had them, per second.
-
-    Threads count one by one: where one of two waits, so does the step, for an operation ends with its last.
-    """
-    cpu = facts.get(CpuFacts)
-    return (cpu.main_delay or 0.0) if cpu is not None and cpu.crowded else 0.0
-
-
-def _core_delay(job: JobFacts | None) -> float:
-    """How long threads of the median rank were ready but had no core, per second."""
-    delays = [rank.delay for rank in job.ranks if rank.delay is not None] if job is not None else []
-    return median(delays) if delays else 0.0
-
-
-def _confidence(
-    step: StepFacts, facts: Facts, verdict: Verdict, kind: Bottleneck, steady: Steadiness
-) -> Confidence:
-    """How far the verdict can be trusted.
-
-    *low*: few steps, little time, or an accelerator that nobody sampled: what is not known could be all of
-    it. *medium*: enough was seen, and one thing speaks against it: an estimate instead of a measurement, step
-    time that wanders, a class that does not lead throughout. *high*: nothing does.
-    """
-    model = facts.get(StepModel)
-    accelerated = facts.run.device != "cpu"
-    low = (
-        verdict is Verdict.INCONCLUSIVE
-        or step.count < FEW_STEPS
-        or step.wall_s < SHORT_S
-        or (accelerated and facts.get(GpuFacts) is None)
-    )
-    if low:
-        return Confidence.LOW
-    unsure = (
-        accelerated
-        or step.marker not in (Marker.UPDATE, Marker.BACKWARD)
-        or step.wall_s < LONG_S
-        or step.count < MANY_STEPS
-        or step.drift > UNSTEADY
-        or (steady.tenths > 0 and not steady.held)
-        or _without_a_core(facts) >= CROWDED
-        or (kind is Bottleneck.NETWORK and _core_delay(facts.get(JobFacts)) >= CROWDED)
-        or (kind is Bottleneck.DATA and model is not None and abs(model.error) > TRUSTED_ERROR)
-        or (step.share(Phase.OTHER) > UNEXPLAINED and facts.get(StackFacts) is None)
-    )
-    return Confidence.MEDIUM if unsure else Confidence.HIGH

@@ -16,7 +16,9 @@ from perfdoctor.facts.user_source.parse import LineReader, Sources
 from perfdoctor.model.measured import CpuFacts, RunFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.note import Note, Remark
+from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.model.ranks import JobFacts
+from perfdoctor.runs.records import LOST, NO_ROOM_FOR_STEPS
 from perfdoctor.runs.types import RankRecords, RunRecords
 
 Group = TypeVar("Group")
@@ -29,6 +31,8 @@ class Facts:
 
     groups: Mapping[Any, object]
     notes: tuple[Remark, ...] = ()
+    failures: tuple[OwnFailure, ...] = ()  # groups that are missing for a defect of ours
+    is_torn: bool = False  # a file of the rank is lost without which it cannot be judged
 
     @property
     def run(self) -> RunFacts:
@@ -53,7 +57,7 @@ def gather(
 ) -> Facts:
     """All that the records of a run tell, and the windows of its lowest rank. `job`: what all ranks do."""
     records = sanitized(records)
-    rank, steps = _first_trained(records)
+    rank, steps = first_trained(records)
     if job is not None and steps is not None:
         steps = boundaries.settled(steps)
     of_rank: dict[Any, object] = {
@@ -64,7 +68,9 @@ def gather(
     }
     if steps is None:
         of_rank = dict.fromkeys(of_rank, Missing(_why_no_steps(records)))
-    facts = Facts(registry.compute({RunRecords: records, Sources: Sources(source), **of_rank}))
+    failures: list[OwnFailure] = []
+    given = {RunRecords: records, Sources: Sources(source), **of_rank}
+    facts = Facts(registry.compute(given, failures))
     alone = facts.run.ranks <= len(records.ranks)  # else other ranks are the others who keep cores busy
     notes: tuple[Remark, ...] = (
         *tweak_notes.notes(records),
@@ -73,10 +79,10 @@ def gather(
         *_shown_note(job, rank),
         *(_contention_notes(facts.get(CpuFacts)) if alone else ()),
     )
-    return Facts(facts.groups, notes)
+    return Facts(facts.groups, notes, tuple(failures), _is_torn(records, rank))
 
 
-def _first_trained(records: RunRecords) -> tuple[int | None, Steps | None]:
+def first_trained(records: RunRecords) -> tuple[int | None, Steps | None]:
     """The lowest rank that trained, and its steps."""
     for rank, recorded in sorted(records.ranks.items()):
         steps = boundaries.find(recorded.steps)
@@ -86,6 +92,8 @@ def _first_trained(records: RunRecords) -> tuple[int | None, Steps | None]:
 
 
 def _why_no_steps(records: RunRecords) -> str:
+    if any(isinstance(note, Note) and note.slug == NO_ROOM_FOR_STEPS for note in records.problems):
+        return "no step could be recorded: the disk that holds the run was full"
     if not records.boots:
         return "no watched process imported torch"
     return (
@@ -93,6 +101,11 @@ def _why_no_steps(records: RunRecords) -> str:
         if records.ranks
         else "no training was seen: no optimizer, backward, loader or module was used"
     )
+
+
+def _is_torn(records: RunRecords, rank: int | None) -> bool:
+    lost = (note for note in records.problems if isinstance(note, Note) and note.slug == LOST)
+    return any(note.values["rank"] == rank for note in lost)
 
 
 def _launch_notes(records: RunRecords) -> tuple[str, ...]:

@@ -26,12 +26,15 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeVar
 
 from perfdoctor.model.missing import Missing
+from perfdoctor.model.own_failure import OwnFailure
+from perfdoctor.own_failures import contained
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events import Event
 
 Maker = TypeVar("Maker", bound=Callable[..., object])
 Kind = Any  # a class, or what typing.get_type_hints makes of an alias: the key that groups are kept by
 ABSENT = (type(None), Missing)
+FAILED = Missing("perfdoctor itself failed at it")
 LISTS: tuple[object, ...] = (list,)
 UNIONS: tuple[object, ...] = (typing.Union, types.UnionType)  # as the interpreter builds `X | None`
 
@@ -99,11 +102,16 @@ def facts() -> tuple[Fact, ...]:
     return in_order([made for name in names for made in _of_module(importlib.import_module(name))])
 
 
-def compute(given: Mapping[Kind, object]) -> dict[Kind, object]:
-    """Every group of facts: the group itself, None or Missing. `given` holds the records by their types."""
+def compute(given: Mapping[Kind, object], failures: list[OwnFailure]) -> dict[Kind, object]:
+    """Every group of facts: the group itself, None or Missing. `given` holds the records by their types.
+
+    A fact that raises is a defect of ours, and is missing; the failure is added to `failures`.
+    """
     known = dict(given)
     for made in facts():
-        known[made.kind] = made.of(known)
+        known[made.kind] = FAILED
+        with contained(f"the facts {_called(made.kind)}", failures):
+            known[made.kind] = made.of(known)
     return {made.kind: known[made.kind] for made in facts()}
 
 

@@ -16,7 +16,7 @@ class Effort(str, Enum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A share (0..1) that is not known exactly: low <= likely <= high."""
+    """A share (0..1) that is not known exactly: low <= likely <= high. Below 0, that much is added."""
 
     low: float = 0.0
     likely: float = 0.0
@@ -38,6 +38,7 @@ class Change:
     `batch`: share of the cost of preparing a batch that goes. `starts`: share of the mean step's wall time
     that goes from the waits at epoch starts. `moved`: share of the mean step's wall time that moves from the
     training thread into workers. `workers`, `prefetch`: the setting of the training loader from then on.
+    `is_published`: the range is that of published gains, which needs no widening.
     """
 
     step: Estimate = NOTHING
@@ -46,6 +47,7 @@ class Change:
     moved: Estimate = NOTHING
     workers: int | None = None
     prefetch: int | None = None
+    is_published: bool = False
 
 
 def removes(low: float, likely: float, high: float) -> Change:

@@ -18,6 +18,7 @@ from perfdoctor.model.measured import (
     WindowFacts,
 )
 from perfdoctor.model.note import Remark
+from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.model.ranks import JobFacts
 
 
@@ -42,3 +43,4 @@ class Report:
     together: Gain | None = None  # what the first three findings bring in combination
     path: str = ""  # the run directory
     job: JobFacts | None = None  # all ranks, where there are several
+    failures: tuple[OwnFailure, ...] = ()  # of perfdoctor itself, each told by a note

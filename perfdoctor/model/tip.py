@@ -16,6 +16,7 @@ class Checked(str, Enum):
     """What a tip was held against, beyond facts made up by its author."""
 
     SCRIPTS = "found in training scripts with its cause planted, and the cure's gain measured"
+    PUBLISHED = "its range was held against gains that others published (docs/gpu.md)"
     TRACES = "judged on recorded traces of real devices; its gain was not measured"
     FACTS = "tested on hand-made facts only"
 

@@ -8,7 +8,7 @@ from enum import Enum
 from statistics import geometric_mean
 from typing import Any
 
-from perfdoctor.model.concluded import Gain
+from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Remark
 
@@ -106,6 +106,7 @@ class Execution:
     start_s: float | None = None  # from the start of the command to the first step's begin
     warm_up_s: float | None = None  # from the first step's begin to the first measured one's
     warm_up_steps: int = 0
+    slow_steps: int = 0  # from its first to its last one that took far longer than others, as by compiling
     losses: tuple[float, ...] = ()  # of each step from the very first, of rank 0; NaN where unknown
     applied: tuple[Place, ...] = ()
     left_alone: tuple[Place, ...] = ()
@@ -194,6 +195,15 @@ class LossEquivalence:
 
 
 @dataclass(frozen=True)
+class ModelledGain:
+    """A predicted speedup as the step model gives it: in a range that nothing has widened."""
+
+    gain: Gain
+    acts_on: tuple[Bottleneck, ...]  # classes of time
+    device: str  # that the run was watched on: "cpu", or the accelerator's name
+
+
+@dataclass(frozen=True)
 class VariantResult:
     """What came out for one variant, against the original of the same rounds."""
 
@@ -208,6 +218,7 @@ class VariantResult:
     equivalence: LossEquivalence | None = None
     metric: tuple[float, float] | None = None  # last --metric printed: original's, variant's (medians)
     predicted: Gain | None = None
+    modelled: ModelledGain | None = None  # the same before its range was widened
     pays_off_steps: int | None = None  # steps after which a longer warm-up is earned back
 
     @property

@@ -7,16 +7,21 @@ our frame cut out of their traceback.
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import sys
 import types
 from typing import Any, Callable, Dict, Optional, Tuple
 
+from ..wire import names
+
 Before = Callable[[Tuple[Any, ...], Dict[str, Any]], Any]
 After = Callable[[Any, Tuple[Any, ...], Any], None]
 Prepare = Callable[[Tuple[Any, ...], Dict[str, Any]], Optional[Tuple[Tuple[Any, ...], Dict[str, Any], Any]]]
 Conclude = Callable[[Any, Any], Any]
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 _log_path: Optional[str] = None
 _broken: Dict[str, str] = {}  # name of a patch -> why it was turned off
@@ -39,6 +44,8 @@ def report_trouble(name: str, error: BaseException) -> None:
     _broken.setdefault(name, why)
     if _log_path is None:
         return
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        _mark_full(_log_path)
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -54,6 +61,14 @@ def report_trouble(name: str, error: BaseException) -> None:
             os.close(descriptor)
     except OSError:
         pass  # a full or vanished run directory must not reach the script
+
+
+def _mark_full(log_path: str) -> None:
+    try:
+        path = os.path.join(os.path.dirname(log_path), names.DISK_FULL)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError:
+        pass
 
 
 def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

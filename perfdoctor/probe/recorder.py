@@ -156,11 +156,15 @@ class Recorder:
             cpu = process_clock()
             cpu_ns, self.cpu = cpu - self.cpu, cpu
         flags = self.flags | ROLLED_UP if self.merge > 1 else self.flags
-        self.rows.add(
-            now, self.begin, marker, flags, optimizer, self.marks, self.backwards, self.batches, self.calls,
-            self.switches, self.samples, self.loss, cpu_ns, spent[0], spent[1], spent[2], spent[3], spent[4],
-            spent[5], spent[6], spent[7],
-        )  # fmt: skip
+        try:
+            self.rows.add(
+                now, self.begin, marker, flags, optimizer, self.marks, self.backwards, self.batches,
+                self.calls, self.switches, self.samples, self.loss, cpu_ns, spent[0], spent[1], spent[2],
+                spent[3], spent[4], spent[5], spent[6], spent[7],
+            )  # fmt: skip
+        except OSError:  # the disk is full: rows after a gap would tell of other steps than they name
+            self.off = True
+            raise
         self.begin = now
         self.spent = [0] * SLOTS
         self.flags = self.marks = self.backwards = self.batches = self.calls = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any
@@ -76,6 +77,8 @@ def _names(names: Sequence[str]) -> str:
 FORMATS: dict[str, Callable[[Any], str]] = {
     "percent": text.percent,
     "seconds": text.seconds,
+    "duration": text.duration,
+    "clock": lambda epoch_s: time.strftime("%H:%M:%S", time.localtime(epoch_s)),
     "size": text.size,
     "times": text.times,
     "ranks": rank_list,

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from perfdoctor.errors import NoSuchRun, NotARun
+from perfdoctor.model import json_bytes
+from perfdoctor.runs import json_text, regular_file
+from perfdoctor.wire.names import DISK_FULL
 from perfdoctor.wire.rows import CONTROL_BYTE
 
 SCHEMA = "perfdoctor.run/1"
 GZIP_LEVEL = 3  # traces shrink to a tenth at 100 MB/s; level 9 takes four times as long for little more
 SHARING = "sharing.json"  # how the machine shares its cores, measured after the run
+RANGES = "ranges.json"  # of predicted gains, as the machine's own trials asked for when the run ended
+RESERVE, RESERVE_BYTES = "reserve", 32_768  # room for run.json and report.json on a disk that is full
 PROBE = "probe"  # a link to what is injected, while the command runs
 
 Json = dict[str, Any]
@@ -31,8 +39,13 @@ def home(out: str | None = None, kind: str = "runs") -> Path:
     """
     if out is not None:
         return Path(out)
-    *usual, last = places(kind=kind)
-    return next((folder for folder in usual if _writable(folder)), last)
+    usual = places(kind=kind)
+    # Asked again once it is there: somebody else may just have made it.
+    good = (folder for folder in usual if _writable(folder) and folder in places(kind=kind))
+    found = next(good, None) or next(iter(usual), None)
+    if found is None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return found
 
 
 def places(out: str | None = None, kind: str = "runs") -> list[Path]:
@@ -41,15 +54,28 @@ def places(out: str | None = None, kind: str = "runs") -> list[Path]:
         return [Path(out)]
     import tempfile  # here: only a verb that keeps or reads runs needs it
 
-    here, state = Path.cwd() / ".perfdoctor" / kind, _state_home() / "perfdoctor" / kind
-    return [here, state, Path(tempfile.gettempdir()) / f"perfdoctor-{os.getuid()}" / kind]
+    usual = [here(kind)]
+    with suppress(OSError):
+        usual.append(state_home() / "perfdoctor" / kind)
+    shared = Path(tempfile.gettempdir()) / f"perfdoctor-{os.getuid()}"
+    # Anybody may have made a folder of that name: what is in it would be shown, and tried, as the user's own.
+    own = [shared / kind] if not os.path.lexists(shared) or is_private(shared) else []
+    return [place for place in usual if place is not None and not _leads_elsewhere(place)] + own
+
+
+def here(kind: str = "runs") -> Path | None:
+    """The folder for runs below the current one; None where that was removed."""
+    try:
+        return Path.cwd() / ".perfdoctor" / kind
+    except OSError:
+        return None
 
 
 def create(parent: Path, name: str) -> Path:
     """Make a new run directory below `parent`, named by time and script; never an existing one."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "run"
     base = f"{time.strftime('%Y%m%d-%H%M%S')}-{stem[:60]}"
-    parent.mkdir(parents=True, exist_ok=True)
+    make_private(parent)
     for attempt in range(1000):
         path = parent / (base if attempt == 0 else f"{base}-{attempt + 1}")
         try:
@@ -60,12 +86,43 @@ def create(parent: Path, name: str) -> Path:
     raise NotARun(f"cannot create a run directory in {parent}", "give another folder with --out")
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for the owner alone."""
+    if folder.is_dir():
+        return
+    make_private(folder.parent)
+    with suppress(FileExistsError):  # made by another process just now
+        folder.mkdir(mode=0o700)
+    if not folder.is_dir():  # a link that leads nowhere, or a file
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+
+
+def is_private(folder: Path) -> bool:
+    """Whether a folder is the user's, no link, and nobody else may write to it."""
+    try:
+        status = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def opened_private(path: str, flags: int) -> int:
+    """An opener for `open`: a new file is for its owner alone, and a link in its place is not followed."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write `value` so that a reader sees the old file or the new one, never half of it."""
+    write_bytes(path, json_bytes.dumps(value, orjson.OPT_INDENT_2))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `content` likewise. Raises OSError, and leaves the old file, where there is no room."""
     draft = path.with_name(path.name + ".part")
     try:
-        draft.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))
-        os.chmod(draft, 0o600)
+        draft.unlink(missing_ok=True)  # of a writer that was killed, or somebody's link in a folder of theirs
+        with open(draft, "xb", opener=opened_private) as file:
+            file.write(content)
         os.replace(draft, path)
     except OSError:
         draft.unlink(missing_ok=True)
@@ -74,12 +131,43 @@ def write_json(path: Path, value: Any) -> None:
 
 def append_line(path: Path, value: Any) -> None:
     """Append one JSON line with a single write."""
-    line = orjson.dumps(value) + b"\n"
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    line = json_bytes.dumps(value) + b"\n"
     try:
-        os.write(descriptor, line)
-    finally:
-        os.close(descriptor)
+        descriptor = opened_private(str(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        note_full(path.parent, error)
+        raise
+
+
+def note_full(path: Path, error: OSError) -> None:
+    """Where `error` is that of a full disk, note that the run at `path` is incomplete from now on."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        with suppress(OSError):  # an empty file needs no room; the first one's time is kept
+            os.close(os.open(path / DISK_FULL, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def full_since(path: Path) -> float | None:
+    """The time of day at which there was no more room for the run at `path`; None where there was."""
+    try:
+        return (path / DISK_FULL).stat().st_mtime
+    except OSError:
+        return None
+
+
+def reserve(path: Path) -> None:
+    """Take room in the run directory at `path` for what is written at the end of the command."""
+    with suppress(OSError):
+        (path / RESERVE).write_bytes(bytes(RESERVE_BYTES))
+
+
+def free_reserve(path: Path) -> None:
+    """Give that room back."""
+    with suppress(OSError):
+        (path / RESERVE).unlink(missing_ok=True)
 
 
 def end_watch(path: Path) -> None:
@@ -109,13 +197,38 @@ def pack_traces(path: Path) -> None:
         plain.unlink()
 
 
-def _state_home() -> Path:
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+def state_home() -> Path:
+    """The folder of the user's that programs keep their state in. Raises OSError as `user_folder` does."""
+    return user_folder("XDG_STATE_HOME", ".local", "state")
+
+
+def user_folder(variable: str, *usual: str) -> Path:
+    """The folder that `variable` names, else the usual one below the user's home.
+
+    Raises OSError where there is neither: in a container, a user may be a mere number.
+    """
+    told = os.environ.get(variable)
+    if told:
+        return Path(told)
+    try:
+        return Path.home().joinpath(*usual)
+    except RuntimeError:  # neither HOME nor an entry for the user
+        raise FileNotFoundError(errno.ENOENT, "the user has no home folder") from None
+
+
+def _leads_elsewhere(place: Path) -> bool:
+    """Whether one of perfdoctor's own folders on the way to a place is a link that somebody else made."""
+    for folder in (place, place.parent):
+        with suppress(OSError):
+            status = os.lstat(folder)
+            if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.getuid()):
+                return True
+    return False
 
 
 def _writable(folder: Path) -> bool:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
     except OSError:
         return False
     return os.access(folder, os.W_OK | os.X_OK)
@@ -148,7 +261,7 @@ def _started(path: Path) -> tuple[float, str]:
 def read_json(path: Path) -> Json | None:
     """The object that a JSON file holds, or None where it cannot be read or holds something else."""
     try:
-        value = orjson.loads(path.read_bytes())
+        value = json_text.loads(regular_file.content(path))
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None

@@ -35,20 +35,26 @@ def absent(kind: type[AnyEvent]) -> AnyEvent:
 
 def sanitized(entry: Json) -> Json:
     """The entry without values of another kind than its event declares; what no declaration names stays."""
-    read = _readers().get(entry.get("event"), {})
+    kind = entry.get("event")
+    read = _readers().get(kind, {}) if isinstance(kind, str) else {}
     return {key: value for key, value in entry.items() if key not in read or read[key](value) is not WRONG}
 
 
 @cache
 def _readers() -> Mapping[object, Mapping[str, Read]]:
-    """Of every kind of event declared below `perfdoctor/wire/events/`, how each key is read."""
-    names = [info.name for info in pkgutil.iter_modules(events.__path__, f"{events.__name__}.")]
-    declared = [value for name in names for value in vars(importlib.import_module(name)).values()]
+    """Of every kind of event, how each key is read."""
     return {
-        kind.event: {name.rstrip("_"): _reader(_present(hint)) for name, hint in _hints(kind).items()}
-        for kind in declared
-        if isinstance(kind, type) and issubclass(kind, Event)
+        kind.event: {name.rstrip("_"): _reader(_present(hint)) for name, hint in hints(kind).items()}
+        for kind in declared()
     }
+
+
+def declared() -> list[type[Event]]:
+    """Every kind of event that is declared below `perfdoctor/wire/events/`."""
+    names = [info.name for info in pkgutil.iter_modules(events.__path__, f"{events.__name__}.")]
+    values = [value for name in names for value in vars(importlib.import_module(name)).values()]
+    kinds = dict.fromkeys(kind for kind in values if isinstance(kind, type) and issubclass(kind, Event))
+    return [kind for kind in kinds if kind is not Event]
 
 
 def _decode(kind: type[AnyEvent], entry: Json) -> AnyEvent:
@@ -60,14 +66,14 @@ def _decode(kind: type[AnyEvent], entry: Json) -> AnyEvent:
 def _fields(kind: type[Event]) -> Mapping[str, Read]:
     """How each field of a kind of event is read from an entry."""
     return {
-        name: _field(name.rstrip("_"), hint, getattr(kind, name, WRONG))
-        for name, hint in _hints(kind).items()
+        name: _field(name.rstrip("_"), hint, getattr(kind, name, WRONG)) for name, hint in hints(kind).items()
     }
 
 
-def _hints(kind: type[Event]) -> Mapping[str, Any]:
-    hints = get_type_hints(kind, include_extras=True)
-    return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
+def hints(kind: type[Event]) -> Mapping[str, Any]:
+    """What each field of a kind of event is declared to hold."""
+    every = get_type_hints(kind, include_extras=True)
+    return {name: hint for name, hint in every.items() if get_origin(hint) is not ClassVar}
 
 
 def _field(key: str, hint: Any, default: Any) -> Read:

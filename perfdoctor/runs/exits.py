@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from perfdoctor.model.launchers import launcher_of
 from perfdoctor.model.ranks import rank_list
+from perfdoctor.runs import regular_file
 from perfdoctor.runs.directory import Json
 from perfdoctor.runs.raw import read_lines
 from perfdoctor.runs.records import Folder
@@ -111,7 +112,7 @@ def lost(folder: Folder) -> list[Json]:
 
 
 def _has_end(folder: Folder, tag: str) -> bool:
-    with suppress(OSError), open(folder.path / f"events.{tag}.jsonl", "rb") as file:
+    with suppress(OSError), regular_file.opened(folder.path / f"events.{tag}.jsonl") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
         return re.search(rb'"event": ?"end"', file.read()) is not None
     return False

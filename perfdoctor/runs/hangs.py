@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from perfdoctor.model.measured import Location
 from perfdoctor.model.ranks import rank_list
+from perfdoctor.runs import json_text, regular_file
+from perfdoctor.runs.checked import checked
 
 FILE = "stalled.jsonl"
 STALLED, RESUMED = "stalled", "resumed"  # events of the file
@@ -64,18 +64,18 @@ def read(path: Path) -> Mapping[int, HungRank]:
     """
     hung_ranks: dict[int, HungRank] = {}
     try:
-        lines = (path / FILE).read_bytes().splitlines()
+        lines = regular_file.content(path / FILE).splitlines()
     except OSError:
         return hung_ranks
     for line in lines:
         try:
-            entry = orjson.loads(line)
+            entry = json_text.loads(line)
             if entry["event"] == RESUMED:
                 hung_ranks.clear()
             elif entry["event"] == STALLED:
                 hung = _hung_rank(entry)
                 hung_ranks[hung.rank] = hung
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return hung_ranks
 
@@ -97,16 +97,12 @@ def entry(hung: HungRank) -> dict[str, Any]:
 
 def _hung_rank(entry: Mapping[str, Any]) -> HungRank:
     at, inside = entry.get("at"), entry.get("inside")
-    return HungRank(
-        int(entry["rank"]),
-        int(entry["pid"]),
-        float(entry["still_s"]),
-        Location(str(at["file"]), int(at["line"]), at.get("function")) if at else None,
-        tuple(map(str, entry.get("functions") or ())),
-        Inside(**inside) if inside else None,
-        bool(entry.get("ended")),
-        str(entry.get("cwd", "")),
-    )
+    values = {
+        "at": checked(Location, at) if at else None,
+        "inside": checked(Inside, inside) if inside else None,
+        "functions": tuple(entry.get("functions") or ()),
+    }
+    return checked(HungRank, {**entry, **values})
 
 
 def sentence(hung_ranks: Iterable[HungRank], steps: int, lone: bool = False) -> str:

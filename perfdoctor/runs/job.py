@@ -18,7 +18,7 @@ from pathlib import Path
 from perfdoctor.errors import NoSuchRun, NotARun, PerfdoctorError
 from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.ranks import rank_list
-from perfdoctor.runs import exits, hangs, job_notes
+from perfdoctor.runs import exits, hangs, job_notes, regular_file
 from perfdoctor.runs import records as recorded
 from perfdoctor.runs.directory import Json, read_json
 from perfdoctor.runs.records import Folder, Process, steps_made, whole
@@ -247,7 +247,7 @@ def _candidates(paths: Iterable[Path], span_s: tuple[float, float]) -> Iterator[
 def _names_a_job(path: Path) -> bool:
     """Whether the boot records tell of a job of several ranks; those of a lone process never do."""
     try:
-        return b'"world"' in (path / "boot.jsonl").read_bytes()
+        return b'"world"' in regular_file.content(path / "boot.jsonl")
     except OSError:
         return False
 

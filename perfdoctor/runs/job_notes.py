@@ -15,7 +15,10 @@ LIKE = 1  # ranks may be a step apart when a job is ended
 
 def typed(path: Path) -> str:
     """A folder as it can be typed here."""
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except OSError:  # it was removed
+        return str(path)
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 

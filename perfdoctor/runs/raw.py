@@ -6,22 +6,27 @@ They are append-only and readable at any moment; what is missing or cut short in
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
 from perfdoctor.model.note import Note
+from perfdoctor.runs import json_text, regular_file
 from perfdoctor.runs.directory import Json
+from perfdoctor.wire.batch_rows import BATCHES
 from perfdoctor.wire.collective_rows import COLLECTIVES, NOW, NOW_BYTE, OP_NAMES, OTHER_OP
 from perfdoctor.wire.rows import GROW_BYTES, HEADER_BYTES, SCHEMA, TEXT_BYTES, VERSION, version_of
 from perfdoctor.wire.step_rows import STEPS
 
 MAX_STACK_LINES = 2_000_000  # a folded-stack file past this is cut, and said so
+COUNT = re.compile(r"[1-9][0-9]{0,14}")  # of samples; str.isdigit() takes digits that int() does not
 KIND = re.compile(r"[<|]?[iuf][1248]")  # of a column; numpy would evaluate other strings
+LAYOUTS = {"steps": STEPS, "collectives": COLLECTIVES, "loader": BATCHES, "workers": BATCHES}  # by file name
+LARGEST = 2**55  # of a value of a row: a year in nanoseconds; hundreds of larger ones would overflow a sum
 MAPPED = (STEPS.kind, COLLECTIVES.kind)  # kinds of rows files that are allocated ahead, block by block
 
 Rows = npt.NDArray[np.void]
@@ -31,9 +36,9 @@ Stack = tuple[tuple[str, ...], int]
 def read_rows(path: Path, problems: list[Note]) -> Rows | None:
     """The valid rows of a fixed-width file, or None where it is missing or not one."""
     try:
-        with open(path, "rb") as file:
+        with regular_file.opened(path) as file:
             header = _described(file.read(HEADER_BYTES))
-            layout = _layout(header)
+            layout = _layout(header, path)
             if layout is None or _is_newer(header):
                 problems.append(Note("file-left-out", {"file": path.name, "why": _why_unreadable(header)}))
                 return None
@@ -47,15 +52,27 @@ def read_rows(path: Path, problems: list[Note]) -> Rows | None:
     written = np.flatnonzero(rows["end_ns"])
     if rest and header.get("kind") in MAPPED and (not len(written) or written[-1] == len(rows) - 1):
         problems.append(Note("cut-short", {"file": path.name}))
-    if len(written) and written[-1] == len(written) - 1:
-        return rows[: len(written)]  # what follows was allocated ahead; no copy of a hundred megabytes
-    return rows[written]
+    is_gapless = len(written) > 0 and written[-1] == len(written) - 1
+    # What follows the last one was allocated ahead; no copy of a hundred megabytes.
+    return _whole_rows(rows[: len(written)] if is_gapless else rows[written], path, problems)
+
+
+def _whole_rows(rows: Rows, path: Path, problems: list[Note]) -> Rows:
+    """The rows without those that no writer has written; they are counted."""
+    broken = (rows["end_ns"] < rows["begin_ns"]) | (rows["begin_ns"] < 0)
+    for name in set(rows.dtype.names or ()) - {"begin_ns", "end_ns"}:
+        if rows.dtype[name].kind == "i":
+            broken |= (rows[name] > LARGEST) | (rows[name] < -LARGEST)
+    if not broken.any():
+        return rows
+    problems.append(Note("broken-rows", {"file": path.name, "count": int(broken.sum())}))
+    return rows[~broken]
 
 
 def read_header(path: Path) -> Json | None:
     """What the header of a rows file says, or None where there is none."""
     try:
-        with open(path, "rb") as file:
+        with regular_file.opened(path) as file:
             return _described(file.read(HEADER_BYTES))
     except OSError:
         return None
@@ -63,7 +80,7 @@ def read_header(path: Path) -> Json | None:
 
 def _described(header: bytes) -> Json:
     try:
-        described = orjson.loads(header[:TEXT_BYTES].split(b"\n")[0].rstrip())
+        described = json_text.loads(header[:TEXT_BYTES].split(b"\n")[0].rstrip())
     except ValueError:
         return {}
     return described if isinstance(described, dict) else {}
@@ -80,23 +97,26 @@ def _why_unreadable(header: Json) -> str:
     return f"was written by a newer perfdoctor ({header['schema']}; this one reads {SCHEMA}{VERSION})"
 
 
-def _layout(header: Json) -> np.dtype[np.void] | None:
-    """The columns that a header names, or None."""
+def _layout(header: Json, path: Path) -> np.dtype[np.void] | None:
+    """The columns that a header names, or None where not all that such a file declares are among them."""
     try:
         columns = [(str(name), str(kind)) for name, kind in header["columns"]]
-        if not all(KIND.fullmatch(kind) for _, kind in columns):
+        declared = LAYOUTS.get(path.name.partition(".")[0])
+        if not all(KIND.fullmatch(kind) for _, kind in columns) or (
+            declared and not set(declared.described) <= set(columns)
+        ):
             return None
         layout = np.dtype(columns)
     except (ValueError, KeyError, TypeError):
         return None
-    fits = layout.itemsize == header.get("row_bytes") and "end_ns" in (layout.names or ())
+    fits = layout.itemsize == header.get("row_bytes") and {"begin_ns", "end_ns"} <= set(layout.names or ())
     return layout if fits else None
 
 
 def read_now(path: Path) -> Json | None:
     """The collective that the writer of a rows file was in when it last wrote, or None outside of any."""
     try:
-        with open(path, "rb") as file:
+        with regular_file.opened(path) as file:
             slot = file.read(HEADER_BYTES)[NOW_BYTE : NOW_BYTE + NOW.size]
     except OSError:
         return None
@@ -112,7 +132,7 @@ def read_now(path: Path) -> Json | None:
 def read_lines(path: Path, problems: list[Note]) -> Iterator[Json]:
     """The JSON objects of a file, a line each; broken lines are counted and left out."""
     try:
-        data = path.read_bytes()
+        data = regular_file.content(path)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -123,11 +143,11 @@ def read_lines(path: Path, problems: list[Note]) -> Iterator[Json]:
         if not line.strip(b" \r\0"):
             continue
         try:
-            entry = orjson.loads(line)
+            entry = json_text.loads(line)
         except ValueError:
             broken += 1
             continue
-        if isinstance(entry, dict):
+        if isinstance(entry, dict) and isinstance(entry.get("event", ""), str):
             yield entry
         else:
             broken += 1
@@ -137,10 +157,10 @@ def read_lines(path: Path, problems: list[Note]) -> Iterator[Json]:
 
 def read_stacks(path: Path, problems: list[Note]) -> tuple[str | None, tuple[Stack, ...]]:
     """Folded stacks added up by stack, and the sampler that took them."""
-    source = None
+    source, broken = None, 0
     counts: dict[tuple[str, ...], int] = {}
     try:
-        with open(path, encoding="utf-8", errors="backslashreplace") as file:
+        with io.TextIOWrapper(regular_file.opened(path), "utf-8", "backslashreplace") as file:
             for number, line in enumerate(file):
                 if number >= MAX_STACK_LINES:
                     problems.append(Note("too-long", {"file": path.name, "lines": MAX_STACK_LINES}))
@@ -150,11 +170,25 @@ def read_stacks(path: Path, problems: list[Note]) -> tuple[str | None, tuple[Sta
                     source = found[1] if found else source
                     continue
                 frames, _, count = line.rstrip("\n").rpartition(" ")
-                if frames and count.isdigit():
+                if frames and COUNT.fullmatch(count):
                     key = tuple(frames.split(";"))
                     counts[key] = counts.get(key, 0) + int(count)
+                elif line.strip():
+                    broken += 1
     except FileNotFoundError:
         return None, ()
     except OSError as error:
         problems.append(Note("unread-file", {"file": path.name, "why": error.strerror}))
+    if broken:
+        problems.append(Note("broken-lines", {"file": path.name, "count": broken}))
     return source, tuple(counts.items())
+
+
+def read_stack_rate(path: Path) -> float | None:
+    """How many stack samples a second the sampler said it takes, or None where it did not."""
+    try:
+        with regular_file.opened(path) as file:
+            found = re.match(rb"#.*\brate_hz=(\d{1,6}(?:\.\d{1,9})?)(?:\s|$)", file.readline(TEXT_BYTES))
+    except OSError:
+        return None
+    return float(found[1]) or None if found else None

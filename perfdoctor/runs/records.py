@@ -16,7 +16,7 @@ import numpy as np
 
 from perfdoctor.errors import NoSuchRun, NotARun
 from perfdoctor.model.note import Note
-from perfdoctor.runs.directory import SHARING, Json, read_json
+from perfdoctor.runs.directory import RANGES, SHARING, Json, full_since, read_json
 from perfdoctor.runs.raw import (
     Rows,
     Stack,
@@ -24,16 +24,20 @@ from perfdoctor.runs.raw import (
     read_lines,
     read_now,
     read_rows,
+    read_stack_rate,
     read_stacks,
 )
 from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire import names
-from perfdoctor.wire.step_rows import BACKWARD_DONE, BATCH, CALL, UPDATE
+from perfdoctor.wire.step_rows import BACKWARD_DONE, BATCH, CALL, END, UPDATE
 
 __all__ = [
     "Folder", "Process", "RankRecords", "Rows", "RunRecords", "Stack", "look", "read", "read_rank",
     "read_rows", "records_of", "steps_made", "whole",
 ]  # fmt: skip
+
+LOST = "lost-file"  # the note on a file without which a run cannot be judged
+NO_ROOM_FOR_STEPS = "disk-full-no-steps"  # the note on it
 
 
 @dataclass(frozen=True)
@@ -112,14 +116,19 @@ class Folder:
     def whole(self, rank: int, problems: list[Note], host: Sequence[Json] = ()) -> RankRecords:
         """All that the rank and its loader workers recorded."""
         tag, own = self.processes[rank].tag, self.timed(rank, problems, host)
+        if steps_made(own.steps):  # a rank that trained has told something in both
+            told = {names.events_file(tag): own.events, names.BOOT: own.boot}
+            problems += [Note(LOST, {"file": name, "rank": rank}) for name in told if not told[name]]
         parts = [
             read_rows(self.path / names.rows_file(kind, tag), problems) for kind in ("loader", "workers")
         ]
         kept = [part for part in parts if part is not None and len(part)]
         alike = [part for part in kept if part.dtype == kept[0].dtype]
         loader = _with_loaders(np.concatenate(alike), own.events) if alike else None
-        source, stacks = read_stacks(self.path / names.stacks_file(tag), problems)
-        return replace(own, loader=loader, stacks=stacks, stacks_source=source)
+        file = self.path / names.stacks_file(tag)
+        source, stacks = read_stacks(file, problems)
+        rate_hz = read_stack_rate(file)
+        return replace(own, loader=loader, stacks=stacks, stacks_source=source, stacks_rate_hz=rate_hz)
 
 
 def read(path: Path, others: bool = True) -> RunRecords:
@@ -161,10 +170,25 @@ def records_of(folder: Folder, others: bool = True) -> RunRecords:
         folder.boots,
         host,
         gpus,
-        (*folder.restarts, *folder.problems, *dict.fromkeys(problems)),
+        (*_disk_full(folder.path, ranks), *folder.restarts, *folder.problems, *dict.fromkeys(problems)),
         read_json(folder.path / SHARING),
         folder.failures,
+        read_json(folder.path / RANGES),
     )
+
+
+def _disk_full(path: Path, ranks: Mapping[int, RankRecords]) -> tuple[Note, ...]:
+    """That the disk was full, since when, and what is missing; nothing where there was room."""
+    since = full_since(path)
+    if since is None:
+        return ()
+    told = {"since_epoch_s": since}
+    steps = next((own.steps for _, own in sorted(ranks.items()) if steps_made(own.steps)), None)
+    if steps is None:
+        return (Note(NO_ROOM_FOR_STEPS, told),)
+    if int(steps["marker"][-1]) != END:  # with which a script's end is noted
+        return (Note("disk-full-after-steps", {**told, "steps": steps_made(steps)}),)
+    return (Note("disk-full", told),)
 
 
 def look(path: Path) -> Folder:

@@ -6,11 +6,13 @@ import os
 import stat
 from pathlib import Path
 
+from perfdoctor.model import redact
+
 LARGEST_SOURCE_BYTES = 5_000_000  # a longer file is data, whatever its name
 
 
 class SourceLines:
-    """Lines of the user's source files, each file read once."""
+    """Lines of the user's source files, each file read once; secrets in literals are replaced."""
 
     def __init__(self) -> None:
         self._files: dict[str, list[str]] = {}
@@ -28,6 +30,7 @@ def _lines(file: str) -> list[str]:
         status = os.stat(file)
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_SOURCE_BYTES:
             return []
-        return Path(file).read_text(encoding="utf-8", errors="replace").split("\n")
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
+        return redact.source(text).split("\n")
     except (OSError, ValueError):
         return []

@@ -23,6 +23,7 @@ class RankRecords:
     events: Sequence[Json]
     stacks: tuple[Stack, ...] = ()
     stacks_source: str | None = None
+    stacks_rate_hz: float | None = None
     collectives: Rows | None = None
     now: Json | None = None  # the collective that it was in when the record ended
     pid: int | None = None
@@ -58,6 +59,7 @@ class RunRecords:
     problems: tuple[Remark, ...] = ()
     sharing: Json | None = None  # of perfdoctor.contention
     failures: tuple[Json, ...] = ()  # ranks whose end the launcher noticed
+    ranges: Json | None = None  # of predicted gains, by the machine's own trials
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,18 @@ on a device whose published 16-bit rate is at least twice as high.
         loss = criterion(model(batch), target)
 
 ## When not
-Memory-bound kernels gain only from moving fewer bytes. Losses, softmax and sums stay in 32 bits, which
-autocast takes care of. In float16, gradients need a GradScaler. Compare the loss.
+Memory-bound kernels gain only from moving fewer bytes. One-dimensional convolutions and products too small to
+fill the device gain next to nothing, and some trainings of that kind became slower. Losses, softmax and sums
+stay in 32 bits, which autocast takes care of. In float16, gradients need a GradScaler. Compare the loss.
 """
 
 from __future__ import annotations
 
+import math
+
 from perfdoctor.facts.device.device import KernelFacts
+from perfdoctor.facts.device.model_kind import computing, model_kind
+from perfdoctor.facts.predict.published_gains import change, mixed_precision
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.tips.catalogue import Checked, tip
@@ -26,6 +31,9 @@ HEAVY = (KernelClass.MATMUL, KernelClass.CONVOLUTION, KernelClass.ATTENTION)
 WIDE = ("float32", "tf32")
 NARROW = ("bfloat16", "float16")  # in order of preference: bfloat16 needs no loss scaling
 WORTH_IT = 2.0  # times the 32-bit rate
+# Times the float32 rate, from which on products in 16 bits run on tensor cores and float32 does not, as on
+# the devices with published figures. What follows is for the others.
+TENSOR_CORES = 4.0
 BYTES_HALVED = 2.0  # what even a kernel bound by memory gains
 AFTER_CASTS = 1.3  # the least that is left of it where each product brings casts of its own
 WELL_TUNED = 0.7  # of the published rate: large products reach about so much, others less
@@ -37,7 +45,7 @@ WELL_TUNED = 0.7  # of the published rate: large products reach about so much, o
     effort=Effort.FLAG,
     applies=("gpu",),
     saves=("time", "memory"),
-    checked=Checked.TRACES,
+    checked=Checked.PUBLISHED,
 )
 def no_mixed_precision(kernels: KernelFacts, peak: DevicePeak) -> Advice | None:
     """Advises autocast where 32-bit products take the time and the device is much faster in 16 bits."""
@@ -45,22 +53,29 @@ def no_mixed_precision(kernels: KernelFacts, peak: DevicePeak) -> Advice | None:
     if narrow is None:
         return None
     fastest = max(peak.flops_per_s[name] for name in NARROW if name in peak.flops_per_s)
-    share, high = 0.0, 0.0
+    share, high, tf32 = 0.0, 0.0, 0.0
     for kernel in kernels.kernels:
         rate = peak.flops_per_s.get(kernel.dtype or "")
         if kernel.kind in HEAVY and kernel.dtype in WIDE and rate and fastest >= WORTH_IT * rate:
             part = kernels.scale * kernel.us
             share += part
+            tf32 += part if kernel.dtype == "tf32" else 0.0
             high += part * (1 - 1 / max(BYTES_HALVED, WELL_TUNED * fastest / rate))
     if share < NOTICEABLE:
         return None
+    is_tf32 = tf32 >= share / 2
+    if is_tf32 or fastest >= TENSOR_CORES * peak.flops_per_s.get("float32", math.inf):
+        gain = mixed_precision(model_kind(kernels), is_tf32)
+        gone = change(gain, computing(kernels), share)
+    else:
+        gone = removes(share * (1 - 1 / AFTER_CASTS), share * (1 - 1 / BYTES_HALVED), high)
     scaler = "  # with torch.amp.GradScaler()" if narrow == "float16" else ""
     return Advice(
         because=(
             f"{min(1.0, share):.1%} of the time goes into matrix products and convolutions in 32 bits",
             f"{peak.device} reaches {fastest / 1e12:,.0f} TFLOP/s in 16 bits ({peak.source})",
         ),
-        change=removes(share * (1 - 1 / AFTER_CASTS), share * (1 - 1 / BYTES_HALVED), high),
+        change=gone,
         tweak="--amp",
         same_result=False,
         code=f'with torch.autocast("cuda", dtype=torch.{narrow}):{scaler}\n    ...  # forward and loss',

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfdoctor import reporting
 from perfdoctor.facts.gather import Facts
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.report import Report
-from perfdoctor.model.trial import Variant
+from perfdoctor.model.trial import Trial, Variant, VariantResult
 from perfdoctor.runs import directory
 from perfdoctor.trials.settings import predicted_gain
 
@@ -25,6 +25,15 @@ class BaselineRun:
     def predict(self, variant: Variant) -> Gain | None:
         """The speedup that a variant should bring, or None where the run does not tell."""
         return predicted_gain.predict(variant, self.facts, self.report)
+
+    def with_models(self, trial: Trial) -> Trial:
+        """The trial with what its predictions were before their ranges were widened."""
+        return replace(trial, verdicts=tuple(map(self._with_model, trial.verdicts)))
+
+    def _with_model(self, result: VariantResult) -> VariantResult:
+        if result.predicted is None or result.over:
+            return result  # on top of others a gain is a quotient, of which the model tells no range
+        return replace(result, modelled=predicted_gain.modelled(result.variant, self.facts, self.report))
 
 
 def read(run: Path) -> BaselineRun:

@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model import redact
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Variant
 from perfdoctor.runs import records as recorded
 from perfdoctor.trials import measure
 from perfdoctor.trials.plan import CALIBRATION_S, TrialPlan
 from perfdoctor.trials.sandbox import leftovers
+from perfdoctor.trials.sandbox.guarded import guarded
 from perfdoctor.trials.sandbox.memory import PeakMemory
 from perfdoctor.trials.sandbox.protect import Protection
 from perfdoctor.trials.settings import metric, rank_count
@@ -40,6 +42,7 @@ class Executor:
     folder: Path
     protection: Protection
     metric: re.Pattern[str] | None = None
+    keep_arguments: bool = False
 
     def calibrate(self, variant: Variant = ORIGINAL) -> tuple[Execution, recorded.RunRecords | None]:
         """Run the original, or a number of ranks, for a few seconds of training; tell what it recorded."""
@@ -74,6 +77,7 @@ class Executor:
             words = rank_count.command(words, variant.ranks, os.environ)
         peak = PeakMemory()
         with ExitStack() as after:
+            after.enter_context(guarded([path]))  # left last
             after.callback(self.protection.clear, path)
             after.callback(leftovers.end, path)  # comes first
             try:
@@ -97,6 +101,7 @@ class Executor:
             profiler=False,
             stacks=False,
             tweaks=variant.tweaks,
+            keep_arguments=self.keep_arguments,
             trial=launch.TrialOptions(
                 path,
                 log,
@@ -104,7 +109,7 @@ class Executor:
                 max_training_s=bounds.training_s,
                 warm_up_updates=bounds.warm_up_updates,
                 before=prepared.before,
-                environ={"PYTHONHASHSEED": hash_seed, **prepared.environ},
+                environ={"PYTHONHASHSEED": hash_seed, **prepared.environ, **leftovers.owned(path)},
                 protect=prepared.options,
                 watched=variant.ranks is not None,
                 apart=apart,
@@ -123,10 +128,16 @@ class Executor:
             ending=ending,
             host_bytes=max(filter(None, (execution.host_bytes, ended.peak.bytes)), default=None),
             printed=metric.values(ended.log, self.metric) if self.metric else (),
-            error=_error(text, outcome) if failed else None,
+            error=self._redacted(_error(text, outcome)) if failed else None,
             ended_by=outcome.ended_by,
             log=str(ended.log),
         )
+
+    def _redacted(self, error: str) -> str:
+        """An error that the script printed, without what is secret by its look, its name, or the command."""
+        if self.keep_arguments:
+            return error
+        return redact.text(error, redact.secrets(self.command, os.environ))
 
     def no_room(self, error: OSError) -> PerfdoctorError:
         """What to raise where an execution's folder cannot be written to."""

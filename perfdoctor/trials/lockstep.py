@@ -10,11 +10,9 @@ each turn, whole epochs where an epoch is short, so that all train on the same s
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,16 +20,16 @@ import psutil
 
 from perfdoctor.model.trial import Execution, ExecutionEnd, Variant
 from perfdoctor.runs import records as recorded
-from perfdoctor.trials import measure
+from perfdoctor.trials import measure, settling
 from perfdoctor.trials.execution import FIRST_STEP_S, LEAST_BYTES, CommandRun, Executor, StopRule
 from perfdoctor.trials.measure import Turn
 from perfdoctor.trials.plan import LEAST_TURNS, PATIENCE, SLACK_S, TrialPlan
-from perfdoctor.trials.sandbox import guard, leftovers
+from perfdoctor.trials.sandbox import leftovers
+from perfdoctor.trials.sandbox.guarded import guarded
 from perfdoctor.trials.sandbox.memory import PeakMemory
-from perfdoctor.watch.live import LiveCommand, live
+from perfdoctor.watch.live import LiveCommand, live, suspended_with
 from perfdoctor.watch.samplers.progress import ProgressReader
 
-GUARD = guard.__file__
 SETTLES = 0.1  # of a turn
 POLL_S, LONGEST_POLL_S = 0.0005, 0.02  # how closely the end of a turn is watched: a step or two
 ASLEEP_S = 2.0  # between two looks at a clock: we were stopped, or the machine slept, and the turn is void
@@ -102,6 +100,7 @@ def execute(
     """
     interrupt = None
     with ExitStack() as after:
+        after.enter_context(guarded([executor.folder / name for _, name in sides]))  # left last
         peaks, logs, living = [], [], []
         for _, name in sides:
             path, log, peak = executor.folder / name, executor.folder / f"{name}.log", PeakMemory()
@@ -109,7 +108,7 @@ def execute(
             after.callback(leftovers.end, path)  # comes first
             peaks.append(peak)
             logs.append(log)
-        with _guarded([executor.folder / name for _, name in sides]), ExitStack() as alive:
+        with ExitStack() as alive:
             for (variant, name), log, peak in zip(sides, logs, peaks, strict=True):
                 options = executor.options(executor.folder / name, log, variant, StopRule(), apart=True)
                 try:
@@ -118,14 +117,16 @@ def execute(
                     raise executor.no_room(error) from None
                 living.append(_side(variant, command, plan))
             try:
-                _take_turns(living, plan, tell)
+                with suspended_with([side.living for side in living]):
+                    _take_turns(living, plan, tell)
             except KeyboardInterrupt as stop:
                 interrupt = stop
             finally:
                 _end(living)
         is_full = shutil.disk_usage(executor.folder).free < LEAST_BYTES
+        compiles = any(settling.compiles(variant) for variant, _ in sides)
         executions = [
-            _told(executor, side, CommandRun(side.living.outcome(), peak, log, is_full), number)
+            _told(executor, side, CommandRun(side.living.outcome(), peak, log, is_full), number, compiles)
             for side, peak, log in zip(living, peaks, logs, strict=True)
         ]
         if interrupt is not None:
@@ -140,10 +141,12 @@ def _side(variant: Variant, command: LiveCommand, plan: TrialPlan) -> _LiveTrain
     return _LiveTraining(variant, command, warm_up, turn, turn_steps, warm_up_steps)
 
 
-def _told(executor: Executor, side: _LiveTraining, ended: CommandRun, number: int) -> Execution:
+def _told(
+    executor: Executor, side: _LiveTraining, ended: CommandRun, number: int, compiles: bool
+) -> Execution:
     path = side.living.path
     records = recorded.read(path)
-    execution = measure.in_turns(records, number, side.warm_up_steps, side.turns, side.turn_steps)
+    execution = measure.in_turns(records, number, side.warm_up_steps, side.turns, side.turn_steps, compiles)
     whole = sum(turn_s == turn_s for turn_s in execution.turns_s)
     if execution.ending is ExecutionEnd.MEASURED and whole < LEAST_TURNS:
         execution = replace(execution, ending=ExecutionEnd.TOO_SHORT)
@@ -197,7 +200,7 @@ def _turn(side: _LiveTraining, plan: TrialPlan) -> bool:
     """Let one train for its turn, and note which part of it counts; whether it goes on after it."""
     clock = _Clock(PATIENCE * plan.turn_s + SLACK_S)
     settled_s = time.monotonic() + SETTLES * plan.turn_s
-    cut = side.updates
+    cut, suspensions = side.updates, side.living.suspensions
     side.living.go_on()
     try:
         goes_on = _until(side, cut + 1, clock)
@@ -210,7 +213,8 @@ def _turn(side: _LiveTraining, plan: TrialPlan) -> bool:
         side.living.rest()
     if goes_on:
         end_ns = side.last_ns
-        side.turns.append(Turn(begin_ns, begin_ns if clock.slept else end_ns))
+        is_void = clock.slept or side.living.suspensions > suspensions
+        side.turns.append(Turn(begin_ns, begin_ns if is_void else end_ns))
     return goes_on
 
 
@@ -253,23 +257,3 @@ def _end(sides: Sequence[_LiveTraining]) -> None:
     until_s = time.monotonic() + LEAVING_S
     for side in sides:
         side.living.wait(max(0.0, until_s - time.monotonic()))
-
-
-@contextmanager
-def _guarded(executions: Sequence[Path]) -> Iterator[None]:
-    """While it is open, the end of this process ends these executions as well, whatever ended it."""
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", GUARD, *map(str, executions)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield
-    finally:
-        assert process.stdin is not None
-        with suppress(OSError):
-            process.stdin.write(b"over")
-            process.stdin.close()
-        process.wait()

@@ -17,12 +17,12 @@ from perfdoctor.model.measured import Marker, Phase
 from perfdoctor.model.trial import Execution, ExecutionEnd, Place
 from perfdoctor.runs.directory import Json
 from perfdoctor.runs.types import RankRecords, RunRecords
+from perfdoctor.trials.change_point import slow_beginning, stalls
 from perfdoctor.wire.events.loaders import EpochEvent
 
 # Optimizers make their state in the first update, allocators and thread pools fill in the first few, and a
 # gradient scaler skips its first updates while it looks for its scale.
 LEAST_WARM_UP = 5
-SLOWER = 1.5  # a beginning that is so much slower than the rest is warm-up; less is other work on the machine
 BURSTS = (Phase.DATA_WAIT, Phase.VALIDATION, Phase.CHECKPOINT)  # come in lumps while training is steady
 WAITING, MOVING = "waiting", "moving"  # the parts of exchanging, as phases of an execution
 
@@ -99,12 +99,18 @@ def execution(records: RunRecords, at_round: int, warm_up_steps: int, steps: int
 
 
 def in_turns(
-    records: RunRecords, at_round: int, warm_up_steps: int, turns: Sequence[Turn], turn_steps: int
+    records: RunRecords,
+    at_round: int,
+    warm_up_steps: int,
+    turns: Sequence[Turn],
+    turn_steps: int,
+    compiles: bool = False,
 ) -> Execution:
     """The figures of an execution that took turns with others: of the first `turn_steps` whole steps of each.
 
-    `turns_s` has a value for each turn, NaN where it does not hold as many. The ending goes by the steps
-    alone, as that of `execution`.
+    `turns_s` has a value for each turn, NaN where it does not hold as many, or where one of the round
+    `compiles` and a step of the turn took as long as that. The ending goes by the steps alone, as that of
+    `execution`.
     """
     outline = _told(records, at_round)
     ranks = _ranks(records)
@@ -114,7 +120,9 @@ def in_turns(
     firsts = [int(np.searchsorted(first_rank.begin_ns, turn.begin_ns)) for turn in turns]
     fewest = min(len(steps.end_ns) for _, steps in ranks)
     whole = [
-        first + turn_steps <= fewest and int(first_rank.end_ns[first + turn_steps - 1]) <= turn.end_ns
+        first + turn_steps <= fewest
+        and int(first_rank.end_ns[first + turn_steps - 1]) <= turn.end_ns
+        and not (compiles and stalls(_steady_s(first_rank)[first : first + turn_steps]).size)
         for first, turn in zip(firsts, turns, strict=True)
     ]
     stretches = tuple(
@@ -128,19 +136,22 @@ def in_turns(
     return replace(timed, turns_s=tuple(next(left_s) if is_whole else math.nan for is_whole in whole))
 
 
-def warm_up(records: RunRecords, settings: Sequence[Mapping[str, int]] = ({},)) -> int:
-    """How many steps an execution needs to settle, at least LEAST_WARM_UP, from one that went on for longer.
+def warm_up(
+    records: RunRecords, settings: Sequence[Mapping[str, int]] = ({},), least: int = LEAST_WARM_UP
+) -> int:
+    """How many steps an execution needs to settle, at least so many, from one that went on for longer.
 
     These are the slow first steps (compiling, trying algorithms), and then the batches that workers prepared
-    meanwhile, for those come faster than workers can make them. `given`: `num_workers` and `prefetch_factor`
-    of each variant that is to settle, where it has its own.
+    meanwhile, for those come faster than workers can make them. `settings`: `num_workers` and
+    `prefetch_factor` of each variant that is to settle, where it has its own.
     """
     return max(
         (
-            max(LEAST_WARM_UP, _settled(steps)) + max(_drain(rank, steps, values) for values in settings)
+            max(least, slow_beginning(_steady_s(steps)))
+            + max(_drain(rank, steps, values) for values in settings)
             for rank, steps in _ranks(records)
         ),
-        default=LEAST_WARM_UP,
+        default=least,
     )
 
 
@@ -173,17 +184,22 @@ def period(records: RunRecords, held: float = 1.0) -> int | None:
     return None
 
 
-def epoch(records: RunRecords) -> int | None:
-    """Steps of an epoch, also of one that is not over yet, by what its dataset holds; None: not known."""
+def epoch(records: RunRecords) -> float | None:
+    """Steps of an epoch, also of one that is not over yet, by what its dataset holds; None: without loader.
+
+    Infinite where none was over, and its dataset does not tell what it holds.
+    """
     for rank, steps in _ranks(records)[:1]:
         known = max(filter(None, map(_period, _epochs(rank, steps))), default=None)
         if known is not None:
             return known
         items = [epoch.items for epoch in rank.of(EpochEvent) if epoch.begin_ns <= int(steps.end_ns[0])]
         loads = steps.counts["batches"] > 0
-        if items and items[-1] and loads.any():
-            held = float(np.median(steps.counts["samples"][loads]))
-            return math.ceil(items[-1] / held) if held else None
+        held = float(np.median(steps.counts["samples"][loads])) if loads.any() else 0.0
+        if items and items[-1] and held:
+            return math.ceil(items[-1] / held)
+        uneven = [int(np.diff(marks).max()) for marks in _epochs(rank, steps) if len(marks) > 1]
+        return max(uneven, default=math.inf if items else None)
     return None
 
 
@@ -222,6 +238,7 @@ def _timed(
         start_s=None if command_ns is None else max(0.0, (begin_ns - command_ns) / 1e9),
         warm_up_s=(warm_ns - begin_ns) / 1e9,
         warm_up_steps=warm_up_steps,
+        slow_steps=_slow_steps(slowest, warm_up_steps),
         turns_s=tuple(slowest.turns_s),
         phases=_phases(ranks),
         cpu_s=sum(rank.cpu_s for rank in ranks) / slowest.count or None,
@@ -280,26 +297,17 @@ def _period(marks: Ints) -> int | None:
 # ---------------------------------------------------------------- warm-up
 
 
-def _settled(steps: Steps) -> int:
-    """How many first steps compute far longer than the rest: change points, cut off from the left."""
-    seconds = np.asarray(steps.seconds - sum(steps.phases[phase] for phase in BURSTS))
-    logs = np.log(np.maximum(seconds, 1e-9))  # a ratio counts, not a single step that took very long
-    settled = 0
-    while (cut := _change(logs[settled:])) and settled + cut <= len(logs) // 2:
-        settled += cut
-    return settled
+def _steady_s(steps: Steps) -> Floats:
+    """Seconds of each step without what comes in lumps."""
+    return np.asarray(steps.seconds - sum(steps.phases[phase] for phase in BURSTS))
 
 
-def _change(logs: Floats) -> int:
-    """Where a slow beginning ends, by least squares of its mean and the rest's; 0 if it is not that slow."""
-    count = len(logs)
-    if count < 2:
-        return 0
-    left = np.arange(1, count)
-    sums = np.cumsum(logs)
-    excess = sums[:-1] / left - (sums[-1] - sums[:-1]) / (count - left)
-    best = int(np.argmax(left * (count - left) * excess**2))
-    return best + 1 if excess[best] >= math.log(SLOWER) else 0
+def _slow_steps(rank: _MeasuredRank, warm_up_steps: int) -> int:
+    """See `Execution.slow_steps`. What lies between warm-up and turns is left out: rests have cut it."""
+    seen = np.concatenate([np.arange(min(warm_up_steps, rank.chosen[0])), rank.chosen])
+    seconds = _steady_s(rank.steps)[seen]
+    slow = max(slow_beginning(seconds), *(stalls(seconds)[-1:] + 1), 0)
+    return int(seen[slow - 1]) + 1 if slow else 0
 
 
 def _drain(rank: RankRecords, steps: Steps, arguments: Mapping[str, int]) -> int:

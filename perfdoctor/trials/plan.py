@@ -10,26 +10,26 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.trial import Variant
 from perfdoctor.trials.settings import tweak_catalogue
 from perfdoctor.trials.settings.flags import VALUE
+from perfdoctor.trials.statistics.speedup import LEAST_ROUNDS
 
 ROUNDS = 5  # a t-interval over fewer is wide: its quantile is 2.8 with five rounds, 4.3 with three
-LEAST_ROUNDS = 3
 LEAST_STEPS = 10  # a mean over fewer is one batch more or less
 LEAST_S = 1.0  # to measure: less is a few turns of the scheduler
 MOST_STEPS = 5_000  # more do not help: rounds differ by more than steps within one
 SECONDS_PER_VARIANT = 35.0  # one variant and its originals, by default: 90 s at most with the calibration
 CALIBRATION_S = 6.0  # how long the calibration run trains
-BUDGET_S = 180.0  # of trainings that take turns, one variant beside the original; each further one half of it
-TURN_S, LONGEST_TURN_S = (
-    1.0,
-    10.0,
-)  # shorter ones are a few turns of the scheduler; whole epochs may take longer
+# Of trainings that take turns, one variant beside the original: within three minutes, also where the last
+# round is slower than those before it. Each further variant takes half of it.
+BUDGET_S = 170.0
+# Of a turn: shorter ones are a few turns of the scheduler; whole epochs may take longer.
+TURN_S, LONGEST_TURN_S = 1.0, 10.0
 LEAST_TURN_STEPS = 3  # besides the one that a rest has cut
 # Fresh starts, each with a layout of memory of its own: half of the first number decide what is worth it.
 STARTS, MOST_STARTS = 9, 20
 LEAST_TURNS, ENOUGH_TURNS, MOST_TURNS = 2, 4, 12  # of each training between two fresh starts
 SETTLING = 1.2  # times a turn's measured steps, with what comes before them
 LEAVING_S = 1.0  # a script takes about this long to end
-STRETCH = 3.0  # times the budget that may be spent to measure a whole epoch, where it recurs
+STRETCH = 3.0  # times the usual budget that may be spent to measure a whole epoch, where it recurs
 PATIENCE = 5.0  # an execution that takes so many times as long as expected is ended
 SLACK_S = 60.0  # compiling, or starting many workers
 
@@ -46,9 +46,7 @@ class TrialPlan:
     updates_per_step: float = 1.0  # of the first optimizer: a critic may have several
     period: int | None = None  # steps between epochs, validations or checkpoints, where they come evenly
     batch: float | None = None  # samples in a batch of the original; None: not known
-    turns: int = (
-        0  # that hold the steps, of trainings that take turns; 0: executed whole, one after the other
-    )
+    turns: int = 0  # that hold the steps, of trainings that take turns; 0: executed whole, one by one
     turn_s: float = 0.0  # of the original, as long as its steps take
     budget_s: float = math.inf  # for all rounds
 
@@ -99,7 +97,7 @@ def make(
     the samples of the original's step those of a variant hold: it settles, and is measured, over as many
     steps of its own. Raises PerfdoctorError where the script has too few steps to measure.
     """
-    rounds = rounds or ROUNDS
+    asked_rounds, rounds = rounds, rounds or ROUNDS
     room = math.inf if longest_steps is None else longest_steps / (warm_up_steps + LEAST_STEPS)
     times = max(1.0, min(most_held, room))  # a variant that does not fit in shortens no other
     warm_up_steps, least = math.ceil(warm_up_steps * times), math.ceil(LEAST_STEPS * times)
@@ -112,9 +110,14 @@ def make(
         )
     if steps is None:
         budget_s = (seconds or SECONDS_PER_VARIANT * (variants + 1) + CALIBRATION_S) - spent_s
+        execution_s = {each: budget_s / (each * (variants + 1)) for each in range(LEAST_ROUNDS, rounds + 1)}
+        if period is not None and asked_rounds is None:  # fewer rounds, where only they hold a whole period
+            least_s = start_s + (warm_up_steps + period) * step_s + LEAVING_S
+            rounds = max((each for each, has_s in execution_s.items() if has_s >= least_s), default=rounds)
         each_s = budget_s / (rounds * (variants + 1)) - start_s - LEAVING_S
         affordable = min(MOST_STEPS, most, max(least, LEAST_S / step_s, each_s / step_s - warm_up_steps))
-        stretched = min(most, STRETCH * max(affordable, each_s / step_s))
+        stretch = STRETCH if seconds is None else 1.0
+        stretched = min(most, stretch * max(affordable, each_s / step_s))
         steps = _whole(round(affordable), stretched, least, period or 1)
     else:
         steps = _whole(steps, steps, 1, period or 1)

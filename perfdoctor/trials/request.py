@@ -26,6 +26,7 @@ class Request:
     run: Path | None = None  # the run that predictions come from
     ranks: tuple[int, ...] = ()  # numbers of ranks to compare, the fewest first, instead of variants
     auto: bool = False  # try what the run advises, too, one on top of the other, and keep what helps
+    keep_arguments: bool = False  # store the command with its secrets
 
 
 class ProgressDisplay(Protocol):

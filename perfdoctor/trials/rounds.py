@@ -12,17 +12,18 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.note import Note
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Variant, VariantResult
-from perfdoctor.trials import lockstep
+from perfdoctor.trials import lockstep, measure, settling
 from perfdoctor.trials.execution import Executor
-from perfdoctor.trials.plan import LEAST_STEPS, TrialPlan, times_held
+from perfdoctor.trials.plan import CALIBRATION_S, LEAST_STEPS, SETTLING, TrialPlan, times_held
 from perfdoctor.trials.request import ProgressDisplay
-from perfdoctor.trials.settings import tweak_catalogue
 from perfdoctor.trials.statistics import speedup
 from perfdoctor.trials.statistics.verdict import BROKEN, Rounds, verdict
-from perfdoctor.tweaks import EPOCH_BORDERS, SECOND_EPOCH
+from perfdoctor.tweaks import EPOCH_BORDERS, SECOND_EPOCH, VALIDATION
 from perfdoctor.watch import signals
 
-EPOCHS_NEEDED = 16  # that a trial takes which has to see whole epochs: turns of both after fresh starts
+# Epochs that a trial takes which has to see whole ones, in turns of both after fresh starts; the first
+# validation of each start only proves that its passes may be changed.
+EPOCHS_NEEDED = {SECOND_EPOCH: 16, EPOCH_BORDERS: 16, VALIDATION: 24}
 OVER = 0.05  # of the time given, that a last round may take beyond it
 
 
@@ -43,7 +44,8 @@ class Bench:
     stopped_early: bool = False
     trouble: list[Note] = field(default_factory=list)  # what ended the trial, other than the user
     notes: list[Note] = field(default_factory=list)  # how it was measured
-    epoch: int | None = None  # steps of one, where that is known
+    epoch: float | None = None  # steps of one: see measure.epoch
+    longest_steps: int | None = None  # that the script takes by itself; None: it was not let
     clock: Callable[[], float] = time.monotonic
 
     def compare(self, variants: Sequence[Variant], base: Variant = ORIGINAL) -> list[VariantResult]:
@@ -51,10 +53,12 @@ class Bench:
         originals: list[Execution] = []
         executions: dict[str, list[Execution]] = {variant.name: [] for variant in variants}
         alive = [variant for variant in variants if self.out_of_reach(variant) is None]
-        first, began_s = self.rounds, self.clock()
+        began = first = self.rounds
+        began_s, longest_s = self.clock(), 0.0
         while alive and self.rounds - first < self.plan.rounds and not self._ended:
             turns = [(base, originals), *((each, executions[each.name]) for each in alive)]
-            if self._has_to_stop(began_s, self.rounds - first):
+            round_s = self.clock()
+            if self._has_to_stop(round_s - began_s + longest_s, self.rounds - first):
                 break
             self.begun += 1
             try:
@@ -71,6 +75,10 @@ class Bench:
                 first = self.rounds
                 continue
             self.rounds += 1
+            longest_s = max(longest_s, self.clock() - round_s)
+            if self.rounds - began == 1 and self._settles_later(turns):
+                first = self.rounds
+                continue
             alive = [
                 variant for variant in alive if self._goes_on(variant, originals, executions[variant.name])
             ]
@@ -92,16 +100,24 @@ class Bench:
 
     def out_of_reach(self, variant: Variant) -> str | None:
         """Why what a variant changes cannot be measured in the time there is, or None where it can."""
-        step_s = self.calibration.step_s
-        if self.epoch is None or step_s is None:
-            return None
-        pays = {tweak_catalogue.declared(setting.tweak).pays: setting.tweak for setting in variant.settings}
-        seconds = math.ceil(EPOCHS_NEEDED * self.epoch * step_s)
-        more = f"{self.epoch:,} steps, about {self.epoch * step_s:.0f} s: perfdoctor try --seconds {seconds}"
-        if SECOND_EPOCH in pays and self.plan.warm_up_steps < self.epoch:
-            return f"--{pays[SECOND_EPOCH]} pays from the second epoch on, and the first takes {more}"
-        if EPOCH_BORDERS in pays and self.plan.steps < self.epoch * max(1, self.plan.turns):
-            return f"--{pays[EPOCH_BORDERS]} acts where epochs begin, and one takes {more}"
+        pays, step_s = settling.pays(variant), self.calibration.step_s
+        in_one_go = self.plan.steps // max(1, self.plan.turns)
+        reach: dict[str, tuple[int, float | None, str]] = {
+            SECOND_EPOCH: (
+                self.plan.warm_up_steps,
+                self.epoch,
+                "pays from the second epoch on, and the first takes",
+            ),
+            EPOCH_BORDERS: (in_one_go, self.epoch, "acts where epochs begin, and one takes"),
+            VALIDATION: (
+                in_one_go,
+                self.plan.period if settling.validates(self.calibration) else self.epoch,
+                "acts where the script validates, once in",
+            ),
+        }
+        for when, (steps, needed, why) in reach.items():
+            if when in pays and needed is not None and step_s is not None and steps < needed:
+                return f"--{pays[when]} {why} {_takes(needed, step_s, EPOCHS_NEEDED[when])}"
         return None
 
     @property
@@ -113,10 +129,30 @@ class Bench:
     def _ended(self) -> bool:
         return self.interrupted or bool(self.trouble)
 
-    def _has_to_stop(self, began_s: float, rounds: int) -> bool:
-        """Whether another round would go beyond the time there is; it goes by those before it."""
-        spent_s = self.clock() - began_s
-        return rounds > 0 and spent_s * (rounds + 1) / rounds > self.plan.budget_s * (1.0 + OVER)
+    def _has_to_stop(self, then_s: float, rounds: int) -> bool:
+        """Whether another round would go beyond the time there is, where `then_s` will be spent after it."""
+        least = 1 if self.plan.turns else speedup.LEAST_ROUNDS  # whole executions: fewer tell nothing at all
+        return rounds >= least and then_s > self.plan.budget_s * (1.0 + OVER)
+
+    def _settles_later(self, sides: Sequence[tuple[Variant, list[Execution]]]) -> bool:
+        """Whether a variant still compiled in what was measured of it: then all is measured again, later on.
+
+        The calibration run of the original cannot tell how long a variant compiles.
+        """
+        more = 0
+        for variant, executions in sides:
+            last = executions[-1] if executions and settling.compiles(variant) else None
+            if last is not None and last.slow_steps > last.warm_up_steps:
+                slow = math.ceil(last.slow_steps * times_held(variant, self.plan.batch))
+                more = max(more, slow - measure.LEAST_WARM_UP)  # its workers fill their queues meanwhile
+        last_step = self.plan.warm_up_steps + more + SETTLING * self.plan.steps
+        if more <= 0 or (self.longest_steps is not None and last_step > self.longest_steps):
+            return False
+        self.plan = _later(self.plan, more)
+        self.whole = self.whole and _later(self.whole, more)
+        for _, executions in sides:
+            executions.clear()
+        return True
 
     def _take_turns(self, sides: Sequence[tuple[Variant, list[Execution]]], number: int) -> None:
         """One round of all at once. Raises lockstep.Apart where they do not get on with each other."""
@@ -213,6 +249,19 @@ class Bench:
         if last.ending in BROKEN or last.broken or (variant.settings and not last.applied):
             return False
         return not speedup.enough(Rounds.of(originals, executions).costs, self.plan.rounds)
+
+
+def _takes(steps: float, step_s: float, times: int) -> str:
+    """How long so many steps are, and what to type to see them so many times."""
+    if math.isinf(steps):
+        return f"more steps than train in {CALIBRATION_S:.0f} s; how many, its dataset does not tell"
+    seconds = math.ceil(times * steps * step_s)
+    return f"{steps:,} steps, about {steps * step_s:.0f} s: perfdoctor try --seconds {seconds}"
+
+
+def _later(plan: TrialPlan, steps: int) -> TrialPlan:
+    """The plan with so many more steps of warm-up."""
+    return replace(plan, warm_up_steps=plan.warm_up_steps + steps)
 
 
 def _slug(variant: Variant) -> str:

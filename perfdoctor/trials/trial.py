@@ -6,25 +6,29 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from perfdoctor.errors import SIGNALLED, Interrupted, PerfdoctorError
+from perfdoctor.facts.user_source.clock_schedule import scheduling_line
+from perfdoctor.facts.user_source.parse import Listing
 from perfdoctor.model import redact
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.note import Note
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Trial, Variant, VariantResult
 from perfdoctor.runs import directory
 from perfdoctor.runs.types import RunRecords
-from perfdoctor.trials import auto, baseline_run, lockstep, measure, plan, scaling
+from perfdoctor.trials import auto, baseline_run, lockstep, measure, plan, promise, scaling, settling
 from perfdoctor.trials.baseline_run import BaselineRun
 from perfdoctor.trials.execution import Executor
 from perfdoctor.trials.request import ProgressDisplay, Request
 from perfdoctor.trials.rounds import Bench
-from perfdoctor.trials.sandbox import protect
-from perfdoctor.trials.settings import flags, metric, tweak_catalogue
+from perfdoctor.trials.sandbox import leftovers, protect
+from perfdoctor.trials.settings import metric
 from perfdoctor.trials.settings.auto_values import resolve
+from perfdoctor.trials.statistics.speedup import LEAST_ROUNDS
 from perfdoctor.watch import command
 
 SETTLING_SHARE = 0.5  # of the time given, that the first epochs of all may take
@@ -109,6 +113,8 @@ def run(request: Request, progress: ProgressDisplay) -> Trial:
     strategy = _strategy(request)
     for warning in strategy.warnings:
         progress.say(warning)
+    if left := leftovers.end_abandoned():
+        progress.say(Note("ended-abandoned", {"count": left}))
     try:
         bench, protection = _prepare(request, progress, strategy)
         spent_s = time.monotonic() - began_s
@@ -116,7 +122,8 @@ def run(request: Request, progress: ProgressDisplay) -> Trial:
     finally:
         progress.end()
     trial = _conclude(request, bench, verdicts, protection, time.monotonic() - began_s)
-    return strategy.complete(trial)
+    trial = strategy.complete(trial)
+    return trial if strategy.baseline is None else strategy.baseline.with_models(trial)
 
 
 def _strategy(request: Request) -> Strategy:
@@ -157,51 +164,75 @@ def _prepare(
         "seconds": request.seconds,
     }
     budget_s = request.seconds or plan.BUDGET_S * (1.0 + strategy.abreast) / 2.0
-    longest_s = SETTLING_SHARE * budget_s / (plan.LEAST_ROUNDS * (strategy.abreast + 1))
+    longest_s = SETTLING_SHARE * budget_s / (LEAST_ROUNDS * (strategy.abreast + 1))
     whole = plan.make(
         **known,
-        warm_up_steps=settled_after(records, variants, calibration, longest_s),
-        period=measure.period(records, most_held),
+        warm_up_steps=settling.settled_after(records, variants, calibration, longest_s),
+        period=settling.recurring(records, variants, calibration, most_held),
         batch=batch,
         updates_per_step=measure.updates_per_step(records),
     )
     predict = baseline.predict if baseline is not None else _unknown
-    bench = Bench(executor, progress, whole, calibration, predict=predict, epoch=measure.epoch(records))
-    why = lockstep.obstacle(calibration, variants, strategy.abreast)
+    epoch = measure.epoch(records)
+    bench = Bench(executor, progress, whole, calibration, None, predict, epoch=epoch, longest_steps=longest)
+    why = lockstep.obstacle(calibration, variants, strategy.abreast) or _by_the_clock(request)
     if request.seconds is not None:  # of which each comparison has its part
         known["seconds"] = request.seconds * strategy.abreast / strategy.comparisons
     turns = None if why is not None else plan.in_turns(whole, **known | {"variants": strategy.abreast})
-    if turns is not None:
+    if request.seconds is not None:
+        left_s = request.seconds - known["spent_s"]
+        bench.plan = whole = replace(whole, budget_s=left_s * strategy.abreast / strategy.comparisons)
+    if turns is not None and not _only_whole(bench, turns, variants, strategy.abreast, budget_s):
         bench.plan, bench.whole = turns, whole
     else:
-        bench.notes.append(Note("whole-executions", {"because": why or "its steps are too few, or too long"}))
+        because = why or ("its steps are too few, or too long" if turns is None else "no turn holds an epoch")
+        bench.notes.append(Note("whole-executions", {"because": because}))
+    _promise(request, progress, strategy, bench.plan, records, time.monotonic() - began_s)
     return bench, executor.protection
 
 
-def _loading(variants: Sequence[Variant]) -> list[dict[str, int]]:
-    """Arguments of a DataLoader that the original (none) and each variant set."""
-    arguments = [
-        {
-            name: setting.values[flags.VALUE]
-            for setting in variant.settings
-            if (name := tweak_catalogue.declared(setting.tweak).loader_argument) is not None
-        }
-        for variant in variants
-    ]
-    return [{}, *arguments]
+def _promise(
+    request: Request,
+    progress: ProgressDisplay,
+    strategy: Strategy,
+    planned: plan.TrialPlan,
+    records: RunRecords,
+    spent_s: float,
+) -> None:
+    """Say what the trial can tell in its time, and whether it can keep to it."""
+    turn_steps = planned.steps // max(1, planned.turns)
+    scatter = promise.pair_variance(records, planned.warm_up_steps, turn_steps)
+    notes = [promise.promised(planned, scatter, spent_s)] if strategy.comparisons == 1 else []
+    if request.seconds is not None:
+        part = request.seconds * strategy.abreast / strategy.comparisons
+        notes.append(promise.overdrawn(planned, strategy.abreast + 1, spent_s, part))
+    for note in filter(None, notes):
+        progress.say(note)
 
 
-def settled_after(
-    records: RunRecords, variants: Sequence[Variant], calibration: Execution, longest_s: float
-) -> int:
-    """Steps until all have settled: a whole epoch, of at most `longest_s`, if it is unlike later ones."""
-    steps = measure.warm_up(records, _loading(variants))
-    every = measure.epoch(records)
-    tweaks = {each.tweak for one in variants for each in one.settings}
-    unlike = any(tweak_catalogue.declared(each).first_epoch for each in tweaks)
-    if unlike and every is not None and every * (calibration.step_s or 0.0) <= longest_s:
-        return every + steps
-    return steps
+def _only_whole(
+    bench: Bench, turns: plan.TrialPlan, variants: Sequence[Variant], abreast: int, budget_s: float
+) -> bool:
+    """Whether what all variants change shows in whole executions within the time, and not in turns."""
+    whole = bench.plan
+    in_turns = replace(bench, plan=turns)
+    if whole.rounds * (abreast + 1) * whole.execution_s > budget_s:
+        return False
+    return bool(variants) and all(
+        in_turns.out_of_reach(each) is not None and bench.out_of_reach(each) is None for each in variants
+    )
+
+
+def _by_the_clock(request: Request) -> str | None:
+    """Where the script lets a clock decide what it does, in half a sentence; None where it does not."""
+    script = command.resolve(request.command, os.environ).script
+    if script is None:
+        return None
+    with suppress(OSError, UnicodeDecodeError):
+        line = scheduling_line(Listing(Path(script).read_text(encoding="utf-8").splitlines()))
+        if line is not None:
+            return f"{Path(script).name}:{line} goes by the clock, which does not rest"
+    return None
 
 
 def _unknown(variant: Variant) -> Gain | None:
@@ -227,7 +258,7 @@ def _executor(request: Request) -> Executor:
         raise PerfdoctorError(f"cannot write to {parent}: {error.strerror}", hint) from None
     if protection.how == "none" and not request.yes:
         raise PerfdoctorError(protection.sentence, "continue anyway: perfdoctor try --yes ...")
-    return Executor(request.command, folder, protection, pattern)
+    return Executor(request.command, folder, protection, pattern, request.keep_arguments)
 
 
 def _conclude(
@@ -241,7 +272,7 @@ def _conclude(
     executions = [bench.calibration, *bench.originals]
     executions += [execution for verdict in verdicts for execution in verdict.executions]
     return Trial(
-        tuple(redact.command(request.command)),
+        request.command if request.keep_arguments else tuple(redact.command(request.command)),
         tuple(bench.originals),
         tuple(verdicts),
         bench.rounds,

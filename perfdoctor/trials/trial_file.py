@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.concluded import Gain
+from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.measured import Location
 from perfdoctor.model.trial import (
     SCHEMA,
     Execution,
     ExecutionEnd,
+    ExecutionSummary,
     LossEquivalence,
+    ModelledGain,
     Outcome,
     Place,
     Scaled,
@@ -25,6 +27,7 @@ from perfdoctor.model.trial import (
     VariantResult,
 )
 from perfdoctor.runs import directory
+from perfdoctor.runs.checked import checked
 from perfdoctor.trials.settings import rank_count
 
 FILE = "trial.json"
@@ -42,10 +45,18 @@ def read(folder: Path) -> Trial:
     document = directory.read_json(folder / FILE)
     if document is not None and document.get("schema") == SCHEMA:
         try:
-            return trial_of(document)
-        except (KeyError, TypeError, ValueError):
+            trial = trial_of(document)
+            _check_means(trial)
+            return trial
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
             pass  # damaged: said below
     raise PerfdoctorError(f"no readable trial in {folder}", "perfdoctor report --trials lists them")
+
+
+def _check_means(trial: Trial) -> None:
+    """Raise ValueError where times or rates have no mean: they are above 0."""
+    for executions in (trial.originals, *(verdict.executions for verdict in trial.verdicts)):
+        ExecutionSummary.of(executions)
 
 
 def trial_of(document: Mapping[str, Any]) -> Trial:
@@ -57,44 +68,55 @@ def trial_of(document: Mapping[str, Any]) -> Trial:
         "verdicts": tuple(_verdict(entry) for entry in document["variants"]),
         "notes": tuple(document["notes"]),
         "kept": tuple(document["kept"]),
-        "base": Variant(ranks=document.get("base_ranks")),  # trials of before had none
+        "base": checked(Variant, {"ranks": document.get("base_ranks")}),  # trials of before had none
         "scaling": scaling,
-        "rank_commands": rank_count.typed_commands(document["command"], (point.ranks for point in scaling)),
     }
-    return _of(Trial, values)
+    trial = checked(Trial, values)
+    commands = rank_count.typed_commands(trial.command, (point.ranks for point in scaling))
+    return replace(trial, rank_commands=commands)
 
 
 def _scaled(entry: Mapping[str, Any]) -> Scaled:
-    gains = {name: _maybe(Gain, entry[name]) for name in ("speedup", "efficiency")}
-    return _of(Scaled, dict(entry) | gains)
-
-
-def _of(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
-    """A dataclass from the values that it knows: later versions may have written more."""
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in values.items() if name in names})
+    gains = {name: _gain(entry[name]) for name in ("speedup", "efficiency")}
+    return checked(Scaled, dict(entry) | gains)
 
 
 def _verdict(entry: Mapping[str, Any]) -> VariantResult:
     settings = tuple(
-        _of(Setting, setting | {"words": tuple(setting["words"])}) for setting in entry["settings"]
+        checked(Setting, setting | {"words": tuple(setting["words"])}) for setting in entry["settings"]
     )
     metric = entry["metric"]
     values = dict(entry) | {
-        "variant": Variant(settings, entry.get("ranks")),
+        "variant": checked(Variant, {"settings": settings, "ranks": entry.get("ranks")}),
         "outcome": Outcome(entry["verdict"]),
         "executions": _executions(entry),
         "over": tuple(entry["over"]),
-        "speedup": _maybe(Gain, entry["speedup"]),
-        "predicted": _maybe(Gain, entry["predicted"]),
+        "speedup": _gain(entry["speedup"]),
+        "predicted": _gain(entry["predicted"]),
+        "modelled": _modelled(entry.get("modelled")),  # trials of before had none
         "equivalence": _maybe(LossEquivalence, entry["loss"]),
         "metric": (metric["original"], metric["variant"]) if metric else None,
     }
-    return _of(VariantResult, values)
+    return checked(VariantResult, values)
+
+
+def _gain(values: Mapping[str, Any] | None) -> Gain | None:
+    """A speedup, which is above 0."""
+    gain = _maybe(Gain, values)
+    if gain is not None and min(gain.low, gain.likely, gain.high) <= 0:
+        raise ValueError("a speedup of nothing")
+    return gain
+
+
+def _modelled(entry: Mapping[str, Any] | None) -> ModelledGain | None:
+    if entry is None:
+        return None
+    acts_on = tuple(map(Bottleneck, entry["acts_on"]))
+    return checked(ModelledGain, dict(entry) | {"gain": _gain(entry["gain"]), "acts_on": acts_on})
 
 
 def _maybe(kind: type[Kind], values: Mapping[str, Any] | None) -> Kind | None:
-    return None if values is None else _of(kind, values)
+    return None if values is None else checked(kind, values)
 
 
 def _executions(entry: Mapping[str, Any]) -> tuple[Execution, ...]:
@@ -112,8 +134,8 @@ def _execution(entry: Mapping[str, Any]) -> Execution:
         "turns_s": tuple(math.nan if turn is None else turn for turn in entry.get("turns_s", ())),
         "may_differ": tuple(entry.get("may_differ", ())),
     }
-    return _of(Execution, values)
+    return checked(Execution, values)
 
 
 def _place(entry: Mapping[str, Any]) -> Place:
-    return _of(Place, dict(entry) | {"at": _maybe(Location, entry["at"])})
+    return checked(Place, dict(entry) | {"at": _maybe(Location, entry["at"])})

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from ..probe.trial.tweak import (
+    AT_ONCE,
     AUTO,
     BITWISE,
+    COMPILED,
     EPOCH_BORDERS,
     PATH,
     RESULTS,
     ROUNDING,
     SECOND_EPOCH,
+    VALIDATION,
     Count,
     Declared,
     NoChoice,
@@ -19,13 +22,16 @@ from ..probe.trial.tweak import (
 )
 
 __all__ = [
+    "AT_ONCE",
     "AUTO",
     "BITWISE",
+    "COMPILED",
     "EPOCH_BORDERS",
     "PATH",
     "RESULTS",
     "ROUNDING",
     "SECOND_EPOCH",
+    "VALIDATION",
     "Count",
     "Declared",
     "NoChoice",

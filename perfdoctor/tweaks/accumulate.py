@@ -218,7 +218,7 @@ def _by_turns(turns: Turns, step: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-@tweak("--accumulate", PATH, Count(2, BATCHES_MAX), samples=lambda count, batch: count)
+@tweak("--accumulate", PATH, Count(2, BATCHES_MAX), samples=lambda count, batch: count, waits=1)
 def accumulate(here: Tweaking, count: int) -> None:
     """Let `count` calls of step make one update."""
     torch = here.torch

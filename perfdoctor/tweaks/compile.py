@@ -23,7 +23,7 @@ import functools
 import weakref
 from typing import Any, Optional
 
-from ..probe.trial.tweak import ROUNDING, OneOf, Tweaking, tweak
+from ..probe.trial.tweak import COMPILED, ROUNDING, OneOf, Tweaking, tweak
 from ._modules import Args, Kwargs, name_of, on_root_calls
 
 WRAPPERS = ("DataParallel", "FullyShardedDataParallel")  # by name: importing them costs
@@ -34,6 +34,7 @@ WRAPPERS = ("DataParallel", "FullyShardedDataParallel")  # by name: importing th
     ROUNDING,
     extras={"--compile-mode": OneOf("default", "reduce-overhead", "max-autotune")},
     first_epoch=True,
+    pays=COMPILED,
 )
 def compile(here: Tweaking, compile_mode: str = "default") -> None:
     """Compile every model at its first training call."""

@@ -17,13 +17,13 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
+from ..probe.trial.tweak import COMPILED, ROUNDING, Tweaking, tweak
 from ._modules import Args, Kwargs, name_of, on_root_calls
 
 SETTING = "torch.backends.cudnn.benchmark"
 
 
-@tweak("--cudnn-benchmark", ROUNDING)
+@tweak("--cudnn-benchmark", ROUNDING, first_epoch=True, pays=COMPILED)
 def cudnn_benchmark(here: Tweaking) -> None:
     """Turn on cuDNN's benchmark mode for the first model that has a use for it."""
     torch = here.torch

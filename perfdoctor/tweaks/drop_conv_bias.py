@@ -220,7 +220,7 @@ def _move(norm: Any, convolution: Any) -> None:
         norm.running_mean.data.add_(convolution.bias.detach(), alpha=share)
 
 
-@tweak("--drop-conv-bias", ROUNDING)
+@tweak("--drop-conv-bias", ROUNDING, waits=PROOFS)
 def drop_conv_bias(here: Tweaking) -> None:
     """Drop the bias of convolutions where a batch normalisation follows."""
     torch = here.torch

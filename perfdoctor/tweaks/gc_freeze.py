@@ -26,7 +26,7 @@ from ..probe.trial.tweak import BITWISE, Tweaking, tweak
 UPDATES = 3  # optimizers make their state in the first; a second shows that the loop is under way
 
 
-@tweak("--gc-freeze", BITWISE)
+@tweak("--gc-freeze", BITWISE, waits=UPDATES)
 def gc_freeze(here: Tweaking) -> None:
     """Freeze existing objects once training is under way."""
     from torch.optim.optimizer import register_optimizer_step_post_hook

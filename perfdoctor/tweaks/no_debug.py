@@ -30,7 +30,7 @@ UPDATES = 10  # somebody who looks at a few steps on purpose is done by then
 OFF = (None, 0, "default")  # a mode that is not asked for; False equals 0
 
 
-@tweak("--no-debug", BITWISE)
+@tweak("--no-debug", BITWISE, waits=UPDATES)
 def no_debug(here: Tweaking) -> None:
     """Keep modes made for debugging off."""
     torch = here.torch

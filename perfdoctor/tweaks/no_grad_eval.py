@@ -22,7 +22,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..probe.trial.tweak import BITWISE, Tweaking, tweak
+from ..probe.trial.tweak import BITWISE, VALIDATION, Tweaking, tweak
 from ..probe.user_frames import line_of, user_frames
 from ._modules import Args, Kwargs, mapped, on_root_calls
 
@@ -128,7 +128,7 @@ class Evaluation:
         return sites[key]
 
 
-@tweak("--no-grad-eval", BITWISE)
+@tweak("--no-grad-eval", BITWISE, first_epoch=True, pays=VALIDATION)
 def no_grad_eval(here: Tweaking) -> None:
     """Run passes in eval mode without gradients where these are not used."""
     torch = here.torch

@@ -194,7 +194,7 @@ class NoSync:
         self._settle_owned(args[1] if len(args) > 1 else kwargs["optimizer"])
 
 
-@tweak("--no-sync", ROUNDING)
+@tweak("--no-sync", ROUNDING, waits=UNSETTLED)
 def no_sync(here: Tweaking) -> None:
     """Make every DistributedDataParallel synchronise gradients once per update."""
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook

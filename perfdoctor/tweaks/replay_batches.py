@@ -41,7 +41,7 @@ def predict(run: WatchedRun) -> Any:
     return predicted(run, lambda loader: run.changes(batch=whole, starts=(run.epoch_waits,) * 3))
 
 
-@tweak("--replay-batches", PATH, predict=predict, acts_on=("data",), measures="data")
+@tweak("--replay-batches", PATH, predict=predict, acts_on=("data",), waits=KEPT + 1, measures="data")
 def replay_batches(here: Tweaking) -> None:
     """Keep the first batches of training loaders, and train on those."""
     from torch.optim.optimizer import register_optimizer_step_post_hook

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.own_failures import guarded
 from perfdoctor.runs import directory
-from perfdoctor.watch import command, limits, scheduler_task, signals, unwatched
-from perfdoctor.watch.guard import guarded
+from perfdoctor.watch import command, failures, limits, scheduler_task, signals, unwatched
 from perfdoctor.watch.run_json import RunFile
 from perfdoctor.wire import names
 
@@ -70,6 +70,7 @@ class Options:
     loader: Mapping[str, Any] | None = None  # measure a DataLoader, with these options, instead of training
     tweaks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of trial.Variant.tweaks
     trial: TrialOptions | None = None
+    keep_arguments: bool = False  # secrets of the command line, too
     task: scheduler_task.SchedulerTask | None = None  # of a job whose launcher has started one of us for each
 
 
@@ -83,6 +84,7 @@ class CommandExit:
     ended_by: int | None = None  # Ctrl-C's, or another signal for perfdoctor and the command alike
     failed: str | None = None  # which rank of several failed first, and how, in a sentence
     failed_rank: int | None = None
+    given_up: bool = False  # Ctrl-C came once it had ended: nobody waits for more than its status
 
     @property
     def interrupted(self) -> bool:
@@ -119,11 +121,31 @@ def run(
                 )
         child.end.wait()
     outcome = replace(exit_of(path, child.process.returncode, stopped), ended_by=forwarding.ended_by)
-    if path is None or not outcome.status or outcome.interrupted:
+    try:
+        return _finished(outcome, resolved.argv, child.process.returncode, options, trouble)
+    except KeyboardInterrupt:
+        if options.trial is not None:
+            raise
+        return replace(outcome, given_up=True)
+
+
+def _finished(
+    outcome: CommandExit,
+    argv: Sequence[str],
+    returncode: int,
+    options: Options,
+    trouble: Callable[[str], object],
+) -> CommandExit:
+    """What is done once the command has ended, and signals are ours again."""
+    if outcome.path is None:
+        return outcome
+    with guarded(trouble):
+        _pack(outcome.path, options.quiet)
+    if not outcome.status or outcome.interrupted:
         return outcome
     failed, rank = None, None
     with guarded(trouble):
-        failed, rank = first_failure(path, resolved.argv, child.process.returncode, options.task)
+        failed, rank = failures.first(outcome.path, argv, returncode, options.task)
     return replace(outcome, failed=failed, failed_rank=rank)
 
 
@@ -146,8 +168,12 @@ def _attend(
 ) -> bool:
     """Stay beside the command to its end and write down what became of it; True if we ended it."""
     began = child.began_ns, child.began_epoch_s
-    record = RunFile(path, child.command.argv, child.process.pid, began, options.tweaks)
+    record = RunFile(
+        path, child.command.argv, child.process.pid, began, options.tweaks, options.keep_arguments
+    )
     write(record, options.quiet)
+    if options.trial is None:
+        directory.reserve(path)
     lookout = unwatched.Lookout(path, child.process.pid, lambda note: say(note, options.quiet))
     ending = limits.Termination(child.process.pid)
     try:
@@ -158,31 +184,11 @@ def _attend(
             _stand_by(child.end, limit, ending.tick if options.stop else sampler.stop, lookout)
     finally:
         child.end.wait()
+        directory.free_reserve(path)
         record.finish(child.process.returncode, child.end.at_ns, ending.begun, lookout.found.values())
         write(record, options.quiet)
         tidy(path)
-    _pack(path, options.quiet)
     return ending.begun
-
-
-def first_failure(
-    path: Path, argv: Sequence[str], returncode: int, task: scheduler_task.SchedulerTask | None
-) -> tuple[str | None, int | None]:
-    """Of several ranks, how one failed first and which; one whose end nobody saw is written down as well."""
-    from perfdoctor.runs import exits  # here: the command did not wait for numpy
-    from perfdoctor.runs import job as jobs
-
-    job = jobs.join([path])
-    failures = list(job.failures)
-    if not failures and task is not None:
-        failures = [{"event": exits.FAILED, "rank": task.rank, "exitcode": returncode}]
-    elif not failures and job.world > 1:
-        failures = [line for folder in job.folders for line in exits.lost(folder)]
-        for line in failures:
-            directory.append_line(path / names.AGENT, line)
-    last = [line for line in failures if (line.get("attempt") or 0) == job.attempt]
-    sentence = next(exits.sentences(last, exits.launcher(argv)), None)
-    return sentence, next((line["rank"] for line in exits.distinct(last)), None)
 
 
 def write(record: RunFile, quiet: bool) -> None:
@@ -190,6 +196,7 @@ def write(record: RunFile, quiet: bool) -> None:
     try:
         record.write()
     except OSError as error:
+        directory.note_full(record.file.parent, error)
         say(f"cannot write {record.file}: {error.strerror}", quiet)
 
 
@@ -256,7 +263,8 @@ class _CommandEnd:
 def make_run(started: command.Command, options: Options) -> Path | None:
     """The run directory with its options, or None where nothing can be written: the command still runs."""
     if options.trial is not None:
-        options.trial.path.mkdir(mode=0o700, parents=True)
+        directory.make_private(options.trial.path.parent)
+        options.trial.path.mkdir(mode=0o700)
         _prepare(options.trial.path, options)
         return options.trial.path
     name = started.name if options.task is None else f"{started.name}-task{options.task.rank}"
@@ -274,7 +282,7 @@ def make_run(started: command.Command, options: Options) -> Path | None:
             raise PerfdoctorError(f"cannot save the measurements: {error.strerror}", hint) from None
         say(f"cannot save a run ({error.strerror}): the command runs unwatched", options.quiet)
         return None
-    if options.out is None and parent != Path.cwd() / ".perfdoctor" / kind:
+    if options.out is None and parent != directory.here(kind):
         say(f"the current folder cannot be written to: the run is kept in {path}", options.quiet)
     return path
 
@@ -336,7 +344,7 @@ def _open(argv: Sequence[str], environ: Mapping[str, str], options: Options) -> 
         # Where it is not the script that was asked for, its output makes room for ours.
         stdout = sys.stderr if options.loader is not None else None
         return subprocess.Popen(argv, env=environ, close_fds=False, stdout=stdout)
-    with open(trial.log, "wb") as log:
+    with open(trial.log, "wb", opener=directory.opened_private) as log:
         return subprocess.Popen(
             (*trial.before, *argv),
             env={**environ, **trial.environ},
@@ -358,7 +366,7 @@ def environment(environ: Mapping[str, str], path: Path) -> dict[str, str]:
     entries = [str(beside) if by_link else unwatched.INJECT]
     if environ.get("PYTHONPATH"):  # an empty entry would mean the current folder
         entries.append(environ["PYTHONPATH"])
-    return {**environ, "PYTHONPATH": os.pathsep.join(entries), "PERFDOCTOR_RUN": str(path)}
+    return {**environ, "PYTHONPATH": os.pathsep.join(entries), names.RUN_VARIABLE: str(path)}
 
 
 def _no_watch(path: Path, process: subprocess.Popen[bytes]) -> AbstractContextManager[None]:

@@ -8,13 +8,41 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 import psutil
 
+from perfdoctor.own_failures import guarded
 from perfdoctor.runs import directory
-from perfdoctor.watch import command, launch
-from perfdoctor.watch.guard import guarded
+from perfdoctor.watch import command, failures, launch
 from perfdoctor.watch.run_json import RunFile
+
+
+@contextmanager
+def suspended_with(living: Sequence[LiveCommand]) -> Iterator[None]:
+    """While it is open, a job that the shell suspends (Ctrl-Z) takes these commands along.
+
+    They are in sessions of their own, and hear no shell. A signal that the caller ignores stays ignored.
+    """
+
+    def suspend(number: int, frame: FrameType | None) -> None:
+        held_up = [each for each in living if not each.is_resting]
+        for each in held_up:
+            each.rest()
+        os.kill(os.getpid(), signal.SIGSTOP)  # here we wait for `fg`
+        for each in held_up:
+            each.suspensions += 1
+            each.go_on()
+
+    before = signal.getsignal(signal.SIGTSTP)
+    if before == signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGTSTP, suspend)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, before)
 
 
 @contextmanager
@@ -28,7 +56,12 @@ def live(words: Sequence[str], options: launch.Options, sample: launch.Sample) -
     assert path is not None  # the run directory of a trial is made, or OSError is raised
     child = launch.start(resolved, path, options)
     record = RunFile(
-        path, resolved.argv, child.process.pid, (child.began_ns, child.began_epoch_s), options.tweaks
+        path,
+        resolved.argv,
+        child.process.pid,
+        (child.began_ns, child.began_epoch_s),
+        options.tweaks,
+        options.keep_arguments,
     )
     launch.write(record, options.quiet)
     living = LiveCommand(path, child)
@@ -51,8 +84,15 @@ class LiveCommand:
     def __init__(self, path: Path, child: launch.Child) -> None:
         self.path = path
         self.was_ended = False  # by us
+        self.suspensions = 0  # times that it was held up together with us
+        self._is_resting = False
         self._child = child
         self._groups = {child.process.pid}
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether it was stopped and not let go on."""
+        return self._is_resting
 
     @property
     def is_over(self) -> bool:
@@ -61,10 +101,12 @@ class LiveCommand:
 
     def rest(self) -> None:
         """Stop it with all that it has started."""
+        self._is_resting = True
         self._send(signal.SIGSTOP)
 
     def go_on(self) -> None:
         """Let it go on after a rest."""
+        self._is_resting = False
         self._send(signal.SIGCONT)
 
     def find_groups(self) -> None:
@@ -102,7 +144,7 @@ class LiveCommand:
         failed, rank = None, None
         if outcome.status:
             with guarded(lambda error: launch.say(f"the watch failed, the command did not: {error}", quiet)):
-                failed, rank = launch.first_failure(
+                failed, rank = failures.first(
                     self.path, self._child.command.argv, self._child.process.returncode, None
                 )
         return replace(outcome, failed=failed, failed_rank=rank)

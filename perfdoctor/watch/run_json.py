@@ -23,13 +23,15 @@ class RunFile:
         pid: int,
         began: tuple[int, float],
         tweaks: Mapping[str, Mapping[str, Any]],
+        keep_arguments: bool = False,
     ) -> None:
         self.file = path / "run.json"
         self._argv = argv
+        self._memory_kills = _memory_kills()
         self._fields: dict[str, Any] = {
             "schema": directory.SCHEMA,
             "id": path.name,
-            "command": redact.command(argv),
+            "command": list(argv) if keep_arguments else redact.command(argv),
             "cwd": _here(),
             "pid": pid,
             "started_epoch_s": began[1],
@@ -57,6 +59,16 @@ class RunFile:
             "outcome": "stopped" if stopped else outcome,
             "notes": unwatched.notes(self.file.parent, self._argv, unreached),
         }
+        if returncode and not stopped:
+            self._fields["notes"] += self._want_of_memory()
+
+    def _want_of_memory(self) -> list[str]:
+        """That the kernel killed for want of memory meanwhile: whom it chose, nobody tells for sure."""
+        before, now = self._memory_kills, _memory_kills()
+        if before is None or now is None or now <= before:
+            return []
+        killed = "a process" if now == before + 1 else f"{now - before} processes"
+        return [f"the kernel killed {killed} for want of memory while the command ran"]
 
     def write(self) -> None:
         """Replace the file. Raises OSError where the disk is full."""
@@ -75,6 +87,12 @@ def _host(pid: int) -> dict[str, Any]:
         "limited_by": limited_by,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
+
+
+def _memory_kills() -> int | None:
+    from perfdoctor.watch.samplers import cgroup  # here: the command has started, and did not wait for numpy
+
+    return cgroup.memory_kills()
 
 
 def _version() -> str | None:

@@ -18,8 +18,9 @@ import orjson
 import psutil
 
 from perfdoctor.model import redact
-from perfdoctor.runs.directory import PROBE
+from perfdoctor.runs.directory import PROBE, full_since
 from perfdoctor.watch.command import OPTIONS_WITH_VALUE, PYTHON
+from perfdoctor.wire.names import RUN_VARIABLE
 
 INJECT = str(Path(__file__).parents[1] / "probe" / "inject")
 GRACE_S = 3.0  # an interpreter younger than this may not have come to its first line
@@ -71,6 +72,8 @@ class Lookout:
 
 def look(root_pid: int, run: Path) -> dict[int, UnwatchedProcess]:
     """The interpreters at and below `root_pid` that run without the probe, by process id."""
+    if full_since(run) is not None:
+        return {}  # whom the probe reached could not be written down
     reached = {entry.get("pid") for entry in _lines(run / "started.jsonl")}
     processes = {}
     for process in _tree(root_pid):
@@ -84,6 +87,8 @@ def look(root_pid: int, run: Path) -> dict[int, UnwatchedProcess]:
 
 def notes(run: Path, command: Sequence[str], unwatched: Iterable[UnwatchedProcess]) -> list[str]:
     """What to tell the user about processes that were not watched: nothing, if all is well."""
+    if full_since(run) is not None:
+        return []
     booted = any(entry.get("event") == "boot" for entry in _lines(run / "boot.jsonl"))
     noteworthy = [entry for entry in unwatched if entry.imported_torch or not booted]
     if noteworthy:
@@ -156,7 +161,7 @@ def _reason(argv: Sequence[str], environ: Mapping[str, str], run: Path) -> tuple
     entries = environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(run / PROBE) in entries:
         return None  # it finds the run by the link
-    if "PERFDOCTOR_RUN" not in environ:
+    if RUN_VARIABLE not in environ:
         return _because_of_environment("its environment was emptied (env -i, ssh, a container)")
     return None if INJECT in entries else _because_of_path("PYTHONPATH was replaced")
 

@@ -45,7 +45,12 @@ class MappedRows:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._size = HEADER_BYTES + GROW_BYTES
         self._offset = HEADER_BYTES
-        allocate(self._descriptor, 0, self._size)
+        try:
+            allocate(self._descriptor, 0, self._size)
+        except OSError:
+            os.close(self._descriptor)
+            os.unlink(path)  # nothing can be in it
+            raise
         os.pwrite(self._descriptor, header(layout, rank), 0)
         self.map = mmap.mmap(self._descriptor, self._size)
         self._pack_into = layout.packer.pack_into

@@ -1,15 +1,20 @@
-"""Names of the files that the probe and the outside share in a run directory.
+"""Names that the probe and the outside share: of a run directory, and of the files in it.
 
 The tag of a process is `rank0`, or `rank0.<pid>` for a further process of the same rank.
 """
 
 from __future__ import annotations
 
+# The variable that tells all that a command starts where its run is; probe/inject/sitecustomize.py, which
+# imports nothing, names it itself.
+RUN_VARIABLE = "PERFDOCTOR_RUN"
+
 CONFIG = "config.json"  # what the probe is asked to do
 STARTED = "started.jsonl"  # a line of each interpreter that the probe reached
 BOOT = "boot.jsonl"  # a line of each process that imported torch
 AGENT = "agent.jsonl"  # ranks whose end their launcher noticed, a line each
 PROBE_LOG = "probe.log"  # the probe's own troubles
+DISK_FULL = "disk-full"  # empty, for that has room on a full disk: since when nothing more could be recorded
 WRITE_OVERLAY = "diverted"  # a folder: that it is there has the probe redirect what the script writes
 MEASURING = "measuring"  # made by the process that measures a loader; its last line says how far that is
 

@@ -23,7 +23,8 @@ def test_help_lists_the_verbs_and_what_to_start_with(perfdoctor):
     shown = perfdoctor("--help")
     assert shown.returncode == 0
     assert all(
-        f"\n  {verb} " in shown.stdout for verb in ("run", "loader", "report", "runs", "tips", "trace", "try")
+        f"\n  {verb} " in shown.stdout
+        for verb in ("run", "loader", "history", "report", "runs", "tips", "trace", "try")
     )
     assert "perfdoctor run train.py" in shown.stdout
 

@@ -21,6 +21,7 @@ class Closed(io.StringIO):
         raise ValueError("I/O operation on closed file")
 
 
+@pytest.mark.shows("plain-terminal")
 @pytest.mark.parametrize(
     ("stream", "environ", "wanted"),
     [
@@ -42,12 +43,14 @@ def test_colours_are_for_terminals_whose_users_have_not_declined_them(monkeypatc
     assert output.wants_colour(stream) is wanted
 
 
+@pytest.mark.shows("plain-terminal")
 @pytest.mark.parametrize(("value", "width"), [("132", 132), ("0", 80), ("wide", 80), ("", 80)])
 def test_the_width_is_what_the_environment_says_else_eighty(monkeypatch, value, width):
     monkeypatch.setenv("COLUMNS", value)
     assert output.columns(io.StringIO()) == width
 
 
+@pytest.mark.shows("plain-terminal")
 def test_signs_are_spelled_for_a_stream_that_cannot_show_them():
     class Ascii(io.StringIO):
         encoding = "ascii"
@@ -57,6 +60,7 @@ def test_signs_are_spelled_for_a_stream_that_cannot_show_them():
     assert stream.getvalue() == "2.3x # us\n"
 
 
+@pytest.mark.shows("closed-output")
 def test_a_closed_stream_is_left_alone():
     stream = Terminal()
     stream.close()

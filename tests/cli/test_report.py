@@ -14,6 +14,7 @@ from perfdoctor.render.documents import trial as trial_document
 from perfdoctor.trials import trial_file
 from tests.support import trial_results
 from tests.support.jobs import write_job
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.process
 
@@ -103,6 +104,7 @@ def missing(folder):
     return "missing"
 
 
+@pytest.mark.shows("damaged-run")
 @pytest.mark.parametrize(
     "make", [alien, empty, truncated, of_another_tool, a_file, missing], ids=lambda make: make.__name__
 )
@@ -122,6 +124,7 @@ def test_no_runs_at_all_names_the_command_that_makes_one_and_makes_no_folder(fol
     assert not list(folder.iterdir())
 
 
+@pytest.mark.shows("closed-output")
 def test_a_reader_that_goes_away_is_no_error(saved, folder, perfdoctor):
     saved()
     read, write = os.pipe()
@@ -134,6 +137,7 @@ def test_a_reader_that_goes_away_is_no_error(saved, folder, perfdoctor):
     assert shown.stderr == ""
 
 
+@pytest.mark.shows("plain-terminal", "odd-names")
 def test_an_output_that_knows_ascii_only_gets_ascii(saved, perfdoctor):
     saved(command=["python", "größe.py"])
     shown = perfdoctor("report", env=os.environ | {"PYTHONIOENCODING": "ascii"})
@@ -175,6 +179,26 @@ def test_trials_shows_the_newest_trial_and_lists_those_before(tried, perfdoctor)
     assert "20260102-030405-train" in earlier
     assert "--workers 4: faster: 1.9×" in earlier
     assert "20260103" not in shown.stdout
+    assert "1 trial left out: trial.json cannot be read" in earlier
+
+
+def retyped(path, change):
+    """Damages what is kept of a trial, without making it another kind of file."""
+    document = json.loads((path / trial_file.FILE).read_text())
+    change(document)
+    (path / trial_file.FILE).write_text(json.dumps(document))
+
+
+def test_a_damaged_trial_keeps_no_other_and_no_report_from_being_shown(tried, saved, perfdoctor):
+    saved()
+    tried("20260102-030405-train", trial_results.FASTER)
+    broken = tried("20260104-030405-train", trial_results.UNCLEAR)
+    retyped(broken, lambda document: document["original"]["executions"][0].update(step_s="x", losses=[[]]))
+    shown = perfdoctor("report", "--trials")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "Faster" in shown.stdout
+    assert "1 trial left out" in shown.stdout
+    assert perfdoctor("report").returncode == 0
 
 
 def test_a_trial_is_found_by_id_by_path_and_in_another_folder(tried, perfdoctor):
@@ -259,3 +283,75 @@ def test_two_trials_at_a_time_are_not_shown(folder, perfdoctor):
     shown = perfdoctor("report", "--trials", "one", "other")
     assert shown.returncode == 2
     assert shown.stderr.splitlines()[0] == "perfdoctor: only one trial can be shown at a time"
+
+
+def test_html_is_written_whole_and_says_what_half_a_run_lacks(saved, folder, perfdoctor):
+    path = saved()
+    (path / "host.jsonl").write_text('{"t_ns": 1500000000, "procs": [{"pi')
+    shown = perfdoctor("report", "--html", "report.html")
+    assert (shown.returncode, shown.stdout) == (0, "")
+    assert shown.stderr == "perfdoctor: the report is in report.html\n"
+    page = (folder / "report.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert page.endswith("</html>")
+    assert "No step was seen" in page
+    assert "host.jsonl" in page
+    assert [entry.name for entry in folder.iterdir() if entry.name.startswith("report")] == ["report.html"]
+
+
+@pytest.mark.parametrize("place", ["missing/report.html", ".", "run.json/report.html", "pipe"])
+def test_html_that_cannot_be_written_is_one_sentence_and_leaves_nothing(saved, folder, perfdoctor, place):
+    saved()
+    (folder / "run.json").write_text("a file")
+    os.mkfifo(folder / "pipe")  # as a device: never to be replaced by a file
+    before = sorted(folder.rglob("*"))
+    shown = perfdoctor("report", "--html", place)
+    assert shown.returncode == 2
+    sentence, hint = shown.stderr.splitlines()
+    assert sentence.startswith(f"perfdoctor: {place} ")
+    assert "--html report.html" in hint
+    assert sorted(folder.rglob("*")) == before
+    assert (folder / "pipe").is_fifo()
+
+
+def test_a_full_disk_leaves_the_html_report_that_was_there(saved, folder, perfdoctor):
+    saved()
+    (folder / "report.html").write_text("of yesterday")
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096));"
+    limit += "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+    root = str(ROOT)
+    code = f"import sys; sys.path.insert(0, {root!r}); {limit} from perfdoctor.cli import main; main()"
+    shown = subprocess.run(
+        [sys.executable, "-c", code, "report", "--html", "report.html"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert shown.returncode == 2, shown.stderr
+    assert "report.html cannot be written" in shown.stderr
+    assert (folder / "report.html").read_text() == "of yesterday"
+    assert not list(folder.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    "words", [("--open",), ("--html", "a.html", "--json"), ("--html", "a.html", "--trials")], ids=" ".join
+)
+def test_what_does_not_go_with_html_is_said_before_anything_is_read(folder, perfdoctor, words):
+    shown = perfdoctor("report", *words)
+    assert shown.returncode == 2
+    assert len(shown.stderr.splitlines()) == 2
+    assert not list(folder.iterdir())
+
+
+def test_the_page_alone_costs_no_template_engine(saved, folder):
+    saved()
+    code = (
+        "import sys\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "from perfdoctor.cli import app\n"
+        "try: app.start(['report'])\n"
+        "except SystemExit: pass\n"
+        "print({'jinja2', 'webbrowser'} & set(sys.modules), file=sys.stderr)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert shown.stderr == "set()\n"

@@ -116,6 +116,18 @@ def test_a_command_given_has_the_newest_runs_predictions_if_it_is_the_same(scrip
     assert retry.given(words, None) == retry.Again(words, None, path)
 
 
+@pytest.mark.parametrize("kept", ["Zk81", redact.REDACTED])
+def test_a_command_given_is_the_same_whether_its_secrets_were_kept_or_not(script, saved, kept):
+    path = run_of(saved, script, command=[sys.executable, "train.py", "--api-key", kept])
+    words = (sys.executable, "train.py", "--api-key", "Zk81")
+    assert retry.given(words, None) == retry.Again(words, None, path)
+
+
+def test_a_run_that_kept_its_arguments_is_tried_with_them(script, saved):
+    run_of(saved, script, command=[sys.executable, "train.py", "--api-key", "Zk81"])
+    assert retry.last(None).command[-1] == "Zk81"
+
+
 def test_a_command_given_finds_its_run_behind_newer_ones_of_others(script, saved):
     path = run_of(saved, script)
     newer = {"name": "20260303-030405-other", "started_epoch_s": LATER_S + 1}

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
 import sys
 
 import pytest
 
 from perfdoctor.cli.run import marked
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.process
 
@@ -55,6 +58,7 @@ def test_a_script_from_stdin_is_run(perfdoctor):
     assert shown.returncode == 3
 
 
+@pytest.mark.shows("streams")
 def test_what_perfdoctor_says_goes_to_stderr_after_the_scripts_own_words(folder, perfdoctor):
     (folder / "train.py").write_text(SHOW)
     shown = perfdoctor("run", "train.py")
@@ -63,12 +67,28 @@ def test_what_perfdoctor_says_goes_to_stderr_after_the_scripts_own_words(folder,
     assert "Kept in " in shown.stderr
 
 
+@pytest.mark.shows("streams")
 def test_quiet_says_one_line(folder, perfdoctor):
     (folder / "train.py").write_text("print('trained')\n")
     shown = perfdoctor("run", "-q", "train.py")
     assert shown.stdout == "trained\n"
     assert len(shown.stderr.splitlines()) == 1
     assert shown.stderr.startswith("perfdoctor: ")
+
+
+def test_html_is_written_at_the_end_beside_what_is_said(folder, perfdoctor):
+    (folder / "train.py").write_text("raise SystemExit(3)\n")
+    shown = perfdoctor("run", "-q", "--html", "report.html", "train.py")
+    assert shown.returncode == 3
+    assert f"the report is in {folder / 'report.html'}" in shown.stderr
+    assert "No step was seen" in (folder / "report.html").read_text()
+
+
+def test_html_that_has_no_place_is_said_before_the_command_starts(folder, perfdoctor):
+    (folder / "train.py").write_text("open('started', 'w')")
+    shown = perfdoctor("run", "--html", "missing/report.html", "train.py")
+    assert shown.returncode == 2
+    assert not (folder / "started").exists()
 
 
 def test_the_run_and_its_report_are_kept_in_the_folder_asked_for(folder, perfdoctor):
@@ -123,6 +143,7 @@ def test_a_share_is_between_nought_and_one(perfdoctor):
     assert perfdoctor("run", "--profiler-share", "2", "train.py").returncode == 2
 
 
+@pytest.mark.shows("exit-status")
 def test_death_by_signal_is_passed_on(perfdoctor):
     code = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
     shown = perfdoctor("run", "-q", "--", sys.executable, "-c", code)
@@ -135,6 +156,7 @@ def test_a_command_that_is_not_there_gets_the_shells_status(perfdoctor):
     assert shown.stderr.startswith("perfdoctor: no-such-command-anywhere: command not found\n")
 
 
+@pytest.mark.shows("exit-status", "own-failure")
 def test_a_report_that_fails_leaves_the_scripts_status_alone(folder, perfdoctor):
     """A fault of ours is shown as what it is, and the caller still gets what the command said."""
     (folder / "broken").mkdir()
@@ -145,3 +167,93 @@ def test_a_report_that_fails_leaves_the_scripts_status_alone(folder, perfdoctor)
     shown = perfdoctor("run", "train.py", env=os.environ | {"PYTHONPATH": str(folder / "broken")})
     assert shown.returncode == 5
     assert "perfdoctor.diagnosis.report" in shown.stderr
+
+
+# Ctrl-C while something is done after the script's end: what is slow by nature is made slow here.
+SLOWLY = """
+import sys, time
+sys.path.insert(0, {root!r})
+from perfdoctor.cli import main
+from {module} import {name}
+
+def slowly(*given, **named):
+    sys.stderr.write("at work\\n")
+    sys.stderr.flush()
+    time.sleep(30)
+
+{owner}.{function} = slowly
+main()
+"""
+
+
+@pytest.mark.shows("interrupt-twice")
+@pytest.mark.parametrize(
+    ("place", "status"),
+    [
+        ("perfdoctor.reporting:judge", 0),
+        ("perfdoctor.runs.directory:pack_traces", 0),
+        ("perfdoctor.watch.failures:first", 3),
+    ],
+)
+def test_ctrl_c_after_the_scripts_end_says_where_the_run_is_and_how_to_show_it(folder, place, status):
+    (folder / "train.py").write_text(f"raise SystemExit({status})\n")
+    module, function = place.split(":")
+    package, _, name = module.rpartition(".")
+    code = SLOWLY.format(root=str(ROOT), module=package, name=name, owner=name, function=function)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "run", "train.py"],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    said = ""
+    while "at work" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    process.send_signal(signal.SIGINT)
+    said = process.stderr.read()
+    assert process.wait(20) == 130
+    (run,) = (folder / ".perfdoctor" / "runs").iterdir()
+    assert said.splitlines() == [
+        f"perfdoctor: interrupted before its report was made; the run is kept in {run}",
+        f"  show it: perfdoctor report {run}",
+    ]
+    assert json.loads((run / "run.json").read_text())["exit_code"] == status
+
+
+TRAINS = """
+import torch
+
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _ in range(60):
+    optimizer.zero_grad()
+    model(torch.ones(4, 8)).mean().backward()
+    optimizer.step()
+print("trained")
+"""
+
+
+@pytest.mark.shows("disk-full")
+@pytest.mark.slow
+def test_a_disk_without_room_for_the_steps_is_told_instead_of_no_step(folder, perfdoctor):
+    pytest.importorskip("torch")
+    (folder / "train.py").write_text(TRAINS)
+    (folder / "tiny").mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", str(folder / "tiny"))
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("nothing may be mounted here")
+    try:
+        shown = perfdoctor("run", "--out", "tiny", "train.py")
+        (run,) = (folder / "tiny").iterdir()
+        record = json.loads((run / "run.json").read_text())
+    finally:
+        subprocess.run(("umount", "-l", str(folder / "tiny")), check=True)
+    assert (shown.returncode, shown.stdout) == (0, "trained\n")
+    said = " ".join(shown.stderr.split())
+    assert "no step could be recorded: the disk that holds the run was full" in said
+    assert re.search(r"was full at \d\d:\d\d:\d\d: whatever the script trained from then on is missing", said)
+    assert "header" not in said
+    assert record["outcome"] == "ok"  # there was room left for how it ended

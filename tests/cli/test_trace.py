@@ -89,6 +89,7 @@ def test_a_run_without_a_window_says_so(saved, perfdoctor):
     assert "no trace was recorded" in shown.stderr
 
 
+@pytest.mark.shows("damaged-trace")
 def test_a_file_that_was_cut_off_is_shown_as_far_as_it_goes(folder, perfdoctor):
     whole = text()
     trace_files.save(folder, whole[: len(whole) // 2], "cut.json")
@@ -125,6 +126,7 @@ BAD = {
 }
 
 
+@pytest.mark.shows("damaged-trace")
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("option", [(), ("--json",), ("--perfetto", "out.json")])
 def test_what_is_no_trace_is_one_sentence_and_nothing_is_written(folder, perfdoctor, name, option):
@@ -215,6 +217,7 @@ def test_a_merge_is_of_one_trace(folder, perfdoctor):
     assert not (folder / "out.json").exists()
 
 
+@pytest.mark.shows("huge-trace")
 def test_a_file_over_the_limit_is_refused(trace, perfdoctor):
     shown = perfdoctor("trace", "t.json", "--limit-gb", "0.000001")
     assert shown.returncode == 2
@@ -240,6 +243,7 @@ def test_torch_is_not_imported(trace, folder):
     assert shown.stderr == "False\n"
 
 
+@pytest.mark.shows("terminal-text")
 def test_names_in_the_trace_reach_no_terminal_unescaped(folder, perfdoctor):
     evil = training(name="\x1b[31mgemm\x07[bold]")
     trace_files.save(folder, trace_files.in_lines(evil), "evil.json")

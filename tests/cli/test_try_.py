@@ -11,11 +11,13 @@ from perfdoctor import trials
 from perfdoctor.cli import app, try_
 from perfdoctor.cli import kept_report as saved
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.concluded import Advice
+from perfdoctor.model.concluded import Advice, Bottleneck, Gain
+from perfdoctor.model.trial import ModelledGain
 from perfdoctor.model.tweak import Tweak
 from perfdoctor.probe.trial.tweak import BITWISE, PATH, ROUNDING, Count, OneOf
 from perfdoctor.trials import trial_file
 from perfdoctor.trials.settings import tweak_catalogue
+from perfdoctor.watch.machine import history
 from tests.support import reports, trial_results
 
 pytestmark = pytest.mark.process
@@ -115,12 +117,12 @@ def test_tweaks_are_measured_together_on_the_command_given(folder, call):
 def test_options_of_try_may_stand_anywhere_between_tweaks(call):
     shown = call(
         *("--workers=4", "--rounds", "7", "--steps", "50", "--amp", "--seconds", "90"),
-        *("--metric", "acc: (.*)", "--yes", "--out", "kept", "--", "train.py"),
+        *("--metric", "acc: (.*)", "--yes", "--out", "kept", "--keep-arguments", "--", "train.py"),
     )
     assert names(shown) == ["--workers 4 --amp"]
     told = shown.asked
     assert (told.rounds, told.steps, told.seconds) == (7, 50, 90.0)
-    assert (told.metric, told.yes, told.out) == ("acc: (.*)", True, "kept")
+    assert (told.metric, told.yes, told.out, told.keep_arguments) == ("acc: (.*)", True, "kept", True)
 
 
 def test_each_measures_every_tweak_alone_and_all_together(call):
@@ -182,6 +184,29 @@ def test_a_trial_that_cannot_be_kept_is_shown_all_the_same(folder, asked, call):
     shown = call("--amp", "--", "train.py")
     assert shown.status == 0
     assert "the trial cannot be kept: No such file or directory" in shown.said
+    assert "Faster" in shown.out
+
+
+PREDICTED = replace(
+    trial_results.FASTER, modelled=ModelledGain(Gain(1.75, 1.85, 1.95), (Bottleneck.DATA,), "cpu")
+)
+
+
+def test_what_was_predicted_and_measured_is_added_to_the_history(folder, asked, call, monkeypatch):
+    monkeypatch.setenv(history.VARIABLE, str(folder / "history"))
+    asked.result = trial_results.trial(PREDICTED, trial_results.SLOWER, path=str(folder))
+    for _ in range(2):
+        assert "history" not in call("--amp", "--", "train.py").said
+    changes, unread = history.read()
+    assert ([change.measured for change in changes], unread) == ([trial_results.FASTER.speedup] * 2, 0)
+
+
+def test_a_trial_that_cannot_be_added_to_the_history_is_shown_all_the_same(folder, asked, call, monkeypatch):
+    monkeypatch.setenv(history.VARIABLE, str(folder / "train.py"))
+    asked.result = trial_results.trial(PREDICTED, path=str(folder))
+    shown = call("--amp", "--", "train.py")
+    assert shown.status == 0
+    assert "the trial is not added to the history: " in shown.said
     assert "Faster" in shown.out
 
 

@@ -7,16 +7,27 @@ import pytest
 
 from bench import ranges
 from perfdoctor.diagnosis import calibration
-from perfdoctor.diagnosis.calibration import Case, Widening, fit, widen, widening
+from perfdoctor.diagnosis.calibration import (
+    Case,
+    corrected,
+    fit,
+    fit_power,
+    power_of_all,
+    raised,
+    widen,
+    widening,
+)
+from perfdoctor.model.change import Effort
 from perfdoctor.model.concluded import Bottleneck, Gain
+from perfdoctor.model.widening import MachineRanges, Widening
 from tests.support.paths import ROOT
 
 DATA, TRANSFER = Bottleneck.DATA, Bottleneck.TRANSFER
 MODULE = ROOT / "perfdoctor" / "diagnosis" / "calibration.py"
 
 
-def case(measured, kind=DATA, cause="a"):
-    return Case(kind, cause, Gain(1.5, 2.0, 2.5), measured)
+def case(measured, kind=DATA, cause="a", effort=Effort.FLAG):
+    return Case(kind, effort, cause, Gain(1.5, 2.0, 2.5), measured)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +50,29 @@ def test_the_likely_gain_stays():
     assert widen(Gain(1.2, 1.5, 1.8), Widening(9, math.log(1.2), math.log(1.1))) == Gain(
         pytest.approx(1.0), 1.5, pytest.approx(1.8 * 1.1)
     )
+
+
+def test_measured_gains_raise_those_predicted_for_code_and_not_those_of_settings():
+    settings = [case(3.0)] * 9
+    code = [case(2.0**power, effort=Effort.LINES) for power in (1.0, 1.1, 1.2, 1.3, 1.3, 1.3, 1.4, 1.5, 2.0)]
+    fitted = fit_power([*settings, *code])
+    assert fitted == pytest.approx(1.3)
+    assert case(2.0, effort=Effort.REWRITE).raised(fitted).predicted.likely == pytest.approx(2.0**1.3)
+    assert case(2.0).raised(fitted).predicted.likely == 2.0
+    assert fit_power([*settings, *code[:8]]) == 1.0  # too few
+
+
+def test_a_slowdown_and_what_was_never_measured_are_not_raised():
+    assert raised(Gain(0.9, 1.0, 2.0), 2.0) == Gain(0.9, 1.0, 4.0)
+    assert corrected(Gain(1.5, 2.0, 2.5), [DATA], 1.2, MachineRanges("cuda")).likely == 2.0
+    assert corrected(Gain(1.5, 2.0, 2.5), [DATA], 1.2, MachineRanges("cpu")).likely == pytest.approx(2.0**1.2)
+
+
+def test_of_changes_made_together_each_counts_as_its_gain():
+    large, small = Gain(1.0, 4.0, 5.0), Gain(1.0, 2.0, 5.0)
+    both = power_of_all([(Effort.LINES, large), (Effort.FLAG, small)])
+    assert both == pytest.approx((2 * calibration.POWER_OF_CODE + 1) / 3)
+    assert power_of_all([(Effort.LINES, Gain())]) == 1
 
 
 def test_new_cases_lie_within_as_often_as_promised():
@@ -66,6 +100,17 @@ def test_what_was_hardly_measured_gets_a_wide_range(kinds, device):
     assert not by.is_known
     assert by.below == calibration.UNKNOWN_KIND * calibration.ALL_KINDS.below > 0
     assert by.above == calibration.UNKNOWN_KIND * calibration.ALL_KINDS.above > 0
+
+
+def test_what_a_machines_own_trials_ask_for_comes_first_for_settings_and_tells_nothing_of_code():
+    gain, own = Gain(1.5, 2.0, 2.5), Widening(10, math.log(1.5), math.log(2.0))
+    for device in ("cpu", "NVIDIA H100"):
+        here = MachineRanges(device, {DATA: own})
+        assert corrected(gain, [DATA], calibration.UNRAISED, here) == Gain(
+            pytest.approx(1.0), 2.0, pytest.approx(5.0)
+        )
+        for kinds, power in (([DATA], 1.2), ([TRANSFER], calibration.UNRAISED)):
+            assert corrected(gain, kinds, power, here) == corrected(gain, kinds, power, MachineRanges(device))
 
 
 def test_the_table_is_what_the_measured_gains_say():

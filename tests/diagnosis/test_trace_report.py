@@ -14,6 +14,12 @@ from perfdoctor.trace.parse.columns import Skipped
 from perfdoctor.trace.results import Collectives, IdleCause
 from tests.support.rank_traces import copy, host_only, kernel, rank, step, unmarked, use, wait
 
+# Products in 16 bits: nothing large is to be gained from computing.
+NARROW = (
+    kernel("gemm", "matmul", 200, dtype="float16", tensor=True),
+    kernel("vectorized", "pointwise", 100, dtype="float16"),
+)
+
 
 def steps(count=5, **given):
     return tuple(step(number, **given) for number in range(3, 3 + count))
@@ -43,7 +49,7 @@ def test_each_second_goes_to_the_class_that_caused_it(given, kind):
 
 
 def test_a_device_that_waits_for_batches_is_a_data_verdict_with_its_ceiling():
-    found = judged(rank(steps(idle={"data_wait": 38}))).diagnosis
+    found = judged(rank(steps(idle={"data_wait": 38}), kernels=NARROW)).diagnosis
     assert found.verdict is Verdict.DATA
     assert found.share == pytest.approx(0.38)
     assert found.ceiling_speedup == pytest.approx(1 / 0.62)
@@ -65,14 +71,14 @@ def test_wide_products_on_a_device_with_fast_narrow_ones_are_a_compute_verdict()
 
 
 def test_a_host_verdict_says_that_profiling_slows_the_host_and_is_never_sure():
-    found = judged(rank(steps(10, idle={"host_late": 40}))).diagnosis
+    found = judged(rank(steps(10, idle={"host_late": 40}), kernels=NARROW)).diagnosis
     assert found.verdict is Verdict.HOST
     assert found.confidence is Confidence.MEDIUM
     assert any("profiling slows the host" in reason for reason in found.because)
 
 
 def test_what_profiling_likely_cost_the_host_is_taken_off_before_it_is_blamed():
-    found = judged(rank(steps(compute=50, idle={"data_wait": 22, "host_late": 28}))).diagnosis
+    found = judged(rank(steps(compute=50, idle={"data_wait": 22, "host_late": 28}), kernels=NARROW)).diagnosis
     assert found.verdict is Verdict.DATA
     assert found.confidence is Confidence.MEDIUM
     assert "its share is likely smaller" in found.because[-1]
@@ -85,7 +91,7 @@ def test_the_ceiling_of_a_compute_verdict_is_what_its_findings_can_remove():
 
 
 def test_idle_time_without_launches_is_no_verdict_against_the_host():
-    found = judged(rank(steps(idle={"unknown": 40}), launches=None, runtime_us={})).diagnosis
+    found = judged(rank(steps(idle={"unknown": 40}), launches=None, runtime_us={}, kernels=NARROW)).diagnosis
     assert found.verdict is Verdict.INCONCLUSIVE
     assert "holds no launches that explain it" in found.because[0]
 
@@ -117,7 +123,7 @@ def test_without_a_device_time_inside_dataloader_is_data_and_inside_operators_co
 
 def test_few_steps_lower_the_confidence_and_no_steps_keep_it_from_high():
     assert judged(rank(steps(2, idle={"data_wait": 40}))).diagnosis.confidence is Confidence.LOW
-    found = judged(unmarked(steps=steps(idle={"data_wait": 40})))
+    found = judged(unmarked(steps=steps(idle={"data_wait": 40}), kernels=NARROW))
     assert found.diagnosis.verdict is Verdict.DATA
     assert found.diagnosis.confidence is Confidence.MEDIUM
     assert any("the trace has no step marks" in note for note in all_worded(found.notes))

@@ -13,7 +13,7 @@ from perfdoctor.model.batch import Stage
 from perfdoctor.model.concluded import Advice, Bottleneck, Confidence, Finding, Gain, Verdict
 from perfdoctor.model.measured import GpuFacts, Marker, Phase, RunFacts, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
-from tests.support import load_facts, script_facts
+from tests.support import job_facts, load_facts, script_facts
 from tests.support.facts import cpu, line, loader, model, run, stacks, step
 
 
@@ -21,8 +21,8 @@ def facts(of_step, *groups, device="cpu"):
     return Facts({type(group): group for group in (run(device=device), of_step, *groups)})
 
 
-def finding(kind, likely):
-    return Finding("some-tip", 1, kind, "Do something", Advice(("because",), None), Gain(1.0, likely, likely))
+def finding(kind, likely, low=1.0):
+    return Finding("some-tip", 1, kind, "Do something", Advice(("because",), None), Gain(low, likely, likely))
 
 
 def conclusion(of_step, *groups, findings=(), device="cpu"):
@@ -125,7 +125,8 @@ def test_an_idle_device_beside_a_busy_host_is_the_hosts():
     ("others", "delay", "doubted"), [(1.0, 0.6, True), (0.2, 0.6, False), (1.0, 0.1, False)]
 )
 def test_threads_whose_cores_other_programs_had_are_a_reason_for_doubt(others, delay, doubted):
-    found = conclusion(step(forward=60, backward=40), cpu(2, other_cores=others, main_delay=delay))
+    crowded = cpu(2, other_cores=others, main_delay=delay)
+    found = conclusion(step(data_wait=60, forward=40), crowded, findings=[finding(Bottleneck.DATA, 2.0)])
     assert found.confidence is (Confidence.MEDIUM if doubted else Confidence.HIGH)
     assert any("for 60% of the time" in sentence for sentence in found.because) is doubted
 
@@ -134,6 +135,29 @@ def test_a_device_that_nobody_sampled_is_a_reason_for_doubt():
     found = conclusion(step(data_wait=60, forward=40), device="cuda")
     assert found.confidence is Confidence.LOW
     assert any("not sampled" in sentence for sentence in found.because)
+
+
+def test_that_nothing_was_found_is_never_certain():
+    assert conclusion(step(forward=60, backward=40)).confidence is Confidence.MEDIUM
+
+
+@pytest.mark.parametrize(("low", "confidence"), [(1.0, Confidence.HIGH), (0.99, Confidence.LOW)])
+def test_avoidable_compute_is_as_certain_as_its_findings(low, confidence):
+    found = conclusion(step(forward=60, backward=40), findings=[finding(Bottleneck.COMPUTE, 1.6, low)])
+    assert (found.verdict, found.confidence) == (Verdict.COMPUTE, confidence)
+    assert ("what is found may as well bring nothing" in found.because) is (low < 1)
+
+
+def test_compute_that_one_rank_takes_longer_for_may_be_the_network_for_the_others():
+    surely = [finding(Bottleneck.COMPUTE, 1.6, low=1.5)]
+    found = conclusion(step(forward=60, backward=40), job_facts.job(), findings=surely)
+    assert (found.verdict, found.confidence) == (Verdict.COMPUTE, Confidence.MEDIUM)
+
+
+def test_a_class_that_does_not_take_most_of_the_time_is_less_certain():
+    found = conclusion(step(data_wait=35, forward=65), findings=[finding(Bottleneck.DATA, 1.4)])
+    assert (found.verdict, found.confidence) == (Verdict.DATA, Confidence.MEDIUM)
+    assert "compute takes more of the time (65%), with no known cure" in found.because
 
 
 def test_without_compute_a_step_lasts_as_long_as_its_batches():
@@ -169,7 +193,7 @@ IN_EACH = tenths(*[0.04] * 10)
 
 
 def test_a_class_that_leads_in_each_tenth_is_the_verdict_however_far_step_time_wanders():
-    found = conclusion(WANDERING, IN_EACH, findings=[finding(Bottleneck.COMPUTE, 1.5)])
+    found = conclusion(WANDERING, IN_EACH, findings=[finding(Bottleneck.COMPUTE, 1.5, low=1.3)])
     assert (found.verdict, found.confidence) == (Verdict.COMPUTE, Confidence.MEDIUM)
     assert any("varies by 80%" in because and "leads in each of them" in because for because in found.because)
 

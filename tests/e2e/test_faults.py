@@ -79,6 +79,7 @@ def test_a_hang_is_said_while_it_lasts_with_where_each_rank_is(tmp_path: Path) -
     assert found[0].inside is not None
 
 
+@pytest.mark.shows("rank-dies")
 def test_the_first_failing_rank_is_named_at_the_end_of_a_quiet_run(tmp_path: Path) -> None:
     command = (*TORCHRUN, PLANTED, "--fault", "exit", "--at", "10", *SHORT)
     done = call(tmp_path, *PERFDOCTOR, "run", "-q", "--no-profiler", "--", *command)
@@ -127,6 +128,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.shows("rank-dies")
 def test_ranks_without_an_agent_are_seen_from_outside(tmp_path: Path) -> None:
     (tmp_path / "spawn.py").write_text(SPAWNS)
     done = call(tmp_path, *PERFDOCTOR, "run", "-q", "--no-profiler", "spawn.py", free_port())
@@ -179,6 +181,7 @@ def test_a_task_that_fails_says_so_in_one_line(tmp_path: Path) -> None:
     assert "rank 1 failed first, with exit code 7" in first.stderr.replace("\n", " ")
 
 
+@pytest.mark.shows("several-nodes")
 def test_ranks_that_are_left_nothing_but_pythonpath_are_watched(tmp_path: Path) -> None:
     """As `ssh host env PYTHONPATH=... python` starts them, and deepspeed for several hosts."""
     kept = f'PATH="{os.environ["PATH"]}" HOME="{tmp_path}" PYTHONPATH="$PYTHONPATH" MASTER_ADDR=127.0.0.1'

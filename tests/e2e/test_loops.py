@@ -150,6 +150,20 @@ def own_timings(stdout: str) -> tuple[float | None, dict[Phase, float]]:
     return float(found[1]), {Phase(name): float(seconds) for name, seconds in phases.items()}
 
 
+@pytest.mark.shows(
+    "raises",
+    "os-exit",
+    "no-torch",
+    "no-training-loop",
+    "no-loader",
+    "many-optimizers",
+    "compile",
+    "spawn",
+    "fork",
+    "frameworks",
+    "no-other-writes",
+    "own-profiler",
+)
 @pytest.mark.parametrize("script", ALL)
 def test_counts_the_steps_and_partitions_the_time_of(script: Path, tmp_path: Path) -> None:
     truth = truth_of(script)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tarfile
-from pathlib import Path
 
 import pytest
 
@@ -14,26 +12,18 @@ from perfdoctor.runs import records
 from perfdoctor.wire.events.loaders import LoaderEvent
 from perfdoctor.wire.events.ranks import ProcessGroupEvent
 from perfdoctor.wire.events.training import WindowEvent
-from tests.support.paths import ROOT
+from tests.support.old_runs import OLD, unpacked
 
 pytestmark = pytest.mark.process
 
-OLD = ROOT / "tests" / "data" / "old_runs"
 WORDS = {"because", "title", "text", "code", "because_shown"}  # what is said of a figure, not the figure
-ENDS = {"low", "high"}  # of ranges, which each new measured gain moves
-
-
-def unpacked(name: str, folder: Path) -> Path:
-    with tarfile.open(OLD / f"{name}.tar.gz") as archive:
-        archive.extractall(folder)
-    (run,) = folder.iterdir()
-    return run
+JUDGED = {"low", "likely", "high", "confidence"}  # of gains and verdicts: what new measured ones move
 
 
 def figures(value):
-    """The document without its words and the ends of its ranges."""
+    """The document without its words, and without how far figures are trusted."""
     if isinstance(value, dict):
-        return {name: figures(inner) for name, inner in value.items() if name not in WORDS | ENDS}
+        return {name: figures(inner) for name, inner in value.items() if name not in WORDS | JUDGED}
     if isinstance(value, str):
         return value.removeprefix(
             "/home/user/train/"

@@ -252,6 +252,7 @@ def test_gathers_of_a_sharded_model_are_told_from_its_reductions(tmp_path: Path)
 # ---------------------------------------------------------------- faults
 
 
+@pytest.mark.shows("rank-dies")
 @pytest.mark.parametrize(
     ("fault", "ended"), [("kill", "killed by signal 9"), ("exit", "exit code 7"), ("raise", "exit code 1")]
 )
@@ -331,6 +332,7 @@ def end(process: subprocess.Popen[Any]) -> None:
 # ---------------------------------------------------------------- several nodes
 
 
+@pytest.mark.shows("several-nodes")
 def test_nodes_without_a_common_folder_are_joined_by_name(tmp_path: Path) -> None:
     """Two launchers, as on two hosts: each with its own perfdoctor, folder, and name of the host."""
     port = free_port()

@@ -104,6 +104,7 @@ LAYOUTS = (
 )  # fmt: skip
 
 
+@pytest.mark.shows("surroundings", "job-control", "terminal", "kept-out")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_script_sees_the_same_world(tmp_path: Path, layout: str) -> None:
     seen = assert_same(tmp_path, *layouts(tmp_path)[layout], input=b"abc")
@@ -112,12 +113,14 @@ def test_a_script_sees_the_same_world(tmp_path: Path, layout: str) -> None:
     assert len(runs(tmp_path)) == 1
 
 
+@pytest.mark.shows("surroundings")
 def test_a_script_from_stdin_sees_the_same_world(tmp_path: Path) -> None:
     seen = assert_same(tmp_path, "-", "a", input=LOOK_AROUND.replace("sys.stdin.read(3)", "0").encode())
     assert seen.status == 7
     assert runs(tmp_path)[0].name.endswith("-stdin")
 
 
+@pytest.mark.shows("surroundings", "exec", "no-torch")
 def test_a_command_as_typed_sees_the_same_world(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(LOOK_AROUND)
     (tmp_path / "train.sh").write_text('export EXTRA=1\nexec python script.py "$@"\n')
@@ -127,6 +130,7 @@ def test_a_command_as_typed_sees_the_same_world(tmp_path: Path) -> None:
         assert record(tmp_path)["notes"] == ["the command ended without importing torch"]
 
 
+@pytest.mark.shows("surroundings")
 def test_the_users_own_python_path_keeps_its_entries(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(LOOK_AROUND)
     for path in ("src:/somewhere", "", "trailing:", ":"):
@@ -140,6 +144,7 @@ def test_no_empty_entry_is_added_to_the_python_path(tmp_path: Path) -> None:
     assert ":" not in path
 
 
+@pytest.mark.shows("surroundings")
 def test_files_that_the_shell_opened_stay_open(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import os\nos.write(3, b'kept')")
     bare(tmp_path, "bash", "-c", '"$@" 3>kept', "bash", *WATCHED, "script.py")
@@ -170,6 +175,7 @@ ENDS = {
 }
 
 
+@pytest.mark.shows("exit-status", "streams", "raises", "exits", "os-exit", "exec", "killed", "fails-early")
 @pytest.mark.parametrize("end", ENDS)
 def test_a_script_ends_as_it_ends_by_itself(tmp_path: Path, end: str) -> None:
     (tmp_path / "script.py").write_text(ENDS[end])
@@ -177,11 +183,13 @@ def test_a_script_ends_as_it_ends_by_itself(tmp_path: Path, end: str) -> None:
     assert record(tmp_path)["outcome"] in ("ok", "failed", "signalled")
 
 
+@pytest.mark.shows("terminal")
 def test_standard_input_reaches_the_script(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import sys\nfor line in sys.stdin:\n    print(line.upper(), end='')")
     assert assert_same(tmp_path, "script.py", input=b"one\ntwo\n").stdout == "ONE\nTWO\n"
 
 
+@pytest.mark.shows("closed-output")
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-", ">/dev/full", "| head -c 1"])
 def test_closed_and_broken_streams_are_the_scripts_own_affair(tmp_path: Path, closed: str) -> None:
     (tmp_path / "script.py").write_text("print('x' * 100000)\nimport sys\nprint('e', file=sys.stderr)")
@@ -193,6 +201,7 @@ def test_closed_and_broken_streams_are_the_scripts_own_affair(tmp_path: Path, cl
     assert seen[0] == seen[1]
 
 
+@pytest.mark.shows("no-script")
 def test_a_missing_script_gets_the_interpreters_answer_and_leaves_nothing(tmp_path: Path) -> None:
     for words in (("missing.py", "a"), ("-u", "missing.py"), ("no/such/folder/train.py",)):
         assert assert_same(tmp_path, *words).status == 2
@@ -236,6 +245,11 @@ print(spec.name, spec.origin, type(loader), vars(loader), loader is spec.loader,
 print(torch.rand(3), sys.path, sys.argv, [name for name in sys.modules if name.startswith("perfdoctor")])
 print([name for name in os.environ if not name.startswith("PERFDOCTOR_") and name not in ("PYTHONPATH", "_")])
 
+import multiprocessing, signal, threading
+multiprocessing.set_start_method("spawn")
+print(multiprocessing.get_start_method(), [signal.getsignal(number) for number in (2, 15, 17)])
+print(threading.active_count(), sys.gettrace(), sys.getprofile())
+
 class Bad(torch.utils.data.Dataset):
     def __len__(self):
         return 4
@@ -261,6 +275,7 @@ net(x, fail=True)
 """
 
 
+@pytest.mark.shows("randomness", "surroundings", "guest", "raises", "dataset-raises")
 @pytest.mark.slow
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="older interpreters put a frame back when re-raising")
 def test_a_training_script_prints_the_same_losses_and_the_same_tracebacks(tmp_path: Path) -> None:
@@ -271,6 +286,48 @@ def test_a_training_script_prints_the_same_losses_and_the_same_tracebacks(tmp_pa
     assert seen.stderr.count("Traceback") == 5
     assert "in forward" in seen.stderr
     assert record(tmp_path)["notes"] == []
+    assert (runs(tmp_path)[0] / "steps.rank0.bin").exists()
+
+
+LOSES_A_WORKER = """
+import os, signal, time
+import torch
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, index):
+        if index == 40:
+            time.sleep(0.5)  # by now the loop waits for this very item
+            END
+        return torch.ones(4)
+
+if __name__ == "__main__":
+    net = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in torch.utils.data.DataLoader(Data(), batch_size=8, num_workers=1):
+        optimizer.zero_grad()
+        net(x).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.shows("worker-crash", "dataset-raises")
+@pytest.mark.parametrize(
+    "end", ["os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 7)", "raise KeyError('gone')"]
+)
+def test_a_loader_worker_that_ends_fails_the_script_as_without_us(tmp_path: Path, end: str) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "script.py").write_text(LOSES_A_WORKER.replace("END", end))
+    plain, ours = both(tmp_path, "script.py")
+    assert (ours.status, ours.stdout) == (plain.status, plain.stdout) == (1, "")
+    # Where the loop was when it learned of it is chance; what torch says of it is not.
+    last = [re.sub(r"\d+", "#", seen.stderr.splitlines()[-1]) for seen in (plain, ours)]
+    assert last[0] == last[1]
+    assert "worker" in plain.stderr
+    assert "perfdoctor" not in ours.stderr
+    assert record(tmp_path)["exit_code"] == 1
     assert (runs(tmp_path)[0] / "steps.rank0.bin").exists()
 
 
@@ -295,6 +352,7 @@ if os.environ["RANK"] == "1":
 """
 
 
+@pytest.mark.shows("rank-dies")
 @pytest.mark.slow
 @pytest.mark.parametrize("status", ["0", "7"])
 def test_torchrun_prints_and_ends_the_same(tmp_path: Path, status: str) -> None:

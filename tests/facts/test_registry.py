@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from perfdoctor import own_failures
 from perfdoctor.facts import registry
 from perfdoctor.facts.registry import in_order, read
 from perfdoctor.model.missing import Missing
@@ -146,3 +147,19 @@ def test_every_fact_of_the_package_is_found_once_and_after_its_needs():
     assert all(
         places.get(need.kind, -1) < place for place, made in enumerate(facts) for need in made.needs.values()
     )
+
+
+@pytest.mark.shows("own-failure")
+def test_a_fact_that_raises_is_missing_and_what_needs_it_is_missing_too(monkeypatch):
+    def broken(rows: Rows) -> Loader:
+        raise KeyError("columns")
+
+    def later(loader: Loader) -> Batch:
+        return Batch(1.0)
+
+    monkeypatch.delenv(own_failures.STRICT)
+    monkeypatch.setattr(registry, "facts", lambda: (read(broken), read(later)))
+    failures = []
+    found = registry.compute({Rows: Rows(1)}, failures)
+    assert found == {Loader: registry.FAILED, Batch: registry.FAILED}
+    assert [failure.feature for failure in failures] == ["the facts Loader"]

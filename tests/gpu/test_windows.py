@@ -116,6 +116,7 @@ def test_a_window_whose_kernels_were_lost_is_no_idle_device(tmp_path: Path) -> N
     assert any("none was recorded" in note for note in all_worded(measured.notes))
 
 
+@pytest.mark.shows("guest")
 def test_watching_adds_no_synchronisation(tmp_path: Path) -> None:
     """Without the windows' own start and stop, the script's waits are all there is."""
     window = run(tmp_path, TRAIN.format(batch="inside"))["plain"]

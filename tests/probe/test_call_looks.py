@@ -159,6 +159,7 @@ UNTOUCHED = """
 """
 
 
+@pytest.mark.shows("randomness")
 def test_results_and_tracebacks_are_those_of_a_bare_run_to_the_last_bit(tmp_path, capfd):
     looks = watched(tmp_path, UNTOUCHED).ranks[0].of("constants_look")
     assert looks

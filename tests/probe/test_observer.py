@@ -96,6 +96,7 @@ def test_a_dropped_file_is_found_and_its_event_is_read_as_a_typed_one(tree):
     assert json.loads(read.stdout)[-1] >= 3 * 7
 
 
+@pytest.mark.shows("own-failure")
 @pytest.mark.process
 def test_an_observer_that_fails_ends_alone(tree):
     drop(tree, "probe/observers/broken.py", BROKEN)

@@ -69,6 +69,7 @@ def test_an_error_of_the_scripts_passes_through_a_wrapper(build):
     assert finished == [("token", ("owner",), None)]
 
 
+@pytest.mark.shows("own-failure")
 @pytest.mark.parametrize(
     ("before", "after"), [(boom, nothing), (lambda *args: 1, boom)], ids=["before", "after"]
 )
@@ -81,6 +82,7 @@ def test_an_error_of_ours_is_logged_and_turns_the_patch_off(before, after, log):
     assert log.read_text().count("\n") == 1
 
 
+@pytest.mark.shows("dataset-raises", "raises")
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="older interpreters show the frame")
 @pytest.mark.parametrize("token", [None, "token"])
 def test_the_users_exception_shows_no_frame_of_ours(token):
@@ -108,6 +110,7 @@ def test_after_sees_no_result_when_the_call_raised():
     assert seen == [None]
 
 
+@pytest.mark.shows("versions")
 def test_wrapping_what_is_not_there_leaves_a_line_and_nothing_else(log):
     class Owner:
         pass
@@ -226,6 +229,7 @@ def test_what_is_not_there_cannot_be_altered(owner):
     assert not hasattr(Owner, "missing")
 
 
+@pytest.mark.shows("compile")
 @METHODS
 def test_the_compiler_sees_the_call_as_it_was_and_breaks_no_graph(owner, method):
     import torch

@@ -147,6 +147,7 @@ def test_unwind_closes_what_an_exception_left_open(clock, recorder):
     assert recorder.spent[DATA_WAIT] == 5
 
 
+@pytest.mark.shows("long-and-many")
 def test_past_the_bound_a_row_covers_several_updates_and_loses_no_time(clock, recorder, monkeypatch):
     monkeypatch.setattr(record, "RAW_ROWS", 4)
     monkeypatch.setattr(record, "ROWS_PER_MERGE", 2)

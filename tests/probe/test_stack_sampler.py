@@ -83,6 +83,7 @@ def test_chunks_are_appended_and_add_up(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.shows("long-and-many")
 def test_a_file_that_has_grown_too_large_ends_the_sampling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_file_that_has_grown_too_large_ends_the_sampling(
     assert not path.exists()
 
 
+@pytest.mark.shows("fork")
 def test_a_fork_does_not_write_its_parents_samples(tmp_path: Path) -> None:
     path = tmp_path / "stacks.rank0.txt"
     taken = InProcessSampler(str(path), "main", threading.get_ident(), rate_hz=20.0)

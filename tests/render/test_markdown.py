@@ -82,6 +82,7 @@ def test_bars_are_left_to_screens_and_columns_for_narrow_ones_too():
     ]
 
 
+@pytest.mark.shows("terminal-text")
 def test_nothing_from_the_users_world_is_markup():
     evil = "[click](http://x) <img src=x>\x1b]0;x\x07"
     advice = replace(

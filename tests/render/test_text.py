@@ -89,11 +89,13 @@ def test_a_file_below_the_folder_of_the_run_is_named_from_there():
     )
 
 
+@pytest.mark.shows("terminal-text")
 def test_escape_sequences_line_breaks_and_text_direction_are_written_out():
     assert text.escape_control("a\x1b[31mb\nc\td\u202ee") == "a\\x1b[31mb\\nc d\\u202ee"
     assert text.escape_control("größer 大きい 🙂 [bold]") == "größer 大きい 🙂 [bold]"
 
 
+@pytest.mark.shows("terminal-text")
 @given(st.text())
 def test_nothing_that_was_escaped_can_steer_a_terminal(raw):
     written = text.escape_control(raw)
@@ -101,6 +103,7 @@ def test_nothing_that_was_escaped_can_steer_a_terminal(raw):
     assert all(letter == " " or letter.isprintable() for letter in written)
 
 
+@pytest.mark.shows("raises", "killed")
 @pytest.mark.parametrize(
     ("how", "written"),
     [

@@ -1,4 +1,5 @@
 import gzip
+import os
 
 import pytest
 
@@ -35,3 +36,136 @@ def test_drafts_of_a_killed_script_are_removed_and_a_second_packing_does_nothing
     directory.pack_traces(tmp_path)
     directory.pack_traces(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["trace.rank1.0.json.gz"]
+
+
+# ---------------------------------------------------------------- for the owner alone
+
+
+@pytest.fixture
+def usual_umask():
+    """Under which anybody may read what is made without a thought."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def mode(path):
+    return path.stat().st_mode & 0o777
+
+
+def test_a_run_directory_and_what_is_made_above_it_are_for_the_owner_alone(tmp_path, usual_umask):
+    path = directory.create(tmp_path / "a" / "b", "train")
+    assert [mode(folder) for folder in (path, path.parent, path.parent.parent)] == [0o700] * 3
+
+
+def test_a_folder_that_is_there_keeps_its_mode(tmp_path, usual_umask):
+    (tmp_path / "a").mkdir()
+    directory.create(tmp_path / "a" / "b", "train")
+    assert mode(tmp_path / "a") == 0o755
+
+
+@pytest.mark.shows("nowhere-to-write")
+def test_a_file_or_a_link_to_nowhere_in_the_place_of_a_folder_is_an_error(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("file", "link"):
+        with pytest.raises(NotADirectoryError):
+            directory.make_private(tmp_path / name / "runs")
+
+
+@pytest.mark.shows("private-files")
+def test_files_are_for_the_owner_alone_and_never_written_through_a_link(tmp_path, usual_umask):
+    others = tmp_path / "others"
+    others.write_text("mine")
+    for name in ("run.json.part", "run.json", "lines.jsonl"):
+        (tmp_path / name).symlink_to(others)
+    directory.write_json(tmp_path / "run.json", {"a": 1})
+    with pytest.raises(OSError, match="symbolic links"):
+        directory.append_line(tmp_path / "lines.jsonl", {"a": 1})
+    assert others.read_text() == "mine"
+    assert directory.read_json(tmp_path / "run.json") == {"a": 1}
+    assert mode(tmp_path / "run.json") == 0o600
+    assert not (tmp_path / "run.json").is_symlink()
+
+
+@pytest.fixture
+def homeless(tmp_path, monkeypatch):
+    """Neither the current folder nor the state folder can be made: only the temporary one is left."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / ".perfdoctor").touch()
+    (tmp_path / "state").touch()
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    return tmp_path / "tmp" / f"perfdoctor-{os.getuid()}"
+
+
+@pytest.mark.shows("nowhere-to-write")
+def test_where_the_current_folder_is_gone_runs_are_kept_in_the_users(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert directory.home() == tmp_path / "state" / "perfdoctor" / "runs"
+    monkeypatch.chdir(tmp_path)  # for whoever comes next
+
+
+@pytest.mark.shows("nowhere-to-write")
+def test_a_user_who_is_a_mere_number_needs_no_home(tmp_path, monkeypatch):
+    def unknown(uid):
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    for name in ("HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.chdir(tmp_path)
+    assert directory.home() == tmp_path / ".perfdoctor" / "runs"
+    with pytest.raises(FileNotFoundError, match="no home folder"):
+        directory.state_home()
+
+
+@pytest.mark.shows("nowhere-to-write")
+def test_the_temporary_folder_is_the_last_resort_and_private(homeless, usual_umask):
+    assert directory.home() == homeless / "runs"
+    assert [mode(folder) for folder in (homeless, homeless / "runs")] == [0o700] * 2
+
+
+def made_by_another(folder):
+    folder.mkdir(mode=0o700)
+    if os.getuid() != 0:
+        pytest.skip("only root can make a folder another's")
+    os.chown(folder, 12345, 12345)
+
+
+def open_to_all(folder):
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def a_link(folder):
+    (folder.parent / "elsewhere").mkdir(mode=0o700)
+    folder.symlink_to("elsewhere")
+
+
+@pytest.mark.shows("private-files")
+@pytest.mark.parametrize("spoil", [made_by_another, open_to_all, a_link])
+def test_a_temporary_folder_that_others_could_change_is_neither_written_nor_searched(homeless, spoil):
+    spoil(homeless)
+    (homeless / "runs").mkdir()
+    assert homeless / "runs" not in directory.places()
+    assert homeless / "runs" != directory.home()
+
+
+@pytest.mark.shows("private-files")
+def test_a_link_of_another_user_in_the_place_of_our_folder_is_not_followed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".perfdoctor").symlink_to("elsewhere")
+    here = tmp_path / ".perfdoctor" / "runs"
+    assert here in directory.places()  # the user's own link
+    if os.getuid() != 0:
+        pytest.skip("only root can make a link another's")
+    os.chown(tmp_path / ".perfdoctor", 12345, 12345, follow_symlinks=False)
+    assert here not in directory.places()
+    assert directory.home() != here

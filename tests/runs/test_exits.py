@@ -25,6 +25,7 @@ def said(*failures: dict[str, Any], restarted: bool = False) -> list[str]:
     return list(exits.sentences(failures, "torchrun", restarted))
 
 
+@pytest.mark.shows("rank-dies")
 def test_the_first_one_is_named_and_the_launcher_ended_the_others() -> None:
     told = said(failure(1, 7, 10), failure(0, -15, 30), failure(2, -15, 31))
     assert told == ["rank 1 failed first, with exit code 7; the others were ended by torchrun"]

@@ -44,6 +44,8 @@ def test_broken_lines_and_missing_files_are_no_trouble(tmp_path: Path) -> None:
     good = hangs.entry(HungRank(0, 77, 62.0))
     written(tmp_path, [1], {"event": "stalled"}, good | {"inside": {"odd": 1}}, good | {"at": 3}, good)
     with open(tmp_path / hangs.FILE, "ab") as file:
+        file.write(orjson.dumps(good | {"rank": 1, "inside": {"name": "barrier", "step": "x"}}) + b"\n")
+    with open(tmp_path / hangs.FILE, "ab") as file:
         file.write(b'{"event": "stal')
     assert set(hangs.read(tmp_path)) == {0}
 

@@ -118,6 +118,7 @@ def test_folders_of_one_job_side_by_side_are_found_from_each_of_them(tmp_path, a
     assert job.shown().path == planted.folders[0]
 
 
+@pytest.mark.shows("several-nodes")
 def test_tasks_with_a_folder_each_are_joined(tmp_path):
     planted = write_job(tmp_path, ranks=5, steps=5, per_task=True, job_id="slurm 17.0")
     assert len(planted.folders) == 5

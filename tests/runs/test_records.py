@@ -79,6 +79,7 @@ def test_a_file_that_ends_between_its_blocks_is_whole_while_rows_are_followed_by
     assert records.problems == ()
 
 
+@pytest.mark.shows("killed")
 def test_rows_end_where_the_writer_was_killed(tmp_path):
     planted = write_job(tmp_path, ranks=1, steps=50, stopped={0: 20})
     rows = recorded.read(planted.folders[0]).ranks[0].steps
@@ -86,6 +87,7 @@ def test_rows_end_where_the_writer_was_killed(tmp_path):
     assert abs(int(rows["end_ns"][-1]) - int(planted.end_ns[19])) < 2 * MS
 
 
+@pytest.mark.shows("damaged-run", "hostile-files")
 @pytest.mark.parametrize(
     "columns",
     [
@@ -114,3 +116,50 @@ def test_of_one_rank_nothing_of_the_others_is_read(tmp_path):
     assert list(found.ranks) == [1]
     assert len(found.ranks[1].steps) > 0
     assert found.host == recorded.read(folder).host
+
+
+def test_lines_of_stacks_that_are_none_are_counted_and_left_out(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=1, steps=5).folders
+    good, bad = ["main;a;b 2", "", "main;a;b 3"], ["main;a 2\u00b2", "main;a " + "9" * 5000, "main;a -1", "a"]
+    text = "\n".join(["# perfdoctor stacks source=py-spy", *good, *bad])
+    (folder / "stacks.rank0.txt").write_text(text, encoding="utf-8")
+    records = recorded.read(folder)
+    assert records.ranks[0].stacks == ((("main", "a", "b"), 5),)
+    assert records.problems == (Note("broken-lines", {"file": "stacks.rank0.txt", "count": 4}),)
+
+
+def test_rows_without_a_declared_column_are_left_out(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=1, steps=5).folders
+    path = folder / "steps.rank0.bin"
+    path.write_bytes(path.read_bytes().replace(b'"data_wait"', b'"data-wait"', 1))
+    assert [problem.slug for problem in recorded.read(folder).problems] == ["file-left-out"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("begin_ns", 2**63 - 1), ("forward", -(2**62)), ("samples", 2**60), ("begin_ns", -1)],
+)
+def test_rows_that_nobody_has_written_are_counted_and_left_out(tmp_path, column, value):
+    (folder,) = write_job(tmp_path, ranks=1, steps=5).folders
+    path = folder / "steps.rank0.bin"
+    data = bytearray(path.read_bytes())
+    at = 4096 + 2 * STEP_LAYOUT.itemsize + STEP_LAYOUT.fields[column][1]
+    data[at : at + 8] = value.to_bytes(8, "little", signed=True)
+    path.write_bytes(data)
+    records = recorded.read(folder)
+    assert len(records.ranks[0].steps) == 4
+    assert records.problems == (Note("broken-rows", {"file": path.name, "count": 1}),)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"event": ["cost"]}', '{"event": {}}', '{"event": "cost", "a": ' + "[" * 300 + "]" * 300 + "}", "[]"],
+)
+def test_lines_that_are_no_events_are_counted_and_left_out(tmp_path, line):
+    (folder,) = write_job(tmp_path, ranks=1, steps=5).folders
+    whole = recorded.read(folder)
+    with (folder / "events.rank0.jsonl").open("a") as file:
+        file.write(line + "\n")
+    records = recorded.read(folder)
+    assert records.ranks[0].events == whole.ranks[0].events
+    assert records.problems == (Note("broken-lines", {"file": "events.rank0.jsonl", "count": 1}),)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import astuple
+
 import pytest
 
+from perfdoctor.facts.predict.published_gains import MainWork, ModelKind, mixed_precision
 from perfdoctor.tips.no_mixed_precision import no_mixed_precision as tip
 from perfdoctor.trace.results import DevicePeak
 from tests.support import facts
@@ -29,15 +32,25 @@ def test_without_bfloat16_it_advises_float16_with_a_scaler():
     assert "bfloat16" in tip(facts.kernels(WIDE), A100).code
 
 
-def test_the_likely_gain_is_half_the_bytes_and_the_best_the_devices_rate():
-    gain = facts.gain(tip(facts.kernels(WIDE, PLAIN), V100))
-    assert gain.likely == pytest.approx(1 / 0.7)
-    assert gain.high == pytest.approx(1 / (1 - 0.6 * (1 - 1 / (0.7 * 125 / 15.7))))
+def test_trainings_gain_as_published_ones_by_what_their_32_bits_are():
+    tf32 = kernel("tf32gemm", "matmul", 60, dtype="tf32", tensor=True)
+    for used, peak, is_tf32 in ((WIDE, V100, False), (WIDE, A100, False), (tf32, A100, True)):
+        gain = facts.gain(tip(facts.kernels(used, PLAIN), peak))
+        assert astuple(gain) == pytest.approx(astuple(mixed_precision(ModelKind(MainWork.MATRICES), is_tf32)))
 
 
-def test_tf32_is_half_as_fast_as_16_bits_so_no_range_is_left_above():
-    gain = facts.gain(tip(facts.kernels(kernel("tf32gemm", "matmul", 60, dtype="tf32", tensor=True)), A100))
-    assert gain.high == gain.likely
+def test_a_model_with_few_products_gains_in_proportion():
+    few = facts.gain(tip(facts.kernels(kernel("sgemm", "matmul", 20), kernel("v", "pointwise", 80)), V100))
+    published = mixed_precision(ModelKind(MainWork.MATRICES), tf32=False)
+    assert few.likely == pytest.approx(1 / (1 - 0.4 * (1 - 1 / published.likely)))
+
+
+def test_without_published_figures_of_such_a_device_half_the_bytes_go_and_at_best_its_rate_counts():
+    advice = tip(facts.kernels(WIDE, PLAIN), P100)
+    gain = facts.gain(advice)
+    assert not advice.change.is_published  # so that it is widened
+    assert gain.low == pytest.approx(1 / (1 - 0.6 * (1 - 1 / 1.3)))
+    assert gain.likely == gain.high == pytest.approx(1 / 0.7)
 
 
 @pytest.mark.parametrize(

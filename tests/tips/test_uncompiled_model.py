@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import astuple
+
 import pytest
 
+from perfdoctor.facts.predict.published_gains import MainWork, ModelKind, compiled
 from perfdoctor.tips.uncompiled_model import uncompiled_model as tip
 from tests.support import facts
 from tests.support.rank_traces import kernel
@@ -20,9 +23,20 @@ def test_counts_the_kernels_that_could_be_fused():
     assert advice.tweak == "--compile"
 
 
-def test_at_best_four_in_five_of_their_bytes_go():
+def test_matrix_products_gain_by_the_share_of_what_can_be_fused():
     gain = facts.gain(tip(facts.kernels(POINTWISE, HEAVY)))
-    assert gain.high == pytest.approx(1 / (1 - 0.3 * 0.75))
+    assert astuple(gain) == pytest.approx(astuple(compiled(ModelKind(MainWork.MATRICES), 0.3)))
+
+
+def test_only_the_time_in_which_the_device_computes_gains():
+    gain = facts.gain(tip(facts.kernels(POINTWISE, HEAVY, share=0.6)))
+    within = compiled(ModelKind(MainWork.MATRICES), 0.3)
+    assert gain.likely == pytest.approx(1 / (0.4 + 0.6 / within.likely))
+
+
+def test_convolutions_are_laid_out_anew_as_well():
+    gain = facts.gain(tip(facts.kernels(POINTWISE, kernel("fprop", "convolution", 70))))
+    assert astuple(gain) == pytest.approx(astuple(compiled(ModelKind(MainWork.UNSHAPED), None)))
 
 
 def test_what_runs_beside_other_computing_brings_nothing():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,7 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Exec
             return launch.CommandExit(None, **{"status": 1, **outcome})
 
         monkeypatch.setattr(launch, "run", run)
+        monkeypatch.setattr(execution, "guarded", lambda executions: nullcontext())
         monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
         executor = execution.Executor(("train.py",), tmp_path, Protection("none", "", memory))
         return executor.calibrate()[0]
@@ -91,6 +93,7 @@ def test_how_a_script_ends_once_it_was_ended_says_nothing_about_it(monkeypatch, 
         (ExecutionEnd.MEASURED, False, None): ExecutionEnd.FAILED,
     }
     monkeypatch.setattr(execution.recorded, "read", lambda path: None)
+    monkeypatch.setattr(execution, "guarded", lambda executions: nullcontext())
     for (ending, early, failed), expected in told.items():
         found = Execution(0, ending, 0.1, ended_early=early)
         monkeypatch.setattr(execution.measure, "execution", lambda *given, found=found: found)

@@ -190,6 +190,7 @@ def test_a_trial_takes_turns_and_finds_what_a_worker_brings(tmp_path: Path) -> N
     (verdict,) = found.verdicts
     assert "whole-executions" not in slugs(found)
     assert found.rounds >= 2
+    assert found.seconds <= 1.1 * 45.0
     assert all(len(each.turns_s) >= 3 for each in (*found.originals, *verdict.executions))
     assert verdict.speedup is not None
     assert verdict.speedup.likely > 1.1
@@ -221,14 +222,59 @@ def test_what_rests_ends_with_a_perfdoctor_that_is_killed(tmp_path: Path) -> Non
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    wait_until(lambda: any(each.status() == psutil.STATUS_STOPPED for each in running(tmp_path)))
+    until(lambda: any(each.status() == psutil.STATUS_STOPPED for each in running(tmp_path)))
     process.kill()
     process.wait()
-    wait_until(lambda: not running(tmp_path))
+    until(lambda: not running(tmp_path))
 
 
-def wait_until(happens: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + 60
-    while not happens():
-        assert time.monotonic() < until_s
-        time.sleep(0.2)
+def test_what_trains_is_suspended_with_perfdoctor_and_goes_on_with_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    words = [
+        sys.executable,
+        "-m",
+        "perfdoctor",
+        "try",
+        "--seconds",
+        "40",
+        "--zero-grad-none",
+        "--",
+        "train.py",
+    ]
+    with subprocess.Popen(words, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL) as process:
+        until(lambda: psutil.STATUS_STOPPED in statuses(tmp_path))  # one rests: they take turns
+        process.send_signal(signal.SIGTSTP)
+        until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+        until(lambda: set(statuses(tmp_path)) == {psutil.STATUS_STOPPED})
+        process.send_signal(signal.SIGCONT)
+        until(lambda: set(statuses(tmp_path)) != {psutil.STATUS_STOPPED})
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+
+
+def statuses(folder: Path) -> list[str]:
+    return [each.status() for each in running(folder) if each.is_running()]
+
+
+def until(happened: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait for it, or fail."""
+    end_s = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+
+
+def test_a_turn_in_which_training_was_held_up_does_not_count(tmp_path: Path) -> None:
+    bench = executor(tmp_path)
+    waits = iter([0.0, 2.5 * lockstep.ASLEEP_S])
+
+    class Asleep(lockstep._Clock):
+        def tick(self) -> bool:
+            self._last_s -= next(waits, 0.0)  # once, as if nobody had looked for so long
+            return super().tick()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(lockstep, "_Clock", Asleep)
+        executions, _ = lockstep.execute(bench, [(ORIGINAL, "one"), (ORIGINAL, "other")], 0, PLAN, untold)
+    lost = [sum(each != each for each in execution.turns_s) for execution in executions]
+    assert sorted(lost) == [0, 1]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from perfdoctor.model.measured import Location, Marker
 from perfdoctor.model.trial import ExecutionEnd, Place
 from perfdoctor.runs.types import RunRecords
 from perfdoctor.trials import measure
+from perfdoctor.trials.measure import Turn
 from tests.support.records import MS, records, row, rows, update
 
 BEGIN_MS = 1000.0  # of the first row
@@ -167,6 +169,16 @@ def test_the_period_that_a_plan_can_go_by_is_the_longest_even_one() -> None:
     assert measure.period(records(None)) is None
 
 
+def test_an_epoch_is_as_long_as_was_seen_or_as_its_dataset_says_and_else_without_end() -> None:
+    described = steps(*[10] * 40)
+    even, odd = [epoch(0), epoch(10), epoch(20)], [epoch(0), epoch(10), epoch(23)]
+    assert measure.epoch(run(*described, events=even)) == 10
+    assert measure.epoch(run(*described, events=odd)) == 13
+    assert measure.epoch(run(*described, events=[{**epoch(0), "items": 800}])) == 100
+    assert measure.epoch(run(*described, events=[epoch(0)])) == math.inf
+    assert measure.epoch(run(*described)) is None
+
+
 @pytest.mark.parametrize(
     ("every", "held", "period"),
     [(20, 4.0, 20), (40, 4.0, 40), (8, 1.0, 20), (8, 4.0, 32), (8, 0.5, 20)],
@@ -232,6 +244,49 @@ def test_bursts_of_a_starved_loader_and_validation_are_no_warm_up() -> None:
     validating = [update(400, validation=390), update(400, validation=390), *[update(10)] * 60]
     assert measure.warm_up(run(*starved)) == measure.LEAST_WARM_UP
     assert measure.warm_up(run(*validating)) == measure.LEAST_WARM_UP
+
+
+def test_a_tweak_that_only_looks_at_first_gets_the_steps_that_it_looks_at() -> None:
+    assert measure.warm_up(run(*steps(*scattered(60))), least=11) == 11
+    assert measure.warm_up(run(*steps(*[200.0] * 20, *scattered(60))), least=11) >= 20
+
+
+def test_an_executions_own_slow_beginning_is_told_however_long_its_planned_warm_up_was() -> None:
+    compiling = run(*steps(5_000, *[400] * 9, *[10] * 40))
+    assert [measure.execution(compiling, 0, warm_up, 30).slow_steps for warm_up in (5, 10, 20)] == [10] * 3
+    assert measure.execution(run(*steps(*scattered(60))), 0, 5, 30).slow_steps == 0
+
+
+def test_a_step_that_compiles_once_more_is_told_and_one_that_was_only_late_is_not() -> None:
+    again = steps(5_000, *scattered(30), 2_000, *scattered(30))
+    late = steps(5_000, *scattered(30), 300, *scattered(30))
+    assert [measure.execution(run(*each), 0, 5, 56).slow_steps for each in (again, late)] == [32, 1]
+
+
+def test_a_turn_in_which_a_variant_compiles_once_more_does_not_count() -> None:
+    described = steps(*[10] * 20, *[10] * 4, 2_000, *[10] * 5, *[10] * 10)
+    table = rows(described)
+    turns = [Turn(int(table["begin_ns"][first]), int(table["end_ns"][first + 9])) for first in (10, 20, 30)]
+    of_each = [
+        measure.in_turns(records(table), 0, 5, turns, 10, compiles).turns_s for compiles in (False, True)
+    ]
+    assert of_each[0] == pytest.approx((0.01, 0.209, 0.01))
+    assert of_each[1] == pytest.approx((0.01, math.nan, 0.01), nan_ok=True)
+
+
+def test_the_rest_before_a_turn_is_no_slow_beginning() -> None:
+    """Six steps of warm-up, one that a rest of a minute has cut, two turns with another such rest between."""
+    for first_ms, slow in ((10, 0), (400, 14)):
+        described = steps(*[10] * 6, 60_000, *[10] * 7, *[10] * 10, 60_000, *[10] * 10)
+        described[:14] = steps(*[first_ms] * 6, 60_000, *[first_ms] * 7)
+        table = rows(described)
+        turns = [
+            Turn(int(table["begin_ns"][first]), int(table["end_ns"][first + count - 1]))
+            for first, count in ((8, 16), (25, 10))
+        ]
+        found = measure.in_turns(records(table), 0, 6, turns, 10)
+        assert len(found.turns_s) == 2
+        assert found.slow_steps == slow
 
 
 def loader(identity: int, workers: int, prefetch: int | None = 2) -> dict[str, Any]:

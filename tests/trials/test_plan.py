@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.errors import PerfdoctorError
@@ -67,6 +69,14 @@ def test_a_whole_epoch_is_measured_where_that_can_be_paid_for() -> None:
 
 def test_an_epoch_that_costs_several_times_the_budget_is_not_measured_whole() -> None:
     assert make(period=100_000).steps == make().steps
+
+
+def test_seconds_that_were_given_are_kept_and_rounds_are_given_up_for_a_whole_epoch() -> None:
+    for period, rounds, steps in ((70, 5, 70), (110, 4, 110), (180, 3, 180)):
+        made = make(seconds=90.0, period=period)
+        assert (made.rounds, made.steps) == (rounds, steps)
+        assert 10.0 + rounds * 2 * made.execution_s <= 90.0
+    assert make(seconds=90.0, period=200) == replace(make(seconds=90.0), period=200)
 
 
 def test_where_there_is_time_for_it_whole_epochs_are_measured() -> None:

@@ -189,3 +189,30 @@ def test_what_was_measured_before_the_disk_was_full_is_judged() -> None:
     assert made.trouble == [Note("trial-ended", {"error": error, "hint": "make room there"})]
     assert len(verdict.executions) == 3
     assert verdict.speedup is not None
+
+
+class Slow(Scripted):
+    """Each execution takes so many seconds of a clock that only this one moves."""
+
+    now_s = 100.0
+
+    def __init__(self, seconds: float, **answers: Any) -> None:
+        super().__init__(**answers)
+        self.seconds = seconds
+
+    def execute(self, variant: Variant, name: str, number: int, plan: TrialPlan) -> Execution:
+        self.now_s += self.seconds
+        return super().execute(variant, name, number, plan)
+
+
+@pytest.mark.parametrize(("seconds", "rounds"), [(4.0, 9), (8.0, 7), (10.0, 6), (20.0, 3), (30.0, 3)])
+def test_no_round_begins_that_would_not_end_in_time_unless_it_is_one_of_the_least(
+    seconds: float, rounds: int
+) -> None:
+    executor = Slow(seconds, original=execution(), workers=lambda number: tweaked(0.07 + 0.06 * (number % 2)))
+    found = bench(executor)
+    found.plan, found.clock = replace(PLAN, rounds=9, budget_s=120.0), lambda: executor.now_s
+    found.compare([WORKERS])
+    spent_s = executor.now_s - Slow.now_s
+    assert found.rounds == rounds
+    assert spent_s <= 1.1 * found.plan.budget_s or rounds == 3

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,14 +20,11 @@ pytest.importorskip("torch")
 from perfdoctor import trials
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.note import Note, Remark
-from perfdoctor.model.trial import Outcome, Setting, Trial, Variant
-from perfdoctor.probe.trial.tweak import BITWISE
-from perfdoctor.trials.sandbox import leftovers
+from perfdoctor.model.trial import Outcome, Trial, Variant
+from perfdoctor.trials.sandbox import leftovers, protect
 from perfdoctor.trials.settings import flags, tweak_catalogue
-from perfdoctor.trials.trial import settled_after
 from tests.support.launching import environment
-from tests.support.records import records, rows, update
-from tests.support.trial_runs import execution
+from tests.support.processes import wait_for
 
 pytestmark = [pytest.mark.clock, pytest.mark.process]
 
@@ -92,6 +91,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
+@pytest.mark.shows("trial-leaves-files")
 @pytest.mark.slow
 def test_workers_are_tried_beside_the_original_and_change_nothing_of_the_users(tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_text("precious")
@@ -115,6 +115,21 @@ def test_a_script_that_fails_as_it_is_has_nothing_to_compare(tmp_path: Path) -> 
         trial(tmp_path, "import torch\nraise ValueError('no data')", "--workers", "2")
     assert caught.value.exit_code == 1
     assert "calibration.log" in str(caught.value.hint)
+
+
+@pytest.mark.shows("trial-leaves-files")
+def test_where_files_cannot_be_protected_nothing_is_started_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none = protect.Protection("none", "files cannot be protected: the system permits nothing")
+    monkeypatch.setattr(protect, "choose", lambda *given: none)
+    code = "open('started', 'w')\nraise ValueError('started')"
+    with pytest.raises(PerfdoctorError, match="files cannot be protected") as caught:
+        trial(tmp_path, code, "--workers", "2")
+    assert "--yes" in str(caught.value.hint)
+    assert not (tmp_path / "started").exists()
+    with pytest.raises(PerfdoctorError, match="ValueError: started"):
+        trial(tmp_path, code, "--workers", "2", yes=True)
 
 
 def test_a_script_that_never_steps_cannot_be_measured(tmp_path: Path) -> None:
@@ -294,18 +309,40 @@ def test_a_signal_ends_the_trial_with_what_was_measured_and_leaves_nothing_runni
     assert not running(tmp_path)
 
 
-def settled(tweak: str, step_ms: float = 10.0) -> int:
-    """Steps of warm-up for a tweak, where an epoch has twenty."""
-    table = rows([update(step_ms, samples=8, batches=1)] * 60)
-    begins = [{"event": "epoch", "loader": 1, "begin_ns": int(at) + 1} for at in table["begin_ns"][::20]]
-    variant = Variant((Setting(tweak, (f"--{tweak}",), {}, BITWISE),))
-    return settled_after(records(table, events=begins), [variant], execution(step_ms / 1e3), longest_s=6.0)
+JOINED = """
+import os, torch
+if "RANK" in os.environ:
+    torch.distributed.init_process_group("gloo")
+"""
 
 
-@pytest.mark.parametrize("tweak", ["cache-dataset", "compile"])
-def test_the_first_epoch_is_warm_up_where_it_is_unlike_later_ones(tweak: str) -> None:
-    assert settled(tweak) == 20 + settled("persistent-workers")
-
-
-def test_an_epoch_that_takes_too_long_is_not_waited_for() -> None:
-    assert settled("cache-dataset", step_ms=400) == settled("persistent-workers", step_ms=400)
+@pytest.mark.parametrize("words", [("--workers", "1", "--seconds", "90"), ("--ranks", "1,2")])
+@pytest.mark.slow
+def test_a_trial_that_is_killed_leaves_neither_ranks_nor_loader_workers(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Not even where its guard is killed as well, once the next one has begun."""
+    alone = SCRIPT.replace("batch_size=8", "batch_size=8, num_workers=1").replace("range(4)", "range(4000)")
+    (tmp_path / "train.py").write_text(JOINED + alone)
+    moments = random.Random(3)
+    for with_guard in (False, True):
+        process = subprocess.Popen(
+            (sys.executable, "-m", "perfdoctor", "try", *words, "--", "train.py"),
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        wait_for(lambda: len(running(tmp_path)) >= 2, 60.0)  # with a loader worker
+        time.sleep(moments.uniform(0.0, 8.0))
+        process.send_signal(signal.SIGSTOP)
+        guards = [
+            child for child in psutil.Process(process.pid).children() if "guard.py" in str(child.cmdline())
+        ]
+        for guard in guards if with_guard else []:
+            guard.kill()
+        process.kill()
+        process.wait()
+        if with_guard:
+            leftovers.end_abandoned()
+        wait_for(lambda: not running(tmp_path))

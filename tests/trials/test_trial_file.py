@@ -15,6 +15,7 @@ from tests.support import trial_results as made
 from tests.support.paths import DOCS
 
 SCHEMA = json.loads((DOCS / "trial.schema.json").read_text())
+DEEP = json.loads("[" * 300 + "]" * 300)
 EVERYTHING = made.trial(*made.ALL, interrupted=True, kept=("--workers", "4"))
 
 
@@ -75,5 +76,44 @@ def test_fields_of_later_versions_are_left_out():
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "perfdoctor.trial/1", "command": []}'])
 def test_what_is_no_trial_is_one_sentence(tmp_path, text):
     (tmp_path / trial_file.FILE).write_text(text)
+    with pytest.raises(PerfdoctorError, match="no readable trial in"):
+        trial_file.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document.update(rounds="3"),
+        lambda document: document.update(command=["python", 3]),
+        lambda document: document.update(variants=[3]),
+        lambda document: document.update(base_ranks=[1]),
+        lambda document: document["variants"][0].update(speedup={"low": 1, "likely": "2", "high": 3}),
+        lambda document: document["variants"][0].update(because=None),
+        lambda document: document["variants"][0].update(speedup={"low": 0, "likely": 0, "high": 0}),
+        lambda document: document["variants"][0].update(speedup=True),
+        lambda document: document["original"]["executions"][0].update(step_s=-1.0),
+        lambda document: document["variants"][0]["settings"][0]["values"].update(value=DEEP),
+        lambda document: document["original"]["executions"][0].update(losses=["x"]),
+        lambda document: document["original"]["executions"][0].update(phases={"forward": None}),
+    ],
+    ids=[
+        "number",
+        "words",
+        "variant",
+        "ranks",
+        "gain",
+        "sentence",
+        "no gain",
+        "no range",
+        "time",
+        "deep",
+        "losses",
+        "phases",
+    ],
+)
+def test_a_value_of_another_kind_is_damage(tmp_path, change):
+    document = parsed(EVERYTHING)
+    change(document)
+    (tmp_path / trial_file.FILE).write_text(json.dumps(document))
     with pytest.raises(PerfdoctorError, match="no readable trial in"):
         trial_file.read(tmp_path)

@@ -78,6 +78,7 @@ def test_only_a_file_given_to_an_interpreter_can_be_missing(folder: Path) -> Non
     assert not resolve(["train.py"], NOWHERE).script_is_missing
 
 
+@pytest.mark.shows("notebook")
 @pytest.mark.parametrize("words", [[], [""], ["train.ipynb"]])
 def test_what_is_no_command_is_refused_with_what_to_type(folder: Path, words: list[str]) -> None:
     with pytest.raises(PerfdoctorError) as caught:
@@ -104,6 +105,7 @@ def environment_with(folder: Path, torch: bool) -> str:
     return str(folder)
 
 
+@pytest.mark.shows("other-interpreter")
 def test_the_active_environment_gives_the_interpreter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(folder / "ours"))
     venv, conda = environment_with(folder / "venv", True), environment_with(folder / "conda", True)
@@ -113,6 +115,7 @@ def test_the_active_environment_gives_the_interpreter(folder: Path, monkeypatch:
     assert interpreter({"VIRTUAL_ENV": str(folder / "gone")}) == sys.executable
 
 
+@pytest.mark.shows("other-interpreter")
 def test_an_active_environment_without_torch_gives_way_to_one_that_has_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

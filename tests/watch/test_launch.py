@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 
 from perfdoctor.errors import CannotStart, PerfdoctorError
 from perfdoctor.watch import launch
+from perfdoctor.watch.samplers import cgroup
 from perfdoctor.watch.scheduler_task import SchedulerTask
 from tests.support.launching import DRIVER, WATCHED, bare, environment, record, runs, watched
 
@@ -88,6 +89,7 @@ def test_a_run_is_recorded_from_its_start_to_its_end(folder: Path, monkeypatch: 
     assert after["environment"]["OMP_NUM_THREADS"] == "3"
 
 
+@pytest.mark.shows("exits")
 @pytest.mark.parametrize(
     ("code", "outcome", "status", "number"),
     [
@@ -120,6 +122,7 @@ def test_the_probes_options_are_there_before_the_command_starts(folder: Path) ->
     assert {name: given[name] for name in expected} == expected
 
 
+@pytest.mark.shows("secrets")
 def test_no_secret_reaches_the_run_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "WANDB_API_KEY",
@@ -170,6 +173,7 @@ def test_no_secret_reaches_the_files_of_a_training_run(folder: Path, monkeypatch
         assert b"CANARY" not in file.read_bytes(), file
 
 
+@pytest.mark.shows("private-files")
 def test_run_files_are_for_their_owner_only(folder: Path) -> None:
     run("-c", "")
     (path,) = runs(folder)
@@ -177,6 +181,7 @@ def test_run_files_are_for_their_owner_only(folder: Path) -> None:
     assert {file.stat().st_mode & 0o077 for file in path.iterdir()} == {0}
 
 
+@pytest.mark.shows("perfdoctor-killed")
 def test_killing_perfdoctor_leaves_the_script_alone_and_a_readable_run(tmp_path: Path) -> None:
     wait = "while not os.path.exists('go'):\n    time.sleep(0.01)\n"
     code = f"import os, time\nopen('ready', 'w')\n{wait}open('done', 'w')"
@@ -191,6 +196,7 @@ def test_killing_perfdoctor_leaves_the_script_alone_and_a_readable_run(tmp_path:
     assert (record(tmp_path)["outcome"], record(tmp_path)["end_ns"]) == ("running", None)
 
 
+@pytest.mark.shows("several-nodes")
 def test_a_rank_that_is_left_nothing_but_pythonpath_is_reached(folder: Path) -> None:
     (folder / "train.py").write_text("import os\nprint('PERFDOCTOR_RUN' in os.environ)")
     words = ("env", "-i", f"HOME={folder}", 'PYTHONPATH="$PYTHONPATH"', sys.executable, "train.py")
@@ -202,6 +208,7 @@ def test_a_rank_that_is_left_nothing_but_pythonpath_is_reached(folder: Path) -> 
     assert record(folder)["notes"] == ["the command ended without importing torch"]
 
 
+@pytest.mark.shows("long-and-many")
 def test_two_runs_at_once_do_not_take_each_others_ranks(folder: Path) -> None:
     (folder / "train.py").write_text("print(1)")
     inner = f'env -i HOME={folder} PYTHONPATH="$PYTHONPATH" {sys.executable} train.py'
@@ -220,6 +227,31 @@ def test_what_is_kept_holds_no_link_to_code(folder: Path) -> None:
     )
     assert run("train.py").status == 0
     assert not any(entry.is_symlink() for entry in runs(folder)[0].iterdir())
+
+
+@pytest.mark.shows("killed")
+@pytest.mark.parametrize(
+    ("code", "kills", "notes"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", (3, 4), ["the kernel killed a process for want of memory"]),
+        ("raise SystemExit(1)", (0, 2), ["the kernel killed 2 processes for want of memory"]),
+        ("import os; os.kill(os.getpid(), 9)", (3, 3), []),
+        ("import os; os.kill(os.getpid(), 9)", (None, None), []),
+        ("", (3, 4), []),
+    ],
+)
+def test_a_kill_for_want_of_memory_is_told(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    kills: tuple[int | None, int | None],
+    notes: list[str],
+) -> None:
+    counts = iter(kills)
+    monkeypatch.setattr(cgroup, "memory_kills", lambda: next(counts))
+    run("-c", code)
+    told = [note for note in record(folder)["notes"] if "memory" in note]
+    assert told == [f"{note} while the command ran" for note in notes]
 
 
 def test_where_links_cannot_be_made_the_environment_tells(
@@ -293,6 +325,7 @@ def test_what_cannot_start_is_one_sentence_and_a_shells_status(folder: Path, wor
     assert runs(folder) == []
 
 
+@pytest.mark.shows("nowhere-to-write")
 def test_a_folder_that_cannot_be_written_to_falls_back_and_says_where(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -307,6 +340,7 @@ def test_a_folder_that_cannot_be_written_to_falls_back_and_says_where(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.shows("disk-full", "nowhere-to-write")
 def test_where_nothing_can_be_written_the_command_still_runs(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -321,6 +355,46 @@ def test_where_nothing_can_be_written_the_command_still_runs(
     )
 
 
+@pytest.mark.shows("long-and-many")
+@pytest.mark.parametrize("jump_s", [-3600.0, 86_400.0])
+def test_a_clock_that_is_set_meanwhile_changes_no_duration(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    shift, tell = [0.0], time.time
+    monkeypatch.setattr(time, "time", lambda: tell() + shift[0])
+
+    @contextmanager
+    def watch(path: Path, process: subprocess.Popen[bytes]) -> Iterator[None]:
+        shift[0] = jump_s
+        yield
+
+    words = ("-c", "import time; time.sleep(1.5)")
+    assert launch.run(words, launch.Options(stacks=False), watch).status == 0
+    after = record(folder)
+    assert 1.5e9 <= after["end_ns"] - after["begin_ns"] < DEADLINE_S * 1e9
+    samples = [json.loads(line) for line in (runs(folder)[0] / "host.jsonl").read_text().splitlines()]
+    assert samples
+    assert all(0 < (entry["interval_s"] or 1.0) < DEADLINE_S for entry in samples)
+    assert not (runs(folder)[0] / "probe.log").exists()
+
+
+@pytest.mark.shows("nowhere-to-write", "container")
+def test_a_user_without_a_name_and_a_home_runs_scripts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose user is a mere number."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    for name in ("HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    outcome = run("-c", "raise SystemExit(4)")
+    assert outcome.status == 4
+    assert outcome.path is not None
+    assert outcome.path.is_relative_to(folder / ".perfdoctor")
+
+
+@pytest.mark.shows("disk-full")
 def test_a_disk_that_fills_up_under_way_is_said_and_changes_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -336,6 +410,7 @@ def test_a_disk_that_fills_up_under_way_is_said_and_changes_nothing(
     assert "No space left on device" in capsys.readouterr().err
 
 
+@pytest.mark.shows("nowhere-to-write")
 def test_a_folder_given_with_out_must_be_writable(folder: Path) -> None:
     (folder / "file").touch()
     with pytest.raises(PerfdoctorError, match="cannot write to"):
@@ -345,6 +420,7 @@ def test_a_folder_given_with_out_must_be_writable(folder: Path) -> None:
     assert outcome.path.parent == folder / "elsewhere"
 
 
+@pytest.mark.shows("own-failure")
 def test_what_fails_on_our_side_does_not_fail_the_command(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -464,8 +540,10 @@ def signalled(
     return process.wait(DEADLINE_S), b"".join([*lines, rest])
 
 
+@pytest.mark.shows("terminate", "other-signals")
 @pytest.mark.parametrize(
-    "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
+    "number",
+    [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT],
 )
 def test_a_signal_to_perfdoctor_reaches_the_script_once(tmp_path: Path, number: int) -> None:
     (tmp_path / "train.py").write_text(LISTENS)
@@ -475,6 +553,7 @@ def test_a_signal_to_perfdoctor_reaches_the_script_once(tmp_path: Path, number: 
     assert signalled(tmp_path, WATCHED, words, (number,), group=False) == plain
 
 
+@pytest.mark.shows("terminate", "terminate-group", "other-signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
 def test_a_script_that_dies_of_a_signal_takes_perfdoctor_with_it(tmp_path: Path, number: int) -> None:
     (tmp_path / "train.py").write_text(
@@ -487,6 +566,31 @@ def test_a_script_that_dies_of_a_signal_takes_perfdoctor_with_it(tmp_path: Path,
     assert record(tmp_path)["outcome"] == "signalled"
 
 
+SAVES = """
+import signal, sys, time
+def save(*heard):
+    with open("saved", "w") as file:
+        file.write("all of it")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+time.sleep(30)
+"""
+
+
+@pytest.mark.shows("terminate", "terminate-group")
+@pytest.mark.parametrize("group", [False, True], ids=["perfdoctor", "group"])
+def test_a_script_that_saves_and_exits_when_it_is_terminated_does_so(tmp_path: Path, group: bool) -> None:
+    (tmp_path / "train.py").write_text(SAVES)
+    for launcher in ((sys.executable,), WATCHED):
+        ended = signalled(tmp_path, launcher, ("train.py",), (signal.SIGTERM,), group)
+        assert ended == (0, b"ready\n")
+        assert (tmp_path / "saved").read_text() == "all of it"
+        (tmp_path / "saved").unlink()
+    assert record(tmp_path)["outcome"] == "ok"
+
+
+@pytest.mark.shows("interrupt-twice")
 def test_a_second_interrupt_reaches_the_script_as_well(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(LISTENS)
     words, twice = ("train.py", "2", "2"), (signal.SIGINT, signal.SIGINT)
@@ -495,6 +599,7 @@ def test_a_second_interrupt_reaches_the_script_as_well(tmp_path: Path) -> None:
     assert signalled(tmp_path, WATCHED, words, twice, group=False) == plain
 
 
+@pytest.mark.shows("other-signals")
 def test_signals_that_the_caller_ignores_stay_ignored(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import signal\nprint([str(signal.getsignal(n)) for n in (1, 2, 3)])")
     shell = ("bash", "-c", "trap '' HUP INT QUIT; exec \"$@\"", "bash")
@@ -503,6 +608,7 @@ def test_signals_that_the_caller_ignores_stay_ignored(tmp_path: Path) -> None:
     assert bare(tmp_path, *shell, *WATCHED, "train.py") == plain
 
 
+@pytest.mark.shows("interrupt", "job-control")
 @pytest.mark.parametrize(("key", "number"), [("c", signal.SIGINT), ("\\", signal.SIGQUIT)])
 def test_a_key_on_the_terminal_reaches_the_script_once(tmp_path: Path, key: str, number: int) -> None:
     (tmp_path / "train.py").write_text(LISTENS)
@@ -518,6 +624,7 @@ def test_a_key_on_the_terminal_reaches_the_script_once(tmp_path: Path, key: str,
     assert seen == [(1, 43, None)] * 2
 
 
+@pytest.mark.shows("interrupt", "job-control")
 @pytest.mark.parametrize(("key", "number"), [("c", signal.SIGINT), ("\\", signal.SIGQUIT)])
 def test_a_script_ended_by_a_key_ends_perfdoctor_by_the_same_signal(
     tmp_path: Path, key: str, number: int
@@ -538,6 +645,41 @@ def test_a_script_ended_by_a_key_ends_perfdoctor_by_the_same_signal(
     assert seen[0][2] == number
 
 
+def until_stopped(processes: Sequence[psutil.Process]) -> None:
+    until(lambda: {process.status() for process in processes} == {psutil.STATUS_STOPPED})
+
+
+@pytest.mark.shows("suspend", "job-control")
+def test_ctrl_z_gives_the_shell_its_prompt_and_fg_goes_on(tmp_path: Path) -> None:
+    wait = "while not os.path.exists('go'):\n    time.sleep(0.01)\n"
+    code = f"import os, sys, time\nprint('rea' + 'dy', flush=True)\n{wait}print('beh' + 'ind')\nsys.exit(3)"
+    (tmp_path / "train.py").write_text(code)
+    (tmp_path / "driver.py").write_text(DRIVER)
+    for launcher in ("", "driver.py "):
+        shell = pexpect.spawn(
+            "bash",
+            ["--norc", "--noprofile", "-i"],
+            cwd=str(tmp_path),
+            env=environment(),
+            timeout=DEADLINE_S,
+        )
+        shell.sendline(f"{sys.executable} {launcher}train.py")
+        shell.expect("ready")
+        started = psutil.Process(shell.pid).children(recursive=True)
+        assert len(started) == (2 if launcher else 1)
+        shell.sendcontrol("z")
+        shell.expect("Stopped")
+        until_stopped(started)
+        shell.sendline("touch go; fg")
+        shell.expect("behind")
+        shell.sendline("echo status $?")
+        shell.expect("status 3")
+        shell.close(force=True)
+        (tmp_path / "go").unlink()
+    assert (record(tmp_path)["outcome"], record(tmp_path)["exit_code"]) == ("failed", 3)
+
+
+@pytest.mark.shows("terminal")
 def test_the_terminal_is_the_scripts(tmp_path: Path) -> None:
     code = "import os, sys\nprint(os.get_terminal_size(), [os.isatty(n) for n in (0, 1, 2)], input('name? '))"
     (tmp_path / "train.py").write_text(code)
@@ -558,6 +700,7 @@ def test_the_terminal_is_the_scripts(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- what was not watched
 
 
+@pytest.mark.shows("spawn", "subprocess")
 def test_children_of_every_kind_are_reached(tmp_path: Path) -> None:
     code = """
 import concurrent.futures, multiprocessing, os, subprocess, sys
@@ -583,6 +726,7 @@ if __name__ == "__main__":
     assert len(reached) >= 4  # and the fork server, whose children are forks of it
 
 
+@pytest.mark.shows("kept-out")
 def test_an_interpreter_that_drops_the_probe_is_said_with_the_mend(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print(1)")
     assert watched(tmp_path, sys.executable, "-I", "train.py").status == 0
@@ -591,6 +735,7 @@ def test_an_interpreter_that_drops_the_probe_is_said_with_the_mend(tmp_path: Pat
     assert "omit -I while measuring" in note
 
 
+@pytest.mark.shows("exit-status", "killed")
 def test_mirroring_ends_this_process_in_the_same_way(tmp_path: Path) -> None:
     code = "from perfdoctor.watch import launch\nlaunch.mirror(launch.CommandExit(None, {}, {}))"
     for status, number in ((0, None), (7, None), (137, 9), (139, 11), (143, 15)):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from types import SimpleNamespace
 
 import pytest
@@ -68,6 +69,31 @@ def test_training_is_over_after_its_steps_or_its_time(tmp_path, clock, monkeypat
     clock[0] += 7
     assert limit.is_over()
     assert limit.reached
+
+
+def test_a_watch_ends_after_its_seconds_whatever_the_script_does(tmp_path, clock, monkeypatch):
+    told = []
+    monkeypatch.setattr(limits.directory, "end_watch", told.append)
+    limit = limits.WatchLimit(tmp_path, None, 30.0)
+    clock[0] += 30.0 - limits.POLL_S
+    assert not limit.is_over()
+    clock[0] += limits.POLL_S
+    assert limit.is_over()  # no step was seen, and none is waited for
+    assert limit.is_over()
+    assert told == [tmp_path]
+    assert limit.pause_s == limits.POLL_S  # so it is asked again before long
+
+
+def test_a_script_that_swallows_every_signal_is_killed_in_time(clock, monkeypatch):
+    """What `--stop` takes beyond the seconds asked for."""
+    sent = []
+    monkeypatch.setattr(limits, "send_to_tree", lambda pid, number: sent.append((clock[0], number)))
+    ending, begin_s = limits.Termination(7), clock[0]
+    for _ in range(300):
+        ending.tick()
+        clock[0] += limits.POLL_S
+    assert [number for _, number in sent] == [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
+    assert sent[-1][0] - begin_s <= 15.0 + 3 * limits.POLL_S
 
 
 def test_a_watch_that_somebody_else_ends_leaves_the_script_time_to_end(tmp_path, clock):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -39,6 +41,7 @@ def test_without_stacks_none_are_taken(tmp_path: Path) -> None:
     assert not (tmp_path / "stacks.rank0.txt").exists()
 
 
+@pytest.mark.shows("own-failure")
 def test_a_sampler_that_fails_is_turned_off_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,4 +81,46 @@ def test_a_command_that_is_gone_already_is_no_trouble(
         handle.stop()
     line = orjson.loads((tmp_path / "host.jsonl").read_bytes().splitlines()[0])
     assert line["procs"] == []
+    assert not (tmp_path / "probe.log").exists()
+
+
+class SilentNvml:
+    """A driver that never answers: its first call, or any later one."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, silent: str) -> None:
+        self.silent = silent
+        self.asked = threading.Event()
+        self.released = threading.Event()
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        def answer(*given: object) -> object:
+            if name == self.silent:
+                self.asked.set()
+                self.released.wait(60)
+            if name == "nvmlDeviceGetCount":
+                return 1
+            return "GPU-a" if name != "nvmlInit" else None
+
+        return answer
+
+
+@pytest.mark.shows("no-nvml")
+@pytest.mark.parametrize("silent", ["nvmlInit", "nvmlDeviceGetUtilizationRates"])
+def test_a_driver_that_never_answers_holds_up_neither_the_other_samplers_nor_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    nvml = SilentNvml(silent)
+    monkeypatch.setattr(samplers.gpu, "load", lambda: nvml)
+    monkeypatch.setattr(samplers, "GPU_GRACE_S", 0.1)
+    with python(tmp_path, BUSY) as target:
+        handle = samplers.start(tmp_path, target.pid, {"stacks": False})
+        wait_for(nvml.asked.is_set)
+        wait_for(lambda: (tmp_path / "host.jsonl").is_file())
+        handle.stop()
+        assert not handle._thread.is_alive()
+        assert not nvml.released.is_set()
+    nvml.released.set()
     assert not (tmp_path / "probe.log").exists()

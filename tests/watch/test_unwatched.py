@@ -39,6 +39,7 @@ def test_a_training_that_goes_unwatched_beside_a_watched_one_is_said(tmp_path: P
     assert note == "`python train.py` was not watched: because; do this"
 
 
+@pytest.mark.shows("no-torch", "kept-out")
 def test_never_importing_torch_is_told_apart_from_never_being_reached(tmp_path: Path) -> None:
     (nothing,) = notes(tmp_path, "true")
     assert "no Python process could be watched" in nothing
@@ -48,6 +49,7 @@ def test_never_importing_torch_is_told_apart_from_never_being_reached(tmp_path: 
     assert "`python -I train.py` was not watched" in note
 
 
+@pytest.mark.shows("kept-out")
 @pytest.mark.parametrize(
     ("command", "why"),
     [
@@ -103,6 +105,7 @@ def running(*words: str, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes
         process.stdout.close()
 
 
+@pytest.mark.shows("kept-out")
 def test_running_interpreters_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unwatched, "GRACE_S", 0.0)
     reached = environment(PYTHONPATH=unwatched.INJECT, PERFDOCTOR_RUN=str(tmp_path))

@@ -38,10 +38,10 @@ def test_rows_are_read_back_by_their_own_header(tmp_path):
 def test_a_file_grows_past_its_first_allocation(tmp_path):
     path = tmp_path / "steps.rank0.bin"
     rows = files.MappedRows(str(path), STEPS, 0)
-    count = files.GROW_BYTES // STEPS.packer.size * 3
-    for end in range(1, count + 1):
+    ends = range(ROW[0], ROW[0] + files.GROW_BYTES // STEPS.packer.size * 3)
+    for end in ends:
         rows.add(end, *ROW[1:])
-    assert list(read(path)["end_ns"]) == list(range(1, count + 1))
+    assert list(read(path)["end_ns"]) == list(ends)
 
 
 def test_the_last_row_can_be_asked_for_a_column(tmp_path):
@@ -51,6 +51,7 @@ def test_the_last_row_can_be_asked_for_a_column(tmp_path):
     assert (rows.last("end_ns"), rows.last("samples"), rows.last("marker")) == (200, 64, 4)
 
 
+@pytest.mark.shows("killed", "os-exit")
 @pytest.mark.process
 def test_rows_survive_the_kill_of_their_writer(tmp_path):
     path = tmp_path / "steps.rank0.bin"
@@ -73,6 +74,7 @@ def test_a_second_writer_of_the_same_file_is_refused(tmp_path):
         files.MappedRows(path, STEPS, 0)
 
 
+@pytest.mark.shows("disk-full")
 def test_a_full_disk_is_an_error_before_anything_is_mapped(tmp_path, monkeypatch):
     def full(*args):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -16,7 +16,7 @@ from perfdoctor.facts.data.loader_notes import (
     reasons,
     why_nothing,
 )
-from perfdoctor.facts.decode import Json, as_count, location, number, positive
+from perfdoctor.facts.decode import Json, as_count, location, number, positive, sanitized
 from perfdoctor.facts.user_source.parse import LineReader
 from perfdoctor.model.loader_curve import BatchCost, LoaderCurve, Measured, Rate, WorkerSetting, counted
 from perfdoctor.model.measured import Location
@@ -32,6 +32,7 @@ KINDS = ("warm", "cold", "synthetic")
 
 def curve(records: RunRecords, source: LineReader) -> LoaderCurve:
     """The curve of a measurement's records; without settings where nothing was measured, with the reasons."""
+    records = sanitized(records)
     rank = _measuring(records)
     begun = rank.of("loading")[-1:] if rank is not None else []
     run, host = records.run, records.run.get("host")

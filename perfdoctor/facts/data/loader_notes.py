@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from perfdoctor.facts.decode import location, number
+from perfdoctor.model import redact
 from perfdoctor.model.loader_curve import LoaderCurve
 from perfdoctor.model.note import Note, Remark
 from perfdoctor.runs.types import RankRecords, RunRecords
@@ -168,7 +169,7 @@ def _failure(entry: LoadingFailedEvent, cwd: str) -> Note:
     if entry.dry:
         return Note("no-batch" if entry.first else "iterated-once")
     at = location(entry.at)
-    error = PROCESSES.sub("", entry.error or "")
+    error = redact.text(PROCESSES.sub("", entry.error or ""))
     if at is None:
         return Note("loading-raised", {"error": error})
     file = at.file.removeprefix(cwd.rstrip("/") + "/")

@@ -166,8 +166,8 @@ def per_step_ms(us: float, steps: int | None) -> str:
 
 
 def without(low: float, likely: float, high: float) -> Gain:
-    """The speedups if these shares of the time were gone."""
-    return Gain(*(1.0 / (1.0 - min(max(share, 0.0), REMOVABLE)) for share in (low, likely, high)))
+    """The speedups if these shares of the time were gone; below 0, added."""
+    return Gain(*(1.0 / (1.0 - min(share, REMOVABLE)) for share in (low, likely, high)))
 
 
 def without_waiting(device: DeviceFacts, waiting: float) -> DeviceFacts:

@@ -106,6 +106,8 @@ def _unseen(samples: Sequence[Json]) -> float | None:
     if ended is None or len(samples) < ENOUGH:
         return None
     seconds = (number(samples[-1].get("t_ns")) - number(samples[0].get("t_ns"))) / 1e9
+    if seconds <= 0:  # samples in another order
+        return None
     first_s, last_s = (
         sum(number(proc.get("cpu_s")) for proc in _processes(entry, CHILDREN))
         for entry in (samples[0], samples[-1])

@@ -26,6 +26,7 @@ FEW = 5  # samples of the main thread below which nothing is said
 SURELY = 2.0  # standard deviations of a share that was sampled: what is left beyond is no chance
 TORN = 0.06  # of a function's samples: a line below it may owe them to a stack read while it changed
 TORN_OF_LINE = 0.03  # of a line's own samples: fewer in training are torn, though the function has few others
+MOSTLY = 0.5  # of all samples in training: a line with more of them leads to it, however long it does else
 MOST_LINES = 20  # per phase
 TRAINING = {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER}
 LOGGING_FILES = re.compile(
@@ -116,7 +117,7 @@ class StackLines:
     def loop(self, frame: Frame) -> Loop | None:
         """The loop in a frame's function, where training passes through that function."""
         place = frame.file, frame.name
-        if place not in self.anchors:
+        if not self.anchors.get(place):
             return None
         if place not in self._loops:
             self._loops[place] = Loop(self.sources.file(frame.file), self.anchors[place], self.results[place])
@@ -241,10 +242,12 @@ def _anchors(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:
     """The lines that training passes through, by function; samples torn between two lines are outvoted."""
     seen: dict[CodePlace, Counter[int]] = defaultdict(Counter)
     passed: Counter[tuple[CodePlace, int]] = Counter()
+    trained = 0
     for frames, count in main:
         for place_and_line in {((frame.file, frame.name), frame.line) for frame in frames}:
             passed[place_and_line] += count
         wrapped = [index for index, frame in enumerate(frames) if frame.phase in TRAINING]
+        trained += count if wrapped else 0
         for frame in frames[: wrapped[-1]] if wrapped else ():
             if frame.owner is not Owner.PROBE:
                 seen[frame.file, frame.name][frame.line] += count
@@ -252,7 +255,8 @@ def _anchors(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:
         place: {
             line
             for line, count in counts.items()
-            if count >= max(TORN * counts.total(), TORN_OF_LINE * passed[place, line])
+            if count >= TORN * counts.total()
+            and (count >= TORN_OF_LINE * passed[place, line] or count > MOSTLY * trained)
         }
         for place, counts in seen.items()
     }

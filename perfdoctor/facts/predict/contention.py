@@ -57,7 +57,7 @@ def _loss(factors: object, threads: float, cores: float) -> float | None:
         return None
     losses = []
     for count, factor in factors.items():
-        demand = (threads + number(float(count) if str(count).isdigit() else 0.0)) / cores
+        demand = (threads + number(float(count) if str(count).isdecimal() else 0.0)) / cores
         if demand > 1 and positive(factor):
             losses.append(min(LARGEST, max(0.0, (number(factor) - 1) / (demand - 1))))
     return min(losses, default=None)

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from perfdoctor.model.measured import Phase
 
-_FRAME = re.compile(r"^(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
+_FRAME = re.compile(r"^(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d{1,9}))?\)$")
 _PROBE = re.compile(r"perfdoctor[/\\](?:probe|tweaks|wire)[/\\]")
 _PROFILER = re.compile(r"perfdoctor[/\\]probe[/\\]profiler[/\\]")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")

@@ -149,8 +149,11 @@ def _load(name: str) -> "Any":
 
 def _log(run: str, line: str) -> None:
     try:
-        with open(os.path.join(run, "probe.log"), "a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"pid {os.getpid()} {' '.join(line.split())}\n")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        file = os.open(os.path.join(run, "probe.log"), flags, 0o600)
+        line = f"pid {os.getpid()} {' '.join(line.split())}\n"
+        os.write(file, line.encode("utf-8", "backslashreplace"))
+        os.close(file)
     except OSError:
         pass
 

@@ -126,8 +126,10 @@ class OneOf:
 
 
 Predict = Callable[..., Any]
-# From when on a tweak pays: at any step once all has settled; from the second epoch on; where epochs begin.
-AT_ONCE, SECOND_EPOCH, EPOCH_BORDERS = "at once", "second epoch", "epoch borders"
+# From when on a tweak pays: at any step once all has settled; after slow first steps that the original has
+# not; from the second epoch on; where epochs begin; where the script validates.
+AT_ONCE, COMPILED, SECOND_EPOCH = "at once", "compiled", "second epoch"
+EPOCH_BORDERS, VALIDATION = "epoch borders", "validation"
 
 
 class Declared:
@@ -145,6 +147,7 @@ class Declared:
         loader_argument: Optional[str] = None,
         first_epoch: bool = False,
         pays: str = AT_ONCE,
+        waits: int = 0,
         measures: Optional[str] = None,
     ) -> None:
         self.flag = flag
@@ -157,6 +160,7 @@ class Declared:
         self.loader_argument = loader_argument
         self.first_epoch = first_epoch
         self.pays = pays
+        self.waits = waits
         self.measures = measures
 
 
@@ -173,8 +177,8 @@ def tweak(
     of which classes (`acts_on=("data",)`); `samples(value, batch)`, how many times the samples of a step it
     holds; `loader_argument`, which of a DataLoader's its value becomes; `first_epoch`, that the first epoch
     is unlike later ones: what is compiled meets a smaller batch at its end, a cache is being filled; `pays`,
-    from when on what it changes can be measured; `measures`, the class that takes no time any more: no change
-    to keep, but what changes of that class cannot surpass.
+    from when on what it changes can be measured; `waits`, for how many steps it only looks on; `measures`,
+    the class that takes no time any more: no change to keep, but what changes of that class cannot surpass.
     """
 
     def mark(function: Callable[..., None]) -> Callable[..., None]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from perfdoctor.model import json_bytes
 from perfdoctor.model.measured import Location, Marker
 from perfdoctor.model.note import Note
 from perfdoctor.render.notes import worded
@@ -69,7 +70,7 @@ class Document:
     def dumps(self, value: Any) -> bytes:
         """The document as indented UTF-8 text that ends with a newline."""
         options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
-        return orjson.dumps(self.document(value), option=options)
+        return json_bytes.dumps(self.document(value), options)
 
 
 class _Encoder:

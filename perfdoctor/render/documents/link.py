@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfdoctor.diagnosis.link import advice, remarks
-from perfdoctor.model import redact
 from perfdoctor.model.link import SCHEMA, AllReduce, Law, Net
 from perfdoctor.render.documents.encoder import Document, Shape
 from perfdoctor.render.notes import all_worded, worded
@@ -24,10 +23,6 @@ class LinkLaw(Law):
     """The law, and what it comes to for large exchanges."""
 
     bus_bytes_per_s: float | None
-
-
-def _command(net: Net) -> list[str]:
-    return redact.command(net.command)
 
 
 def _sizes(net: Net) -> list[MeasuredSize]:
@@ -58,7 +53,6 @@ NET = Document(
     {
         Net: Shape(
             "command path ranks hosts backend device torch sizes law nic advice cut ended notes",
-            command=_command,
             sizes=_sizes,
             law=_law,
             advice=_advice,

@@ -1,14 +1,12 @@
 """A Trial as the public JSON document `perfdoctor.trial/1`, described by docs/trial.schema.json.
 
-The document is also what is kept of a trial: it holds everything that the page shows. What looks like a
-secret in the command is left out.
+The document is also what is kept of a trial: it holds everything that the page shows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfdoctor.model import redact
 from perfdoctor.model.trial import SCHEMA, Execution, ExecutionSummary, Trial, VariantResult
 from perfdoctor.render.documents.encoder import Document, Shape
 
@@ -27,10 +25,6 @@ class BothMetrics:
 
     original: float
     variant: float
-
-
-def _command(trial: Trial) -> list[str]:
-    return redact.command(trial.command)
 
 
 def _original(trial: Trial) -> Executed:
@@ -53,12 +47,11 @@ TRIAL = Document(
         Trial: Shape(
             "command path rounds steps warm_up_steps seconds interrupted stopped_early original"
             " variants=verdicts kept notes cwd base_ranks=base.ranks scaling exit_code",
-            command=_command,
             original=_original,
         ),
         VariantResult: Shape(
             "tweaks ranks=variant.ranks verdict=outcome because speedup confidence over per predicted"
-            " loss=equivalence metric pays_off_steps settings=variant.settings measured executions",
+            " modelled loss=equivalence metric pays_off_steps settings=variant.settings measured executions",
             tweaks=_tweaks,
             metric=_metric,
         ),

@@ -71,14 +71,14 @@ def verdict(diagnosis: Diagnosis, subject: str = "Training", ready: Gain | None 
 def finding(found: Finding, cwd: str, brief: bool = False) -> Section:
     """A finding: title, gain, lines, evidence, what to type; in brief, the evidence's first line."""
     advice = found.advice
-    heading = Headline(blocks.strong(found.title), _worth(found), level=4, number=found.rank)
+    heading = Headline(blocks.strong(found.title), worth(found), level=4, number=found.rank)
     if brief:
         return [heading, Indented((blocks.bullets(advice.because[:1]),))]
     ways = (*_ways(advice), ("more", blocks.code(f"perfdoctor tips {found.id}")))
     return [heading, Indented((*_source(advice.at, cwd), blocks.bullets(advice.because), Labelled(ways)))]
 
 
-def _worth(found: Finding) -> Words:
+def worth(found: Finding) -> Words:
     """What a finding brings, in a word or two."""
     if found.advice.change:
         return blocks.strong(text.gain(found.gain), "green")

@@ -41,12 +41,12 @@ def _row(line: LineSeconds, cwd: str) -> tuple[blocks.Cell, ...]:
     return (
         text.seconds(line.self_s),
         text.percent(line.share),
-        _phase(line),
+        phase(line),
         (place, "  ", Span(source, quiet=True, code=True)) if source else place,
     )
 
 
-def _phase(line: LineSeconds) -> str:
+def phase(line: LineSeconds) -> str:
     """The phase; of a wait for a batch, what it waits for."""
     name = line.phase.value.replace("_", " ")
     return f"wait: {line.wait.value}" if line.wait is not None else name

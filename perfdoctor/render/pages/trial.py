@@ -38,12 +38,15 @@ COLOURS = {
 CALM = "blue"  # for outcomes that are neither good nor bad news
 
 
-def page(trial: Trial, cwd: str = "", earlier: Iterable[Trial] = ()) -> Page:
-    """The whole page, with the trials before it below; files are named as seen from `cwd`."""
-    return blocks.page(_sections(trial, cwd, earlier))
+def page(trial: Trial, cwd: str = "", earlier: Iterable[Trial] = (), unread: int = 0) -> Page:
+    """The whole page, with the trials before it below; files are named as seen from `cwd`.
+
+    `unread`: how many other trials cannot be read.
+    """
+    return blocks.page(_sections(trial, cwd, earlier, unread))
 
 
-def _sections(trial: Trial, cwd: str, earlier: Iterable[Trial]) -> Iterator[Section]:
+def _sections(trial: Trial, cwd: str, earlier: Iterable[Trial], unread: int) -> Iterator[Section]:
     yield _title(trial)
     if trial.scaling:
         yield [Headline(blocks.strong(scaling.headline(trial), scaling.colour(trial)), level=2)]
@@ -59,6 +62,9 @@ def _sections(trial: Trial, cwd: str, earlier: Iterable[Trial]) -> Iterator[Sect
     again = f"perfdoctor report --trials {shlex.quote(path)}"
     yield [Paragraph(blocks.quiet(f"Kept in {path}")), Paragraph(blocks.quiet(f"Shown again by: {again}"))]
     yield _listed(earlier)
+    if unread:
+        left_out = f"{text.count(unread, 'trial')} left out: trial.json cannot be read"
+        yield [Paragraph(blocks.quiet(left_out))]
 
 
 def _listed(trials: Iterable[Trial]) -> list[Block]:

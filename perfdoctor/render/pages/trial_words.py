@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from perfdoctor.model import redact
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.trial import ExecutionSummary, Outcome, Place, Trial, VariantResult, is_narrow
 from perfdoctor.render import text
@@ -139,8 +138,8 @@ def _begun_s(measured: ExecutionSummary) -> float | None:
 
 
 def command(trial: Trial) -> str:
-    """The command as one types it behind `perfdoctor run`, without secrets."""
-    typed = redact.command(trial.command)
+    """The command as one types it behind `perfdoctor run`."""
+    typed = list(trial.command)
     named = len(typed) > 1 and (typed[1] == "-m" or not typed[1].startswith("-"))
     if named and PYTHON.fullmatch(os.path.basename(typed[0])):
         del typed[0]

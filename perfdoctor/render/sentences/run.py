@@ -10,14 +10,25 @@ SENTENCES = {
     "rival": '"{title}" ({gain:.2f}x likely) is an alternative to "{better}": choose one',
     "small-gains": "small gains: {gains}",
     "wide-ranges": "wide ranges (finding {ranks}): hardly any gain of this kind has been measured yet",
+    "machine-ranges": "ranges of settings that act on {kind} are fitted to {cases} trials on the machine"
+    " where it ran: perfdoctor history",
     "tweak-on": "{tweak} was on: {places:changes}",
     "tweak-left-alone": "{tweak} was on: {places:changes}; left alone: {left:changes}",
+    "own-failure": "perfdoctor itself failed at {feature}: {error}; to report it: perfdoctor bug",
     # of the files of a run
+    "disk-full-no-steps": "the disk that holds the run was full at {since_epoch_s:clock}: whatever the script"
+    " trained from then on is missing; keep runs elsewhere: perfdoctor run --out FOLDER",
+    "disk-full-after-steps": "the disk that holds the run was full at {since_epoch_s:clock}: what came after"
+    " the first {steps:n step} is missing; keep runs elsewhere: perfdoctor run --out FOLDER",
+    "disk-full": "the disk that holds the run was full at {since_epoch_s:clock}: steps are complete, but what"
+    " else was to be recorded from then on is missing",
     "no-run-json": "run.json cannot be read: command and exit status are unknown",
     "unread-file": "{file} cannot be read: {why}",
     "file-left-out": "{file} {why} and was left out",
+    "lost-file": "{file} tells nothing of rank {rank}: a rank cannot be judged without it",
     "cut-short": "{file} is cut short: its end is missing",
     "broken-lines": "{file}: {count:n broken line} left out",
+    "broken-rows": "{file}: {count:n broken row} left out",
     "too-long": "{file} is longer than {lines} lines: the rest was left out",
     "several-processes": "{count} processes of rank {rank} trained: the one with the most steps is shown",
     "started-again": "the launcher started the ranks {times} times: attempt {shown} is shown;"

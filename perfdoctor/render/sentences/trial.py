@@ -5,10 +5,16 @@ from __future__ import annotations
 SENTENCES = {
     "ended-after-steps": "each execution was ended after its measured steps, as if the script had exited",
     "whole-executions": "executed one after the other, not in turns of about a second: {because}",
+    "can-tell": "about {seconds:duration}: changes of {change:percent} or more can be told",
+    "takes-whole": "at most about {seconds:duration}: {rounds} rounds of whole executions",
+    "cannot-tell": "about {seconds:duration}, in which only changes of {change:percent} or more can be told:"
+    " steps vary that much; perfdoctor try --seconds {needed} can tell more",
+    "over-budget": "{seconds:duration} are too short: {rounds} rounds take about {needed:duration}",
     "same-samples": "{variant} was measured over the same samples: {steps} steps, after {warm_up_steps}",
     "longer-period": "epochs, validations or checkpoints come every {period} steps, and {steps} were"
     " measured: to count them as often as they come, add --steps {period}",
     "no-metric": "--metric {metric}: nothing printed in the executed steps matches",
+    "ended-abandoned": "ended {count:n process} that an earlier trial, which was killed, had left running",
     "trial-ended": "the trial ended here: {error}; {hint}",
     # of --auto
     "nothing-faster": "no tried tweak is faster beyond the noise with the same result",

@@ -12,6 +12,8 @@ import numpy as np
 
 from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Flags, Ints
 
+WHOLE = re.compile(r"-?[0-9]{1,19}")  # a number that is written as text and may fit a column
+
 
 class EventTable(IntEnum):
     """Where an event goes."""
@@ -111,7 +113,7 @@ def _nanoseconds(microseconds: Any) -> int | None:
 
 def whole(value: Any, otherwise: int = UNKNOWN) -> int:
     """A whole number that fits a column, or `otherwise`."""
-    if isinstance(value, str) and value.lstrip("-").isdigit():
+    if isinstance(value, str) and WHOLE.fullmatch(value):
         value = int(value)
     if isinstance(value, (int, float)) and value == value and abs(value) < 2**63:
         return int(value)

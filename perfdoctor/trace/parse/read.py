@@ -23,6 +23,7 @@ ATTEMPTS = 16  # separators tried from the end of a piece; those inside argument
 RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_]?(\d+)", re.IGNORECASE)
 BROKEN_END = re.compile(rf'\}}(?=\s*,\s*{EVENT_BEGIN}|\s*\]\s*(?:,\s*"|\}}?\s*$))')
 BETWEEN = re.compile(r"[\s,]*")
+BARREN_BYTES = 128 << 20  # without an event, after which none is expected any more
 UNFINISHED_BYTES = 16 << 20  # an event longer than this is damage, not an event
 
 
@@ -50,8 +51,14 @@ class _Reader:
     def read(self) -> Trace:
         blocks = iter(self.source)
         self.preamble, _, rest = self.source.up_to_events(blocks)
+        taken, at_bytes = 0, self.source.bytes
         for block in blocks:
             rest = self._take(rest + block)
+            if self.tables.events > taken:
+                taken, at_bytes = self.tables.events, self.source.bytes
+            elif self.source.bytes - at_bytes > BARREN_BYTES:
+                self.source.cut = f"no event in {BARREN_BYTES >> 20} MB of it: the rest was not read"
+                break
         rest = self._take(rest)
         self._finish(rest)
         return self._trace()
@@ -82,6 +89,8 @@ class _Reader:
 
     def _take_as_json(self, text: bytes) -> bytes:
         """Take whole events of any layout. That a piece decodes proves that it was cut between events."""
+        if text.isspace():
+            return b""
         borders = [separator.start() + 1 for separator in SEPARATOR.finditer(text)]
         for border in borders[: -ATTEMPTS - 1 : -1]:
             events = decoded(b"[" + text[:border].lstrip(layout.BLANK) + b"]")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from perfdoctor.runs.directory import make_private
 from perfdoctor.trials.sandbox.overlay import REAL, inside
 
 PROGRAM = str(Path(__file__).with_name("overlay.py"))
@@ -133,7 +135,7 @@ def choose(folder: Path, cwd: Path, python: bool = True) -> Protection:
     overlay or the kernel can hold back.
     """
     folder = folder.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     _sweep(folder)
     check = _Check(folder, cwd.resolve())
     for on_disk in (True, False):
@@ -243,6 +245,7 @@ def _memory_bytes() -> int:
 def _sweep(folder: Path) -> None:
     """Clear up after trials beside this one that were killed: one that runs has a file of its own locked."""
     _lock(folder / RUNNING, os.O_CREAT)
+    (folder / RUNNING).write_text(secrets.token_hex(8), encoding="ascii")
     for other in folder.parent.iterdir():
         if other != folder and _lock(other / RUNNING):
             for execution in filter(Path.is_dir, other.iterdir()):
@@ -269,8 +272,15 @@ def _clear(execution: Path) -> int:
 
 
 def _temporary(execution: Path) -> str:
-    """An execution's folder for temporary files: its path is short, since sockets are made in it."""
-    name = hashlib.sha1(f"{os.getuid()}:{execution}".encode(errors="surrogateescape")).hexdigest()[:12]
+    """An execution's folder for temporary files: its path is short, since sockets are made in it.
+
+    Nobody else can tell its name in advance: what it is made of is in a file that the owner alone can read.
+    """
+    known = ""
+    with suppress(OSError):  # where no trial of this version has begun
+        known = (execution.parent / RUNNING).read_text("ascii", "replace")
+    whole = f"{os.getuid()}:{execution}{known}"
+    name = hashlib.sha1(whole.encode(errors="surrogateescape")).hexdigest()[:12]
     return os.path.join(os.path.realpath(tempfile.gettempdir()), f"perfdoctor-{name}")
 
 

@@ -6,11 +6,11 @@ also where that makes it slower. Of a tweak that says nothing, the findings that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from perfdoctor.diagnosis.combination import Saving, together
-from perfdoctor.diagnosis.findings import calibrated, gain_of
+from perfdoctor.diagnosis.findings import calibrated, gain_of, machine_of, within
 from perfdoctor.diagnosis.verdict import COMPUTING, fetching, too_little
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
@@ -20,7 +20,7 @@ from perfdoctor.model.change import Change
 from perfdoctor.model.concluded import Bottleneck, Finding, Gain
 from perfdoctor.model.measured import StepFacts, ThreadFacts
 from perfdoctor.model.report import Report
-from perfdoctor.model.trial import Setting, Variant
+from perfdoctor.model.trial import ModelledGain, Setting, Variant
 from perfdoctor.trials.settings import tweak_catalogue
 from perfdoctor.trials.settings.flags import VALUE
 from perfdoctor.trials.settings.tweak_facts import Prediction, TweakFacts
@@ -34,11 +34,32 @@ def predict(variant: Variant, facts: Facts, report: Report) -> Gain | None:
     None where the run tells nothing of one of them, or was too short to tell anything. It is the gain per
     sample: a batch of twice the size that takes as long is a gain of 2.
     """
+    found = _by_model(variant, facts, report)
+    if found is None:
+        return None
+    gain, kinds, published = found
+    return calibrated(gain, kinds, report.diagnosis.ceilings, machine_of(facts), published=published)
+
+
+def modelled(variant: Variant, facts: Facts, report: Report) -> ModelledGain | None:
+    """What `predict` begins with: the gain in a range that nothing has widened."""
+    found = _by_model(variant, facts, report)
+    if found is None:
+        return None
+    gain, kinds, _ = found
+    acts_on = tuple(kind for kind in Bottleneck if kind in kinds)
+    return ModelledGain(within(gain, kinds, report.diagnosis.ceilings), acts_on, facts.run.device)
+
+
+def _by_model(
+    variant: Variant, facts: Facts, report: Report
+) -> tuple[Gain, Collection[Bottleneck], bool] | None:
+    """The gain by the step model alone, the classes that it acts on, and whether its range is published."""
     step = facts.get(StepFacts)
     if step is None or too_little(step):
         return None
     if not variant.settings:
-        return Gain()
+        return Gain(), (), False
     requested = {setting.words[0]: setting.values.get(VALUE, True) for setting in variant.settings}
     predictions = [_prediction(setting, TweakFacts(facts, requested)) for setting in variant.settings]
     both = list(zip(variant.settings, predictions, strict=True))
@@ -57,8 +78,8 @@ def predict(variant: Variant, facts: Facts, report: Report) -> Gain | None:
         [together(parts, report.diagnosis.classes)] if parts else [],
         facts,
     )
-    kinds = {kind for part in parts for kind in part.kinds}
-    return calibrated(gain, kinds, report.diagnosis.ceilings, facts.run.device)
+    published = len(parts) == 1 and parts[0].change.is_published
+    return gain, {kind for part in parts for kind in part.kinds}, published
 
 
 def _prediction(setting: Setting, run: TweakFacts) -> Prediction | None:

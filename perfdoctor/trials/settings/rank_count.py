@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model import redact
 from perfdoctor.model.launchers import SCRIPT_SUFFIXES, TORCHRUN_MODULE, counting, launcher_of
 from perfdoctor.watch import command as commands
 
@@ -52,7 +51,7 @@ def command(words: Sequence[str], ranks: int, environ: Mapping[str, str]) -> tup
 
 
 def typed_commands(words: Sequence[str], numbers: Iterable[int]) -> dict[int, str]:
-    """What one types to run the command with each number of ranks, without secrets.
+    """What one types to run the command, as it is stored, with each number of ranks.
 
     Empty where the programs of a trial of elsewhere are not here.
     """
@@ -63,7 +62,7 @@ def typed_commands(words: Sequence[str], numbers: Iterable[int]) -> dict[int, st
 
 
 def _typed(words: Sequence[str]) -> str:
-    typed = redact.command(words)
+    typed = list(words)
     if commands.PYTHON.fullmatch(os.path.basename(typed[0])) and tuple(typed[1:3]) == TORCHRUN_MODULE:
         typed[:3] = ["torchrun"]
     return shlex.join(typed)

@@ -98,6 +98,13 @@ class _LossPair:
         return min(self.gap, *(self._gap(*curves) for curves in (*late, *early)))
 
     @property
+    def stays_behind(self) -> bool:
+        """Whether the originals' loss falls by more than chance, and the variant's by less than half."""
+        before, after = _blocks(self.originals).mean(axis=0), _blocks(self.variants).mean(axis=0)
+        fall = float(before[0] - before[-1])
+        return fall > self.rounding * self.scale and float(after[-1]) > before[-1] + fall / 2.0
+
+    @property
     def spread(self) -> float:
         """How large the gap may be if the variant were one more original: a t-interval in each block."""
         count = len(self.originals)
@@ -172,8 +179,8 @@ def _judge(both: _LossPair, result: str, doubts: str) -> tuple[bool | None, str]
 def _bitwise(both: _LossPair, over: str, doubts: str) -> tuple[bool | None, str]:
     """What promises the same bits is held to them, up to rounding, or to the original's own spread.
 
-    Where other random numbers must have been drawn, a difference that is no larger than they make proves
-    nothing either way.
+    Where other random numbers must have been drawn, only a variant that hardly learns at all is another
+    result: by how far two seeds lie apart, executions under one seed cannot tell.
     """
     first, by = both.onset
     if 0.0 < by <= LAST_DIGITS and both.gap <= both.rounding:
@@ -184,12 +191,13 @@ def _bitwise(both: _LossPair, over: str, doubts: str) -> tuple[bool | None, str]
             f"the original's own losses differ by {_share(both.noise)}, so mean losses {over} are compared"
         )
         sentence += f": {_share(both.gap)} apart, {_share(both.spread)} is allowed"
-        if both.gap > both.spread and doubts and both.gap <= both.rounding:
+        if both.gap > both.spread and doubts and not both.stays_behind:
             return None, f"{sentence}; but {doubts}"
         return both.gap <= both.spread, sentence
     sentence = f"the losses differ by {_share(both.difference)} {over}, from step {first} on"
-    if doubts and both.gap <= both.rounding:
-        return None, f"{sentence}, no more than other random numbers would cause: {doubts}"
+    if doubts and not both.stays_behind:
+        usual = ", no more than other random numbers would cause" if both.gap <= both.rounding else ""
+        return None, f"{sentence}{usual}: {doubts}"
     if both.gap <= both.rounding:
         return (
             False,

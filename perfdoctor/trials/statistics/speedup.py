@@ -35,9 +35,8 @@ STARTS, STARTS_OF_GAIN = 0.02, 0.05
 PRIOR = 1.0  # rounds that this knowledge counts for: more of them would call busy machines calm
 MOST_KEPT = 0.6  # of what a turn is off, in the next: a handful of turns cannot tell more
 TRIMMED = 0.2  # of the turns of a round, at either end
-NARROW_ENOUGH = (
-    0.10  # half width of an interval that decides, relative: how much faster is worth knowing, too
-)
+# Half width of an interval that decides, relative: how much faster is worth knowing, too.
+NARROW_ENOUGH = 0.10
 CONFIDENCE = 0.95  # that the interval holds the true ratio, at whichever look the trial ended
 # All looks at whole executions before the last one spend this share of what may be wrong. A small one: an
 # early look stops for large effects anyhow, and where all five rounds were needed their interval is only 8 %
@@ -167,6 +166,19 @@ def _within(angle: float, degrees: int) -> float:
         total += term
         term *= cosine * cosine * (power + 1) / (power + 2)
     return 2.0 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+def foreseen(pair_variance: float, turns: int, rounds: int) -> float:
+    """How far the interval of so many rounds is likely to reach to either side of the speedup, relative.
+
+    `pair_variance` is that of the log ratio of two neighbouring turns. Rounds are taken to differ by what
+    their turns leave and by what fresh starts usually do.
+    """
+    kept = 1.0 - 2.0 * int(TRIMMED * turns) / turns
+    scatter = pair_variance / (turns * kept) + STARTS**2
+    wrong = wrong_at(rounds, rounds, in_turns=True)
+    degrees = rounds - 1.0 + PRIOR
+    return math.expm1(quantile(1.0 - wrong / 2.0, int(degrees)) * math.sqrt(scatter / rounds))
 
 
 def _outcome(gain: Gain) -> Outcome:

@@ -16,7 +16,7 @@ from pathlib import Path
 import orjson
 import psutil
 
-from perfdoctor.runs.directory import SHARING, Json, read_json, write_json
+from perfdoctor.runs.directory import SHARING, Json, make_private, read_json, user_folder, write_json
 from perfdoctor.runs.types import RunRecords
 from perfdoctor.watch.samplers import usable_cores
 
@@ -41,15 +41,16 @@ def note(records: RunRecords, tell: Callable[[str], None]) -> Json | None:
         return None
     cores = usable_cores()[0]
     kept = _kept(threads, cores, str(boot.get("torch")))
-    factors = read_json(kept)
+    factors = None if kept is None else read_json(kept)
     if factors is None and _quiet(cores):
         tell("measuring once how training and loader workers share this machine's cores (a few seconds)")
         factors = measure(python, threads, cores)
         if factors is not None:
             factors["cores"] = cores
-            with suppress(OSError):
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                write_json(kept, factors)
+            if kept is not None:
+                with suppress(OSError):
+                    make_private(kept.parent)
+                    write_json(kept, factors)
     if factors is not None:
         with suppress(OSError):
             write_json(records.path / SHARING, factors)
@@ -97,8 +98,12 @@ def _threads(records: RunRecords, boot: Json) -> object:
     return changed[-1].get("intra_op") if changed else boot.get("threads")
 
 
-def _kept(threads: int, cores: float, torch: str) -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+def _kept(threads: int, cores: float, torch: str) -> Path | None:
+    """Where this machine's factors are kept; None where the user has no folder."""
+    try:
+        cache = user_folder("XDG_CACHE_HOME", ".cache")
+    except OSError:
+        return None
     host = "".join(letter if letter.isalnum() else "-" for letter in platform.node() or "here")
     return cache / "perfdoctor" / f"sharing-{host}-{cores:g}cores-{threads}threads-torch{torch}.json"
 

@@ -16,7 +16,8 @@ import orjson
 from perfdoctor.errors import CannotStart, Interrupted, NotARun, PerfdoctorError
 from perfdoctor.model import redact
 from perfdoctor.model.link import LEAST_SIZES, SCHEMA, AllReduce, Net, Nic
-from perfdoctor.runs import directory
+from perfdoctor.runs import directory, json_text, regular_file
+from perfdoctor.runs.checked import checked
 from perfdoctor.runs.directory import Json
 from perfdoctor.watch import command, log_tail, signals
 from perfdoctor.watch.machine import nics
@@ -56,7 +57,9 @@ def measure(
     limit_s = None if launcher else STARTING_S + 2 * seconds  # other hosts may be started by hand, later
     with watch(folder):
         ended = _run(argv, folder / LOG, limit_s)
-    facts: Json = {"schema": SCHEMA, "command": list(words), "ended": ended, "nic": None}
+    if ended is not None:
+        ended = redact.text(ended, redact.secrets(words, os.environ))
+    facts: Json = {"schema": SCHEMA, "command": redact.command(words), "ended": ended, "nic": None}
     lines = _lines(folder / MEASURED)
     if lines and ended is None:
         card = nics.used(os.environ, str(lines[0].get("backend")))
@@ -125,7 +128,7 @@ def _environment() -> dict[str, str]:
 
 def _run(argv: Sequence[str], log: Path, limit_s: float | None) -> str | None:
     """Run the ranks to their end: what went wrong, if something did."""
-    with signals.SignalForwarding() as forwarding, open(log, "wb") as file:
+    with signals.SignalForwarding() as forwarding, open(log, "wb", opener=directory.opened_private) as file:
         try:
             process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=_environment()
@@ -177,19 +180,22 @@ def read(folder: Path) -> Net:
     try:
         sizes = [line for line in lines if line.get("event") == "size"]
         ends = [line for line in lines if line.get("event") == "end"]
-        return Net(
-            str(folder),
-            tuple(redact.command(facts["command"])),
-            str(begin["backend"]),
-            str(begin["device"]),
-            str(begin["torch"]),
-            tuple(map(str, begin["hosts"])),
-            tuple(_exchange(line) for line in sizes),
-            ends[-1]["cut"] if ends else None,
-            facts["ended"],
-            Nic(**facts["nic"]) if facts["nic"] else None,
-        )
-    except (KeyError, TypeError, ValueError):
+        values = {
+            "path": str(folder),
+            "command": tuple(redact.command(facts["command"])),
+            "hosts": tuple(begin["hosts"]),
+            "exchanges": tuple(map(_exchange, sizes)),
+            "cut": ends[-1]["cut"] if ends else None,
+            "ended": facts["ended"],
+            "nic": checked(Nic, facts["nic"]) if facts["nic"] else None,
+        }
+        told = {name: begin[name] for name in ("backend", "device", "torch")}
+        if not sizes or len(begin["hosts"]) < 2:
+            raise ValueError("nothing was measured")
+        net = checked(Net, told | values)
+        _ = net.law  # of times and sizes that a line can be laid through
+        return net
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         raise NotARun(f"no readable measurement in {folder}", "measure one: perfdoctor net") from None
 
 
@@ -209,16 +215,18 @@ def latest(hosts: Sequence[str], place: Path | None = None) -> Net | None:
 
 
 def _exchange(line: Mapping[str, Any]) -> AllReduce:
-    seconds, low_s, high_s = (float(line[name]) for name in ("seconds", "low_s", "high_s"))
-    return AllReduce(int(line["bytes"]), seconds, low_s, high_s, int(line["repetitions"]))
+    exchange = checked(AllReduce, line)
+    if min(exchange.bytes, exchange.seconds, exchange.low_s, exchange.high_s) <= 0:
+        raise ValueError("an exchange takes time")
+    return exchange
 
 
 def _lines(file: Path) -> list[Json]:
     """The objects of a file of JSON lines, without a last one that is cut off."""
     lines: list[Json] = []
     try:
-        for line in file.read_bytes().splitlines():
-            value = orjson.loads(line)
+        for line in regular_file.content(file).splitlines():
+            value = json_text.loads(line)
             if isinstance(value, dict):
                 lines.append(value)
     except (OSError, ValueError):

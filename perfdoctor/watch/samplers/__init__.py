@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from perfdoctor.own_failures import guarded
 from perfdoctor.runs.hangs import HungRank
-from perfdoctor.watch.guard import guarded
 from perfdoctor.watch.samplers import gpu, pyspy
 from perfdoctor.watch.samplers.hang_detector import HangDetector
 from perfdoctor.watch.samplers.host import HostSampler, usable_cores
@@ -27,6 +27,7 @@ Others = Callable[[], Iterable[HungRank]]
 
 TICK_S = 1.0
 STOP_GRACE_S = 5.0  # for py-spy to write out; the caller is not held up longer
+GPU_GRACE_S = 1.0  # for the driver to answer a last question
 
 
 class RunningSamplers:
@@ -44,14 +45,18 @@ class RunningSamplers:
         self._off: set[str] = set()
         self._stacks = self._stack_sampler() if options.get("stacks", True) else None
         self._host = HostSampler(run, self._tree, self._stacks.cpu_s if self._stacks else lambda: 0.0)
-        self._gpu: gpu.GpuSampler | None = None
+        self._gpu_due = threading.Event()
+        self._gpu_thread = threading.Thread(target=self._sample_gpus, name="perfdoctor gpu", daemon=True)
         self._thread = threading.Thread(target=self._loop, name="perfdoctor samplers", daemon=True)
+        self._gpu_thread.start()
         self._thread.start()
 
     def stop(self) -> None:
         """Keep what the stack samplers have and end; never raises, returns within a few seconds."""
         self._stopping.set()
+        self._gpu_due.set()
         self._thread.join(STOP_GRACE_S)
+        self._gpu_thread.join(GPU_GRACE_S)
 
     def _stack_sampler(self) -> StackSampler:
         program = pyspy.executable()
@@ -62,33 +67,39 @@ class RunningSamplers:
         return StackSampler(self._run, begin if program else None, lambda words: _log(self._run, words))
 
     def _loop(self) -> None:
-        self._guard("gpu", self._open_gpu)
         self._tick()
         while not self._stopping.wait(TICK_S):
             self._tick()
         self._guard("ends", self._ends.close)
         if self._stacks is not None:
             self._guard("stacks", self._stacks.stop)
-        if self._gpu is not None:
-            self._guard("gpu", self._gpu.close)
 
     def _tick(self) -> None:
         now_s = time.monotonic()
         self._guard("ends", lambda: self._ends.tick(now_s))
-        self._guard("host", lambda: self._host_and_gpu(now_s))
+        self._guard("host", lambda: self._host_tick(now_s))
         if self._stacks is not None:
             stacks = self._stacks
             self._guard("stacks", lambda: stacks.tick(now_s, self._tree.look(now_s)))
         self._guard("hangs", lambda: self._hangs.tick(now_s))
 
-    def _host_and_gpu(self, now_s: float) -> None:
-        if self._host.tick(now_s) and self._gpu is not None:
-            self._guard("gpu", self._gpu.tick)
+    def _host_tick(self, now_s: float) -> None:
+        if self._host.tick(now_s):
+            self._gpu_due.set()
 
-    def _open_gpu(self) -> None:
+    def _sample_gpus(self) -> None:
+        """Sample the devices as often as the host, in a thread of its own: a driver may never answer."""
+        self._guard("gpu", self._gpus)
+
+    def _gpus(self) -> None:
         nvml = gpu.load()
-        if nvml is not None:
-            self._gpu = gpu.GpuSampler(self._run, nvml, os.environ)
+        if nvml is None:
+            return
+        sampler = gpu.GpuSampler(self._run, nvml, os.environ)
+        while self._gpu_due.wait() and not self._stopping.is_set():
+            self._gpu_due.clear()
+            sampler.tick()
+        sampler.close()
 
     def _guard(self, name: str, action: Callable[[], object]) -> None:
         """Run one sampler; what goes wrong turns it off for the rest of the run."""

@@ -47,6 +47,21 @@ def memory_left_bytes(pid: int | None = None, root: Path = Path("/")) -> int | N
     return min(limits, default=None)
 
 
+def memory_kills(pid: int | None = None, root: Path = Path("/")) -> int | None:
+    """How many processes the kernel has ended for want of memory; None where it does not tell.
+
+    Those of the innermost group of `pid` (this process where None), else those of the whole machine.
+    """
+    files = [
+        folder / name for folder in _folders(pid, root) for name in ("memory.events", "memory.oom_control")
+    ]
+    for file in (*files, root / "proc" / "vmstat"):
+        told = re.search(r"^oom_kill (\d{1,18})$", _text(file), re.MULTILINE)
+        if told:
+            return int(told[1])
+    return None
+
+
 def _folders(pid: int | None, root: Path) -> Iterator[Path]:
     """The folders of all groups that a process is in, and of those above."""
     process = root / "proc" / ("self" if pid is None else str(pid))

@@ -12,7 +12,7 @@ from pathlib import Path
 from perfdoctor.model.measured import Location
 from perfdoctor.model.user_code import INSTALLED
 from perfdoctor.runs.hangs import HungRank, Inside
-from perfdoctor.runs.raw import read_now
+from perfdoctor.runs.raw import COUNT, read_now
 from perfdoctor.watch.samplers.pyspy import SampledStack
 from perfdoctor.watch.samplers.stacks import training_thread
 
@@ -64,7 +64,7 @@ def commonest(samples: Path, begin: int, pid: int) -> SampledStack | None:
     with open(samples, encoding="utf-8", errors="replace") as file:
         file.seek(begin)
         parted = [line.rstrip("\n").rpartition(" ") for line in file if line.startswith("main;")]
-    counted = [(int(count), stack) for stack, _, count in parted if count.isdigit()]
+    counted = [(int(count), stack) for stack, _, count in parted if COUNT.fullmatch(count)]
     if not counted:
         return None
     count, stack = max(counted)

@@ -148,3 +148,9 @@ def test_without_a_measurement_there_is_a_reason():
     assert seen.settings == ()
     raised = Note("loading-raised-at", {"error": "ValueError: bad", "file": "train.py", "line": 41})
     assert seen.notes == (Note("failed-with", {"workers": [0, 2], "failure": raised}),)
+
+
+def test_numbers_of_loaders_that_are_none_are_left_out():
+    odd = RankRecords(0, None, None, ({**MADE, "id": [1]}, {**BEGUN, "same_dataset": [[1]]}, stretch(0, 10)))
+    seen = curve(RunRecords(Path("x"), {}, {0: odd}), lambda file, line: None)
+    assert seen.loader is None

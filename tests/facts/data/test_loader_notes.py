@@ -87,6 +87,13 @@ def test_what_stops_a_curve_is_named():
     assert Note("no-shared-memory-for", {"workers": 8}) in found(stretch(0, 10), stretch(1, 9), shared).notes
 
 
+def test_secrets_in_what_a_script_raised_are_not_shown():
+    error = "ConnectionError: https://u:Zk81@h/x?sig=abc refused password=Zk81"
+    failed = {"event": "loading_failed", "workers": 0, "error": error}
+    (note,) = [note for note in found(stretch(0, 10), failed).notes if "Connection" in str(note)]
+    assert "https://<redacted>@h/x?sig=<redacted> refused password=<redacted>" in str(note)
+
+
 def test_workers_that_die_the_same_way_share_a_note():
     died = [
         {

@@ -114,9 +114,9 @@ def test_products_and_waits_are_handed_on_with_their_scale():
     assert device.wait_facts(unmarked(blocking=(wait(),))).per_step_s(1.0) is None
 
 
-def test_a_gain_is_bounded_and_never_below_one():
-    gain = device.without(-0.1, 0.5, 1.0)
-    assert (gain.low, gain.likely) == (1.0, 2.0)
+def test_a_gain_is_bounded_above_and_what_is_added_slows_down():
+    gain = device.without(-0.25, 0.5, 1.0)
+    assert (gain.low, gain.likely) == (0.8, 2.0)
     assert gain.high == pytest.approx(20.0)
 
 

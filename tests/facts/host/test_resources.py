@@ -75,6 +75,14 @@ def test_children_are_counted_once_whether_a_sample_saw_them_or_not():
     assert found.other_cores == pytest.approx(0.5)
 
 
+def test_samples_in_another_order_tell_nothing_of_children():
+    samples = [sample(t, (1, "main", 9.0), machine_busy_cores=2.0) for t in (3, 4, 5, 6, 3)]
+    for entry in samples:
+        entry["procs"][0]["ended_children_cpu_s"] = 1.0
+    found = cpu_of({"usable_cores": 4}, samples, step(forward=10, cpu=10), loader(workers=1))
+    assert found.usable_cores == 4
+
+
 def test_nothing_sampled_is_not_zero():
     assert resources.growth([], "cpu_s", {"main"}) is None
     assert resources.growth([sample(1), sample(2)], "cpu_s", {"main"}) is None

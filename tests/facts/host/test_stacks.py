@@ -193,6 +193,17 @@ def test_a_few_stacks_torn_between_two_lines_make_no_training_of_the_longer_one(
     assert [(line.at.line, line.kind) for line in found] == [(7, None)]
 
 
+def test_the_one_line_that_training_passes_through_leads_to_it_however_long_it_does_else():
+    script = SCRIPT.replace("        loss.backward()", "        train(model)").replace(
+        "def log_all(values):",
+        "def train(model):\n    connect()\n    loss(model).backward()\ndef log_all(values):",
+    )
+    once = stack(at(5), at(16, "train"), wrapper("backward"), f"run ({TORCH}/autograd/graph.py:8)", count=1)
+    waits = stack(at(5), at(15, "train"), count=200)
+    found = facts(once, waits, source=source_of(train=script)).phases[Phase.OTHER]
+    assert [(line.at.line, line.kind) for line in found] == [(15, None)]
+
+
 def test_start_up_outside_the_loop_is_left_out():
     assert other(stack(at(1), at(99, "load", "/home/me/data.py"), count=1000)) == {}
 

@@ -45,6 +45,7 @@ def test_time_without_a_core_counts_for_no_line():
     assert (found.lines[0].seconds, found.waiting_s) == pytest.approx((4.0, 5.0))
 
 
+@pytest.mark.shows("compile")
 def test_what_the_first_step_takes_beyond_the_usual_belongs_to_the_start():
     found = facts(line(2, 80), first=update(3_000, data_wait=1_000, forward=2_000))
     assert found.seconds == pytest.approx(12.5 + 2.99)

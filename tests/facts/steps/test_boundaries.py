@@ -24,6 +24,7 @@ def test_a_plain_loop_counts_every_update():
     assert count(updates(*[1] * 25)) == 25
 
 
+@pytest.mark.shows("many-optimizers")
 def test_a_gan_counts_pairs():
     assert count(updates(*[1, 2] * 12)) == 12
 

@@ -65,3 +65,7 @@ def test_pythons_own_library_is_told_from_installed_packages():
     assert parse("sort (/usr/lib/python3.11/heapq.py:3)").is_standard
     assert not parse("sort (/venv/lib/python3.11/site-packages/numpy/core.py:3)").is_standard
     assert not parse("sort (/home/me/train.py:3)").is_standard
+
+
+def test_a_line_of_more_digits_than_any_file_has_is_none():
+    assert parse(f"work (train.py:{'9' * 5000})").line == 0

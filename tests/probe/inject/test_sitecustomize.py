@@ -90,6 +90,7 @@ def test_the_probe_begins_once_after_torch_has_run_its_own_code(place: Place) ->
     assert begun["started_ns"]
 
 
+@pytest.mark.shows("surroundings")
 @pytest.mark.parametrize(
     "code",
     [
@@ -106,6 +107,7 @@ def test_the_script_sees_what_it_sees_without_us(place: Place, code: str) -> Non
     assert place.python(code) == place.plain(code)
 
 
+@pytest.mark.shows("guest", "surroundings")
 def test_no_module_is_loaded_before_torch_that_a_bare_interpreter_does_not_load(place: Place) -> None:
     code = "import sys\nprint('\\n'.join(sorted(sys.modules)))"
     assert place.python(code).stdout == place.plain(code).stdout
@@ -119,6 +121,7 @@ def test_looking_for_torch_without_importing_it_begins_nothing(place: Place) -> 
     assert len(place.begun()) == 1
 
 
+@pytest.mark.shows("fails-early")
 @pytest.mark.skipif(
     sys.version_info < (3, 11), reason="older interpreters put our frame back when re-raising"
 )
@@ -146,6 +149,7 @@ def test_without_torch_the_import_error_is_the_interpreters_own(place: Place) ->
     assert "No module named 'torch'" in seen.stderr
 
 
+@pytest.mark.shows("own-failure")
 @pytest.mark.parametrize(
     "broken",
     [
@@ -159,6 +163,7 @@ def test_a_probe_that_cannot_start_is_silent_and_leaves_one_line(place: Place, b
     assert place.python("import torch\nprint(torch.done)") == Seen(0, "True\n", "")
     assert place.log().count("\n") == 1
     assert "the probe could not start" in place.log()
+    assert (place.run / "probe.log").stat().st_mode & 0o777 == 0o600
 
 
 def test_without_a_run_directory_nothing_happens(place: Place) -> None:
@@ -210,6 +215,7 @@ def test_a_run_directory_that_takes_no_line_is_not_the_scripts_business(place: P
     assert place.python("import torch") == Seen(0, "", "")
 
 
+@pytest.mark.shows("surroundings")
 def test_the_environments_own_sitecustomize_runs_and_may_import_torch(place: Place) -> None:
     own = place.cwd / "own"
     own.mkdir()
@@ -256,6 +262,7 @@ import torch
     assert len(place.begun()) == 2
 
 
+@pytest.mark.shows("long-and-many")
 def test_a_user_who_mocks_the_clock_changes_nothing(place: Place) -> None:
     mocked = "mock.patch('time.perf_counter_ns', side_effect=OSError)"
     code = f"from unittest import mock\nwith {mocked}:\n    import torch"
@@ -274,6 +281,7 @@ threads = [threading.Thread(target=__import__, args=("torch",)) for _ in range(8
     assert len(place.begun()) == 1
 
 
+@pytest.mark.shows("subprocess")
 def test_every_interpreter_writes_one_line_until_there_are_too_many(place: Place) -> None:
     place.python("import subprocess, sys\nsubprocess.run([sys.executable, '-c', ''])\nprint(1)")
     started = place.run / "started.jsonl"
@@ -285,6 +293,7 @@ def test_every_interpreter_writes_one_line_until_there_are_too_many(place: Place
     assert started.stat().st_size == 300_000
 
 
+@pytest.mark.shows("spawn", "fork")
 def test_spawned_and_forkserver_children_are_reached(place: Place) -> None:
     code = """
 import multiprocessing
@@ -307,6 +316,7 @@ if __name__ == "__main__":
     assert len(place.begun()) == 3
 
 
+@pytest.mark.shows("other-interpreter")
 def test_the_file_reads_in_python_3_6() -> None:
     import ast
 
@@ -314,6 +324,7 @@ def test_the_file_reads_in_python_3_6() -> None:
     ast.parse(source, feature_version=(3, 6))
 
 
+@pytest.mark.shows("other-interpreter")
 def test_an_interpreter_of_another_environment_is_reached_without_installing_anything(place: Place) -> None:
     names = (f"python3.{minor}" for minor in range(9, 16) if minor != sys.version_info[1])
     found = [

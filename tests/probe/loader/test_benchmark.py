@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -187,3 +188,25 @@ def test_past_the_cores_only_what_waits_goes_on():
     assert run._beyond([]) == []
     run._rates, run._used = {0: 10.0, 2: 20.0, 8: 80.0}, {8: 0.1}
     assert run._beyond([]) == []
+
+
+@pytest.mark.parametrize("batch_s", [0.01, 0.3, 2.0])
+def test_all_measurements_of_a_loader_together_keep_to_their_seconds(monkeypatch, batch_s):
+    """But for the batches that are under way when the time is over."""
+    now = [100.0]
+
+    def clock():
+        now[0] += 0.001  # what is there already costs no more than that
+        return now[0]
+
+    monkeypatch.setattr(benchmark, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(benchmark.batch_costs, "clock", clock)
+
+    class Slow(Items):
+        def __getitem__(self, index):
+            now[0] += batch_s / 4
+            return torch.full((4,), float(index))
+
+    told = measured(DataLoader(Slow(), batch_size=4), [0], seconds=20.0)
+    assert told.kinds(0)[:2] == ["cold", "warm"]
+    assert 10.0 <= now[0] - 100.0 <= 20.0 + 2 * batch_s

@@ -111,6 +111,7 @@ def test_of_an_iterable_dataset_each_item_is_an_end(tmp_path):
     assert "index" in stream["varied"]
 
 
+@pytest.mark.shows("other-tools")
 def test_a_profile_function_of_the_scripts_stays_and_nothing_is_looked_at(tmp_path):
     own = SCRIPT.replace("BEFORE = None", "BEFORE = lambda frame, event, arg: None")
     assert watched(tmp_path, own).ranks[0].of(ItemWorkEvent) == []

@@ -111,6 +111,7 @@ def test_tensors_without_elements_are_left_alone():
     assert found == []
 
 
+@pytest.mark.shows("randomness")
 def test_a_look_draws_nothing_and_uses_no_default_device():
     texts, state = tokens(), torch.random.get_rng_state()
     with torch.device("meta"):

@@ -42,6 +42,7 @@ def test_lines_before_the_first_update_are_counted_and_none_after_it(tmp_path):
     assert 18 not in {line["line"] for line in seen.lines}  # the sleep after an update
 
 
+@pytest.mark.shows("guest", "fork")
 def test_sampling_ends_before_a_fork(tmp_path):
     (seen,) = watched(tmp_path, SCRIPT.replace("FORK", FORK)).ranks[0].of(StartUpEvent)
     again = [line for line in seen.lines if line["function"] == "prepare"]
@@ -49,6 +50,7 @@ def test_sampling_ends_before_a_fork(tmp_path):
     assert seen.end_ns <= updates(read(tmp_path))["begin_ns"][0] - 1.5e9
 
 
+@pytest.mark.shows("guest", "fork")
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="older interpreters do not warn")
 def test_a_fork_during_the_start_warns_of_no_thread(tmp_path):
     code = SCRIPT.replace("FORK", FORK).replace(

@@ -21,6 +21,7 @@ def test_what_one_rank_writes_into_the_plan_the_others_read(tmp_path):
     assert not any(other.numbers[2:10])
 
 
+@pytest.mark.shows("windows-of-ranks")
 def test_the_lowest_rank_that_has_come_decides(tmp_path):
     plan = WindowPlan(str(tmp_path))
     assert plan.decides(3)
@@ -44,6 +45,7 @@ def test_small_models_have_few_events_and_short_steps_no_more_than_fit():
     assert budget.likely_events(0.5, modules=0, calls=0) == pytest.approx(200_000)
 
 
+@pytest.mark.shows("cost")
 def test_a_window_is_due_when_its_share_of_the_time_pays_for_it():
     account = Account(0.01)
     cost_s = budget.MARGIN * (budget.START_S + 5 * 1000 * budget.EVENT_S)
@@ -66,6 +68,7 @@ def test_a_window_without_a_trace_costs_and_teaches_nothing_else():
     assert account.step_costs_s == []
 
 
+@pytest.mark.shows("huge-trace")
 def test_windows_are_short_where_steps_are_large_and_none_where_one_is_too_large():
     account = Account(0.01)
     assert account.steps(PLAIN, 1000) == budget.COUNTED[PLAIN]
@@ -73,6 +76,7 @@ def test_windows_are_short_where_steps_are_large_and_none_where_one_is_too_large
     assert account.steps(PLAIN, 2_000_000) == 0
 
 
+@pytest.mark.shows("huge-trace")
 def test_a_file_that_would_be_too_large_is_not_asked_for():
     account = Account(0.01)
     account.add(PLAIN, 5, start_s=0.001, rest_s=0.05, size=5 * 100 << 20)

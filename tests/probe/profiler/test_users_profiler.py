@@ -36,6 +36,7 @@ def test_a_profiler_that_nobody_announced_is_seen_by_torchs_flag(monkeypatch):
     assert UsersProfilers().busy(torch)
 
 
+@pytest.mark.shows("other-tools")
 @pytest.mark.parametrize(
     ("environ", "named"),
     [
@@ -52,6 +53,7 @@ def test_without_another_tool_the_device_may_be_read():
     assert cupti_taken({"LD_PRELOAD": "/usr/lib/libjemalloc.so", "CUDA_INJECTION64_PATH": ""}) is None
 
 
+@pytest.mark.shows("other-tools")
 def test_stacks_are_not_recorded_where_the_script_has_a_profile_function(monkeypatch):
     monkeypatch.setattr(users_profiler.sys, "getprofile", lambda: None)
     known = stacks_unsafe(torch)
@@ -60,12 +62,14 @@ def test_stacks_are_not_recorded_where_the_script_has_a_profile_function(monkeyp
     assert known != stacks_unsafe(torch)
 
 
+@pytest.mark.shows("compile")
 def test_stacks_are_not_recorded_beside_the_compiler(monkeypatch):
     counters = {"frames": {"total": 3}}
     monkeypatch.setitem(sys.modules, "torch._dynamo.utils", types.SimpleNamespace(counters=counters))
     assert "compile" in (stacks_unsafe(torch) or "")
 
 
+@pytest.mark.shows("versions")
 @pytest.mark.parametrize(
     ("python", "version", "safe"),
     [

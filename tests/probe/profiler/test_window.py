@@ -65,6 +65,7 @@ def started(torch, kind=budget.PLAIN):
     return opened
 
 
+@pytest.mark.shows("guest")
 def test_the_device_is_recorded_only_once_the_script_has_initialised_it(torch):
     assert started(torch).activities == ["cpu"]
     torch.initialized = True
@@ -72,6 +73,7 @@ def test_the_device_is_recorded_only_once_the_script_has_initialised_it(torch):
     assert (both.activities, both.because) == (["cpu", "cuda"], None)
 
 
+@pytest.mark.shows("other-tools")
 def test_beside_another_tool_the_device_is_left_out_and_that_is_said(torch, monkeypatch):
     torch.initialized = True
     monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/tool.so")

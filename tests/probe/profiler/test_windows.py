@@ -102,6 +102,7 @@ def trained(tmp_path_factory):
     return run(tmp_path_factory.mktemp("trained"), "for _ in range(4000): loss = step()\nprint(loss.item())")
 
 
+@pytest.mark.shows("streams", "randomness")
 def test_three_windows_are_recorded_and_nothing_is_said(trained, tmp_path):
     (tmp_path / "bare.py").write_text(TRAIN + "for _ in range(4000): loss = step()\nprint(loss.item())")
     bare = subprocess.run([sys.executable, "bare.py"], cwd=tmp_path, capture_output=True, text=True)
@@ -176,6 +177,7 @@ def test_without_a_share_there_are_no_windows(tmp_path):
     assert ran.windows() == []
 
 
+@pytest.mark.shows("cost")
 def test_a_window_waits_until_the_run_can_pay_for_it(tmp_path):
     ran = run(
         tmp_path, "begin = time.perf_counter()\nwhile time.perf_counter() < begin + 4: step()", share=0.02
@@ -232,6 +234,7 @@ def test_a_generator_and_its_critic_are_in_one_step(tmp_path):
 # ---------------------------------------------------------------- the script's own profilers
 
 
+@pytest.mark.shows("own-profiler")
 def test_a_profiler_that_the_script_opens_inside_a_window_gets_all_its_events(tmp_path):
     code = """
     until_open()
@@ -247,6 +250,7 @@ def test_a_profiler_that_the_script_opens_inside_a_window_gets_all_its_events(tm
     assert len(ran.windows()) >= 2
 
 
+@pytest.mark.shows("own-profiler")
 def test_no_window_opens_inside_the_scripts_profiler(tmp_path):
     code = """
     with own() as mine:
@@ -260,6 +264,7 @@ def test_no_window_opens_inside_the_scripts_profiler(tmp_path):
     assert not (rows["flags"][:500] & 2).any()
 
 
+@pytest.mark.shows("own-profiler")
 def test_no_window_opens_while_the_scripts_schedule_warms_up(tmp_path):
     code = """
     seen = []
@@ -275,6 +280,7 @@ def test_no_window_opens_while_the_scripts_schedule_warms_up(tmp_path):
     assert not (ran.rows["flags"][:600] & 2).any()
 
 
+@pytest.mark.shows("own-profiler")
 def test_a_schedule_that_comes_round_again_takes_turns_with_windows(tmp_path):
     code = """
     until_open()
@@ -306,6 +312,7 @@ def test_profilers_that_follow_each_other_are_all_whole(tmp_path):
     well(ran, "{2}")
 
 
+@pytest.mark.shows("other-tools")
 @pytest.mark.parametrize("options", ["", "use_kineto=True", "record_shapes=True, use_kineto=True"])
 def test_the_older_profiler_gets_all_its_events(tmp_path, options):
     code = f"""
@@ -319,6 +326,7 @@ def test_the_older_profiler_gets_all_its_events(tmp_path, options):
     assert ran.windows()[0]["outcome"] == "yielded"
 
 
+@pytest.mark.shows("other-tools")
 def test_the_legacy_profiler_gets_all_its_events(tmp_path):
     code = """
     from torch.autograd import profiler_legacy
@@ -333,6 +341,7 @@ def test_the_legacy_profiler_gets_all_its_events(tmp_path):
     assert ran.windows()[0]["outcome"] == "yielded"
 
 
+@pytest.mark.shows("other-tools")
 def test_ranges_for_another_tool_are_left_alone(tmp_path):
     code = """
     until_open()
@@ -361,6 +370,7 @@ THREAD = """
 """
 
 
+@pytest.mark.shows("own-profiler")
 def test_no_window_opens_while_another_thread_profiles(tmp_path):
     code = (
         THREAD
@@ -427,6 +437,7 @@ def test_a_profiler_of_python_stacks_survives_the_probe(tmp_path):
 # ---------------------------------------------------------------- processes and ends
 
 
+@pytest.mark.shows("fork")
 @pytest.mark.parametrize("end", ["sys.exit(5)", "os._exit(5)"])
 def test_a_fork_inside_a_window_and_its_child_come_to_their_ends(tmp_path, end):
     code = f"""
@@ -445,6 +456,7 @@ def test_a_fork_inside_a_window_and_its_child_come_to_their_ends(tmp_path, end):
     assert "process" in ran.windows()[0]["because"]
 
 
+@pytest.mark.shows("fork")
 def test_loader_workers_that_start_inside_a_window_are_not_profiled(tmp_path):
     code = """
     class Data(torch.utils.data.Dataset):
@@ -456,6 +468,7 @@ def test_loader_workers_that_start_inside_a_window_are_not_profiled(tmp_path):
     well(run(tmp_path, code), "0")
 
 
+@pytest.mark.shows("fork")
 def test_a_forked_child_that_trains_opens_no_window(tmp_path):
     code = """
     child = os.fork()
@@ -484,6 +497,7 @@ ENDS = {
 }
 
 
+@pytest.mark.shows("raises", "exits", "os-exit", "interrupt")
 @pytest.mark.parametrize("end", ENDS)
 def test_a_script_that_ends_inside_a_window_ends_as_ever(tmp_path, end):
     ran = run(tmp_path, f"until_open()\n{end}")
@@ -512,6 +526,7 @@ print(dict(counters["frames"]), dict(counters["stats"]), sum(counters["graph_bre
 """
 
 
+@pytest.mark.shows("compile")
 @pytest.mark.parametrize("way", COMPILED)
 def test_what_is_compiled_has_as_many_frames_graphs_and_breaks_as_without(tmp_path, way):
     with_windows = run(tmp_path, COMPILED[way] + COUNTERS)
@@ -570,6 +585,7 @@ time.sleep(0.5)  # torch 2.13 aborts a process that ends while gloo's threads st
 """
 
 
+@pytest.mark.shows("windows-of-ranks")
 def test_all_ranks_record_the_same_steps(tmp_path):
     path = tmp_path / "run"
     path.mkdir()

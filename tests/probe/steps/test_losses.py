@@ -1,5 +1,7 @@
 from types import SimpleNamespace
 
+import pytest
+
 from perfdoctor.probe.steps.losses import SLOTS, DeviceLosses
 
 
@@ -47,6 +49,7 @@ def device(capturing=False):
     )
 
 
+@pytest.mark.shows("guest")
 def test_a_loss_reaches_its_row_only_after_the_device_is_done():
     rows = {}
     losses = DeviceLosses(device(), rows.__setitem__)
@@ -58,6 +61,7 @@ def test_a_loss_reaches_its_row_only_after_the_device_is_done():
     assert rows == {7: 1.5}
 
 
+@pytest.mark.shows("guest")
 def test_with_every_slot_under_way_a_loss_is_left_out_and_nothing_waits():
     rows = {}
     losses = DeviceLosses(device(), rows.__setitem__)
@@ -71,6 +75,7 @@ def test_with_every_slot_under_way_a_loss_is_left_out_and_nothing_waits():
     assert rows[100] == 9.0
 
 
+@pytest.mark.shows("cuda-graphs")
 def test_a_graph_capture_is_left_alone():
     rows = {}
     losses = DeviceLosses(device(capturing=True), rows.__setitem__)

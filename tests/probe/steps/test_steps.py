@@ -52,6 +52,7 @@ def test_time_is_charged_to_the_phase_it_was_spent_in(tmp_path):
     assert (rows["begin_ns"][1:] == rows["end_ns"][:-1]).all()
 
 
+@pytest.mark.shows("many-optimizers")
 def test_a_closure_is_forward_and_backward_inside_one_update(tmp_path):
     records = watched(
         tmp_path,
@@ -101,6 +102,7 @@ def test_a_pass_in_eval_mode_is_validation_only_where_the_module_trains(tmp_path
     assert last["at"]["line"] == 19
 
 
+@pytest.mark.shows("many-optimizers")
 def test_a_skipped_update_counts_and_is_marked(tmp_path):
     records = watched(
         tmp_path,

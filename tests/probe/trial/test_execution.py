@@ -309,6 +309,7 @@ def test_with_two_optimizers_it_is_waited_for_within_the_step_that_closes(tmp_pa
     assert waits(done) == ["update 0", "other 1", "update 0", "other 3"]
 
 
+@pytest.mark.shows("cuda-graphs")
 @pytest.mark.parametrize(
     "state", ["cuda.is_initialized = lambda: False", "cuda.is_current_stream_capturing = lambda: True"]
 )

@@ -31,8 +31,3 @@ def test_bandwidths_and_the_line_are_given() -> None:
     assert document["law"]["bus_bytes_per_s"] == pytest.approx(1.5e9)
     last = document["sizes"][-1]
     assert last["bus_bytes_per_s"] == pytest.approx(1.5 * last["bytes_per_s"])
-
-
-def test_secrets_of_the_launcher_are_left_out() -> None:
-    hidden = replace(nets.LOCAL, command=("launch", "--token", "abc"))
-    assert "abc" not in link.dumps(hidden).decode()

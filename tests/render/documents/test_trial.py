@@ -5,7 +5,6 @@ import json
 import jsonschema
 import pytest
 
-from perfdoctor.model.redact import REDACTED
 from perfdoctor.render.documents import trial as trialjson
 from tests.support import trial_results as made
 from tests.support.paths import DOCS
@@ -51,8 +50,3 @@ def test_what_was_not_measured_is_null():
     (variant,) = parsed(made.trial(made.FAILED))["variants"]
     assert [variant[name] for name in ("speedup", "predicted", "loss", "metric")] == [None] * 4
     assert variant["measured"]["step_s"] is None
-
-
-def test_secrets_of_the_command_are_not_kept():
-    document = parsed(made.trial(command=("python", "train.py", "--api-key", "abc123")))
-    assert document["command"][-1] == REDACTED

@@ -129,6 +129,12 @@ def test_how_to_get_judged_what_was_not_is_said(because, remedy):
     assert remedy in told[: told.index(")")]
 
 
+@pytest.mark.shows("cost")
+def test_what_watching_cost_is_said_where_it_was_measured():
+    assert "Watching cost 20 µs a step (0.03% of it)." in shown(reports.STARVED)
+    assert "Watching cost" not in shown(replace(reports.STARVED, overhead=None))
+
+
 def test_a_speedup_bound_is_said_only_where_one_is_known():
     computing = replace(reports.DIAGNOSIS, verdict=Verdict.COMPUTE)
     endless = replace(reports.DIAGNOSIS, ceiling_speedup=100.0)
@@ -137,6 +143,7 @@ def test_a_speedup_bound_is_said_only_where_one_is_known():
         assert "as fast" not in shown(replace(reports.STARVED, diagnosis=diagnosis))
 
 
+@pytest.mark.shows("terminal-text")
 def test_nothing_from_the_users_world_reaches_the_terminal_raw():
     evil = "[bold red]x[/]\x1b]0;owned\x07\x1b[2J"
     advice = replace(
@@ -158,11 +165,13 @@ def test_nothing_from_the_users_world_reaches_the_terminal_raw():
     assert "[bold red]x[/]\\x1b]0;owned\\x07" in page
 
 
+@pytest.mark.shows("plain-terminal")
 def test_colours_are_escape_sequences_only_where_they_are_wanted():
     assert "\x1b[" in shown(reports.STARVED, 80, colour=True)
     assert "\x1b" not in shown(reports.STARVED, 80, colour=False)
 
 
+@pytest.mark.shows("plain-terminal")
 def test_an_ascii_terminal_gets_every_sign_it_can_show():
     page = shown(reports.STARVED, 80).translate(text.ASCII)
     assert page.isascii()

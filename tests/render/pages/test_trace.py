@@ -21,6 +21,10 @@ FULL = rank(
         use("pointwise", 100),
         use("copy", 10),
     ),
+    kernels=(
+        kernel("gemm", "matmul", 200, dtype="float16", tensor=True),
+        kernel("vectorized", "pointwise", 100),
+    ),
     roofs=(
         Roof(KernelClass.MATMUL, "float16", 10e12, 0.08, 1e11, 0.1, "compute", 16_000.0),
         Roof(KernelClass.POINTWISE, None, None, None, 600e9, 0.67, "memory", 67_000.0),

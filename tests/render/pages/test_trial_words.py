@@ -174,7 +174,6 @@ def test_a_later_beginning_is_told_and_when_it_is_earned_back(warm_up_s, pays_of
         (("python3.11", "-m", "pkg.train"), "-m pkg.train"),
         (("python", "-u", "train.py"), "python -u train.py"),
         (("torchrun", "train.py"), "torchrun train.py"),
-        (("train.py", "--token", "abc"), "train.py --token '<redacted>'"),
         (("python",), "python"),
     ],
 )

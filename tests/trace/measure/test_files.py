@@ -44,6 +44,7 @@ def test_a_file_that_cannot_be_read_is_refused_with_its_hint_from_another_proces
     assert caught.value.hint
 
 
+@pytest.mark.shows("damaged-trace")
 def test_a_window_that_cannot_be_read_is_a_note_and_the_rest_is_used(tmp_path: Path) -> None:
     window = '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2, "pid": 1, "tid": 1}]}'
     plain, shapes = tmp_path / "trace.rank0.0.json", tmp_path / "trace.rank0.1.json"

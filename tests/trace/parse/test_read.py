@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfdoctor.errors import NotATrace, TraceTooLarge
+from perfdoctor.trace.parse import read as read_module
 from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Trace
 from perfdoctor.trace.parse.read import read
 from tests.support import trace_files
@@ -154,6 +155,7 @@ def test_the_rank_may_stand_in_the_name(tmp_path: Path, name: str) -> None:
 # ---------------------------------------------------------------- damage
 
 
+@pytest.mark.shows("damaged-trace")
 @every_layout
 @pytest.mark.parametrize("compressed", [False, True])
 def test_cut_at_any_byte_the_whole_events_are_used_and_the_cut_is_said(
@@ -185,6 +187,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.shows("damaged-trace")
 @pytest.mark.parametrize("name", BROKEN.values(), ids=BROKEN.keys())
 @pytest.mark.parametrize("joined", ["lines", "one line"])
 def test_names_that_are_no_valid_json_are_mended_and_counted(tmp_path: Path, name: str, joined: str) -> None:
@@ -235,6 +238,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
             read(path)
 
 
+@pytest.mark.shows("huge-trace")
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
 def test_a_trace_above_the_cap_is_refused_with_the_flag_that_raises_it(tmp_path: Path, name: str) -> None:
     path = trace_files.save(tmp_path, trace_files.compact(MIXED * 100), name)
@@ -256,6 +260,7 @@ anything = st.one_of(
 )
 
 
+@pytest.mark.shows("huge-trace")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
 @given(st.lists(anything, min_size=1, max_size=30), st.integers(20, 400))
 def test_any_events_are_read_alike_whatever_the_layout_and_the_blocks(
@@ -267,3 +272,15 @@ def test_any_events_are_read_alike_whatever_the_layout_and_the_blocks(
         patch.setattr("perfdoctor.trace.parse.source.BLOCK_BYTES", block)
         for layout in LAYOUTS.values():
             assert content(read(trace_files.save(tmp_path, layout(events)))) == expected
+
+
+def test_of_a_file_without_an_event_for_long_the_rest_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_module, "BARREN_BYTES", 4 << 20)
+    event = b'{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}'
+    path = tmp_path / "trace.json"
+    path.write_bytes(b'{"traceEvents": [' + event + b"," + b" " * (16 << 20) + event + b"]}")
+    trace = read(path)
+    assert len(trace.ops) == 1
+    assert "no event in 4 MB of it: the rest was not read" in trace.skipped.because

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from perfdoctor.trials.sandbox import leftovers
+from perfdoctor.wire.names import RUN_VARIABLE
 
 pytestmark = pytest.mark.process
 
@@ -29,7 +30,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[psutil.Process]]:
 
 def orphan(code: str, execution: Path) -> psutil.Process:
     """A process whose parent has ended, in a session of its own."""
-    env = {**os.environ, leftovers.VARIABLE: str(execution)}
+    env = {**os.environ, RUN_VARIABLE: str(execution)}
     shell = f"{code} & echo $!"
     done = subprocess.run(
         ("setsid", "sh", "-c", shell), env=env, stdout=subprocess.PIPE, text=True, check=True, timeout=30

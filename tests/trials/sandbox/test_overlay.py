@@ -83,6 +83,7 @@ def landlocked(tmp_path, permitted):
 # ---------------------------------------------------------------- the overlay
 
 
+@pytest.mark.shows("trial-leaves-files")
 def test_changes_are_seen_inside_and_nowhere_else(place):
     code = """
 import os, shutil

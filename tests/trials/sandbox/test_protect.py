@@ -124,6 +124,7 @@ def execute(protection, work, code):
     return done.stdout
 
 
+@pytest.mark.shows("trial-leaves-files")
 @pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("way", WAYS)
 def test_an_execution_changes_nothing_and_sees_its_own_changes(way, script, work, permitted):

@@ -68,6 +68,17 @@ def by_loader(facts, **setting):
     return widen(facts.get(StepModel).gain(Change(**setting)), widening([Bottleneck.DATA], "cpu"))
 
 
+def test_a_range_of_published_gains_is_the_findings_own_alone_and_widened_with_others():
+    on_gpu = patient(step(forward=4, backward=6), of_run=run(device="NVIDIA H100"))
+    change = replace(removes(-0.25, 0.2, 0.5), is_published=True)
+    held = finding("--channels-last", change)
+    assert gain("--channels-last", on_gpu, held) == Gain(pytest.approx(0.8), 1.25, 2.0)
+    guessed = finding("--channels-last", replace(change, is_published=False))
+    assert gain("--channels-last", on_gpu, guessed).low < 0.8
+    both = gain("--channels-last --compile", on_gpu, held, finding("--compile", change))
+    assert both.high > 2.0
+
+
 # ---------------------------------------------------------------- workers, prefetch, epochs
 
 

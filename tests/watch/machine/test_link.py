@@ -47,6 +47,30 @@ def test_a_folder_that_holds_no_measurement_is_told(tmp_path: Path, missing: str
     assert link.latest(("node0",), tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        [nets.size(4, 0.0)],
+        [nets.size(4, 1.0) | {"bytes": "4"}],
+        [nets.size(4, 1.0), END | {"cut": "x"}],
+        [nets.size(2**20, 1e-320)] * 3,
+    ],
+    ids=["no sizes", "no time", "no bytes", "no cut", "no line"],
+)
+def test_a_measurement_that_tells_nothing_is_none(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
+    with pytest.raises(NotARun, match="no readable measurement in"):
+        link.read(nets.kept(tmp_path / "a", *lines))
+
+
+def test_a_measurement_of_one_rank_is_none(tmp_path: Path) -> None:
+    folder = nets.kept(tmp_path / "a", *MEASURED, END)
+    lines = folder / link.MEASURED
+    lines.write_text(lines.read_text().replace('["node0", "node0"]', '["node0"]'))
+    with pytest.raises(NotARun, match="no readable measurement in"):
+        link.read(folder)
+
+
 def test_the_newest_measurement_between_the_same_hosts_is_found(tmp_path: Path) -> None:
     for name, lines in (("1", MEASURED), ("2", MEASURED), ("3", MEASURED[:1])):
         nets.kept(tmp_path / name, *lines, END)
@@ -89,6 +113,19 @@ def test_each_gpu_has_a_rank_and_a_host_without_several_has_two(
         str(next(tmp_path.glob("*")) / link.MEASURED),
         f"{link.SECONDS:g}",
     ]
+
+
+@pytest.mark.parametrize(("launcher", "limit_s"), [((), link.STARTING_S + 40), ((sys.executable,), None)])
+def test_ranks_are_told_their_time_and_ended_soon_after_it(
+    tmp_path: Path, able: Any, monkeypatch: pytest.MonkeyPatch, launcher: tuple[str, ...], limit_s: float
+) -> None:
+    """But where other hosts may begin later, by hand."""
+    given = []
+    able(torch="2.13.0", distributed=True)
+    monkeypatch.setattr(link, "_run", lambda argv, log, limit_s: given.append((argv[-1], limit_s)))
+    with pytest.raises(PerfdoctorError, match="left no figures here"):
+        link.measure(launcher, None, 20.0, str(tmp_path))
+    assert given == [("20", limit_s)]
 
 
 def test_the_users_launcher_is_given_our_program(tmp_path: Path, able: Any) -> None:
@@ -159,6 +196,20 @@ def test_what_was_measured_before_a_rank_failed_is_shown(tmp_path: Path) -> None
     )
     assert (len(found.exchanges), found.ended) == (3, "MemoryError: 64 MB")
     assert link.read(Path(found.path)) == found
+
+
+def test_secrets_of_the_launcher_and_of_what_it_printed_are_not_kept(tmp_path: Path) -> None:
+    lines = nets.kept(tmp_path / "made", *MEASURED) / link.MEASURED
+    text = f'cp {lines} "$4"; echo "RuntimeError: $2 refused, password=Zk81"; exit 7'
+    found = link.measure((*shell(tmp_path, text), "--token", "correcthorse"), out=str(tmp_path / "nets"))
+    assert (found.command[-1], found.ended) == (
+        "<redacted>",
+        "RuntimeError: <redacted> refused, password=<redacted>",
+    )
+    kept = (Path(found.path) / link.FILE).read_text()
+    assert "correcthorse" not in kept
+    assert "Zk81" not in kept
+    assert (Path(found.path) / link.LOG).stat().st_mode & 0o777 == 0o600
 
 
 def test_ranks_that_never_end_are_ended(tmp_path: Path, able: Any, monkeypatch: pytest.MonkeyPatch) -> None:

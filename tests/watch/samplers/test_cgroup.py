@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.watch.samplers.cgroup import CgroupLimits, count_cpus, limits, memory_left_bytes
+from perfdoctor.watch.samplers.cgroup import (
+    CgroupLimits,
+    count_cpus,
+    limits,
+    memory_kills,
+    memory_left_bytes,
+)
 
 V2_MOUNT = "29 23 0:26 {shown} /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1_CPU = "33 32 0:30 {shown} /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
@@ -29,6 +35,7 @@ def tree(root: Path, cgroup: str, mounts: str, files: dict[str, str]) -> Path:
     return root
 
 
+@pytest.mark.shows("container")
 def test_a_quota_of_version_2_is_cores(tmp_path: Path) -> None:
     files = {"job/cpu.max": "250000 100000\n", "job/cpuset.cpus.effective": "0-3,8\n"}
     root = tree(tmp_path, "0::/job\n", V2_MOUNT.format(shown="/"), files)
@@ -55,6 +62,7 @@ def test_the_quota_at_the_mount_itself_is_seen_in_a_container(tmp_path: Path) ->
     assert limits(root=root).quota_cores == 0.5
 
 
+@pytest.mark.shows("container")
 def test_a_container_that_sees_host_paths_finds_its_group_at_the_mount(tmp_path: Path) -> None:
     mounts = V1_CPU.format(shown="/docker/abc")
     files = {"cpu,cpuacct/cpu.cfs_quota_us": "300000\n", "cpu,cpuacct/cpu.cfs_period_us": "100000\n"}
@@ -68,6 +76,7 @@ def test_a_group_outside_of_what_is_mounted_falls_back_to_the_mount(tmp_path: Pa
     assert limits(root=root).quota_cores == 1.0
 
 
+@pytest.mark.shows("container")
 def test_quota_and_cpuset_of_version_1_come_from_their_own_hierarchies(tmp_path: Path) -> None:
     files = {
         "cpu,cpuacct/a/cpu.cfs_quota_us": "-1\n",
@@ -110,6 +119,7 @@ def test_the_kernels_cpu_lists_are_counted_exactly(cpus: set[int]) -> None:
     assert count_cpus(text + "\n") == len(cpus)
 
 
+@pytest.mark.shows("container")
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_alien_files_never_raise(cgroup: str, mounts: str) -> None:
     import tempfile
@@ -122,6 +132,7 @@ def test_alien_files_never_raise(cgroup: str, mounts: str) -> None:
         assert limits(root=Path(folder)) == CgroupLimits(None, None)
 
 
+@pytest.mark.shows("container")
 def test_memory_that_a_limit_leaves_counts_pages_that_can_be_dropped(tmp_path: Path) -> None:
     files = {
         "slice/memory.max": "1000\n",
@@ -132,6 +143,19 @@ def test_memory_that_a_limit_leaves_counts_pages_that_can_be_dropped(tmp_path: P
     }
     root = tree(tmp_path, "0::/slice/job\n", V2_MOUNT.format(shown="/"), files)
     assert memory_left_bytes(root=root) == 250
+
+
+@pytest.mark.shows("killed")
+@pytest.mark.parametrize("file", ["job/memory.events", "job/memory.oom_control"])
+def test_what_was_killed_for_want_of_memory_is_counted_in_ones_own_group(tmp_path: Path, file: str) -> None:
+    files = {file: "oom 9\noom_kill 2\noom_group_kill 1\n", "memory.events": "oom_kill 40\n"}
+    root = tree(tmp_path, "0::/job\n", V2_MOUNT.format(shown="/"), files)
+    assert memory_kills(root=root) == 2
+    (root / "sys/fs/cgroup" / file).unlink()
+    (root / "sys/fs/cgroup/memory.events").write_text("oom_kill many\n")
+    assert memory_kills(root=root) is None
+    (root / "proc/vmstat").write_text("pgfault 7\noom_kill 5\n")
+    assert memory_kills(root=root) == 5
 
 
 def test_no_limit_on_memory_leaves_it_to_the_machine(tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ def test_every_metric_is_read_where_the_device_tells_it() -> None:
     assert found["name"] == "Fast Accelerator"
 
 
+@pytest.mark.shows("no-nvml")
 @given(st.dictionaries(st.sampled_from(READERS), st.sampled_from([*ERRORS, "absent"])))
 def test_what_is_not_known_is_never_zero_and_always_has_a_reason(failing: dict[str, str]) -> None:
     found = line(FakeNvml("GPU-a", failing=failing))
@@ -171,6 +172,7 @@ def test_what_is_not_known_is_never_zero_and_always_has_a_reason(failing: dict[s
     assert (found["power_w"] is None) == ("nvmlDeviceGetPowerUsage" in failing)
 
 
+@pytest.mark.shows("no-nvml")
 def test_a_refusal_is_told_in_words() -> None:
     failing = {
         "nvmlDeviceGetUtilizationRates": "NotSupported",
@@ -195,6 +197,7 @@ def test_a_device_without_links_has_no_link_traffic() -> None:
     assert found["pcie_sent_bytes"] == 5
 
 
+@pytest.mark.shows("no-nvml")
 def test_a_mig_instance_has_no_utilisation_and_says_why() -> None:
     nvml = FakeNvml("GPU-a", "MIG-1", failing={"nvmlDeviceGetUtilizationRates": "NotSupported"})
     found = line(nvml, "MIG-1")
@@ -203,6 +206,7 @@ def test_a_mig_instance_has_no_utilisation_and_says_why() -> None:
     assert found["reasons"]["utilisation"] == "not available for a MIG instance"
 
 
+@pytest.mark.shows("visible-devices")
 @pytest.mark.parametrize(
     ("visible", "expected"),
     [
@@ -225,6 +229,7 @@ def test_visible_devices_are_mapped_as_cuda_maps_them(visible: str | None, expec
     assert uuids(FakeNvml("GPU-aa", "GPU-ab", "GPU-b", "MIG-1"), visible) == expected
 
 
+@pytest.mark.shows("visible-devices")
 def test_numbers_among_unlike_devices_are_trusted_only_in_bus_order() -> None:
     nvml = FakeNvml("GPU-a", "GPU-b", odd="GPU-a")
     by_bus = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -233,6 +238,7 @@ def test_numbers_among_unlike_devices_are_trusted_only_in_bus_order() -> None:
     assert uuids(nvml, "GPU-b") == ["GPU-b"]
 
 
+@pytest.mark.shows("no-nvml")
 def test_a_lost_device_does_not_take_the_others_with_it() -> None:
     class OneLost(FakeNvml):
         def nvmlDeviceGetHandleByIndex(self, index: int) -> str:
@@ -246,6 +252,7 @@ def test_a_lost_device_does_not_take_the_others_with_it() -> None:
     assert uuids(OneLost("GPU-a", "GPU-b"), "GPU-b") == ["GPU-b"]
 
 
+@pytest.mark.shows("visible-devices")
 def test_each_device_has_its_file_numbered_as_the_run_sees_it(tmp_path: Path) -> None:
     sampler = GpuSampler(tmp_path, FakeNvml("GPU-a", "GPU-b"), {"CUDA_VISIBLE_DEVICES": "1"})
     sampler.tick()
@@ -256,6 +263,7 @@ def test_each_device_has_its_file_numbered_as_the_run_sees_it(tmp_path: Path) ->
     assert [entry["uuid"] for entry in lines] == ["GPU-b", "GPU-b"]
 
 
+@pytest.mark.shows("no-nvml")
 @pytest.mark.parametrize("kind", ERRORS)
 def test_a_driver_that_does_not_start_leaves_no_trace(tmp_path: Path, kind: str) -> None:
     failing = {"nvmlInit": kind, "nvmlShutdown": kind}
@@ -265,6 +273,7 @@ def test_a_driver_that_does_not_start_leaves_no_trace(tmp_path: Path, kind: str)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.shows("no-nvml")
 def test_without_the_library_there_is_nothing_to_import(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "LIBRARY", "libno-such-thing.so.1")
     monkeypatch.setattr(gpu.importlib, "import_module", lambda name: pytest.fail(f"imported {name}"))

@@ -267,6 +267,7 @@ def test_what_other_watches_of_the_job_saw_is_said_with_it(tmp_path: Path) -> No
     assert job.said == ["no step for 36 s: rank 0 is in /home/ada/train.py:12, rank 1 waits in barrier"]
 
 
+@pytest.mark.shows("suspend")
 def test_time_in_which_this_process_was_stopped_too_does_not_count(tmp_path: Path) -> None:
     job = Job(tmp_path, 2)
     job.train(10)

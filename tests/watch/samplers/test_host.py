@@ -106,6 +106,7 @@ def test_private_and_shared_memory_are_unknown_at_first_and_then_known(
         assert sampler.sample(3.0)["procs"][0]["private_bytes"] == settled["private_bytes"]
 
 
+@pytest.mark.shows("container")
 def test_maps_that_cannot_be_read_are_unknown_and_not_zero(tmp_path: Path) -> None:
     assert read_maps(tmp_path / "missing") == (None, None)
     broken = tmp_path / "smaps_rollup"
@@ -122,6 +123,7 @@ def test_private_and_shared_add_up_all_kinds_of_pages(tmp_path: Path) -> None:
     assert read_maps(path) == (44 * 1024, 19 * 1024)
 
 
+@pytest.mark.shows("container")
 def test_disk_bytes_that_the_system_does_not_tell_are_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,12 +173,14 @@ def lines_after(hours: float) -> int:
     return lines
 
 
+@pytest.mark.shows("long-and-many")
 def test_an_hour_and_ten_hours_of_lines_are_few() -> None:
     longest_line_of_ten_processes_bytes = 2800
     assert lines_after(1) * longest_line_of_ten_processes_bytes < 5_000_000
     assert lines_after(10) < 2.5 * lines_after(1)
 
 
+@pytest.mark.shows("cost")
 @given(st.floats(0, 1e7), st.floats(0, 10))
 def test_the_sampler_never_costs_more_than_its_share_nor_waits_too_long(
     elapsed_s: float, cost_s: float

@@ -34,6 +34,7 @@ def test_children_that_multiprocessing_started_are_workers(tmp_path: Path, metho
         assert all(member.rank == 0 for member in tree.look(time.monotonic()))
 
 
+@pytest.mark.shows("subprocess")
 def test_a_tool_that_the_script_started_is_no_worker(tmp_path: Path) -> None:
     source = "import subprocess, sys, time\nsubprocess.Popen(['sleep', '60'])\ntime.sleep(60)\n"
     with python(tmp_path, source) as target:

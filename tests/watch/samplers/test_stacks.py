@@ -234,6 +234,7 @@ def test_workers_take_turns(tmp_path: Path) -> None:
     assert workers[:4] == [7, 9, 7, 9]
 
 
+@pytest.mark.shows("no-stacks")
 def test_a_second_refusal_in_a_row_asks_for_samples_from_within(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     steps_file(tmp_path, os.getpid())
@@ -280,6 +281,7 @@ def test_one_bad_moment_is_not_a_refusal(tmp_path: Path) -> None:
     assert not asked_for_samples(tmp_path)
 
 
+@pytest.mark.shows("no-stacks")
 def test_without_pyspy_samples_are_asked_for_from_within(tmp_path: Path) -> None:
     steps_file(tmp_path, os.getpid())
     log: list[str] = []
@@ -349,6 +351,7 @@ def test_a_target_that_is_killed_leaves_its_stacks(tmp_path: Path) -> None:
     assert sum(count for frames, count in read(tmp_path) if frames[0] == "main") > 5
 
 
+@pytest.mark.shows("perfdoctor-killed")
 @needs_pyspy
 def test_pyspy_ends_when_perfdoctor_is_killed(tmp_path: Path) -> None:
     program = pyspy.executable()
@@ -389,6 +392,7 @@ while True:
 """
 
 
+@pytest.mark.shows("no-stacks")
 @needs_pyspy
 def test_a_process_that_may_not_be_looked_into_turns_to_samples_from_within(tmp_path: Path) -> None:
     if os.geteuid() != 0:

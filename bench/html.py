@@ -1,0 +1,79 @@
+"""What the HTML report of a long run costs: CPU seconds and memory of making it, and the size of the file.
+
+    nice -n 19 python bench/html.py [--steps 100000] [--rounds 3]
+
+The run is made by hand: one rank, steps of 14.5 ms, a sample of the host each second. "page" is what
+`perfdoctor report` costs without HTML; "html" is all of `perfdoctor report --html`. Every figure is the
+median over processes that do nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.support.jobs import write_job  # noqa: E402
+
+STEP_S = 0.0145  # what `write_job` makes of a step of one rank, with its sync
+MEASURE = """
+import json, os, re, sys
+from perfdoctor.cli import app
+try:
+    app.start(json.loads(sys.argv[1]))
+except SystemExit:
+    pass
+spent = os.times()
+peak = int(re.search("VmHWM:\\s*(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
+print(json.dumps({"cpu_s": spent.user + spent.system, "peak_bytes": peak}), file=sys.stderr)
+"""
+
+
+def main() -> None:
+    """Print a line for the page and one for the HTML file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_job(folder, ranks=1, steps=given.steps)
+        run, file = folder / "node0", folder / "report.html"
+        add_samples(run, given.steps)
+        for label, words in (("page", []), ("html", ["--html", str(file)])):
+            told = [measured(["report", str(run), *words]) for _ in range(given.rounds)]
+            cpu_s, peak = (statistics.median(one[key] for one in told) for key in ("cpu_s", "peak_bytes"))
+            size = f", {file.stat().st_size / 1e6:.2f} MB of HTML" if words else ""
+            print(f"{label}  {given.steps:,} steps: {cpu_s:.2f} s CPU, {peak / 1e6:.0f} MB{size}")
+
+
+def add_samples(run: Path, steps: int) -> None:
+    """A sample of the host for each second of the run."""
+    began_ns = json.loads((run / "run.json").read_text())["begin_ns"]
+    lines = []
+    for second in range(round(steps * STEP_S)):
+        proc = {"pid": 100_000, "role": "main", "cpu_s": 0.9 * second, "rss_bytes": 2_000_000_000}
+        proc |= {"read_bytes": 5_000_000 * second, "written_bytes": 1_000 * (second // 60)}
+        net = {"received_bytes": 1_000_000 * second, "sent_bytes": 0, "loopback_bytes": 0}
+        entry = {"t_ns": began_ns + second * 10**9, "machine_busy_cores": 1.0 + second % 3, "usable_cores": 4}
+        lines.append(json.dumps({**entry, "procs": [proc], "net": net}))
+    (run / "host.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def measured(words: list[str]) -> dict[str, float]:
+    """CPU seconds and peak memory of a process that runs these words."""
+    command = [sys.executable, "-c", MEASURE, json.dumps(words)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stderr.splitlines()[-1])
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""`perfdoctor export`: a saved run in the format of another program."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from perfdoctor.model.recorded import Recorded
+
+ELSEWHERE = "name another place: --to FILE"
+
+
+class ExportFormat(str, Enum):
+    """What can be written."""
+
+    FOLDED = "folded"
+    SPEEDSCOPE = "speedscope"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+    OPENMETRICS = "openmetrics"
+    PERFETTO = "perfetto"
+    TENSORBOARD = "tensorboard"
+
+
+class TableOf(str, Enum):
+    """What a table has rows of."""
+
+    STEPS = "steps"
+    SAMPLES = "samples"
+
+
+def export(
+    format_: Annotated[ExportFormat, typer.Option("--format", help="The format.", show_default=False)],
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", help="A run's id or folder (default: the newest run)."),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write it there (tensorboard: into that folder), not to stdout."),
+    ] = None,
+    what: Annotated[
+        TableOf, typer.Option("--what", help="csv: a row a step, or a row a process and sample.")
+    ] = TableOf.STEPS,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the runs.")] = None,
+) -> None:
+    """Write a saved run in the format of another program."""
+    from perfdoctor.cli import html_file, output
+    from perfdoctor.errors import PerfdoctorError
+    from perfdoctor.runs import lookup
+
+    path = lookup.run_directory(run, out)
+    if to is None:
+        if format_ in (ExportFormat.PERFETTO, ExportFormat.TENSORBOARD):
+            raise PerfdoctorError(
+                f"{format_.value} is no text for a terminal",
+                f"give it a place: perfdoctor export --format {format_.value} --to PLACE",
+            )
+        output.emit(_text(path, format_, what, out), sys.stdout)
+        return
+    if format_ is ExportFormat.TENSORBOARD:
+        _tensorboard(path, Path(to))
+        return
+    file = html_file.checked(to, ELSEWHERE)
+    if format_ is ExportFormat.PERFETTO:
+        from perfdoctor.cli import trace
+
+        trace.trace([str(path)], perfetto=str(file))
+        return
+    _write(file, _text(path, format_, what, out).encode("utf-8", "backslashreplace"))
+    output.say(f"wrote {to}")
+
+
+def _text(path: Path, format_: ExportFormat, what: TableOf, out: str | None) -> str:
+    if format_ is ExportFormat.MARKDOWN:
+        from perfdoctor.cli import kept_report
+        from perfdoctor.cli.report import ready
+        from perfdoctor.render import markdown
+        from perfdoctor.render.pages import report as page
+
+        found = kept_report.judge(path)
+        return markdown.draw(page.page(found, ready=ready(found, out)))
+    if format_ is ExportFormat.OPENMETRICS:
+        from perfdoctor.cli import kept_report
+        from perfdoctor.render.exports import openmetrics
+
+        return openmetrics.openmetrics(kept_report.judge(path), path.name)
+    record = _recorded(path)
+    if format_ is ExportFormat.CSV:
+        from perfdoctor.render.exports import tables
+
+        return tables.steps(record) if what is TableOf.STEPS else tables.samples(record)
+    if not record.stacks:
+        from perfdoctor.errors import PerfdoctorError
+
+        raise PerfdoctorError(
+            f"{path.name} keeps no stack samples of rank {record.rank}",
+            "what it has is in: perfdoctor export --format csv",
+        )
+    from perfdoctor.render.exports import folded, speedscope
+
+    return folded.folded(record) if format_ is ExportFormat.FOLDED else speedscope.speedscope(record)
+
+
+def _recorded(path: Path) -> Recorded:
+    from perfdoctor.facts.recorded import recorded
+    from perfdoctor.runs import records
+
+    return recorded(records.read(path, others=False))
+
+
+def _tensorboard(path: Path, folder: Path) -> None:
+    """Write an event file into a folder, which is made."""
+    from perfdoctor.cli import html_file, output
+    from perfdoctor.errors import PerfdoctorError
+    from perfdoctor.render.exports import tensorboard
+    from perfdoctor.runs import directory
+
+    record = _recorded(path)
+    if not record.steps:
+        raise PerfdoctorError(
+            f"{path.name} has no steps to write", f"what it has is in: perfdoctor report {path.name}"
+        )
+    try:
+        directory.make_private(folder)
+    except OSError as error:
+        raise PerfdoctorError(f"{folder} cannot be made: {error.strerror}", ELSEWHERE) from None
+    file = html_file.checked(str(folder / tensorboard.file_name(record)), ELSEWHERE)
+    _write(file, tensorboard.tensorboard(record))
+    output.say(f"wrote {file}", f"show it with: tensorboard --logdir {folder}")
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Write all of it or nothing."""
+    from perfdoctor.errors import PerfdoctorError
+    from perfdoctor.runs import directory
+
+    try:
+        directory.write_bytes(file, content)
+    except OSError as error:
+        raise PerfdoctorError(f"{file} cannot be written: {error.strerror}", ELSEWHERE) from None

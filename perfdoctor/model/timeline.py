@@ -1,0 +1,66 @@
+"""How a run went over time: steps by phase, and what samples of the machine saw. Few enough to be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from perfdoctor.model.flame import Flame
+from perfdoctor.model.measured import Phase
+
+Unit = Literal["cores", "bytes", "bytes_per_s", "share"]
+
+
+@dataclass(frozen=True)
+class StepBins:
+    """Steps that follow each other, put together in bins of about the same time.
+
+    `edges_s` count from the start of the run, and are one more than there are bins.
+    """
+
+    edges_s: tuple[float, ...]
+    seconds: Mapping[Phase, tuple[float, ...]]  # mean per step of each bin
+    longest_s: tuple[float, ...]  # the longest single step of each bin
+    steps: int
+    rank: int
+
+
+@dataclass(frozen=True)
+class SampledCurve:
+    """One figure over time: the mean of each bin, and its largest sample; None where it was not seen."""
+
+    name: str
+    means: tuple[float | None, ...]
+    largest: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class SampleChart:
+    """Figures of one unit over the same bins of samples. `limit`: the most that there can be."""
+
+    name: str
+    unit: Unit
+    edges_s: tuple[float, ...]
+    curves: tuple[SampledCurve, ...]
+    limit: float | None = None
+    note: str = ""  # what a reader should know of these figures
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A run from its start to `end_s`. `absent` says by its name why a chart is not there."""
+
+    end_s: float
+    steps: StepBins | None
+    charts: tuple[SampleChart, ...] = ()
+    absent: Mapping[str, str] | None = None
+    flames: tuple[Flame, ...] = ()
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Lines of a source file around the one that is meant; `first` is the number of the first of them."""
+
+    first: int
+    lines: tuple[str, ...]

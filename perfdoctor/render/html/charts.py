@@ -1,0 +1,207 @@
+"""Where the shapes of a chart lie: paths of numbers for a box of WIDTH by HEIGHT, stretched to the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from perfdoctor.model.concluded import Gain
+from perfdoctor.model.measured import Phase
+from perfdoctor.model.timeline import SampleChart, StepBins, Unit
+from perfdoctor.render import text
+from perfdoctor.render.html.names import KINDS, ORDER, PHASES
+
+WIDTH, HEIGHT = 1000.0, 200.0
+TICKS = 4  # intervals of the time axis
+ROOM = 1.05  # above the highest value
+CAP = 6.0  # of what all bins but one in fifty stay below: spikes beyond it are cut, and counted
+MOST_BINS = 0.98
+SMALLEST = 0.002  # of the bar: thinner parts are left out
+LOG_ENDS = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)  # of the axis of gains
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A path, the class that colours it, and its name."""
+
+    path: str
+    style: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Shapes in the box, and what stands beside its axes."""
+
+    title: str
+    told: str  # the picture in a sentence, for who does not see it
+    shapes: tuple[Drawn, ...]
+    top: str
+    times: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class BoxPart:
+    """A piece of a bar, in percent of its length."""
+
+    left: float
+    width: float
+    style: str
+    name: str
+
+
+def steps_over_time(bins: StepBins, end_s: float) -> Plot:
+    """The phases of the step stacked, and the longest step of each bin as a line above them."""
+    spent = [phase for phase in ORDER if any(bins.seconds.get(phase, ()))]
+    columns = [[bins.seconds[phase][place] for phase in spent] for place in range(len(bins.longest_s))]
+    stacked = [list(accumulate(column)) for column in columns]
+    highest = sorted(bins.longest_s)
+    usual = highest[int(MOST_BINS * (len(highest) - 1))]
+    full = min(highest[-1], max(CAP * usual, max(column[-1] for column in stacked))) or 1.0
+    shapes = []
+    for place, phase in reversed(list(enumerate(spent))):
+        levels = [column[place] for column in stacked]
+        shapes.append(Drawn(_area(bins.edges_s, levels, full, end_s), phase.value, PHASES[phase]))
+    shapes.append(Drawn(_line(bins.edges_s, bins.longest_s, full, end_s), "longest", "longest step"))
+    beyond = [value_s for value_s in bins.longest_s if value_s > full * ROOM]
+    note = ""
+    if beyond:
+        where = "one spike ends" if len(beyond) == 1 else f"{len(beyond)} spikes end"
+        note = f"At the upper edge {where} that would be higher: up to {text.seconds(max(beyond))}."
+    told = (
+        f"Mean seconds of a step by phase in {text.count(len(columns), 'bin')}, and the longest step of each;"
+        f" the longest of all takes {text.seconds(highest[-1])}."
+    )
+    return Plot("Phases over the run", told, tuple(shapes), text.seconds(full * ROOM), time_axis(end_s), note)
+
+
+def samples_over_time(chart: SampleChart, end_s: float) -> Plot:
+    """A line for the mean of each curve; where a bin holds several samples, a thin one for the largest."""
+    known = [value for curve in chart.curves for value in curve.largest if value is not None]
+    full = max([*known, chart.limit or 0.0]) or 1.0
+    shapes, said = [], []
+    for number, curve in enumerate(chart.curves):
+        if curve.largest != curve.means:
+            path = _line(chart.edges_s, curve.largest, full, end_s)
+            shapes.append(Drawn(path, f"curve{number % 8} peaks", f"{curve.name}, largest sample"))
+        path = _line(chart.edges_s, curve.means, full, end_s)
+        shapes.append(Drawn(path, f"curve{number % 8}", curve.name))
+        most = max((value for value in curve.largest if value is not None), default=0.0)
+        said.append(f"{curve.name} up to {amount(most, chart.unit)}")
+    if chart.limit:
+        edges_s = (chart.edges_s[0], chart.edges_s[-1])
+        shapes.append(Drawn(_line(edges_s, (chart.limit,), full, end_s), "limit", "limit"))
+        said.append(f"the limit is {amount(chart.limit, chart.unit)}")
+    return Plot(
+        chart.name,
+        f"{chart.name} over the run: {'; '.join(said)}.",
+        tuple(shapes),
+        amount(full * ROOM, chart.unit),
+        time_axis(end_s),
+        chart.note,
+    )
+
+
+def amount(value: float, unit: Unit) -> str:
+    """A value with its unit."""
+    if unit == "share":
+        return text.percent(value)
+    if unit == "cores":
+        return f"{text.figures(value)} cores"
+    return text.size(value) + ("/s" if unit == "bytes_per_s" else "")
+
+
+def time_axis(end_s: float) -> tuple[str, ...]:
+    """What stands below the box, from its left end to its right one."""
+    return tuple(text.duration(end_s * tick / TICKS) for tick in range(TICKS + 1))
+
+
+def bar(seconds: Sequence[tuple[str, str, float]]) -> tuple[BoxPart, ...]:
+    """Parts that follow each other: (class, name, seconds)."""
+    whole_s = sum(value_s for _, _, value_s in seconds)
+    parts, left = [], 0.0
+    for style, name, value_s in seconds:
+        share = value_s / whole_s if whole_s else 0.0
+        if share >= SMALLEST:
+            parts.append(BoxPart(round(100 * left, 3), round(100 * share, 3), style, name))
+        left += share
+    return tuple(parts)
+
+
+def kinds(seconds: Sequence[tuple[Phase, float]]) -> tuple[BoxPart, ...]:
+    """The same bar by what a phase does: it waits, it computes, or neither."""
+    return bar([(f"kind-{KINDS[phase]}", KINDS[phase], value_s) for phase, value_s in seconds])
+
+
+# ---------------------------------------------------------------- gains
+
+
+@dataclass(frozen=True)
+class GainBar:
+    """A predicted range on a logarithmic axis, in percent of its length."""
+
+    low: float
+    width: float
+    likely: float
+    ticks: tuple[float, ...]  # lines of the axis
+
+
+def gain_ends(gains: Sequence[Gain]) -> tuple[float, float]:
+    """Where the axis that all findings share begins and ends, as speedups."""
+    highest = max((gain.high for gain in gains), default=1.0)
+    lowest = min((gain.low for gain in gains), default=1.0)
+    begin = 1.0 if lowest >= 1.0 else max(0.5, math.floor(20 * lowest) / 20)
+    return begin, next((end for end in LOG_ENDS if end >= highest), LOG_ENDS[-1])
+
+
+def gain_bar(gain: Gain, ends: tuple[float, float]) -> GainBar:
+    """Where low, likely and high lie between the ends."""
+    low, likely, high = (_logarithmic(value, ends) for value in (gain.low, gain.likely, gain.high))
+    marks = [1.0, *LOG_ENDS]
+    ticks = tuple(_logarithmic(mark, ends) for mark in marks if ends[0] < mark < ends[1])
+    return GainBar(low, max(0.6, round(high - low, 2)), likely, ticks)
+
+
+def _logarithmic(value: float, ends: tuple[float, float]) -> float:
+    begin, end = ends
+    inside = min(max(value, begin), end)
+    return round(100 * math.log(inside / begin) / math.log(end / begin), 2)
+
+
+# ---------------------------------------------------------------- paths
+
+
+def _area(edges_s: Sequence[float], values: Sequence[float], full: float, end_s: float) -> str:
+    """From the ground up to a level in each bin."""
+    parts = [f"M{_x(edges_s[0], end_s)} {HEIGHT:.0f}"]
+    for (_, end), value in zip(pairwise(edges_s), values, strict=True):
+        parts.append(f"V{_y(value, full)}H{_x(end, end_s)}")
+    return "".join([*parts, f"V{HEIGHT:.0f}Z"])
+
+
+def _line(edges_s: Sequence[float], values: Sequence[float | None], full: float, end_s: float) -> str:
+    """A level in each bin; nothing where it is not known."""
+    return "".join(_levels(edges_s, values, full, end_s))
+
+
+def _levels(
+    edges_s: Sequence[float], values: Sequence[float | None], full: float, end_s: float
+) -> Iterator[str]:
+    is_drawing = False
+    for (begin, end), value in zip(pairwise(edges_s), values, strict=True):
+        if value is not None:
+            height = _y(value, full)
+            start = f"V{height}" if is_drawing else f"M{_x(begin, end_s)} {height}"
+            yield f"{start}H{_x(end, end_s)}"
+        is_drawing = value is not None
+
+
+def _x(at_s: float, end_s: float) -> str:
+    return f"{min(max(at_s / end_s, 0.0), 1.0) * WIDTH:.1f}" if end_s > 0 else "0"
+
+
+def _y(value: float, full: float) -> str:
+    return f"{HEIGHT * (1 - min(max(value / (full * ROOM), 0.0), 1.0)):.1f}"

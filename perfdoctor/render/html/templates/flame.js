@@ -1,0 +1,64 @@
+"use strict";
+for (const flame of document.querySelectorAll(".flame")) {
+  const frames = [...flame.querySelectorAll(".frame")].map((shape) => ({
+    shape,
+    left: parseFloat(shape.getAttribute("x")),
+    width: parseFloat(shape.getAttribute("width")),
+    depth: parseInt(shape.getAttribute("y"), 10),
+    name: shape.querySelector("title").textContent.toLowerCase(),
+  }));
+  const tools = flame.querySelector(".tools");
+  const said = flame.querySelector(".found");
+  const search = flame.querySelector("input");
+  let zoomed = null;
+  const zoom = (frame) => {
+    zoomed = frame;
+    const left = frame ? frame.left : 0;
+    const width = frame ? frame.width : 100;
+    for (const one of frames) {
+      const end = one.left + one.width;
+      const isAbove = frame && one.depth < frame.depth && one.left <= left + 0.01 && end >= left + width - 0.01;
+      const isInside = end > left + 0.005 && one.left < left + width - 0.005;
+      const isShown = isAbove || (isInside && (!frame || one.depth >= frame.depth));
+      one.shape.setAttribute("display", isShown ? "inline" : "none");
+      const shown = isAbove ? 100 : (100 * one.width) / width;
+      one.shape.setAttribute("x", (isAbove ? 0 : (100 * (one.left - left)) / width) + "%");
+      one.shape.setAttribute("width", shown + "%");
+      one.shape.setAttribute("tabindex", isShown && shown >= 2 ? "0" : "-1");
+    }
+  };
+  const mark = () => {
+    const wanted = search.value.trim().toLowerCase();
+    let edge = 0;
+    let share = 0;
+    const hits = frames.filter((one) => wanted && one.name.includes(wanted));
+    for (const one of frames) one.shape.classList.toggle("hit", hits.includes(one));
+    for (const one of hits.sort((a, b) => a.left - b.left || b.width - a.width)) {
+      if (one.left + one.width > edge) {
+        share += one.left + one.width - Math.max(edge, one.left);
+        edge = one.left + one.width;
+      }
+    }
+    said.textContent = wanted ? hits.length + " frames, " + share.toFixed(1) + "% of the samples" : "";
+  };
+  const reset = () => {
+    search.value = "";
+    mark();
+    zoom(null);
+  };
+  for (const one of frames) {
+    one.shape.setAttribute("role", "button");
+    one.shape.setAttribute("aria-label", one.shape.querySelector("title").textContent);
+    one.shape.addEventListener("click", () => zoom(zoomed === one ? null : one));
+    one.shape.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") zoom(zoomed === one ? null : one);
+    });
+  }
+  flame.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") reset();
+  });
+  search.addEventListener("input", mark);
+  flame.querySelector("button").addEventListener("click", reset);
+  tools.hidden = false;
+  zoom(null);
+}

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from tests.support.jobs import write_job
+
+pytestmark = pytest.mark.process
+STACKS = "# source=py-spy rate_hz=20 idle=1\nmain;main (/home/ada/train.py:7) 12\n"
+
+
+@pytest.fixture
+def run(folder):
+    """A run of one rank with 20 steps and a stack."""
+    write_job(folder, ranks=1, steps=20)
+    (folder / "node0" / "stacks.rank0.txt").write_text(STACKS)
+    return folder / "node0"
+
+
+def test_texts_go_to_stdout_or_whole_into_a_file(run, perfdoctor, folder):
+    shown = perfdoctor("export", str(run), "--format", "folded")
+    assert shown.stdout == "main;other;main (/home/ada/train.py:7) 12\n"
+    told = perfdoctor("export", str(run), "--format", "speedscope", "--to", "s.json")
+    assert (told.returncode, told.stdout) == (0, "")
+    assert json.loads((folder / "s.json").read_text())["profiles"][0]["weights"] == [pytest.approx(0.6)]
+    assert len(perfdoctor("export", str(run), "--format", "csv").stdout.splitlines()) > 10
+    assert perfdoctor("export", str(run), "--format", "openmetrics").stdout.endswith("# EOF\n")
+    same = perfdoctor("report", str(run), "--markdown").stdout
+    assert perfdoctor("export", str(run), "--format", "markdown").stdout == same
+    assert not list(folder.glob("*.part"))
+
+
+def test_tensorboard_gets_a_file_in_its_folder_and_only_one(run, perfdoctor, folder):
+    for _ in range(2):
+        assert perfdoctor("export", str(run), "--format", "tensorboard", "--to", "tb").returncode == 0
+    (file,) = (folder / "tb").iterdir()
+    assert "tfevents" in file.name
+    assert b"brain.Event:2" in file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["node7", "--format", "csv"], "no run called node7"),
+        (["node0", "--format", "tensorboard"], "is no text for a terminal"),
+        (["node0", "--format", "csv", "--to", "nowhere/x.csv"], "there is no folder"),
+        (["node0", "--format", "csv", "--to", "node0"], "is not a file"),
+        (["node0", "--format", "perfetto", "--to", "t.json"], "trace"),
+        (["node0", "--format", "xml"], "xml"),
+    ],
+)
+def test_what_cannot_be_written_is_said_with_what_to_type(run, perfdoctor, folder, words, said):
+    before = sorted(os.listdir(folder))
+    told = perfdoctor("export", *words)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert said in told.stderr
+    assert "Traceback" not in told.stderr
+    assert sorted(os.listdir(folder)) == before
+
+
+def test_a_run_without_stacks_or_steps_says_so(saved, perfdoctor):
+    saved("20260102-030405-a")
+    for form, said in (("folded", "no stack samples"), ("speedscope", "no stack samples")):
+        told = perfdoctor("export", "--format", form)
+        assert (told.returncode, told.stdout) == (2, "")
+        assert said in told.stderr
+    assert "no steps" in perfdoctor("export", "--format", "tensorboard", "--to", "tb").stderr
+    assert perfdoctor("export", "--format", "csv").stdout.count("\n") == 1
