@@ -5,9 +5,11 @@ about a second. What slows the machine for minutes slows both of a pair; pairs a
 of their ratio. Of turns, the mean of each round counts, without its odd turns (a trimmed mean, Yuen 1974):
 where a process lies in memory, and what it met at its start, stays the same for all turns of a round, so
 that many turns tell little of how far apart fresh starts are. The mean over rounds has a t-interval (Student
-1908). Three starts may agree by chance, so the scatter of their turns and what is known of fresh starts count
-as well, as PRIOR rounds would (the scaled inverse chi-squared prior of a variance: Gelman et al., Bayesian
-Data Analysis, section 2.6).
+1908). A round counts by the inverse of what its turns and the starts leave open, so that one in a burst of
+other work does not widen them all (the random-effects mean with a weighted variance: Hartung and Knapp,
+Statistics in Medicine 20, 2001). Three starts may agree by chance, so what their turns and what is known of
+fresh starts let expect counts as well, as PRIOR rounds would (the scaled inverse chi-squared prior of a
+variance: Gelman et al., Bayesian Data Analysis, section 2.6).
 
 A trial may end at any round from the least on, and looks each time whether it may. Each look spends a part
 of the 5 % of false alarms; by Boole's inequality all looks together stay below the sum of their parts,
@@ -22,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from statistics import fmean, variance
+from statistics import fmean, median, variance
 
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.trial import Outcome, is_narrow
@@ -87,14 +89,18 @@ def enough(rounds: Sequence[Round], planned: int) -> bool:
 def speedup(rounds: Sequence[Round], planned: int) -> Gain:
     """The geometric mean of the ratios and its interval, from at least LEAST_ROUNDS."""
     means = [_RoundMean.of(each) for each in rounds]
-    mean = fmean(each.log for each in means)
-    scatter, degrees = variance([each.log for each in means], mean), len(means) - 1.0
+    weights, prior = [1.0] * len(means), 0.0
     if _in_turns(rounds):
-        known = fmean(each.variance for each in means) + STARTS**2 + (STARTS_OF_GAIN * mean) ** 2
-        scatter = (PRIOR * known + degrees * scatter) / (PRIOR + degrees)
-        degrees += PRIOR
+        between = STARTS**2 + (STARTS_OF_GAIN * median(each.log for each in means)) ** 2
+        weights, prior = [1.0 / (each.variance + between) for each in means], PRIOR
+    mean = sum(weight * each.log for weight, each in zip(weights, means, strict=True)) / sum(weights)
+    squares = sum(weight * (each.log - mean) ** 2 for weight, each in zip(weights, means, strict=True))
+    scatter = (prior + squares) / (prior + len(means) - 1.0)
+    # Where a few calm rounds carry the mean, the scatter is known from those few: Kish's effective number.
+    carrying = sum(weights) ** 2 / sum(weight**2 for weight in weights)
+    degrees = max(1.0, carrying - 1.0 + prior)
     wrong = wrong_at(len(rounds), planned, _in_turns(rounds))
-    half = quantile(1.0 - wrong / 2.0, int(degrees)) * math.sqrt(scatter / len(means))
+    half = _between_degrees(1.0 - wrong / 2.0, degrees) * math.sqrt(scatter / sum(weights))
     return Gain(math.exp(mean - half), math.exp(mean), math.exp(mean + half))
 
 
@@ -141,6 +147,14 @@ def wrong_at(rounds: int, planned: int, in_turns: bool = False) -> float:
     if in_turns:
         return wrong * (rounds - LEAST_ROUNDS + 1) / (looks * (looks + 1) / 2.0)
     return wrong * (1.0 - EARLY) if rounds >= planned else wrong * EARLY / (looks - 1)
+
+
+def _between_degrees(probability: float, degrees: float) -> float:
+    """The quantile for degrees of freedom that are no whole number, interpolated over their inverse."""
+    fewer = int(degrees)
+    upper = quantile(probability, fewer)
+    share = (1.0 / fewer - 1.0 / degrees) * fewer * (fewer + 1)  # 0 at `fewer`, 1 at one more
+    return upper + share * (quantile(probability, fewer + 1) - upper)
 
 
 @cache
