@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from types import FrameType
 from typing import Any, Dict, List, Optional
@@ -10,6 +11,7 @@ from typing import Any, Dict, List, Optional
 _OURS = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep  # probe and tweaks
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+_GENERATED = re.compile(r"torchinductor_|(^|[/\\])c[a-z2-7]{51}\.py$")  # what torch.compile writes
 FRAMES_MAX = 8  # of the user's, from the inside: a training loop is not called from further out
 _known: Dict[str, bool] = {}  # file name as compiled -> is it the user's
 
@@ -28,7 +30,7 @@ def _judge(filename: str) -> bool:
     path = os.path.abspath(filename)
     if path.startswith(_STDLIB) or os.path.realpath(path).startswith(_OURS):  # a run links to what is ours
         return False
-    return not any(part in path for part in _PACKAGES)
+    return not any(part in path for part in _PACKAGES) and _GENERATED.search(path) is None
 
 
 def user_frame() -> Optional[FrameType]:

@@ -16,6 +16,12 @@ def test_our_own_code_is_not_the_users_where_a_run_links_to_it(tmp_path):
     assert not user_frames.is_users(str(tmp_path / "probe" / "where.py"))
 
 
+def test_what_torch_compile_writes_is_not_the_users():
+    name = "c" + "abcdefghijklmnopqrstuvwxyz234567"[:32] + "abcdefghijklmnopqrs" + ".py"
+    assert not user_frames.is_users(f"/scratch/cache/ab/{name}")
+    assert not user_frames.is_users("/tmp/torchinductor_me/ab/other.py")
+
+
 def test_scripts_and_code_from_stdin_are_the_users():
     assert user_frames.is_users("train.py")
     assert user_frames.is_users("/home/me/project/train.py")

@@ -8,13 +8,14 @@ from enum import Enum
 from functools import lru_cache
 
 from perfdoctor.model.measured import Phase
+from perfdoctor.model.user_code import GENERATED
 
 _FRAME = re.compile(r"^(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d{1,9}))?\)$")
 _PROBE = re.compile(r"perfdoctor[/\\](?:probe|tweaks|wire)[/\\]")
 _PROFILER = re.compile(r"perfdoctor[/\\]probe[/\\]profiler[/\\]")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 _STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python\d[^/\\]*[/\\]|^<|^$")
-_TORCH = re.compile(r"[/\\](?:site|dist)-packages[/\\]torch[/\\]")
+_TORCH = re.compile(rf"[/\\](?:site|dist)-packages[/\\]torch[/\\]|{GENERATED}")
 # Seen through its hooks: no frame of the probe.
 _OPTIMIZER = re.compile(r"torch[/\\]optim[/\\]optimizer\.py$")
 

@@ -1,0 +1,101 @@
+"""torch.compile compiles the same function again and again, or has given up on it.
+
+## What it sees
+torch's own account of its compilations: the same piece of code compiled for the third time or more while
+training, because something that it had taken for constant changed: the size of an input, a number kept on the
+module, a function that is passed in. After eight times (`torch._dynamo.config.recompile_limit`) torch gives
+up, and the function runs as it is written: all that compiling is then for nothing.
+
+## By hand
+    model = torch.compile(model, dynamic=True)     # sizes change from batch to batch
+    self.register_buffer("calls", torch.zeros(()))  # a number that changes becomes a tensor,
+    scale = torch.tensor(scale)                     # or stays outside of what is compiled
+
+Few sizes are better than many: pad to a multiple of 64, and drop the last, smaller batch (`drop_last=True`).
+`TORCH_LOGS=recompiles` prints every reason as it happens.
+
+## When not
+Two compilations of a function are usual: one for training and one for validation, or a second one that allows
+any size. What remains is paid at each start: keep the compiler's cache (`TORCHINDUCTOR_CACHE_DIR`).
+"""
+
+from __future__ import annotations
+
+from perfdoctor.facts.script.compiling import CompiledAgain, CompilingFacts
+from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import Location
+from perfdoctor.tips.catalogue import Checked, tip
+
+USUAL = 1  # of another compilation for the same code: any size instead of one, or validation beside training
+NOTICEABLE = 0.02  # share of the time from the first step to the last
+SIZES = "size mismatch"
+VALUE = "a number that changes costs no compilation if it is a tensor, or stays outside of what is compiled"
+
+
+@tip(
+    title="Keep torch.compile from compiling the same function again",
+    bottleneck=Bottleneck.COMPUTE,
+    effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
+)
+def recompilations(compiling: CompilingFacts) -> Advice | None:
+    """Says what is compiled again and why, where that takes noticeable time or ends in giving up."""
+    unusual = [again for again in compiling.again if again.times > USUAL or again.given_up]
+    if not unusual or compiling.span_s <= 0:
+        return None
+    again_s = sum(again.seconds for again in unusual)
+    needed_s = sum(again.seconds / max(1, again.times) for again in unusual)  # one allows for what changes
+    share = min(1.0, again_s / compiling.span_s)
+    if share < NOTICEABLE and not any(again.given_up for again in unusual):
+        return None
+    first = max(unusual, key=lambda again: (again.given_up, again.seconds))
+    likely = min(share, max(0.0, again_s - needed_s) / compiling.span_s)
+    return Advice(
+        because=(*_told(first), *_others(unusual, again_s, share)),
+        change=removes(likely / 2, likely, share) if likely >= NOTICEABLE else None,
+        at=_places(first, compiling),
+        tweak="--no-compile",
+        same_result=False,
+        code=_code(first, compiling),
+    )
+
+
+def _told(again: CompiledAgain) -> list[str]:
+    """How often, and what had been taken for constant."""
+    name = f"`{again.name}`" if again.name is not None else "a function"
+    told = [f"{name} was compiled {again.times + 1} times"]
+    if again.broken:
+        more = f" and {len(again.broken) - 1} more" if len(again.broken) > 1 else ""
+        told.append(f"each time something was another than before: {again.broken[0]}{more}")
+    if again.given_up:
+        told.append("then torch gave up: it runs uncompiled since")
+    if again.broken and again.at is not None and not _is_size(again):
+        told.append(VALUE)
+    return told
+
+
+def _others(unusual: list[CompiledAgain], again_s: float, share: float) -> list[str]:
+    pieces = f" of {len(unusual)} pieces of code" if len(unusual) > 1 else ""
+    return [f"compiling again{pieces} took {again_s:.1f} s, {share:.1%} of the time from first step to last"]
+
+
+def _is_size(again: CompiledAgain) -> bool:
+    return any(SIZES in guard for guard in again.broken[:1])
+
+
+def _places(again: CompiledAgain, compiling: CompilingFacts) -> tuple[Location, ...]:
+    """Where to change something: the guarded line; for sizes, the call of torch.compile."""
+    calls = compiling.calls[:1] if _is_size(again) or again.at is None else ()
+    places = (again.at, *calls, again.function)
+    return tuple(dict.fromkeys(place for place in places if place is not None))
+
+
+def _code(again: CompiledAgain, compiling: CompilingFacts) -> str | None:
+    """The script's own call of torch.compile, for any size."""
+    if not _is_size(again):
+        return None
+    text = compiling.calls[0].text if compiling.calls else None
+    if text is None or not text.endswith(")") or "dynamic" in text or "torch.compile(" not in text:
+        return "model = torch.compile(model, dynamic=True)"
+    return f"{text[:-1]}, dynamic=True)"

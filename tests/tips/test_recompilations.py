@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfdoctor.facts.script.compiling import CompiledAgain, CompilingFacts
+from perfdoctor.model.measured import Location
+from perfdoctor.tips.recompilations import recompilations as tip
+from tests.support.facts import gain
+
+LINE = Location("train.py", 9, "forward", "self.calls += 1")
+FUNCTION = Location("train.py", 8, "forward", "def forward(self, x):")
+CALL = Location("train.py", 30, "main", "model = torch.compile(net, mode='default')")
+VALUE = CompiledAgain(FUNCTION, "forward", 4, 20.0, False, ("self.calls",), LINE)
+SIZE = replace(VALUE, broken=("tensor 'x' size mismatch at index 0",), at=None)
+
+
+def facts(*again, span_s=100.0, calls=(CALL,)):
+    return CompilingFacts(5, 30.0, again, (), calls, span_s)
+
+
+def test_says_what_changed_where_and_what_compiling_again_took():
+    advice = tip(facts(VALUE))
+    assert advice.because[:2] == (
+        "`forward` was compiled 5 times",
+        "each time something was another than before: self.calls",
+    )
+    assert advice.because[-1] == "compiling again took 20.0 s, 20.0% of the time from first step to last"
+    assert advice.at == (LINE, FUNCTION)
+    assert advice.code is None
+    assert gain(advice).likely == pytest.approx(1 / 0.85)  # one of the four allows for what changes
+
+
+def test_sizes_are_mended_where_torch_compile_is_called():
+    advice = tip(facts(SIZE))
+    assert advice.at == (CALL, FUNCTION)
+    assert advice.code == "model = torch.compile(net, mode='default', dynamic=True)"
+    assert tip(facts(SIZE, calls=())).code == "model = torch.compile(model, dynamic=True)"
+
+
+def test_giving_up_is_told_however_little_time_it_took():
+    given_up = replace(VALUE, seconds=0.1, given_up=True)
+    advice = tip(facts(given_up))
+    assert "then torch gave up: it runs uncompiled since" in advice.because
+    assert advice.change is None
+
+
+def test_fires_at_the_threshold_and_is_silent_just_under_it():
+    assert tip(facts(replace(VALUE, seconds=2.0))) is not None
+    assert tip(facts(replace(VALUE, seconds=1.99))) is None
+
+
+def test_a_second_compilation_is_usual():
+    assert tip(facts(replace(VALUE, times=1))) is None
+    assert tip(facts()) is None
+
+
+def test_the_one_that_was_given_up_is_named_first():
+    advice = tip(facts(replace(VALUE, name="slow", seconds=30.0), replace(VALUE, name="lost", given_up=True)))
+    assert advice.because[0] == "`lost` was compiled 5 times"
+    assert "of 2 pieces of code" in advice.because[-1]

@@ -1,0 +1,48 @@
+"""--no-compile: what torch.compile returns runs as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.applying import applied
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def _stance() -> Iterator[None]:
+    yield
+    torch.compiler.set_stance("default")
+
+
+def test_the_compiler_is_never_asked_and_modules_keep_their_keys() -> None:
+    asked = []
+
+    def backend(graph: object, inputs: object) -> object:
+        asked.append(graph)
+        return graph
+
+    with applied("no_compile") as told:
+        model = torch.compile(torch.nn.Linear(4, 2), backend=backend)
+        model(torch.ones(3, 4)).sum().backward()
+    assert not asked
+    assert list(model.state_dict()) == ["_orig_mod.weight", "_orig_mod.bias"]
+    (place,) = told.applied
+    assert (place["what"], place["was"], place["now"]) == ("torch.compile", "compiled", "eager")
+    assert place["at"]["file"] == __file__
+
+
+def test_versions_without_stances_are_asked_to_disable_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.compiler, "set_stance")
+    with applied("no_compile") as told:
+        model = torch.nn.Linear(4, 2)
+        assert torch.compile(model, backend="eager") is model
+    assert told.applied
+
+
+def test_a_script_that_compiles_nothing_is_left_as_it_is() -> None:
+    with applied("no_compile") as told:
+        torch.nn.Linear(4, 2)(torch.ones(3, 4))
+    assert not told.applied
