@@ -22,6 +22,7 @@ from perfdoctor.model.measured import (
     WindowFacts,
 )
 from perfdoctor.model.note import Note, Remark
+from perfdoctor.model.out_of_memory import OutOfMemory
 from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.model.ranks import JobFacts
 from perfdoctor.model.report import Report
@@ -59,6 +60,7 @@ def report(
         window=facts.get(WindowFacts),
         batch=facts.get(BatchFacts),
         lines=facts.get(StepLines),
+        out_of_memory=facts.get(OutOfMemory),
         together=judged.together,
         path=path,
         job=facts.get(JobFacts) or job,

@@ -18,6 +18,7 @@ from perfdoctor.model.measured import (
     WindowFacts,
 )
 from perfdoctor.model.note import Remark
+from perfdoctor.model.out_of_memory import OutOfMemory
 from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.model.ranks import JobFacts
 
@@ -40,6 +41,7 @@ class Report:
     window: WindowFacts | None = None
     batch: BatchFacts | None = None
     lines: StepLines | None = None
+    out_of_memory: OutOfMemory | None = None  # how the run ended, if it was that
     together: Gain | None = None  # what the first three findings bring in combination
     path: str = ""  # the run directory
     job: JobFacts | None = None  # all ranks, where there are several

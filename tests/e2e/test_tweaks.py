@@ -255,7 +255,7 @@ SCRIPT = """
 
 @pytest.mark.parametrize(
     ("ranks", "without"),
-    [("1", ()), ("1", ("compile",)), ("2", ())],
+    [("1", ("no_compile",)), ("1", ("compile",)), ("2", ("no_compile",))],
     ids=["together", "uncompiled", "two ranks"],
 )
 def test_all_tweaks_together_break_nothing(tmp_path, ranks, without):

@@ -26,6 +26,8 @@ from perfdoctor.model.measured import (
     RunFacts,
     StepFacts,
 )
+from perfdoctor.model.note import Note
+from perfdoctor.model.out_of_memory import HeldMemory, OutOfMemory
 from perfdoctor.model.report import Report
 
 RUN = RunFacts(
@@ -164,3 +166,20 @@ HEALTHY = replace(
 def ended(**how: Any) -> Report:
     """The starved run with another ending."""
     return replace(STARVED, run=replace(RUN, **how))
+
+
+OUT_OF_MEMORY = replace(
+    STARVED,
+    out_of_memory=OutOfMemory(
+        device="cuda:0",
+        step=13,
+        asked_bytes=2_000_000_000,
+        total_bytes=80_000_000_000,
+        held=(
+            HeldMemory("parameters", 4_000_000_000),
+            HeldMemory("activations and all other tensors", 70_000_000_000),
+        ),
+        at=Location("/home/me/train.py", 50, "main", "loss.backward()"),
+        remedies=(Note("memory-fits-batch", {"batch": 128, "fits": 96, "times": 2}),),
+    ),
+)

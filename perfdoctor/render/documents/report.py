@@ -117,7 +117,8 @@ REPORT = Document(
     {
         **CONCLUSIONS,
         Report: Shape(
-            f"run steps {CONCLUDED} overhead notes loader cpu gpu memory window batch lines ranks=job",
+            f"run steps {CONCLUDED} overhead notes loader cpu gpu memory out_of_memory"
+            " window batch lines ranks=job",
             run=_run,
         ),
         StepFacts: Shape(

@@ -15,6 +15,7 @@ import jinja2
 from perfdoctor.model.batch import BatchFacts
 from perfdoctor.model.concluded import Finding, Verdict
 from perfdoctor.model.measured import LoaderFacts, Location, StepFacts
+from perfdoctor.model.out_of_memory import OutOfMemory
 from perfdoctor.model.ranks import JobFacts
 from perfdoctor.model.report import Report
 from perfdoctor.model.timeline import Excerpt, Timeline
@@ -24,7 +25,7 @@ from perfdoctor.render.html import charts, flame
 from perfdoctor.render.html.names import KINDS, ORDER, PHASES
 from perfdoctor.render.notes import all_worded
 from perfdoctor.render.page import Bullets, Headline, Paragraph
-from perfdoctor.render.pages import conclusions, lines, ranks
+from perfdoctor.render.pages import conclusions, lines, out_of_memory, ranks
 
 TEMPLATES = Path(__file__).parent / "templates"
 LINES = 20  # of the most expensive ones
@@ -107,6 +108,7 @@ def _panels(report: Report, timeline: Timeline, excerpts: Excerpts) -> dict[str,
         "run": run,
         "name": text.script(run),
         "facts": _facts(report),
+        "memory": _memory(report.out_of_memory, run.cwd) if report.out_of_memory is not None else None,
         "sentence": text.headline(report.diagnosis),
         "verdict": report.diagnosis.verdict.value,
         "confidence": _confidence(report),
@@ -143,6 +145,18 @@ def _facts(report: Report) -> list[str]:
     of_job = ranks.size(report.job) if report.job is not None else several
     facts = [text.ending(run), steps, text.duration(run.duration_s), run.device, of_job]
     return [fact for fact in facts if fact]
+
+
+def _memory(ended: OutOfMemory, cwd: str) -> dict[str, Any]:
+    """The end of a run that found no memory left."""
+    place = "" if ended.at is None else f"{text.place(ended.at, cwd)}  {ended.at.text or ''}".rstrip()
+    return {
+        "heading": out_of_memory.heading(ended),
+        "place": place,
+        "asked": out_of_memory.asked(ended),
+        "rows": [(each.name, text.size(each.held_bytes)) for each in ended.held],
+        "remedies": all_worded(ended.remedies),
+    }
 
 
 def _confidence(report: Report) -> str:

@@ -12,7 +12,7 @@ from perfdoctor.render import page as blocks
 from perfdoctor.render import text
 from perfdoctor.render.notes import all_worded
 from perfdoctor.render.page import BarPart, Bars, Block, Headline, Page, Paragraph, Section
-from perfdoctor.render.pages import conclusions, lines, ranks
+from perfdoctor.render.pages import conclusions, lines, out_of_memory, ranks
 
 OPERATORS = 3  # named on the page
 
@@ -30,6 +30,8 @@ def page(
 
 def _sections(report: Report, name_all: bool, costly: int, ready: Gain | None) -> Iterator[Section]:
     yield [_title(report)]
+    if report.out_of_memory is not None:
+        yield list(out_of_memory.section(report.out_of_memory, report.run.cwd))
     yield conclusions.verdict(report.diagnosis, ready=ready)
     if report.job is not None:
         yield from ranks.sections(report.job, report.run.cwd)

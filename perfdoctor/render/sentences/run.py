@@ -15,6 +15,22 @@ SENTENCES = {
     "tweak-on": "{tweak} was on: {places:changes}",
     "tweak-left-alone": "{tweak} was on: {places:changes}; left alone: {left:changes}",
     "own-failure": "perfdoctor itself failed at {feature}: {error}; to report it: perfdoctor bug",
+    # of its end for want of memory
+    "memory-of-a-worker": "a worker of a loader had no memory left: fewer workers, a shorter queue"
+    " (prefetch_factor), or a dataset that they share instead of each holding its own copy",
+    "memory-more-than-all": "that alone is more than all there is ({asked:size} of {total:size}): look at"
+    " the shapes on that line",
+    "memory-of-others": "other processes hold {bytes:size} of {device}: nvidia-smi names them",
+    "memory-fragmented": "torch had reserved {bytes:size} that no tensor used, in pieces too small:"
+    " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets pieces grow",
+    "memory-fits-batch": "batches of {fits:,} instead of {batch:,} would have fitted so far (more may have"
+    " followed): accumulated over {times} backwards they train alike",
+    "memory-of-activations": "what a step computes is {share:percent} of that, and grows with the batch:"
+    " 16 bits (torch.autocast) take about half, torch.utils.checkpoint keeps a part and computes the rest"
+    " again",
+    "memory-of-the-model": "{bytes:size} do not depend on the batch: 16 bits, an optimizer that keeps less"
+    " for each parameter, or shards over several devices (FSDP)",
+    "memory-to-come": "no optimizer had stepped yet: Adam's state takes {bytes:size} more, and stays",
     # of the files of a run
     "disk-full-no-steps": "the disk that holds the run was full at {since_epoch_s:clock}: whatever the script"
     " trained from then on is missing; keep runs elsewhere: perfdoctor run --out FOLDER",

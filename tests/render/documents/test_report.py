@@ -141,3 +141,12 @@ def test_the_line_that_builds_the_loader_is_named_in_full():
     document = public.document(replace(reports.STARVED, loader=replace(facts.loader(), at=at)))
     assert document["loader"]["at"]["file"] == at.file
     assert document["findings"][0]["at"][0]["file"] == "train.py"
+
+
+def test_the_end_for_want_of_memory_is_told_in_bytes_and_sentences():
+    found = parsed(reports.OUT_OF_MEMORY)
+    jsonschema.Draft202012Validator(SCHEMA).validate(found)
+    told = found["out_of_memory"]
+    assert (told["device"], told["step"], told["held"][0]["held_bytes"]) == ("cuda:0", 13, 4_000_000_000)
+    assert told["remedies"][0].startswith("batches of 96 instead of 128")
+    assert parsed(reports.STARVED)["out_of_memory"] is None

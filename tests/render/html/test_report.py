@@ -259,3 +259,11 @@ def test_the_source_around_a_line_is_shown_with_the_line_marked():
         (False, "42"),
     ]
     assert lines[0][2] == "model = build()"
+
+
+def test_the_end_for_want_of_memory_has_a_panel_of_its_own():
+    page = html(reports.OUT_OF_MEMORY, TIMELINE)
+    assert "Out of memory on cuda:0, in step 13" in page
+    assert "loss.backward()" in page
+    assert "batches of 96 instead of 128" in page
+    assert 'id="memory"' not in html(reports.STARVED, TIMELINE)

@@ -27,7 +27,7 @@ def bar_rows(page):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["STARVED", "HEALTHY", "NO_STEPS"])
+@pytest.mark.parametrize("name", ["STARVED", "HEALTHY", "NO_STEPS", "OUT_OF_MEMORY"])
 def test_no_line_is_wider_than_the_terminal_or_than_one_can_read(name, width):
     page = shown(getattr(reports, name), width)
     assert max(len(line) for line in page.splitlines()) <= min(width, terminal.WIDEST)
@@ -258,3 +258,16 @@ def test_the_ranks_of_a_job_come_before_the_step_which_says_whose_it_is():
 
 def test_one_rank_has_no_part_about_ranks():
     assert "rank" not in shown(reports.STARVED, 80)
+
+
+def test_the_end_for_want_of_memory_comes_first_with_its_line_and_what_would_fit():
+    page = shown(reports.OUT_OF_MEMORY, 100)
+    for part in (
+        "Out of memory on cuda:0, in step 13",
+        "train.py:50  loss.backward()",
+        "It asked for 2 GB more.",
+        "70 GB  88%",
+        "batches of 96 instead of 128 would have fitted so far (more may have followed): accumulated over 2",
+    ):
+        assert part in " ".join(page.split()) or part in page
+    assert page.index("Out of memory") < page.index("Training waits for data")
