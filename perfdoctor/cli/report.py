@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -38,6 +39,10 @@ def report(
         str | None, typer.Option(metavar="FILE", help="Write it as one HTML file, which opens offline.")
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="With --html: show the file in a browser.")] = False,
+    price: Annotated[
+        str | None,
+        typer.Option(metavar="PER_HOUR", help="Say what it cost, at this price of the machine: 3.20/h."),
+    ] = None,
     trials: Annotated[
         bool, typer.Option("--trials", help="Show the newest trial of perfdoctor try, or the trial RUN.")
     ] = False,
@@ -47,6 +52,7 @@ def report(
     Runs of one job in the same folder are joined; give those of nodes without a shared folder by name.
     """
     names = runs or []
+    price_per_h = None if price is None else _price_per_h(price)
     if html is not None or open_:
         _html(names, html, open_, out, {"--json": json, "--markdown": markdown, "--trials": trials})
         return
@@ -65,7 +71,21 @@ def report(
         return
     from perfdoctor.render.pages import report as report_page
 
-    output.show(report_page.page(found, all_, lines, ready(found, out)), sys.stdout, markdown)
+    page = report_page.page(found, all_, lines, ready(found, out), price_per_h)
+    output.show(page, sys.stdout, markdown)
+
+
+def _price_per_h(typed: str) -> float:
+    """The price that was typed: `3.20` or `3.20/h`."""
+    from perfdoctor.errors import PerfdoctorError
+
+    try:
+        price = float(typed.removesuffix("/h"))
+    except ValueError:
+        price = -1.0
+    if not 0 <= price < math.inf:
+        raise PerfdoctorError(f"--price {typed} is no price of an hour", "write it like this: --price 3.20/h")
+    return price
 
 
 def _html(names: list[str], file: str | None, show: bool, out: str | None, others: dict[str, bool]) -> None:

@@ -26,6 +26,7 @@ from perfdoctor.model.out_of_memory import OutOfMemory
 from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.model.ranks import JobFacts
 from perfdoctor.model.report import Report
+from perfdoctor.model.resource_use import ResourceUse
 from perfdoctor.tips import catalogue
 
 
@@ -60,6 +61,7 @@ def report(
         window=facts.get(WindowFacts),
         batch=facts.get(BatchFacts),
         lines=facts.get(StepLines),
+        use=facts.get(ResourceUse),
         out_of_memory=facts.get(OutOfMemory),
         together=judged.together,
         path=path,

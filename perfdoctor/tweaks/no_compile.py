@@ -19,7 +19,7 @@ from typing import Any
 from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
 
 
-@tweak("--no-compile", ROUNDING)
+@tweak("--no-compile", ROUNDING, first_epoch=True)
 def no_compile(here: Tweaking) -> None:
     """Turn compilation off once it is asked for."""
     torch = here.torch

@@ -59,6 +59,7 @@ PAYS = {
     "float32": From(AT_ONCE, CALLS),
     "fused-optimizer": From(AT_ONCE, "optimizers are switched before their first step"),
     "gc-freeze": From(AT_ONCE, "objects are frozen after the third update", waits=3),
+    "no-compile": From(AT_ONCE, "the original compiles, as it did in the calibration run", first_epoch=True),
     "no-debug": From(AT_ONCE, "a profiler may record ten updates before it is stopped", waits=10),
     "no-grad-eval": From(
         VALIDATION, "only passes in eval mode change, after three of a line", first_epoch=True

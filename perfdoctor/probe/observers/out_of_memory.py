@@ -28,7 +28,7 @@ UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 Line = Optional[Dict[str, Any]]
 
 
-class OutOfMemory:
+class MemoryAtEnd:
     """The models and optimizers of one process, and what they hold at its end."""
 
     def __init__(self, watch: Watch) -> None:
@@ -117,7 +117,7 @@ class OutOfMemory:
 @observer
 def out_of_memory(watch: Watch) -> None:
     """Keep hold of models and optimizers, weakly, and look at the end what ended the script."""
-    account = OutOfMemory(watch)
+    account = MemoryAtEnd(watch)
     watch.on_model("out of memory", account.model)
     watch.on_optimizer("out of memory", lambda optimizer, number: account.optimizers.add(optimizer))
     watch.each_second("out of memory", account.look)

@@ -25,7 +25,7 @@ from perfdoctor.render.html import charts, flame
 from perfdoctor.render.html.names import KINDS, ORDER, PHASES
 from perfdoctor.render.notes import all_worded
 from perfdoctor.render.page import Bullets, Headline, Paragraph
-from perfdoctor.render.pages import conclusions, lines, out_of_memory, ranks
+from perfdoctor.render.pages import conclusions, lines, out_of_memory, ranks, resource_use
 
 TEMPLATES = Path(__file__).parent / "templates"
 LINES = 20  # of the most expensive ones
@@ -356,6 +356,10 @@ def _measured(report: Report) -> Iterator[tuple[str, str]]:
         yield "lines", text.count(report.lines.samples, "stack sample")
     if report.window is not None:
         yield "inside the step", f"torch.profiler over {text.count(report.window.steps, 'step')}"
+    if report.use is not None:
+        yield "used", resource_use.used(report.use)
+        if less := resource_use.enough(report.use):
+            yield "enough would have been", less
     yield "command", " ".join(run.command)
     versions = [f"Python {run.python}" if run.python else "", f"torch {run.torch}" if run.torch else ""]
     yield "versions", text.joined(versions) or "not known"

@@ -12,23 +12,29 @@ from perfdoctor.render import page as blocks
 from perfdoctor.render import text
 from perfdoctor.render.notes import all_worded
 from perfdoctor.render.page import BarPart, Bars, Block, Headline, Page, Paragraph, Section
-from perfdoctor.render.pages import conclusions, lines, out_of_memory, ranks
+from perfdoctor.render.pages import conclusions, lines, out_of_memory, ranks, resource_use
 
 OPERATORS = 3  # named on the page
 
 
 def page(
-    report: Report, name_all: bool = False, costly: int = lines.SHOWN, ready: Gain | None = None
+    report: Report,
+    name_all: bool = False,
+    costly: int = lines.SHOWN,
+    ready: Gain | None = None,
+    price_per_h: float | None = None,
 ) -> Page:
     """The whole page, with the `costly` most expensive lines.
 
     With `name_all`, it has the ids of tips that could not be judged, too; `ready` is what a trial of the same
     command measured on batches that are kept in memory.
     """
-    return blocks.page(_sections(report, name_all, costly, ready))
+    return blocks.page(_sections(report, name_all, costly, ready, price_per_h))
 
 
-def _sections(report: Report, name_all: bool, costly: int, ready: Gain | None) -> Iterator[Section]:
+def _sections(
+    report: Report, name_all: bool, costly: int, ready: Gain | None, price_per_h: float | None
+) -> Iterator[Section]:
     yield [_title(report)]
     if report.out_of_memory is not None:
         yield list(out_of_memory.section(report.out_of_memory, report.run.cwd))
@@ -47,7 +53,7 @@ def _sections(report: Report, name_all: bool, costly: int, ready: Gain | None) -
         which = "" if name_all else " (--all names the tips)"
         reasons = conclusions.not_judged(report.not_judged, name_all)
         yield blocks.listed(f"Not judged{which}", reasons, quietly=True)
-    yield _footer(report)
+    yield _footer(report, price_per_h)
 
 
 def _changes(report: Report) -> Iterator[Section]:
@@ -122,8 +128,14 @@ def _operators(window: WindowFacts) -> str:
     return f"{'on the device' if window.on_device else 'in operators'}: {', '.join(shown)}"
 
 
-def _footer(report: Report) -> list[Block]:
+def _footer(report: Report, price_per_h: float | None) -> list[Block]:
     said = []
+    if report.use is not None:
+        less = resource_use.enough(report.use)
+        said.append(f"It used {resource_use.used(report.use)}{f'; enough: {less}' if less else ''}.")
+    if price_per_h is not None:
+        costs = ", ".join(resource_use.costs(report, price_per_h))
+        said.append(f"At {text.figures(price_per_h)} an hour: {costs}.")
     path = text.path(report.path, report.run.cwd)
     if report.overhead is not None:
         cost = text.seconds(report.overhead.seconds_per_step)

@@ -1,0 +1,100 @@
+"""Tells what a run used of its machine, and what would have been enough: ResourceUse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+from perfdoctor.facts.decode import number, positive
+from perfdoctor.facts.host.resources import HostSamples, growth, inside
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.steps.span import MeasuredSpan
+from perfdoctor.model.measured import CpuFacts, GpuFacts, LoaderFacts, MemoryFacts, StepFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.model.resource_use import ResourceUse, UsedResource
+from perfdoctor.runs.types import RunRecords
+
+ROLES = ("main", "worker", "rank", "other")  # all processes of the run
+HEADROOM = 1.25  # times the peak of memory: samples are a second apart, and the next run is not the same
+SHORTEST_S = 0.5  # between two samples, for cores: clocks of processes tick every 10 ms
+SPARE_CORE = 0.1  # of a core beyond whole ones needs no core of its own
+
+
+@fact
+def resource_use(
+    records: RunRecords,
+    samples: HostSamples,
+    span: MeasuredSpan,
+    step: StepFacts,
+    cpu: CpuFacts | Missing,
+    memory: MemoryFacts | Missing,
+    gpu: GpuFacts | Missing | None,
+    loader: LoaderFacts | Missing | None,
+) -> ResourceUse | None:
+    """What was used, or None where nothing of it was sampled."""
+    found = [*_cores(samples, cpu), *_memory(memory), *_device_memory(records, span, gpu)]
+    if not found:
+        return None
+    device = gpu if isinstance(gpu, GpuFacts) else None
+    return ResourceUse(
+        resources=tuple(found),
+        device_busy=device.utilisation if device is not None else None,
+        devices=len(device.names) if device is not None else 0,
+        power_w=device.power_w if device is not None else None,
+        epoch_s=_epoch_s(step, loader),
+    )
+
+
+def _cores(samples: HostSamples, cpu: CpuFacts | Missing) -> Iterator[UsedResource]:
+    if isinstance(cpu, Missing):
+        return
+    seconds = [
+        (number(after.get("t_ns")) - number(before.get("t_ns"))) / 1e9 for before, after in pairwise(samples)
+    ]
+    rates = [
+        rate
+        for pair, apart_s in zip(pairwise(samples), seconds, strict=True)
+        if apart_s >= SHORTEST_S and (rate := growth(pair, "cpu_s", ROLES)) is not None
+    ]
+    if not rates:
+        return
+    peak = min(cpu.usable_cores, max(rates))
+    enough = max(1, math.ceil(peak - SPARE_CORE))
+    yield UsedResource("cores", False, cpu.busy_cores, peak, cpu.usable_cores, min(enough, cpu.usable_cores))
+
+
+def _memory(memory: MemoryFacts | Missing) -> Iterator[UsedResource]:
+    if isinstance(memory, Missing) or not memory.total_bytes:
+        return
+    own = (memory.private_bytes or 0) + (memory.shared_bytes or 0)
+    peak = own if memory.private_bytes else memory.peak_rss_bytes
+    if peak:
+        yield _bytes("memory", None, peak, memory.total_bytes)
+
+
+def _device_memory(
+    records: RunRecords, span: MeasuredSpan, gpu: GpuFacts | Missing | None
+) -> Iterator[UsedResource]:
+    """Of the device on which most was used."""
+    if not isinstance(gpu, GpuFacts) or not gpu.memory_total_bytes:
+        return
+    used = [
+        used
+        for rows in records.gpus.values()
+        for row in inside(rows, span)
+        if (used := positive(row.get("memory_used_bytes"))) is not None
+    ]
+    if used:
+        yield _bytes("device memory", gpu.memory_used_bytes, max(used), gpu.memory_total_bytes)
+
+
+def _bytes(name: str, mean: float | None, peak: float, available: float) -> UsedResource:
+    return UsedResource(name, True, mean, peak, available, min(HEADROOM * peak, available))
+
+
+def _epoch_s(step: StepFacts, loader: LoaderFacts | Missing | None) -> float | None:
+    """Seconds for all items of the training loader's dataset once."""
+    if not isinstance(loader, LoaderFacts) or not loader.items or not step.samples_per_s:
+        return None
+    return loader.items / step.samples_per_s
