@@ -54,7 +54,8 @@ def report(
     names = runs or []
     price_per_h = None if price is None else _price_per_h(price)
     if html is not None or open_:
-        _html(names, html, open_, out, {"--json": json, "--markdown": markdown, "--trials": trials})
+        others = {"--json": json, "--markdown": markdown, "--trials": trials, "--price": price is not None}
+        _html(names, html, open_, out, others)
         return
     if trials:
         _trial(names, json, markdown, out)

@@ -16,6 +16,11 @@ class UsedResource:
     available: float
     enough: float  # the peak, with what it takes for a next run like it
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether half of it would have been enough."""
+        return self.enough * 2 <= self.available
+
 
 @dataclass(frozen=True)
 class ResourceUse:
@@ -26,8 +31,3 @@ class ResourceUse:
     devices: int = 0
     power_w: float | None = None  # of all devices together, in the mean
     epoch_s: float | None = None  # of the training loader's dataset, at the mean step
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether less than half of something would have been enough."""
-        return any(each.enough * 2 <= each.available for each in self.resources)

@@ -6,11 +6,6 @@ from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.tip import Planned
 
 PLANNED: dict[str, Planned] = {
-    "idle-hardware": Planned(
-        "Buy less of the hardware that idles, or more of what limits",
-        Bottleneck.COMPUTE,
-        "prices are not known, and without them an idle resource is not a fault",
-    ),
     "independent-branches": Planned(
         "Run independent branches side by side",
         Bottleneck.COMPUTE,

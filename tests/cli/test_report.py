@@ -355,3 +355,17 @@ def test_the_page_alone_costs_no_template_engine(saved, folder):
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert shown.stderr == "set()\n"
+
+
+@pytest.mark.parametrize("typed", ["3.20", "3.20/h"])
+def test_a_price_says_what_the_run_cost(saved, perfdoctor, typed):
+    saved()
+    assert "At 3.20 an hour: this run " in perfdoctor("report", "--price", typed).stdout
+
+
+@pytest.mark.parametrize("typed", ["much", "-1", "inf", "nan", ""])
+def test_what_is_no_price_is_refused(saved, perfdoctor, typed):
+    saved()
+    done = perfdoctor("report", "--price", typed)
+    assert done.returncode == 2
+    assert "--price 3.20/h" in done.stderr

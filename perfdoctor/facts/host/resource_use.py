@@ -60,7 +60,7 @@ def _cores(samples: HostSamples, cpu: CpuFacts | Missing) -> Iterator[UsedResour
     if not rates:
         return
     peak = min(cpu.usable_cores, max(rates))
-    enough = max(1, math.ceil(peak - SPARE_CORE))
+    enough = cpu.usable_cores if cpu.crowded else max(1, math.ceil(peak - SPARE_CORE))
     yield UsedResource("cores", False, cpu.busy_cores, peak, cpu.usable_cores, min(enough, cpu.usable_cores))
 
 

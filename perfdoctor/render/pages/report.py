@@ -132,10 +132,12 @@ def _footer(report: Report, price_per_h: float | None) -> list[Block]:
     said = []
     if report.use is not None:
         less = resource_use.enough(report.use)
-        said.append(f"It used {resource_use.used(report.use)}{f'; enough: {less}' if less else ''}.")
+        said.append(f"It used {resource_use.used(report.use)}.")
+        if less:
+            said.append(f"As it is, {less} would do.")
     if price_per_h is not None:
         costs = ", ".join(resource_use.costs(report, price_per_h))
-        said.append(f"At {text.figures(price_per_h)} an hour: {costs}.")
+        said.append(f"At {price_per_h:,.2f} an hour: {costs}.")
     path = text.path(report.path, report.run.cwd)
     if report.overhead is not None:
         cost = text.seconds(report.overhead.seconds_per_step)

@@ -12,7 +12,7 @@ HOUR_S = 3600.0
 
 
 def used(use: ResourceUse) -> str:
-    """All resources in a sentence: `1.1 of 4 cores (peak 1.9), 0.41 GB of 25.3 GB of memory`."""
+    """All resources in a sentence: `1.1 of 4 cores (peak 1.9), 0.41 of 25.3 GB of memory`."""
     parts = [_used(each) for each in use.resources]
     if use.device_busy is not None:
         devices = "the device" if use.devices == 1 else f"{use.devices} devices"
@@ -23,11 +23,11 @@ def used(use: ResourceUse) -> str:
 
 
 def enough(use: ResourceUse) -> str:
-    """What would have been enough, where that is less than half of something."""
+    """What would have been enough, where that is at most half of something."""
     return " and ".join(
-        f"{_amount(each, each.enough)} of {_amount(each, each.available)} {each.name}"
+        f"{_amount(each, each.enough)} {'of ' if each.in_bytes else ''}{each.name}"
         for each in use.resources
-        if each.enough * 2 <= each.available
+        if each.is_idle
     )
 
 
@@ -46,7 +46,7 @@ def costs(report: Report, price_per_h: float) -> Iterator[str]:
 
 def _used(each: UsedResource) -> str:
     if each.in_bytes:
-        return f"{_amount(each, each.peak)} of {_amount(each, each.available)} of {each.name}"
+        return f"{_amount(each, each.peak)} of {_amount(each, each.available)} {each.name}"
     mean = "" if each.mean is None else f"{_amount(each, each.mean)} of "
     return f"{mean}{_amount(each, each.available)} {each.name} (peak {_amount(each, each.peak)})"
 
@@ -56,4 +56,5 @@ def _amount(each: UsedResource, value: float) -> str:
 
 
 def _price(seconds: float, price_per_h: float) -> str:
-    return text.figures(seconds / HOUR_S * price_per_h)
+    price = seconds / HOUR_S * price_per_h
+    return f"{price:,.2f}" if price >= 0.1 else f"{price:.2g}"
