@@ -54,8 +54,8 @@ def report(
     names = runs or []
     price_per_h = None if price is None else _price_per_h(price)
     if html is not None or open_:
-        others = {"--json": json, "--markdown": markdown, "--trials": trials, "--price": price is not None}
-        _html(names, html, open_, out, others)
+        apart = {"--json": json, "--markdown": markdown, "--trials": trials, "--price": price is not None}
+        _html(names, html, open_, out, apart)
         return
     if trials:
         _trial(names, json, markdown, out)
