@@ -69,6 +69,6 @@ def _rarer(line: LineCost) -> str:
     if text.startswith(("for ", "while ", "with ")):
         return "tqdm(..., mininterval=1)  # redraw once a second"
     if not line.only_reported:
-        return f"if step % {EVERY} == 0:\n    ...  # only what prints or writes: training may need the rest"
+        return f"if step % {EVERY} == 0:\n    ...  # only what prints or writes"
     step = "self.global_step" if text.startswith("self.log") else "step"  # a module of Lightning's
     return f"if {step} % {EVERY} == 0:\n    {text}"

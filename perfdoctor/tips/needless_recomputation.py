@@ -24,13 +24,13 @@ from __future__ import annotations
 from perfdoctor.facts.script.recomputation import RecomputationFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.units import size
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the step: below, the memory is worth more than the time
 # Of the time that computing again takes, what goes: 0.79 to 1.13 in eight pairs of language models on a CPU,
 # 1.4 to 2 in two of tiny blocks. Keeping activations has a price, and so have the calls of checkpoint.
 GONE = (0.8, 1.0, 1.2)
-GB = 1e9
 
 
 @tip(
@@ -53,7 +53,7 @@ def needless_recomputation(again: RecomputationFacts) -> Advice | None:
     return Advice(
         because=(
             f"{about}{share.likely:.0%} of each step runs parts of the forward pass again, {often}",
-            f"{again.used_bytes / GB:.1f} GB of {memory} are in use, {again.free_bytes / GB:.1f} GB are free",
+            f"{size(again.used_bytes)} of {memory} are in use, {size(again.free_bytes)} are free",
         ),
         change=removes(low, likely, min(1.0, high)),
         at=(again.at,) if again.at else (),

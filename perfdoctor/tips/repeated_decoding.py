@@ -30,6 +30,7 @@ from perfdoctor.model.batch import BatchFacts, Stage, waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import LoaderFacts, MemoryFacts, StepFacts
+from perfdoctor.model.units import size
 from perfdoctor.tips._cached import AGAIN, OF_FREE, seen_again
 from perfdoctor.tips.catalogue import Checked, tip
 
@@ -38,7 +39,6 @@ LARGE = 0.30  # of a batch's cost that a cache would take away
 CACHED = (Stage.READING, Stage.FETCHING, Stage.DECODING)
 # Of reading and decoding that a cache removes: a lookup and a copy are left, and it may be cold for longer.
 REMOVED = (0.6, 0.9, 0.98)
-GB = 1e9
 # Lines of items that differ each time, where none was prepared twice in a look at them.
 DRAWS = re.compile(r"rand|augment|jitter", re.IGNORECASE)
 
@@ -54,26 +54,25 @@ def repeated_decoding(
 ) -> Advice | None:
     """Names the line that reads or decodes, where it handles the same items again."""
     # what the batch holds is an item as it is after the transform: the decoded one can be larger or smaller
-    passes, size_bytes = loader.passes, loader.items_bytes
-    if passes is None or size_bytes is None or memory.available_bytes is None:
+    passes, size_bytes, free_bytes = loader.passes, loader.items_bytes, memory.available_bytes
+    if passes is None or size_bytes is None or free_bytes is None:
         return None
     share = sum(batch.share(stage) for stage in CACHED)
     if step.data_stall < NOTICEABLE or share < LARGE or passes < AGAIN:
         return None
-    if size_bytes > OF_FREE * memory.available_bytes:
+    if size_bytes > OF_FREE * free_bytes:
         return None
     low, likely, high = (
         min(1.0, share) * again * removed
         for again, removed in zip(seen_again(passes, loader.num_workers), REMOVED, strict=True)
     )
-    free_gb = memory.available_bytes / GB
     lines = sorted((line for stage in CACHED for line in batch.lines(stage)), key=lambda line: -line.share)
     return Advice(
         because=(
             waits(step),
             f"reading and decoding take {min(1.0, share):.0%} of a batch's cost",
             f"each item was read {passes:.1f} times",
-            f"{loader.items} items take {size_bytes / GB:.2g} GB in batches; {free_gb:.3g} GB are free",
+            f"{loader.items:,} items take {size(size_bytes)} in batches; {size(free_bytes)} are free",
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:3]),

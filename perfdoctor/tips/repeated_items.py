@@ -29,6 +29,7 @@ from perfdoctor.model.batch import BatchFacts, Stage, waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import LoaderFacts, Location, MemoryFacts, StepFacts
+from perfdoctor.model.units import size
 from perfdoctor.tips._cached import AGAIN, OF_FREE, seen_again
 from perfdoctor.tips.catalogue import Checked, tip
 
@@ -39,7 +40,6 @@ LARGE = 0.30  # of a batch's cost that goes
 LOOKUP_S = (20e-6, 5e-6, 1e-6)
 BYTES_PER_S = (1e9, 4e9, 10e9)
 SHOWN = 3  # lines named
-GB = 1e9
 
 
 @tip(
@@ -81,7 +81,7 @@ def repeated_items(
             f"{share:.0%} of a batch's {ms:.1f} ms is preparing its items",
             f"all {repeats.again} items that were compared were the same every time",
             f"each item was prepared {passes:.1f} times; a longer training gains more",
-            f"{loader.items} items take {size_bytes / GB:.2g} GB; {free_bytes / GB:.3g} GB are free",
+            f"{loader.items:,} items take {size(size_bytes)}; {size(free_bytes)} are free",
         ),
         change=Change(batch=Estimate(low, likely, high)),
         bottleneck=Bottleneck.NETWORK if batch.share(Stage.FETCHING) > 0.5 * share else None,

@@ -20,7 +20,7 @@ def test_says_what_runs_again_and_that_memory_is_free():
     advice = tip(again())
     assert advice.because == (
         "20% of each step runs parts of the forward pass again, about 6 a step",
-        "2.0 GB of memory are in use, 8.0 GB are free",
+        "2 GB of memory are in use, 8 GB are free",
     )
     assert advice.at == (at(12),)
     assert advice.same_result
@@ -31,7 +31,7 @@ def test_on_a_device_it_is_an_estimate():
     advice = tip(again(on_device=True))
     assert advice.because == (
         "about 20% of each step runs parts of the forward pass again, about 6 a step",
-        "2.0 GB of the device's memory are in use, 8.0 GB are free",
+        "2 GB of the device's memory are in use, 8 GB are free",
     )
     share = advice.change.step
     assert (share.low, share.likely, share.high) == pytest.approx((0.08, 0.2, 0.36))

@@ -32,7 +32,7 @@ def test_names_the_lines_and_how_often_items_were_read():
     assert advice.because[1:] == (
         "reading and decoding take 80% of a batch's cost",
         "each item was read 4.0 times",
-        "1000 items take 0.1 GB in batches; 8 GB are free",
+        "1,000 items take 100 MB in batches; 8 GB are free",
     )
     assert [at.line for at in advice.at] == [39, 38]
     assert advice.tweak == "--cache-dataset"

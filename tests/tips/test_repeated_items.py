@@ -31,7 +31,7 @@ def test_names_the_lines_that_prepare_items_and_how_often_they_did():
         "90% of a batch's 12.0 ms is preparing its items",
         "all 32 items that were compared were the same every time",
         "each item was prepared 4.0 times; a longer training gains more",
-        "1000 items take 0.1 GB; 8 GB are free",
+        "1,000 items take 100 MB; 8 GB are free",
     )
     assert [at.line for at in advice.at] == [40, 39]
     assert advice.tweak == "--cache-dataset"
