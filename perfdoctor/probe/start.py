@@ -65,9 +65,11 @@ def _observe(hooks: steps.StepTracker, observers: List[ModuleType]) -> None:
     hooks.moments.ddp.append(patch.guarded("gradients", between.model_made))
     hooks.moments.second.append(hooks.clearing.pulse)
     profilers = users_profiler.UsersProfilers()
-    observer.begin_all(observers, observer.Watch(hooks, constructor_lines.watch(torch), profilers))
+    watch = observer.Watch(hooks, constructor_lines.watch(torch), profilers)
+    observer.begin_all(observers, watch)
     if here.options.get("profiler", True):
         window = windows.watch(here, torch, profilers, lambda: hooks.modules.largest)
+        watch.on_looked_at_calls("window", window.function_calls)
         hooks.moments.update.append(window.border)
 
 

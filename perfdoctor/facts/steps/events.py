@@ -158,13 +158,16 @@ def overhead_facts(
 
 def windows_s(rank: RankRecords, mean_s: float) -> float:
     """Seconds that profiler windows cost: start, stop, export, and what their steps took beyond the mean."""
-    total = 0.0
-    for window in rank.of(WindowEvent):
-        steps = window.steps
+    return sum(window_s(window, mean_s) for window in rank.of(WindowEvent))
+
+
+def window_s(window: WindowEvent, mean_s: float) -> float:
+    """Seconds that one window cost."""
+    total = window.count_s + window.start_s + window.stop_s + window.export_s
+    if window.outcome == "ok" and window.steps:
         inside_s = max(0.0, window.end_ns - window.begin_ns) / 1e9
-        total += window.start_s + window.stop_s + window.export_s
-        if window.outcome == "ok" and steps:
-            total += max(0.0, inside_s / steps - mean_s) * (steps + 1)  # one of warm-up is slowed as well
+        slowed = window.steps + (1 if window.warm_up is None else window.warm_up)
+        total += max(0.0, inside_s / window.steps - mean_s) * slowed
     return total
 
 

@@ -7,22 +7,28 @@ from __future__ import annotations
 
 import mmap
 import os
-from typing import Dict, List, NamedTuple
+from typing import Dict, List, NamedTuple, Optional
 
 from ...wire.files import allocate
 
 PLAIN, SHAPES, STACKS = range(3)
 KINDS = (PLAIN, SHAPES, STACKS)
 NAMES = ("plain", "shapes", "stacks")
-COUNTED = (4, 3, 1)  # steps that a window of each kind records, after one step of warm-up
-FACTOR = (1.0, 2.0, 5.0)  # cost of a traced step beside a plain one: stacks took 1.6 to 5 (Trainer)
+COUNTED = (4, 3, 1)  # steps that a window of each kind records
+WARM_UP = (1, 1, 0)  # steps before those: by the time of the stacks torch's profiler has run twice
+FACTOR = (1.0, 2.0, 2.0)  # cost of a traced step beside a plain one, Python's calls apart
 
 MARGIN = 1.5  # on what a window is expected to cost: on a busy machine it took up to 1.4 times that
-EVENT_S = 6e-6  # stopping and exporting one event: 5.2 us measured at 2.5 GHz
+EVENT_S = 6e-6  # stopping and exporting one event: 5.2 us measured at 2.5 GHz; with stacks a call is one
+RECORD_S = 3e-7  # recording a call
+COUNT_S = 4e-7  # counting one beforehand
 EVENTS_PER_S = 400_000  # as fast as small operations follow each other: 950 events in 2.4 ms
 EVENTS_PER_MODULE = 60  # forward, backward and optimizer of one layer; a plain loop over parameters included
+# Of each call of torch's functions outside backward and update, with what both add to it: 7 (convolutions) to
+# 25 (LSTM cells). Loops over samples or characters have many for few modules.
+EVENTS_PER_CALL = 15
 EVENTS_BASE = 300  # of a step: loss, loader, zero_grad
-EVENT_BYTES = 300  # of exported JSON: 250 plain, 390 with shapes
+EVENT_BYTES = (250, 390, 250)  # of exported JSON
 EVENTS_MAX = 2_000_000  # of one window: its file would be hundreds of megabytes
 FILE_MAX_BYTES = 256 << 20  # of one exported window
 
@@ -81,10 +87,21 @@ def closer(counts: Dict[int, int]) -> int:
     return min(counts, key=lambda number: (counts[number], -number))
 
 
-def likely_events(step_s: float, modules: int, calls: int) -> float:
-    """Events of one step, from its length in seconds, the modules of the model and the calls of it."""
+def likely_events(step_s: float, modules: int, calls: int, function_calls: int = 0) -> float:
+    """Events of one step, from its length in seconds, the modules of the model and the calls of it.
+
+    `function_calls` are those of torch's functions, where a step was looked at call by call.
+    """
     fastest = step_s * EVENTS_PER_S
-    return min(fastest, EVENTS_BASE + EVENTS_PER_MODULE * modules * max(1, calls)) if modules else fastest
+    if not modules and not function_calls:
+        return fastest
+    known = max(EVENTS_PER_MODULE * modules * max(1, calls), EVENTS_PER_CALL * function_calls)
+    return min(fastest, EVENTS_BASE + known)
+
+
+def longest_s(step_s: float, calls: int) -> float:
+    """How long a step with stacks may take: twice as long as usual, or until so many calls are recorded."""
+    return step_s + max(step_s, calls * RECORD_S)
 
 
 class Account:
@@ -94,8 +111,10 @@ class Account:
         self.share = share
         self.spent_s = 0.0
         self.start_s = START_S
+        self.event_s = EVENT_S  # on this machine, once a window has shown it
         self.step_costs_s: List[float] = []  # of each traced step, at the price of a plain one
         self.step_bytes: List[float] = []
+        self.calls: Optional[int] = None  # of Python's and C's functions in a step, as counted last
 
     def add(self, kind: int, steps: int, start_s: float, rest_s: float, size: int) -> None:
         """Count a window of `steps` traced steps; `rest_s` is stop, export and slowdown, `size` in bytes."""
@@ -104,17 +123,37 @@ class Account:
         if steps:
             self.step_costs_s.append(rest_s / steps / FACTOR[kind])
             self.step_bytes.append(size / steps / FACTOR[kind])
+        if steps and size:
+            self.event_s = max(EVENT_S, rest_s / (size / EVENT_BYTES[kind]))
+
+    def add_count(self, calls: Optional[int], limit: int) -> float:
+        """A step's calls were counted, up to a limit; what that cost."""
+        cost_s = COUNT_S * min(limit, limit if calls is None else calls)
+        self.spent_s += cost_s
+        if calls is not None:  # past the limit nobody knows how many: twice as many are tried next
+            self.calls = calls if calls <= limit else max(calls, 2 * limit)
+        return cost_s
 
     def steps(self, kind: int, events: float) -> int:
         """How many steps a window may count, at this many events a step; 0: not even one."""
-        size = self.step_bytes[-1] if self.step_bytes else events * EVENT_BYTES
+        size = self.step_bytes[-1] if self.step_bytes else events * EVENT_BYTES[PLAIN]
         most = min(EVENTS_MAX / max(1.0, events), FILE_MAX_BYTES / max(1.0, size * FACTOR[kind]))
-        return max(0, min(COUNTED[kind], int(most) - 1))
+        return max(0, min(COUNTED[kind], int(most) - WARM_UP[kind]))
 
     def due_ns(self, kind: int, steps: int, events: float, first_ns: int) -> int:
         """When the window fits into the share of the time since `first_ns`."""
         if self.share <= 0:
             return NEVER_NS
+        cost_s = self._cost_s(kind, steps, events)
+        if kind == STACKS:
+            cost_s += self.event_s * (events if self.calls is None else self.calls)
+        return first_ns + int((self.spent_s + MARGIN * cost_s) / self.share * 1e9)
+
+    def payable_calls(self, now_ns: int, first_ns: int, events: float) -> int:
+        """How many calls the step of a window with stacks may make, if it is opened now."""
+        payable_s = self.share * (now_ns - first_ns) / 1e9 - self.spent_s
+        return max(0, int((payable_s / MARGIN - self._cost_s(STACKS, 1, events)) / self.event_s))
+
+    def _cost_s(self, kind: int, steps: int, events: float) -> float:
         step_s = self.step_costs_s[-1] if self.step_costs_s else events * EVENT_S
-        cost_s = MARGIN * (self.start_s + (steps + 1) * step_s * FACTOR[kind])
-        return first_ns + int((self.spent_s + cost_s) / self.share * 1e9)
+        return self.start_s + (steps + WARM_UP[kind]) * step_s * FACTOR[kind]

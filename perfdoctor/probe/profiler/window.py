@@ -14,14 +14,17 @@ from .users_profiler import cupti_taken
 class ProfilerWindow:
     """A window that is planned, open or over. Every call belongs to the thread that trains.
 
-    Its first step is warm-up: it has no annotation and is not counted.
+    Where its first step is warm-up, that has no annotation and is not counted.
     """
 
     def __init__(self, kind: int, first_step: int, steps: int) -> None:
         self.kind = kind
         self.first_step = first_step
         self.steps = steps
-        self.begun = 0  # steps begun, warm-up included
+        self.warm_up = budget.WARM_UP[kind]
+        self.begun = 0  # steps begun, without warm-up
+        self.calls: Optional[int] = None  # of the step before, where they were counted
+        self.count_s = 0.0
         self.profile: Any = None
         self.activities: List[str] = []
         self.because: Optional[str] = None  # why an activity is left out
@@ -52,6 +55,8 @@ class ProfilerWindow:
         )
         self.profile.start()
         self.start_s = (clock() - self.opened_ns) / 1e9
+        if not self.warm_up:
+            self.next_step(torch)
 
     def next_step(self, torch: Any) -> bool:
         """At a border: end one step's annotation, begin the next one's. False where that was the last."""
@@ -113,7 +118,7 @@ class ProfilerWindow:
     def slowdown_s(self, step_s: float) -> float:
         """By how much its steps, warm-up included, took longer than usual ones of `step_s` seconds."""
         counted_s = (self.end_ns - self.begin_ns) / 1e9
-        return max(0.0, counted_s / self.steps - step_s) * (self.steps + 1)
+        return max(0.0, counted_s / self.steps - step_s) * (self.steps + self.warm_up)
 
     @property
     def begin_ns(self) -> int:
@@ -138,4 +143,7 @@ class ProfilerWindow:
             activities=self.activities,
             outcome=outcome,
             because=because,
+            warm_up=self.warm_up,
+            calls=self.calls,
+            count_s=self.count_s,
         )

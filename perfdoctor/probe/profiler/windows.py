@@ -19,7 +19,10 @@ from ...wire.step_rows import DISTURBED
 from .. import patch
 from ..recorder import Recorder, clock
 from ..session import Session
-from . import budget
+from . import budget, silence
+from .call_count import CallCount
+from .function_calls import FunctionCalls
+from .time_limit import TimeLimit
 from .users_profiler import UsersProfilers, install, stacks_unsafe
 from .window import ProfilerWindow
 
@@ -31,8 +34,7 @@ TOO_LONG_NS = 200_000_000  # and at least this much
 # How long a profiler in another thread waits for the training thread's next phase.
 MAKE_WAY_NS = 5_000_000_000
 POLL_S = 0.001
-KINETO_LOG_LEVEL = "KINETO_LOG_LEVEL"
-LEAST_SILENT, SILENT = 5, 99  # torch 2.13 still writes at 4
+TOOK_LONG = "its steps took much longer than usual"
 
 
 class Windows:
@@ -54,11 +56,15 @@ class Windows:
         self.base: Dict[int, int] = {}  # what they were at the last look
         self.base_ns = self.first_ns = 0
         self.step_s = 0.0  # a usual step
+        self.events = 0.0  # that such a step is likely to have
         self.tried: Set[int] = set()  # kinds that are recorded, or cannot be
+        self.function_calls = FunctionCalls()
+        self.count = CallCount()  # of the step before a window with stacks
         self.graphs = False  # a CUDA graph was captured
-        self.used = False
+        self.used = self.minds_ends = False
         self.open: Optional[ProfilerWindow] = None
         self.optimizer = 0  # whose updates are the borders of the open window
+        self.limit: Optional[TimeLimit] = None  # of the open window, if it records stacks
         self.asked_ns = 0  # since when a profiler in another thread waits for its end
         self.inherited: Optional[ProfilerWindow] = None
         # A look or an opening that fails turns windows off; ending one must still work then.
@@ -75,6 +81,7 @@ class Windows:
             return
         packed = 0 if self.plan is None else self.plan.numbers[self.attempt]
         if packed:
+            self.count.disturb(recorder)
             entry = budget.PlannedWindow.unpack(packed)
             if entry.optimizer == optimizer and count >= entry.step - 1:
                 self.arrive(recorder, entry, count)
@@ -113,13 +120,14 @@ class Windows:
         if kind is None:
             self.wake_ns = budget.NEVER_NS
             return
-        events = budget.likely_events(self.step_s, self.modules(), recorder.rows.last("calls"))
-        steps = self.account.steps(kind, events)
+        calls = recorder.rows.last("calls")
+        self.events = budget.likely_events(self.step_s, self.modules(), calls, self.function_calls.calls)
+        steps = self.account.steps(kind, self.events)
         if not steps or self._never(kind) is not None:
             self.tried.add(kind)
             self.wake_ns = 0
             return
-        due_ns = self.account.due_ns(kind, steps, events, self.first_ns)
+        due_ns = self.account.due_ns(kind, steps, self.events, self.first_ns)
         if recorder.since < due_ns:
             self.wake_ns = min(due_ns, self.wake_ns)
             return
@@ -140,7 +148,7 @@ class Windows:
         return (
             "." not in (self.session.tag or ".")
             and sys.modules["threading"].main_thread().ident == get_ident()  # only it sees the end coming
-            and _is_silent(os.environ.get(KINETO_LOG_LEVEL))
+            and silence.is_silent(os.environ)
             and "KINETO_USE_DAEMON" not in os.environ
         )
 
@@ -151,7 +159,7 @@ class Windows:
         """Why a window of this kind must not open in this process."""
         if self.graphs:
             return "the script captures CUDA graphs, which a profiler can break"
-        if not self.used and self.users.were_there and KINETO_LOG_LEVEL not in os.environ:
+        if not self.used and self.users.were_there and not silence.is_chosen(os.environ):
             return (
                 "a profiler of the script came first, and torch writes to stderr for ours as it did for that"
             )
@@ -163,10 +171,15 @@ class Windows:
         """The planned step is here, or nearly so."""
         if count < entry.step:
             recorder.cpu_due = True  # the row before the window ends a stretch of CPU time
+            if entry.kind == budget.STACKS and entry.kind not in self.tried:
+                self._begin_count(recorder)
             return
         self.attempt += 1
         self.wake_ns = 0
-        window = ProfilerWindow(entry.kind, entry.step + 1, entry.steps)
+        window = ProfilerWindow(entry.kind, entry.step + 1 - budget.WARM_UP[entry.kind], entry.steps)
+        if self.count.is_counting:
+            window.calls = self.count.end(recorder)
+            window.count_s = self.account.add_count(window.calls, self.count.limit)
         if count > entry.step:
             self._tell(window, "failed", "this rank came to the step too late")
         elif entry.kind not in self.tried:
@@ -174,22 +187,35 @@ class Windows:
             self.open = window  # first: others note themselves before they look at it
             busy = self.users.busy(self.torch)
             why_not = "a profiler of the script was prepared" if busy else self._never(entry.kind)
-            if why_not is None:
-                self._begin(recorder, window, entry)
-            else:
+            unpaid = self.count.unpaid(window.calls) if entry.kind == budget.STACKS else None
+            if why_not or unpaid:
                 self.open = None
-                self._tell(window, "yielded", why_not)
+                self._tell(window, "yielded" if why_not else "put_off", why_not or unpaid)
+            else:
+                self._begin(recorder, window, entry)
+
+    def _begin_count(self, recorder: Recorder) -> None:
+        """Count the calls of the step that begins: the next one may be recorded with stacks."""
+        if self._never(budget.STACKS) is None:
+            self._mind_ends()
+            first_ns = self.first_ns or recorder.since
+            self.count.begin(recorder, self.account.payable_calls(recorder.since, first_ns, self.events))
+
+    def _mind_ends(self) -> None:
+        """Be there at the end, and where a child is made."""
+        if not self.minds_ends:
+            self.minds_ends = True
+            atexit.register(patch.guarded("end of a window", self._at_exit))
+            os.register_at_fork(before=patch.guarded("end of a window", self._before_fork))
 
     def _begin(self, recorder: Recorder, window: ProfilerWindow, entry: budget.PlannedWindow) -> None:
         """Start the profiler between two rows."""
-        if not self.used:
-            self.used = True
-            atexit.register(patch.guarded("end of a window", self._at_exit))
-            os.register_at_fork(before=patch.guarded("end of a window", self._before_fork))
+        self._mind_ends()
+        self.used = True
         self.users.acting = get_ident()
         started = False
         try:
-            _silently(window.start, self.torch)
+            silence.silently(window.start, self.torch)
             started = True
         finally:
             self.users.acting = None
@@ -202,7 +228,9 @@ class Windows:
             self.step_s = (window.opened_ns - self.base_ns) / max(1, recent) / 1e9
         recorder.held = True
         recorder.set_apart()
-        usual_ns = int(TOO_LONG * (window.steps + 1) * self.step_s * 1e9)
+        if window.kind == budget.STACKS:
+            self.limit = TimeLimit(budget.longest_s(self.step_s, self.count.limit))
+        usual_ns = int(TOO_LONG * (window.steps + window.warm_up) * self.step_s * 1e9)
         self._watch_phases(recorder, window, recorder.since + max(usual_ns, TOO_LONG_NS))
 
     def _watch_phases(self, recorder: Recorder, window: ProfilerWindow, deadline_ns: int) -> None:
@@ -210,7 +238,7 @@ class Windows:
         enter = recorder.enter
 
         def enter_inside(phase: int) -> None:
-            if self.asked_ns or clock() > deadline_ns:
+            if self.asked_ns or clock() > deadline_ns or (self.limit is not None and self.limit.is_over):
                 self.check(recorder, window)
             enter(phase)
 
@@ -219,7 +247,7 @@ class Windows:
     def _check(self, recorder: Recorder, window: ProfilerWindow) -> None:
         """End the window before its time. One that was ended from elsewhere waits for the script's to end."""
         if not self.asked_ns:
-            self._abandon(recorder, window, "abandoned", "its steps took much longer than usual")
+            self._abandon(recorder, window, "abandoned", TOOK_LONG)
         elif clock() < self.asked_ns + MAKE_WAY_NS or not self.users.prepared:
             self._abandon(recorder, window, "yielded", "the script opened a profiler in another thread")
 
@@ -233,6 +261,8 @@ class Windows:
             self.check(recorder, window)
         elif recorder.off:
             self._abandon(recorder, window, "abandoned", "the watch ended inside it")
+        elif self.limit is not None and self.limit.is_over:
+            self._abandon(recorder, window, "abandoned", TOOK_LONG)
         elif optimizer == self.optimizer and not window.next_step(self.torch):
             self._finish(recorder, window)
 
@@ -244,7 +274,7 @@ class Windows:
         self.tried.add(window.kind)
         self.account.add(
             window.kind,
-            window.steps + 1,
+            window.steps + window.warm_up,
             window.start_s,
             window.stop_s + window.export_s + window.slowdown_s(self.step_s),
             window.bytes,
@@ -270,8 +300,11 @@ class Windows:
         """End the profiler; whatever happens, it is not tried a second time."""
         self.users.acting = get_ident()
         try:
+            if self.limit is not None:
+                self.limit.end()
             window.stop()
         finally:
+            self.limit = None
             self.users.acting = None
             self.open = None
             recorder.held = False
@@ -305,7 +338,10 @@ class Windows:
     def _before_fork(self) -> None:
         """A child would inherit the open profiler, and record into it for ever."""
         window, recorder = self.open, self.session.recorder
-        if window is not None and recorder is not None and recorder.owner == get_ident():
+        if recorder is None or recorder.owner != get_ident():
+            return
+        self.count.end(recorder)
+        if window is not None:
             self._abandon(recorder, window, "abandoned", "the script started a process inside it")
 
     def after_fork(self) -> None:
@@ -318,7 +354,10 @@ class Windows:
     def _at_exit(self) -> None:
         """An interpreter that ends with an open profiler crashes."""
         window, recorder = self.open, self.session.recorder
-        if window is not None and recorder is not None:
+        if recorder is None:
+            return
+        self.count.end(recorder)
+        if window is not None:
             self._abandon(recorder, window, "abandoned", "the script ended inside it")
 
 
@@ -336,23 +375,6 @@ def watch(session: Session, torch: Any, users: UsersProfilers, modules: Callable
 
     patch.wrap(torch.cuda.CUDAGraph, "capture_begin", captures, nothing, "window")
     return windows
-
-
-def _is_silent(level: Optional[str]) -> bool:
-    """Whether the profiler keeps off stderr at this level; None: we may choose it."""
-    return level is None or (level.isdigit() and int(level) >= LEAST_SILENT)
-
-
-def _silently(function: Callable[[Any], None], torch: Any) -> None:
-    """Start a profiler that does not write to stderr. torch reads the level once, at the first start."""
-    if KINETO_LOG_LEVEL in os.environ:
-        function(torch)
-        return
-    os.environ[KINETO_LOG_LEVEL] = str(SILENT)
-    try:
-        function(torch)
-    finally:
-        del os.environ[KINETO_LOG_LEVEL]
 
 
 def _end_without_joining() -> None:

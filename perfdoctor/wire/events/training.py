@@ -164,5 +164,8 @@ class WindowEvent(Event, name="window"):
     export_s: float
     bytes: int
     activities: list[str]
-    outcome: str  # ok | yielded | abandoned | failed
+    outcome: str  # ok | yielded | abandoned | failed | put_off, which may come about later
     because: str | None
+    warm_up: int | None  # steps before those that count; None: one, by an older probe
+    calls: int | None  # of Python's and C's functions in the step before: counted for one with stacks
+    count_s: float  # what counting them cost

@@ -97,6 +97,15 @@ def test_windows_cost_their_start_stop_and_export_and_what_their_steps_took_beyo
     assert events.windows_s(of(), 0.010) == 0
 
 
+def test_a_window_without_a_step_of_warm_up_costs_what_its_steps_do_and_the_counting_before_it():
+    window = {
+        "event": "window", "outcome": "ok", "steps": 1, "begin_ns": 10**9, "end_ns": 10**9 + 30 * MS,
+        "warm_up": 0, "count_s": 0.003,
+    }  # fmt: skip
+    put_off = {"event": "window", "outcome": "put_off", "steps": 1, "count_s": 0.004}
+    assert events.windows_s(of(window, put_off), 0.010) == pytest.approx(0.020 + 0.003 + 0.004)
+
+
 def test_the_overhead_includes_the_windows():
     cost = {"event": "cost", "switch_ns": 0, "row_ns": 0, "call_ns": 0}
     window = {"event": "window", "outcome": "ok", "steps": 4, "start_s": 0.1, "stop_s": 0.0, "export_s": 0.0}

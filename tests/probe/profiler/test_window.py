@@ -104,6 +104,15 @@ def test_the_warm_up_step_has_no_annotation_and_the_others_their_numbers(torch):
     assert opened.begin_ns == opened.annotation_ns["ProfilerStep#8"] < opened.end_ns
 
 
+def test_a_window_with_stacks_counts_the_step_that_it_opens_with(torch):
+    opened = started(torch, budget.STACKS)
+    assert list(opened.annotation_ns) == ["ProfilerStep#8"]
+    assert opened.next_step(torch)
+    assert not opened.next_step(torch)
+    assert list(opened.annotation_ns) == ["ProfilerStep#8", "ProfilerStep#9"]
+    assert opened.event("trace.rank0.2.json", "ok", None).warm_up == 0
+
+
 def test_the_slowdown_is_what_its_steps_took_beyond_a_usual_one(monkeypatch, torch):
     monkeypatch.setattr(window, "clock", iter(range(0, 10**12, 10**9)).__next__)
     opened = started(torch)  # reads the clock twice

@@ -157,6 +157,7 @@ def test_disturbed_rows_are_marked_and_our_own_time_is_in_no_phase(trained):
         assert (rows["flags"][inside] & 2).all()
     disturbed = (rows["flags"] & 2) != 0
     # Warm-up, the steps that count, and the one that follows; what looks at calls disturb may be among them.
+    # Before stacks the calls of a step are counted, which takes the place of a warm-up.
     by_windows = 6 + sum(window["steps"] + 2 for window in trained.windows("ok"))
     assert by_windows <= disturbed.sum() <= by_windows + 3 * PAIRS
     assert (rows["marker"] == 4).sum() == 4000
@@ -214,6 +215,95 @@ def test_a_window_whose_steps_take_far_too_long_is_given_up(tmp_path):
     ran = run(tmp_path, code)
     well(ran, "False")
     assert [window["outcome"] for window in ran.windows()] == ["abandoned"]
+
+
+UNTIL_STACKS = """
+    def until_stacks(work=lambda: None):
+        for _ in range(20_000):
+            step()
+            if torch.autograd._profiler_enabled() and sys.getprofile() is not None:
+                return
+            work()
+        raise SystemExit("no window with stacks was opened")
+
+    def calls(count):
+        for _ in range(count): len("a")
+"""
+
+
+@pytest.mark.shows("cost")
+def test_a_window_with_stacks_is_put_off_while_its_calls_cannot_be_paid_for(tmp_path):
+    code = (
+        UNTIL_STACKS
+        + """
+    end = time.perf_counter() + 8
+    while time.perf_counter() < end:
+        step()
+        calls(400_000)
+    """
+    )
+    ran = run(tmp_path, code, share=0.1)
+    well(ran)
+    found = ran.windows()
+    assert {(window["kind"], window["outcome"]) for window in found[2:]} == {("stacks", "put_off")}
+    for window in found[2:]:
+        assert "calls of functions" in window["because"]
+        assert window["calls"] < 200_000  # counting went no further than what could be paid
+        assert window["file"] is None
+    assert len(found) <= 8
+    assert not (ran.path / "trace.rank0.2.json").exists()
+
+
+def test_the_calls_of_the_step_before_stacks_are_told(trained):
+    plain, shapes, stacks = trained.windows("ok")
+    assert plain["calls"] is shapes["calls"] is None
+    assert 20 < stacks["calls"] < 5_000
+    assert (plain["warm_up"], shapes["warm_up"], stacks["warm_up"]) == (1, 1, 0)
+
+
+@pytest.mark.shows("cost")
+def test_a_step_that_calls_far_more_than_was_counted_is_recorded_no_further(tmp_path):
+    code = (
+        UNTIL_STACKS
+        + """
+    until_stacks()
+    end = time.perf_counter() + 40
+    while sys.getprofile() is not None and time.perf_counter() < end:
+        calls(1000)
+    print(sys.getprofile(), torch.autograd._profiler_enabled())
+    step()
+    print(torch.autograd._profiler_enabled())
+    for _ in range(100): step()
+    """
+    )
+    ran = run(tmp_path, code)
+    well(ran, "None True\nFalse")
+    cut = next(window for window in ran.windows() if window["kind"] == "stacks")
+    assert (cut["outcome"], cut["file"]) == ("abandoned", None)
+    assert "longer than usual" in cut["because"]
+
+
+@pytest.mark.shows("fork")
+@pytest.mark.parametrize("child", ["os.fork()", "subprocess.run([sys.executable, '-c', '']).returncode or 1"])
+def test_a_process_that_starts_while_calls_are_counted_is_not_counted(tmp_path, child):
+    code = f"""
+    import subprocess
+    for _ in range(20_000):
+        step()
+        if sys.getprofile() is not None and not torch.autograd._profiler_enabled():
+            break
+    child = {child}
+    if not child:
+        os._exit(sys.getprofile() is not None)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child > 1 else 0)
+    for _ in range(400): step()
+    """
+    ran = run(tmp_path, code)
+    well(ran, "0")
+    assert [window["outcome"] for window in ran.windows() if window["kind"] == "stacks"][-1] in (
+        "ok",
+        "put_off",
+    )
 
 
 def test_a_generator_and_its_critic_are_in_one_step(tmp_path):
