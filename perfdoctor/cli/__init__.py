@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,15 @@ if TYPE_CHECKING:
     from perfdoctor.model.own_failure import OwnFailure
 
 
+GARBAGE = (
+    50_000  # new objects between looks for cycles: what a verb loads stays, and is looked through each time
+)
 DEFECT = 70  # the exit status of a program that is broken: EX_SOFTWARE of sysexits.h
 
 
 def main() -> None:
     """The `perfdoctor` command."""
+    gc.set_threshold(GARBAGE)
     from perfdoctor.cli import app, output
 
     output.accept_all_letters()

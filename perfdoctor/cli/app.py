@@ -1,38 +1,35 @@
-"""The verbs, put together."""
+"""The verbs, put together: all of them for the help, else the one that was typed."""
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
 
 import typer
 
-from perfdoctor.cli import bug, export, history, loader, net, report, run, runs, tips, trace, try_
+from perfdoctor.cli.verb import Verb, Verbs
 
-app = typer.Typer(
-    name="perfdoctor",
-    help="Tells you why your PyTorch training is slow, by watching the unchanged script.",
-    epilog="Start with: perfdoctor run train.py",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,  # plain help: rich would cost a third of the start-up
-    pretty_exceptions_enable=False,
-)
-
-# The command of `run` begins at its first word: what follows belongs to it, options included.
-app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
-app.command("loader", context_settings={"allow_interspersed_args": False})(loader.loader)
-app.command("net", context_settings={"allow_interspersed_args": False})(net.net)
-app.command("bug")(bug.bug)
-app.command("export")(export.export)
-app.command("history")(history.history)
-app.command("report")(report.report)
-app.command("runs")(runs.runs)
-app.command("tips")(tips.tips)
-app.command("trace")(trace.trace)
+# The command of these begins at its first word: what follows belongs to it, options included.
+WITH_COMMAND: dict[str, Any] = {"allow_interspersed_args": False}
 # Its tweaks are found by looking into their folder: what is no option of ours is one of them, or mistyped.
-app.command("try", context_settings={"ignore_unknown_options": True})(try_.try_)
+WITH_TWEAKS: dict[str, Any] = {"ignore_unknown_options": True}
+# In the order of the help, how typer is to read what follows each; its function has the name of its file.
+VERBS: dict[str, dict[str, Any]] = {
+    "run": WITH_COMMAND,
+    "loader": WITH_COMMAND,
+    "net": WITH_COMMAND,
+    "bug": {},
+    "export": {},
+    "history": {},
+    "report": {},
+    "runs": {},
+    "tips": {},
+    "trace": {},
+    "try": WITH_TWEAKS,
+}
+FILES = {"try": "try_"}  # of verbs that are words of Python
 
 
 def _version(wanted: bool) -> None:
@@ -43,7 +40,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
@@ -55,11 +51,38 @@ def options(
 def start(arguments: Sequence[str]) -> None:
     """Run the verb that the arguments name; leaves by SystemExit."""
     words = list(arguments)
-    if words[:1] == ["run"]:
-        words[1:] = run.marked(words[1:])
-    elif words[:1] == ["loader"]:
-        words[1:] = run.marked(words[1:], loader.WITH_VALUE)
+    verb = words[0] if words and words[0] in VERBS else None
     command: tuple[str, ...] = ()
-    if words[:1] == ["try"]:
+    if verb == "run":
+        from perfdoctor.cli import run
+
+        words[1:] = run.marked(words[1:])
+    elif verb == "loader":
+        from perfdoctor.cli import loader, run
+
+        words[1:] = run.marked(words[1:], loader.WITH_VALUE)
+    elif verb == "try":
+        from perfdoctor.cli import try_
+
         words, command = try_.parted(words)
-    app(args=words, prog_name="perfdoctor", obj=command)
+    _app(VERBS if verb is None else [verb])(args=words, prog_name="perfdoctor", obj=command)
+
+
+def _app(verbs: Iterable[str]) -> typer.Typer:
+    """The command with these verbs: reading what one takes is a tenth of the start-up of all."""
+    app = typer.Typer(
+        name="perfdoctor",
+        cls=Verbs,
+        help="Tells you why your PyTorch training is slow, by watching the unchanged script.",
+        epilog="Start with: perfdoctor run train.py",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,  # plain help: rich would cost a third of the start-up
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(options)
+    for verb in verbs:
+        file = FILES.get(verb, verb)
+        called = getattr(importlib.import_module(f"perfdoctor.cli.{file}"), file)
+        app.command(verb, cls=Verb, context_settings=VERBS[verb])(called)
+    return app

@@ -114,21 +114,28 @@ def _html(names: list[str], file: str | None, show: bool, out: str | None, other
 
 def ready(report: Report, out: str | None) -> Gain | None:
     """What the newest trial of the run's command measured on batches that are kept in memory."""
+    folders = _folders(out)
+    if not folders:
+        return None
     from perfdoctor.model import redact
-    from perfdoctor.trials.settings import tweak_catalogue
 
-    measures = {
-        (tweak.flag,)
-        for tweak in tweak_catalogue.tweaks()
-        if tweak_catalogue.declared(tweak.id).measures == "data"
-    }
-    for trial in _readable(_folders(out), []):
-        same = redact.command(trial.command[1:]) == redact.command(report.run.command[1:])
-        if same and trial.cwd == report.run.cwd:
+    command = redact.command(report.run.command[1:])
+    for trial in _readable(folders, []):
+        if trial.cwd == report.run.cwd and redact.command(trial.command[1:]) == command:
             for found in trial.verdicts:
-                if found.variant.words in measures and found.speedup is not None:
+                if _measures_data(found.variant.words) and found.speedup is not None:
                     return found.speedup
     return None
+
+
+def _measures_data(words: tuple[str, ...]) -> bool:
+    """Whether a trial's words are the one tweak that measures what waiting for data costs."""
+    from perfdoctor.trials.settings import tweak_catalogue
+
+    return any(
+        words == (tweak.flag,) and tweak_catalogue.declared(tweak.id).measures == "data"
+        for tweak in tweak_catalogue.tweaks()
+    )
 
 
 def _trial(names: list[str], json: bool, markdown: bool, out: str | None) -> None:

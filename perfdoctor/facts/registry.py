@@ -15,7 +15,6 @@ way, for the same reason. A list of events is there, if only an empty one, where
 from __future__ import annotations
 
 import importlib
-import inspect
 import pkgutil
 import types
 import typing
@@ -141,13 +140,14 @@ def _of_module(module: types.ModuleType) -> Iterator[Fact]:
 def read(make: Callable[..., object]) -> Fact:
     """What a function's signature says."""
     hints = typing.get_type_hints(make)
+    returned = hints.pop("return")
     needs = {}
-    for parameter in inspect.signature(make).parameters:
-        kinds, without = _split(hints[parameter])
+    for parameter, hint in hints.items():
+        kinds, without = _split(hint)
         if len(kinds) != 1:
             raise TypeError(f"{make.__module__}.{make.__name__}: {parameter} has to be of one type")
         needs[parameter] = Need(kinds[0], without)
-    groups, _ = _split(hints["return"])
+    groups, _ = _split(returned)
     if len(groups) != 1:
         raise TypeError(f"{make.__module__}.{make.__name__} has to return one type")
     return Fact(groups[0], make, needs)

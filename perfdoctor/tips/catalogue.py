@@ -63,6 +63,6 @@ def _read(module: Any) -> Tip:
     ]
     if len(judges) != 1:
         raise TypeError(f"{module.__name__} needs exactly one function marked with @tip, found {len(judges)}")
-    hints = typing.get_type_hints(judges[0])
-    needs = {parameter: hints[parameter] for parameter in inspect.signature(judges[0]).parameters}
+    needs = typing.get_type_hints(judges[0])
+    del needs["return"]
     return Tip(name.replace("_", "-"), judges[0].__tip__, judges[0], needs, inspect.getdoc(module) or "")

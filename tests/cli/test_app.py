@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -29,18 +30,28 @@ def test_help_lists_the_verbs_and_what_to_start_with(perfdoctor):
     assert "perfdoctor run train.py" in shown.stdout
 
 
-def test_help_loads_nothing_heavy():
+def loaded(words, names):
+    """Those of the modules `names` that perfdoctor loads for a command line."""
     code = (
-        "import sys\n"
+        "import json, sys\n"
         "from perfdoctor.cli import app\n"
-        "try: app.start(['--help'])\n"
+        f"try: app.start({words!r})\n"
         "except SystemExit: pass\n"
-        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+        f"print(json.dumps([name for name in {names!r} if name in sys.modules]), file=sys.stderr)"
     )
     shown = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
-    assert shown.stderr.strip() == "[]"
+    return json.loads(shown.stderr.splitlines()[-1])
+
+
+def test_help_loads_nothing_heavy():
+    assert loaded(["--help"], HEAVY) == []
+
+
+@pytest.mark.parametrize("words", [["tips"], ["tips", "--help"], ["tips", "too-few-workers"]])
+def test_a_verb_loads_no_other_verb_and_nothing_that_converts_what_is_text(words):
+    assert loaded(words, ("perfdoctor.cli.run", "perfdoctor.cli.trace", "pydantic")) == []
 
 
 def test_the_version_is_that_of_the_package(perfdoctor):

@@ -7,21 +7,19 @@ from functools import lru_cache
 
 from perfdoctor.trace.results import KernelClass
 
-# The first that is found decides: a name may hold the type of its data and of its sums.
-BY_WORD: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (dtype, re.compile(pattern))
-    for dtype, pattern in (
-        ("fp4", r"(?i)mxfp4|nvfp4|e2m1|(?<![a-z])fp4"),
-        ("fp8", r"(?i)e4m3|e5m2|(?<![a-z])fp8|float8"),
-        ("tf32", r"(?i)tf32"),
-        ("bfloat16", r"(?i)bf16|bfloat16|DF16b"),
-        ("float16", r"(?i)fp16|f16f16|_f16_|h884|h1688|h16816|hgemm|hcudnn|cutlass::half_t|half\b|__half"),
-        ("int8", r"[iI]nt8|i8816|i16832|imma|_s8_"),
-        ("tf32", r"s1688(gemm|fprop|dgrad|wgrad|cudnn)"),  # 8-deep products of 32-bit inputs, since Ampere
-        ("float64", r"dgemm|\bdouble\b|_f64|d884"),
-        ("complex64", r"cgemm|complex"),
-        ("float32", r"sgemm|scudnn|_f32_|f32f32|\bfloat\b"),
-    )
+# The first that is found decides: a name may hold the type of its data and of its sums. Each is compiled when
+# a name comes to it.
+BY_WORD = (
+    ("fp4", r"(?i)mxfp4|nvfp4|e2m1|(?<![a-z])fp4"),
+    ("fp8", r"(?i)e4m3|e5m2|(?<![a-z])fp8|float8"),
+    ("tf32", r"(?i)tf32"),
+    ("bfloat16", r"(?i)bf16|bfloat16|DF16b"),
+    ("float16", r"(?i)fp16|f16f16|_f16_|h884|h1688|h16816|hgemm|hcudnn|cutlass::half_t|half\b|__half"),
+    ("int8", r"[iI]nt8|i8816|i16832|imma|_s8_"),
+    ("tf32", r"s1688(gemm|fprop|dgrad|wgrad|cudnn)"),  # 8-deep products of 32-bit inputs, since Ampere
+    ("float64", r"dgemm|\bdouble\b|_f64|d884"),
+    ("complex64", r"cgemm|complex"),
+    ("float32", r"sgemm|scudnn|_f32_|f32f32|\bfloat\b"),
 )
 # cuBLAS since 12.4: nvjet_tst_..., three letters for inputs, sums and output.
 NVJET = re.compile(r"nvjet_(?:sm\d+_)?([a-z])[a-z]{2}_")
@@ -67,7 +65,7 @@ def dtype_of(name: str) -> str | None:
     if "at::native" in name:
         template = TEMPLATE.search(SIGNATURE.sub("", name))
         return TEMPLATE_TYPES.get(template[0], "fp8") if template else None
-    return next((dtype for dtype, pattern in BY_WORD if pattern.search(name)), None)
+    return next((dtype for dtype, pattern in BY_WORD if re.search(pattern, name)), None)
 
 
 def tensor_cores(name: str, kind: KernelClass) -> bool | None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from perfdoctor.trace.parse.columns import DeviceKind
 from perfdoctor.trace.results import KernelClass
 
-Rules = tuple[tuple[KernelClass, re.Pattern[str]], ...]
+Rules = tuple[tuple[KernelClass, str], ...]  # of patterns, each compiled when a name comes to it
 
 COMMUNICATION = re.compile(
     r"^(void )?(nccl|rccl)|nccl\w*DevKernel|mscclp?p?::|nvshmem|rocshmem|deep_?ep::|cross_device_reduce|"
@@ -18,12 +18,8 @@ COMMUNICATION = re.compile(
 )
 
 
-def _rules(*rules: tuple[KernelClass, str]) -> Rules:
-    return tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in rules)
-
-
 # Names by Inductor: triton_poi (pointwise), _red and _per (reductions), _for (foreach), _tem (templates).
-FUSED = _rules(
+FUSED: Rules = (
     (KernelClass.ATTENTION, r"^triton_(tem|flex)\w*(attention|sdpa)"),
     (KernelClass.CONVOLUTION, r"^triton_(tem)\w*conv"),
     (KernelClass.MATMUL, r"^triton_(tem|mm|bmm)"),
@@ -33,7 +29,7 @@ FUSED = _rules(
     (KernelClass.POINTWISE, r"^triton_(poi|for)"),
 )
 # The first that fits decides, so the particular comes before the general.
-NAMED = _rules(
+NAMED: Rules = (
     (KernelClass.ATTENTION, (
      r"flash_?(attn|fwd|bwd|attention|mla|infer)|fmha|attention|attn|paged_?att|mha_?(fwd|bwd)|sdpa|\bmla_|"
      r"batch_?(prefill|decode)with")),
@@ -70,7 +66,7 @@ NAMED = _rules(
      r"optensor|lengths|offsets")),
 )  # fmt: skip
 # What an operator is for. `^` of aten: these are operators, not whatever carries such a word in its name.
-BY_OPERATOR = _rules(
+BY_OPERATOR: Rules = (
     (KernelClass.ATTENTION, r"attention|flash|fmha|sdpa"),
     (KernelClass.CONVOLUTION, r"conv(?!ert)"),
     (KernelClass.MATMUL, r"^aten::(addmm|b?mm|baddbmm|addbmm|addmv|mv|dot|_\w+_mm)\b|gemm|matmul|linear"),
@@ -141,4 +137,4 @@ def function_name(name: str) -> str:
 
 
 def _first(rules: Rules, text: str) -> KernelClass | None:
-    return next((kind for kind, pattern in rules if pattern.search(text)), None)
+    return next((kind for kind, pattern in rules if re.search(pattern, text, re.IGNORECASE)), None)
