@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from perfdoctor.cli import bug, export, history, loader, net, report, run, runs, tips, trace, try_
+from perfdoctor.cli import bug, export, history, live, loader, net, report, run, runs, tips, trace, try_
 
 app = typer.Typer(
     name="perfdoctor",
@@ -27,6 +27,7 @@ app.command("net", context_settings={"allow_interspersed_args": False})(net.net)
 app.command("bug")(bug.bug)
 app.command("export")(export.export)
 app.command("history")(history.history)
+app.command("live")(live.live)
 app.command("report")(report.report)
 app.command("runs")(runs.runs)
 app.command("tips")(tips.tips)

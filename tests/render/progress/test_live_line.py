@@ -56,11 +56,11 @@ def test_only_a_terminal_that_knows_cursor_movements_gets_a_line(stream, environ
 DRAW = """
 import os, sys
 sys.path.insert(0, {root!r})
-from perfdoctor.render.progress.live_line import LastRow
-row = LastRow(2)
+from perfdoctor.render.progress.live_line import LastRows
+row = LastRows(2)
 print("abc", end="", flush=True)
 for text in {texts!r}:
-    row.draw(text)
+    row.draw([text[: row.size[0] - 1]])
 row.give_back()
 print("def")
 """
