@@ -5,20 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from perfdoctor.errors import PerfdoctorError
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from perfdoctor.model.live import LiveNow
     from perfdoctor.model.report import Report
 
 LOOK_S = 1.0
-# Shares of one core. Both together stay below a hundredth once the first verdicts are there.
-LOOKS_SHARE, REPORTS_SHARE = 0.005, 0.004
+# Shares of one core: together below a hundredth, once the early reports are made.
+LOOKS_SHARE, REPORTS_SHARE = 0.005, 0.003
 SMOOTHED = 4  # looks over which the cost of one is a mean
 EARLY_S = (2.0, 9.0, 20.0)  # after the first step: reports that are made whatever they cost
 LATER_S = 20.0  # at least between two others
+THREAD = "perfdoctor report"
 
 
 class Following:
@@ -28,7 +33,7 @@ class Following:
         from perfdoctor.runs.live import LiveRun
 
         self.path = path
-        self._run = LiveRun(path)
+        self._runs = {path: LiveRun(path)}  # its own, then those of other nodes of the job
         self._reports = ReportsSoFar(path)
         self._cost_s = 0.0
         self.now: LiveNow | None = None
@@ -41,10 +46,17 @@ class Following:
     def look(self) -> LiveNow:
         """How the run is now; where it is time for another report, that is begun."""
         from perfdoctor.facts import live
+        from perfdoctor.runs.live import LiveRun
 
-        self.now = live.now(self._run.look())
+        for part in self._reports.parts:
+            if part not in self._runs:
+                with suppress(PerfdoctorError, OSError):  # it has just gone
+                    self._runs[part] = LiveRun(part)
+        own, *others = (live.now(run.look()) for run in self._runs.values())
+        ranks = [*own.ranks, *(rank for other in others for rank in other.ranks)]
+        self.now = replace(own, ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)))
         if self.now.leading is not None:
-            self._reports.stepped(time.monotonic())
+            self._reports.stepped()
         return self.now
 
     def pause_s(self, spent_s: float) -> float:
@@ -63,29 +75,33 @@ class ReportsSoFar:
     Nothing is written into the run directory.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.newest: Report | None = None
+        self.parts: list[Path] = []  # runs of other nodes of the same job, in the same folder
         self._path = path
+        self._clock = clock
         self._thread: threading.Thread | None = None
         self._first_s: float | None = None
         self._made = 0
         self._due_s = 0.0
 
-    def stepped(self, now_s: float) -> None:
-        """There is a step, and it is so late: begin a report if one is due."""
+    def stepped(self) -> None:
+        """There is a step: begin a report if one is due."""
+        now_s = self._clock()
         if self._first_s is None:
             self._first_s = now_s
             self._due_s = now_s + EARLY_S[0]
         if now_s >= self._due_s and (self._thread is None or not self._thread.is_alive()):
-            self._thread = threading.Thread(target=self._make_quietly, name="perfdoctor report", daemon=True)
+            self._thread = threading.Thread(target=self._make_quietly, name=THREAD, daemon=True)
             self._thread.start()
 
     def make(self) -> Report | None:
         """Make one now, in this thread."""
         from perfdoctor import reporting
-        from perfdoctor.errors import PerfdoctorError
+        from perfdoctor.runs import job
 
         with suppress(PerfdoctorError, OSError):  # a file that is just being replaced; the next one sees it
+            self.parts = job.siblings(self._path)
             self.newest = reporting.judge(self._path)
         return self.newest
 
@@ -102,4 +118,4 @@ class ReportsSoFar:
         assert self._first_s is not None
         if self._made < len(EARLY_S):
             return self._first_s + EARLY_S[self._made]
-        return time.monotonic() + max(LATER_S, spent_s / REPORTS_SHARE)
+        return self._clock() + max(LATER_S, spent_s / REPORTS_SHARE)

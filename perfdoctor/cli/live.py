@@ -29,20 +29,23 @@ def live(
     """
     from perfdoctor.cli import output
     from perfdoctor.cli.following import Following
+    from perfdoctor.errors import SIGNALLED
     from perfdoctor.render.progress import live_line
     from perfdoctor.runs import lookup
     from perfdoctor.watch import signals
 
     following = Following(lookup.run_directory(run, out))
-    with signals.stoppable():
-        if following.look().state.is_over:
-            _last(following)
-        elif live_line.is_wanted(sys.stdout, os.environ):
-            if _full_screen(following):
+    try:
+        with signals.stoppable():
+            if following.look().state.is_over:
                 _last(following)
-        else:
-            output.say(NO_SCREEN)
-            _lines(following)
+            elif not live_line.is_wanted(sys.stdout, os.environ):
+                output.say(NO_SCREEN)
+                _lines(following)
+            elif _full_screen(following):
+                _last(following)
+    except KeyboardInterrupt as stop:
+        raise typer.Exit(SIGNALLED + signals.number_of(stop)) from None
 
 
 def _full_screen(following: Following) -> bool:

@@ -10,18 +10,23 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+
+from perfdoctor.own_failures import guarded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from perfdoctor.cli.following import Following
     from perfdoctor.render.progress.keyboard import Keyboard
     from perfdoctor.render.progress.live_line import Lines
 
 LINE_S = 60.0  # between two lines where no view can be drawn
 NO_ROWS = "--live: stderr is no terminal that a view could be drawn on: a line a minute instead"
+FAILED = "the view failed, the run did not: {}"
+EVERY_S = 1.0
 LEFT_TO_SCRIPT = 12  # rows; in a lower terminal the view is a single line
 
 
@@ -36,42 +41,62 @@ def watch(path: Path, process: Any) -> Iterator[None]:
         return
     with _spare_keyboard() as keyboard:
         panel = _Panel(path, keyboard)
-        with live_line.shown_lines(panel.follow, panel.pause_s, keyboard.leaves):
+        with live_line.shown_lines(panel.follow, panel.pause_s, panel.leaves):
             yield
 
 
 class _Panel:
-    """The lines of a run."""
+    """The lines of a run, until somebody leaves them or perfdoctor fails at them."""
 
     def __init__(self, path: Path, keyboard: Keyboard) -> None:
         self._path = path
         self._keyboard = keyboard
-        self._pause_s: Callable[[float], float] = lambda spent_s: 1.0
+        self._following: Following | None = None
         self._spent_s = 0.0
+        self._has_failed = False
 
     def pause_s(self) -> float:
         """How long the last lines stand."""
-        return self._pause_s(self._spent_s)
+        return self._following.pause_s(self._spent_s) if self._following is not None else EVERY_S
+
+    def leaves(self, ended: threading.Event, seconds: float) -> bool:
+        """Wait so long for the end, or for `q`."""
+        leaves = self._keyboard.leaves(ended, seconds) or self._has_failed
+        if leaves:
+            self._keyboard.give_back()
+        return leaves
 
     def follow(self) -> Lines:
         """What draws the lines."""
         from perfdoctor.cli import output
-        from perfdoctor.cli.following import Following
         from perfdoctor.render.progress.live_view import LiveView
 
-        following = Following(self._path)
         view = LiveView(output.wants_colour(sys.stderr))
-        self._pause_s = following.pause_s
         self._keyboard.take()
 
         def lines(elapsed_s: float, columns: int, rows: int) -> Sequence[str]:
             began_s = time.thread_time()
-            now = following.look()
-            drawn = view.panel(now, following.report, columns - 1, bool(self._keyboard))
+            drawn: list[str] = []
+            with guarded(self._fail):
+                self._following = self._following or _followed(self._path)
+                now = self._following.look()
+                drawn = view.panel(now, self._following.report, columns - 1, bool(self._keyboard))
             self._spent_s = time.thread_time() - began_s
             return drawn if rows >= len(drawn) + LEFT_TO_SCRIPT else drawn[1:2]
 
         return lines
+
+    def _fail(self, error: str) -> None:
+        from perfdoctor.cli import output
+
+        self._has_failed = True
+        output.say(FAILED.format(error))
+
+
+def _followed(path: Path) -> Following:
+    from perfdoctor.cli.following import Following
+
+    return Following(path)
 
 
 @contextmanager
@@ -100,11 +125,14 @@ def _lines(path: Path) -> Iterator[None]:
     ended = threading.Event()
 
     def tell() -> None:
-        from perfdoctor.cli.following import Following
+        with guarded(lambda error: output.say(FAILED.format(error))):
+            tell_until_the_end()
+
+    def tell_until_the_end() -> None:
         from perfdoctor.render.progress import live_view
 
-        following, said_s, told = Following(path), time.monotonic(), None
-        while not ended.wait(1.0):
+        following, said_s, told = _followed(path), time.monotonic(), None
+        while not ended.wait(EVERY_S):
             now = following.look()
             report = following.report
             verdict = report.diagnosis.verdict if report is not None else None

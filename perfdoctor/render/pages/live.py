@@ -124,7 +124,7 @@ def _step(lead: LiveRank, now: LiveNow) -> Iterator[Block]:
 
 def _parts(lead: LiveRank) -> tuple[BarPart, ...]:
     return tuple(
-        BarPart(name(phase), text.seconds(value_s), value_s / lead.step_s, conclusions.COLOURS[phase])
+        BarPart(_name(phase), text.seconds(value_s), value_s / lead.step_s, conclusions.COLOURS[phase])
         for phase, value_s in _seconds(lead)
     )
 
@@ -133,8 +133,7 @@ def _seconds(lead: LiveRank) -> list[tuple[Phase, float]]:
     return [(phase, lead.seconds.get(phase, 0.0)) for phase in Phase] if lead.step_s else []
 
 
-def name(phase: Phase) -> str:
-    """A phase in words."""
+def _name(phase: Phase) -> str:
     return phase.value.replace("_", " ")
 
 
@@ -142,12 +141,10 @@ def _phases(lead: LiveRank) -> Words:
     """The phases in one line, the longest first."""
     shares = [(value_s / lead.step_s, phase) for phase, value_s in _seconds(lead)]
     shown = sorted((entry for entry in shares if entry[0] >= text.LEAST_SHOWN), key=lambda entry: -entry[0])
-    words: list[str | blocks.Span] = [f"{text.seconds(lead.step_s)} a step"]
+    words: list[str | blocks.Span] = []
     for share, phase in shown:
-        words += [
-            " · ",
-            blocks.Span(f"{name(phase)} {text.percent(share)}", colour=conclusions.COLOURS[phase]),
-        ]
+        told = f"{_name(phase)} {text.percent(share)}"
+        words += [" · " if words else "", blocks.Span(told, colour=conclusions.COLOURS[phase])]
     return tuple(words)
 
 

@@ -6,6 +6,7 @@ import os
 import select
 import termios
 import threading
+import time
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -49,14 +50,17 @@ class Keyboard:
     def wait(self, seconds: float) -> bool:
         """Wait so long for a key; True once it is `q`, or the terminal is gone. Other keys are dropped."""
         if self._terminal is None or self._before is None:
-            select.select([], [], [], seconds)
+            time.sleep(seconds)
             return False
-        if not select.select([self._terminal], [], [], seconds)[0]:
-            return False
-        if not self._is_ours():  # reading would stop us
-            select.select([], [], [], seconds)
-            return False
-        keys = os.read(self._terminal, 1024)
+        try:
+            if not select.select([self._terminal], [], [], seconds)[0]:
+                return False
+            if not self._is_ours():  # reading would stop us
+                time.sleep(seconds)
+                return False
+            keys = os.read(self._terminal, 1024)
+        except OSError:
+            return True
         return not keys or QUIT in keys.lower()
 
     def leaves(self, ended: threading.Event, seconds: float) -> bool:

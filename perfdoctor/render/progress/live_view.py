@@ -22,6 +22,7 @@ from perfdoctor.render.progress.keyboard import Keyboard
 WIDE = 160  # columns from which two halves stand side by side
 TALL = 40  # rows from which findings have all their lines
 GAP = 2
+USUAL = 80, 24
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 LEAVES = "q leaves this view, the run goes on"
 LEAVES_BY_CTRL_C = "Ctrl-C leaves this view, the run goes on"
@@ -149,15 +150,18 @@ class FullScreen:
     @property
     def size(self) -> tuple[int, int]:
         """Columns and rows, now; a terminal that does not tell them has the usual ones."""
-        columns, rows = os.get_terminal_size(self._terminal)
-        return columns or 80, rows or 24
+        with suppress(OSError):  # the terminal went away
+            columns, rows = os.get_terminal_size(self._terminal)
+            return columns or USUAL[0], rows or USUAL[1]
+        return USUAL
 
     def draw(self, view: Sequence[str]) -> None:
         """Put these lines in place of what stands there, in one write, so that nothing flickers."""
         letters = "\x1b[H" + "\x1b[K\r\n".join(view) + "\x1b[K\x1b[J"
         if "utf" not in self._encoding.lower():
             letters = letters.translate(text.ASCII)
-        self._write(letters)
+        with suppress(OSError):  # the terminal went away: the keyboard, or a signal, says so
+            self._write(letters)
 
     def _take(self) -> None:
         self._keyboard.take()
