@@ -23,6 +23,7 @@ VERBS: dict[str, dict[str, Any]] = {
     "bug": {},
     "export": {},
     "history": {},
+    "live": {},
     "report": {},
     "runs": {},
     "tips": {},

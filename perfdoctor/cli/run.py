@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 
     from perfdoctor.model.own_failure import OwnFailure
     from perfdoctor.model.report import Report
-    from perfdoctor.watch.launch import CommandExit
+    from perfdoctor.watch.launch import CommandExit, Watch
     from perfdoctor.watch.scheduler_task import SchedulerTask
 
 # Options of ours that take the next word.
 WITH_VALUE = ("--steps", "--seconds", "--out", "--lines", "--profiler-share", "--with", "--html")
 KeepArguments = Annotated[
     bool, typer.Option("--keep-arguments", help="Store the command line with its secrets.")
+]
+
+Live = Annotated[
+    bool, typer.Option("--live", help="Show phases, machine and verdict in the terminal's last rows.")
 ]
 
 
@@ -67,6 +71,7 @@ def run(
         str, typer.Option("--with", metavar="TWEAKS", help='Apply these tweaks: "--workers 4 --amp".')
     ] = "",
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write it as an HTML file, too.")] = None,
+    live: Live = False,
 ) -> None:
     """Watch a command without changing it, and show what its training waits for.
 
@@ -89,7 +94,8 @@ def run(
         keep_arguments=keep_arguments,
         task=task,
     )
-    _end(launch.run(command, options, None if options.quiet else _watch), task, quiet, lines, file)
+    watch = _view(live and (task is None or task.leads), options.quiet)
+    _end(launch.run(command, options, watch), task, quiet, lines, file)
 
 
 def _end(
@@ -142,6 +148,15 @@ def _checked(html: str | None) -> Path | None:
     from perfdoctor.cli import html_file
 
     return html_file.checked(html)
+
+
+def _view(live: bool, quiet: bool) -> Watch | None:
+    """What shows the run while the command runs."""
+    if live:
+        from perfdoctor.cli import live_panel
+
+        return live_panel.watch
+    return None if quiet else _watch
 
 
 def _watch(path: Path, process: Any) -> AbstractContextManager[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +38,9 @@ def read_rows(path: Path, problems: list[Note]) -> Rows | None:
     try:
         with regular_file.opened(path) as file:
             header = _described(file.read(HEADER_BYTES))
-            layout = _layout(header, path)
-            if layout is None or _is_newer(header):
+            declared = LAYOUTS.get(path.name.partition(".")[0])
+            layout = layout_of(header, declared.described if declared else ())
+            if layout is None or is_newer(header):
                 problems.append(Note("file-left-out", {"file": path.name, "why": _why_unreadable(header)}))
                 return None
             rows: Rows = np.fromfile(file, dtype=layout)  # a row cut short at the end is not read
@@ -86,25 +87,22 @@ def _described(header: bytes) -> Json:
     return described if isinstance(described, dict) else {}
 
 
-def _is_newer(header: Json) -> bool:
+def is_newer(header: Json) -> bool:
     """Whether a later version of perfdoctor wrote the file, in a way that this one does not know."""
     return (version_of(header.get("schema")) or VERSION) > VERSION
 
 
 def _why_unreadable(header: Json) -> str:
-    if not _is_newer(header):
+    if not is_newer(header):
         return "has no readable header"
     return f"was written by a newer perfdoctor ({header['schema']}; this one reads {SCHEMA}{VERSION})"
 
 
-def _layout(header: Json, path: Path) -> np.dtype[np.void] | None:
-    """The columns that a header names, or None where not all that such a file declares are among them."""
+def layout_of(header: Json, declared: Collection[tuple[str, str]] = ()) -> np.dtype[np.void] | None:
+    """The columns that a header names, or None where it names none, or not all that are declared."""
     try:
         columns = [(str(name), str(kind)) for name, kind in header["columns"]]
-        declared = LAYOUTS.get(path.name.partition(".")[0])
-        if not all(KIND.fullmatch(kind) for _, kind in columns) or (
-            declared and not set(declared.described) <= set(columns)
-        ):
+        if not all(KIND.fullmatch(kind) for _, kind in columns) or not set(declared) <= set(columns):
             return None
         layout = np.dtype(columns)
     except (ValueError, KeyError, TypeError):

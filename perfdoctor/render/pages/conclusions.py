@@ -78,6 +78,12 @@ def finding(found: Finding, cwd: str, brief: bool = False) -> Section:
     return [heading, Indented((*_source(advice.at, cwd), blocks.bullets(advice.because), Labelled(ways)))]
 
 
+def finding_with_line(found: Finding, cwd: str) -> Section:
+    """A finding in its first line of evidence, and its first line of source."""
+    heading, evidence = finding(found, cwd, brief=True)
+    return [heading, Indented((*_source(found.advice.at[:1], cwd),)), evidence]
+
+
 def worth(found: Finding) -> Words:
     """What a finding brings, in a word or two."""
     if found.advice.change:

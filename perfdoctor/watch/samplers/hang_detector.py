@@ -19,9 +19,9 @@ from perfdoctor.model.measured import Marker
 from perfdoctor.runs import hangs
 from perfdoctor.runs.directory import append_line
 from perfdoctor.runs.hangs import HungRank
+from perfdoctor.runs.tails import RowsTail
 from perfdoctor.watch.samplers import rank_position
 from perfdoctor.watch.samplers.processes import ProcessTree, RunProcess
-from perfdoctor.watch.samplers.progress import RowsTail
 from perfdoctor.watch.samplers.pyspy import SampledStack
 
 LONGEST_TICK_S = 5.0  # more between two looks: this process was stopped, and so was the command

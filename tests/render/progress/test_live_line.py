@@ -14,6 +14,7 @@ import pytest
 
 from perfdoctor.render.progress import live_line
 from tests.support.paths import ROOT
+from tests.support.screen import Screen
 
 pytestmark = pytest.mark.process
 
@@ -56,11 +57,11 @@ def test_only_a_terminal_that_knows_cursor_movements_gets_a_line(stream, environ
 DRAW = """
 import os, sys
 sys.path.insert(0, {root!r})
-from perfdoctor.render.progress.live_line import LastRow
-row = LastRow(2)
+from perfdoctor.render.progress.live_line import LastRows
+row = LastRows(2)
 print("abc", end="", flush=True)
 for text in {texts!r}:
-    row.draw(text)
+    row.draw([text[: row.size[0] - 1]])
 row.give_back()
 print("def")
 """
@@ -68,9 +69,13 @@ print("def")
 
 def drawn(rows: int, columns: int, *texts: str) -> str:
     """What a program writes to a terminal of this size that draws `texts` and goes on writing."""
+    return written(rows, columns, DRAW.format(root=str(ROOT), texts=texts))
+
+
+def written(rows: int, columns: int, code: str) -> str:
+    """What `code` writes to a terminal of this size."""
     controller, terminal = pty.openpty()
     ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    code = DRAW.format(root=str(ROOT), texts=texts)
     # In a session of its own, with the terminal as its own: the program is in the foreground.
     take = (
         "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); exec(sys.argv[1])"
@@ -117,3 +122,56 @@ def test_the_line_is_cut_at_the_width():
 @pytest.mark.process
 def test_a_terminal_of_a_few_rows_is_left_to_the_script():
     assert drawn(4, 80, "step 1") == "abcdef\r\n"
+
+
+PANEL = """
+import os, sys, termios, struct
+from fcntl import ioctl
+sys.path.insert(0, {root!r})
+from perfdoctor.render.progress.live_line import LastRows
+rows = LastRows(2)
+for line in range({before}):
+    print("before", line, flush=True)
+rows.draw(["one", "two", "three"])
+if {resized}:
+    print("RESIZED", flush=True)
+    ioctl(2, termios.TIOCSWINSZ, struct.pack("HHHH", *({resized} or ()), 0, 0))
+    rows.draw(["four", "five", "six"])
+for line in range({after}):
+    print("after", line, flush=True)
+print("STANDS", flush=True)
+rows.give_back()
+"""
+
+
+def on_screen(rows: int, columns: int, before: int, after: int, resized=None) -> tuple[Screen, list[str]]:
+    """A terminal of this size at the end of a script with lines below it, and what stood there before."""
+    code = PANEL.format(root=str(ROOT), before=before, after=after, resized=resized)
+    begun, _, rest = written(rows, columns, code).partition("STANDS\r\n")
+    first, is_resized, second = begun.partition("RESIZED\r\n")
+    screen = Screen(rows, columns)
+    screen.feed(first)
+    if is_resized:
+        screen.resize(*resized)
+        screen.feed(second)
+    stood = screen.lines
+    screen.feed(rest)
+    return screen, stood
+
+
+@pytest.mark.parametrize("before", [0, 1, 20, 21, 22, 23, 24, 60])
+@pytest.mark.parametrize("after", [1, 30])
+def test_several_lines_stand_last_and_never_cover_what_the_script_wrote(before, after):
+    screen, stood = on_screen(24, 80, before, after)
+    assert stood[-3:] == ["one", "two", "three"]
+    script = [f"before {line}" for line in range(before)] + [f"after {line}" for line in range(after)]
+    assert [line for line in screen.all_lines if line] == script
+
+
+@pytest.mark.parametrize("before", [3, 30])
+@pytest.mark.parametrize("size", [(32, 100), (16, 100), (24, 60)])
+def test_after_a_resize_the_lines_stand_in_the_last_rows_and_nowhere_else(before, size):
+    screen, stood = on_screen(24, 80, before, 2, size)
+    assert stood[-3:] == ["four", "five", "six"]
+    script = [f"before {line}" for line in range(before)] + ["after 0", "after 1"]
+    assert [line for line in screen.all_lines if line] == script

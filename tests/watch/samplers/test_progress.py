@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfdoctor.model.measured import Marker
-from perfdoctor.watch.samplers import progress
+from perfdoctor.runs import tails
 from perfdoctor.watch.samplers.progress import NOTHING, ProgressReader, latest
 from tests.support.processes import ROW_BYTES, header
 
@@ -84,8 +84,8 @@ def test_a_boundary_alone_is_no_step(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", [1, 3, 4096])
 def test_a_follower_reads_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(progress, "FEW_ROWS", block)
-    monkeypatch.setattr(progress, "BLOCK_ROWS", block)
+    monkeypatch.setattr(tails, "FEW_ROWS", block)
+    monkeypatch.setattr(tails, "BLOCK_ROWS", block)
     follower = ProgressReader(tmp_path)
     assert follower.look() == NOTHING
     rows = b""

@@ -1,0 +1,117 @@
+"""Tells how a run that goes on is now: a LiveNow, of the records of its last seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from perfdoctor.facts.decode import Json, as_count, number, positive, sanitized
+from perfdoctor.facts.host.resources import HostSamples, growth, memory_facts
+from perfdoctor.facts.script.run import run_facts
+from perfdoctor.facts.steps import boundaries
+from perfdoctor.model.live import LiveDevice, LiveHost, LiveNow, LiveRank, LiveState
+from perfdoctor.model.measured import Marker, MemoryFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.live import LiveRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
+
+ROLES = ("main", "worker", "other")
+# Of a run that nobody can ask whether it lives: its host is sampled once a minute at the least.
+LOST_AFTER_S = 180.0
+SILENT_AFTER_S, SILENT_STEPS = 10.0, 5.0  # a rank is silent after so long, and so many of its steps
+
+
+def now(live: LiveRecords) -> LiveNow:
+    """The run as it is."""
+    records = sanitized(live.recent)
+    none = Missing("only the last seconds were read")
+    run = run_facts(records, none, None)
+    state = _state(live, records)
+    if not state.is_over:
+        run = replace(run, duration_s=max(run.duration_s, _elapsed_s(records, live.now_epoch_s)))
+    return LiveNow(
+        run=run,
+        state=state,
+        ranks=tuple(_rank(rank, live, records.run, state) for rank in records.ranks.values()),
+        host=_host(records.host) if not state.is_over else None,
+        devices=tuple(_devices(records)) if not state.is_over else (),
+        steps_per_s=live.steps_per_s,
+        silent_s=live.silent_s,
+    )
+
+
+def _state(live: LiveRecords, records: RunRecords) -> LiveState:
+    if records.run.get("outcome") != "running":
+        return LiveState.ENDED
+    if live.is_gone or live.silent_s > LOST_AFTER_S:
+        return LiveState.LOST
+    last = [rank.steps["marker"][-1] for rank in records.ranks.values() if rank.steps is not None]
+    if last and all(marker == Marker.END for marker in last):
+        return LiveState.UNWATCHED
+    return LiveState.TRAINING if any(live.steps.values()) else LiveState.STARTING
+
+
+def _elapsed_s(records: RunRecords, now_epoch_s: float) -> float:
+    began_s = positive(records.run.get("started_epoch_s"))
+    return max(0.0, now_epoch_s - began_s) if began_s else 0.0
+
+
+def _rank(rank: RankRecords, live: LiveRecords, run: Json, state: LiveState) -> LiveRank:
+    """The rank by its last steps, those without a profiler window where there are any."""
+    bare = LiveRank(rank.rank, live.steps.get(rank.rank, 0), node=rank.node)
+    steps = boundaries.find(rank.steps)
+    if steps is None or rank.steps is None:
+        return bare
+    used = ~steps.disturbed if not steps.disturbed.all() else steps.disturbed
+    count, wall_s = float(steps.weight[used].sum()), float(steps.seconds[used].sum())
+    if not count or wall_s <= 0:
+        return bare
+    samples = float(steps.counts["samples"][used].sum())
+    step_s = wall_s / count
+    silent_s = _silent_s(rank, live, run) if state is LiveState.TRAINING else None
+    return replace(
+        bare,
+        step_s=step_s,
+        seconds={phase: float(values[used].sum()) / count for phase, values in steps.phases.items()},
+        samples_per_s=samples / wall_s if samples else None,
+        recent=round(count),
+        silent_s=silent_s
+        if silent_s is not None and silent_s > max(SILENT_AFTER_S, SILENT_STEPS * step_s)
+        else None,
+    )
+
+
+def _silent_s(rank: RankRecords, live: LiveRecords, run: Json) -> float | None:
+    """Seconds since the rank's last row; unknown on another node, whose clock counts from another time."""
+    host = run.get("host")
+    began_s, begin_ns = positive(run.get("started_epoch_s")), positive(run.get("begin_ns"))
+    if rank.steps is None or not began_s or not begin_ns:
+        return None
+    if rank.node != (host.get("name") if isinstance(host, dict) else None):
+        return None
+    return live.now_epoch_s - began_s - (float(rank.steps["end_ns"][-1]) - begin_ns) / 1e9
+
+
+def _host(samples: Sequence[Json]) -> LiveHost | None:
+    if not samples:
+        return None
+    rates = {role: growth(samples, "cpu_s", (role,)) for role in ROLES}
+    cores = {role: rate for role, rate in rates.items() if rate is not None}
+    busy = samples[-1].get("machine_busy_cores")
+    others = max(0.0, number(busy) - sum(cores.values())) if busy is not None and cores else None
+    memory = memory_facts(HostSamples(samples[-1:]))
+    known = memory if isinstance(memory, MemoryFacts) else None
+    return LiveHost(cores, positive(samples[-1].get("usable_cores")), others, known)
+
+
+def _devices(records: RunRecords) -> Iterator[LiveDevice]:
+    for index, rows in sorted(records.gpus.items()):
+        for row in rows[-1:]:
+            busy = row.get("utilisation")
+            yield LiveDevice(
+                index,
+                None if busy is None else number(busy),
+                as_count(row.get("memory_used_bytes")),
+                as_count(row.get("memory_total_bytes")),
+                positive(row.get("power_w")),
+            )
