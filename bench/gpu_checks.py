@@ -395,12 +395,13 @@ def missed(outcome: accuracy.Outcome) -> Iterable[str]:
 
 
 def by_hand(here: Here, truth: accuracy.Truth) -> tuple[float, float | None]:
-    """(Seconds of a step of the script, how many times faster its cured twin is), both bare and in turns."""
+    """(Seconds of a step of the script, how many times faster its cured twin trains a sample), in turns."""
     words = ("--seconds", "0.3" if here.is_tiny else "2")
     if truth.twin is None:
         return run_script(here, truth.script, *words)["step_s"], None
-    slow_s, quick_s = (run_script(here, each, *words)["step_s"] for each in (truth.script, truth.twin))
-    return slow_s, slow_s / quick_s
+    slow, quick = (run_script(here, each, *words) for each in (truth.script, truth.twin))
+    each_s = [seen["step_s"] / seen["samples"] for seen in (slow, quick)]
+    return slow["step_s"], each_s[0] / each_s[1]
 
 
 # ---------------------------------------------------------------- part 3: do tweaks bring what a hand does
@@ -479,7 +480,7 @@ FURTHER_CAUSES = (
     "healthy_convolutions", "channels_first_convolutions", "untuned_convolutions", "healthy_loader",
     "device_sync_mask", "device_sync_cpu", "device_sync_synchronize", "float_batches_over_the_bus",
     "many_small_copies", "misaligned_shapes", "slow_kernel", "accidental_float64", "needless_recomputation",
-    "gradients_in_validation", "padded_batches",
+    "gradients_in_validation", "padded_batches", "small_batch",
 )  # fmt: skip
 TWEAKS = {  # words of `perfdoctor try`, and the script whose cured twin makes the same change by hand
     "--amp": "no_mixed_precision",
@@ -494,6 +495,7 @@ TWEAKS = {  # words of `perfdoctor try`, and the script whose cured twin makes t
     "--workers 8": "too_few_workers",
     "--float32": "accidental_float64",
     "--no-grad-eval": "gradients_in_validation",
+    "--batch-size 64": "small_batch",
     "--amp --amp-dtype fp16": "tf32_off",
 }
 OTHER_THAN_BY_HAND = ("--amp --amp-dtype fp16",)  # the twin makes another change

@@ -235,6 +235,7 @@ class GpuFacts:
     memory_used_bytes: int | None
     memory_total_bytes: int | None
     power_w: float | None = None
+    memory_peak_bytes: int | None = None  # the most that any sample saw on one of them
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -6,6 +6,12 @@ same run take nearly as long, or its samples need little of it (the operations o
 their shapes, at the rate that the fastest of them reaches, and what other operators take beyond a call), or
 each of its many operators takes little longer than its call overhead.
 
+On a GPU, kernels that leave much of the device without work: fewer thread blocks than multiprocessors, so
+short that starting them takes most of their time, or products of few samples with many weights; a step that
+is mostly that, updates of the parameters and waiting for launches, which larger batches share; and free
+memory. The largest batch that fits is estimated by the most memory that was in use, of which parameters,
+gradients and the optimizer's state do not grow.
+
 ## By hand
     DataLoader(dataset, batch_size=128, ...)
 
@@ -18,18 +24,23 @@ of them in one call first.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+from perfdoctor.facts.steps.batch_room import BatchRoom
 from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import LoaderFacts, MemoryFacts, RunFacts, StepFacts
+from perfdoctor.model.measured import LoaderFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
-SMALL = 32  # samples; up to here batches are called small (Masters and Luschi, arXiv 1804.07612)
+SMALL = 32  # samples on a CPU; up to here batches are called small (Masters and Luschi, arXiv 1804.07612)
 NOTICEABLE = 0.40  # share of the step that is fixed
 MEMORY = 0.5  # of the machine's: with more in use, a larger batch may not fit
+OF_DEVICE = 0.9  # of its memory: a step's peak is higher than samples once a second show
 TIMES = 4  # the batch, at least; where more of the step is fixed, more: a power of two
+FITS = 2  # times the batch have to fit on a device
 LARGEST = 4 * SMALL  # samples that are advised: beyond, what the model learns is another question
+MOST_TIMES = 8  # the batch of a device, for the same reason; it may have been large
 BATCHES = 4  # of an epoch that have to be left for a trial: with fewer, the smaller last one decides
 
 
@@ -37,29 +48,26 @@ BATCHES = 4  # of an epoch that have to be left for a trial: with fewer, the sma
     title="Use a larger batch",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
-    applies=("cpu",),
     rivals=("frequent-updates",),
     checked=Checked.SCRIPTS,
 )
-def small_batch(
-    run: RunFacts, step: StepFacts, sizes: BatchSizeFacts, loader: LoaderFacts, memory: MemoryFacts
-) -> Advice | None:
+def small_batch(sizes: BatchSizeFacts, loader: LoaderFacts, room: BatchRoom) -> Advice | None:
     """Advises a larger batch where fixed costs dominate and memory is free."""
     low, likely, high = sizes.fixed
-    if run.device != "cpu" or sizes.samples > SMALL or likely < NOTICEABLE or loader.batch_size is None:
+    if likely < NOTICEABLE or loader.batch_size is None:
         return None
-    used, total = memory.peak_rss_bytes, memory.total_bytes
-    if used is None or total is None or used > MEMORY * total:
+    larger = _on_cpu(sizes, room) if sizes.small_for_device is None else _on_device(sizes, room, loader)
+    if larger is None:
         return None
-    times = _times(likely, sizes.samples)
+    times = _times(likely, larger.least, larger.most)
     by_case = zip((low, likely, high), (times / 2, times, times * 2), strict=True)
-    gone = [share * (1 - 1 / larger) for share, larger in by_case]
+    gone = [share * (1 - 1 / count) for share, count in by_case]
     size = loader.batch_size * times
     return Advice(
         because=(
             f"about {likely:.0%} of a step of {sizes.samples:.0f} samples is fixed cost",
             sizes.because,
-            f"{used / 1e9:.1f} of {total / 1e9:.0f} GB of memory are in use",
+            *larger.memory,
         ),
         change=removes(*gone),
         at=(loader.at,) if loader.at else (),
@@ -69,11 +77,40 @@ def small_batch(
     )
 
 
-def _times(fixed: float, samples: float) -> int:
+@dataclass(frozen=True)
+class _Larger:
+    """How many times the batch may be, and what is said of memory."""
+
+    least: int
+    most: float
+    memory: tuple[str, ...]
+
+
+def _on_cpu(sizes: BatchSizeFacts, room: BatchRoom) -> _Larger | None:
+    if sizes.samples > SMALL or room.used_bytes > MEMORY * room.total_bytes:
+        return None
+    return _Larger(TIMES, LARGEST / max(1.0, sizes.samples), (_in_use(room, "memory"),))
+
+
+def _on_device(sizes: BatchSizeFacts, room: BatchRoom, loader: LoaderFacts) -> _Larger | None:
+    fits = OF_DEVICE * room.times
+    if not sizes.small_for_device or fits < FITS:
+        return None
+    why = "if all of it grows with the batch"
+    if room.fixed_bytes:
+        why = f"as {room.fixed_bytes / 1e9:.1f} GB of it, the model and what trains it, do not grow"
+    largest = f"batches of about {int(fits * (loader.batch_size or 1)):,} fit, {why}"
+    return _Larger(FITS, min(MOST_TIMES, fits), (_in_use(room, "device memory"), largest))
+
+
+def _in_use(room: BatchRoom, what: str) -> str:
+    return f"{room.used_bytes / 1e9:.1f} of {room.total_bytes / 1e9:.0f} GB of {what} are in use"
+
+
+def _times(fixed: float, least: int, most: float) -> int:
     """How many times the batch to advise: about where the samples cost as much as what is fixed.
 
     From there on, a batch twice as large saves less than a third of the time per sample.
     """
     even = fixed / max(1.0 - fixed, 1 / LARGEST)
-    most = LARGEST / max(1.0, samples)
-    return max(TIMES, 1 << int(math.log2(max(1.0, min(even, most)))))
+    return max(least, 1 << int(math.log2(max(1.0, min(even, most)))))

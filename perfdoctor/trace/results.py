@@ -140,6 +140,7 @@ class KernelUse:
     op: str | None  # the operator that launched most of it
     beside_us: float = 0.0  # of `us`, while other computing ran too
     at: Location | None = None  # a user's function that launches it, as in BlockingCalls
+    unfilled_us: float | None = None  # of `us`, by the share of multiprocessors that got no thread block
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ UNKNOWN_ROOM = 2.0  # times the memory that is tried where it is not known how m
 
 def predict(run: WatchedRun, count: int) -> Any:
     """The fixed part of a step, shared among more samples or fewer."""
-    if run.loader is None or not run.loader.batch_size or run.fixed_step is None or run.device != "cpu":
+    if run.loader is None or not run.loader.batch_size or run.fixed_step is None:
         return None
     gone = 1.0 - run.loader.batch_size / count
     return run.changes(step=sorted(share * gone for share in run.fixed_step))

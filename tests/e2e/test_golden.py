@@ -13,11 +13,10 @@ from perfdoctor.diagnosis.trace_report import report
 from perfdoctor.trace.measure.measure import measure
 from perfdoctor.trace.parse.read import read
 from perfdoctor.trace.results import KernelClass, RankTrace, Times
-from tests.support.paths import ROOT
+from tests.support.paths import TRACES
 
 pytestmark = pytest.mark.process
 
-TRACES = ROOT.parent / "shared" / "traces"
 # The reference adds up float64 microseconds, of which one holds a nanosecond or two this long after the clock began.
 ABSOLUTE_US = 0.1
 RELATIVE = 1e-6

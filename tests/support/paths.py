@@ -10,3 +10,4 @@ TESTS = ROOT / "tests"
 DATA = TESTS / "data"
 LOOPS = TESTS / "loops"
 SCRIPTS = TESTS / "scripts"
+TRACES = ROOT.parent / "shared" / "traces"  # recorded by others; tests that need them skip where they are not

@@ -24,7 +24,8 @@ from perfdoctor.trace.parse.columns import (
 
 MAIN = "main"
 HOST = ("begin_ns", "duration_ns", "name", "thread")
-DEVICE = ("begin_ns", "duration_ns", "name", "kind", "device", "stream", "correlation", "bytes", "occupancy")
+HOW = ("device", "stream", "correlation", "bytes", "occupancy", "blocks")
+DEVICE = ("begin_ns", "duration_ns", "name", "kind", *HOW)
 
 
 def ns(microseconds: float) -> int:
@@ -87,7 +88,7 @@ class Recording:
         self._add("calls", *self._event(name, begin, end, thread), correlation)
 
     def kernel(self, name: str, begin: float, end: float, **given: Any) -> None:
-        """A kernel; `stream`, `device`, `correlation` and `occupancy` as given."""
+        """A kernel; `stream`, `device`, `correlation`, `occupancy` and `blocks` as given."""
         self._device(DeviceKind.KERNEL, name, begin, end, **given)
 
     def copy(self, name: str, begin: float, end: float, **given: Any) -> None:
@@ -150,6 +151,7 @@ class Recording:
             "correlation": UNKNOWN,
             "bytes": UNKNOWN,
             "occupancy": np.nan,
+            "blocks": UNKNOWN,
             **given,
         }
         self._add(

@@ -1,20 +1,25 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from perfdoctor.facts.steps.batch_room import BatchRoom
 from perfdoctor.tips.small_batch import small_batch as tip
 from perfdoctor.tips.unfused_optimizer import unfused_optimizer
-from tests.support.facts import LOADER_LINE, gain, loader, run, step
-from tests.support.load_facts import GB, memory
+from tests.support.facts import LOADER_LINE, gain, loader, step
+from tests.support.load_facts import GB
 from tests.support.script_facts import optimizers, sizes
 
-STEP = step(forward=4, backward=4, optimizer=2)
 FIXED = sizes(0.8, samples=4)
 LOADER = loader(batch_size=4)
+ROOM = BatchRoom(2 * GB, 16 * GB)
+ON_DEVICE = replace(sizes(0.8, samples=4), small_for_device=True)
+DEVICE = BatchRoom(10 * GB, 80 * GB, 2 * GB)
 
 
 def test_says_what_is_fixed_how_that_is_known_and_that_memory_is_free():
-    advice = tip(run(), STEP, FIXED, LOADER, memory())
+    advice = tip(FIXED, LOADER, ROOM)
     assert advice.because == (
         "about 80% of a step of 4 samples is fixed cost",
         "4 samples still take 2.00 ms",
@@ -25,7 +30,7 @@ def test_says_what_is_fixed_how_that_is_known_and_that_memory_is_free():
 
 
 def test_the_fixed_part_is_shared_by_twice_to_eight_times_as_many():
-    share = tip(run(), STEP, FIXED, LOADER, memory()).change.step
+    share = tip(FIXED, LOADER, ROOM).change.step
     assert (share.low, share.likely, share.high) == pytest.approx((0.2, 0.6, 0.84))
 
 
@@ -40,35 +45,69 @@ def test_the_fixed_part_is_shared_by_twice_to_eight_times_as_many():
     ],
 )
 def test_the_more_is_fixed_the_larger_the_batch(fixed, samples, batch):
-    facts = (run(), STEP, sizes(fixed, samples), loader(batch_size=samples), memory())
-    assert tip(*facts).tweak == f"--batch-size {batch}"
+    advice = tip(sizes(fixed, samples), loader(batch_size=samples), ROOM)
+    assert advice.tweak == f"--batch-size {batch}"
 
 
 @pytest.mark.parametrize(
-    ("device", "of_sizes", "of_memory"),
+    ("of_sizes", "room"),
     [
-        pytest.param("cpu", sizes(0.39, 4), memory(), id="just-under-the-threshold"),
-        pytest.param("cpu", sizes(0.8, 33), memory(), id="not-small"),
-        pytest.param("cpu", FIXED, memory(peak_rss_bytes=9 * GB), id="memory-in-use"),
-        pytest.param("cpu", FIXED, memory(peak_rss_bytes=None), id="memory-unknown"),
-        pytest.param("Tesla V100", FIXED, memory(), id="a-device-works-behind-the-hosts-back"),
+        pytest.param(sizes(0.39, 4), ROOM, id="just-under-the-threshold"),
+        pytest.param(sizes(0.8, 33), ROOM, id="not-small"),
+        pytest.param(FIXED, BatchRoom(9 * GB, 16 * GB), id="memory-in-use"),
     ],
 )
-def test_is_silent(device, of_sizes, of_memory):
-    assert tip(run(device=device), STEP, of_sizes, LOADER, of_memory) is None
+def test_is_silent(of_sizes, room):
+    assert tip(of_sizes, LOADER, room) is None
 
 
 @pytest.mark.parametrize(("items", "tweak"), [(64, "--batch-size 16"), (63, None), (None, "--batch-size 16")])
 def test_a_trial_needs_an_epoch_of_some_batches(items, tweak):
-    assert tip(run(), STEP, FIXED, loader(batch_size=4, items=items), memory()).tweak == tweak
+    assert tip(FIXED, loader(batch_size=4, items=items), ROOM).tweak == tweak
 
 
 def test_is_silent_where_the_loader_does_not_batch():
-    assert tip(run(), STEP, FIXED, loader(batch_size=None), memory()) is None
+    assert tip(FIXED, loader(batch_size=None), ROOM) is None
 
 
 def test_where_nearly_all_is_fixed_a_larger_batch_brings_more_than_a_fused_optimizer():
     tiny = step(forward=0.5, backward=0.9, optimizer=1.0)
-    larger = gain(tip(run(), tiny, sizes(0.94, samples=4), LOADER, memory()))
+    larger = gain(tip(sizes(0.94, samples=4), LOADER, ROOM))
     assert larger.likely > 5
     assert larger.likely > 2 * gain(unfused_optimizer(tiny, optimizers())).likely - 1
+
+
+def test_on_a_device_says_which_batch_fits_and_why():
+    assert tip(ON_DEVICE, LOADER, DEVICE).because[2:] == (
+        "10.0 of 80 GB of device memory are in use",
+        "batches of about 35 fit, as 2.0 GB of it, the model and what trains it, do not grow",
+    )
+    assert tip(ON_DEVICE, LOADER, replace(DEVICE, fixed_bytes=0)).because[3] == (
+        "batches of about 28 fit, if all of it grows with the batch"
+    )
+
+
+@pytest.mark.parametrize(
+    ("used", "batch"),
+    [
+        pytest.param(8.0, "--batch-size 512", id="eight-times-at-most"),
+        pytest.param(16.0, "--batch-size 256", id="four-and-a-half-fit"),
+        pytest.param(36.0, "--batch-size 128", id="just-twice"),
+    ],
+)
+def test_on_a_device_a_large_batch_grows_as_far_as_it_fits(used, batch):
+    large = replace(sizes(1.0, samples=64), small_for_device=True)
+    room = BatchRoom(int(used * GB), 80 * GB)
+    assert tip(large, loader(batch_size=64), room).tweak == batch
+
+
+@pytest.mark.parametrize(
+    ("of_sizes", "room"),
+    [
+        pytest.param(replace(ON_DEVICE, small_for_device=False), DEVICE, id="the-device-is-filled"),
+        pytest.param(replace(ON_DEVICE, fixed=(0.2, 0.39, 0.5)), DEVICE, id="little-is-fixed"),
+        pytest.param(ON_DEVICE, BatchRoom(37 * GB, 80 * GB), id="no-memory-is-free"),
+    ],
+)
+def test_on_a_device_is_silent(of_sizes, room):
+    assert tip(of_sizes, LOADER, room) is None

@@ -40,8 +40,8 @@ def settle(args):
         torch.cuda.synchronize()
 
 
-def steps(args, losses=()):
-    """Number after number; waits for the device once after warm-up and once at the end."""
+def steps(args, losses=(), samples=1):
+    """Number after number, of so many samples each; waits for the device after warm-up and at the end."""
     walls, cpus, events = [], [], []
     done, began_s, begin_ns = 0, 0.0, time.perf_counter_ns()
     while args.seconds is None or done <= WARM_UP or time.perf_counter() < began_s + args.seconds:
@@ -62,6 +62,7 @@ def steps(args, losses=()):
     ends = [*walls, *((yield from traced(args, done)) if args.trace else [])]
     figures = {
         "step_s": measured_s / (done - WARM_UP),
+        "samples": samples,
         "begin_ns": begin_ns,
         "ends_ns": ends,
         "wall_ns": walls,

@@ -6,14 +6,12 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
-from perfdoctor.facts.decode import number, positive
-from perfdoctor.facts.host.resources import HostSamples, growth, inside
+from perfdoctor.facts.decode import number
+from perfdoctor.facts.host.resources import HostSamples, growth
 from perfdoctor.facts.registry import fact
-from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.model.measured import CpuFacts, GpuFacts, LoaderFacts, MemoryFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.resource_use import ResourceUse, UsedResource
-from perfdoctor.runs.types import RunRecords
 
 ROLES = ("main", "worker", "rank", "other")  # all processes of the run
 HEADROOM = 1.25  # times the peak of memory: samples are a second apart, and the next run is not the same
@@ -23,9 +21,7 @@ SPARE_CORE = 0.1  # of a core beyond whole ones needs no core of its own
 
 @fact
 def resource_use(
-    records: RunRecords,
     samples: HostSamples,
-    span: MeasuredSpan,
     step: StepFacts,
     cpu: CpuFacts | Missing,
     memory: MemoryFacts | Missing,
@@ -33,7 +29,7 @@ def resource_use(
     loader: LoaderFacts | Missing | None,
 ) -> ResourceUse | None:
     """What was used, or None where nothing of it was sampled."""
-    found = [*_cores(samples, cpu), *_memory(memory), *_device_memory(records, span, gpu)]
+    found = [*_cores(samples, cpu), *_memory(memory), *_device_memory(gpu)]
     if not found:
         return None
     device = gpu if isinstance(gpu, GpuFacts) else None
@@ -73,20 +69,10 @@ def _memory(memory: MemoryFacts | Missing) -> Iterator[UsedResource]:
         yield _bytes("memory", None, peak, memory.total_bytes)
 
 
-def _device_memory(
-    records: RunRecords, span: MeasuredSpan, gpu: GpuFacts | Missing | None
-) -> Iterator[UsedResource]:
+def _device_memory(gpu: GpuFacts | Missing | None) -> Iterator[UsedResource]:
     """Of the device on which most was used."""
-    if not isinstance(gpu, GpuFacts) or not gpu.memory_total_bytes:
-        return
-    used = [
-        used
-        for rows in records.gpus.values()
-        for row in inside(rows, span)
-        if (used := positive(row.get("memory_used_bytes"))) is not None
-    ]
-    if used:
-        yield _bytes("device memory", gpu.memory_used_bytes, max(used), gpu.memory_total_bytes)
+    if isinstance(gpu, GpuFacts) and gpu.memory_peak_bytes and gpu.memory_total_bytes:
+        yield _bytes("device memory", gpu.memory_used_bytes, gpu.memory_peak_bytes, gpu.memory_total_bytes)
 
 
 def _bytes(name: str, mean: float | None, peak: float, available: float) -> UsedResource:

@@ -224,6 +224,7 @@ def gpu_facts(records: RunRecords, run: RunFacts, span: MeasuredSpan) -> GpuFact
         means = [mean for rows in used if (mean := _mean(rows, key)) is not None]
         return combine(means) if means else None
 
+    peaks = [most for rows in used for row in rows if (most := positive(row.get("memory_used_bytes")))]
     utilisation = over_devices("utilisation", lambda means: sum(means) / len(means))
     reasons: dict[str, str] = {}
     for rows in used:
@@ -234,6 +235,7 @@ def gpu_facts(records: RunRecords, run: RunFacts, span: MeasuredSpan) -> GpuFact
         memory_used_bytes=_whole(over_devices("memory_used_bytes", max)),
         memory_total_bytes=_whole(over_devices("memory_total_bytes", max)),
         power_w=over_devices("power_w", sum),
+        memory_peak_bytes=round(max(peaks)) if peaks else None,
         reasons=reasons,
     )
 

@@ -1,9 +1,9 @@
 """Tells what a step costs whatever its batch size, and what each sample adds: BatchSizeFacts.
 
-Three kinds of evidence, best first: steps of different sizes in one run (the last batch of an epoch is often
-smaller); what the samples of a step need by the shapes of its operators, at the rate that the fastest of its
-own matrix products reaches; and the number of its operators, each of which takes some microseconds however
-small its tensors are.
+On a device, its kernels tell (BatchFill). On a CPU there are three kinds of evidence, best first: steps of
+different sizes in one run (the last batch of an epoch is often smaller); what the samples of a step need by
+the shapes of its operators, at the rate that the fastest of its own matrix products reaches; and the number
+of its operators, each of which takes some microseconds however small its tensors are.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.facts.device.batch_fill import BatchFill
 from perfdoctor.facts.device.profiler_windows import MeasuredWindows
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Floats, Steps
-from perfdoctor.model.measured import Marker, Phase, WindowFacts
+from perfdoctor.model.measured import Marker, Phase, RunFacts, WindowFacts
+from perfdoctor.model.missing import Missing
 from perfdoctor.trace.results import HostWork, RankTrace
 
 SMALLER = 0.6  # of the usual batch: sizes nearer to it do not tell the two parts of the cost apart
@@ -39,15 +41,22 @@ class BatchSizeFacts:
     samples: float  # in a usual step
     fixed: tuple[float, float, float]  # low, likely, high
     because: str
+    small_for_device: bool | None = None  # whether it leaves much of a device unused; None on a CPU
 
 
 @fact
 def batch_size_facts(
-    steps: Steps, window: WindowFacts | None, windows: MeasuredWindows
-) -> BatchSizeFacts | None:
+    steps: Steps,
+    window: WindowFacts | None,
+    windows: MeasuredWindows,
+    run: RunFacts,
+    fill: BatchFill | Missing | None,
+) -> BatchSizeFacts | Missing | None:
     """The fixed part of a step, or None where nothing tells it."""
-    if steps.marker is not Marker.UPDATE:
+    if steps.marker is not Marker.UPDATE or (run.on_device and fill is None):
         return None
+    if isinstance(fill, Missing):
+        return fill
     trained_on = _trained_on(steps)
     single = (steps.weight == 1) & ~steps.disturbed & (trained_on > 0)
     single[: len(single) // 10] = False  # warm-up
@@ -57,6 +66,8 @@ def batch_size_facts(
     seconds = sum(steps.phases[phase] for phase in WITH_THE_BATCH)[single]  # type: ignore[index]
     whole_s = steps.seconds[single]
     usual = float(np.median(samples))
+    if fill is not None:
+        return BatchSizeFacts(usual, fill.fixed, fill.because, fill.is_small)
     small = samples <= SMALLER * usual
     compute_s = float(np.median(seconds[samples == usual])) if np.any(samples == usual) else 0.0
     if compute_s <= 0 or whole_s.sum() <= 0:

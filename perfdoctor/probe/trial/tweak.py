@@ -55,7 +55,7 @@ class WatchedRun(Protocol):
     restarts: Any  # share of a step that goes if workers live on between epochs: low, likely, high
     fixed_step: Optional[Tuple[float, float, float]]  # share of a step that no larger batch makes longer
     threads: Optional[int]  # that torch computes with
-    memory_times: Optional[float]  # how many times the memory in use there is
+    memory_times: Optional[float]  # how many times the memory that grows with the batch there is
 
     def value(self, flag: str) -> Any:
         """The value of a flag that is tried as well; True for one without a value, None where it is not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from perfdoctor.trace.measure.intervals import NS, overlapping
 from perfdoctor.trace.measure.kernel_classes import is_communication, kernel_class
 from perfdoctor.trace.measure.operators import Operators, details
 from perfdoctor.trace.measure.source_places import places
-from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Flags, Inputs, Ints, Trace
+from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Flags, Floats, Inputs, Ints, Trace
 from perfdoctor.trace.results import ClassUse, KernelClass, KernelUse, MatrixUse, OpUse, WorkUse
 
 CLASSES = tuple(KernelClass)
@@ -39,6 +40,7 @@ class KernelGroup:
     occupancy_us: float  # share of warps times duration, of the events that say it
     occupied_us: float  # duration of those events
     beside_us: float  # while other computing ran too
+    unfilled_us: float  # NaN where the grid of one of them is not recorded
     event: int  # number of one of them
 
 
@@ -169,6 +171,17 @@ class Kernels:
             beside[rows] = overlapping(begin, end).within(begin, end)
         return beside
 
+    def _unfilled(self) -> Floats:
+        """(n,) share of the multiprocessors to which each kernel gives no thread block; NaN where unknown."""
+        device = self.trace.device
+        by_number = {entry.id: entry.multiprocessors or 0 for entry in self.trace.devices}
+        alike = next(iter(by_number.values()), 0) if len(set(by_number.values())) == 1 else 0
+        # Under ROCm events may count devices otherwise than their properties do.
+        most = np.array([by_number.get(number, alike) for number in device.device.tolist()], np.float64)
+        is_known = (device.blocks != UNKNOWN) & (most > 0)
+        unfilled = 1.0 - np.minimum(1.0, device.blocks / np.where(most > 0, most, 1.0))
+        return np.where(is_known, unfilled, math.nan)
+
     def _grouped(self, optimizer: Ints) -> tuple[Ints, list[KernelGroup]]:
         """The group of each device event, (n,), and all groups."""
         device, names = self.trace.device, len(self.trace.names) + 1
@@ -184,15 +197,17 @@ class Kernels:
         occupied_us = np.bincount(which, weights=duration * recorded)
         occupancy_us = np.bincount(which, weights=duration * np.where(recorded, device.occupancy, 0))
         beside_us = np.bincount(which, weights=self._beside()) / NS
+        unfilled_us = np.bincount(which, weights=duration * self._unfilled())
         groups = []
         for number, (code, event) in enumerate(zip(keys.tolist(), first.tolist(), strict=True)):
             name, op = divmod(code // 2, names)
             kind, dtype, tensor_core = self._kind(name, op - 1, event, bool(code % 2))
-            numbers = [float(column[number]) for column in (us, occupancy_us, occupied_us, beside_us)]
+            columns = (us, occupancy_us, occupied_us, beside_us, unfilled_us)
+            numbers = [float(column[number]) for column in columns]
             groups.append(
                 KernelGroup(
                     name, op - 1, kind, dtype, tensor_core, int(count[number]), numbers[0], numbers[1],
-                    numbers[2], numbers[3], event,
+                    numbers[2], numbers[3], numbers[4], event,
                 )
             )  # fmt: skip
         return which, groups
@@ -277,6 +292,7 @@ class Kernels:
         main = max(groups, key=lambda group: group.us)
         op = max((group for group in groups if group.op != UNKNOWN), key=lambda group: group.us, default=None)
         occupied_us = sum(group.occupied_us for group in groups)
+        unfilled_us = sum(group.unfilled_us for group in groups)
         return KernelUse(
             name=self.trace.names[main.name],
             kind=main.kind,
@@ -288,6 +304,7 @@ class Kernels:
             op=self.trace.text(op.op) if op else None,
             beside_us=sum(group.beside_us for group in groups),
             at=at,
+            unfilled_us=None if math.isnan(unfilled_us) else unfilled_us,
         )
 
 

@@ -70,6 +70,7 @@ class DeviceEvents(TimedEvents):
     correlation: Ints  # (n,) int64, UNKNOWN where absent; a replayed graph's events share one
     bytes: Ints  # (n,) int64, UNKNOWN where absent; moved by copies and memsets
     occupancy: Floats  # (n,) float32, estimated share of the device's warps; NaN where absent
+    blocks: Ints  # (n,) int64, thread blocks of a kernel's grid; UNKNOWN where absent
 
 
 @dataclass(frozen=True)

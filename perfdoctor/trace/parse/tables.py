@@ -61,7 +61,7 @@ class Tables:
         self.calls = Columns(**host, correlation="i8")
         self.device = Columns(
             begin_ns="i8", duration_ns="i8", name="u4", kind="u1", device="i4", stream="i8",
-            correlation="i8", bytes="i8", occupancy="f4",
+            correlation="i8", bytes="i8", occupancy="f4", blocks="i8",
         )  # fmt: skip
         self.syncs = Columns(begin_ns="i8", duration_ns="i8", name="u4", stream="i8", correlation="i8")
         self.memory = Columns(
@@ -154,6 +154,7 @@ class Tables:
             _column(args, "correlation"),
             _column(args, "bytes"),
             [share / 100 if isinstance(share, (int, float)) else math.nan for share in occupancy],
+            [_blocks(entry.get("grid")) for entry in args],
         )
 
     def append_syncs(self, what: Any, begin_ns: Ints, duration_ns: Ints, args: Sequence[Json]) -> None:
@@ -198,6 +199,12 @@ def _column(args: Sequence[Json], key: str, otherwise: Any = UNKNOWN) -> Ints:
     if values.dtype != np.int64:
         values = np.array([whole(entry.get(key)) for entry in args], np.int64)
     return np.where(values == UNKNOWN, otherwise, values)
+
+
+def _blocks(grid: Any) -> int:
+    """The thread blocks of a grid; UNKNOWN where it is none."""
+    good = isinstance(grid, list) and grid and all(type(size) is int and 0 < size < 2**31 for size in grid)
+    return min(math.prod(grid), 2**62) if good else UNKNOWN
 
 
 def _inputs(shapes: list[Any], args: Json) -> Inputs:

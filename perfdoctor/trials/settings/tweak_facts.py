@@ -10,9 +10,10 @@ from typing import Any
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.facts.predict.worker_count import KNEE, good_workers, restarts
+from perfdoctor.facts.steps.batch_room import BatchRoom
 from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
 from perfdoctor.model.change import Change, Estimate
-from perfdoctor.model.measured import CpuFacts, GpuFacts, LoaderFacts, MemoryFacts, StepFacts, ThreadFacts
+from perfdoctor.model.measured import CpuFacts, LoaderFacts, MemoryFacts, StepFacts, ThreadFacts
 from perfdoctor.watch import samplers
 
 Range = tuple[float, float, float]
@@ -96,15 +97,14 @@ class TweakFacts:
 
     @property
     def memory_times(self) -> float | None:
-        """How many times the memory in use there is: a batch so many times as large takes no more."""
-        gpu, memory = self._group(GpuFacts), self._group(MemoryFacts)
+        """How many times the memory that grows with the batch there is: one so many times as large fits."""
+        room: BatchRoom | None = self._group(BatchRoom)
+        memory: MemoryFacts | None = self._group(MemoryFacts)
         if self.device != "cpu":
-            used, most = (gpu.memory_used_bytes, gpu.memory_total_bytes) if gpu is not None else (None, None)
-        elif memory is not None and memory.peak_rss_bytes and memory.available_bytes is not None:
-            used, most = memory.peak_rss_bytes, memory.peak_rss_bytes + memory.available_bytes
-        else:
-            used = most = None
-        return most / used if used and most else None
+            return None if room is None else room.times
+        if memory is None or not memory.peak_rss_bytes or memory.available_bytes is None:
+            return None
+        return (memory.peak_rss_bytes + memory.available_bytes) / memory.peak_rss_bytes
 
     def value(self, flag: str) -> Any:
         """The value of a flag that is tried as well; True for one without a value, None where it is not."""

@@ -2,17 +2,21 @@ from __future__ import annotations
 
 import pytest
 
+from perfdoctor.facts.device.batch_fill import BatchFill
 from perfdoctor.facts.steps import boundaries
 from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
 from perfdoctor.facts.steps.batch_size_cost import batch_size_facts as fact
 from perfdoctor.model.measured import OperatorCost, WindowFacts
+from perfdoctor.model.missing import Missing
 from perfdoctor.trace.measure.measure import measure
+from tests.support.facts import run
 from tests.support.records import backward, rows, update
 from tests.support.traces import Recording
 
 
-def batch_size_facts(steps, window, shapes=None) -> BatchSizeFacts | None:
-    return fact(steps, window, {"shapes": measure(shapes)} if shapes is not None else {})
+def batch_size_facts(steps, window, shapes=None, of_run=None, fill=None) -> BatchSizeFacts | Missing | None:
+    windows = {"shapes": measure(shapes)} if shapes is not None else {}
+    return fact(steps, window, windows, of_run or run(), fill)
 
 
 def seen(described):
@@ -97,7 +101,18 @@ def test_few_operators_are_no_cost():
 
 
 def test_a_device_computes_behind_the_hosts_back():
-    assert batch_size_facts(seen([one(8)] * 40), window(1_000, on_device=True)) is None
+    assert batch_size_facts(seen([one(8)] * 40 + [one(2)] * 4), None, of_run=run(device="A100")) is None
+
+
+def test_on_a_device_its_kernels_tell():
+    fill = BatchFill(0.5, (0.4, 0.6, 0.7), "kernels take 3.0 µs in the mean")
+    facts = batch_size_facts(seen([one(8)] * 40), None, of_run=run(device="A100"), fill=fill)
+    assert facts == BatchSizeFacts(8, (0.4, 0.6, 0.7), "kernels take 3.0 µs in the mean", True)
+
+
+def test_on_a_device_without_a_window_the_reason_is_the_windows():
+    missing = Missing("no torch.profiler window was recorded")
+    assert batch_size_facts(seen([one(8)] * 40), None, of_run=run(device="A100"), fill=missing) is missing
 
 
 def of_step(products=(), others=(), update_us=0.0, dispatch_us=0.0):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.trace.measure.measure import measure
+from perfdoctor.trace.parse.columns import DeviceProperties
 from perfdoctor.trace.results import KernelClass, MatrixUse
 from tests.support.traces import Recording
 
@@ -111,3 +112,29 @@ def test_work_is_listed_with_the_shapes_it_was_done_for() -> None:
         6.0,
     )
     assert use.flops == 2 * 4 * 8 * 2
+
+
+def test_multiprocessors_without_a_thread_block_are_told_by_duration() -> None:
+    made = Recording()
+    made.devices = (DeviceProperties(0, "A100", multiprocessors=100),)
+    made.kernel("a", 0, 4, blocks=25)
+    made.kernel("a", 4, 6, blocks=50)
+    made.kernel("a", 6, 9, blocks=400)
+    made.kernel("b", 9, 10, blocks=50)
+    made.kernel("b", 10, 11)  # a grid that is not recorded
+    first, second = measure(made.trace()).kernels
+    assert first.unfilled_us == pytest.approx(4 * 0.75 + 2 * 0.5)
+    assert second.unfilled_us is None
+
+
+def test_a_device_that_is_counted_otherwise_is_one_of_its_kind() -> None:
+    made = Recording()
+    made.devices = (DeviceProperties(0, "MI300X", multiprocessors=304),)
+    made.kernel("a", 0, 4, device=2, blocks=152)
+    assert measure(made.trace()).kernels[0].unfilled_us == pytest.approx(2.0)
+
+
+def test_without_the_devices_properties_its_filling_is_not_known() -> None:
+    made = Recording()
+    made.kernel("a", 0, 4, blocks=152)
+    assert measure(made.trace()).kernels[0].unfilled_us is None

@@ -284,3 +284,17 @@ def test_of_a_file_without_an_event_for_long_the_rest_is_not_read(
     trace = read(path)
     assert len(trace.ops) == 1
     assert "no event in 4 MB of it: the rest was not read" in trace.skipped.because
+
+
+@pytest.mark.parametrize(
+    ("grid", "blocks"),
+    [
+        pytest.param([25, 4, 1], 100, id="three-sizes"),
+        pytest.param([2**31 - 1] * 3, 2**62, id="more-than-any-device-takes"),
+        *((wrong, UNKNOWN) for wrong in (None, [], "8", [0, 1, 1], [1.5, 1, 1], [True, 1, 1], [-1, 1, 1])),
+    ],
+)
+def test_a_grids_blocks_are_counted(tmp_path: Path, grid: Any, blocks: int) -> None:
+    kernel = next(event for event in MIXED if event.get("cat") == "kernel")
+    events = [{**kernel, "args": {**kernel["args"], "grid": grid}}]
+    assert read(trace_files.save(tmp_path, trace_files.compact(events))).device.blocks.tolist() == [blocks]

@@ -6,7 +6,8 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel, of_loop
 from perfdoctor.facts.predict.worker_count import KNEE
-from perfdoctor.model.measured import CpuFacts, GpuFacts, LoaderFacts, MemoryFacts, RunFacts, StepFacts
+from perfdoctor.facts.steps.batch_room import BatchRoom
+from perfdoctor.model.measured import CpuFacts, LoaderFacts, MemoryFacts, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.trial import Setting, Variant
 from perfdoctor.probe.trial.tweak import AUTO, BITWISE, PATH, Count
@@ -129,8 +130,10 @@ def test_batches_are_as_large_as_memory_allows(left, found):
 
 
 def test_on_a_device_its_own_memory_counts():
-    gpu = GpuFacts(("A100",), 0.5, 10 * GB, 80 * GB)
-    assert sizes(of_run=run(device="A100"), memory=memory(60, 1), gpu=gpu) == [64, 128]
+    room = BatchRoom(10 * GB, 80 * GB)
+    assert sizes(of_run=run(device="A100"), memory=memory(60, 1), room=room) == [64, 128]
+    fixed = BatchRoom(10 * GB, 80 * GB, 6 * GB)
+    assert sizes(of_run=run(device="A100"), memory=memory(60, 1), room=fixed) == [64, 128, 256, 512]
 
 
 @pytest.mark.parametrize("of_run", [run(), run(device="A100")], ids=["cpu", "device"])

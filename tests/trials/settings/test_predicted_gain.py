@@ -346,8 +346,10 @@ def test_a_smaller_batch_repeats_it():
     assert found.likely == pytest.approx(1 / 1.6, rel=0.01)
 
 
-def test_a_batch_is_not_predicted_on_a_device():
-    assert sized(4, device="cuda") is None
+def test_a_batch_is_predicted_on_a_device_where_a_window_tells_what_is_fixed():
+    assert sized(4, device="A100").likely == pytest.approx(1 / (1 - 0.6 * 0.75), rel=0.01)
+    unknown = patient(step(forward=10, cpu=10), loader(batch_size=32), of_run=run(device="A100"))
+    assert gain("--batch-size 128", unknown) is None
 
 
 # ---------------------------------------------------------------- findings
