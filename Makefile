@@ -3,6 +3,7 @@
 #   make test    linters, types, and the tests that take no longer than some seconds each
 #   make test-all  every test: whole trainings, trials, ranks, a wheel built and installed
 #   make docs    the generated pages, and the site in site/
+#   make dist    what a release consists of, in dist/
 #   make gpu     what one NVIDIA GPU can show, in half an hour; make gpu-dry tries that program out on a CPU
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ BIN    := $(VENV)/bin
 DEMO   ?= sample_scripts/too_few_workers.py
 TRIED  ?= --workers auto
 
-.PHONY: demo test test-all lint format docs gpu gpu-dry clean
+.PHONY: demo test test-all lint format docs dist lock gpu gpu-dry clean
 
 demo: $(VENV)/.demo
 	$(BIN)/perfdoctor run $(DEMO)
@@ -42,6 +43,22 @@ docs: $(VENV)/.dev $(VENV)/.docs
 	$(BIN)/python docs/pages.py
 	$(BIN)/mkdocs build --strict --quiet
 
+# Wheel and sdist, the versions that perfdoctor is tested with (by their hashes), and a list of them as CycloneDX.
+RELEASE := build/release
+
+dist: $(RELEASE)/.installed
+	$(RELEASE)/bin/python -m build --no-isolation --outdir dist
+	cp requirements/run.txt dist/requirements.txt
+	$(RELEASE)/bin/cyclonedx-py requirements requirements/run.txt --pyproject pyproject.toml --mc-type application \
+		--short-PURLs --output-reproducible --output-file dist/perfdoctor.cdx.json
+
+# After a change of dependencies or constraints; needs uv. One file each, for every Python that is supported.
+LOCK := uv pip compile --quiet --universal --generate-hashes --no-annotate --no-header --constraint constraints.txt
+
+lock:
+	$(LOCK) --python-version 3.10 --output-file requirements/run.txt pyproject.toml
+	$(LOCK) --python-version 3.11 --output-file requirements/release.txt requirements/release.in
+
 # Installs nothing: a machine that is lent for an hour may have torch, our dependencies and no network.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 ON_GPU     := PYTHONPATH=$(CURDIR) $(GPU_PYTHON)
@@ -66,8 +83,13 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
+$(RELEASE)/.installed: requirements/release.txt
+	$(PYTHON) -m venv --clear $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --require-hashes --requirement requirements/release.txt
+	touch $@
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

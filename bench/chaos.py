@@ -69,6 +69,7 @@ if __name__ == "__main__":
         torch.distributed.destroy_process_group()
 """
 TRAINS_S, WITHIN_S = 5.0, 60.0  # how long the script trains; for all to end
+START_S = 300.0  # for the first step: two ranks that import torch beside a busy machine
 LATEST_S = 5.0  # after the first step, that something is killed
 LAST_S = 1.0  # what may be lost
 PLAYED = "CHAOS_FOLDER"  # in the environment of whatever a round starts
@@ -126,7 +127,7 @@ def play(number: int, seed: int) -> tuple[str, list[str]]:
                 [sys.executable, "-m", "perfdoctor", "run", *command], **_started(folder, said)
             )
         playing = Round(folder, victim, process)
-        if not _within(lambda: bool(playing.told("step")) or process.poll() is not None):
+        if not _within(lambda: bool(playing.told("step")) or process.poll() is not None, START_S):
             process.kill()
             return victim, ["no step was made"]
         time.sleep(draw.uniform(0.0, LATEST_S))
@@ -220,8 +221,8 @@ def _running(folder: Path) -> list[int]:
     return found
 
 
-def _within(happened: Callable[[], bool]) -> bool:
-    until_s = time.monotonic() + WITHIN_S
+def _within(happened: Callable[[], bool], seconds: float = WITHIN_S) -> bool:
+    until_s = time.monotonic() + seconds
     while not happened():
         if time.monotonic() > until_s:
             return False

@@ -52,6 +52,42 @@ def test_a_workflow_may_only_read_and_pins_what_it_uses(workflow: Path) -> None:
     assert [action for action in used if not PINNED.match(action)] == []
 
 
+def pinned(name: str) -> dict[str, set[str]]:
+    """The versions that a file of the repository pins each package to; of one with hashes, each has some."""
+    versions: dict[str, set[str]] = {}
+    text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
+    for line in text.splitlines():
+        match = re.match(r"([\w.-]+)==([^ ;]+)(.*)", line)
+        if match:
+            versions.setdefault(re.sub(r"[-_.]+", "-", match[1]).lower(), set()).add(match[2])
+            assert name == "constraints.txt" or re.search(r" --hash=sha256:[0-9a-f]{64}\b", match[3]), line
+    return versions
+
+
+@pytest.mark.parametrize("name", ["run", "release"])
+def test_what_a_release_needs_is_locked_by_hashes_in_the_tested_versions(name: str) -> None:
+    locked, tested = pinned(f"requirements/{name}.txt"), pinned("constraints.txt")
+    if name == "run":
+        text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        asked = re.findall(
+            r'"([\w-]+)', re.findall(r"^dependencies = \[(.*?)\]", text, re.MULTILINE | re.DOTALL)[0]
+        )
+    else:
+        asked = (ROOT / "requirements" / "release.in").read_text(encoding="utf-8").split()
+    assert set(asked) <= locked.keys()
+    others = {package for package in locked.keys() & tested.keys() if not tested[package] <= locked[package]}
+    assert others == set()
+
+
+def test_a_release_is_made_as_on_any_machine_and_has_the_list_of_its_dependencies() -> None:
+    steps = parsed(ROOT / ".github" / "workflows" / "release.yml")["jobs"]["build"]["steps"]
+    assert "make dist PYTHON=python" in [step.get("run") for step in steps]
+    made = recipe("dist")
+    assert any("--output-file dist/perfdoctor.cdx.json" in command for command in made)
+    assert any(command.endswith(" dist/requirements.txt") for command in made)
+    assert any("--require-hashes" in command for command in recipe(r"\$\(RELEASE\)/.installed"))
+
+
 @pytest.mark.parametrize("form", FORMS, ids=lambda file: file.stem)
 def test_a_form_asks_each_question_once_and_says_why(form: Path) -> None:
     content = parsed(form)

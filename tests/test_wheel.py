@@ -84,7 +84,10 @@ def perfdoctor(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     alone(sys.executable, "-m", "venv", environment, cwd=dist)
     pip = (environment / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     wheel = only(dist, "*.whl")
-    alone(*pip, "--constraint", ROOT / "constraints.txt", wheel, cwd=dist, timeout=INSTALL_TIMEOUT_S)
+    locked = ("--require-hashes", "--requirement", ROOT / "requirements" / "run.txt")
+    alone(*pip, *locked, cwd=dist, timeout=INSTALL_TIMEOUT_S)
+    alone(*pip, "--no-deps", wheel, cwd=dist, timeout=INSTALL_TIMEOUT_S)
+    alone(*pip[:3], "check", cwd=dist)  # nothing is missing from what is locked
     return environment / "bin" / "perfdoctor"
 
 
