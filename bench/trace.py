@@ -33,6 +33,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "trace.md"
 REAL = ROOT.parent / "shared" / "traces" / "hta_nsres_v100.pt.trace.json.gz"
 SMALLEST_BYTES = 100_000  # of JSON: a few events over and over are no trace of anybody's
+TRACES = "*.pt.trace.json*"
 ADDED = re.compile(rb'("ts": |"correlation": |"External id": |"id": )(\d+)')
 FIRST = re.compile(rb'\{\s*"(?:ph|name)": ')
 BETWEEN = re.compile(rb'\}(\s*,\s*)\{\s*"(?:ph|name)": ')
@@ -209,7 +210,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.layouts:
         folder = options.trace or REAL.parent
-        sources = (path for path in sorted(folder.rglob("*.pt.trace.json*")) if path.is_file())
+        ranks = (sorted(inner.glob(TRACES))[:1] for inner in sorted(folder.iterdir()) if inner.is_dir())
+        sources = [*sorted(folder.glob(TRACES)), *(path for first in ranks for path in first)]
         show(layouts(sources, options.gb, options.rounds or 1), "layouts", options.write)
         return
     with tempfile.TemporaryDirectory(prefix="perfdoctor-bench-") as folder:
