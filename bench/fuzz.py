@@ -103,8 +103,7 @@ def read_run(path: Path) -> frozenset[str]:
     """What `report`, `runs` and `try` read of a run."""
     facts, report = (directory.read_json(path / name) or {} for name in ("run.json", "report.json"))
     runs_page.table([runs_page.row(path.name, facts, report)], 100)
-    directory.runs(path.parent)
-    job.grouped([path])
+    job.grouped(directory.kept(path.parent))
     with contextlib.suppress(PerfdoctorError):
         retry.last(str(path))
     judged = reporting.judge(path)

@@ -1,11 +1,13 @@
 """What analysing a large trace costs: CPU seconds and memory of reading and measuring.
 
     python bench/trace.py [TRACE] [--gb 1.0] [--rounds 3] [--write]
+    python bench/trace.py --layouts [FOLDER] [--gb 1.0] [--rounds 1] [--write]
 
 The large trace is TRACE tiled: its events again and again, each time later and with correlations of their
 own. Without TRACE, a real one is taken from ../shared/traces if that folder is there; else two hundred steps
 of a small network are recorded on this machine (without a GPU, such a trace holds no kernels). Every figure
-is the median over processes that do nothing else.
+is the median over processes that do nothing else. With --layouts, each trace of a folder is tiled: tools and
+versions differ in how they spell events, and in what they tell of them.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
@@ -28,9 +31,13 @@ from rich.table import Table
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "trace.md"
-BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 REAL = ROOT.parent / "shared" / "traces" / "hta_nsres_v100.pt.trace.json.gz"
+SMALLEST_BYTES = 100_000  # of JSON: a few events over and over are no trace of anybody's
+TRACES = "*.pt.trace.json*"
 ADDED = re.compile(rb'("ts": |"correlation": |"External id": |"id": )(\d+)')
+FIRST = re.compile(rb'\{\s*"(?:ph|name)": ')
+BETWEEN = re.compile(rb'\}(\s*,\s*)\{\s*"(?:ph|name)": ')
+LIST_END = re.compile(rb"\}\s*\]")
 RANK = re.compile(rb'("rank": )\d+')
 RANKS = 8
 RENUMBERED = 10_000_000  # correlations and ids of one tile lie this far behind those of the one before it
@@ -66,11 +73,20 @@ profile.export_chrome_trace(sys.argv[1])
 """
 
 
+def text_of(source: Path) -> bytes:
+    """The JSON of a trace."""
+    return gzip.decompress(source.read_bytes()) if source.suffix == ".gz" else source.read_bytes()
+
+
 def tiled(source: Path, out: Path, gb: float, rank: int = 0) -> int:
     """Write `source` so often behind itself that `out` has `gb` GB, as `rank`; returns how often."""
-    text = gzip.decompress(source.read_bytes()) if source.suffix == ".gz" else source.read_bytes()
-    begin = text.index(b"[", text.index(b'"traceEvents"')) + 1
-    end = text.rindex(b"\n  }") + len("\n  }")
+    text = text_of(source)
+    first = FIRST.search(text, max(0, text.find(b'"traceEvents"')))
+    last = LIST_END.search(text, text.rindex(b'"ph": '))
+    parted = BETWEEN.search(text, first.start()) if first else None
+    if not (first and last and parted):
+        raise SystemExit(f"{source} is spelled in a way that cannot be tiled")
+    begin, end, between = first.start(), last.start() + 1, parted[1]
     body = text[begin:end]
     parts, last = [], 0
     for found in ADDED.finditer(body):
@@ -82,9 +98,9 @@ def tiled(source: Path, out: Path, gb: float, rank: int = 0) -> int:
     with out.open("wb") as file:
         file.write(RANK.sub(rb"\g<1>%d" % rank, text[:begin]))
         for tile in range(times):
-            file.write(b"," if tile else b"")
-            for between, is_stamp, number in parts:
-                file.write(between)
+            file.write(between if tile else b"")
+            for unchanged, is_stamp, number in parts:
+                file.write(unchanged)
                 file.write(b"%d" % (number + tile * (span_us if is_stamp else RENUMBERED)))
             file.write(body[last:])
         file.write(RANK.sub(rb"\g<1>%d" % rank, text[end:]))
@@ -121,6 +137,29 @@ def compressed(path: Path) -> Path:
         while block := plain.read(1 << 24):
             out.write(block)
     return packed
+
+
+def layouts(sources: Iterable[Path], gb: float, rounds: int) -> Table:
+    """The figures of each trace, tiled."""
+    found = Table("trace", "GB", "events", "device events", "CPU s", "CPU s per GB", "peak MB")
+    for source in sources:
+        if len(text_of(source)) < SMALLEST_BYTES:
+            continue
+        with tempfile.TemporaryDirectory(prefix="perfdoctor-bench-") as folder:
+            large = Path(folder) / "tiled.json"
+            times, size_gb = tiled(source, large, gb), large.stat().st_size / 1e9
+            result = measured(large, rounds)
+        cpu_s = result["read_s"] + result["measure_s"]
+        found.add_row(
+            f"{source.name.split('.')[0]} x{times}",
+            f"{size_gb:.3f}",
+            f"{result['events']:,.0f}",
+            f"{result['device_events']:,.0f}",
+            f"{cpu_s:.2f}",
+            f"{cpu_s / size_gb:.2f}",
+            f"{result['peak_bytes'] / 1e6:.0f}",
+        )
+    return found
 
 
 def table(source: Path, gb: float, rounds: int) -> Table:
@@ -164,23 +203,31 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("trace", nargs="?", type=Path)
+    parser.add_argument("--layouts", action="store_true", help="tile each trace of a folder")
     parser.add_argument("--gb", type=float, default=1.0)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int)
     parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.relative_to(ROOT)}")
     options = parser.parse_args()
-    source = options.trace or REAL
+    if options.layouts:
+        folder = options.trace or REAL.parent
+        ranks = (sorted(inner.glob(TRACES))[:1] for inner in sorted(folder.iterdir()) if inner.is_dir())
+        sources = [*sorted(folder.glob(TRACES)), *(path for first in ranks for path in first)]
+        show(layouts(sources, options.gb, options.rounds or 1), "layouts", options.write)
+        return
     with tempfile.TemporaryDirectory(prefix="perfdoctor-bench-") as folder:
+        source = options.trace or REAL
         if not source.exists():
             source = Path(folder) / "recorded.json"
             subprocess.run([sys.executable, "-c", RECORD, str(source)], check=True)
-        found = table(source, options.gb, options.rounds)
-    Console(width=120).print(found)
-    if options.write:
-        write(found)
+        show(table(source, options.gb, options.rounds or 3), "bench", options.write)
 
 
-def write(found: Table) -> None:
-    """Put the table between the marks of its page."""
+def show(found: Table, mark: str, write: bool) -> None:
+    """Print the table, and put it between the marks of its page if asked to."""
+    Console(width=140).print(found)
+    if not write:
+        return
+    begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
     rows = zip(*(column.cells for column in found.columns), strict=True)
     heads = [str(column.header) for column in found.columns]
     lines = [
@@ -192,8 +239,8 @@ def write(found: Table) -> None:
         f"Python {platform.python_version()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}; medians."
     )
     page = PAGE.read_text()
-    before, after = page.split(BEGIN)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n{where}\n\n" + "\n".join(lines) + f"\n{END}{after}")
+    before, after = page.split(begin)[0], page.split(end)[1]
+    PAGE.write_text(f"{before}{begin}\n{where}\n\n" + "\n".join(lines) + f"\n{end}{after}")
 
 
 if __name__ == "__main__":

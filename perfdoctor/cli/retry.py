@@ -51,8 +51,7 @@ def _newest(chosen: Command) -> Path | None:
         return redact.command(_found(words))  # what is stored may have its secrets or not
 
     wanted = comparable(chosen.argv)
-    for path in (path for place in directory.places() for path in directory.runs(place)):
-        facts = directory.read_json(path / "run.json") or {}
+    for path, facts in (run for place in directory.places() for run in directory.kept(place).items()):
         words = facts.get("command")
         if facts.get("cwd") == os.getcwd() and isinstance(words, list) and comparable(words) == wanted:
             return path

@@ -15,19 +15,19 @@ def runs(
     from perfdoctor.cli import output
     from perfdoctor.errors import NoSuchRun
     from perfdoctor.render.pages import runs as listing
-    from perfdoctor.runs import directory, job
+    from perfdoctor.runs import directory, spans
 
     places = directory.places(out)
-    found = [path for place in places for path in directory.runs(place)]
+    found = {path: run for place in places for path, run in directory.kept(place).items()}
     if not found:
         raise NoSuchRun(f"no runs in {places[0]}", "watch a script first: perfdoctor run train.py")
-    groups = job.grouped(found)
+    groups = [[path] for path in found]
+    if spans.meeting(found):
+        from perfdoctor.runs import job  # here: it needs numpy, whose import takes as long as a list
+
+        groups = job.grouped(found)
     rows = [
-        listing.row(
-            path.name,
-            directory.read_json(path / "run.json") or {},
-            directory.read_json(path / "report.json") or {},
-        )
+        listing.row(path.name, found[path], directory.read_json(path / "report.json") or {})
         for path, *_ in groups
     ]
     output.emit(listing.table(rows, output.columns(sys.stdout)), sys.stdout)

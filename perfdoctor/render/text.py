@@ -38,6 +38,8 @@ ASCII = str.maketrans(
 
 def escape_control(text: str) -> str:
     """`text` on one line, with what could steer a terminal written as an escape."""
+    if text.isascii() and text.isprintable():  # as nearly all is
+        return text
     return "".join(letter if _is_plain(letter) else _escape(letter) for letter in text)
 
 

@@ -20,6 +20,8 @@ from perfdoctor.wire.names import DISK_FULL
 from perfdoctor.wire.rows import CONTROL_BYTE
 
 SCHEMA = "perfdoctor.run/1"
+RUN = "run.json"  # what was run, when, and how it ended
+CLOCKS_S = 60.0  # two machines may differ by this much in the time of day; with NTP it is milliseconds
 GZIP_LEVEL = 3  # traces shrink to a tenth at 100 MB/s; level 9 takes four times as long for little more
 SHARING = "sharing.json"  # how the machine shares its cores, measured after the run
 RANGES = "ranges.json"  # of predicted gains, as the machine's own trials asked for when the run ended
@@ -237,24 +239,49 @@ def _writable(folder: Path) -> bool:
 # ---------------------------------------------------------------- finding
 
 
-def runs(parent: Path) -> list[Path]:
-    """Run directories below `parent`, newest first."""
-    if not parent.is_dir():
-        return []
-    found = [entry for entry in parent.iterdir() if (entry / "run.json").is_file()]
-    return sorted(found, key=_started, reverse=True)
+def kept(parent: Path) -> dict[Path, Json]:
+    """Run directories below `parent` with what their run.json says, newest first."""
+    found = {}
+    for path in _folders(parent):
+        told = read_json(path / RUN)
+        if told is not None or (path / RUN).is_file():  # one that is damaged is a run, too
+            found[path] = told or {}
+    return dict(sorted(found.items(), key=lambda run: _started(*run), reverse=True))
+
+
+def newest(parent: Path) -> Path | None:
+    """The newest run below `parent`; of thousands, the files of the last few are read.
+
+    A run's file is written when it starts and again when it ends: what was written long before another run
+    started is of an older one.
+    """
+    written = []
+    for path in _folders(parent):
+        with suppress(OSError):
+            written.append(((path / RUN).stat().st_mtime, path))
+    best: tuple[float, str, Path] | None = None
+    for written_s, path in sorted(written, reverse=True):
+        if best is not None and written_s < best[0] - CLOCKS_S:
+            break
+        started = (*_started(path, read_json(path / RUN) or {}), path)
+        best = started if best is None else max(best, started)
+    return None if best is None else best[2]
 
 
 def latest(parent: Path) -> Path:
-    """The newest run below `parent`."""
-    found = runs(parent)
-    if not found:
+    """The same; raises NoSuchRun where there is none."""
+    found = newest(parent)
+    if found is None:
         raise NoSuchRun(f"no runs in {parent}", "watch a script first: perfdoctor run train.py")
-    return found[0]
+    return found
 
 
-def _started(path: Path) -> tuple[float, str]:
-    started = (read_json(path / "run.json") or {}).get("started_epoch_s")
+def _folders(parent: Path) -> list[Path]:
+    return list(parent.iterdir()) if parent.is_dir() else []
+
+
+def _started(path: Path, told: Json) -> tuple[float, str]:
+    started = told.get("started_epoch_s")
     return (started if isinstance(started, (int, float)) else 0.0, path.name)
 
 

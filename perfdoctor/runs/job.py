@@ -21,11 +21,11 @@ from perfdoctor.model.ranks import rank_list
 from perfdoctor.runs import exits, hangs, job_notes, regular_file
 from perfdoctor.runs import records as recorded
 from perfdoctor.runs.directory import Json, read_json
-from perfdoctor.runs.records import Folder, Process, steps_made, whole
+from perfdoctor.runs.json_text import whole
+from perfdoctor.runs.records import Folder, Process, steps_made
+from perfdoctor.runs.spans import meet, meeting, span_s
 from perfdoctor.runs.types import JobRecords, RankRecords, RunRecords
 
-CLOCKS_S = 60.0  # two nodes may differ by this much in the time of day; with NTP it is milliseconds
-WRITTEN = ("host.jsonl", "boot.jsonl", "run.json")  # the newest of them tells when a lost run ended
 PROBLEMS = 6  # that are told of one folder; more are counted
 
 
@@ -206,10 +206,13 @@ def _beside(folder: Folder) -> list[Path]:
     return [part.path for part in _together(folder, list(_candidates(others, _span_s(folder))))]
 
 
-def grouped(paths: Sequence[Path]) -> list[list[Path]]:
-    """The runs, those of one job together, its lowest rank first; each job stands where its first run did."""
+def grouped(runs: Mapping[Path, Json]) -> list[list[Path]]:
+    """The runs, those of one job together, its lowest rank first; each job stands where its first run did.
+
+    `runs`: what their run.json say.
+    """
     jobs: dict[str | None, dict[Path, Folder]] = {}
-    for path in paths:
+    for path in meeting(runs):
         if _names_a_job(path):
             with suppress(NoSuchRun, NotARun, OSError):
                 folder = recorded.look(path)
@@ -217,7 +220,7 @@ def grouped(paths: Sequence[Path]) -> list[list[Path]]:
     alike = {path: parts for parts in jobs.values() for path in parts}
     groups: list[list[Path]] = []
     taken: set[Path] = set()
-    for path in paths:
+    for path in runs:
         if path not in taken:
             groups.append(_group(path, alike.get(path, {})))
             taken.update(groups[-1])
@@ -235,11 +238,11 @@ def _group(path: Path, alike: Mapping[Path, Folder]) -> list[Path]:
     return [part.path for part in sorted(parts, key=lambda part: min(_ranks(part), default=0))]
 
 
-def _candidates(paths: Iterable[Path], span_s: tuple[float, float]) -> Iterator[Folder]:
+def _candidates(paths: Iterable[Path], wanted_s: tuple[float, float]) -> Iterator[Folder]:
     """The folders among `paths` that are runs of that time and of several ranks."""
     for path in paths:
         run = read_json(path / "run.json")
-        if run is not None and _meet(_times_s(path, run), span_s) and _names_a_job(path):
+        if run is not None and meet(span_s(path, run), wanted_s) and _names_a_job(path):
             with suppress(NoSuchRun, NotARun, OSError):
                 yield recorded.look(path)
 
@@ -254,13 +257,13 @@ def _names_a_job(path: Path) -> bool:
 
 def _together(folder: Folder, others: Sequence[Folder]) -> list[Folder]:
     """The others that are parts of the same job; of several for the same ranks, the nearest in time."""
-    identity, span_s = _identity(folder), _span_s(folder)
+    identity, own_s = _identity(folder), _span_s(folder)
     if identity is None or _is_whole(folder):
         return []
-    known = [(abs(_span_s(other)[0] - span_s[0]), other) for other in others if _identity(other) == identity]
+    known = [(abs(_span_s(other)[0] - own_s[0]), other) for other in others if _identity(other) == identity]
     taken, parts = _ranks(folder), []
     for _, other in sorted(known, key=lambda pair: pair[0]):
-        if _meet(_span_s(other), span_s) and taken.isdisjoint(_ranks(other)):
+        if meet(_span_s(other), own_s) and taken.isdisjoint(_ranks(other)):
             taken |= _ranks(other)
             parts.append(other)
     return parts
@@ -291,25 +294,7 @@ def _is_whole(folder: Folder) -> bool:
 
 
 def _span_s(folder: Folder) -> tuple[float, float]:
-    return _times_s(folder.path, folder.run)
-
-
-def _times_s(path: Path, run: Json) -> tuple[float, float]:
-    """When a run began and ended, as times of day; a lost one ended when something was written last."""
-    began_s = run.get("started_epoch_s")
-    began_s = float(began_s) if isinstance(began_s, (int, float)) else 0.0
-    begin_ns, end_ns = whole(run, "begin_ns"), whole(run, "end_ns")
-    if begin_ns is not None and end_ns is not None:
-        return began_s, began_s + (end_ns - begin_ns) / 1e9
-    written = [began_s]
-    for name in WRITTEN:
-        with suppress(OSError):
-            written.append((path / name).stat().st_mtime)
-    return began_s, max(written)
-
-
-def _meet(one_s: tuple[float, float], other_s: tuple[float, float]) -> bool:
-    return one_s[0] <= other_s[1] + CLOCKS_S and other_s[0] <= one_s[1] + CLOCKS_S
+    return span_s(folder.path, folder.run)
 
 
 def _of_last_start(folders: Sequence[Folder], notes: list[Remark]) -> tuple[tuple[Folder, ...], int]:

@@ -12,18 +12,27 @@ DEEPEST = 100  # levels; our own files have about ten, and what writes JSON ends
 def loads(text: bytes) -> Any:
     """The value of a JSON text. Raises ValueError where it is none, or nested too deeply."""
     value = orjson.loads(text)
-    if text.count(b"[") + text.count(b"{") > DEEPEST and _is_deep(value):
+    if text.count(b"[") + text.count(b"{") > DEEPEST and type(value) in (dict, list) and _is_deep(value):
         raise ValueError(f"nested in more than {DEEPEST} levels")
     return value
+
+
+def whole(told: object, name: str) -> int | None:
+    """A whole number of 0 or more in an object of a record, or None."""
+    value = told.get(name) if isinstance(told, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _is_deep(value: Any) -> bool:
     level = [value]
     for _ in range(DEEPEST + 1):
-        lists = [inner for inner in level if isinstance(inner, list)]
-        objects = [inner for inner in level if isinstance(inner, dict)]
-        if not lists and not objects:
+        # A thousand reports are read to list them, and nearly all that they hold is neither.
+        level = [
+            item
+            for outer in level
+            for item in (outer.values() if type(outer) is dict else outer)
+            if type(item) in (dict, list)
+        ]
+        if not level:
             return False
-        level = [item for inner in lists for item in inner]
-        level += [item for inner in objects for item in inner.values()]
     return True

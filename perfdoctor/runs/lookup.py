@@ -13,8 +13,8 @@ def run_directory(run: str | None, out: str | None) -> Path:
     """The run directory that a path or an id names; the newest one for None. Raises NoSuchRun."""
     places = directory.places(out)
     if run is None:
-        newest = [path for place in places for path in directory.runs(place)[:1]]
-        return newest[0] if newest else directory.latest(places[0])
+        newest = (found for place in places if (found := directory.newest(place)) is not None)
+        return next(newest, None) or directory.latest(places[0])
     for path in (Path(run), *(place / run for place in places)):
         if path.is_dir():
             return path

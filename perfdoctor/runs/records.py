@@ -17,6 +17,7 @@ import numpy as np
 from perfdoctor.errors import NoSuchRun, NotARun
 from perfdoctor.model.note import Note
 from perfdoctor.runs.directory import RANGES, SHARING, Json, full_since, read_json
+from perfdoctor.runs.json_text import whole
 from perfdoctor.runs.raw import (
     Rows,
     Stack,
@@ -228,12 +229,6 @@ def _process(path: Path, tag: str, booted: Mapping[int, Sequence[Json]]) -> Proc
         float(opened_s) if isinstance(opened_s, (int, float)) else 0.0,
         next(iter([*told, *own]), {}),
     )
-
-
-def whole(told: object, name: str) -> int | None:
-    """A whole number of 0 or more in an object of a record, or None."""
-    value = told.get(name) if isinstance(told, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _failure(entry: Json, booted: Mapping[int, Sequence[Json]]) -> Json:

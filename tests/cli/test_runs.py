@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.support.jobs import write_job
@@ -40,3 +43,24 @@ def test_runs_of_one_job_are_one_line_that_of_its_lowest_rank(saved, folder, per
     listed = perfdoctor("runs").stdout.splitlines()
     assert [line.split()[0] for line in listed[:-1]] == ["run", "20260103-030405-new", "task0"]
     assert listed[-1] == "2 more runs hold other ranks of these jobs"
+
+
+def test_many_runs_are_listed_without_looking_further_into_them(saved, folder):
+    for number in range(3):
+        saved(f"2026010{number}-030405-run", started_epoch_s=1e6 * number)
+    code = (
+        "import sys\n"
+        "opened = []\n"
+        "def note(event, arguments):\n"
+        "    if event == 'open' and '.perfdoctor' in str(arguments[0]): opened.append(str(arguments[0]))\n"
+        "sys.addaudithook(note)\n"
+        "from perfdoctor.cli import app\n"
+        "try: app.start(['runs'])\n"
+        "except SystemExit: pass\n"
+        "print(len(opened), 'numpy' in sys.modules, file=sys.stderr)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert len(shown.stdout.splitlines()) == 4
+    assert shown.stderr == "6 False\n"  # run.json and report.json of each

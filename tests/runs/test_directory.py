@@ -169,3 +169,39 @@ def test_a_link_of_another_user_in_the_place_of_our_folder_is_not_followed(tmp_p
     os.chown(tmp_path / ".perfdoctor", 12345, 12345, follow_symlinks=False)
     assert here not in directory.places()
     assert directory.home() != here
+
+
+def runs_of(parent, *runs):
+    """Runs below `parent`: (name, when it started, when its run.json was written last)."""
+    for name, started_s, written_s in runs:
+        (parent / name).mkdir(parents=True)
+        directory.write_json(parent / name / "run.json", {"started_epoch_s": started_s})
+        os.utime(parent / name / "run.json", (written_s, written_s))
+
+
+def test_the_newest_run_is_the_one_that_started_last_not_the_one_that_ended_last(tmp_path):
+    runs_of(tmp_path, ("a", 100.0, 5000.0), ("b", 4000.0, 4010.0), ("c", 300.0, 310.0))
+    (tmp_path / "no-run").mkdir()
+    assert directory.newest(tmp_path) == tmp_path / "b"
+    assert [path.name for path in directory.kept(tmp_path)] == ["b", "c", "a"]
+
+
+def test_of_many_runs_the_newest_is_found_by_reading_the_last_ones(tmp_path, monkeypatch):
+    runs_of(tmp_path, *((f"run{number}", 600.0 * number, 600.0 * number + 590) for number in range(50)))
+    looked = []
+    read = directory.read_json
+    monkeypatch.setattr(directory, "read_json", lambda path: looked.append(path.parent.name) or read(path))
+    assert directory.newest(tmp_path) == tmp_path / "run49"
+    assert looked == ["run49", "run48"]
+
+
+def test_a_run_whose_file_is_damaged_is_a_run_and_the_oldest(tmp_path):
+    runs_of(tmp_path, ("good", 100.0, 200.0))
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{")
+    assert directory.kept(tmp_path) == {
+        tmp_path / "good": {"started_epoch_s": 100.0},
+        tmp_path / "broken": {},
+    }
+    assert directory.newest(tmp_path) == tmp_path / "good"
+    assert directory.newest(tmp_path / "nowhere") is None

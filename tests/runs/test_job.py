@@ -12,6 +12,7 @@ from perfdoctor.errors import NoSuchRun, PerfdoctorError
 from perfdoctor.model.note import Note
 from perfdoctor.runs import job as jobs
 from perfdoctor.runs import records as recorded
+from perfdoctor.runs.directory import read_json
 from tests.support.jobs import BEGIN_NS, MS, write_job
 
 
@@ -164,7 +165,21 @@ def test_runs_are_listed_by_job_lowest_rank_first(tmp_path):
     (both,) = write_job(tmp_path / "c", ranks=2, steps=5).folders
     broken = tmp_path / "broken"
     listed = [tasks[2], alone, broken, tasks[0], both, tasks[1]]
-    assert jobs.grouped(listed) == [[*tasks], [alone], [broken], [both]]
+    runs = {path: read_json(path / "run.json") or {} for path in listed}
+    assert jobs.grouped(runs) == [[*tasks], [alone], [broken], [both]]
+
+
+def test_of_runs_that_ran_alone_only_the_times_are_looked_at(tmp_path, monkeypatch):
+    folders = [write_job(tmp_path / name, ranks=2, steps=5).folders[0] for name in "abcd"]
+    times = [(1000.0, 10), (1200.0, 10), (1250.0, 10), (5000.0, 10)]
+    runs = {
+        path: {"started_epoch_s": began_s, "begin_ns": 0, "end_ns": int(lasted_s * 1e9)}
+        for path, (began_s, lasted_s) in zip(folders, times, strict=True)
+    }
+    looked = []
+    monkeypatch.setattr(jobs, "_names_a_job", lambda path: looked.append(path) or False)
+    assert jobs.grouped(runs) == [[path] for path in folders]
+    assert sorted(looked) == folders[1:3]
 
 
 def test_a_task_that_has_ended_is_taken_alone_and_the_first_one_tells_of_all(tmp_path):

@@ -11,7 +11,10 @@ Bytes = npt.NDArray[np.uint8]
 
 WORD = 8
 WIDTH = 2 * WORD  # digits at most: whole microseconds since 1970 have 16
-DECIMALS = 3  # digits after the point: nanoseconds of a number of microseconds
+DECIMALS = 3  # digits after the point at most: nanoseconds of a number of microseconds
+MISSING = 10 ** np.arange(DECIMALS, -1, -1)  # by the number of decimals: nanoseconds of the last
+LONGEST = 24  # letters in which a number has ended
+FIRST_LETTER, LETTERS = np.uint8(ord(".")), np.uint8(ord("9") - ord("."))  # of numbers: digits and the point
 LARGEST = 2**62 // 10**DECIMALS  # of microseconds: the year 2116 in nanoseconds, and sums still fit
 ZEROS = np.uint64(0x3030303030303030)
 NOT_A_DIGIT = np.uint64(0x8080808080808080)
@@ -19,23 +22,32 @@ NOT_A_DIGIT = np.uint64(0x8080808080808080)
 USED = np.array([2**64 - 2 ** (8 * (WORD - digits)) for digits in range(WORD + 1)], np.uint64)
 
 
+def ends(text: Bytes, begin: Ints) -> Ints:
+    """Where the numbers end that begin at text[begin:]; where one is longer than any of ours, its begin."""
+    window = np.lib.stride_tricks.sliding_window_view(text, LONGEST)[begin]
+    end: Ints = begin + ((window - FIRST_LETTER) > LETTERS).argmax(axis=1)
+    return end
+
+
 def nanoseconds(text: Bytes, begin: Ints, end: Ints) -> tuple[Ints, Flags]:
     """Numbers of microseconds at text[begin:end], as (n,) int64 nanoseconds, and (n,) whether each is good.
 
-    Good is what has 1 to 16 digits and then either no decimals or exactly three. `begin` is at least 16.
+    Good is what has 1 to 16 digits, and either no decimals or up to three. `begin` is at least 16.
     """
-    point = text[end - (DECIMALS + 1)] == ord(".")
-    point &= end - begin > DECIMALS + 1
-    value, good = whole(text, begin, end - (DECIMALS + 1) * point)
-    good &= value < LARGEST
+    last = words_at(text, end - WORD)
+    decimals = np.zeros(len(end), np.int64)
+    for count in range(1, DECIMALS + 1):
+        letter = (last >> np.uint64(8 * (WORD - count - 1))) & np.uint64(0xFF)
+        decimals += count * ((letter == ord(".")) & (end - begin > count + 1))
+    good = decimals <= DECIMALS  # more is two points
+    decimals = decimals.clip(0, DECIMALS)
+    value, whole_good = whole(text, begin, end - decimals - (decimals > 0))
+    good &= whole_good & (value < LARGEST)
     value *= 10**DECIMALS
-    if point.any():
-        decimals = np.zeros(len(end), np.int64)
-        for place in range(DECIMALS, 0, -1):
-            digit = text[end - place] - np.uint8(ord("0"))
-            good &= (digit <= 9) | ~point
-            decimals = decimals * 10 + digit
-        value += decimals * point
+    if decimals.any():
+        part, part_good = _word(text, end - WORD, decimals)
+        good &= part_good
+        value += part.astype(np.int64) * MISSING[decimals]
     return value, good
 
 
@@ -49,9 +61,15 @@ def whole(text: Bytes, begin: Ints, end: Ints) -> tuple[Ints, Flags]:
     return (high * np.uint64(10**WORD) + low).astype(np.int64), good
 
 
+def words_at(text: Bytes, at: Ints) -> npt.NDArray[np.uint64]:
+    """The eight bytes at text[at:] as a number, the first one lowest, for each place."""
+    words: npt.NDArray[np.uint64] = np.ndarray((len(text) - WORD + 1,), "<u8", text.data, 0, (1,))[at]
+    return words
+
+
 def _word(text: Bytes, at: Ints, digits: Ints) -> tuple[npt.NDArray[np.uint64], Flags]:
     """The last `digits` of the eight bytes at text[at:], as a number, and whether they are digits."""
-    words = np.ndarray((len(text) - WORD + 1,), "<u8", text.data, 0, (1,))[at]  # any byte may begin a word
+    words = words_at(text, at)
     used = USED[digits]
     words = (words & used) | (ZEROS & ~used)
     good = ((words + np.uint64(0x4646464646464646)) | (words - ZEROS)) & NOT_A_DIGIT == 0

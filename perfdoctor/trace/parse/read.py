@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.errors import NotATrace
-from perfdoctor.trace.parse import heap, layout
+from perfdoctor.trace.parse import heap, spelling
 from perfdoctor.trace.parse.columns import UNKNOWN, DeviceProperties, Skipped, Trace
 from perfdoctor.trace.parse.events import whole
+from perfdoctor.trace.parse.layout import BLANK, KnownLayout
 from perfdoctor.trace.parse.repair import EVENT_BEGIN, decoded, loads, repair
 from perfdoctor.trace.parse.source import TraceSource
 from perfdoctor.trace.parse.tables import Tables
@@ -43,7 +44,7 @@ class _Reader:
     def __init__(self, source: TraceSource) -> None:
         self.source = source
         self.tables = Tables()
-        self.layout = layout.KinetoLayout(self.tables)
+        self.layout: KnownLayout | None = None
         self.lost_bytes = self.lost_events = self.repaired = 0
         self.preamble = b""
         self.tail: str | None = None  # what follows the list of events; None: the list never ended
@@ -51,6 +52,8 @@ class _Reader:
     def read(self) -> Trace:
         blocks = iter(self.source)
         self.preamble, _, rest = self.source.up_to_events(blocks)
+        spelled, rest = spelling.of(rest), rest.lstrip(BLANK)
+        self.layout = KnownLayout(self.tables, spelled) if spelled else None
         taken, at_bytes = 0, self.source.bytes
         for block in blocks:
             rest = self._take(rest + block)
@@ -65,16 +68,25 @@ class _Reader:
 
     def _take(self, text: bytes) -> bytes:
         """Take the whole events of `text`; returns the rest, which begins where an event does."""
-        cut = text.rfind(layout.BOUNDARY)
-        if cut >= 0:
-            self._add(self.layout.take(text[: cut + 1]))
-            return text[cut + 1 :]
+        cut = self.layout.cut(text) if self.layout else 0
+        if self.layout and cut:
+            left = self._take_known(self.layout, memoryview(text)[:cut])
+            return (left + text[cut:]).lstrip(BLANK)
         return self._take_as_json(text)
 
-    def _add(self, pieces: list[bytes]) -> None:
-        """Decode single events, together if they are valid, else one by one, and take them."""
-        events = decoded(b"[" + b",".join(pieces) + b"]")
-        if events is None or len(events) != len(pieces):
+    def _take_known(self, known: KnownLayout, piece: memoryview) -> bytes:
+        """Take a piece of a known layout; returns what is left of it."""
+        look = known.look(piece)
+        events = _together(look.odd)
+        if events is None and not known.spelling.is_sure:
+            return self._take_as_json(bytes(piece))
+        known.take(look)
+        self._add(look.odd, events)
+        return b""
+
+    def _add(self, pieces: list[bytes], events: list[Any] | None = None) -> None:
+        """Take single events, which were decoded together if that went well, else one by one."""
+        if events is None:
             events = [self._event(piece) for piece in pieces]
         lost = self.tables.add(events)
         self.lost_events += len(lost)
@@ -93,7 +105,7 @@ class _Reader:
             return b""
         borders = [separator.start() + 1 for separator in SEPARATOR.finditer(text)]
         for border in borders[: -ATTEMPTS - 1 : -1]:
-            events = decoded(b"[" + text[:border].lstrip(layout.BLANK) + b"]")
+            events = decoded(b"[" + text[:border].lstrip(BLANK) + b"]")
             if events is not None:
                 self.lost_events += len(self.tables.add(events))
                 return text[border:]
@@ -103,9 +115,9 @@ class _Reader:
         """Take what can be repaired of text that is no valid JSON; the last event may be unfinished."""
         begin, pieces = 0, []
         for border in RESUMPTION.finditer(text):
-            pieces.append(text[begin : border.start() + 1].lstrip(layout.BLANK))
+            pieces.append(text[begin : border.start() + 1].lstrip(BLANK))
             begin = border.start() + 1
-        self._add(pieces)
+        self._add(pieces, _together(pieces))
         return self._drop_endless(text[begin:])
 
     def _drop_endless(self, text: bytes) -> bytes:
@@ -178,10 +190,16 @@ class _Reader:
             reasons.append("the file ends before its list of events")
         if self.lost_events:
             reasons.append(f"{self.lost_events} events could not be read")
-        repairs = self.repaired + self.layout.repaired
+        repairs = self.repaired + (self.layout.repaired if self.layout else 0)
         if repairs:
             reasons.append(f"{repairs} events were not valid JSON and were repaired")
         return Skipped(self.lost_bytes, self.lost_events, "; ".join(reasons) or None)
+
+
+def _together(pieces: list[bytes]) -> list[Any] | None:
+    """The events, decoded together; None where that does not go well."""
+    events = decoded(b"[" + b",".join(pieces) + b"]")
+    return events if events is not None and len(events) == len(pieces) else None
 
 
 def _devices(properties: Any) -> tuple[DeviceProperties, ...]:

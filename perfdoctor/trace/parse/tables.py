@@ -22,10 +22,12 @@ from perfdoctor.trace.parse.columns import (
 from perfdoctor.trace.parse.events import HOST_TABLES, EventTable, Heads, Interned, nanoseconds, whole
 
 Json = Mapping[str, Any]
+Kept = tuple[int, int]  # of an operator's arguments: the numbers of its inputs and its stack
 
 GROWTH = 1.1  # of a column that is full: what is not filled takes memory, too
 HOST_MEMORY = 0  # "Device Type" of host memory in allocation events; 1 is CUDA and ROCm
 NO_ARGUMENTS: Json = {}
+NOTHING: Kept = (UNKNOWN, UNKNOWN)
 
 
 class Columns:
@@ -114,28 +116,27 @@ class Tables:
             self.append_calls(what, begin_ns, duration_ns, _column(args, "correlation"))
         else:
             detailed = np.flatnonzero(what["details"]).tolist()
-            self.append_details(detailed, [args[row] for row in detailed])
+            self.append_details(detailed, [self.kept(args[row]) for row in detailed])
             self.append_host(table, what, begin_ns, duration_ns)
 
     def append_host(self, table: EventTable, what: Any, begin_ns: Ints, duration_ns: Ints) -> None:
         """Append operators, annotations or Python functions."""
         self.host[table].extend(begin_ns, duration_ns, what["name"], what["thread"])
 
-    def append_details(self, rows: Sequence[int], args: Sequence[Json]) -> None:
-        """Keep shapes and stacks, where recorded, of some of the operators appended next, by their rows."""
+    def kept(self, args: Json) -> Kept:
+        """What is kept of an operator's arguments: shapes and stack, where recorded."""
+        shapes = args.get("Input Dims", args.get("Input dims"))
+        stack = args.get("Call stack")
+        inputs = self.inputs.number(_inputs(shapes, args)) if shapes and isinstance(shapes, list) else UNKNOWN
+        frames = tuple(frame for frame in stack.split(";") if frame) if isinstance(stack, str) else ()
+        return inputs, self.stacks.number(frames) if frames else UNKNOWN
+
+    def append_details(self, rows: Sequence[int], kept: Sequence[Kept]) -> None:
+        """Add what is kept of some of the operators appended next, by their rows."""
         first = self.host[EventTable.OPS].count
-        kept: list[tuple[int, int, int]] = []
-        for row, entry in zip(rows, args, strict=True):
-            shapes = entry.get("Input Dims", entry.get("Input dims"))
-            stack = entry.get("Call stack")
-            if not shapes and not stack:
-                continue
-            inputs = self.inputs.number(_inputs(shapes, entry)) if isinstance(shapes, list) else UNKNOWN
-            frames = tuple(frame for frame in stack.split(";") if frame) if isinstance(stack, str) else ()
-            number = self.stacks.number(frames) if frames else UNKNOWN
-            kept.append((first + row, inputs, number))
-        if kept:
-            self.details.extend(*zip(*kept, strict=True))
+        told = [(first + row, *of_row) for row, of_row in zip(rows, kept, strict=True) if of_row != NOTHING]
+        if told:
+            self.details.extend(*zip(*told, strict=True))
 
     def append_calls(self, what: Any, begin_ns: Ints, duration_ns: Ints, correlation: Ints) -> None:
         """Append calls of the runtime or the driver."""

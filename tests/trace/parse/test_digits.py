@@ -22,17 +22,40 @@ def parsed(words: list[str], parse=digits.nanoseconds) -> tuple[list[int], list[
     return value.tolist(), good.tolist()
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**62 // 1000 - 1), st.none() | st.integers(0, 999)), min_size=1))
-def test_microseconds_become_exact_nanoseconds(numbers: list[tuple[int, int | None]]) -> None:
-    words = [f"{whole}" if part is None else f"{whole}.{part:03}" for whole, part in numbers]
+@given(st.lists(st.tuples(st.integers(0, 2**62 // 1000 - 1), st.from_regex(r"\A[0-9]{0,3}\Z")), min_size=1))
+def test_microseconds_become_exact_nanoseconds(numbers: list[tuple[int, str]]) -> None:
+    words = [f"{whole}.{part}" if part else f"{whole}" for whole, part in numbers]
     value, good = parsed(words)
-    assert value == [whole * 1000 + (part or 0) for whole, part in numbers]
+    assert value == [whole * 1000 + int(f"{part:0<3}") for whole, part in numbers]
     assert all(good)
+
+
+@given(st.lists(st.from_regex(r"\A[0-9.]{0,20}\Z"), min_size=1), st.sampled_from(", }\ne"))
+def test_a_number_ends_before_the_first_other_letter(words: list[str], behind: str) -> None:
+    text, begin = "x" * 16, []
+    for word in words:
+        begin.append(len(text))
+        text += word + behind
+    ends = digits.ends(np.frombuffer((text + " " * digits.LONGEST).encode(), np.uint8), np.array(begin))
+    assert ends.tolist() == [at + len(word) for at, word in zip(begin, words, strict=True)]
 
 
 @pytest.mark.parametrize(
     "word",
-    ["", "-5", "1e3", "12x4", "1.5", "1.23456", "1.2.3", ".500", "12345678901234567", "9999999999999999"],
+    [
+        "",
+        "-5",
+        "1e3",
+        "12x4",
+        "1.23456",
+        "1.2.3",
+        "1..3",
+        "12..3",
+        "1.",
+        ".500",
+        "12345678901234567",
+        "9999999999999999",
+    ],
 )
 def test_what_is_no_such_number_is_not_good(word: str) -> None:
     assert parsed([word])[1] == [False]

@@ -1,4 +1,4 @@
-"""kineto's layout is taken apart; whatever does not fit is handed back, never lost."""
+"""Known layouts are taken apart; whatever does not fit is handed back, never lost."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from perfdoctor.trace.parse import spelling
 from perfdoctor.trace.parse.events import EventTable
-from perfdoctor.trace.parse.layout import KinetoLayout
+from perfdoctor.trace.parse.layout import KnownLayout
 from perfdoctor.trace.parse.tables import Tables
 from tests.support import trace_files
 from tests.support.trace_files import kernel, op
@@ -15,8 +16,17 @@ from tests.support.trace_files import kernel, op
 
 def take(*events: str) -> tuple[Tables, list[bytes]]:
     """What the layout makes of blocks of text, one behind the other, and what it hands back."""
-    tables = Tables()
-    return tables, KinetoLayout(tables).take(("\n" + ",\n".join(events) + ",\n").encode())
+    return taken(("\n" + ",\n".join(events)).encode())
+
+
+def taken(text: bytes) -> tuple[Tables, list[bytes]]:
+    """The same of a whole list of events."""
+    tables, spelled = Tables(), spelling.of(text)
+    assert spelled is not None
+    layout = KnownLayout(tables, spelled)
+    look = layout.look(text.strip())
+    layout.take(look)
+    return tables, look.odd
 
 
 @pytest.mark.parametrize("layout", [trace_files.of_2022, trace_files.of_2026])
@@ -40,14 +50,42 @@ def test_head_lines_split_after_the_category_are_fine() -> None:
         '  {\n    "ph": "X", "cat": "cpu_op", "name": "negative", "pid": 1, "tid": 7,\n    "ts": 1, "dur": -2\n  }',
         '  {\n    "ph": "X", "cat": "cpu_op", "name": "no duration", "pid": 1, "tid": 7,\n    "ts": 1\n  }',
         '  {\n    "ph": "X", "cat": "cpu_op", "name": "no thread",\n    "ts": 1, "dur": 2, "pid": 1, "tid": 7\n  }',
-        '  {\n    "ph": "X", "cat": "cpu_op", "name": "tenths", "pid": 1, "tid": 7,\n    "ts": 1.5, "dur": 2\n  }',
-        '  {\n    "ph": "i", "name": "[memory]", "pid": 1, "tid": 7,\n    "ts": 1\n  }',
+        '  {\n    "ph": "X", "cat": "cpu_op", "name": "exponent", "pid": 1, "tid": 7,\n    "ts": 1, "dur": 2e-5\n  }',
+        '  {\n    "ph": "X", "cat": "cpu_op", "name": "picoseconds", "pid": 1, "tid": 7,\n    "ts": 1.0001, "dur": 2\n  }',
+        '  {\n    "ph": "i", "name": "no arguments", "pid": 1, "tid": 7,\n    "ts": 1\n  }',
+        '  {\n    "ph": "X", "cat": "cpu_op", "name": "n", "pid": 1, "tid": 7, "args": {"ts": 5},\n    "ts": 1, "dur": 2\n  }',
     ],
 )
 def test_an_odd_event_is_handed_back_whole(odd: str) -> None:
     tables, rest = take(trace_files.of_2022(op()), odd, trace_files.of_2022(op(ts=300)))
     assert [json.loads(piece) for piece in rest] == [json.loads(odd)]
     assert tables.host[EventTable.OPS].count == 2
+
+
+@pytest.mark.parametrize("encode", [trace_files.compact, trace_files.pretty, trace_files.bare])
+def test_files_that_a_json_encoder_wrote_need_no_decoding(encode) -> None:
+    memory = {"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 7, "ts": 5, "args": {"Bytes": 512}}
+    text = encode([op(), kernel(), memory, op(ts=200.5), trace_files.call(correlation=5)])
+    listed = text[text.index("[") + 1 : text.rindex("]")].encode()
+    tables, rest = taken(listed)
+    assert rest == []
+    assert tables.host[EventTable.OPS].done()["begin_ns"].tolist()[1] == 200_500
+    assert (tables.device.count, tables.memory.count) == (1, 1)
+    assert tables.calls.done()["correlation"].tolist() == [5]
+
+
+def test_arguments_that_repeat_are_decoded_once(monkeypatch) -> None:
+    args = {"Input Dims": [[8, 16], [16, 4]], "Input type": ["float", "float"]}
+    events = [
+        op("aten::mm", at, 30, **{"External id": at, "Concrete Inputs": ["", ""]}, **args, **{"Ev Idx": at})
+        for at in (100, 200, 300)
+    ]
+    looked = []
+    kept = Tables.kept
+    monkeypatch.setattr(Tables, "kept", lambda self, args: looked.append(args) or kept(self, args))
+    tables, _ = take(*map(trace_files.of_2022, events))
+    assert tables.details.done()["inputs"].tolist() == [0, 0, 0]
+    assert len(looked) == 1
 
 
 def test_what_stands_before_the_first_block_is_handed_back() -> None:
