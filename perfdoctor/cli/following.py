@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 # Shares of one core: together below a hundredth, once the early reports are made.
-LOOKS_SHARE, REPORTS_SHARE = 0.005, 0.003
+LOOKS_SHARE, REPORTS_SHARE = 0.005, 0.002
 SMOOTHED = 4  # looks over which the cost of one is a mean
 EARLY_S = (2.0, 9.0, 20.0)  # after the first step: reports that are made whatever they cost
 LATER_S = 20.0  # at least between two others

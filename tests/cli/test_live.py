@@ -86,6 +86,7 @@ def test_a_resize_is_drawn_at_once_for_the_new_size(folder, going):
         assert view.end() == 0
 
 
+@pytest.mark.shows("plain-terminal")
 def test_without_colours_the_view_has_none(folder, going):
     with shown(folder, "live", NO_COLOR="1") as view:
         view.until("Training waits for data")
@@ -94,6 +95,7 @@ def test_without_colours_the_view_has_none(folder, going):
         assert view.end() == 0
 
 
+@pytest.mark.shows("plain-terminal")
 def test_a_dumb_terminal_gets_lines_and_is_told_so(folder, going):
     with shown(folder, "live", columns=200, TERM="dumb") as view:
         view.until("a line every 10 s instead")
