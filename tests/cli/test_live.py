@@ -109,7 +109,19 @@ def test_a_dumb_terminal_gets_lines_and_is_told_so(folder, going):
 def test_where_stdout_is_no_terminal_lines_are_written_and_that_is_said(folder, going, perfdoctor):
     change(going, pid=1 << 22, host={"name": os.uname().nodename})
     told = perfdoctor("live")
-    assert (told.returncode, told.stderr) == (0, "")  # it is over: the page and nothing else
+    assert told.returncode == 0
+    assert "a line every 10 s instead" in told.stderr
+    first, *_, last = told.stdout.splitlines()
+    assert first.startswith("step 300 · ")
+    assert "end not seen" in last
+    assert "\x1b" not in told.stdout
+
+
+def test_a_run_that_is_over_is_printed_at_once(folder, going, perfdoctor):
+    change(going, outcome="ok", exit_code=0, end_ns=60_000_000_000)
+    told = perfdoctor("live")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "Training waits for data" in told.stdout
     assert OVER in told.stdout
     assert "\x1b" not in told.stdout
 
