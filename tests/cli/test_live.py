@@ -117,6 +117,13 @@ def test_where_stdout_is_no_terminal_lines_are_written_and_that_is_said(folder, 
     assert "\x1b" not in told.stdout
 
 
+def test_a_reader_that_goes_away_ends_the_lines(folder, going):
+    with shown(folder, "live", shell="| head -n 1; echo over") as view:
+        view.until("over")
+        assert view.end() == 0
+    assert "Traceback" not in view.written
+
+
 def test_a_run_that_is_over_is_printed_at_once(folder, going, perfdoctor):
     change(going, outcome="ok", exit_code=0, end_ns=60_000_000_000)
     told = perfdoctor("live")
