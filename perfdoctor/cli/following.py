@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 # Shares of one core: together below a hundredth, once the early reports are made.
-LOOKS_SHARE, REPORTS_SHARE = 0.005, 0.003
+LOOKS_SHARE, REPORTS_SHARE = 0.005, 0.002
 SMOOTHED = 4  # looks over which the cost of one is a mean
-EARLY_S = (2.0, 9.0, 20.0)  # after the first step: reports that are made whatever they cost
+EARLY_S = (2.0, 9.0, 20.0)  # after the first step: reports that a verdict comes soon by
+EARLY_SHARE = 0.05  # of a core, for these
 LATER_S = 20.0  # at least between two others
 THREAD = "perfdoctor report"
 
@@ -117,5 +118,5 @@ class ReportsSoFar:
     def _next_s(self, spent_s: float) -> float:
         assert self._first_s is not None
         if self._made < len(EARLY_S):
-            return self._first_s + EARLY_S[self._made]
+            return max(self._first_s + EARLY_S[self._made], self._clock() + spent_s / EARLY_SHARE)
         return self._clock() + max(LATER_S, spent_s / REPORTS_SHARE)

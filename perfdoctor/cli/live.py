@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,12 +61,12 @@ def _full_screen(following: Following) -> bool:
     screen = live_view.FullScreen(sys.stdout.fileno(), keyboard, sys.stdout.encoding or "ascii")
     with screen.shown():
         while True:
-            began_s, size = time.process_time(), screen.size
+            began_s, size = time.thread_time(), screen.size
             now = following.look()
             if now.state.is_over:
                 return True
             screen.draw(view.lines(now, following.report, size, hint))
-            until_s = time.monotonic() + following.pause_s(time.process_time() - began_s)
+            until_s = time.monotonic() + following.pause_s(time.thread_time() - began_s)
             while time.monotonic() < until_s and screen.size == size:
                 if keyboard.wait(live_view.LOOK_S):
                     return False
@@ -77,11 +78,12 @@ def _lines(following: Following) -> None:
     from perfdoctor.render.progress import live_view
 
     while True:
+        began_s = time.thread_time()
         now = following.look()
-        output.emit(f"{live_view.sentence(now, following.report)}\n", sys.stdout)
-        if now.state.is_over:
+        is_read = output.emit(f"{live_view.sentence(now, following.report)}\n", sys.stdout)
+        if now.state.is_over or not is_read:
             return
-        time.sleep(LINE_S)
+        time.sleep(max(LINE_S, following.pause_s(time.thread_time() - began_s)))
 
 
 def _last(following: Following) -> None:
@@ -93,6 +95,8 @@ def _last(following: Following) -> None:
     now = following.now or following.look()
     view = live_view.LiveView(output.wants_colour(sys.stdout))
     lines = view.whole(now, following.conclude(), output.columns(sys.stdout))
-    where = text.path(str(following.path.absolute()), os.getcwd())
+    where = str(following.path)
+    with suppress(OSError):  # the current folder was removed
+        where = text.path(where, os.getcwd())
     more = text.escape_control(f"  The run is over. Its report: perfdoctor report {where}")
     output.emit("\n".join(["", *lines, "", more, ""]), sys.stdout)

@@ -131,9 +131,11 @@ def _lines(path: Path) -> Iterator[None]:
     def tell_until_the_end() -> None:
         from perfdoctor.render.progress import live_view
 
-        following, said_s, told = _followed(path), time.monotonic(), None
-        while not ended.wait(EVERY_S):
+        following, said_s, told, pause_s = _followed(path), time.monotonic(), None, EVERY_S
+        while not ended.wait(pause_s):
+            began_s = time.thread_time()
             now = following.look()
+            pause_s = following.pause_s(time.thread_time() - began_s)
             report = following.report
             verdict = report.diagnosis.verdict if report is not None else None
             if verdict is not told or time.monotonic() - said_s >= LINE_S:

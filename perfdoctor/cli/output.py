@@ -28,10 +28,10 @@ def say(message: str, hint: str | None = None) -> None:
     emit("\n".join(lines) + "\n", sys.stderr)
 
 
-def emit(text: str, stream: TextIO | None) -> None:
-    """Write `text`; a stream that is closed, or whose reader has gone, is left alone from then on."""
+def emit(text: str, stream: TextIO | None) -> bool:
+    """Write `text`; a stream that is closed, or whose reader has gone, is left alone from then on: False."""
     if stream is None:
-        return
+        return False
     if "utf" not in (stream.encoding or "").lower():
         from perfdoctor.render.text import ASCII
 
@@ -41,6 +41,8 @@ def emit(text: str, stream: TextIO | None) -> None:
         stream.flush()
     except (OSError, ValueError):
         _silence(stream)
+        return False
+    return True
 
 
 def show(page: Page, stream: TextIO | None, as_markdown: bool = False) -> None:

@@ -18,6 +18,7 @@ from perfdoctor.runs.types import RankRecords, RunRecords
 ROLES = ("main", "worker", "other")
 # Of a run that nobody can ask whether it lives: its host is sampled once a minute at the least.
 LOST_AFTER_S = 180.0
+GONE_AFTER_S, SAMPLES_MISSED = 5.0, 3.0  # of one whose processes are not there
 SILENT_AFTER_S, SILENT_STEPS = 10.0, 5.0  # a rank is silent after so long, and so many of its steps
 
 
@@ -43,12 +44,18 @@ def now(live: LiveRecords) -> LiveNow:
 def _state(live: LiveRecords, records: RunRecords) -> LiveState:
     if records.run.get("outcome") != "running":
         return LiveState.ENDED
-    if live.is_gone or live.silent_s > LOST_AFTER_S:
+    if live.silent_s > (_gone_after_s(records.host) if live.is_gone else LOST_AFTER_S):
         return LiveState.LOST
     last = [rank.steps["marker"][-1] for rank in records.ranks.values() if rank.steps is not None]
     if last and all(marker == Marker.END for marker in last):
         return LiveState.UNWATCHED
     return LiveState.TRAINING if any(live.steps.values()) else LiveState.STARTING
+
+
+def _gone_after_s(samples: Sequence[Json]) -> float:
+    """How long nothing may be written where no process is found: it may be in a container of its own."""
+    interval_s = positive(samples[-1].get("interval_s")) if samples else None
+    return GONE_AFTER_S + SAMPLES_MISSED * (interval_s or 1.0)
 
 
 def _elapsed_s(records: RunRecords, now_epoch_s: float) -> float:

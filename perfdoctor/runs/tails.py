@@ -17,6 +17,8 @@ from perfdoctor.wire.step_rows import END, OPEN
 
 FEW_ROWS, BLOCK_ROWS = 256, 4096  # read at first, and at once when catching up
 LINES_BYTES = 256 * 1024  # of a file of lines that one look reads: it begins so near its end, too
+LONGEST_STEP = 64  # updates without one of the leading optimizer, after which another one leads
+LEADING = [("optimizer", "<u2"), ("marks", "<u4")]  # what is kept of marks
 STRETCHES = 128  # of a run, in which its steps are counted; an even number
 FIRST_STRETCH_NS = 10**9
 
@@ -67,6 +69,8 @@ class CountedSteps:
         self.steps = 0
         self.marker = OPEN  # boundaries only: no step yet
         self.recent: Rows | None = None
+        self._lead = 1  # the optimizer that steps are counted by
+        self._others: Rows = np.zeros(0, LEADING)  # since its last step, the marks of others
 
     def add(self, rows: Rows) -> None:
         """Count the steps of some more rows."""
@@ -75,16 +79,38 @@ class CountedSteps:
         strongest = int(steps["marker"].max(initial=0))
         if strongest > self.marker:
             self.marker, self.steps = strongest, 0  # weaker marks before it were not steps after all
+            self._others = self._others[:0]
         if self.marker:
-            self.steps += int(steps["marks"][self.counts(steps)].sum())
+            marks = steps[["optimizer", "marks"]][steps["marker"] == self.marker].astype(LEADING)
+            self._count(np.concatenate([self._others, marks]))
         joined = rows if self.recent is None else np.concatenate([self.recent, rows])
         since = int(joined["end_ns"][-1]) - self._recent_ns
         first = min(int(np.argmax(joined["end_ns"] >= since)), max(0, len(joined) - self._least))
         self.recent = joined[first:].copy()
 
+    def _count(self, marks: Rows) -> None:
+        """Count marks of the strongest kind; an optimizer that takes over leads from its first one on."""
+        while True:
+            leading = np.flatnonzero(self._leads(marks))
+            borders = np.concatenate([[-1], leading, [len(marks)]])
+            apart = np.flatnonzero(np.diff(borders) > LONGEST_STEP)
+            if not len(apart):
+                self.steps += int(marks["marks"][leading].sum())
+                self._others = marks[borders[-2] + 1 :]
+                return
+            place = int(apart[0])
+            self.steps += int(marks["marks"][leading[:place]].sum())
+            marks = marks[borders[place] + 1 :]
+            self._lead = int(marks["optimizer"][:LONGEST_STEP].min())
+
+    def _leads(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """The rows of the optimizer that steps are counted by, and those of none."""
+        leads: npt.NDArray[np.bool_] = (rows["optimizer"] == self._lead) | (rows["optimizer"] == 0)
+        return leads
+
     def counts(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """The rows that stand for a step: with several optimizers, those of the first."""
-        counted: npt.NDArray[np.bool_] = (rows["marker"] == self.marker) & (rows["optimizer"] <= 1)
+        """The rows that stand for a step: with several optimizers, those of the one that leads."""
+        counted: npt.NDArray[np.bool_] = (rows["marker"] == self.marker) & self._leads(rows)
         return counted
 
 

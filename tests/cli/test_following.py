@@ -62,13 +62,16 @@ def test_reports_that_cost_much_come_more_rarely_still(tmp_path, made, monkeypat
     clock, spent = Clock(), iter(range(0, 10_000, 3))  # each takes three seconds
     monkeypatch.setattr(following.time, "thread_time", lambda: float(next(spent)))
     so_far = ReportsSoFar(tmp_path, clock)
-    for early in (0, *EARLY_S):
-        stepped(so_far, clock, early)
-    later_s = 3 / following.REPORTS_SHARE
-    stepped(so_far, clock, EARLY_S[-1] + later_s - 1)
-    assert len(made) == 3
-    stepped(so_far, clock, EARLY_S[-1] + later_s + 1)
-    assert len(made) == 4
+    at = []
+    for second in range(2_000):
+        before = len(made)
+        stepped(so_far, clock, second)
+        at += [second] * (len(made) - before)
+    early_s, later_s = 3 / following.EARLY_SHARE, 3 / following.REPORTS_SHARE
+    first = EARLY_S[0]
+    assert at == pytest.approx(
+        [first, first + early_s, first + 2 * early_s, first + 2 * early_s + later_s], abs=2
+    )
 
 
 def test_no_two_reports_are_made_at_once(tmp_path, monkeypatch):

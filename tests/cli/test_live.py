@@ -86,6 +86,7 @@ def test_a_resize_is_drawn_at_once_for_the_new_size(folder, going):
         assert view.end() == 0
 
 
+@pytest.mark.shows("plain-terminal")
 def test_without_colours_the_view_has_none(folder, going):
     with shown(folder, "live", NO_COLOR="1") as view:
         view.until("Training waits for data")
@@ -94,6 +95,7 @@ def test_without_colours_the_view_has_none(folder, going):
         assert view.end() == 0
 
 
+@pytest.mark.shows("plain-terminal")
 def test_a_dumb_terminal_gets_lines_and_is_told_so(folder, going):
     with shown(folder, "live", columns=200, TERM="dumb") as view:
         view.until("a line every 10 s instead")
@@ -107,7 +109,26 @@ def test_a_dumb_terminal_gets_lines_and_is_told_so(folder, going):
 def test_where_stdout_is_no_terminal_lines_are_written_and_that_is_said(folder, going, perfdoctor):
     change(going, pid=1 << 22, host={"name": os.uname().nodename})
     told = perfdoctor("live")
-    assert (told.returncode, told.stderr) == (0, "")  # it is over: the page and nothing else
+    assert told.returncode == 0
+    assert "a line every 10 s instead" in told.stderr
+    first, *_, last = told.stdout.splitlines()
+    assert first.startswith("step 300 · ")
+    assert "end not seen" in last
+    assert "\x1b" not in told.stdout
+
+
+def test_a_reader_that_goes_away_ends_the_lines(folder, going):
+    with shown(folder, "live", shell="| head -n 1; echo over") as view:
+        view.until("over")
+        assert view.end() == 0
+    assert "Traceback" not in view.written
+
+
+def test_a_run_that_is_over_is_printed_at_once(folder, going, perfdoctor):
+    change(going, outcome="ok", exit_code=0, end_ns=60_000_000_000)
+    told = perfdoctor("live")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "Training waits for data" in told.stdout
     assert OVER in told.stdout
     assert "\x1b" not in told.stdout
 

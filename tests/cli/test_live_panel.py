@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -118,6 +119,7 @@ def test_q_leaves_the_view_and_not_the_run_where_the_script_reads_something_else
     assert any("status 3" in line for line in view.screen.all_lines)
 
 
+@pytest.mark.shows("plain-terminal")
 @pytest.mark.parametrize(("shell", "environ"), [("2> log", {}), ("", {"TERM": "dumb"})])
 def test_where_nothing_can_be_drawn_lines_are_written_and_that_is_said(folder, shell, environ):
     pytest.importorskip("torch")
@@ -175,17 +177,45 @@ def test_a_script_that_is_killed_leaves_the_terminal_whole(folder):
     assert BORDER not in "\n".join(view.lines)
 
 
-def test_a_training_is_shown_with_its_verdict_and_its_first_advice(folder):
+WAITS = TRAIN.replace("[torch.ones(8)] * 4000", "Slow()").replace(
+    "loader =",
+    """
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4000
+    def __getitem__(self, index):
+        time.sleep(0.02)
+        return torch.ones(8)
+loader =""",
+)
+
+
+@pytest.mark.clock
+def test_verdict_and_first_advice_are_there_half_a_minute_after_the_first_steps(folder):
     pytest.importorskip("torch")
-    (folder / "train.py").write_text(TRAIN)
+    (folder / "train.py").write_text(WAITS)
     with shown(folder, "run", "-q", "--live", "train.py", columns=80) as view:
-        view.until("steps/s")
-        view.until(lambda: any("phases" in line and "other" in line for line in view.lines))
-        view.until("confidence")
+        view.until("trains")
+        began_s = time.monotonic()
+        view.until(lambda: any("phases" in line and "data wait" in line for line in view.lines))
+        view.until("Training waits for data")
+        view.until("Prepare batches in more worker processes")
+        assert time.monotonic() - began_s < 30
         view.child.sendintr()
         view.end()
         assert view.child.signalstatus == signal.SIGINT
     assert "\x1b[r" in view.written
+
+
+def test_the_probe_is_asked_for_the_same_with_and_without_the_view(folder):
+    (folder / "train.py").write_text("pass\n")
+    asked = []
+    for words in (("--live",), ()):
+        with shown(folder, "run", "-q", "--out", f"kept{len(asked)}", *words, "train.py") as view:
+            assert view.end() == 0
+        (run,) = (folder / f"kept{len(asked)}").iterdir()
+        asked.append(json.loads((run / "config.json").read_text()) | {"watcher_pid": 0})
+    assert asked[0] == asked[1]
 
 
 def test_only_the_task_that_leads_shows_anything():

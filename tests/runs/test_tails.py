@@ -66,6 +66,27 @@ def test_steps_are_those_of_the_strongest_kind_and_of_the_first_optimizer():
     assert (seen.rows, seen.steps) == (8, 2)
 
 
+@pytest.mark.parametrize("block", [1, 7, 64, 1000])
+def test_an_optimizer_that_takes_over_counts_from_its_first_step_on(block):
+    folds = [number for number in (1, 2, 3) for _ in range(200)]  # as in cross-validation
+    table = rows([update(10, optimizer=number) for number in folds])
+    seen = CountedSteps(recent_s=1.0)
+    for first in range(0, len(table), block):
+        seen.add(table[first : first + block])
+    assert seen.steps == 600
+    assert seen.counts(table[-5:]).all()
+
+
+@pytest.mark.parametrize("block", [1, 7, 1000])
+def test_optimizers_that_take_turns_make_one_step_together(block):
+    pattern = [2, *[3] * 5]  # an earlier one is gone
+    table = rows([update(10, optimizer=number) for number in [1] * 100 + pattern * 50])
+    seen = CountedSteps(recent_s=1.0)
+    for first in range(0, len(table), block):
+        seen.add(table[first : first + block])
+    assert seen.steps == 100 + 50
+
+
 # ---------------------------------------------------------------- the curve
 
 

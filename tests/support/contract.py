@@ -43,7 +43,7 @@ SAME = Part(
             "streams",
             "Standard output and error",
             "The script's own bytes and nothing between them.",
-            "Writes to stderr only: a live line on a terminal and the report at the end, or with `-q` a single line. "
+            "Writes to stderr only: a live line on a terminal (a few with `--live`) and the report at the end, or with `-q` a single line. "
             "Nothing of it in the script's process writes to either.",
         ),
         Promise(
@@ -58,7 +58,7 @@ SAME = Part(
             "terminal",
             "Terminal and standard input",
             "The script's: `isatty`, the window's size, `input()`, pipes.",
-            "Reads nothing from them.",
+            "Reads nothing from them. `run --live` reads keys only where the script's input is no terminal.",
         ),
         Promise(
             "job-control",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from perfdoctor.model.concluded import Verdict
 from perfdoctor.model.live import LiveDevice, LiveHost, LiveNow, LiveRank, LiveState
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.report import Report
@@ -217,20 +218,18 @@ def _row(rank: LiveRank) -> rank_table.Row:
 
 
 def _spread(now: LiveNow) -> str:
-    """The ranks in one line: who is behind, who takes longest by itself, who is silent."""
+    """The ranks in one line: who is silent, who takes longest by itself."""
     trained = [rank for rank in now.ranks if rank.step_s]
-    waiting = len(now.ranks) - len(trained)
-    parts = [text.count(len(now.ranks), "rank"), f"{waiting} without a step" if waiting else ""]
+    silent = [rank for rank in now.ranks if rank.silent_s is not None]
+    parts = [_silent(silent)] if silent else []
     if len(trained) > 1:
         own = {rank.rank: rank.step_s - rank.seconds.get(Phase.GRAD_SYNC, 0.0) for rank in trained}
         slowest = max(own, key=lambda rank: own[rank])
-        parts.append(
-            f"without gradient syncs {text.seconds(min(own.values()))} to {text.seconds(own[slowest])}"
-        )
-        parts.append(f"rank {slowest} the slowest")
-    silent = [rank for rank in now.ranks if rank.silent_s is not None]
-    parts += [_silent(silent)] if silent else []
-    return text.joined(parts)
+        most, least = text.seconds(own[slowest]), text.seconds(min(own.values()))
+        parts.append(f"rank {slowest} slowest: {most} without gradient syncs, fastest {least}")
+    waiting = len(now.ranks) - len(trained)
+    parts += [f"{waiting} without a step"] if waiting else []
+    return text.joined([*parts, text.count(len(now.ranks), "rank")])
 
 
 def _silent(silent: Sequence[LiveRank]) -> str:
@@ -247,6 +246,8 @@ def _sentence(report: Report | None) -> Words:
     colour = conclusions.VERDICT_COLOURS.get(diagnosis.verdict, "yellow")
     sentence = blocks.strong(text.headline(diagnosis), colour)
     after = f"after {text.count(report.steps.count, 'step')}"
+    if diagnosis.verdict is Verdict.INCONCLUSIVE:
+        return sentence, text.joined([f" {after}", *diagnosis.because[:1]])
     return sentence, f" · confidence {diagnosis.confidence.value} · {after}"
 
 
@@ -254,5 +255,6 @@ def _advice(report: Report | None) -> Words:
     if report is None or not report.findings:
         return blocks.quiet("none so far")
     found = report.findings[0]
+    worth = blocks.plain(conclusions.worth(found)).partition(" (")[0]  # its range stands in the whole view
     place = f" · {text.place(found.advice.at[0], report.run.cwd)}" if found.advice.at else ""
-    return f"{found.title}: ", *blocks.spans(conclusions.worth(found)), place
+    return f"{found.title}: ", blocks.strong(worth, "green"), place

@@ -37,14 +37,16 @@ class LiveView:
 
     def __init__(self, colour: bool) -> None:
         self._colour = colour
-        self._concluded: tuple[object, list[str]] = (None, [])
+        self._report: Report | None = None
+        self._concluded: dict[tuple[bool, int, bool], list[str]] = {}  # of that report
 
     def lines(self, now: LiveNow, report: Report | None, size: tuple[int, int], hint: str) -> list[str]:
         """At most so many lines as the terminal has rows, the last of which says what to type."""
         columns, rows = size
+        figures = self._figures(now, columns)
         drawn: list[str] = []
         for full in (True, False) if rows >= TALL else (False,):
-            drawn = list(self._page(now, report, columns, full))
+            drawn = [*self._arranged(*figures, self._conclusions(now, report, columns, full), columns)]
             if len(drawn) < rows:
                 break
         drawn = _closer(drawn, len(drawn) - rows + 1)
@@ -56,43 +58,54 @@ class LiveView:
 
     def whole(self, now: LiveNow, report: Report | None, columns: int) -> list[str]:
         """The view without a bound on its length."""
-        return list(self._page(now, report, columns, full=True))
+        concluded = self._conclusions(now, report, columns, full=True)
+        return [*self._arranged(*self._figures(now, columns), concluded, columns)]
 
     def panel(self, now: LiveNow, report: Report | None, columns: int, has_keys: bool) -> list[str]:
         """The view in a few lines, with a border above them."""
         left, right = live.panel(now, report, LEAVES if has_keys else "")
         if columns >= WIDE:
-            half = (columns - GAP) // 2
+            half = _half(columns)
             title, *rest = _drawn([left], half, self._colour)
             body = [title, *_beside(rest, _drawn([right], half, self._colour), half)]
         else:
             body = _drawn([[*left, *right]], columns, self._colour)
         return [_quietly("▁" * columns, self._colour), *body]
 
-    def _page(self, now: LiveNow, report: Report | None, columns: int, full: bool) -> Iterator[str]:
-        figures = list(live.figures(now))
-        half = (columns - GAP) // 2 if columns >= WIDE else columns
-        concluded = self._conclusions(now, report, half, full)
-        if columns >= WIDE:
-            yield from _drawn([live.title(now)], half, self._colour)
-            yield ""
-            yield from _beside(_drawn(figures, half, self._colour), concluded, half)
-        else:
-            yield from _drawn([live.title(now)], columns, self._colour)
-            yield from ["", *concluded] if concluded else []
-            yield from ["", *_drawn(figures, columns, self._colour)]
+    def _figures(self, now: LiveNow, columns: int) -> tuple[list[str], list[str]]:
+        """The heading, and what the run does now."""
+        half = _half(columns)
+        return _drawn([live.title(now)], half, self._colour), _drawn(live.figures(now), half, self._colour)
 
     def _conclusions(self, now: LiveNow, report: Report | None, columns: int, full: bool) -> list[str]:
-        of = (id(report), now.leading is None, columns, full)
-        if self._concluded[0] != of:
+        if report is not self._report:
+            self._report, self._concluded = report, {}
+        of = now.leading is not None and not now.state.is_over, columns, full
+        if of not in self._concluded:
             sections = list(live.verdict(now, report, full))
-            self._concluded = (of, _drawn(sections, columns, self._colour) if sections else [])
-        return self._concluded[1]
+            self._concluded[of] = _drawn(sections, _half(columns), self._colour) if sections else []
+        return self._concluded[of]
+
+    def _arranged(
+        self, title: Sequence[str], figures: Sequence[str], concluded: Sequence[str], columns: int
+    ) -> Iterator[str]:
+        """Side by side where there is room, else what is concluded first."""
+        yield from title
+        if columns >= WIDE:
+            yield from ["", *_beside(figures, concluded, _half(columns))]
+        else:
+            yield from ["", *concluded] if concluded else []
+            yield from ["", *figures]
 
 
 def sentence(now: LiveNow, report: Report | None) -> str:
     """The view in one line of a log."""
     return text.escape_control(live.sentence(now, report))
+
+
+def _half(columns: int) -> int:
+    """How wide what stands beside something else may be; all of it where nothing does."""
+    return (columns - GAP) // 2 if columns >= WIDE else columns
 
 
 def _drawn(sections: Iterable[Section | list[Block]], columns: int, colour: bool) -> list[str]:
