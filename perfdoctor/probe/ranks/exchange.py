@@ -79,7 +79,7 @@ class GradientSync:
 
     # ------------------------------------------------------------ calls
 
-    # These run in the training loop, cold in the caches each time: one function more costs half a microsecond.
+    # These run in the training loop, cold in the caches each time: a function more costs half a microsecond.
     # So what is named below, `next`, `show`, `add` and `hide`, stands written out here.
 
     def before_call(self, signature: CallSignature, args: Args, kwargs: Kwargs) -> Any:
