@@ -23,6 +23,7 @@ ASYNC = 1  # the call returned at once; its row tells when it was waited for
 DDP = 2  # all buckets of one backward pass of DistributedDataParallel
 OUTSIDE_GRAD_SYNC = 4  # its time stayed in another phase, or was another thread's
 UNTIMED = 8  # only counted: to time it would have meant to wait for the device
+ESTIMATED = 16  # timed by the length of the backward pass, and by what was measured of passes before it
 
 COLLECTIVES = RowLayout(
     "collectives",

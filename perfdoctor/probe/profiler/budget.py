@@ -111,15 +111,22 @@ class Account:
         self.share = share
         self.spent_s = 0.0
         self.start_s = START_S
+        self.crowding = 1.0  # by what factor everything takes longer at present: see crowding.py
         self.event_s = EVENT_S  # on this machine, once a window has shown it
         self.step_costs_s: List[float] = []  # of each traced step, at the price of a plain one
         self.step_bytes: List[float] = []
         self.calls: Optional[int] = None  # of Python's and C's functions in a step, as counted last
 
-    def add(self, kind: int, steps: int, start_s: float, rest_s: float, size: int) -> None:
-        """Count a window of `steps` traced steps; `rest_s` is stop, export and slowdown, `size` in bytes."""
+    def add(
+        self, kind: int, steps: int, start_s: float, rest_s: float, size: int, crowding: float = 1.0
+    ) -> None:
+        """Count a window of `steps` traced steps; `rest_s` is stop, export and slowdown, `size` in bytes.
+
+        What its steps would have cost on free cores tells what the next window will.
+        """
         self.spent_s += start_s + rest_s
         self.start_s = start_s
+        rest_s /= crowding
         if steps:
             self.step_costs_s.append(rest_s / steps / FACTOR[kind])
             self.step_bytes.append(size / steps / FACTOR[kind])
@@ -147,12 +154,13 @@ class Account:
         cost_s = self._cost_s(kind, steps, events)
         if kind == STACKS:
             cost_s += self.event_s * (events if self.calls is None else self.calls)
-        return first_ns + int((self.spent_s + MARGIN * cost_s) / self.share * 1e9)
+        return first_ns + int((self.spent_s + MARGIN * self.crowding * cost_s) / self.share * 1e9)
 
     def payable_calls(self, now_ns: int, first_ns: int, events: float) -> int:
         """How many calls the step of a window with stacks may make, if it is opened now."""
         payable_s = self.share * (now_ns - first_ns) / 1e9 - self.spent_s
-        return max(0, int((payable_s / MARGIN - self._cost_s(STACKS, 1, events)) / self.event_s))
+        work_s = payable_s / MARGIN / self.crowding
+        return max(0, int((work_s - self._cost_s(STACKS, 1, events)) / self.event_s))
 
     def _cost_s(self, kind: int, steps: int, events: float) -> float:
         step_s = self.step_costs_s[-1] if self.step_costs_s else events * EVENT_S

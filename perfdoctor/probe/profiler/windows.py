@@ -21,6 +21,7 @@ from ..recorder import Recorder, clock
 from ..session import Session
 from . import budget, silence
 from .call_count import CallCount
+from .crowding import core_time, crowding
 from .function_calls import FunctionCalls
 from .time_limit import TimeLimit
 from .users_profiler import UsersProfilers, install, stacks_unsafe
@@ -55,6 +56,7 @@ class Windows:
         self.counts: Dict[int, int] = {}  # updates of each optimizer, by number
         self.base: Dict[int, int] = {}  # what they were at the last look
         self.base_ns = self.first_ns = 0
+        self.base_core = core_time()
         self.step_s = 0.0  # a usual step
         self.events = 0.0  # that such a step is likely to have
         self.tried: Set[int] = set()  # kinds that are recorded, or cannot be
@@ -104,6 +106,7 @@ class Windows:
             return
         optimizer = budget.closer(recent)
         self.step_s = (now - self.base_ns) / recent[optimizer] / 1e9
+        self.account.crowding = crowding(self.base_core, core_time())
         self._rest(now)
         self.wake_ns = now + LOOK_AGAIN_NS
         assert self.plan is not None
@@ -112,7 +115,7 @@ class Windows:
 
     def _rest(self, now: int) -> None:
         """Steps are timed anew from here."""
-        self.base, self.base_ns = dict(self.counts), now
+        self.base, self.base_ns, self.base_core = dict(self.counts), now, core_time()
 
     def _decide(self, recorder: Recorder, optimizer: int) -> None:
         """Put the next window into the plan, if the time so far pays for it."""
@@ -268,6 +271,7 @@ class Windows:
 
     def _finish(self, recorder: Recorder, window: ProfilerWindow) -> None:
         """Stop, export, and set the time it took apart."""
+        begin = core_time()
         self._stop(recorder, window)
         window.export(self._path(window))
         recorder.set_apart()
@@ -278,6 +282,7 @@ class Windows:
             window.start_s,
             window.stop_s + window.export_s + window.slowdown_s(self.step_s),
             window.bytes,
+            crowding(begin, core_time()),
         )
         self._rest(recorder.since)
         if window.bytes:

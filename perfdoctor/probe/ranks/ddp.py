@@ -1,8 +1,9 @@
 """Exchanges of gradients by DistributedDataParallel: in C++, bucket by bucket, while backward goes on.
 
 torch keeps the times of the exchange if asked to, on the CPU at the cost of reading a clock: when the first
-bucket set out, when the rank had nothing left to compute, when the last bucket was back. On a device it would
-wait for the device; so there the exchange is only counted.
+bucket set out, when the rank had nothing left to compute, when the last bucket was back. They are read where
+that can matter, and estimated in between (sync_estimate.py). On a device it would wait for the device; so
+there the exchange is only counted.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, List, Tuple
 
-from ...wire.collective_rows import ALL_REDUCE, DDP, UNTIMED
+from ...wire.collective_rows import ALL_REDUCE, DDP, ESTIMATED, UNTIMED
 from ...wire.events.ranks import BucketsEvent
 from ...wire.step_rows import BACKWARD, GRAD_SYNC
 from .. import patch
 from ..recorder import Recorder, clock, wall_clock
 from .exchange import GradientSync
+from .sync_estimate import SyncEstimate
 
 EVERY, NEVER = 1, 1 << 30  # of so many backward passes, torch times one
 COUNTED = 0  # the kind under which exchanges are numbered, apart from all-reduces that the script calls
@@ -31,6 +33,7 @@ class _Model:
         self.number = number
         self.group, self.ranks = group
         self.timed = timed
+        self.estimate = SyncEstimate()
         self.rebuilt: Any = None  # whether the buckets are as the first backward filled them
         self.sizes: List[int] = []  # of the buckets, in bytes
         self.buckets = 0  # collectives of an exchange
@@ -90,7 +93,12 @@ class Gradients:
         self.exchange.hide()
         for known, model in expected:
             if known.timed:
-                self._timed(recorder, known, model.logger)
+                if known.estimate.must_read(end - self.begin) or len(expected) > 1:
+                    self._timed(recorder, known, model.logger, end)
+                else:
+                    lead, tail, wait = known.estimate.estimate(end - self.begin)
+                    recorder.move(BACKWARD, GRAD_SYNC, wait)
+                    self._write(recorder, known, self.begin + lead, end - tail, wait, DDP | ESTIMATED)
                 model.reducer._set_ddp_runtime_logging_sample_rate(NEVER)
             else:
                 if not known.sizes:
@@ -98,7 +106,7 @@ class Gradients:
                 self._write(recorder, known, self.begin, end, 0, DDP | UNTIMED)
         self.exchange.own_ns += clock() - end
 
-    def _timed(self, recorder: Recorder, known: _Model, logger: Any) -> None:
+    def _timed(self, recorder: Recorder, known: _Model, logger: Any, pass_end: int) -> None:
         """The exchange as torch timed it, by the time of day."""
         logger.set_runtime_stats_and_log()  # as the next forward would do, too late for the row of this one
         logging_data = logger._get_ddp_logging_data()
@@ -110,11 +118,14 @@ class Gradients:
         ahead = wall_clock() - clock()
         begin = numbers.get("backward_comm_time_start", 0) - ahead
         end = numbers.get("backward_comm_time_end", 0) - ahead
-        if self.begin <= begin <= end:  # else this backward did not go through this model
+        if not self.begin <= begin <= end:  # this backward did not go through this model
+            known.estimate.is_mixed = True
+        else:
             computed = numbers["backward_compute_time_end"] - ahead
             wait = max(0, end - max(begin, computed))
             recorder.move(BACKWARD, GRAD_SYNC, wait)
             self._write(recorder, known, begin, end, wait, DDP)
+            known.estimate.learn(pass_end - self.begin, begin - self.begin, max(0, pass_end - end), wait)
 
     def _write(self, recorder: Recorder, known: _Model, begin: int, end: int, wait: int, flags: int) -> None:
         sequence = self.exchange.next(COUNTED, known.group)

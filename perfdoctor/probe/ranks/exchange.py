@@ -34,6 +34,8 @@ CallSignature = Tuple[int, int, str, bool, int, bool]
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
 CollectiveCall = Tuple[int, int, int, int, int]  # kind, group, its ranks, number of the call, bytes
+# One that blocks: whose steps it belongs to, if it is recorded; its begin; when it blocked the thread; flags.
+BlockedCall = Tuple[Optional[Recorder], CollectiveCall, int, int, int]
 
 STAYS = frozenset((DATA_WAIT, VALIDATION, CHECKPOINT, EVAL_FORWARD))  # exchanges inside belong to it
 
@@ -45,17 +47,15 @@ class WorkHandle(weakref.ref):  # type: ignore[type-arg]
     key: int
 
 
-class CallUnderWay:
-    """A call under way, or one that returned at once and is not waited for yet."""
+class PendingCall:
+    """A call that returned at once, for as long as its handle lives."""
 
-    __slots__ = ("begin", "collective", "flags", "handle", "over", "recorder", "waited")
+    __slots__ = ("begin", "collective", "handle", "over")
 
-    def __init__(self, collective: CollectiveCall, begin: int, flags: int) -> None:
+    def __init__(self, collective: CollectiveCall, begin: int) -> None:
         self.collective = collective
-        self.begin = self.waited = begin
-        self.flags = flags
-        self.over = False
-        self.recorder: Optional[Recorder] = None
+        self.begin = begin
+        self.over = False  # it was waited for
         self.handle: Any = None
 
 
@@ -73,101 +73,125 @@ class GradientSync:
         self.groups: Dict[Optional[str], Tuple[int, int]] = {}  # by name: number, and ranks
         self.smaller = 0  # groups met besides the default one
         self.inside: Set[int] = set()  # threads in a call, whose calls in turn are part of it
-        self.works: Dict[int, CallUnderWay] = {}  # by identity of the handle, as long as it lives
-        self.forget = patch.guarded("grad_sync", self._forget)
+        self.works: Dict[int, PendingCall] = {}  # by identity of the handle, as long as it lives
+        self.forget = patch.part("grad_sync", self._forget)
         self.calls = self.written_calls = self.own_ns = 0
 
     # ------------------------------------------------------------ calls
 
-    def before_call(self, signature: CallSignature, args: Args, kwargs: Kwargs) -> Optional[CallUnderWay]:
+    # These run in the training loop, cold in the caches each time: a function more costs half a microsecond.
+    # So what is named below, `next`, `show`, `add` and `hide`, stands written out here.
+
+    def before_call(self, signature: CallSignature, args: Args, kwargs: Kwargs) -> Any:
         """Enter grad_sync, if the call blocks the thread that trains."""
         now = clock()
         thread = get_ident()
         if thread in self.inside:
             return None
         kind, place, name, is_share, group_place, may_return = signature
-        known = self.group(args[group_place] if len(args) > group_place else kwargs.get("group"))
+        group = args[group_place] if len(args) > group_place else kwargs.get("group")
+        known = self.groups.get(None) if group is None else None
         if known is None:
-            return None
+            known = self.group(group)
+            if known is None:
+                return None
         number, ranks = known
         size = _size(args[place] if len(args) > place >= 0 else kwargs.get(name))
-        collective = kind, number, ranks, self.next(kind, number), size * ranks if is_share else size
-        is_async = args[group_place + 1] if len(args) > group_place + 1 else kwargs.get("async_op")
-        call = CallUnderWay(collective, now, ASYNC if may_return and is_async else 0)
+        key = number << 3 | kind
+        sequence = self.sequences.get(key, 0)
+        self.sequences[key] = sequence + 1
+        collective = kind, number, ranks, sequence, size * ranks if is_share else size
         self.inside.add(thread)
-        if not call.flags:
-            self._block(call, thread, now)
-        return call
+        if may_return and (args[group_place + 1] if len(args) > group_place + 1 else kwargs.get("async_op")):
+            return PendingCall(collective, now)
+        return self._block(collective, 0, 0, thread, now)
 
-    def after_call(self, call: CallUnderWay, result: Any) -> None:
+    def after_call(self, call: Any, result: Any) -> None:
         """Leave grad_sync and write the row; of a call that returned at once when it is waited for."""
         self.inside.discard(get_ident())
-        if not call.flags & ASYNC:
+        if type(call) is tuple:
             self._unblock(call)
         elif isinstance(result, self.distributed.Work):
             self._keep(result, call)
 
-    def before_wait(self, args: Args, kwargs: Kwargs) -> Optional[CallUnderWay]:
+    def before_wait(self, args: Args, kwargs: Kwargs) -> Optional[BlockedCall]:
         """Enter grad_sync where the thread that trains waits for a call to end."""
-        now = clock()
         thread = get_ident()
         if thread in self.inside:
             return None
+        now = clock()
         call = self.works.get(id(args[0]))
         if call is None:
             collective = OTHER_OP, UNKNOWN_GROUP, 0, self.next(OTHER_OP, UNKNOWN_GROUP), 0
-            call = CallUnderWay(collective, now, ASYNC)
+            call = PendingCall(collective, now)
             self._keep(args[0], call)
         if call.over:
             return None  # it was waited for before
         call.over = True
-        self._block(call, thread, now)
-        return call
+        return self._block(call.collective, call.begin, ASYNC, thread, now)
 
-    def after_wait(self, call: CallUnderWay, args: Args, result: Any) -> None:
+    def after_wait(self, call: BlockedCall, args: Args, result: Any) -> None:
         """Leave grad_sync, and write the row of the call that was waited for."""
         self._unblock(call)
 
-    def _keep(self, work: Any, call: CallUnderWay) -> None:
-        call.handle = WorkHandle(work, self.forget)
-        call.handle.key = id(work)
+    def _keep(self, work: Any, call: PendingCall) -> None:
+        call.handle = handle = WorkHandle(work, self.forget)
+        handle.key = id(work)
         self.works[id(work)] = call
 
     def _forget(self, handle: WorkHandle) -> None:
         self.works.pop(handle.key, None)
 
-    def _block(self, call: CallUnderWay, thread: int, now: int) -> None:
-        """This thread may be blocked now, which matters where it trains or computes a backward pass."""
+    def _block(
+        self, collective: CollectiveCall, begin: int, flags: int, thread: int, now: int
+    ) -> BlockedCall:
+        """This thread may be blocked now, which matters where it trains or computes a backward pass.
+
+        Of a call that did not begin before, `begin` is 0.
+        """
         recorder = self.session.recorder
         if recorder is None or recorder.off:
-            return
+            return None, collective, begin, now, flags
         if recorder.owner == thread:
-            self.show(recorder, call.collective, now)
+            rows = self.rows if self.recorder is recorder else None
+            if rows is None:
+                rows = self._file(recorder)
+            kind, number, _, sequence, size = collective
+            NOW.pack_into(rows.map, NOW_BYTE, now, recorder.updates, size, sequence, number, kind, 1)
         elif recorder.current != BACKWARD:
-            return
-        call.recorder = recorder
+            return None, collective, begin, now, flags
         if recorder.owner != thread or recorder.current in STAYS:
-            call.flags |= OUTSIDE_GRAD_SYNC
-            call.waited = clock()
+            flags |= OUTSIDE_GRAD_SYNC
+            waited = clock()
         else:
             recorder.enter(GRAD_SYNC)
-            call.waited = recorder.since
-        if not call.flags & ASYNC:
-            call.begin = call.waited
-        self.own_ns += call.waited - now
+            waited = recorder.since
+        self.own_ns += waited - now
+        return recorder, collective, begin or waited, waited, flags
 
-    def _unblock(self, call: CallUnderWay) -> None:
-        recorder = call.recorder
+    def _unblock(self, call: BlockedCall) -> None:
+        recorder, collective, begin, waited, flags = call
         if recorder is None:
             return
-        if call.flags & OUTSIDE_GRAD_SYNC:
+        if flags & OUTSIDE_GRAD_SYNC:
             end = clock()
         else:
             recorder.leave()
             end = recorder.since
-        self.add(recorder, call.collective, call.begin, end, end - call.waited, call.flags)
-        if recorder.owner == get_ident():
-            self.hide()
+        rows = self.rows
+        if self.recorder is not recorder or rows is None or self.every > 1:
+            self.add(recorder, collective, begin, end, end - waited, flags)
+        else:
+            self.calls += 1
+            kind, number, ranks, sequence, size = collective
+            rows.add(
+                end, begin, end - waited, size, recorder.updates, sequence, kind, flags, number, ranks, 1
+            )
+            self.written += 1
+            if self.written >= RAW_ROWS:
+                self._thin()
+        if self.rows is not None and recorder.owner == get_ident():
+            self.rows.map[INSIDE_BYTE] = 0
         self.own_ns += clock() - end
 
     # ------------------------------------------------------------ groups and numbers
@@ -236,7 +260,12 @@ class GradientSync:
             end, begin, wait, size, recorder.updates, sequence, kind, flags, number, ranks, buckets
         )
         self.written += 1
-        if self.written >= RAW_ROWS and (self.written - RAW_ROWS) % ROWS_PER_MERGE == 0:
+        if self.written >= RAW_ROWS:
+            self._thin()
+
+    def _thin(self) -> None:
+        """Of a long run, write a row only in every second step of those that had one."""
+        if (self.written - RAW_ROWS) % ROWS_PER_MERGE == 0:
             self.every *= 2
 
     def show(self, recorder: Recorder, collective: CollectiveCall, begin: int) -> None:
@@ -272,6 +301,6 @@ def install(exchange: GradientSync) -> None:
 
 def _size(value: Any) -> int:
     """Bytes of a tensor, or of all in a list."""
-    if isinstance(value, (list, tuple)):
+    if type(value) is list or isinstance(value, tuple):
         return sum(_size(each) for each in value)
     return int(value.numel() * value.element_size()) if hasattr(value, "element_size") else 0

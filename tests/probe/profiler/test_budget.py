@@ -155,6 +155,26 @@ def test_a_slow_machine_pays_more_for_each_call():
     assert quick.event_s == budget.EVENT_S
 
 
+@pytest.mark.shows("cost")
+def test_where_others_have_the_cores_too_everything_costs_as_many_times_more(after_two_windows):
+    account = after_two_windows
+    account.calls = 10_000
+    free_s = account.due_ns(STACKS, 1, 1000, 0) / 1e9 - account.spent_s / 0.01
+    account.crowding = 3.0
+    crowded_ns = account.due_ns(STACKS, 1, 1000, 0)
+    assert crowded_ns / 1e9 - account.spent_s / 0.01 == pytest.approx(3 * free_s)
+    assert account.payable_calls(crowded_ns, 0, 1000) == pytest.approx(10_000, abs=1)
+
+
+def test_a_window_on_crowded_cores_teaches_what_it_would_have_cost_on_free_ones():
+    free, crowded = Account(0.01), Account(0.01)
+    size = 5 * 1000 * budget.EVENT_BYTES[PLAIN]
+    free.add(PLAIN, 5, start_s=0.001, rest_s=0.05, size=size)
+    crowded.add(PLAIN, 5, start_s=0.001, rest_s=0.20, size=size, crowding=4.0)
+    assert (crowded.step_costs_s, crowded.event_s) == (free.step_costs_s, free.event_s)
+    assert crowded.spent_s == pytest.approx(0.201)  # that time is gone all the same
+
+
 def test_a_step_with_stacks_may_take_twice_as_long_as_usual_or_what_recording_takes():
     assert budget.longest_s(0.1, 1000) == pytest.approx(0.2)
     assert budget.longest_s(0.001, 1_000_000) == pytest.approx(0.001 + 1e6 * budget.RECORD_S)

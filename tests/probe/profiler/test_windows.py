@@ -208,7 +208,7 @@ def test_a_watch_that_ends_inside_a_window_closes_it_first(tmp_path):
 def test_a_window_whose_steps_take_far_too_long_is_given_up(tmp_path):
     code = """
     until_open()
-    time.sleep(0.5)
+    time.sleep(3)  # on a crowded machine steps may take long themselves
     step()
     print(torch.autograd._profiler_enabled())
     """

@@ -6,7 +6,8 @@ import pytest
 pytest.importorskip("torch")
 
 from perfdoctor.probe.ranks.ddp import EVERY, Gradients
-from perfdoctor.wire.collective_rows import DDP
+from perfdoctor.probe.ranks.sync_estimate import ALL_OF
+from perfdoctor.wire.collective_rows import DDP, ESTIMATED
 from tests.support.watched import together, updates
 
 pytestmark = [pytest.mark.clock, pytest.mark.process]
@@ -80,6 +81,13 @@ def test_each_exchange_is_a_row_with_its_number_step_and_size(late):
         assert (rows["buckets"][1:] > 1).all()
         assert (rows["wait_ns"] <= rows["end_ns"] - rows["begin_ns"]).all()
         assert late.ranks[rank].steps["grad_sync"].sum() == rows["wait_ns"].sum()
+
+
+def test_a_pass_that_waits_for_the_other_rank_is_timed_not_estimated(late):
+    flags = exchanges(late)["flags"]
+    late_ones = np.arange(len(flags)) % 4 == 3
+    assert not (flags[late_ones] & ESTIMATED).any()
+    assert not (flags[:ALL_OF] & ESTIMATED).any()
 
 
 def test_an_exchange_ends_at_the_same_time_in_both_ranks(late):
