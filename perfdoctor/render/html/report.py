@@ -57,6 +57,7 @@ class Card:
     code: tuple[str, ...]
     command: str
     mind: str
+    checked: str
     tip: str
     gain: charts.GainBar | None
     range: tuple[str, str, str]  # low, likely, high
@@ -219,6 +220,7 @@ def _card(found: Finding, cwd: str, excerpts: Excerpts, ends: tuple[float, float
         tuple(advice.code.split("\n")) if advice.code else (),
         f"perfdoctor try {advice.tweak}" if advice.tweak else "",
         "" if advice.same_result else conclusions.CHANGES_RESULT,
+        found.checked.value,
         f"perfdoctor tips {found.id}",
         charts.gain_bar(gain, ends) if advice.change else None,
         (low, likely, high),
