@@ -117,7 +117,7 @@ REPORT = Document(
     {
         **CONCLUSIONS,
         Report: Shape(
-            f"run steps {CONCLUDED} overhead notes loader cpu gpu memory use out_of_memory"
+            f"run steps {CONCLUDED} overhead notes loader cpu gpu memory rates use out_of_memory"
             " window batch lines ranks=job",
             run=_run,
         ),
