@@ -24,6 +24,7 @@ from statistics import median
 from types import MappingProxyType
 
 from perfdoctor.model.change import Effort
+from perfdoctor.model.checked import Checked
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.widening import FEWEST, MachineRanges, Widening
 
@@ -72,14 +73,26 @@ BY_KIND: Mapping[Bottleneck, Widening] = {
 UNMEASURED = Widening(cases=0, below=0.0, above=0.0)
 
 
-def corrected(gain: Gain, kinds: Collection[Bottleneck], power: float, machine: MachineRanges) -> Gain:
+def corrected(
+    gain: Gain, kinds: Collection[Bottleneck], power: float, machine: MachineRanges, checked: Checked
+) -> Gain:
     """A gain of the step model, raised and widened as gains of these classes of time ask for.
 
-    On an accelerator no gain was measured: there it is not raised, and widened as what is not known, unless
-    trials of this machine tell.
+    What was not `checked` by measured gains, as nothing was on an accelerator, is not raised, and widened as
+    what is not known, unless trials of this machine tell.
     """
-    by = widening(kinds, machine.device, fitted_here(power, machine))
-    return widen(raised(gain, power) if machine.device == "cpu" else gain, by)
+    by = widening(kinds, checked, fitted_here(power, machine))
+    return widen(raised(gain, power) if checked.is_measured else gain, by)
+
+
+def settings_on(device: str) -> Checked:
+    """What changes were held against that no tip advises: settings were tried on CPUs."""
+    return Checked.SCRIPTS if device == "cpu" else Checked.CPU_SCRIPTS
+
+
+def least(checked: Iterable[Checked]) -> Checked:
+    """What changes that are made together were held against: no more than each of them."""
+    return max(checked, key=list(Checked).index, default=Checked.FACTS)
 
 
 def fitted_here(power: float, machine: MachineRanges) -> Mapping[Bottleneck, Widening]:
@@ -109,13 +122,13 @@ def raised(gain: Gain, power: float) -> Gain:
 
 
 def widening(
-    kinds: Iterable[Bottleneck], device: str, here: Mapping[Bottleneck, Widening] = MappingProxyType({})
+    kinds: Iterable[Bottleneck], checked: Checked, here: Mapping[Bottleneck, Widening] = MappingProxyType({})
 ) -> Widening:
-    """The widening for a change that acts on these classes of time, in a run on this type of device.
+    """The widening for a change that acts on these classes of time, by what its tips were held against.
 
     `here`: what the run's machine knows by itself, which comes first.
     """
-    by_kind = {**(BY_KIND if device == "cpu" else {}), **here}
+    by_kind = {**(BY_KIND if checked.is_measured else {}), **here}
     known = [by_kind.get(kind, UNMEASURED) for kind in kinds]
     fewest = min((each.cases for each in known), default=0)
     if known and all(each.is_known for each in known):

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfdoctor.diagnosis.calibration import UNRAISED, corrected, fitted_here, power, power_of_all, widening
+from perfdoctor.diagnosis.calibration import (
+    UNRAISED,
+    corrected,
+    fitted_here,
+    least,
+    power,
+    power_of_all,
+    widening,
+)
 from perfdoctor.diagnosis.combination import Saving, together
 from perfdoctor.diagnosis.verdict import WORTHWHILE, TimeAttribution, unjudgeable
 from perfdoctor.facts.device.device import without
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.model.change import Change, Effort
+from perfdoctor.model.checked import Checked
 from perfdoctor.model.concluded import CLOSE_TO_ALL, Advice, Bottleneck, Finding, Gain, NotJudged
 from perfdoctor.model.coverage import Covered
 from perfdoctor.model.note import Note
@@ -64,7 +73,9 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
     model, machine = facts.get(StepModel), machine_of(facts)
     ranked = [*_Ranking(model, attribution, machine).of(worthwhile), *_worthwhile(general)]
     findings = tuple(
-        Finding(tip.id, rank, _kind(tip, advice), tip.title, advice, gain)
+        Finding(
+            tip.id, rank, _kind(tip, advice), tip.title, advice, gain, tip.heading.checked_for(machine.device)
+        )
         for rank, (tip, advice, gain) in enumerate(ranked, 1)
     )
     return Judgement(
@@ -93,15 +104,23 @@ def _ask(
         with contained(f"the tip {tip.id}", failures):
             advice = tip.judge(**groups)
             if advice is not None:
-                changes = [advice.change] if advice.change else []
-                kind, raised_to = _kind(tip, advice), power(tip.heading.effort)
-                gain = gain_of(model, changes)
-                published = advice.change is not None and advice.change.is_published
-                gain = calibrated(
-                    gain, (kind,), attribution.bounds, machine_of(facts), raised_to, published=published
-                )
-                advised.append((tip, advice, gain))
+                advised.append((tip, advice, _gain(tip, advice, model, attribution, machine_of(facts))))
     return sorted(advised, key=lambda entry: (-_worth(*entry), entry[0].id)), not_judged
+
+
+def _gain(
+    tip: Tip, advice: Advice, model: StepModel | None, attribution: TimeAttribution, machine: MachineRanges
+) -> Gain:
+    """What one advice brings."""
+    return calibrated(
+        gain_of(model, [advice.change] if advice.change else []),
+        (_kind(tip, advice),),
+        attribution.bounds,
+        machine,
+        power(tip.heading.effort),
+        published=advice.change is not None and advice.change.is_published,
+        checked=tip.heading.checked_for(machine.device),
+    )
 
 
 def _worthwhile(advised: Sequence[Advised]) -> list[Advised]:
@@ -194,9 +213,14 @@ def _wide_ranges(ranked: Sequence[Advised], machine: MachineRanges) -> list[Note
         for rank, (tip, advice, _) in enumerate(ranked, 1)
         if advice.change is not None
         and not _is_published(tip, advice, machine)
-        and not widening((_kind(tip, advice),), machine.device, _fitted_here(tip, machine)).is_known
+        and not _is_known(tip, advice, machine)
     ]
     return [Note("wide-ranges", {"ranks": ", ".join(guessed)})] if guessed else []
+
+
+def _is_known(tip: Tip, advice: Advice, machine: MachineRanges) -> bool:
+    checked = tip.heading.checked_for(machine.device)
+    return widening((_kind(tip, advice),), checked, _fitted_here(tip, machine)).is_known
 
 
 def _is_published(tip: Tip, advice: Advice, machine: MachineRanges) -> bool:
@@ -256,14 +280,16 @@ def calibrated(
     raised_to: float = UNRAISED,
     *,
     published: bool = False,
+    checked: Checked,
 ) -> Gain:
     """A gain in a range that held measured gains of its kinds, and no more than their time allows.
 
     `published`: it holds published ones already, and is widened only by what the machine's own trials know.
+    `checked`: what those who advise it were held against.
     """
     if gain == Gain() or (published and not set(kinds) & set(fitted_here(raised_to, machine))):
         return within(gain, kinds, bounds)
-    return within(corrected(gain, kinds, raised_to, machine), kinds, bounds)
+    return within(corrected(gain, kinds, raised_to, machine, checked), kinds, bounds)
 
 
 def _in_combination(
@@ -274,7 +300,9 @@ def _in_combination(
     parts = [Saving(change, (kind,)) for kind, change in changes]
     gain = gain_of(model, [together(parts, attribution.classes)])
     raised_to = power_of_all([(tip.heading.effort, alone) for tip, _, alone in advised])
-    return calibrated(gain, {kind for kind, _ in changes}, attribution.bounds, machine, raised_to)
+    checked = least(tip.heading.checked_for(machine.device) for tip, *_ in advised)
+    kinds = {kind for kind, _ in changes}
+    return calibrated(gain, kinds, attribution.bounds, machine, raised_to, checked=checked)
 
 
 def _together(

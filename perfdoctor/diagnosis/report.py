@@ -25,6 +25,7 @@ from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.out_of_memory import OutOfMemory
 from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.model.ranks import JobFacts
+from perfdoctor.model.rates import TrainingRates
 from perfdoctor.model.report import Report
 from perfdoctor.model.resource_use import ResourceUse
 from perfdoctor.tips import catalogue
@@ -61,6 +62,7 @@ def report(
         window=facts.get(WindowFacts),
         batch=facts.get(BatchFacts),
         lines=facts.get(StepLines),
+        rates=facts.get(TrainingRates),
         use=facts.get(ResourceUse),
         out_of_memory=facts.get(OutOfMemory),
         together=judged.together,

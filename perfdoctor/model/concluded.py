@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Literal
 
 from perfdoctor.model.change import Change
+from perfdoctor.model.checked import Checked
 from perfdoctor.model.measured import Location
 
 CLOSE_TO_ALL = 100.0  # speedup bounds end here: "more than a hundred times" says as much as a larger number
@@ -93,6 +94,7 @@ class Finding:
     title: str
     advice: Advice
     gain: Gain
+    checked: Checked = Checked.FACTS  # what the tip was held against, for runs like this one
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,7 @@ class MemoryFacts:
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """What NVML said of the accelerators in use. Each may be None, with the reason beside it."""
+    """What NVML or amdsmi said of the accelerators in use. Each may be None, with the reason beside it."""
 
     names: tuple[str, ...]
     utilisation: float | None  # share of time a kernel ran, mean

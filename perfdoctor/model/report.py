@@ -21,6 +21,7 @@ from perfdoctor.model.note import Remark
 from perfdoctor.model.out_of_memory import OutOfMemory
 from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.model.ranks import JobFacts
+from perfdoctor.model.rates import TrainingRates
 from perfdoctor.model.resource_use import ResourceUse
 
 
@@ -42,6 +43,7 @@ class Report:
     window: WindowFacts | None = None
     batch: BatchFacts | None = None
     lines: StepLines | None = None
+    rates: TrainingRates | None = None
     use: ResourceUse | None = None  # of the machine, between the first step and the last
     out_of_memory: OutOfMemory | None = None  # how the run ended, if it was that
     together: Gain | None = None  # what the first three findings bring in combination

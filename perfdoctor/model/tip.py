@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 
 from perfdoctor.model.change import Effort
+from perfdoctor.model.checked import Checked
 from perfdoctor.model.concluded import Advice, Bottleneck
 
 Judge = Callable[..., "Advice | None"]
-
-
-class Checked(str, Enum):
-    """What a tip was held against, beyond facts made up by its author."""
-
-    SCRIPTS = "found in training scripts with its cause planted, and the cure's gain measured"
-    PUBLISHED = "its range was held against gains that others published (docs/gpu.md)"
-    TRACES = "judged on recorded traces of real devices; its gain was not measured"
-    FACTS = "tested on hand-made facts only"
 
 
 APPLIES = ("cpu", "gpu", "convolutional", "distributed")  # what a tip may say it is for
@@ -35,8 +26,15 @@ class TipHeading:
     applies: tuple[str, ...]
     saves: tuple[str, ...]
     checked: Checked = Checked.FACTS
+    checked_on_device: Checked | None = None  # where that is something else than scripts on CPUs
     general: bool = False  # asked after all others, which it gives way to, and ranked behind them
     rivals: tuple[str, ...] = ()  # ids of tips that serve the same end, or would undo this one
+
+    def checked_for(self, device: str) -> Checked:
+        """What it was held against for runs on "cpu" or an accelerator: scripts were watched on CPUs."""
+        if device == "cpu" or self.checked is not Checked.SCRIPTS:
+            return self.checked
+        return self.checked_on_device or Checked.CPU_SCRIPTS
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from perfdoctor.model.change import Effort
+from perfdoctor.model.checked import Checked
 from perfdoctor.model.concluded import Bottleneck
-from perfdoctor.model.tip import Checked, Judge, Planned, Tip, TipHeading
+from perfdoctor.model.tip import Judge, Planned, Tip, TipHeading
 from perfdoctor.tips._planned import PLANNED
 
 __all__ = ["Checked", "planned", "tip", "tips"]
@@ -25,13 +26,16 @@ def tip(
     applies: tuple[str, ...] = ("cpu", "gpu"),
     saves: tuple[str, ...] = ("time",),
     checked: Checked = Checked.FACTS,
+    checked_on_device: Checked | None = None,
     general: bool = False,
     rivals: tuple[str, ...] = (),
 ) -> Callable[[Judge], Judge]:
     """Mark the one function of a tip's file that judges facts: it returns Advice, or None to stay silent."""
 
     def mark(judge: Judge) -> Judge:
-        heading = TipHeading(title, bottleneck, effort, applies, saves, checked, general, rivals)
+        heading = TipHeading(
+            title, bottleneck, effort, applies, saves, checked, checked_on_device, general, rivals
+        )
         judge.__tip__ = heading  # type: ignore[attr-defined]
         return judge
 

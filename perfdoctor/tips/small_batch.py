@@ -50,6 +50,7 @@ BATCHES = 4  # of an epoch that have to be left for a trial: with fewer, the sma
     effort=Effort.FLAG,
     rivals=("frequent-updates",),
     checked=Checked.SCRIPTS,
+    checked_on_device=Checked.TRACES,
 )
 def small_batch(sizes: BatchSizeFacts, loader: LoaderFacts, room: BatchRoom) -> Advice | None:
     """Advises a larger batch where fixed costs dominate and memory is free."""

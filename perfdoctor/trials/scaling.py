@@ -29,7 +29,7 @@ from perfdoctor.trials.request import Request
 from perfdoctor.trials.rounds import Bench
 from perfdoctor.trials.settings import rank_count
 from perfdoctor.watch import samplers
-from perfdoctor.watch.samplers import gpu
+from perfdoctor.watch.samplers import devices
 
 DATA, COMPUTING, REST = "data", "computing", "other"
 BOUNDS = {  # what a step has become longer by; how computing has, is told beside it
@@ -263,11 +263,10 @@ def _crowded(most: int) -> Iterator[Note]:
 
 
 def _gpus() -> int:
-    """Devices that NVML shows to commands started here."""
-    nvml = gpu.load()
-    if nvml is None:
+    """Devices that commands started here can see."""
+    sampler = devices.opened(Path(), os.environ)
+    if sampler is None:
         return 0
-    sampler = gpu.GpuSampler(Path(), nvml, os.environ)
     sampler.close()
     return len(sampler.devices)
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, Optional, Tuple
 
+from ..probe.accelerators import CUDA, MPS, built_for
 from ..probe.trial.tweak import BITWISE, Tweaking, tweak
 
 WHAT = "copy to the device"
@@ -31,20 +32,33 @@ TOLD_MAX = 64  # copies whose reason to be left alone is told: finding their lin
 def non_blocking(here: Tweaking) -> None:
     """Make copies of tensors that a loader has pinned asynchronous."""
     torch = here.torch
-    if torch.version.cuda is None and torch.version.hip is None:
+    kind = _kind(torch)
+    if kind is None:
         return
-    copies = Copies(here)
+    copies = Copies(here, kind)
     here.on_import("torch.utils.data._utils.pin_memory", copies.watch_loaders)
-    here.alter(torch.cuda, "set_stream", copies.before_stream)
-    for name in ("to", "cuda"):
-        here.alter(torch.Tensor, name, copies.before_to if name == "to" else copies.before_cuda)
+    module = getattr(torch, kind, None)
+    if hasattr(module, "set_stream"):
+        here.alter(module, "set_stream", copies.before_stream)
+    here.alter(torch.Tensor, "to", copies.before_to)
+    if hasattr(torch.Tensor, kind):
+        here.alter(torch.Tensor, kind, copies.before_kind)
+
+
+def _kind(torch: Any) -> Optional[str]:
+    """The kind of device that copies pinned memory beside the host's work, if torch is built for one."""
+    if torch.version.cuda or torch.version.hip:
+        return CUDA
+    built = built_for(torch)
+    return None if built is None or built.kind in (CUDA, MPS) else built.kind
 
 
 class Copies:
     """Keeps which tensors a loader has pinned, and alters the calls that copy them."""
 
-    def __init__(self, here: Tweaking) -> None:
+    def __init__(self, here: Tweaking, kind: str) -> None:
         self.here = here
+        self.kind = kind
         self.tensor = here.torch.Tensor
         self.pinned: Dict[int, Tuple[Any, int]] = {}  # identity -> weak reference, version
         self.streams = False  # the script has streams of its own
@@ -75,18 +89,18 @@ class Copies:
         if not args[0].is_cpu:
             return None
         target = args[1] if len(args) > 1 else kwargs.get("device", kwargs.get("other"))
-        return self._altered(args, kwargs, 3) if self._is_cuda(target) else None
+        return self._altered(args, kwargs, 3) if self._is_device(target) else None
 
-    def before_cuda(self, args: Any, kwargs: Any) -> Any:
-        """`tensor.cuda(...)`."""
+    def before_kind(self, args: Any, kwargs: Any) -> Any:
+        """`tensor.cuda(...)`, `tensor.xpu(...)`."""
         return self._altered(args, kwargs, 2) if args[0].is_cpu else None
 
-    def _is_cuda(self, target: Any) -> bool:
+    def _is_device(self, target: Any) -> bool:
         if isinstance(target, str):
-            return target.startswith("cuda")
+            return target.partition(":")[0] == self.kind
         if isinstance(target, self.tensor):
-            return bool(target.is_cuda)
-        return type(target) is int or getattr(target, "type", None) == "cuda"
+            return bool(target.device.type == self.kind)
+        return type(target) is int or getattr(target, "type", None) == self.kind
 
     def _altered(self, args: Any, kwargs: Any, place: int) -> Any:
         """The call without waiting; `place` is where the flag stands among the arguments, if by position."""

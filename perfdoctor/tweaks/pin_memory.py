@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from ..probe.accelerators import MPS, available
 from ..probe.trial.tweak import BITWISE, Tweaking, tweak
 from ._loaders import set_each
 
@@ -27,18 +28,9 @@ def pin_memory(here: Tweaking) -> None:
     """Let every DataLoader pin its batches."""
 
     def reason(loader: Any) -> Optional[str]:
-        return (
-            None
-            if _device(here.torch) not in (None, "mps")
-            else "there is no device to copy to from pinned memory"
-        )
+        device = available(here.torch)
+        if device is None or device.kind == MPS:
+            return "there is no device to copy to from pinned memory"
+        return None
 
     set_each(here, "pin_memory", True, reason)
-
-
-def _device(torch: Any) -> Optional[str]:
-    """The kind of device that this process can use, or None."""
-    accelerator = getattr(torch, "accelerator", None)  # torch 2.6 and newer
-    if accelerator is None:
-        return "cuda" if torch.cuda.is_available() else None
-    return str(accelerator.current_accelerator().type) if accelerator.is_available() else None

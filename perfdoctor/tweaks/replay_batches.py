@@ -25,6 +25,7 @@ import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..probe import patch
+from ..probe.accelerators import available
 from ..probe.trial.tweak import PATH, Tweaking, WatchedRun, tweak
 from ..probe.user_frames import user_line
 from ._items import Uncopied, copied
@@ -89,7 +90,7 @@ class _KeptBatches:
     def __init__(self, here: Tweaking, loader: Any) -> None:
         self._here = here
         self._batches: List[_KeptBatch] = []
-        self._pins = bool(loader.pin_memory) and here.torch.cuda.is_available()
+        self._pins = bool(loader.pin_memory) and available(here.torch) is not None
         self._on = True
         self.at: Optional[Dict[str, Any]] = None  # the user's line that began its last epoch
         try:

@@ -12,17 +12,21 @@ from perfdoctor.diagnosis.calibration import (
     corrected,
     fit,
     fit_power,
+    least,
     power_of_all,
     raised,
+    settings_on,
     widen,
     widening,
 )
 from perfdoctor.model.change import Effort
+from perfdoctor.model.checked import Checked
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.widening import MachineRanges, Widening
 from tests.support.paths import ROOT
 
 DATA, TRANSFER = Bottleneck.DATA, Bottleneck.TRANSFER
+MEASURED, UNMEASURED = Checked.SCRIPTS, Checked.CPU_SCRIPTS
 MODULE = ROOT / "perfdoctor" / "diagnosis" / "calibration.py"
 
 
@@ -64,8 +68,10 @@ def test_measured_gains_raise_those_predicted_for_code_and_not_those_of_settings
 
 def test_a_slowdown_and_what_was_never_measured_are_not_raised():
     assert raised(Gain(0.9, 1.0, 2.0), 2.0) == Gain(0.9, 1.0, 4.0)
-    assert corrected(Gain(1.5, 2.0, 2.5), [DATA], 1.2, MachineRanges("cuda")).likely == 2.0
-    assert corrected(Gain(1.5, 2.0, 2.5), [DATA], 1.2, MachineRanges("cpu")).likely == pytest.approx(2.0**1.2)
+    assert corrected(Gain(1.5, 2.0, 2.5), [DATA], 1.2, MachineRanges("cuda"), UNMEASURED).likely == 2.0
+    assert corrected(
+        Gain(1.5, 2.0, 2.5), [DATA], 1.2, MachineRanges("cpu"), MEASURED
+    ).likely == pytest.approx(2.0**1.2)
 
 
 def test_of_changes_made_together_each_counts_as_its_gain():
@@ -87,16 +93,18 @@ def test_new_cases_lie_within_as_often_as_promised():
 
 def test_the_widest_of_several_kinds_counts():
     kinds = [kind for kind, by in calibration.BY_KIND.items() if by.is_known]
-    by = widening(kinds, "cpu")
+    by = widening(kinds, MEASURED)
     assert by.below == max(calibration.BY_KIND[kind].below for kind in kinds)
     assert by.above == max(calibration.BY_KIND[kind].above for kind in kinds)
 
 
 @pytest.mark.parametrize(
-    ("kinds", "device"), [((TRANSFER,), "cpu"), ((DATA,), "cuda"), ((DATA, TRANSFER), "cpu")]
+    ("kinds", "checked"),
+    [((TRANSFER,), MEASURED), ((DATA, TRANSFER), MEASURED)]
+    + [((DATA,), checked) for checked in Checked if checked is not MEASURED],
 )
-def test_what_was_hardly_measured_gets_a_wide_range(kinds, device):
-    by = widening(kinds, device)
+def test_what_was_hardly_measured_gets_a_wide_range(kinds, checked):
+    by = widening(kinds, checked)
     assert not by.is_known
     assert by.below == calibration.UNKNOWN_KIND * calibration.ALL_KINDS.below > 0
     assert by.above == calibration.UNKNOWN_KIND * calibration.ALL_KINDS.above > 0
@@ -105,12 +113,19 @@ def test_what_was_hardly_measured_gets_a_wide_range(kinds, device):
 def test_what_a_machines_own_trials_ask_for_comes_first_for_settings_and_tells_nothing_of_code():
     gain, own = Gain(1.5, 2.0, 2.5), Widening(10, math.log(1.5), math.log(2.0))
     for device in ("cpu", "NVIDIA H100"):
-        here = MachineRanges(device, {DATA: own})
-        assert corrected(gain, [DATA], calibration.UNRAISED, here) == Gain(
+        here, checked = MachineRanges(device, {DATA: own}), settings_on(device)
+        assert corrected(gain, [DATA], calibration.UNRAISED, here, checked) == Gain(
             pytest.approx(1.0), 2.0, pytest.approx(5.0)
         )
         for kinds, power in (([DATA], 1.2), ([TRANSFER], calibration.UNRAISED)):
-            assert corrected(gain, kinds, power, here) == corrected(gain, kinds, power, MachineRanges(device))
+            alone = corrected(gain, kinds, power, MachineRanges(device), checked)
+            assert corrected(gain, kinds, power, here, checked) == alone
+
+
+def test_changes_made_together_were_held_against_no_more_than_the_one_least_checked():
+    assert least([Checked.SCRIPTS, Checked.SCRIPTS]) is Checked.SCRIPTS
+    assert least([Checked.SCRIPTS, Checked.FACTS, Checked.TRACES]) is Checked.FACTS
+    assert least([]) is Checked.FACTS
 
 
 def test_the_table_is_what_the_measured_gains_say():

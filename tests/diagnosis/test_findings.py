@@ -14,6 +14,7 @@ from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel, of_loop
 from perfdoctor.facts.steps.events import SaveFacts
 from perfdoctor.model.change import Change, Effort, Estimate, removes
+from perfdoctor.model.checked import Checked
 from perfdoctor.model.concluded import Advice, Bottleneck, Gain, NotJudged
 from perfdoctor.model.coverage import Covered
 from perfdoctor.model.measured import LoaderFacts, RunFacts, StepFacts
@@ -41,6 +42,7 @@ def tip(
     rivals=(),
     general=False,
     published=False,
+    checked=Checked.SCRIPTS,
 ):
     """A tip that takes these shares (low, likely, high) out of the step; without any it is silent.
 
@@ -50,7 +52,7 @@ def tip(
     shares = removed if len(removed) == 3 else removed * 3
     made = replace(removes(*shares), is_published=published) if removed else change or None
     advice = Advice(("because",), made, same_result=same_result)
-    heading = TipHeading(name.title(), kind, effort, ("cpu",), ("time",), general=general, rivals=rivals)
+    heading = TipHeading(name.title(), kind, effort, ("cpu",), ("time",), checked, None, general, rivals)
     return Tip(name, heading, lambda **facts: None if silent else advice, needs or {"step": StepFacts}, "")
 
 
@@ -120,10 +122,19 @@ def test_small_things_share_one_note():
 )
 def test_a_little_that_may_as_well_be_a_loss_is_a_small_gain(low, likely, is_finding):
     # what is written in the training process can bring a little less than the low end of what was predicted
-    assert 0 < widening((Bottleneck.HOST,), "cpu").below < 0.02
+    assert 0 < widening((Bottleneck.HOST,), Checked.SCRIPTS).below < 0.02
     found = judged(tip("a", low, likely, 0.1, kind=Bottleneck.HOST))
     assert names(found) == (["a"] if is_finding else [])
     assert ("small gains: a (1.04x)" in all_worded(found.notes)) is not is_finding
+
+
+def test_a_finding_says_what_its_tip_was_held_against_and_its_range_is_wider_where_that_is_no_gain():
+    measured, made_up = judged(tip("a", 0.3)), judged(tip("a", 0.3, checked=Checked.FACTS))
+    (known,), (guess,) = measured.findings, made_up.findings
+    assert (known.checked, guess.checked) == (Checked.SCRIPTS, Checked.FACTS)
+    assert guess.gain.low < known.gain.low < known.gain.likely == guess.gain.likely
+    assert Note("wide-ranges", {"ranks": "1"}) in made_up.notes
+    assert Note("wide-ranges", {"ranks": "1"}) not in measured.notes
 
 
 @pytest.mark.parametrize("told_by", ["a", "b"])
@@ -193,7 +204,7 @@ def test_within_a_class_each_takes_its_part_of_what_the_other_leaves(model):
     found = judged(tip("a", 0.4), tip("b", 0.4), model=model, blame=open_to(data=0.8, compute=0.2))
     assert found.together is not None
     # at worst both take the same seconds, at best different ones: no more than the class has
-    worst = widen(Gain(low=1 / 0.6), widening([Bottleneck.DATA], "cpu")).low
+    worst = widen(Gain(low=1 / 0.6), widening([Bottleneck.DATA], Checked.SCRIPTS)).low
     assert astuple(found.together) == pytest.approx((worst, 1 / 0.4, 1 / 0.2))
 
 

@@ -167,3 +167,23 @@ def test_reasons_are_told_for_the_first_copies_only() -> None:
         torch.ones(2).to(CUDA)
         torch.ones(2).to(CUDA)
     assert len(told.left_alone) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "altered"), [("xpu", True), ("mps", False), (None, False)], ids=["xpu", "mps", "no-device"]
+)
+def test_copies_to_another_kind_of_device_do_not_wait_where_it_reads_pinned_memory(
+    kind: str | None, altered: bool
+) -> None:
+    seen = Device()
+    built = None if kind is None else torch.device(kind, 0)
+    with (
+        mock.patch.object(torch.version, "cuda", None),
+        mock.patch.object(torch.accelerator, "current_accelerator", return_value=built),
+        mock.patch.object(torch.Tensor, "to", seen.copy),
+        mock.patch.object(torch.Tensor, "pin_memory", torch.Tensor.clone),
+        applied("non_blocking"),
+    ):
+        pinned(4).to(built or "cuda")
+        torch.ones(4).to("cuda")
+    assert [kwargs.get("non_blocking", False) for _, kwargs in seen.calls] == [altered, False]

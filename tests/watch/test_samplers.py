@@ -113,7 +113,7 @@ def test_a_driver_that_never_answers_holds_up_neither_the_other_samplers_nor_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: str
 ) -> None:
     nvml = SilentNvml(silent)
-    monkeypatch.setattr(samplers.gpu, "load", lambda: nvml)
+    monkeypatch.setattr(samplers.devices.gpu, "load", lambda: nvml)
     monkeypatch.setattr(samplers, "GPU_GRACE_S", 0.1)
     with python(tmp_path, BUSY) as target:
         handle = samplers.start(tmp_path, target.pid, {"stacks": False})

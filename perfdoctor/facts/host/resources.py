@@ -13,8 +13,10 @@ from perfdoctor.facts.steps.summary import TimedStep
 from perfdoctor.model.measured import CpuFacts, GpuFacts, LoaderFacts, MemoryFacts, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords, RunRecords
+from perfdoctor.wire.events.script import DeviceEvent
 
 CHILDREN = ("worker", "other")  # roles of processes that a rank may have started
+CUDA = "cuda"  # torch's name for devices of NVIDIA and AMD, whose libraries are asked
 ENOUGH = 3  # samples inside the steps: below it, the once-a-second sampler saw mostly borders
 
 
@@ -210,15 +212,20 @@ def disk_facts(samples: HostSamples) -> DiskFacts | Missing:
 
 
 @fact
-def gpu_facts(records: RunRecords, run: RunFacts, span: MeasuredSpan) -> GpuFacts | Missing | None:
-    """What NVML said of the devices between the first step and the last; idle ones do not count as used."""
+def gpu_facts(
+    records: RunRecords, run: RunFacts, span: MeasuredSpan, trained_on: list[DeviceEvent]
+) -> GpuFacts | Missing | None:
+    """What NVML or amdsmi said of the devices while training stepped; idle ones do not count as used."""
     if not run.on_device:
         return None
     sampled = {index: inside(rows, span) for index, rows in records.gpus.items()}
     used = [rows for rows in sampled.values() if rows and _mean(rows, "utilisation", default=1.0)]
     used = used or [rows for rows in sampled.values() if rows]
     if not used:
-        return Missing("no accelerator was sampled")
+        kind = trained_on[-1].backend if trained_on else None
+        if kind not in (None, CUDA):
+            return Missing(f"no accelerator was sampled: perfdoctor reads no counters of {kind} devices")
+        return Missing("no accelerator was sampled: neither NVML nor amdsmi told of one")
 
     def over_devices(key: str, combine: Callable[[list[float]], float]) -> float | None:
         means = [mean for rows in used if (mean := _mean(rows, key)) is not None]

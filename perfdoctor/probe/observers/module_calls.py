@@ -11,7 +11,7 @@ from _thread import get_ident
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 from ...wire.events.training import BiasedLayerEvent, ModuleCallsEvent, RepeatedCallEvent
-from .. import patch
+from .. import accelerators, patch
 from ..autocast import autocast_of
 from ..constructor_lines import ConstructorLines
 from ..observer import Watch, observer
@@ -256,14 +256,14 @@ class ModuleCalls:
 
     def _state(self, module: Any) -> Any:
         """What a call changes if it draws random numbers or remembers something."""
-        cuda = self.torch.cuda
-        drawn = bytes(cuda.get_rng_state().tolist()) if cuda.is_initialized() else None
+        used = accelerators.in_use(self.torch)
+        drawn = used.ask("get_rng_state") if used is not None else None
         held = [
             id(value)
             for inner in module.modules()
             for value in (*vars(inner).values(), *inner._buffers.values())
         ]
-        return drawn, held
+        return bytes(drawn.tolist()) if drawn is not None else None, held
 
     # ------------------------------------------------------------ telling
 

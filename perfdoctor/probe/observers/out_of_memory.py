@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Dict, Optional, Tuple
 
 from ...wire.events.memory import OutOfMemoryEvent
+from .. import accelerators
 from ..observer import Watch, observer
 from ..user_frames import is_users
 
@@ -161,9 +162,8 @@ def line_of(traceback: Optional[TracebackType]) -> Line:
 
 
 def _accelerator(torch: Any) -> str:
-    accelerator = getattr(torch, "accelerator", None)  # since torch 2.6
-    device = accelerator.current_accelerator() if accelerator is not None else None
-    return "cuda" if device is None else str(device.type)
+    found = accelerators.built_for(torch)
+    return accelerators.CUDA if found is None else found.kind
 
 
 def _bytes(tensor: Any, device: str) -> int:

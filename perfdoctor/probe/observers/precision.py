@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict
 
 from ...wire.events.script import SettingsEvent
+from .. import accelerators
 from ..autocast import autocast_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
@@ -35,8 +36,9 @@ class TrainingSettings:
             "default_dtype": str(torch.get_default_dtype())[6:],
             "device": device,
         }
-        if torch.cuda.is_initialized():
-            now.update(_of_cuda(torch))
+        used = accelerators.in_use(torch)
+        if used is not None:
+            now.update(_of_device(torch, used))
         if now != self.written:
             self.written = now
             self.steps.session.write(SettingsEvent(at=user_line(), **now))
@@ -48,12 +50,15 @@ def precision(watch: Watch) -> None:
     watch.before_some_backwards("settings", TrainingSettings(watch.steps).sample)
 
 
-def _of_cuda(torch: Any) -> Dict[str, Any]:
-    backends = torch.backends
-    found = {"devices": torch.cuda.device_count(), "cudnn_benchmark": backends.cudnn.benchmark}
+def _of_device(torch: Any, used: accelerators.Accelerator) -> Dict[str, Any]:
+    cudnn = torch.backends.cudnn if used.kind == accelerators.CUDA else None
+    found: Dict[str, Any] = {"devices": used.ask("device_count")}
+    if cudnn is not None:
+        found["cudnn_benchmark"] = cudnn.benchmark
     try:
         found["matmul_precision"] = torch.get_float32_matmul_precision()
-        found["cudnn_tf32"] = backends.cudnn.allow_tf32
+        if cudnn is not None:
+            found["cudnn_tf32"] = cudnn.allow_tf32
     except RuntimeError:
         pass  # the script uses the newer of two interfaces, and torch refuses to answer through the older
     return found

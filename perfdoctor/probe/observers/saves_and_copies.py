@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from ...wire.events.script import DeviceEvent, SaveEvent, ThreadsEvent
 from ...wire.step_rows import CHECKPOINT, HOST_TO_DEVICE, OTHER, VALIDATION
-from .. import patch
+from .. import accelerators, patch
 from ..observer import Watch, observer
 from ..recorder import Recorder
 from ..session import Session
@@ -76,10 +76,12 @@ class SaveAndCopyHooks:
         if device.type == "cpu" or self._watches_copies:
             return
         self._watches_copies = True
-        name = self.torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        self.session.write(DeviceEvent(backend=device.type, name=name))
-        for name in ("to", "cuda"):
-            patch.wrap(self.torch.Tensor, name, self.before_copy, self.after_copy, "host_to_device")
+        used = accelerators.of_kind(self.torch, device.type)
+        name = used.ask("get_device_name", device) if used is not None else None
+        self.session.write(DeviceEvent(backend=device.type, name=name or device.type))
+        for name in ("to", device.type):  # `tensor.cuda()`, `tensor.xpu()`
+            if hasattr(self.torch.Tensor, name):
+                patch.wrap(self.torch.Tensor, name, self.before_copy, self.after_copy, "host_to_device")
 
 
 @observer

@@ -6,9 +6,14 @@ import os
 from typing import Any, Dict, List, Optional
 
 from ...wire.events.training import WindowEvent
+from .. import accelerators
 from ..recorder import clock
 from . import budget
 from .users_profiler import cupti_taken
+
+# How the profiler calls the devices that it can record; a vendor's own have one name together.
+ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU", "mtia": "MTIA", "hpu": "HPU", "mps": ""}
+OTHERS = "PrivateUse1"
 
 
 class ProfilerWindow:
@@ -41,10 +46,14 @@ class ProfilerWindow:
 
         self.opened_ns = clock()
         activities = [ProfilerActivity.CPU]
-        if torch.cuda.is_initialized():
-            self.because = cupti_taken(os.environ)
+        used = accelerators.in_use(torch)
+        if used is not None:
+            known = getattr(ProfilerActivity, ACTIVITIES.get(used.kind, OTHERS), None)
+            self.because = cupti_taken(os.environ) if used.kind == accelerators.CUDA else None
+            if known is None:
+                self.because = f"torch's profiler does not record {used.kind} devices"
             if self.because is None:
-                activities.append(ProfilerActivity.CUDA)
+                activities.append(known)
         self.activities = [activity.name.lower() for activity in activities]
         shapes = self.kind == budget.SHAPES
         self.profile = _KinetoProfile(

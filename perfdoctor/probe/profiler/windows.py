@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Optional, Set
 
 from ...wire import names
 from ...wire.step_rows import DISTURBED
-from .. import patch
+from .. import accelerators, patch
 from ..recorder import Recorder, clock
 from ..session import Session
 from . import budget, silence
@@ -142,7 +142,7 @@ class Windows:
         """Whether a window may open in this process at all."""
         if self.plan is None and self.attempt == 1 and self._is_eligible():
             self.plan = budget.WindowPlan(self.session.run_dir)
-            if self.torch.cuda.is_initialized():
+            if accelerators.in_use(self.torch) is not None:
                 self.account.start_s = budget.CUDA_START_S
         return self.plan is not None and self.attempt <= budget.ATTEMPTS and recorder.merge == 1
 
@@ -378,7 +378,10 @@ def watch(session: Session, torch: Any, users: UsersProfilers, modules: Callable
     def nothing(token: Any, args: Any, result: Any) -> None:
         return None
 
-    patch.wrap(torch.cuda.CUDAGraph, "capture_begin", captures, nothing, "window")
+    for module, name in (("cuda", "CUDAGraph"), ("xpu", "XPUGraph")):
+        graph = getattr(getattr(torch, module, None), name, None)
+        if graph is not None:
+            patch.wrap(graph, "capture_begin", captures, nothing, "window")
     return windows
 
 

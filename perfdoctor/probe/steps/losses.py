@@ -1,7 +1,8 @@
 """The loss of each step: read at once on the CPU, later where it lives on a device.
 
 Nothing waits for the device: its loss is copied into pinned host memory behind the work that makes it, and an
-event tells when it is there.
+event tells when it is there. Where a kind of device has no events that are known to tell, as MPS, losses are
+not read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import collections
 import math
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
-from .. import patch
+from .. import accelerators, patch
 from ..moments import Moments
 from ..recorder import Recorder
 
@@ -24,6 +25,7 @@ class LossReader:
         self.moments = moments
         self.torch = torch
         self.on_device: Optional[DeviceLosses] = None
+        self.seen = False  # a loss that is not on the CPU
         self.unscaled: Any = None  # the loss before a GradScaler multiplied it
         self.read = patch.guarded("loss", self._read)
 
@@ -43,19 +45,32 @@ class LossReader:
         if loss.is_cpu:
             value = loss.item()
             recorder.loss = value if math.isnan(recorder.loss) else recorder.loss + value
-        elif loss.is_cuda:
-            if self.on_device is None:
-                for tell in self.moments.device:
-                    tell(loss.device)
-                self.on_device = DeviceLosses(self.torch, recorder.rows.amend_loss)
+            return
+        if not self.seen:
+            self.seen = True
+            self._see(loss.device, recorder)
+        if self.on_device is not None:
             self.on_device.add(loss, recorder.written)
+
+    def _see(self, device: Any, recorder: Recorder) -> None:
+        """The first loss on an accelerator."""
+        used = accelerators.of_kind(self.torch, device.type)
+        if used is None:
+            return  # "meta": nothing is computed
+        for tell in self.moments.device:
+            tell(device)
+        if used.kind != accelerators.MPS and hasattr(used.module, "Event"):
+            self.on_device = DeviceLosses(self.torch, used, recorder.rows.amend_loss)
 
 
 class DeviceLosses:
-    """Losses under way from one CUDA device to the rows they belong to."""
+    """Losses under way from one device to the rows they belong to."""
 
-    def __init__(self, torch: Any, amend: Callable[[int, float], None]) -> None:
+    def __init__(
+        self, torch: Any, used: accelerators.Accelerator, amend: Callable[[int, float], None]
+    ) -> None:
         self._torch = torch
+        self._used = used
         self._amend = amend
         self._slots: Optional[List[Tuple[Any, Any]]] = None  # (pinned scalar, event)
         self._free: Deque[int] = collections.deque(range(SLOTS))
@@ -64,12 +79,11 @@ class DeviceLosses:
     def add(self, loss: Any, row: int) -> None:
         """Send the loss on its way to row number `row`."""
         self.collect()
-        cuda = self._torch.cuda
-        if not self._free or cuda.is_current_stream_capturing():  # a graph capture must not see our copy
+        if not self._free or self._used.is_capturing:  # a graph capture must not see our copy
             return
         if self._slots is None:
             values = self._torch.empty(SLOTS, dtype=self._torch.float32, pin_memory=True)
-            self._slots = [(values[slot], cuda.Event()) for slot in range(SLOTS)]
+            self._slots = [(values[slot], self._used.module.Event()) for slot in range(SLOTS)]
         slot = self._free.popleft()
         value, event = self._slots[slot]
         value.copy_(loss.detach().reshape(()), non_blocking=True)

@@ -14,7 +14,7 @@ import sys
 from typing import Any, Dict
 
 from ...wire.events.process import TrialEndEvent
-from .. import patch
+from .. import accelerators, patch
 from ..on_import import on_import
 from ..session import Session
 from ..steps.steps import StepTracker
@@ -69,16 +69,18 @@ def _wait_at_borders(options: Dict[str, Any], session: Session, hooks: StepTrack
         # The first optimizer's update is not counted yet; those of others follow it within a step.
         number = hooks.updates.numbers.get(optimizer, len(hooks.updates.numbers) + 1)
         at_border = recorder.first_optimizer_marks + (number == 1) in borders
-        if at_border and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
-            torch.cuda.synchronize()
+        used = accelerators.in_use(torch) if at_border else None
+        if used is not None and not used.is_capturing:
+            used.ask("synchronize")
 
     register_optimizer_step_post_hook(patch.optimizer_hook("borders", updated))
 
 
 def _last_losses(hooks: StepTracker, torch: Any) -> None:
     """Wait for the losses that are still on their way from a device: nothing is measured any more."""
-    if hooks.losses.on_device is not None:
-        torch.cuda.synchronize()
+    used = accelerators.in_use(torch)
+    if hooks.losses.on_device is not None and used is not None:
+        used.ask("synchronize")
         hooks.losses.on_device.collect()
 
 
@@ -87,10 +89,11 @@ def _peak(torch: Any) -> Dict[str, Any]:
     host_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
         1 if sys.platform == "darwin" else 1024
     )
-    if not torch.cuda.is_initialized():
+    used = accelerators.in_use(torch)
+    if used is None or not hasattr(used.module, "max_memory_allocated"):  # MPS does not tell its peak
         return {"host_bytes": host_bytes, "device_bytes": None}
-    devices = range(torch.cuda.device_count())
+    devices = range(used.ask("device_count") or 0)
     return {
         "host_bytes": host_bytes,
-        "device_bytes": sum(int(torch.cuda.max_memory_allocated(device)) for device in devices),
+        "device_bytes": sum(int(used.ask("max_memory_allocated", device)) for device in devices),
     }

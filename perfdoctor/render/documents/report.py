@@ -21,7 +21,7 @@ CONCLUSIONS: Shapes = {
     Diagnosis: Shape("verdict share ceiling_speedup confidence because model_error"),
     Finding: Shape(
         "id rank class=bottleneck title because=advice.because gain about=advice.about at=advice.at"
-        " tweak=advice.tweak same_result=advice.same_result code=advice.code"
+        " tweak=advice.tweak same_result=advice.same_result code=advice.code checked=checked.label"
     ),
 }
 
@@ -117,7 +117,7 @@ REPORT = Document(
     {
         **CONCLUSIONS,
         Report: Shape(
-            f"run steps {CONCLUDED} overhead notes loader cpu gpu memory use out_of_memory"
+            f"run steps {CONCLUDED} overhead notes loader cpu gpu memory rates use out_of_memory"
             " window batch lines ranks=job",
             run=_run,
         ),

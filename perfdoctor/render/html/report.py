@@ -25,7 +25,7 @@ from perfdoctor.render.html import charts, flame
 from perfdoctor.render.html.names import KINDS, ORDER, PHASES
 from perfdoctor.render.notes import all_worded
 from perfdoctor.render.page import Bullets, Headline, Paragraph
-from perfdoctor.render.pages import conclusions, lines, out_of_memory, ranks, resource_use
+from perfdoctor.render.pages import conclusions, lines, out_of_memory, ranks, rates, resource_use
 
 TEMPLATES = Path(__file__).parent / "templates"
 LINES = 20  # of the most expensive ones
@@ -57,6 +57,7 @@ class Card:
     code: tuple[str, ...]
     command: str
     mind: str
+    checked: str
     tip: str
     gain: charts.GainBar | None
     range: tuple[str, str, str]  # low, likely, high
@@ -114,6 +115,7 @@ def _panels(report: Report, timeline: Timeline, excerpts: Excerpts) -> dict[str,
         "confidence": _confidence(report),
         "bound": _bound(report),
         "because": report.diagnosis.because,
+        "rates": rates.line(report.rates) if report.rates is not None and report.rates.is_told else "",
         "step": _step(steps) if steps is not None and steps.mean_s else None,
         "cards": [_card(found, run.cwd, excerpts, ends) for found in report.findings],
         "no_cards": _no_cards(report),
@@ -219,6 +221,7 @@ def _card(found: Finding, cwd: str, excerpts: Excerpts, ends: tuple[float, float
         tuple(advice.code.split("\n")) if advice.code else (),
         f"perfdoctor try {advice.tweak}" if advice.tweak else "",
         "" if advice.same_result else conclusions.CHANGES_RESULT,
+        found.checked.value,
         f"perfdoctor tips {found.id}",
         charts.gain_bar(gain, ends) if advice.change else None,
         (low, likely, high),
@@ -356,6 +359,8 @@ def _measured(report: Report) -> Iterator[tuple[str, str]]:
         yield "lines", text.count(report.lines.samples, "stack sample")
     if report.window is not None:
         yield "inside the step", f"torch.profiler over {text.count(report.window.steps, 'step')}"
+    if report.rates is not None:
+        yield "rates", "; ".join(rates.explained(report.rates))
     if report.use is not None:
         yield "used", resource_use.used(report.use)
         if less := resource_use.enough(report.use):

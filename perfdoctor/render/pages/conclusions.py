@@ -74,7 +74,11 @@ def finding(found: Finding, cwd: str, brief: bool = False) -> Section:
     heading = Headline(blocks.strong(found.title), worth(found), level=4, number=found.rank)
     if brief:
         return [heading, Indented((blocks.bullets(advice.because[:1]),))]
-    ways = (*_ways(advice), ("more", blocks.code(f"perfdoctor tips {found.id}")))
+    ways = (
+        *_ways(advice),
+        ("checked", found.checked.value),
+        ("more", blocks.code(f"perfdoctor tips {found.id}")),
+    )
     return [heading, Indented((*_source(advice.at, cwd), blocks.bullets(advice.because), Labelled(ways)))]
 
 

@@ -12,7 +12,7 @@ from perfdoctor.render import page as blocks
 from perfdoctor.render import text
 from perfdoctor.render.notes import all_worded
 from perfdoctor.render.page import BarPart, Bars, Block, Headline, Page, Paragraph, Section
-from perfdoctor.render.pages import conclusions, lines, out_of_memory, ranks, resource_use
+from perfdoctor.render.pages import conclusions, lines, out_of_memory, ranks, rates, resource_use
 
 OPERATORS = 3  # named on the page
 
@@ -97,7 +97,9 @@ def _part(steps: StepFacts, phase: Phase) -> BarPart:
 
 
 def _inside(report: Report) -> Iterator[Block]:
-    """Lines below the phases: the costliest operators, and what a batch costs."""
+    """Lines below the phases: rates, the costliest operators, and what a batch costs."""
+    if report.rates is not None and report.rates.is_told:
+        yield Paragraph(blocks.quiet(rates.line(report.rates)), cut=True)
     if report.window is not None:
         yield Paragraph(blocks.quiet(_operators(report.window)), cut=True)
     if report.batch is not None:

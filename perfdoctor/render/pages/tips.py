@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from perfdoctor.model.concluded import Bottleneck
-from perfdoctor.model.tip import Planned, Tip
+from perfdoctor.model.tip import Planned, Tip, TipHeading
 
 ABOUT = {
     Bottleneck.DATA: "the step waits for batches",
@@ -29,13 +29,19 @@ def _listing(tips: Sequence[Tip], planned: Mapping[str, Planned], width: int) ->
         yield from textwrap.wrap(f"{kind.value}: {about}", width)
         for tip in tips:
             if tip.bottleneck is kind:
-                yield from _entry(tip.id, tip.title, column, width)
+                yield from _entry(tip.id, f"{tip.title} ({held_against(tip.heading)})", column, width)
         yield ""
     if planned:
         yield "planned, not there yet"
         for name, entry in planned.items():
             yield from _entry(name, entry.title, column, width)
         yield ""
+    yield from textwrap.wrap("In brackets, what a tip was held against:", width)
+    for checked in dict.fromkeys(tip.heading.checked for tip in tips):
+        deeper = " " * 4
+        words = f"{checked.label}: {checked.value}"
+        yield from textwrap.wrap(words, width, initial_indent="  ", subsequent_indent=deeper)
+    yield ""
     yield "Explain one: perfdoctor tips ID"
 
 
@@ -60,6 +66,8 @@ def page(tip: Tip) -> str:
         f"- needs: {', '.join(sorted(kind.__name__ for kind in tip.needs.values()))}",
         f"- checked: {heading.checked.value}",
     ]
+    if "gpu" in heading.applies and heading.checked_for("gpu") is not heading.checked:
+        facts.append(f"- checked on a device: {heading.checked_for('gpu').value}")
     return "\n".join([f"# {tip.id}", "", f"**{tip.title}.** {summary}", "", *facts, "", rest.strip()]) + "\n"
 
 
@@ -81,6 +89,12 @@ def index(tips: Sequence[Tip], planned: Mapping[str, Planned]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def held_against(heading: TipHeading) -> str:
+    """What a tip was held against, in a word or two; on a device where that is more than scripts on CPUs."""
+    other = heading.checked_on_device
+    return heading.checked.label + (f"; on a device {other.label}" if other else "")
+
+
 def _row(tip: Tip) -> str:
     heading = tip.heading
     cells = (
@@ -88,6 +102,6 @@ def _row(tip: Tip) -> str:
         tip.title,
         ", ".join(heading.applies),
         ", ".join(heading.saves),
-        heading.checked.name.lower(),
+        held_against(heading),
     )
     return f"| {' | '.join(cells)} |"

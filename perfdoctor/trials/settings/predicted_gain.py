@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from perfdoctor.diagnosis.calibration import settings_on
 from perfdoctor.diagnosis.combination import Saving, together
 from perfdoctor.diagnosis.findings import calibrated, gain_of, machine_of, within
 from perfdoctor.diagnosis.verdict import COMPUTING, fetching, too_little
@@ -38,7 +39,9 @@ def predict(variant: Variant, facts: Facts, report: Report) -> Gain | None:
     if found is None:
         return None
     gain, kinds, published = found
-    return calibrated(gain, kinds, report.diagnosis.ceilings, machine_of(facts), published=published)
+    machine = machine_of(facts)
+    checked = settings_on(machine.device)
+    return calibrated(gain, kinds, report.diagnosis.ceilings, machine, published=published, checked=checked)
 
 
 def modelled(variant: Variant, facts: Facts, report: Report) -> ModelledGain | None:

@@ -40,6 +40,7 @@ HERE = (
     "PMI_LOCAL_SIZE",
     "SLURM_NTASKS_PER_NODE",
 )
+BACKENDS = {"cuda": "nccl", "xpu": "xccl"}  # by which the devices of a kind exchange
 LOCAL = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID")
 
 
@@ -50,12 +51,13 @@ class LinkRanks:
         self.torch = torch
         self.distributed = torch.distributed
         local = _number(LOCAL, 0)
-        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        kind, gpus = _devices(torch)
         on_device = max(local + 1, _number(HERE, 1)) <= gpus  # the same answer on each rank
-        self.device = torch.device("cuda", local) if on_device else torch.device("cpu")
-        if on_device:
-            torch.cuda.set_device(self.device)
-        self.backend = "nccl" if on_device else "gloo"
+        self.device = torch.device(kind, local) if on_device else torch.device("cpu")
+        self.module = getattr(torch, kind) if on_device else None
+        if self.module is not None:
+            self.module.set_device(self.device)
+        self.backend = BACKENDS[kind] if on_device else "gloo"
         self.distributed.init_process_group(self.backend, timeout=PATIENCE)
         self.rank = int(self.distributed.get_rank())
         self.count = int(self.distributed.get_world_size())
@@ -86,19 +88,18 @@ class LinkRanks:
         begin = clock()
         for _ in range(self.calls):
             self.distributed.all_reduce(tensor)
-        if self.device.type == "cuda":
-            self.torch.cuda.synchronize(self.device)
+        if self.module is not None:
+            self.module.synchronize(self.device)
         return (clock() - begin) / self.calls
 
     def facts(self) -> dict[str, Any]:
         """Who takes part."""
-        on_device = self.device.type == "cuda"
         return {
             "event": "begin",
             "ranks": self.count,
             "hosts": self.hosts(),
             "backend": self.backend,
-            "device": self.torch.cuda.get_device_name(self.device) if on_device else "cpu",
+            "device": self.module.get_device_name(self.device) if self.module is not None else "cpu",
             "torch": str(self.torch.__version__),
         }
 
@@ -152,8 +153,17 @@ def look() -> dict[str, Any]:
     return {
         "torch": str(torch.__version__),
         "distributed": bool(torch.distributed.is_available()),
-        "gpus": int(torch.cuda.device_count()) if torch.cuda.is_available() else 0,
+        "gpus": _devices(torch)[1],
     }
+
+
+def _devices(torch: Any) -> tuple[str, int]:
+    """The kind of device that ranks can exchange from, and how many there are here."""
+    accelerator = getattr(torch, "accelerator", None)  # since torch 2.6; this program runs alone
+    device = accelerator.current_accelerator() if accelerator is not None else None
+    kind = device.type if device is not None and device.type in BACKENDS else "cuda"
+    module = getattr(torch, kind)
+    return kind, int(module.device_count()) if module.is_available() else 0
 
 
 def _number(names: Sequence[str], default: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from perfdoctor.own_failures import guarded
 from perfdoctor.runs.hangs import HungRank
-from perfdoctor.watch.samplers import gpu, pyspy
+from perfdoctor.watch.samplers import devices, pyspy
 from perfdoctor.watch.samplers.hang_detector import HangDetector
 from perfdoctor.watch.samplers.host import HostSampler, usable_cores
 from perfdoctor.watch.samplers.processes import ProcessTree
@@ -92,10 +92,9 @@ class RunningSamplers:
         self._guard("gpu", self._gpus)
 
     def _gpus(self) -> None:
-        nvml = gpu.load()
-        if nvml is None:
+        sampler = devices.opened(self._run, os.environ)
+        if sampler is None:
             return
-        sampler = gpu.GpuSampler(self._run, nvml, os.environ)
         while self._gpu_due.wait() and not self._stopping.is_set():
             self._gpu_due.clear()
             sampler.tick()

@@ -39,10 +39,14 @@ _REASONS = {
     "NVMLError_Timeout": "the driver did not answer in time",
 }
 
+Metrics = tuple[
+    tuple[tuple[str, ...], Callable[[Any, Any], tuple[Any, ...]]], ...
+]  # names, and who reads them
+
 
 @dataclass(frozen=True)
-class Accelerator:
-    """One accelerator of the run: its place among the run's devices and NVML's handle."""
+class SampledDevice:
+    """One accelerator of the run: its place among the run's devices and its library's handle."""
 
     index: int
     handle: Any
@@ -66,7 +70,7 @@ class GpuSampler:
     def __init__(self, run: Path, nvml: Any, environment: Mapping[str, str]) -> None:
         self._run = run
         self._nvml = nvml
-        self.devices: list[Accelerator] = []
+        self.devices: list[SampledDevice] = []
         try:
             nvml.nvmlInit()
             self.devices = find_devices(nvml, environment)
@@ -84,7 +88,7 @@ class GpuSampler:
             self._nvml.nvmlShutdown()
 
 
-def find_devices(nvml: Any, environment: Mapping[str, str]) -> list[Accelerator]:
+def find_devices(nvml: Any, environment: Mapping[str, str]) -> list[SampledDevice]:
     """The devices that CUDA_VISIBLE_DEVICES leaves to the run, in its order; all where it is not set.
 
     As in CUDA, the list ends at the first entry that names no device. Names are matched by UUID, of which a
@@ -101,7 +105,7 @@ def find_devices(nvml: Any, environment: Mapping[str, str]) -> list[Accelerator]
     by_bus = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     if words[0].isdigit() and not by_bus and len({device.name for device in everything}) > 1:
         return everything
-    devices: list[Accelerator] = []
+    devices: list[SampledDevice] = []
     for word in words:
         handle = _named(nvml, word, handles)
         if handle is None:
@@ -131,12 +135,12 @@ def _named(nvml: Any, word: str, handles: list[Any]) -> Any | None:
     return alike[0] if len(alike) == 1 else None
 
 
-def _device(nvml: Any, index: int, handle: Any, mig: bool) -> Accelerator:
+def _device(nvml: Any, index: int, handle: Any, mig: bool) -> SampledDevice:
     try:
         name = _text(nvml.nvmlDeviceGetName(handle))
     except nvml.NVMLError:
         name = "accelerator"
-    return Accelerator(index, handle, _uuid(nvml, handle), name, mig)
+    return SampledDevice(index, handle, _uuid(nvml, handle), name, mig)
 
 
 def _uuid(nvml: Any, handle: Any) -> str:
@@ -150,30 +154,42 @@ def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def read_device(nvml: Any, device: Accelerator) -> dict[str, Any]:
+def read_device(nvml: Any, device: SampledDevice) -> dict[str, Any]:
     """One line of gpu{N}.jsonl: every metric a number, or None with an entry in `reasons`."""
     line: dict[str, Any] = {"t_ns": time.perf_counter_ns(), "index": device.index, "uuid": device.uuid}
     line["name"] = device.name
+    read = read_metrics(METRICS, nvml, device.handle, nvml.NVMLError, lambda error: _reason(error, device))
+    return {**line, **read}
+
+
+def read_metrics(
+    metrics: Metrics,
+    library: Any,
+    handle: Any,
+    refusal: type[Exception],
+    why: Callable[[Exception], str],
+) -> dict[str, Any]:
+    """Every metric of a device, and `reasons` for those that are None; the library raises `refusal`."""
+    found: dict[str, Any] = {}
     reasons: dict[str, str] = {}
-    for names, read in METRICS:
+    for names, read in metrics:
         try:
-            values = read(nvml, device.handle)
-        except nvml.NVMLError as error:
-            values, why = (None,) * len(names), _reason(error, device)
-        except (AttributeError, ctypes.ArgumentError, TypeError, ValueError, UnicodeDecodeError) as error:
+            values = read(library, handle)
+        except refusal as error:
+            values, because = (None,) * len(names), why(error)
+        except (AttributeError, ctypes.ArgumentError, KeyError, TypeError, ValueError) as error:
             # A binding older or newer than the driver: a metric that cannot be read, not a failure.
-            values, why = (None,) * len(names), f"cannot be read ({type(error).__name__})"
+            values, because = (None,) * len(names), f"cannot be read ({type(error).__name__})"
         else:
-            why = "not supported by this device"
+            because = "not supported by this device"
         for name, value in zip(names, values, strict=True):
-            line[name] = value
+            found[name] = value
             if value is None:
-                reasons[name] = why
-    line["reasons"] = reasons
-    return line
+                reasons[name] = because
+    return {**found, "reasons": reasons}
 
 
-def _reason(error: Exception, device: Accelerator) -> str:
+def _reason(error: Exception, device: SampledDevice) -> str:
     kind = type(error).__name__
     if device.mig and kind in ("NVMLError_NotSupported", "NVMLError_InvalidArgument"):
         return "not available for a MIG instance"
@@ -234,7 +250,7 @@ def _temperature(nvml: Any, handle: Any) -> tuple[int | None, ...]:
     return (int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),)
 
 
-METRICS: tuple[tuple[tuple[str, ...], Callable[[Any, Any], tuple[Any, ...]]], ...] = (
+METRICS: Metrics = (
     (("utilisation", "memory_utilisation"), _utilisation),
     (("memory_used_bytes", "memory_total_bytes"), _memory),
     (("sm_clock_mhz",), _clock("NVML_CLOCK_SM", "nvmlDeviceGetClockInfo")),

@@ -7,6 +7,7 @@ from perfdoctor.facts.steps.boundaries import find
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import TimedStep
 from perfdoctor.model.missing import Missing
+from perfdoctor.wire.events.script import DeviceEvent
 from tests.support.facts import loader, run, step
 from tests.support.records import MS, records, rows, update
 
@@ -31,8 +32,9 @@ def cpu_of(host, samples, of_step, of_loader):
     return resources.cpu_facts(records(run={"host": host}), samples, TimedStep(of_step), of_loader)
 
 
-def gpus_of(rows, device="A100"):
-    return resources.gpu_facts(records(gpus=rows), run(device=device), window())
+def gpus_of(rows, device="A100", backend="cuda"):
+    trained_on = [DeviceEvent(backend=backend, name=device)]
+    return resources.gpu_facts(records(gpus=rows), run(device=device), window(), trained_on)
 
 
 def test_only_samples_between_the_first_step_and_the_last_count():
@@ -151,8 +153,14 @@ def test_a_metric_that_the_driver_lacks_keeps_its_reason():
     found = gpus_of({0: (row,)})
     assert found.utilisation is None
     assert found.reasons == {"utilisation": "not supported"}
-    assert gpus_of({}) == Missing("no accelerator was sampled")
     assert gpus_of({0: (row,)}, device="cpu") is None
+    assert gpus_of({}) == Missing("no accelerator was sampled: neither NVML nor amdsmi told of one")
+    assert gpus_of({}, "mps", "mps").reason.endswith("perfdoctor reads no counters of mps devices")
+
+
+def test_the_most_memory_that_was_used_is_that_of_any_sample():
+    rows = {0: tuple({"t_ns": at * 10**9, "utilisation": 0.5, "memory_used_bytes": at} for at in (1, 3, 2))}
+    assert gpus_of(rows).memory_peak_bytes == 3
 
 
 def test_the_least_memory_that_was_left_counts_a_containers_limit_too():

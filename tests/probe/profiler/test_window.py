@@ -73,6 +73,28 @@ def test_the_device_is_recorded_only_once_the_script_has_initialised_it(torch):
     assert (both.activities, both.because) == (["cpu", "cuda"], None)
 
 
+def of_kind(torch, kind, **module):
+    """The same torch, built for another kind of device, which is in use."""
+    torch.accelerator = types.SimpleNamespace(current_accelerator=lambda: types.SimpleNamespace(type=kind))
+    setattr(torch, kind, types.SimpleNamespace(**module))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("xpu", "XPU"), ("npu", "PrivateUse1")], ids=["xpu", "a-vendors-own"]
+)
+def test_another_kind_of_device_is_recorded_under_the_profilers_name_for_it(torch, kind, name):
+    of_kind(torch, kind, is_initialized=lambda: True)
+    setattr(torch.profiler.ProfilerActivity, name, types.SimpleNamespace(name=name))
+    both = started(torch)
+    assert (both.activities, both.because) == (["cpu", name.lower()], None)
+
+
+def test_a_kind_that_the_profiler_cannot_record_is_left_out_and_that_is_said(torch):
+    of_kind(torch, "mps", is_available=lambda: True)
+    alone = started(torch)
+    assert (alone.activities, alone.because) == (["cpu"], "torch's profiler does not record mps devices")
+
+
 @pytest.mark.shows("other-tools")
 def test_beside_another_tool_the_device_is_left_out_and_that_is_said(torch, monkeypatch):
     torch.initialized = True

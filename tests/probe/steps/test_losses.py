@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from perfdoctor.probe.accelerators import Accelerator
 from perfdoctor.probe.steps.losses import SLOTS, DeviceLosses
 
 
@@ -42,17 +43,17 @@ class Loss:
 
 
 def device(capturing=False):
+    """A torch and its accelerator."""
     Event.done = False
-    cuda = SimpleNamespace(Event=Event, is_current_stream_capturing=lambda: capturing)
-    return SimpleNamespace(
-        cuda=cuda, float32="f4", empty=lambda n, dtype, pin_memory: [Scalar() for _ in range(n)]
-    )
+    module = SimpleNamespace(Event=Event, is_current_stream_capturing=lambda: capturing)
+    torch = SimpleNamespace(float32="f4", empty=lambda n, dtype, pin_memory: [Scalar() for _ in range(n)])
+    return torch, Accelerator("xpu", module)
 
 
 @pytest.mark.shows("guest")
 def test_a_loss_reaches_its_row_only_after_the_device_is_done():
     rows = {}
-    losses = DeviceLosses(device(), rows.__setitem__)
+    losses = DeviceLosses(*device(), rows.__setitem__)
     losses.add(Loss(1.5), 7)
     losses.collect()
     assert rows == {}
@@ -64,7 +65,7 @@ def test_a_loss_reaches_its_row_only_after_the_device_is_done():
 @pytest.mark.shows("guest")
 def test_with_every_slot_under_way_a_loss_is_left_out_and_nothing_waits():
     rows = {}
-    losses = DeviceLosses(device(), rows.__setitem__)
+    losses = DeviceLosses(*device(), rows.__setitem__)
     for row in range(SLOTS + 5):
         losses.add(Loss(float(row)), row)
     Event.done = True
@@ -78,7 +79,7 @@ def test_with_every_slot_under_way_a_loss_is_left_out_and_nothing_waits():
 @pytest.mark.shows("cuda-graphs")
 def test_a_graph_capture_is_left_alone():
     rows = {}
-    losses = DeviceLosses(device(capturing=True), rows.__setitem__)
+    losses = DeviceLosses(*device(capturing=True), rows.__setitem__)
     losses.add(Loss(1.0), 0)
     Event.done = True
     losses.collect()

@@ -39,3 +39,20 @@ def test_the_index_links_to_every_page():
     text = tips.index(TIPS, OWED)
     assert all(f"[{tip.id}]({tip.id}.md)" in text for tip in TIPS)
     assert "- `later` (host): nobody measures it yet." in text
+
+
+def test_each_tip_says_what_it_was_held_against():
+    text = tips.listing(TIPS, {}, 200)
+    for tip in TIPS:
+        line = next(line for line in text.splitlines() if line.startswith(f"  {tip.id} "))
+        assert line.endswith(f"({tips.held_against(tip.heading)})")
+    assert "  facts: tested on hand-made facts only" in text
+    assert "Use a larger batch (scripts; on a device traces)" in text
+
+
+def test_a_page_tells_devices_apart_where_that_was_another_check():
+    pages = {tip.id: tips.page(tip) for tip in TIPS}
+    assert "- checked on a device: judged on recorded traces" in pages["small-batch"]
+    assert "- checked on a device: found in training scripts on CPUs" in pages["too-few-workers"]
+    assert "- checked on a device" not in pages["tf32-off"]
+    assert "- checked on a device" not in pages["wrong-thread-count"]

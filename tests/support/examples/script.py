@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from perfdoctor.facts.script.model_and_optimizers import ModelFacts, OptimizerFacts
 from perfdoctor.facts.script.module_calls import BiasFacts, PrecisionFacts, RepeatedCallFacts
 from perfdoctor.facts.script.parallel import ParallelFacts
+from perfdoctor.facts.steps.batch_room import BatchRoom
 from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
 from perfdoctor.model.measured import (
     GpuFacts,
@@ -26,6 +29,7 @@ HEALTHY = {
     PrecisionFacts: script_facts.precision("bfloat16"),
     ParallelFacts: script_facts.parallel(),
     BatchSizeFacts: script_facts.sizes(),
+    BatchRoom: BatchRoom(2 * 10**9, 16 * 10**9),
     GpuFacts: script_facts.gpu(),
 }
 
@@ -33,6 +37,10 @@ HEALTHY = {
 @st.composite
 def odd(draw):
     """Facts of what the script built."""
+    size = st.integers(1, 10**12)
+    rooms = st.builds(
+        lambda used, more, fixed: BatchRoom(used, used + more, int(0.9 * fixed * used)), size, size, SHARE
+    )
     count = st.integers(0, 10**9)
     some = st.floats(0, 99)
     return {
@@ -65,6 +73,10 @@ def odd(draw):
             find_unused=draw(st.booleans()),
             search_s=draw(some),
         ),
-        BatchSizeFacts: script_facts.sizes(draw(SHARE), draw(some)),
+        BatchSizeFacts: replace(
+            script_facts.sizes(draw(SHARE), draw(some)),
+            small_for_device=draw(st.sampled_from([None, True, False])),
+        ),
+        BatchRoom: draw(rooms),
         GpuFacts: script_facts.gpu(draw(st.none() | SHARE)),
     }

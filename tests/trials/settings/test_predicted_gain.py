@@ -15,6 +15,7 @@ from perfdoctor.facts.predict.thread_speedup import of_threads
 from perfdoctor.facts.predict.worker_count import restarts
 from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
 from perfdoctor.model.change import Change, Estimate, removes
+from perfdoctor.model.checked import Checked
 from perfdoctor.model.concluded import Advice, Bottleneck, Finding, Gain
 from perfdoctor.model.measured import LoaderFacts, RunFacts, StepFacts, ThreadFacts
 from perfdoctor.model.missing import Missing
@@ -65,7 +66,7 @@ def gain(words, facts, *findings, ceilings=OPEN, classes=REPORT.diagnosis.classe
 
 def by_loader(facts, **setting):
     """What the step model says of these loader settings, in a range widened as for the class data."""
-    return widen(facts.get(StepModel).gain(Change(**setting)), widening([Bottleneck.DATA], "cpu"))
+    return widen(facts.get(StepModel).gain(Change(**setting)), widening([Bottleneck.DATA], Checked.SCRIPTS))
 
 
 def test_a_range_of_published_gains_is_the_findings_own_alone_and_widened_with_others():
@@ -401,7 +402,7 @@ def test_gains_do_not_add():
     assert both.likely == pytest.approx(first.likely * second.likely)  # each of what the other leaves
     assert both.low == max(first.low, second.low)  # or both of the same seconds
     assert both.high == pytest.approx(
-        widen(Gain(high=1 / 0.1), widening([Bottleneck.COMPUTE], "cpu")).high
+        widen(Gain(high=1 / 0.1), widening([Bottleneck.COMPUTE], Checked.SCRIPTS)).high
     )  # or of others
 
 
