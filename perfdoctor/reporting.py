@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perfdoctor.diagnosis.trace_report import TraceReport
     from perfdoctor.facts.device.profiler_windows import MeasuredWindows
     from perfdoctor.facts.gather import Facts
     from perfdoctor.facts.user_source.parse import LineReader
@@ -37,6 +38,16 @@ class Evidence:
     notes: tuple[Remark, ...]  # what reading them met
 
 
+@dataclass(frozen=True)
+class Illustrated:
+    """A report with what a page of pictures needs beside it."""
+
+    report: Report
+    timeline: Timeline
+    excerpts: Excerpts  # the source around the lines that findings name
+    window: TraceReport | None  # what the profiler's window that disturbs least tells
+
+
 def judge(
     path: Path,
     others: Sequence[Path] | None = None,
@@ -61,16 +72,24 @@ def judge_over_time(
     *,
     leading_only: bool = False,
     before_measuring: Callable[[str], None] | None = None,
-) -> tuple[Report, Timeline, Excerpts]:
-    """The report as `judge` makes it, the run over time, and the source around the lines of findings."""
+) -> Illustrated:
+    """The report as `judge` makes it, and what a page of pictures shows beside it."""
+    from perfdoctor.diagnosis import trace_report
+    from perfdoctor.facts.device.profiler_windows import plainest
     from perfdoctor.facts.flames import flames
     from perfdoctor.facts.timeline import timeline
 
-    report, _, records, source = _examine(path, others, leading_only, before_measuring)
-    over_time = timeline(records)
+    report, _, evidence, source = _examine(path, others, leading_only, before_measuring)
+    over_time = timeline(evidence.records)
     rank = over_time.steps.rank if over_time.steps is not None else None
-    over_time = replace(over_time, flames=flames(records, rank))
-    return report, over_time, _excerpts(report, source)
+    over_time = replace(over_time, flames=flames(evidence.records, rank))
+    window = plainest(evidence.windows)
+    return Illustrated(
+        report,
+        over_time,
+        _excerpts(report, source),
+        trace_report.report([window]) if window is not None else None,
+    )
 
 
 def examine(
@@ -89,7 +108,7 @@ def _examine(
     others: Sequence[Path] | None,
     leading_only: bool,
     before_measuring: Callable[[str], None] | None,
-) -> tuple[Report, Facts, RunRecords, LineReader]:
+) -> tuple[Report, Facts, Evidence, LineReader]:
     from perfdoctor.diagnosis.report import report
     from perfdoctor.facts.gather import gather
     from perfdoctor.runs import job as jobs
@@ -101,7 +120,7 @@ def _examine(
     source = SourceLines()
     facts = gather(evidence.records, source, evidence.windows, evidence.job)
     judged = report(facts, source, str(evidence.records.path), evidence.notes, evidence.job)
-    return judged, facts, evidence.records, source
+    return judged, facts, evidence, source
 
 
 def _excerpts(report: Report, source: LineReader) -> Excerpts:

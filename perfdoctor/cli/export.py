@@ -79,7 +79,7 @@ def export(
 def _text(path: Path, format_: ExportFormat, what: TableOf, out: str | None) -> str:
     if format_ is ExportFormat.MARKDOWN:
         from perfdoctor.cli import kept_report
-        from perfdoctor.cli.report import ready
+        from perfdoctor.cli.kept_trials import ready
         from perfdoctor.render import markdown
         from perfdoctor.render.pages import report as page
 

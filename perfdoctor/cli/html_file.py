@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 if TYPE_CHECKING:
-    from perfdoctor.model.report import Report
-    from perfdoctor.model.timeline import Timeline
-    from perfdoctor.reporting import Excerpts
+    from perfdoctor.render.page import Page
+    from perfdoctor.reporting import Illustrated
 
+INSIDE = 10  # rows of each list of what a window of the profiler saw
+
+# Of a command that does something and prints what came out.
+HtmlToo = Annotated[str | None, typer.Option(metavar="FILE", help="Write it as an HTML file, too.")]
 ELSEWHERE = "name a file in a folder that you may write to: --html report.html"
 
 
@@ -31,13 +36,45 @@ def checked(file: str, elsewhere: str = ELSEWHERE) -> Path:
     return path
 
 
-def write(path: Path, report: Report, timeline: Timeline, excerpts: Excerpts) -> None:
-    """Write the report, all of it or nothing. Raises PerfdoctorError where there is no room for it."""
-    from perfdoctor.errors import PerfdoctorError
+def asked(file: str | None) -> Path | None:
+    """The file that is meant, if one is; raises like `checked`."""
+    return None if file is None else checked(file)
+
+
+def show(path: Path) -> None:
+    """Open the file in the user's browser."""
+    import webbrowser
+
+    webbrowser.open(path.as_uri())
+
+
+def write_report(path: Path, judged: Illustrated, out: str | None) -> None:
+    """Write a report, with the trials of its command that `out` holds. Raises like `write_page`."""
+    from perfdoctor.cli import kept_trials
     from perfdoctor.render.html import report as document
+    from perfdoctor.render.pages import trace
+
+    window = trace.inside(judged.window, INSIDE) if judged.window is not None else ()
+    trials = list(kept_trials.of_command(judged.report, out))
+    _write(path, document.html(judged.report, judged.timeline, judged.excerpts, trials, window))
+
+
+def write_page(path: Path, page: Page) -> None:
+    """Write what a terminal shows. Raises PerfdoctorError where there is no room for it."""
+    from perfdoctor.render.html import blocks
+
+    _write(path, blocks.file(page))
+
+
+def _write(path: Path, content: str) -> None:
+    """Write all of it or nothing, and say where."""
+    from perfdoctor.cli import output
+    from perfdoctor.errors import PerfdoctorError
+    from perfdoctor.render import text
     from perfdoctor.runs import directory
 
     try:
-        directory.write_bytes(path, document.html(report, timeline, excerpts).encode())
+        directory.write_bytes(path, content.encode())
     except OSError as error:
         raise PerfdoctorError(f"{path} cannot be written: {error.strerror}", ELSEWHERE) from None
+    output.say(f"the report is in {text.path(str(path), os.getcwd())}")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from perfdoctor.model.report import Report
-    from perfdoctor.model.timeline import Timeline
-    from perfdoctor.reporting import Excerpts
+    from perfdoctor.reporting import Illustrated
 
 
 def judge(
@@ -34,13 +33,13 @@ def judge_over_time(
     *,
     leading_only: bool = False,
     before_measuring: Callable[[str], None] | None = None,
-) -> tuple[Report, Timeline, Excerpts]:
-    """The same, with the run over time and the source around the lines that findings name."""
+) -> Illustrated:
+    """The same, with what the HTML report shows beside it."""
     from perfdoctor import reporting
     from perfdoctor.render.documents import report as document
 
-    report, timeline, excerpts = reporting.judge_over_time(
+    judged = reporting.judge_over_time(
         path, others, leading_only=leading_only, before_measuring=before_measuring
     )
-    reporting.keep(report, document.document(report))
-    return report, timeline, excerpts
+    reporting.keep(judged.report, document.document(judged.report))
+    return judged

@@ -11,9 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
+from perfdoctor.cli import html_file
+from perfdoctor.cli.html_file import HtmlToo
 from perfdoctor.errors import PerfdoctorError
 
-WITH_VALUE = ("--seconds", "--workers", "--number", "--at", "--out")  # options that take the next word
+WITH_VALUE = (
+    "--seconds",
+    "--workers",
+    "--number",
+    "--at",
+    "--html",
+    "--out",
+)  # options that take the next word
 INTERRUPTED = 130  # what a shell answers for Ctrl-C
 
 
@@ -39,6 +48,7 @@ def loader(
         str | None, typer.Option(metavar="FILE:LINE", help="Measure the DataLoader built at this line.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything measured, as JSON.")] = False,
+    html: HtmlToo = None,
     out: Annotated[
         str | None, typer.Option(metavar="DIR", help="Keep the measurements in this folder.")
     ] = None,
@@ -49,6 +59,7 @@ def loader(
     """
     from perfdoctor.watch import launch
 
+    file = html_file.asked(html)
     asked = {
         "seconds": seconds,
         "workers": _counts(workers) if workers is not None else None,
@@ -60,7 +71,7 @@ def loader(
     outcome = launch.run(command, options, _watch, _no_samples)
     if outcome.path is None:  # there is no such script: its interpreter has said so
         raise typer.Exit(outcome.status)
-    _show(outcome.path, json)
+    _show(outcome.path, json, file)
 
 
 def _counts(text: str) -> list[int]:
@@ -113,10 +124,11 @@ def _watch(path: Path, process: Any) -> AbstractContextManager[None]:
     return live_line.shown(follow)
 
 
-def _show(path: Path, json: bool) -> None:
+def _show(path: Path, json: bool, file: Path | None) -> None:
     from perfdoctor.cli import output
     from perfdoctor.facts.data import loader_curve
     from perfdoctor.render.notes import all_worded
+    from perfdoctor.render.pages import loader as loader_page
     from perfdoctor.runs import records
     from perfdoctor.runs.source_lines import SourceLines
 
@@ -125,13 +137,14 @@ def _show(path: Path, json: bool) -> None:
         log = path / "probe.log"
         trouble = f"the error is in {log}" if log.exists() else None
         raise PerfdoctorError("; ".join(all_worded(curve.notes)), trouble or curve.hint)
+    page = loader_page.page(curve, os.getcwd())
     if json:
         from perfdoctor.render.documents import loader as document
 
         output.emit(document.dumps(curve).decode(), sys.stdout)
     else:
-        from perfdoctor.render.pages import loader as loader_page
-
-        output.show(loader_page.page(curve, os.getcwd()), sys.stdout)
+        output.show(page, sys.stdout)
+    if file is not None:
+        html_file.write_page(file, page)
     if curve.outcome == "interrupted":
         raise typer.Exit(INTERRUPTED)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from perfdoctor.model.concluded import Gain
-    from perfdoctor.model.report import Report
     from perfdoctor.model.trial import Trial
 
 
@@ -54,13 +51,13 @@ def report(
     names = runs or []
     price_per_h = None if price is None else _price_per_h(price)
     if html is not None or open_:
-        apart = {"--json": json, "--markdown": markdown, "--trials": trials, "--price": price is not None}
-        _html(names, html, open_, out, apart)
+        apart = {"--json": json, "--markdown": markdown, "--price": price is not None}
+        _html(names, html, open_, out, trials, apart)
         return
     if trials:
         _trial(names, json, markdown, out)
         return
-    from perfdoctor.cli import kept_report, output
+    from perfdoctor.cli import kept_report, kept_trials, output
     from perfdoctor.runs import lookup
 
     first, *others = lookup.run_directories(names, out)
@@ -72,7 +69,7 @@ def report(
         return
     from perfdoctor.render.pages import report as report_page
 
-    page = report_page.page(found, all_, lines, ready(found, out), price_per_h)
+    page = report_page.page(found, all_, lines, kept_trials.ready(found, out), price_per_h)
     output.show(page, sys.stdout, markdown)
 
 
@@ -89,8 +86,10 @@ def _price_per_h(typed: str) -> float:
     return price
 
 
-def _html(names: list[str], file: str | None, show: bool, out: str | None, others: dict[str, bool]) -> None:
-    """The report as an HTML file."""
+def _html(
+    names: list[str], file: str | None, show: bool, out: str | None, trials: bool, others: dict[str, bool]
+) -> None:
+    """The report, or the trial, as an HTML file."""
     from perfdoctor.errors import PerfdoctorError
 
     if file is None:
@@ -99,51 +98,41 @@ def _html(names: list[str], file: str | None, show: bool, out: str | None, other
         )
     if other := next((name for name, given in others.items() if given), None):
         raise PerfdoctorError(f"--html and {other} do not go together", f"leave out {other}")
-    from perfdoctor.cli import html_file, kept_report, output
+    from perfdoctor.cli import html_file, kept_report
     from perfdoctor.runs import lookup
 
     path = html_file.checked(file)
-    first, *parts = lookup.run_directories(names, out)
-    html_file.write(path, *kept_report.judge_over_time(first, parts or None))
-    output.say(f"the report is in {file}")
+    if trials:
+        from perfdoctor.render.pages import trial
+
+        found, earlier, unread = _trials(names, out)
+        html_file.write_page(path, trial.page(found, os.getcwd(), earlier, unread))
+    else:
+        first, *parts = lookup.run_directories(names, out)
+        html_file.write_report(path, kept_report.judge_over_time(first, parts or None), out)
     if show:
-        import webbrowser
-
-        webbrowser.open(path.as_uri())
-
-
-def ready(report: Report, out: str | None) -> Gain | None:
-    """What the newest trial of the run's command measured on batches that are kept in memory."""
-    folders = _folders(out)
-    if not folders:
-        return None
-    from perfdoctor.model import redact
-
-    command = redact.command(report.run.command[1:])
-    for trial in _readable(folders, []):
-        if trial.cwd == report.run.cwd and redact.command(trial.command[1:]) == command:
-            for found in trial.verdicts:
-                if _measures_data(found.variant.words) and found.speedup is not None:
-                    return found.speedup
-    return None
-
-
-def _measures_data(words: tuple[str, ...]) -> bool:
-    """Whether a trial's words are the one tweak that measures what waiting for data costs."""
-    from perfdoctor.trials.settings import tweak_catalogue
-
-    return any(
-        words == (tweak.flag,) and tweak_catalogue.declared(tweak.id).measures == "data"
-        for tweak in tweak_catalogue.tweaks()
-    )
+        html_file.show(path)
 
 
 def _trial(names: list[str], json: bool, markdown: bool, out: str | None) -> None:
     """The page of a trial, with the trials before it; or its document."""
     from perfdoctor.cli import output
-    from perfdoctor.errors import PerfdoctorError
-    from perfdoctor.render.documents import trial as document
+
+    found, earlier, unread = _trials(names, out)
+    if json:
+        from perfdoctor.render.documents import trial as document
+
+        output.emit(document.dumps(found).decode(), sys.stdout)
+        return
     from perfdoctor.render.pages import trial
+
+    output.show(trial.page(found, os.getcwd(), earlier, unread), sys.stdout, markdown)
+
+
+def _trials(names: list[str], out: str | None) -> tuple[Trial, list[Trial], int]:
+    """The trial that is meant, those before it, and how many cannot be read."""
+    from perfdoctor.cli import kept_trials
+    from perfdoctor.errors import PerfdoctorError
     from perfdoctor.trials import trial_file
 
     if len(names) > 1:
@@ -151,45 +140,11 @@ def _trial(names: list[str], json: bool, markdown: bool, out: str | None) -> Non
             "only one trial can be shown at a time", f"perfdoctor report --trials {names[0]}"
         )
     unread: list[Path] = []
-    folders = _folders(out)
-    trials = [trial_file.read(_meant(names[0], folders, out))] if names else [*_readable(folders, unread)]
+    folders = kept_trials.folders(out)
+    if names:
+        return trial_file.read(kept_trials.meant(names[0], folders, out)), [], 0
+    trials = list(kept_trials.readable(folders, unread))
     if not trials:
         damaged = f"no readable trial in {unread[0].parent}" if unread else "no trials yet"
         raise PerfdoctorError(damaged, "measure a change: perfdoctor try --list")
-    found, *earlier = trials
-    if json:
-        output.emit(document.dumps(found).decode(), sys.stdout)
-        return
-    output.show(trial.page(found, os.getcwd(), earlier, len(unread)), sys.stdout, markdown)
-
-
-def _folders(out: str | None) -> list[Path]:
-    """The folders of saved trials, newest first: their names begin with the time."""
-    from perfdoctor.runs import directory
-    from perfdoctor.trials import trial_file
-
-    kept = [path for place in directory.places(out, "trials") for path in place.glob(f"*/{trial_file.FILE}")]
-    return sorted((path.parent for path in kept), key=lambda path: path.name, reverse=True)
-
-
-def _meant(name: str, folders: list[Path], out: str | None) -> Path:
-    """The trial that the user means: a folder, or an id."""
-    from perfdoctor.errors import PerfdoctorError
-
-    for path in (Path(name), *(folder for folder in folders if folder.name == name)):
-        if path.is_dir():
-            return path
-    hint = "list them with: perfdoctor report --trials" + (f" --out {out}" if out else "")
-    raise PerfdoctorError(f"no trial called {name}", hint)
-
-
-def _readable(folders: list[Path], unread: list[Path]) -> Iterator[Trial]:
-    """Trials that can still be read; the folders of the others are left out, and added to `unread`."""
-    from perfdoctor.errors import PerfdoctorError
-    from perfdoctor.trials import trial_file
-
-    for folder in folders:
-        try:
-            yield trial_file.read(folder)
-        except PerfdoctorError:
-            unread.append(folder)
+    return trials[0], trials[1:], len(unread)

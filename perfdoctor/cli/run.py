@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfdoctor.cli import html_file
+from perfdoctor.cli.html_file import HtmlToo
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -70,7 +73,7 @@ def run(
     tweaks: Annotated[
         str, typer.Option("--with", metavar="TWEAKS", help='Apply these tweaks: "--workers 4 --amp".')
     ] = "",
-    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write it as an HTML file, too.")] = None,
+    html: HtmlToo = None,
     live: Live = False,
 ) -> None:
     """Watch a command without changing it, and show what its training waits for.
@@ -79,7 +82,7 @@ def run(
     """
     from perfdoctor.watch import launch, scheduler_task
 
-    file = _checked(html)
+    file = html_file.asked(html)  # hours later it would be too late to say no
     task = scheduler_task.of(os.environ)
     options = launch.Options(
         max_steps=steps,
@@ -139,15 +142,6 @@ def _given_up(outcome: CommandExit) -> CommandExit:
             f"show it: perfdoctor report {outcome.path}",
         )
     return dataclasses.replace(outcome, status=SIGNALLED + signal.SIGINT, signal=None)
-
-
-def _checked(html: str | None) -> Path | None:
-    """The HTML file that is asked for. Before the start: hours later it would be too late to say no."""
-    if html is None:
-        return None
-    from perfdoctor.cli import html_file
-
-    return html_file.checked(html)
 
 
 def _view(live: bool, quiet: bool) -> Watch | None:
@@ -248,17 +242,14 @@ def _tell(path: Path, quiet: bool, lines: int, html: Path | None) -> None:
 
 def _judged(path: Path, html: Path | None) -> Report:
     """The report, written as an HTML file where one is asked for."""
-    from perfdoctor.cli import html_file, kept_report, output
+    from perfdoctor.cli import kept_report, output
     from perfdoctor.errors import PerfdoctorError
 
     if html is None:
         return kept_report.judge(path, leading_only=True, before_measuring=output.say)
-    report, timeline, excerpts = kept_report.judge_over_time(
-        path, leading_only=True, before_measuring=output.say
-    )
+    judged = kept_report.judge_over_time(path, leading_only=True, before_measuring=output.say)
     try:
-        html_file.write(html, report, timeline, excerpts)
-        output.say(f"the report is in {html}")
+        html_file.write_report(html, judged, None)
     except PerfdoctorError as error:
         output.say(str(error), error.hint)
-    return report
+    return judged.report

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from perfdoctor.render.page import Page
     from perfdoctor.trace.perfetto import TrackEvent
     from perfdoctor.trace.results import RankTrace
 
 GB = 10**9
+IN_HTML = 20  # rows per list without --top: a file that is scrolled has room
 
 
 def trace(
@@ -49,23 +51,32 @@ def trace(
     limit_gb: Annotated[
         float, typer.Option(metavar="GB", min=0, help="Refuse files with more JSON than this.")
     ] = 4.0,
+    html: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write it as one HTML file, which opens offline.")
+    ] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the runs.")] = None,
 ) -> None:
     """Show where the time goes in a torch.profiler trace, and what to change."""
+    from perfdoctor.cli import html_file
     from perfdoctor.errors import PerfdoctorError
 
     if compare is not None and (paths or perfetto):
         raise PerfdoctorError("--compare takes exactly two traces", "perfdoctor trace --compare A B")
+    if html is not None and (json or markdown or perfetto):
+        raise PerfdoctorError(
+            "--html stands alone: it replaces what is printed", "leave out --json, --markdown and --perfetto"
+        )
+    file = html_file.asked(html)
     limit_bytes = round(limit_gb * GB)
     if compare is not None:
         sides = [_measured(_files([side], window, out), limit_bytes) for side in compare]
-        _show_comparison(sides[0], sides[1], json, markdown, top)
+        _show_comparison(sides[0], sides[1], json, markdown, top, file)
         return
     files = _files(paths or [], window, out)
     if perfetto is not None:
         _merge(files, perfetto, limit_bytes)
         return
-    _show(_measured(files, limit_bytes), json, markdown, top, all_)
+    _show(_measured(files, limit_bytes), json, markdown, top, all_, file)
 
 
 def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Path]:
@@ -107,7 +118,9 @@ def _measured(paths: Sequence[Path], limit_bytes: int) -> list[RankTrace]:
     return sorted(measured, key=lambda trace: (trace.rank is None, trace.rank or 0))
 
 
-def _show(measured: Sequence[RankTrace], json: bool, markdown: bool, top: int | None, all_: bool) -> None:
+def _show(
+    measured: Sequence[RankTrace], json: bool, markdown: bool, top: int | None, all_: bool, file: Path | None
+) -> None:
     from perfdoctor.cli import output
     from perfdoctor.diagnosis import trace_report
 
@@ -119,11 +132,27 @@ def _show(measured: Sequence[RankTrace], json: bool, markdown: bool, top: int | 
         return
     from perfdoctor.render.pages import trace as trace_page
 
-    output.show(trace_page.page(found, top, all_), sys.stdout, markdown)
+    page = trace_page.page(found, top if file is None else top or IN_HTML, all_)
+    _give(page, markdown, file)
+
+
+def _give(page: Page, markdown: bool, file: Path | None) -> None:
+    """Print the page, or write it as HTML."""
+    from perfdoctor.cli import html_file, output
+
+    if file is not None:
+        html_file.write_page(file, page)
+    else:
+        output.show(page, sys.stdout, markdown)
 
 
 def _show_comparison(
-    before: Sequence[RankTrace], after: Sequence[RankTrace], json: bool, markdown: bool, top: int | None
+    before: Sequence[RankTrace],
+    after: Sequence[RankTrace],
+    json: bool,
+    markdown: bool,
+    top: int | None,
+    file: Path | None,
 ) -> None:
     from perfdoctor.cli import output
     from perfdoctor.diagnosis.trace_comparison import compare
@@ -135,7 +164,7 @@ def _show_comparison(
 
         output.emit(document.dumps(found).decode(), sys.stdout)
         return
-    output.show(trace_comparison.page(found, top), sys.stdout, markdown)
+    _give(trace_comparison.page(found, top), markdown, file)
 
 
 def _merge(paths: Sequence[Path], out: str, limit_bytes: int) -> None:

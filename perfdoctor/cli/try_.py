@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfdoctor.cli import html_file
+from perfdoctor.cli.html_file import HtmlToo
 from perfdoctor.cli.run import KeepArguments
 from perfdoctor.errors import NoSuchRun, PerfdoctorError
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 OPTIONS = tuple(  # what a mistyped flag may have meant, beside tweaks
     "--each --auto --ranks --list --rounds --steps --seconds --metric --json --yes --out --run"
-    " --keep-arguments --help".split()
+    " --keep-arguments --html --help".split()
 )
 ALL = "all tweaks: perfdoctor try --list"
 
@@ -70,6 +72,7 @@ def try_(
     yes: Annotated[bool, typer.Option("--yes", help="Continue even if files cannot be protected.")] = False,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Keep the trial in this folder.")] = None,
     keep_arguments: KeepArguments = False,
+    html: HtmlToo = None,
     run: Annotated[
         str | None, typer.Option(metavar="ID", help="The run whose command to try (default: the newest).")
     ] = None,
@@ -84,6 +87,7 @@ def try_(
         return
     from perfdoctor.trials import Request
 
+    file = html_file.asked(html)
     counts = _counts(ranks, tweaks or each or auto) if ranks is not None else ()
     again, variants = _chosen(tweaks or [], each, auto or bool(counts), context.obj or (), run)
     request = Request(
@@ -91,9 +95,7 @@ def try_(
     )
     here = os.getcwd()
     trial = _measured(replace(request, keep_arguments=keep_arguments), again.told)
-    _show(trial, json, here)
-    if trial.exit_code:
-        raise typer.Exit(trial.exit_code)
+    _show(trial, json, here, file)
 
 
 def _chosen(
@@ -198,17 +200,21 @@ def _measured(request: Request, told: Sequence[str]) -> Trial:
     return trial
 
 
-def _show(trial: Trial, json: bool, here: str) -> None:
+def _show(trial: Trial, json: bool, here: str, file: Path | None) -> None:
     from perfdoctor.cli import output
+    from perfdoctor.render.pages import trial as trial_page
 
+    page = trial_page.page(trial, here)
     if json:
         from perfdoctor.render.documents import trial as document
 
         output.emit(document.dumps(trial).decode(), sys.stdout)
-        return
-    from perfdoctor.render.pages import trial as trial_page
-
-    output.show(trial_page.page(trial, here), sys.stdout)
+    else:
+        output.show(page, sys.stdout)
+    if file is not None:
+        html_file.write_page(file, page)
+    if trial.exit_code:
+        raise typer.Exit(trial.exit_code)
 
 
 def _list(words: Sequence[str]) -> None:

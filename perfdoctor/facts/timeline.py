@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 from perfdoctor.facts.decode import Json, number, positive, sanitized
 from perfdoctor.facts.gather import first_trained
 from perfdoctor.facts.steps.boundaries import Steps
+from perfdoctor.facts.waterfall import waterfall
 from perfdoctor.model.timeline import SampleChart, SampledCurve, StepBins, Timeline, Unit
 from perfdoctor.runs.types import RunRecords
 
@@ -40,7 +41,8 @@ def timeline(records: RunRecords) -> Timeline:
     ends = [positive(records.run.get("end_ns")), *(_t_ns(entry) for entry in host[-1:])]
     ends += [float(steps.end_ns[-1])] if steps is not None else []
     end_ns = max((end for end in ends if end is not None), default=begin_ns)
-    return Timeline(max(0.0, (end_ns - begin_ns) / 1e9), bins, tuple(charts), absent)
+    fall = waterfall(records.ranks[rank], steps) if rank is not None and steps is not None else None
+    return Timeline(max(0.0, (end_ns - begin_ns) / 1e9), bins, tuple(charts), absent, waterfall=fall)
 
 
 def step_bins(steps: Steps, rank: int, begin_ns: float, most: int = BINS) -> StepBins:
@@ -59,7 +61,18 @@ def step_bins(steps: Steps, rank: int, begin_ns: float, most: int = BINS) -> Ste
         tuple(np.maximum.reduceat(steps.seconds / steps.weight, starts).tolist()),
         round(float(steps.weight.sum())),
         rank,
+        tuple(_windows(steps, begin_ns)),
     )
+
+
+def _windows(steps: Steps, begin_ns: float) -> Iterator[tuple[float, float]]:
+    """The times of disturbed steps that follow each other."""
+    sides = np.diff(np.concatenate([[False], steps.disturbed, [False]]).astype(np.int8))
+    for first, after in zip(np.flatnonzero(sides == 1), np.flatnonzero(sides == -1), strict=True):
+        yield (
+            (float(steps.begin_ns[first]) - begin_ns) / 1e9,
+            (float(steps.end_ns[after - 1]) - begin_ns) / 1e9,
+        )
 
 
 # ---------------------------------------------------------------- samples

@@ -8,6 +8,7 @@ from typing import Literal
 
 from perfdoctor.model.flame import Flame
 from perfdoctor.model.measured import Phase
+from perfdoctor.model.waterfall import Waterfall
 
 Unit = Literal["cores", "bytes", "bytes_per_s", "share"]
 
@@ -16,7 +17,8 @@ Unit = Literal["cores", "bytes", "bytes_per_s", "share"]
 class StepBins:
     """Steps that follow each other, put together in bins of about the same time.
 
-    `edges_s` count from the start of the run, and are one more than there are bins.
+    `edges_s` count from the start of the run, and are one more than there are bins. `windows_s` are the
+    times in which steps were watched at a cost, as by a window of the profiler.
     """
 
     edges_s: tuple[float, ...]
@@ -24,6 +26,7 @@ class StepBins:
     longest_s: tuple[float, ...]  # the longest single step of each bin
     steps: int
     rank: int
+    windows_s: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Timeline:
     charts: tuple[SampleChart, ...] = ()
     absent: Mapping[str, str] | None = None
     flames: tuple[Flame, ...] = ()
+    waterfall: Waterfall | None = None
 
 
 @dataclass(frozen=True)

@@ -279,6 +279,26 @@ def test_what_a_trial_measured_on_kept_batches_is_shown_with_the_verdict(tried, 
     assert measured not in perfdoctor("report", "20260105-030405-other").stdout
 
 
+def test_a_trial_of_the_same_command_is_in_the_html_report_however_its_interpreter_was_typed(
+    tried, saved, folder, perfdoctor
+):
+    tried("20260104-030405-train", trial_results.FASTER)
+    saved(command=["/usr/bin/python3.11", *trial_results.trial().command[1:]], cwd=trial_results.trial().cwd)
+    assert perfdoctor("report", "--html", "report.html").returncode == 0
+    page = (folder / "report.html").read_text()
+    assert 'id="trials"' in page
+    assert "faster: 1.9× (1.8–2.0×)" in page
+
+
+def test_a_trial_is_an_html_file_too(tried, folder, perfdoctor):
+    tried("20260104-030405-train", trial_results.FASTER)
+    shown = perfdoctor("report", "--trials", "--html", "trial.html")
+    assert (shown.returncode, shown.stdout) == (0, ""), shown.stderr
+    page = (folder / "trial.html").read_text()
+    assert "Faster: 1.9× (1.8–2.0×)" in page
+    assert "<script" not in page
+
+
 def test_two_trials_at_a_time_are_not_shown(folder, perfdoctor):
     shown = perfdoctor("report", "--trials", "one", "other")
     assert shown.returncode == 2
@@ -334,7 +354,7 @@ def test_a_full_disk_leaves_the_html_report_that_was_there(saved, folder, perfdo
 
 
 @pytest.mark.parametrize(
-    "words", [("--open",), ("--html", "a.html", "--json"), ("--html", "a.html", "--trials")], ids=" ".join
+    "words", [("--open",), ("--html", "a.html", "--json"), ("--html", "a.html", "--markdown")], ids=" ".join
 )
 def test_what_does_not_go_with_html_is_said_before_anything_is_read(folder, perfdoctor, words):
     shown = perfdoctor("report", *words)

@@ -80,7 +80,7 @@ def test_html_is_written_at_the_end_beside_what_is_said(folder, perfdoctor):
     (folder / "train.py").write_text("raise SystemExit(3)\n")
     shown = perfdoctor("run", "-q", "--html", "report.html", "train.py")
     assert shown.returncode == 3
-    assert f"the report is in {folder / 'report.html'}" in shown.stderr
+    assert "the report is in report.html" in shown.stderr
     assert "No step was seen" in (folder / "report.html").read_text()
 
 

@@ -54,6 +54,19 @@ def test_the_page_says_what_the_device_waits_for(trace, perfdoctor):
     assert any("waits for data" in line for line in shown.stdout.splitlines()[:5])
 
 
+def test_html_is_a_file_of_the_same_page_and_stands_alone(folder, trace, perfdoctor):
+    shown = perfdoctor("trace", str(trace), "--html", "trace.html")
+    assert (shown.returncode, shown.stdout) == (0, ""), shown.stderr
+    page = (folder / "trace.html").read_text()
+    assert "Device work" in page
+    assert "NVIDIA A100-SXM4-40GB" in page
+    compared = perfdoctor("trace", "--compare", str(trace), str(trace), "--html", "both.html")
+    assert compared.returncode == 0, compared.stderr
+    assert (folder / "both.html").read_text().endswith("</html>")
+    assert perfdoctor("trace", str(trace), "--html", "x.html", "--json").returncode == 2
+    assert not (folder / "x.html").exists()
+
+
 def test_json_obeys_the_schema_and_holds_what_was_measured(trace, perfdoctor):
     document = json.loads(perfdoctor("trace", "--json", "t.json").stdout)
     jsonschema.Draft202012Validator(SCHEMA).validate(document)

@@ -58,13 +58,18 @@ def device_windows(
     """The windows, or None where no device trained."""
     if not run.on_device:
         return None
-    plain, detailed = _first(windows, PLAINEST), _first(windows, DETAILED)
+    plain, detailed = plainest(windows), _first(windows, DETAILED)
     if plain is None or detailed is None:
         return NO_WINDOW
     by_plain, by_detailed = unprofiled(plain, step), unprofiled(detailed, step)
     if by_plain is None or by_detailed is None:
         return NO_WORK
     return DeviceWindows(windows, plain, detailed, by_plain, by_detailed)
+
+
+def plainest(windows: MeasuredWindows) -> RankTrace | None:
+    """The window that disturbs least."""
+    return _first(windows, PLAINEST)
 
 
 def _first(windows: MeasuredWindows, kinds: Sequence[str]) -> RankTrace | None:

@@ -14,7 +14,13 @@ from perfdoctor.render import text
 from perfdoctor.render.html.names import KINDS, ORDER, PHASES
 
 WIDTH, HEIGHT = 1000.0, 200.0
-TICKS = 4  # intervals of the time axis
+MOST_TICKS = 6  # of a time axis: their labels find room on a phone
+MINUTE, HOUR = 60, 3600
+ROUND_S = (  # between ticks, from a second on; below it 1, 2 and 5 of a decade
+    *(1, 2, 5, 10, 15, 20, 30),
+    *(MINUTE * minutes for minutes in (1, 2, 5, 10, 15, 20, 30)),
+    *(HOUR * hours for hours in (1, 2, 3, 6, 12, 24, 48, 168)),
+)
 ROOM = 1.05  # above the highest value
 CAP = 6.0  # of what all bins but one in fifty stay below: spikes beyond it are cut, and counted
 MOST_BINS = 0.98
@@ -32,6 +38,24 @@ class Drawn:
 
 
 @dataclass(frozen=True)
+class Tick:
+    """A line of the time axis: where, in percent of its length, and what stands below it."""
+
+    at: float
+    label: str
+
+
+@dataclass(frozen=True)
+class PlottedValues:
+    """What the script reads off at the cursor: a value in each bin for each entry of the legend."""
+
+    unit: str
+    edges: tuple[float, ...]
+    curves: tuple[tuple[float | None, ...], ...]
+    keys: tuple[tuple[str, str], ...]  # the legend: style and name of each curve
+
+
+@dataclass(frozen=True)
 class Plot:
     """Shapes in the box, and what stands beside its axes."""
 
@@ -39,8 +63,10 @@ class Plot:
     told: str  # the picture in a sentence, for who does not see it
     shapes: tuple[Drawn, ...]
     top: str
-    times: tuple[str, ...]
+    ticks: tuple[Tick, ...]
+    values: PlottedValues
     note: str = ""
+    has_limit: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +91,9 @@ def steps_over_time(bins: StepBins, end_s: float) -> Plot:
     for place, phase in reversed(list(enumerate(spent))):
         levels = [column[place] for column in stacked]
         shapes.append(Drawn(_area(bins.edges_s, levels, full, end_s), phase.value, PHASES[phase]))
+    for begin_s, until_s in bins.windows_s:
+        path = _area((begin_s, until_s), (full * ROOM / 40,), full, end_s)
+        shapes.append(Drawn(path, "window", "watched at a cost"))
     shapes.append(Drawn(_line(bins.edges_s, bins.longest_s, full, end_s), "longest", "longest step"))
     beyond = [value_s for value_s in bins.longest_s if value_s > full * ROOM]
     note = ""
@@ -75,7 +104,11 @@ def steps_over_time(bins: StepBins, end_s: float) -> Plot:
         f"Mean seconds of a step by phase in {text.count(len(columns), 'bin')}, and the longest step of each;"
         f" the longest of all takes {text.seconds(highest[-1])}."
     )
-    return Plot("Phases over the run", told, tuple(shapes), text.seconds(full * ROOM), time_axis(end_s), note)
+    known = [*(bins.seconds[phase] for phase in spent), bins.longest_s]
+    keys = [*((phase.value, PHASES[phase]) for phase in spent), ("line-longest", "longest step of each bin")]
+    values = PlottedValues("s", _edges(bins.edges_s), tuple(map(_rounded, known)), tuple(keys))
+    top = text.seconds(full * ROOM)
+    return Plot("Phases over the run", told, tuple(shapes), top, ticks(end_s), values, note)
 
 
 def samples_over_time(chart: SampleChart, end_s: float) -> Plot:
@@ -100,8 +133,15 @@ def samples_over_time(chart: SampleChart, end_s: float) -> Plot:
         f"{chart.name} over the run: {'; '.join(said)}.",
         tuple(shapes),
         amount(full * ROOM, chart.unit),
-        time_axis(end_s),
+        ticks(end_s),
+        PlottedValues(
+            chart.unit,
+            _edges(chart.edges_s),
+            tuple(_rounded(one.means) for one in chart.curves),
+            tuple((f"line-curve{number % 8}", one.name) for number, one in enumerate(chart.curves)),
+        ),
         chart.note,
+        bool(chart.limit),
     )
 
 
@@ -114,9 +154,41 @@ def amount(value: float, unit: Unit) -> str:
     return text.size(value) + ("/s" if unit == "bytes_per_s" else "")
 
 
-def time_axis(end_s: float) -> tuple[str, ...]:
-    """What stands below the box, from its left end to its right one."""
-    return tuple(text.duration(end_s * tick / TICKS) for tick in range(TICKS + 1))
+def ticks(end_s: float) -> tuple[Tick, ...]:
+    """Round times of the axis, not more than fit."""
+    if end_s <= 0:
+        return ()
+    step = _tick_step(end_s / MOST_TICKS)
+    times = (number * step for number in range(MOST_TICKS + 1))
+    return tuple(Tick(round(100 * at / end_s, 2), _time(at, step)) for at in times if at <= end_s)
+
+
+def _tick_step(least_s: float) -> float:
+    """The smallest round interval that is not below."""
+    if least_s >= 1:
+        return next((float(step) for step in ROUND_S if step >= least_s), least_s)
+    decade = 10.0 ** math.floor(math.log10(least_s))
+    return next(decade * digit for digit in (1, 2, 5, 10) if decade * digit >= least_s * (1 - 1e-9))
+
+
+def _time(at_s: float, step_s: float) -> str:
+    """A time of the axis, as exact as its ticks are apart."""
+    if step_s < 1:
+        scale, unit = (1e3, "ms") if step_s >= 1e-3 else (1e6, "µs")
+        return f"{at_s * scale:.0f} {unit}" if at_s else "0"
+    if step_s < 60:
+        return f"{at_s:.0f} s"
+    return f"{at_s / 60:.0f} min" if step_s < 3600 else f"{at_s / 3600:.0f} h"
+
+
+def _rounded(values: Sequence[float | None]) -> tuple[float | None, ...]:
+    """As exact as a reader can want them."""
+    return tuple(None if value is None else float(f"{value:.4g}") for value in values)
+
+
+def _edges(edges_s: Sequence[float]) -> tuple[float, ...]:
+    """Borders of bins, of which there may be hundreds."""
+    return tuple(round(edge_s, 6) for edge_s in edges_s)
 
 
 def bar(seconds: Sequence[tuple[str, str, float]]) -> tuple[BoxPart, ...]:

@@ -6,6 +6,8 @@ from perfdoctor.model.measured import Phase
 
 WAITS, COMPUTES, ELSE = "waits", "computes", "else"
 
+KIND_NAMES = {WAITS: "waits", COMPUTES: "computes", ELSE: "does neither"}
+
 PHASES = {phase: phase.value.replace("_", " ") for phase in Phase}
 KINDS = {
     Phase.DATA_WAIT: WAITS,

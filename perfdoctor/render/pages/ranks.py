@@ -56,15 +56,20 @@ OFTEN = 0.05  # syncs per step more or less than one from which their number is 
 def sections(job: JobFacts, cwd: str) -> Iterator[Section]:
     """The part of the page about all ranks."""
     rows = [row(rank, job) for rank in job.ranks]
-    yield [heading(size(job), len(rows), "gradient syncs"), *_above(job)]
+    yield [heading(size(job), len(rows), "gradient syncs"), *above(job)]
     if rows:
         yield from shown(rows)
+    yield below(job, cwd)
+
+
+def below(job: JobFacts, cwd: str) -> list[Block]:
+    """What the ranks do together, and what to know of it."""
     about = tuple(_about(job, cwd))
     notes = [blocks.bullets(all_worded(job.notes), quietly=True)] if job.notes else []
-    yield [*([Labelled(about)] if about else []), *notes]
+    return [*([Labelled(about)] if about else []), *notes]
 
 
-def _above(job: JobFacts) -> Iterator[Block]:
+def above(job: JobFacts) -> Iterator[Block]:
     """How ranks ended, and the straggler."""
     ended = list(endings(job))
     if ended:

@@ -58,7 +58,7 @@ def _sections(report: TraceReport, top: int | None, name_all: bool) -> Iterator[
     trace = report.judged
     yield _title(report)
     yield conclusions.verdict(report.diagnosis, "Training" if report.trains else "The loop")
-    yield _device_time(report) if report.device is not None else _host_time(report)
+    yield _time(report)
     if len(report.ranks) > 1:
         yield from trace_ranks.sections(report)
     if report.findings:
@@ -67,6 +67,25 @@ def _sections(report: TraceReport, top: int | None, name_all: bool) -> Iterator[
         yield [
             Paragraph(blocks.strong("No tip fits this trace: perfdoctor run shows the lines of the script."))
         ]
+    yield from _work(trace, top)
+    if notes := [*_skipped(report.ranks), *all_worded(report.notes)]:
+        yield blocks.listed("Good to know", notes)
+    reasons = conclusions.not_judged(report.not_judged, name_all)
+    yield [Labelled((*(("" if number else "not judged", why) for number, why in enumerate(reasons)), *NEXT))]
+
+
+def inside(report: TraceReport, top: int) -> Iterator[Section]:
+    """Where the time of a step goes and into which work, without what is concluded from it."""
+    yield _time(report)
+    yield from _work(report.judged, top)
+
+
+def _time(report: TraceReport) -> list[Block]:
+    return _device_time(report) if report.device is not None else _host_time(report)
+
+
+def _work(trace: RankTrace, top: int | None) -> Iterator[Section]:
+    """What the device and the host do, costliest first."""
     if trace.classes:
         yield [_classes(trace, 0.0 if top else MATTERS)]
     if trace.kernels:
@@ -74,10 +93,6 @@ def _sections(report: TraceReport, top: int | None, name_all: bool) -> Iterator[
     if trace.ops:
         yield [_top_ops(trace, top or OPS)]
     yield from _transfers(trace, top)
-    if notes := [*_skipped(report.ranks), *all_worded(report.notes)]:
-        yield blocks.listed("Good to know", notes)
-    reasons = conclusions.not_judged(report.not_judged, name_all)
-    yield [Labelled((*(("" if number else "not judged", why) for number, why in enumerate(reasons)), *NEXT))]
 
 
 def _title(report: TraceReport) -> list[Block]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from perfdoctor.model.concluded import Gain
@@ -139,11 +139,14 @@ def _begun_s(measured: ExecutionSummary) -> float | None:
 
 def command(trial: Trial) -> str:
     """The command as one types it behind `perfdoctor run`."""
-    typed = list(trial.command)
-    named = len(typed) > 1 and (typed[1] == "-m" or not typed[1].startswith("-"))
-    if named and PYTHON.fullmatch(os.path.basename(typed[0])):
-        del typed[0]
-    return shlex.join(typed)
+    return typed(trial.command)
+
+
+def typed(command: Sequence[str]) -> str:
+    """A command without an interpreter that need not be named."""
+    named = len(command) > 1 and (command[1] == "-m" or not command[1].startswith("-"))
+    is_python = named and PYTHON.fullmatch(os.path.basename(command[0]))
+    return shlex.join(command[1:] if is_python else command)
 
 
 def scaled(trial: Trial, ranks: int) -> str:

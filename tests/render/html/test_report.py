@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -12,8 +13,11 @@ import pytest
 from perfdoctor.model.flame import Flame, FlameFrame
 from perfdoctor.model.measured import Location, Phase
 from perfdoctor.model.timeline import Excerpt, SampleChart, SampledCurve, StepBins, Timeline
+from perfdoctor.model.trial import Setting, Variant
+from perfdoctor.model.waterfall import Lane, LaneStretch, Waterfall
 from perfdoctor.render.html.report import html
-from tests.support import reports
+from perfdoctor.render.page import Headline, Paragraph
+from tests.support import reports, trial_results
 from tests.support.job_facts import job, rank
 
 VOID = {"meta", "br", "input"}
@@ -129,7 +133,7 @@ def test_every_panel_is_there_and_says_something():
     assert "confidence: high" in first
     assert "at most 2.6× as fast" in first
     changes = outline.texts["changes"]
-    for shown in ("train.py:41", "num_workers=3", "perfdoctor try --workers 3", "likely 2.3×"):
+    for shown in ("train.py:41", "num_workers=3", "perfdoctor try --workers 3", "2.3× (1.8–2.6×)"):
         assert shown in changes
     assert "data wait" in outline.texts["step"]
     assert "no accelerator was sampled" in outline.texts["machine"]
@@ -147,8 +151,10 @@ def test_it_is_readable_without_eyes_and_without_a_mouse(report):
         if attributes.get("aria-hidden") != "true" and attributes.get("class") != "frame"
     ]
     assert pictures
-    assert all(inside[:2] == ["title", "desc"] and DRAWN & set(inside) for inside in pictures)
-    assert all(attributes["tabindex"] == "0" for attributes in outline.of("div") if attributes.get("role"))
+    assert all(inside[0] == "title" and DRAWN & set(inside) for inside in pictures)
+    regions = [attributes for attributes in outline.of("div") if attributes.get("role") == "region"]
+    assert regions
+    assert all(attributes["tabindex"] == "0" and attributes["aria-label"] for attributes in regions)
 
 
 @pytest.mark.shows("html", "sockets")
@@ -160,9 +166,10 @@ def test_it_asks_for_nothing_and_runs_its_own_script_only():
     (style,) = re.findall("<style>(.*?)</style>", page, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"style-src 'sha256-{digest}'" in policy
-    (script,) = re.findall("<script>(.*?)</script>", page, re.DOTALL)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"script-src 'sha256-{digest}'" in policy
+    scripts = re.findall("<script>(.*?)</script>", page, re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert len(digests) == 2
+    assert f"script-src {' '.join(repr(f'sha256-{digest}') for digest in digests)};" in policy
     assert policy.startswith("default-src 'none';")
     assert "unsafe" not in policy
     assert "url(" not in style
@@ -170,7 +177,7 @@ def test_it_asks_for_nothing_and_runs_its_own_script_only():
     allowed = {"html", "head", "body", "header", "main", "section", "article", "figure", "figcaption", "meta",
                "title", "style", "h1", "h2", "h3", "p", "ul", "ol", "li", "dl", "dt", "dd", "table", "thead",
                "tbody", "tr", "th", "td", "div", "span", "b", "br", "code", "pre", "svg", "desc", "rect", "path",
-               "text", "label", "input", "button", "script"}  # fmt: skip
+               "text", "label", "input", "button", "script", "output", "mark"}  # fmt: skip
     assert {tag for tag, _ in outline.elements} <= allowed
     for _, attributes in outline.elements:
         assert not {name for name in attributes if name.startswith("on")}
@@ -193,8 +200,8 @@ def test_each_frame_lies_where_its_samples_are_and_says_whose_code_it_is():
     assert 'class="tools" hidden' in page
 
 
-def test_without_stack_samples_there_is_no_script_and_none_is_allowed():
-    page = html(reports.STARVED, TIMELINE)
+def test_without_charts_and_stack_samples_there_is_no_script_and_none_is_allowed():
+    page = html(reports.STARVED, NOTHING)
     assert "<script" not in page
     assert "script-src" not in page
 
@@ -234,11 +241,61 @@ def test_a_rank_that_is_missing_is_told_and_the_others_are_shown():
     assert len([inside for inside in outline.of("td") if inside.get("class") == "wide"]) == 7
 
 
+def test_what_the_cursor_reads_is_in_the_page_and_nothing_in_it_ends_its_script():
+    page = html(*hostile()[:2])
+    (held,) = re.findall('<script type="application/json" id="over-time">(.*?)</script>', page, re.DOTALL)
+    values = json.loads(held)
+    assert values["end"] == 31.2
+    phases, cpu = values["charts"]
+    assert phases["edges"] == [3.0, 10.0, 20.0, 27.0]
+    assert len(phases["curves"]) == 3  # two phases, and the longest step
+    assert phases["curves"][-1] == [0.06, 4.0, 0.06]
+    assert cpu["curves"] == [[1.0, None]]
+
+
+def test_times_in_which_steps_were_watched_at_a_cost_are_marked():
+    steps = replace(STEPS, windows_s=((10.0, 20.0),))
+    page = html(reports.STARVED, replace(TIMELINE, steps=steps))
+    assert "watched at a cost" in Outline(page).texts["phases"]
+    assert re.search(r'class="window" d="M320\.5 200V195\.0H641\.0', page)
+    assert "watched at a cost" not in html(reports.STARVED, TIMELINE)
+
+
+def test_what_was_tried_stands_beside_what_was_predicted():
+    tried = replace(trial_results.FASTER, variant=Variant((Setting("workers", ("--workers", "3"), {}, ""),)))
+    page = html(reports.STARVED, TIMELINE, trials=[trial_results.trial(tried, trial_results.UNCLEAR)])
+    texts = Outline(page).texts
+    assert re.search(r"measured\s+.*1\.9× \(1\.8–2\.0×\)", texts["changes"], re.DOTALL)
+    assert "faster: 1.9× (1.8–2.0×)" in texts["changes"]
+    assert "--amp" in texts["trials"]
+    assert 'id="trials"' not in html(reports.STARVED, TIMELINE)
+
+
+def test_a_window_of_the_profiler_has_a_panel_of_its_own():
+    window = [[Headline("One step: 606 ms", level=5), Paragraph(HOSTILE)]]
+    texts = Outline(html(reports.STARVED, TIMELINE, window=window)).texts
+    assert "One step: 606 ms" in texts["inside"]
+    assert "</script>" in texts["inside"]
+
+
 def test_a_thousand_ranks_do_not_make_the_file_too_large():
     page = html(replace(reports.STARVED, job=job(1_000, nodes=125, slow=777)), TIMELINE)
     assert len(page) < 1_500_000
     assert "the 64 slowest ranks are listed" in page
     assert "777, straggler" in page
+
+
+def test_steps_are_drawn_beside_what_workers_do_at_the_same_time():
+    lanes = (
+        Lane("training process", (LaneStretch("data_wait", 0.0, 0.03), LaneStretch("forward", 0.03, 0.06))),
+        Lane("worker 0", (LaneStretch("read", 0.01, 0.05), LaneStretch("collate", 0.05, 0.06))),
+    )
+    fall = Waterfall(41, (0.06,), lanes, 0, workers=9)
+    page = html(reports.STARVED, replace(TIMELINE, waterfall=fall))
+    shown = Outline(page).texts["step"]
+    for told in ("worker 0", "Step 42 of the run", "1 of 9 loader workers are listed", "and collates them"):
+        assert told in shown
+    assert re.search(r'class="batch-read" x="16\.667" y="0" width="66\.666"', page)
 
 
 def test_a_spike_is_never_averaged_away():

@@ -1,0 +1,80 @@
+"""Trials that were kept: those of a run's command, and the one that the user means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perfdoctor.model.concluded import Gain
+    from perfdoctor.model.report import Report
+    from perfdoctor.model.trial import Trial
+
+
+def of_command(report: Report, out: str | None) -> Iterator[Trial]:
+    """The trials of the run's command in the run's folder, newest first."""
+    kept = folders(out)
+    if not kept:
+        return
+    from perfdoctor.model import redact
+    from perfdoctor.render.pages import trial_words
+
+    def typed(command: Sequence[str]) -> str:
+        return trial_words.typed(redact.command(command))
+
+    command = typed(report.run.command)
+    for trial in readable(kept, []):
+        if trial.cwd == report.run.cwd and typed(trial.command) == command:
+            yield trial
+
+
+def ready(report: Report, out: str | None) -> Gain | None:
+    """What the newest trial of the run's command measured on batches that are kept in memory."""
+    for trial in of_command(report, out):
+        for found in trial.verdicts:
+            if _measures_data(found.variant.words) and found.speedup is not None:
+                return found.speedup
+    return None
+
+
+def _measures_data(words: tuple[str, ...]) -> bool:
+    """Whether a trial's words are the one tweak that measures what waiting for data costs."""
+    from perfdoctor.trials.settings import tweak_catalogue
+
+    return any(
+        words == (tweak.flag,) and tweak_catalogue.declared(tweak.id).measures == "data"
+        for tweak in tweak_catalogue.tweaks()
+    )
+
+
+def folders(out: str | None) -> list[Path]:
+    """The folders of saved trials, newest first: their names begin with the time."""
+    from perfdoctor.runs import directory
+    from perfdoctor.trials import trial_file
+
+    kept = [path for place in directory.places(out, "trials") for path in place.glob(f"*/{trial_file.FILE}")]
+    return sorted((path.parent for path in kept), key=lambda path: path.name, reverse=True)
+
+
+def meant(name: str, kept: list[Path], out: str | None) -> Path:
+    """The trial that the user means: a folder, or an id."""
+    from perfdoctor.errors import PerfdoctorError
+
+    for path in (Path(name), *(folder for folder in kept if folder.name == name)):
+        if path.is_dir():
+            return path
+    hint = "list them with: perfdoctor report --trials" + (f" --out {out}" if out else "")
+    raise PerfdoctorError(f"no trial called {name}", hint)
+
+
+def readable(kept: list[Path], unread: list[Path]) -> Iterator[Trial]:
+    """Trials that can still be read; the folders of the others are left out, and added to `unread`."""
+    from perfdoctor.errors import PerfdoctorError
+    from perfdoctor.trials import trial_file
+
+    for folder in kept:
+        try:
+            yield trial_file.read(folder)
+        except PerfdoctorError:
+            unread.append(folder)

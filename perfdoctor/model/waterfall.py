@@ -1,0 +1,45 @@
+"""Some usual steps as they happened: who did what when, on one axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LaneStretch:
+    """What was done from one moment to another, in seconds from the begin of the first step shown.
+
+    `kind` is a phase of the training process, "read" or "collate" of a batch, or "exchange".
+    """
+
+    kind: str
+    begin_s: float
+    end_s: float
+    name: str = ""  # where it says more than its kind
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The stretches of one process, or of what it does beside its steps."""
+
+    name: str
+    stretches: tuple[LaneStretch, ...]
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """Steps that follow each other, of usual length. `borders_s`: where each of them ends.
+
+    Of `workers` that prepared batches in this time, the first few have a lane.
+    """
+
+    first: int  # steps before it
+    borders_s: tuple[float, ...]
+    lanes: tuple[Lane, ...]
+    rank: int
+    workers: int = 0
+
+    @property
+    def length_s(self) -> float:
+        """All of the steps together."""
+        return self.borders_s[-1]
