@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from perfdoctor.facts import registry
 from perfdoctor.facts.decode import sanitized
+from perfdoctor.facts.device import device_errors
 from perfdoctor.facts.device.profiler_windows import MeasuredWindows
 from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.steps import boundaries, tweak_notes
@@ -76,6 +77,7 @@ def gather(
         *tweak_notes.notes(records),
         *_launch_notes(records),
         *records.problems,
+        *device_errors.notes(records),
         *_shown_note(job, rank),
         *(_contention_notes(facts.get(CpuFacts)) if alone else ()),
     )

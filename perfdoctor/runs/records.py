@@ -30,6 +30,7 @@ from perfdoctor.runs.raw import (
 )
 from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire import names
+from perfdoctor.wire.events.device_errors import KINDS, DeviceErrorEvent
 from perfdoctor.wire.step_rows import BACKWARD_DONE, BATCH, CALL, END, UPDATE
 
 __all__ = [
@@ -203,7 +204,10 @@ def look(path: Path) -> Folder:
             raise NotARun(f"{path} is not a perfdoctor run", "list the runs here with: perfdoctor runs")
         problems.append(Note("no-run-json"))
         run = {}
-    boots = tuple(read_lines(path / names.BOOT, problems))
+    lines = tuple(read_lines(path / names.BOOT, problems))
+    boots = tuple(line for line in lines if line.get("event") != DeviceErrorEvent.event)
+    kinds = {line.get("kind") for line in lines if line.get("event") == DeviceErrorEvent.event}
+    problems += [Note(f"device-{kind}") for kind in KINDS if kind in kinds]
     booted: dict[int, list[Json]] = {}
     for boot in boots:
         booted.setdefault(whole(boot, "pid") or 0, []).append(boot)

@@ -163,3 +163,15 @@ def test_lines_that_are_no_events_are_counted_and_left_out(tmp_path, line):
     records = recorded.read(folder)
     assert records.ranks[0].events == whole.ranks[0].events
     assert records.problems == (Note("broken-lines", {"file": "events.rank0.jsonl", "count": 1}),)
+
+
+@pytest.mark.parametrize("kind", ["no-driver", "old-driver", "held", "lost"])
+def test_a_device_that_could_not_be_used_is_a_note_and_no_process(tmp_path, kind):
+    (folder,) = write_job(tmp_path, ranks=1, steps=5).folders
+    before = recorded.read(folder)
+    with (folder / "boot.jsonl").open("a") as file:
+        for told in (kind, kind, "melted"):
+            file.write(json.dumps({"event": "device_error", "kind": told}) + "\n")
+    after = recorded.read(folder)
+    assert after.boots == before.boots
+    assert [note for note in after.problems if note not in before.problems] == [Note(f"device-{kind}")]

@@ -24,12 +24,17 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import OperatorCost, RunFacts, StackFacts, StepFacts, WindowFacts
 from perfdoctor.model.missing import Missing
+from perfdoctor.trace.measure.measure import INVALID
 from perfdoctor.trace.results import CopySite, DevicePeak, Launches, RankTrace
 
 MeasuredWindows = Mapping[str, RankTrace]  # by kind: "plain", "shapes", "stacks"
 
 NO_WINDOW = Missing("no torch.profiler window was recorded")
 NO_WORK = Missing("the torch.profiler window holds no work of the device")
+NOT_RECORDED = Missing(
+    "the profiler was refused the device: kernels were launched and none recorded (another tool may hold it,"
+    " or the container lacks the permission)"
+)
 NO_SHAPES = Missing("no torch.profiler window with shapes was recorded")
 PLAINEST = ("plain", "shapes", "stacks")  # the window that disturbs least comes first
 DETAILED = ("shapes", "plain", "stacks")  # shapes cost the host time, not the device
@@ -63,7 +68,7 @@ def device_windows(
         return NO_WINDOW
     by_plain, by_detailed = unprofiled(plain, step), unprofiled(detailed, step)
     if by_plain is None or by_detailed is None:
-        return NO_WORK
+        return NOT_RECORDED if INVALID in (*plain.notes, *detailed.notes) else NO_WORK
     return DeviceWindows(windows, plain, detailed, by_plain, by_detailed)
 
 

@@ -37,13 +37,17 @@ def batch_room(
     optimizers: OptimizerFacts | Missing | None,
 ) -> BatchRoom | Missing:
     """What is used and what there is, and how much of a device's the model itself takes."""
-    if run.on_device:
-        used, total = (gpu.memory_peak_bytes, gpu.memory_total_bytes) if isinstance(gpu, GpuFacts) else (0, 0)
+    asked = gpu if run.on_device else memory
+    if isinstance(asked, Missing):
+        return asked
+    if isinstance(asked, GpuFacts):
+        used, total = asked.memory_peak_bytes, asked.memory_total_bytes
+        why = asked.reasons.get("memory_used_bytes", "not sampled")
     else:
-        of_host = memory if isinstance(memory, MemoryFacts) else None
-        used, total = (of_host.peak_rss_bytes, of_host.total_bytes) if of_host else (0, 0)
+        used, total = (asked.peak_rss_bytes, asked.total_bytes) if asked is not None else (None, None)
+        why = "not sampled"
     if not used or not total:
-        return Missing(_why(run, gpu))
+        return Missing(f"memory of the {'device' if run.on_device else 'machine'}: {why}")
     if not run.on_device:
         return BatchRoom(used, max(used, total))
     fixed = _fixed_bytes(
@@ -51,14 +55,6 @@ def batch_room(
         optimizers if isinstance(optimizers, OptimizerFacts) else None,
     )
     return BatchRoom(used, max(used, total), fixed if fixed < SHARDED * used else 0)
-
-
-def _why(run: RunFacts, gpu: GpuFacts | Missing | None) -> str:
-    if not run.on_device:
-        return "memory was not sampled while training stepped"
-    if isinstance(gpu, GpuFacts) and "memory_used_bytes" in gpu.reasons:
-        return f"memory of the device: {gpu.reasons['memory_used_bytes']}"
-    return "the device's memory was not sampled"
 
 
 def _fixed_bytes(model: ModelFacts | None, optimizers: OptimizerFacts | None) -> int:

@@ -31,6 +31,16 @@ SENTENCES = {
     "memory-of-the-model": "{bytes:size} do not depend on the batch: 16 bits, an optimizer that keeps less"
     " for each parameter, or shards over several devices (FSDP)",
     "memory-to-come": "no optimizer had stepped yet: Adam's state takes {bytes:size} more, and stays",
+    # of devices that cannot be used
+    "device-no-driver": "the script found no driver for its device: nvidia-smi (or amd-smi) shows whether one"
+    " is loaded, and a container needs the device handed in",
+    "device-old-driver": "the driver is older than this build of torch needs: update the driver, or install"
+    " the build for its CUDA version (nvidia-smi shows it)",
+    "device-held": "another process holds the device, which allows only one (exclusive-process mode):"
+    " nvidia-smi names it",
+    "device-lost": "the device was lost while the script ran: what follows is until then; dmesg says why",
+    "device-lost-at": "device {devices} was lost while the script ran: what was sampled is until then; dmesg"
+    " says why",
     # of the files of a run
     "disk-full-no-steps": "the disk that holds the run was full at {since_epoch_s:clock}: whatever the script"
     " trained from then on is missing; keep runs elsewhere: perfdoctor run --out FOLDER",

@@ -19,6 +19,7 @@ from perfdoctor.facts.device.profiler_windows import (
     NO_SHAPES,
     NO_WINDOW,
     NO_WORK,
+    NOT_RECORDED,
     MeasuredWindows,
     unprofiled,
 )
@@ -30,6 +31,7 @@ from perfdoctor.model.measured import Location, RunFacts, StackFacts, StepFacts,
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.ranks import GradientSyncFacts, Straggler
 from perfdoctor.render.notes import all_worded
+from perfdoctor.trace.measure.measure import INVALID
 from perfdoctor.trace.results import DevicePeak, Launches, OpUse
 from tests.support import facts
 from tests.support.judging import report
@@ -82,6 +84,11 @@ def test_with_a_device_and_no_window_every_group_says_so() -> None:
 def test_a_window_without_device_work_is_no_idle_device() -> None:
     groups = groups_of({"plain": ON_CPU}, facts.step(forward=1.0), on_device=True)
     assert groups[DeviceFacts] == NO_WORK
+
+
+def test_a_profiler_that_was_refused_the_device_is_told_from_a_device_without_work() -> None:
+    groups = groups_of({"plain": replace(ON_CPU, notes=(INVALID,))}, facts.step(forward=1.0), on_device=True)
+    assert groups[DeviceFacts] == NOT_RECORDED
 
 
 def test_each_kind_of_window_gives_what_it_alone_knows() -> None:

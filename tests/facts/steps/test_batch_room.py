@@ -57,9 +57,12 @@ def test_what_the_device_does_not_tell_is_missing_with_its_reason():
         ("A100",), 0.9, None, None, reasons={"memory_used_bytes": "not available for a MIG instance"}
     )
     assert room(of_gpu=mig) == Missing("memory of the device: not available for a MIG instance")
-    assert room(of_gpu=NO_GPU) == Missing("the device's memory was not sampled")
+    assert room(of_gpu=NO_GPU) is NO_GPU
+    assert room(of_gpu=gpu(peak=None)) == Missing("memory of the device: not sampled")
 
 
 def test_on_a_cpu_without_samples_it_is_missing():
-    found = batch_room(run(), Missing("memory was not sampled"), None, None, None)
-    assert found == Missing("memory was not sampled while training stepped")
+    no_samples = Missing("memory was not sampled while training stepped")
+    assert batch_room(run(), no_samples, None, None, None) is no_samples
+    unknown = batch_room(run(), memory(peak_rss_bytes=None), None, None, None)
+    assert unknown == Missing("memory of the machine: not sampled")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfdoctor.facts.steps import boundaries
@@ -86,6 +86,7 @@ def test_quantiles_weigh_their_values(at, expected):
     assert quantiles(np.array([9.0, 1.0]), np.array([1.0, 9.0]), (at,)) == (expected,)
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.builds(
