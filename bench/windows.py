@@ -158,13 +158,13 @@ def main() -> None:
         rows.append(found.cells(name))
         console.print("; ".join(rows[-1]), highlight=False)
         missed += [] if found.kept else [name]
+        if args.write:  # after each, so that an interrupted run leaves what it has
+            write(rows)
     table = Table(*HEADINGS, title="What windows cost")
     for row in rows:
         table.add_row(*row)
     console.print(table)
     console.print(f"missed: {', '.join(missed)}" if missed else "no run spends more than is promised")
-    if args.write:
-        write(rows)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ FACTOR = (1.0, 2.0, 2.0)  # cost of a traced step beside a plain one, Python's c
 MARGIN = 1.5  # on what a window is expected to cost: on a busy machine it took up to 1.4 times that
 EVENT_S = 6e-6  # stopping and exporting one event: 5.2 us measured at 2.5 GHz; with stacks a call is one
 RECORD_S = 3e-7  # recording a call
+RECORD_LEAST_S = 0.005  # in a shorter step what torch does at its first calls would pass for too many
 COUNT_S = 4e-7  # counting one beforehand
 EVENTS_PER_S = 400_000  # as fast as small operations follow each other: 950 events in 2.4 ms
 EVENTS_PER_MODULE = 60  # forward, backward and optimizer of one layer; a plain loop over parameters included
@@ -101,7 +102,7 @@ def likely_events(step_s: float, modules: int, calls: int, function_calls: int =
 
 def longest_s(step_s: float, calls: int) -> float:
     """How long a step with stacks may take: twice as long as usual, or until so many calls are recorded."""
-    return step_s + max(step_s, calls * RECORD_S)
+    return step_s + max(step_s, calls * RECORD_S, RECORD_LEAST_S)
 
 
 class Account:

@@ -78,10 +78,11 @@ def others_cpu_s() -> float:
     """CPU seconds, until now, of the threads that `threading` knows, without the calling one."""
     known = getattr(sys.modules.get("threading"), "_active", {})  # enumerate() would take a lock
     others = [thread for ident, thread in list(known.items()) if ident != get_ident()]
-    return sum(_cpu_s(thread.native_id) for thread in others if getattr(thread, "native_id", None))
+    return sum(cpu_s(thread.native_id) for thread in others if getattr(thread, "native_id", None))
 
 
-def _cpu_s(native_id: int) -> float:
+def cpu_s(native_id: int) -> float:
+    """CPU seconds of a thread until now; 0 where that is not known."""
     try:
         with open(f"/proc/self/task/{native_id}/schedstat", "rb") as file:
             return int(file.read().split()[0]) / 1e9

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from _thread import allocate_lock, interrupt_main, start_new_thread
+from _thread import allocate_lock, get_native_id, interrupt_main, start_new_thread
 from typing import Any, List
 
 from .. import patch
+from .call_count import cpu_s
 
 NAME = "time limit"
+LEAST_S = 0.001  # less is not waited for
 _kept: List[Any] = []  # what the interpreter was asked to call may be called long after the window is over
 
 
@@ -29,12 +31,16 @@ class TimeLimit:
         self._ended, self._gone = allocate_lock(), allocate_lock()
         self._ended.acquire()
         self._gone.acquire()
-        start_new_thread(patch.guarded(NAME, self._wait), (seconds,))
+        start_new_thread(patch.guarded(NAME, self._wait), (seconds, get_native_id()))
 
-    def _wait(self, seconds: float) -> None:
-        """The watching thread."""
+    def _wait(self, seconds: float, main: int) -> None:
+        """The watching thread. Only CPU time can be calls: one who waits for a core or a batch makes none."""
+        begin_s = cpu_s(main)
         try:
-            if not self._ended.acquire(timeout=seconds):
+            left_s = max(LEAST_S, seconds)
+            while left_s >= LEAST_S and not self._ended.acquire(timeout=left_s):
+                left_s = seconds - (cpu_s(main) - begin_s) if begin_s else 0.0
+            if left_s < LEAST_S:
                 between = _between_instructions(patch.guarded(NAME, self.cut))
                 _kept.append(between)
                 ctypes.pythonapi.Py_AddPendingCall(between, None)

@@ -178,3 +178,4 @@ def test_a_window_on_crowded_cores_teaches_what_it_would_have_cost_on_free_ones(
 def test_a_step_with_stacks_may_take_twice_as_long_as_usual_or_what_recording_takes():
     assert budget.longest_s(0.1, 1000) == pytest.approx(0.2)
     assert budget.longest_s(0.001, 1_000_000) == pytest.approx(0.001 + 1e6 * budget.RECORD_S)
+    assert budget.longest_s(0.001, 10) == pytest.approx(0.001 + budget.RECORD_LEAST_S)

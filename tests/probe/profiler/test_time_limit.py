@@ -60,6 +60,28 @@ def test_a_step_that_ends_in_time_leaves_neither_a_thread_nor_a_trace():
     assert threading.active_count() == len(threading.enumerate())
 
 
+def test_time_in_which_the_main_thread_waits_does_not_count():
+    limit = TimeLimit(0.1)
+    time.sleep(0.4)
+    assert not limit.is_over
+    assert loop(lambda: limit.is_over)
+    limit.end()
+
+
+def test_the_shortest_limit_is_waited_for_as_well():
+    limit = TimeLimit(0.0)
+    assert loop(lambda: limit.is_over)
+    limit.end()
+
+
+def test_where_cpu_time_is_not_known_the_clock_counts(monkeypatch):
+    monkeypatch.setattr(time_limit, "cpu_s", lambda thread: 0.0)
+    limit = TimeLimit(0.01)
+    time.sleep(0.1)
+    assert loop(lambda: limit.is_over)
+    limit.end()
+
+
 def test_what_comes_after_the_end_is_left_alone():
     limit = TimeLimit(LATE_S)
     limit.end()
