@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 DEFECT = 70  # the exit status of a program that is broken: EX_SOFTWARE of sysexits.h
+SYSTEMS = ("linux", "darwin")
 
 
 def main() -> None:
@@ -22,6 +23,7 @@ def main() -> None:
     output.accept_all_letters()
     failures: list[OwnFailure] = []
     try:
+        _check_system()
         with contained(f"perfdoctor {' '.join(sys.argv[1:2])}", failures):
             app.start(sys.argv[1:])
     except PerfdoctorError as error:
@@ -32,3 +34,12 @@ def main() -> None:
 
         bug.tell(failure, sys.argv[1:])
         sys.exit(DEFECT)
+
+
+def _check_system() -> None:
+    """Raise PerfdoctorError where signals and process groups, by which a command is watched, do not exist."""
+    if sys.platform not in SYSTEMS:
+        raise PerfdoctorError(
+            f"perfdoctor works on Linux and macOS, not on {sys.platform}",
+            "on Windows, install it in WSL and start the training there",
+        )
