@@ -65,7 +65,7 @@ def test_a_system_without_proc_and_without_py_spy_as_macos_is_has_its_report(tmp
     assert (shown.status, shown.stdout) == (0, "trained False\n"), shown.stderr
     assert "  data wait  " in shown.stderr
     report = json.loads((runs(tmp_path)[0] / "report.json").read_text())
-    assert (report["steps"]["count"], report["failures"]) == (300, [])
+    assert report["steps"]["count"] == 300
     log = (runs(tmp_path)[0] / "probe.log").read_text()
     assert log == (
         "stacks cannot be sampled from outside, so the process samples its own: py-spy is not installed\n"
