@@ -17,6 +17,7 @@ GARBAGE = (
     50_000  # new objects between looks for cycles: what a verb loads stays, and is looked through each time
 )
 DEFECT = 70  # the exit status of a program that is broken: EX_SOFTWARE of sysexits.h
+SYSTEMS = ("linux", "darwin")
 
 
 def main() -> None:
@@ -27,6 +28,7 @@ def main() -> None:
     output.accept_all_letters()
     failures: list[OwnFailure] = []
     try:
+        _check_system()
         with contained(f"perfdoctor {' '.join(sys.argv[1:2])}", failures):
             app.start(sys.argv[1:])
     except PerfdoctorError as error:
@@ -37,3 +39,12 @@ def main() -> None:
 
         bug.tell(failure, sys.argv[1:])
         sys.exit(DEFECT)
+
+
+def _check_system() -> None:
+    """Raise PerfdoctorError where signals and process groups, by which a command is watched, do not exist."""
+    if sys.platform not in SYSTEMS:
+        raise PerfdoctorError(
+            f"perfdoctor works on Linux and macOS, not on {sys.platform}",
+            "on Windows, install it in WSL and start the training there",
+        )

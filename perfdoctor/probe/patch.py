@@ -2,7 +2,8 @@
 
 A wrapper built here runs our `before` and `after` around the original call. Whatever goes wrong in *our*
 code turns that patch off and leaves a line in probe.log; the user's own exceptions pass untouched, with
-our frame cut out of their traceback.
+our frame cut out of their traceback. What a signal handler of the script raises while our code happens to run
+is the user's as well.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import functools
 import os
 import sys
 import types
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from ..wire import names
 
@@ -39,7 +40,8 @@ def broken() -> Dict[str, str]:
 
 
 def report_trouble(name: str, error: BaseException) -> None:
-    """Remember that `name` failed and write one line to probe.log; never raises."""
+    """Remember that `name` failed and write one line to probe.log; raises nothing but what is not ours."""
+    _hand_back(error)
     why = f"{type(error).__name__}: {error}"
     _broken.setdefault(name, why)
     if _log_path is None:
@@ -61,6 +63,34 @@ def report_trouble(name: str, error: BaseException) -> None:
             os.close(descriptor)
     except OSError:
         pass  # a full or vanished run directory must not reach the script
+
+
+def _hand_back(error: BaseException) -> None:
+    """Raise the error again if a signal handler of the script raised it: the script waits for it.
+
+    Handlers run between any two instructions of the main thread, ours too. A deadline kept by SIGALRM, or a
+    preemption told by SIGUSR1, would be lost in our guard.
+    """
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if any(code is handler for handler in _handlers()):
+            raise error.with_traceback(traceback)
+        traceback = traceback.tb_next
+
+
+def _handlers() -> Iterator[types.CodeType]:
+    """The code of the signal handlers that are set."""
+    signal = sys.modules.get("signal")
+    for number in signal.valid_signals() if signal is not None else ():
+        handler = signal.getsignal(number)  # type: ignore[union-attr]
+        while isinstance(handler, functools.partial):
+            handler = handler.func
+        handler = getattr(handler, "__func__", handler)
+        of_class = [vars(kind)["__call__"] for kind in type(handler).__mro__ if "__call__" in vars(kind)]
+        for function in (handler, *of_class[:1]):
+            if isinstance(function, types.FunctionType):
+                yield function.__code__
 
 
 def _mark_full(log_path: str) -> None:

@@ -34,6 +34,34 @@ def header(layout: RowLayout, rank: int) -> bytes:
     return (json.dumps(fields).encode() + b"\n").ljust(HEADER_BYTES - 1) + b"\n"
 
 
+class _OpenFile:
+    """A file that stays open, whatever the script does to descriptors.
+
+    A script that becomes a daemon closes all that are open, and what it opens then may get our number.
+    """
+
+    def __init__(self, path: str, flags: int) -> None:
+        self._path, self._flags = path, flags & ~os.O_EXCL | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        status = os.fstat(self._descriptor)
+        self._file = status.st_dev, status.st_ino
+
+    def descriptor(self) -> int:
+        """The number at which this very file is open. Raises OSError where it cannot be opened again."""
+        if not self._is_ours():
+            self._descriptor = os.open(self._path, self._flags, 0o600)
+            status = os.fstat(self._descriptor)
+            self._file = status.st_dev, status.st_ino
+        return self._descriptor
+
+    def _is_ours(self) -> bool:
+        try:
+            status = os.fstat(self._descriptor)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._file
+
+
 class MappedRows:
     """Rows packed into a memory-mapped file that this process alone writes.
 
@@ -42,17 +70,18 @@ class MappedRows:
 
     def __init__(self, path: str, layout: RowLayout, rank: int) -> None:
         self._layout = layout
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._open = _OpenFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        descriptor = self._open.descriptor()
         self._size = HEADER_BYTES + GROW_BYTES
         self._offset = HEADER_BYTES
         try:
-            allocate(self._descriptor, 0, self._size)
+            allocate(descriptor, 0, self._size)
         except OSError:
-            os.close(self._descriptor)
+            os.close(descriptor)
             os.unlink(path)  # nothing can be in it
             raise
-        os.pwrite(self._descriptor, header(layout, rank), 0)
-        self.map = mmap.mmap(self._descriptor, self._size)
+        os.pwrite(descriptor, header(layout, rank), 0)
+        self.map = mmap.mmap(descriptor, self._size)
         self._pack_into = layout.packer.pack_into
         self._row_bytes = layout.packer.size
 
@@ -81,9 +110,10 @@ class MappedRows:
         return int(struct.unpack_from(layout.code(column), self.map, offset + layout.offset(column))[0])
 
     def _grow(self) -> None:
-        allocate(self._descriptor, self._size, GROW_BYTES)
+        descriptor = self._open.descriptor()
+        allocate(descriptor, self._size, GROW_BYTES)
         self._size += GROW_BYTES
-        self.map = mmap.mmap(self._descriptor, self._size)
+        self.map = mmap.mmap(descriptor, self._size)
 
 
 class AppendedRows:
@@ -115,7 +145,7 @@ class EventLog:
     """JSON lines, one write each; every line gets its event's name, time and process."""
 
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._open = _OpenFile(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def add(self, event: Event) -> None:
         """Append one event."""
@@ -123,7 +153,7 @@ class EventLog:
         entry.update(event.fields())
         line = json.dumps(entry, default=str, ensure_ascii=False)
         os.write(
-            self._descriptor, line.encode("utf-8", "replace") + b"\n"
+            self._open.descriptor(), line.encode("utf-8", "replace") + b"\n"
         )  # no lone surrogates: JSON has none
 
 

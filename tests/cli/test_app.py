@@ -75,3 +75,21 @@ def test_what_stands_behind_dashes_is_left_to_the_command_by_try_alone(perfdocto
     shown = perfdoctor("try", "--amp", "--", "nothing-of-the-kind", "--workers", "--", "--help")
     assert shown.returncode == 2
     assert shown.stderr.startswith("perfdoctor: nothing-of-the-kind: command not found\n")
+
+
+@pytest.mark.shows("versions")
+def test_where_no_command_can_be_watched_one_sentence_says_so_and_where_it_can():
+    absent = ("fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty", "pty")
+    code = (
+        "import sys, typer, perfdoctor.cli\n"
+        f"sys.modules.update(dict.fromkeys({absent!r}))\n"
+        "sys.platform = 'win32'\n"
+        "sys.argv = ['perfdoctor', 'run', 'train.py']\n"
+        "perfdoctor.cli.main()"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert shown.stderr.splitlines() == [
+        "perfdoctor: perfdoctor works on Linux and macOS, not on win32",
+        "  on Windows, install it in WSL and start the training there",
+    ]

@@ -1,3 +1,5 @@
+import functools
+import signal
 import sys
 import traceback
 
@@ -243,3 +245,47 @@ def test_the_compiler_sees_the_call_as_it_was_and_breaks_no_graph(owner, method)
     assert compiled(torch.ones(3)).item() == 12
     assert counter.frame_count == 1
     assert owner.scaled(1, by=2) == 100
+
+
+class Deadline(Exception):
+    pass
+
+
+class Handler:
+    def method(self, number, frame):
+        raise Deadline
+
+    __call__ = method
+
+
+def on_deadline(number, frame):
+    raise Deadline
+
+
+@pytest.mark.shows("other-signals")
+@pytest.mark.parametrize(
+    "handler", [on_deadline, Handler().method, Handler(), functools.partial(on_deadline)], ids=repr
+)
+def test_what_a_handler_of_the_script_raises_inside_our_code_reaches_the_script(log, monkeypatch, handler):
+    before = signal.signal(signal.SIGALRM, handler)
+
+    def interrupted(*args):
+        signal.raise_signal(signal.SIGALRM)
+
+    try:
+        for call in (
+            patch.around(int, interrupted, nothing, "forward"),
+            patch.around(int, lambda *args: 1, interrupted, "forward"),
+            patch.guarded("end", interrupted),
+            patch.optimizer_hook("step", interrupted),
+            patch.part("part", interrupted),
+        ):
+            arguments = (1, 2, 3) if "hook" in call.__qualname__ else ("1",)
+            with pytest.raises(Deadline) as raised:
+                call(*arguments)
+            names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(raised.value.__traceback__)]
+            assert "interrupted" not in names
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert patch.broken() == {}
+    assert not log.exists()

@@ -168,8 +168,9 @@ ENDS = Part(
         Promise(
             "other-signals",
             "SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT",
-            "Handlers of the script's own hear each once; a signal that the caller ignores stays ignored.",
-            "Passes them on.",
+            "Handlers of the script's own hear each once, and what they raise reaches the script; a signal that the caller ignores "
+            "stays ignored.",
+            "Passes them on. An error that a handler raises while code of ours runs is handed to the script.",
         ),
         Promise(
             "suspend",
@@ -438,10 +439,12 @@ PLACES = Part(
         ),
         Promise(
             "versions",
-            "Other versions of Python and torch",
-            "Nothing changes.",
+            "Other versions of Python and torch, WSL, macOS",
+            "Nothing changes. On any other system, one sentence: Linux and macOS, and WSL on Windows.",
             "What a version lacks turns itself off; stacks are recorded only with versions known to bear it. Continuous integration "
-            "runs the tests on every Python named.",
+            "runs the tests on every Python named. Under WSL, where the profiler sees no kernel, operators are timed on the CPU and the "
+            "report says why. Without `/proc` and py-spy, the process samples its own stacks.",
+            stand_in="for WSL, the name of its kernel; for macOS, a system whose `/proc`, affinity and py-spy are taken away",
             missing="each torch but the one installed, nightlies and free-threaded builds: features are looked for, the versions not run",
         ),
         Promise(

@@ -122,3 +122,29 @@ def test_the_line_that_names_the_columns_ends_where_it_ends():
     assert line.startswith(b"{")
     assert line.endswith(b"}")
     assert rest.strip() == b""
+
+
+@pytest.mark.shows("guest")
+@pytest.mark.parametrize("kind", ["rows", "events"])
+def test_a_script_that_closes_all_files_and_opens_its_own_finds_nothing_of_ours_in_them(tmp_path, kind):
+    code = f"""
+import os, sys
+from perfdoctor.wire import files
+from perfdoctor.wire.events.script import ThreadsEvent
+from perfdoctor.wire.step_rows import STEPS
+rows = files.MappedRows({str(tmp_path / "rows")!r}, STEPS, 0)
+log = files.EventLog({str(tmp_path / "events")!r})
+os.closerange(3, 64)
+own = [open({str(tmp_path)!r} + f"/own{{number}}", "w") for number in range(8)]
+if {kind!r} == "rows":
+    for _ in range(3 * files.GROW_BYTES // STEPS.packer.size):
+        rows.add(*{ROW!r})
+else:
+    log.add(ThreadsEvent(intra_op=3, at=None))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert [path.stat().st_size for path in tmp_path.glob("own*")] == [0] * 8
+    if kind == "rows":
+        assert len(read(tmp_path / "rows")) == 3 * files.GROW_BYTES // STEPS.packer.size
+    else:
+        assert b'"intra_op":3' in (tmp_path / "events").read_bytes().replace(b" ", b"")

@@ -24,8 +24,10 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import OperatorCost, RunFacts, StackFacts, StepFacts, WindowFacts
 from perfdoctor.model.missing import Missing
+from perfdoctor.runs.types import RunRecords
 from perfdoctor.trace.measure.measure import INVALID
 from perfdoctor.trace.results import CopySite, DevicePeak, Launches, RankTrace
+from perfdoctor.wire.events.training import WindowEvent
 
 MeasuredWindows = Mapping[str, RankTrace]  # by kind: "plain", "shapes", "stacks"
 
@@ -35,6 +37,11 @@ NOT_RECORDED = Missing(
     "the profiler was refused the device: kernels were launched and none recorded (another tool may hold it,"
     " or the container lacks the permission)"
 )
+NO_WORK_IN_WSL = Missing(
+    "the torch.profiler window holds no work of the device, as is usual under WSL; "
+    "operators are timed on the CPU"
+)
+WSL = "microsoft"  # in the name of its kernel, in any version
 NO_SHAPES = Missing("no torch.profiler window with shapes was recorded")
 PLAINEST = ("plain", "shapes", "stacks")  # the window that disturbs least comes first
 DETAILED = ("shapes", "plain", "stacks")  # shapes cost the host time, not the device
@@ -58,7 +65,7 @@ class DeviceWindows:
 
 @fact
 def device_windows(
-    windows: MeasuredWindows, run: RunFacts, step: StepFacts
+    windows: MeasuredWindows, run: RunFacts, step: StepFacts, records: RunRecords
 ) -> DeviceWindows | Missing | None:
     """The windows, or None where no device trained."""
     if not run.on_device:
@@ -68,13 +75,25 @@ def device_windows(
         return NO_WINDOW
     by_plain, by_detailed = unprofiled(plain, step), unprofiled(detailed, step)
     if by_plain is None or by_detailed is None:
-        return NOT_RECORDED if INVALID in (*plain.notes, *detailed.notes) else NO_WORK
+        return _no_work(records, refused=INVALID in (*plain.notes, *detailed.notes))
     return DeviceWindows(windows, plain, detailed, by_plain, by_detailed)
 
 
 def plainest(windows: MeasuredWindows) -> RankTrace | None:
     """The window that disturbs least."""
     return _first(windows, PLAINEST)
+
+
+def _no_work(records: RunRecords, refused: bool) -> Missing:
+    """Why windows of a run on a device hold the CPU alone, as far as anybody told."""
+    recorded = (event for rank in records.ranks.values() for event in rank.of(WindowEvent))
+    left_out = next((event.because for event in recorded if event.outcome == "ok" and event.because), None)
+    if left_out is not None:
+        return Missing(f"torch.profiler recorded the CPU alone: {left_out}")
+    host = records.run.get("host")
+    if isinstance(host, dict) and WSL in str(host.get("platform")).lower():
+        return NO_WORK_IN_WSL
+    return NOT_RECORDED if refused else NO_WORK
 
 
 def _first(windows: MeasuredWindows, kinds: Sequence[str]) -> RankTrace | None:

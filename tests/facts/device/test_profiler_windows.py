@@ -19,6 +19,7 @@ from perfdoctor.facts.device.profiler_windows import (
     NO_SHAPES,
     NO_WINDOW,
     NO_WORK,
+    NO_WORK_IN_WSL,
     NOT_RECORDED,
     MeasuredWindows,
     unprofiled,
@@ -31,6 +32,7 @@ from perfdoctor.model.measured import Location, RunFacts, StackFacts, StepFacts,
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.ranks import GradientSyncFacts, Straggler
 from perfdoctor.render.notes import all_worded
+from perfdoctor.runs.types import RunRecords
 from perfdoctor.trace.measure.measure import INVALID
 from perfdoctor.trace.results import DevicePeak, Launches, OpUse
 from tests.support import facts
@@ -44,10 +46,12 @@ ON_DEVICE = (
 )  # fmt: skip
 
 
-def groups_of(windows: MeasuredWindows, of_step: StepFacts, on_device: bool) -> dict[object, object]:
+def groups_of(
+    windows: MeasuredWindows, of_step: StepFacts, on_device: bool, recorded: RunRecords | None = None
+) -> dict[object, object]:
     """What facts on the windows come to in a run with this step."""
     known: dict[object, object] = {
-        MeasuredWindows: windows, StepFacts: of_step, RunFacts: facts.run(device="V100" if on_device else "cpu"),
+        RunRecords: recorded or records(), MeasuredWindows: windows, StepFacts: of_step, RunFacts: facts.run(device="V100" if on_device else "cpu"),
         Sources: Sources(no_source), StepLines: None, StackFacts: Missing("no stack samples were taken"), AllRanks: None,
     }  # fmt: skip
     for fact in registry.facts():
@@ -89,6 +93,26 @@ def test_a_window_without_device_work_is_no_idle_device() -> None:
 def test_a_profiler_that_was_refused_the_device_is_told_from_a_device_without_work() -> None:
     groups = groups_of({"plain": replace(ON_CPU, notes=(INVALID,))}, facts.step(forward=1.0), on_device=True)
     assert groups[DeviceFacts] == NOT_RECORDED
+
+
+@pytest.mark.shows("versions")
+def test_under_wsl_operators_are_timed_on_the_cpu_and_the_report_says_why() -> None:
+    host = {"platform": "Linux-5.15.167.4-microsoft-standard-WSL2-x86_64-with-glibc2.35", "usable_cores": 4}
+    groups = groups_of({"plain": ON_CPU}, facts.step(forward=1.0), True, records(run={"host": host}))
+    assert {groups[kind] for kind in ON_DEVICE} == {NO_WORK_IN_WSL}
+    window = groups[WindowFacts]
+    assert isinstance(window, WindowFacts)
+    assert not window.on_device
+    assert window.operators[0].name == "aten::mm"
+
+
+@pytest.mark.parametrize("outcome", ["ok", "abandoned"])
+def test_why_a_window_left_the_device_out_is_the_reason_for_what_is_missing(outcome: str) -> None:
+    because = "NSYS_PROFILING_SESSION_ID is set: another profiler reads the device"
+    event = {"event": "window", "outcome": outcome, "because": because}
+    groups = groups_of({"plain": ON_CPU}, facts.step(forward=1.0), True, records(events=[event]))
+    told = Missing(f"torch.profiler recorded the CPU alone: {because}")
+    assert groups[DeviceFacts] == (told if outcome == "ok" else NO_WORK)
 
 
 def test_each_kind_of_window_gives_what_it_alone_knows() -> None:
