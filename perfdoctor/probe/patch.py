@@ -15,6 +15,7 @@ import types
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ..wire import names
+from .compile_question import compile_question
 
 Before = Callable[[Tuple[Any, ...], Dict[str, Any]], Any]
 After = Callable[[Any, Tuple[Any, ...], Any], None]
@@ -76,10 +77,10 @@ def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     Under torch.compile the callback does nothing, so that a traced optimizer step keeps its graph.
     """
-    from torch.compiler import is_compiling
+    tracing, compiler = compile_question()
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or name in _broken:
+        if tracing() or compiler._is_compiling_flag or name in _broken:
             return None
         try:
             return function(*args, **kwargs)
@@ -95,10 +96,10 @@ def optimizer_hook(name: str, function: Callable[[Any], None]) -> Callable[[Any,
 
     Apart from `guarded`, since it runs twice a step: a fixed signature costs a third of an open one.
     """
-    from torch.compiler import is_compiling
+    tracing, compiler = compile_question()
 
     def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if is_compiling() or name in _broken:
+        if tracing() or compiler._is_compiling_flag or name in _broken:
             return
         try:
             function(optimizer)
@@ -108,14 +109,14 @@ def optimizer_hook(name: str, function: Callable[[Any], None]) -> Callable[[Any,
     return hook
 
 
-def part(name: str, function: Callable[[Any], None]) -> Callable[[Any], None]:
-    """`function(value)` as a part of a callback that asked the compiler already: its errors end it alone."""
+def part(name: str, function: Callable[..., None]) -> Callable[..., None]:
+    """`function` as a part of a callback that asked the compiler already: its errors end it alone."""
 
-    def call(value: Any) -> None:
+    def call(*args: Any) -> None:
         if name in _broken:
             return
         try:
-            function(value)
+            function(*args)
         except Exception as error:
             report_trouble(name, error)
 
@@ -150,12 +151,12 @@ def around(original: Callable[..., Any], before: Before, after: After, name: str
 
     `before` returns None to stay out of this call. `after` sees result None where the call raised. The
     wrapper's frame carries `name`, which is how stack samples learn the phase. Under torch.compile it is a
-    plain call of the original: the first question must be `is_compiling()`, or graphs break.
+    plain call of the original: that question must come first, or graphs break.
     """
-    from torch.compiler import is_compiling
+    tracing, compiler = compile_question()
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
+        if tracing() or compiler._is_compiling_flag:
             return original(*args, **kwargs)
         token = None
         if name not in _broken:
@@ -171,10 +172,13 @@ def around(original: Callable[..., Any], before: Before, after: After, name: str
             cut(error)
             raise
         if token is not None:
-            _finish(after, token, args, result, name)
+            try:
+                after(token, args, result)
+            except Exception as error:
+                report_trouble(name, error)
         return result
 
-    return _finished(wrapper, original, name)
+    return finished(wrapper, original, name)
 
 
 def around_method(
@@ -185,33 +189,56 @@ def around_method(
     Recording stacks, it reads the local `self` of each frame that runs `nn.Module.__call__`, and crashes
     where there is none.
     """
-    from torch.compiler import is_compiling
+    tracing, compiler = compile_question()
 
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
+        if tracing() or compiler._is_compiling_flag:
             return original(self, *args, **kwargs)
         token = None
+        given = (self, *args)
         if name not in _broken:
             try:
-                token = before((self, *args), kwargs)
+                token = before(given, kwargs)
             except Exception as error:
                 report_trouble(name, error)
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
             if token is not None:
-                _finish(after, token, (self, *args), None, name)
+                _finish(after, token, given, None, name)
             cut(error)
             raise
         if token is not None:
-            _finish(after, token, (self, *args), result, name)
+            try:
+                after(token, given, result)
+            except Exception as error:
+                report_trouble(name, error)
         return result
 
-    return _finished(wrapper, original, name)
+    return finished(wrapper, original, name)
 
 
-def _finished(wrapper: Any, original: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The wrapper under its name, hidden from the compiler, with the looks of the original."""
+def around_clearing(
+    original: Callable[..., Any], drops: bool, before: Before, after: After, name: str
+) -> Callable[..., Any]:
+    """Like `around_method`, for a `zero_grad`, of which only calls that ask for zeros are of interest.
+
+    `drops` is what it does when not told. It runs in each step: a fixed signature costs a third.
+    """
+    filling = around(original, before, after, name)
+
+    def wrapper(self: Any, set_to_none: bool = drops) -> Any:
+        try:
+            return original(self, set_to_none) if set_to_none else filling(self, set_to_none)
+        except BaseException as error:
+            cut(error)
+            raise
+
+    return finished(wrapper, original, name)
+
+
+def finished(wrapper: Any, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The wrapper as stack samples name it, hidden from the compiler, with the looks of the original."""
     named = _renamed(wrapper.__code__, name)
     hide_from_compiler(named)
     bound = types.FunctionType(named, wrapper.__globals__, name, wrapper.__defaults__, wrapper.__closure__)
@@ -300,10 +327,10 @@ def altering(
     original: Callable[..., Any], before: Prepare, after: Optional[Conclude], name: str
 ) -> Callable[..., Any]:
     """A function like `original` between `before` and `after`: see `alter`."""
-    from torch.compiler import is_compiling
+    tracing, compiler = compile_question()
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
+        if tracing() or compiler._is_compiling_flag:
             return original(*args, **kwargs)
         token = None
         changed = _prepared(before, args, kwargs, name)
@@ -317,17 +344,17 @@ def altering(
             raise
         return _concluded(after, token, result, name)
 
-    return _finished(wrapper, original, name)
+    return finished(wrapper, original, name)
 
 
 def altering_method(
     original: Callable[..., Any], before: Prepare, after: Optional[Conclude], name: str
 ) -> Callable[..., Any]:
     """Like `altering`, for a method whose frame torch's profiler looks into: see `around_method`."""
-    from torch.compiler import is_compiling
+    tracing, compiler = compile_question()
 
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
+        if tracing() or compiler._is_compiling_flag:
             return original(self, *args, **kwargs)
         token = None
         changed = _prepared(before, (self, *args), kwargs, name)
@@ -341,7 +368,7 @@ def altering_method(
             raise
         return _concluded(after, token, result, name)
 
-    return _finished(wrapper, original, name)
+    return finished(wrapper, original, name)
 
 
 def _prepared(
