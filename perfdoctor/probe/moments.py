@@ -22,7 +22,8 @@ class Moments:
         self.sampled_call: List[Callable[[Args, Kwargs], None]] = []  # of a model that trains
         self.optimizer: List[Callable[[Any, int], None]] = []  # an optimizer steps first; with its number
         self.fetcher: List[Callable[[int, int, Any], None]] = []  # one was made, for a loader in an epoch
-        self.batch: List[Callable[[int, Any], None]] = []  # a loader, by its number, delivered a batch
+        self.batch: List[Callable[[int, Any], None]] = []  # a loader, by its number, delivered one of a few
+        self.batches = 0  # delivered by all loaders
         self.update: List[Callable[[Recorder, int], None]] = []  # an optimizer, by its number, closed a row
         self.nested_backward: List[Callable[[], None]] = []  # one begins inside another
         self.process_group: List[Callable[[], None]] = []  # the process has its default group

@@ -105,7 +105,7 @@ class Watch:
         self.moments.optimizer.append(patch.guarded(name, call))
 
     def on_batch(self, name: str, call: Callable[[int, Any], None]) -> None:
-        """Call `call(number of the loader, batch)` with each batch that a loader delivers."""
+        """Call `call(number of the loader, batch)` with a few of the batches that each loader delivers."""
         self.moments.batch.append(patch.guarded(name, call))
 
     def on_fetcher(self, name: str, call: Callable[[int, int, Any], None]) -> None:
@@ -115,6 +115,15 @@ class Watch:
         workers that live on for each epoch as well; those know only of epochs before they were started.
         """
         self.moments.fetcher.append(patch.guarded(name, call))
+
+    def on_fetch(self, name: str, before: patch.Before, after: patch.After, turn: Callable[[], int]) -> None:
+        """Call `before` and `after` around the making of batch number `turn()`, and of some others.
+
+        The number is `steps.fetches.count`. Batches that others look at are shown as well.
+        """
+        for kind in self.steps.fetches.kinds():
+            self.steps.fetches.add(kind, before, after, name)
+        self.steps.fetches.due(name, turn)
 
     def on_ddp(self, name: str, call: Callable[[Any], None]) -> None:
         """Call `call(model)` with each DistributedDataParallel once it is constructed."""

@@ -13,9 +13,11 @@ import functools
 import os
 import sys
 import types
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from ..wire import names
+from . import script_signals
+from .compile_question import compile_question
 
 Before = Callable[[Tuple[Any, ...], Dict[str, Any]], Any]
 After = Callable[[Any, Tuple[Any, ...], Any], None]
@@ -41,7 +43,7 @@ def broken() -> Dict[str, str]:
 
 def report_trouble(name: str, error: BaseException) -> None:
     """Remember that `name` failed and write one line to probe.log; raises nothing but what is not ours."""
-    _hand_back(error)
+    script_signals.hand_back(error)
     why = f"{type(error).__name__}: {error}"
     _broken.setdefault(name, why)
     if _log_path is None:
@@ -65,34 +67,6 @@ def report_trouble(name: str, error: BaseException) -> None:
         pass  # a full or vanished run directory must not reach the script
 
 
-def _hand_back(error: BaseException) -> None:
-    """Raise the error again if a signal handler of the script raised it: the script waits for it.
-
-    Handlers run between any two instructions of the main thread, ours too. A deadline kept by SIGALRM, or a
-    preemption told by SIGUSR1, would be lost in our guard.
-    """
-    traceback = error.__traceback__
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if any(code is handler for handler in _handlers()):
-            raise error.with_traceback(traceback)
-        traceback = traceback.tb_next
-
-
-def _handlers() -> Iterator[types.CodeType]:
-    """The code of the signal handlers that are set."""
-    signal = sys.modules.get("signal")
-    for number in signal.valid_signals() if signal is not None else ():
-        handler = signal.getsignal(number)  # type: ignore[union-attr]
-        while isinstance(handler, functools.partial):
-            handler = handler.func
-        handler = getattr(handler, "__func__", handler)
-        of_class = [vars(kind)["__call__"] for kind in type(handler).__mro__ if "__call__" in vars(kind)]
-        for function in (handler, *of_class[:1]):
-            if isinstance(function, types.FunctionType):
-                yield function.__code__
-
-
 def _mark_full(log_path: str) -> None:
     try:
         path = os.path.join(os.path.dirname(log_path), names.DISK_FULL)
@@ -106,10 +80,10 @@ def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     Under torch.compile the callback does nothing, so that a traced optimizer step keeps its graph.
     """
-    from torch.compiler import is_compiling
+    tracing, compiler = compile_question()
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or name in _broken:
+        if tracing() or compiler._is_compiling_flag or name in _broken:
             return None
         try:
             return function(*args, **kwargs)
@@ -125,10 +99,10 @@ def optimizer_hook(name: str, function: Callable[[Any], None]) -> Callable[[Any,
 
     Apart from `guarded`, since it runs twice a step: a fixed signature costs a third of an open one.
     """
-    from torch.compiler import is_compiling
+    tracing, compiler = compile_question()
 
     def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if is_compiling() or name in _broken:
+        if tracing() or compiler._is_compiling_flag or name in _broken:
             return
         try:
             function(optimizer)
@@ -138,14 +112,14 @@ def optimizer_hook(name: str, function: Callable[[Any], None]) -> Callable[[Any,
     return hook
 
 
-def part(name: str, function: Callable[[Any], None]) -> Callable[[Any], None]:
-    """`function(value)` as a part of a callback that asked the compiler already: its errors end it alone."""
+def part(name: str, function: Callable[..., None]) -> Callable[..., None]:
+    """`function` as a part of a callback that asked the compiler already: its errors end it alone."""
 
-    def call(value: Any) -> None:
+    def call(*args: Any) -> None:
         if name in _broken:
             return
         try:
-            function(value)
+            function(*args)
         except Exception as error:
             report_trouble(name, error)
 
@@ -180,12 +154,12 @@ def around(original: Callable[..., Any], before: Before, after: After, name: str
 
     `before` returns None to stay out of this call. `after` sees result None where the call raised. The
     wrapper's frame carries `name`, which is how stack samples learn the phase. Under torch.compile it is a
-    plain call of the original: the first question must be `is_compiling()`, or graphs break.
+    plain call of the original: that question must come first, or graphs break.
     """
-    from torch.compiler import is_compiling
+    tracing, compiler = compile_question()
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
+        if tracing() or compiler._is_compiling_flag:
             return original(*args, **kwargs)
         token = None
         if name not in _broken:
@@ -201,10 +175,13 @@ def around(original: Callable[..., Any], before: Before, after: After, name: str
             cut(error)
             raise
         if token is not None:
-            _finish(after, token, args, result, name)
+            try:
+                after(token, args, result)
+            except Exception as error:
+                report_trouble(name, error)
         return result
 
-    return _finished(wrapper, original, name)
+    return finished(wrapper, original, name)
 
 
 def around_method(
@@ -215,33 +192,56 @@ def around_method(
     Recording stacks, it reads the local `self` of each frame that runs `nn.Module.__call__`, and crashes
     where there is none.
     """
-    from torch.compiler import is_compiling
+    tracing, compiler = compile_question()
 
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
+        if tracing() or compiler._is_compiling_flag:
             return original(self, *args, **kwargs)
         token = None
+        given = (self, *args)
         if name not in _broken:
             try:
-                token = before((self, *args), kwargs)
+                token = before(given, kwargs)
             except Exception as error:
                 report_trouble(name, error)
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
             if token is not None:
-                _finish(after, token, (self, *args), None, name)
+                _finish(after, token, given, None, name)
             cut(error)
             raise
         if token is not None:
-            _finish(after, token, (self, *args), result, name)
+            try:
+                after(token, given, result)
+            except Exception as error:
+                report_trouble(name, error)
         return result
 
-    return _finished(wrapper, original, name)
+    return finished(wrapper, original, name)
 
 
-def _finished(wrapper: Any, original: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The wrapper under its name, hidden from the compiler, with the looks of the original."""
+def around_clearing(
+    original: Callable[..., Any], drops: bool, before: Before, after: After, name: str
+) -> Callable[..., Any]:
+    """Like `around_method`, for a `zero_grad`, of which only calls that ask for zeros are of interest.
+
+    `drops` is what it does when not told. It runs in each step: a fixed signature costs a third.
+    """
+    filling = around(original, before, after, name)
+
+    def wrapper(self: Any, set_to_none: bool = drops) -> Any:
+        try:
+            return original(self, set_to_none) if set_to_none else filling(self, set_to_none)
+        except BaseException as error:
+            cut(error)
+            raise
+
+    return finished(wrapper, original, name)
+
+
+def finished(wrapper: Any, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The wrapper as stack samples name it, hidden from the compiler, with the looks of the original."""
     named = _renamed(wrapper.__code__, name)
     hide_from_compiler(named)
     bound = types.FunctionType(named, wrapper.__globals__, name, wrapper.__defaults__, wrapper.__closure__)
@@ -330,10 +330,10 @@ def altering(
     original: Callable[..., Any], before: Prepare, after: Optional[Conclude], name: str
 ) -> Callable[..., Any]:
     """A function like `original` between `before` and `after`: see `alter`."""
-    from torch.compiler import is_compiling
+    tracing, compiler = compile_question()
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
+        if tracing() or compiler._is_compiling_flag:
             return original(*args, **kwargs)
         token = None
         changed = _prepared(before, args, kwargs, name)
@@ -347,17 +347,17 @@ def altering(
             raise
         return _concluded(after, token, result, name)
 
-    return _finished(wrapper, original, name)
+    return finished(wrapper, original, name)
 
 
 def altering_method(
     original: Callable[..., Any], before: Prepare, after: Optional[Conclude], name: str
 ) -> Callable[..., Any]:
     """Like `altering`, for a method whose frame torch's profiler looks into: see `around_method`."""
-    from torch.compiler import is_compiling
+    tracing, compiler = compile_question()
 
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
+        if tracing() or compiler._is_compiling_flag:
             return original(self, *args, **kwargs)
         token = None
         changed = _prepared(before, (self, *args), kwargs, name)
@@ -371,7 +371,7 @@ def altering_method(
             raise
         return _concluded(after, token, result, name)
 
-    return _finished(wrapper, original, name)
+    return finished(wrapper, original, name)
 
 
 def _prepared(

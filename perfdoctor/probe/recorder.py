@@ -2,6 +2,11 @@
 
 Everything here runs in the user's training loop, several times a step: it stays at a few microseconds.
 A phase is entered and left in a strict nesting; what runs inside another is charged where it runs.
+
+Nearly all phases lie inside no other. For those the hooks of a step (`steps/`, `loader/`) do in place, in one
+function a border, what `enter`, `leave`, `leave_to` and `decide` do here: half of what watching cost was
+calling them. Such a phase is not kept on the stack, since it is known what is around it. Where `is_open()` is
+false, and wherever a phase lies inside another, the methods are called.
 """
 
 from __future__ import annotations
@@ -23,6 +28,8 @@ AFTER_FORWARD = 9  # the loss is computed here if a backward follows, other work
 AFTER_BACKWARD = 10  # gradients are clipped here if an optimizer step follows, other work if not
 EVAL_FORWARD = 11  # a frozen part of the step if a backward follows, validation if not
 SLOTS = 12
+
+OUTERMOST = -1  # the depth of a phase that lies inside no other, and so is not kept on the stack
 
 RAW_ROWS = 100_000  # 13 MB; past it, each further ROWS_PER_MERGE rows cover twice as many markers
 ROWS_PER_MERGE = 10_000
@@ -135,19 +142,21 @@ class Recorder:
             self.first_optimizer_marks += 1
         if self.marks < self.merge and marker != END:
             return
-        self.decide(OTHER, OTHER, VALIDATION)
-        self._close(marker, optimizer)
+        if self.undecided:
+            self.decide(OTHER, OTHER, VALIDATION)
+        self.close(marker, optimizer)
 
     def set_apart(self) -> None:
         """Close a row over the time since the last border: ours, in no phase of the script's, and no step."""
         self.since = clock()
         self.flags |= DISTURBED
         self.cpu_due = True
-        self._close(OPEN, 0)
+        self.close(OPEN, 0)
         self.flags |= DISTURBED
         self.cpu_due = True
 
-    def _close(self, marker: int, optimizer: int) -> None:
+    def close(self, marker: int, optimizer: int) -> None:
+        """Write the row that is open, up to where the last phase ended. `mark` says when."""
         now = self.since
         spent = self.spent
         cpu_ns = 0
@@ -173,11 +182,7 @@ class Recorder:
         self.written += 1
         if self.written >= RAW_ROWS and (self.written - RAW_ROWS) % ROWS_PER_MERGE == 0:
             self.merge *= 2
-        self._listen()
-
-    def _listen(self) -> None:
-        """What the outside asks for is written into the header of the mapped file."""
-        asked = self.rows.map
+        asked = self.rows.map  # the outside writes into the header of the file
         if asked[CONTROL_BYTE] == 1 and not self.held:
             self.off = True
             self.on_off()

@@ -1,50 +1,55 @@
-"""DataLoaders: how long the training thread waits for batches, and what a batch costs its maker.
+"""DataLoaders: what was built, and how long the training thread waits for batches.
 
-Waits and steps are two streams on one clock and are never paired. In workers the fetcher is watched,
-not the loop around it; the fetcher of a loader without workers lives in the training process and
-is watched just the same.
+Waits and steps are two streams on one clock and are never paired. What a batch costs its maker: `making.py`.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import sys
-import time
 import weakref
+from _thread import get_ident
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ...wire.batch_rows import BATCHES, TRAINING_PROCESS
-from ...wire.events.loaders import EpochEndEvent, EpochEvent, LoaderEvent, WorkerEvent, WorkersEndEvent
-from ...wire.files import AppendedRows, MappedRows
-from ...wire.step_rows import BATCH, DATA_WAIT, OPEN, VALIDATION
+from ...wire.batch_rows import BATCHES
+from ...wire.events.loaders import EpochEndEvent, EpochEvent, LoaderEvent, WorkersEndEvent
+from ...wire.files import AppendedRows
+from ...wire.step_rows import BATCH, DATA_WAIT, OPEN, OTHER, VALIDATION
 from .. import patch
-from ..recorder import Recorder, clock
-from ..session import TAG_VARIABLE, Session
+from ..recorder import AFTER_BACKWARD, AFTER_FORWARD, EVAL_FORWARD, OUTERMOST, Recorder, clock
+from ..session import Session
 from ..steps.steps import StepTracker
 from ..user_frames import user_line
-from .batch_content import bytes_of, items_of, samples_of
+from .batch_content import items_of, samples_of
+from .making import Making
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
 
-thread_clock = time.thread_time_ns
+PLAIN = (list, tuple)  # what batches usually are: of these the first tensor is looked for in place
 
-RAW_ROWS = 50_000  # per process; past it, each further ROWS_PER_MERGE rows cover twice as many batches
-ROWS_PER_MERGE = 5_000
-CHEAP_NS = 2_000_000  # batches that cost less are looked at once in CHEAP_STRIDE, after the first EACH_ROWS
-CHEAP_STRIDE = 8
-EACH_ROWS = 64
+LOOKS_FIRST, LOOKS_STRIDE = 8, 64  # batches that are looked at: a loader's first, then one in so many
 
 
 class _Epoch:
     """One iterator of one loader."""
 
-    __slots__ = ("batches", "begin", "first_wait_ns", "index", "last_ns", "loader", "startup_ns", "wait_ns")
+    __slots__ = (
+        "batches",
+        "before",
+        "begin",
+        "first_wait_ns",
+        "index",
+        "last_ns",
+        "loader",
+        "startup_ns",
+        "wait_ns",
+    )
 
-    def __init__(self, loader: int, index: int, begin: int, startup_ns: int) -> None:
+    def __init__(self, loader: int, index: int, before: int, begin: int, startup_ns: int) -> None:
         self.loader = loader
         self.index = index
+        self.before = before  # batches of the loader's ended epochs
         self.begin = begin
         self.startup_ns = startup_ns
         self.last_ns = begin  # when its last batch was there
@@ -60,15 +65,18 @@ class Loaders:
         self.session = session
         self.steps = steps
         self.torch = torch
+        self.tensor = torch.Tensor
         self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.count = 0
         self.epochs: Dict[int, _Epoch] = {}  # by id of the iterator
+        self.last: Tuple[int, Optional[_Epoch]] = (0, None)  # the one of them that was asked last
         self.started: Dict[int, int] = {}  # iterators started, by loader
+        self.delivered_by: Dict[int, int] = {}  # batches of ended epochs, by loader
         self.starting = 0  # the loader whose iterator is being made
         self.waiting = False  # for a batch, or for the end of an epoch
         self.delivered = False  # a batch is being worked on, where batches are the steps
         self.may_open = True
-        self.made = Making(session, torch.Tensor)
+        self.made = Making(session, torch.Tensor, steps.fetches)
 
     # ------------------------------------------------------------ construction
 
@@ -132,7 +140,9 @@ class Loaders:
         number = self.starting
         self._leave(number, id(result))
         index = self.started[number] = self.started.get(number, 0) + 1
-        self.epochs[id(result)] = _Epoch(number, index, begin, recorder.since - begin)
+        self.epochs[id(result)] = _Epoch(
+            number, index, self.delivered_by.get(number, 0), begin, recorder.since - begin
+        )
 
     def _leave(self, number: int, iterator: int) -> None:
         """End the epochs that a loop left before their last batch: the same loader begins another."""
@@ -141,44 +151,85 @@ class Loaders:
             for key, epoch in self.epochs.items()
             if key == iterator or (epoch.loader == number and epoch.batches)
         ]
+        self.last = (0, None)
         for key in ended:
             self._end(self.epochs.pop(key), None)
 
     def before_next(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int, int]]:
         """Wait for a batch; the batch before it is done with."""
-        recorder = self.session.recording()
-        if recorder is None:
-            return None
+        recorder = self.session.recorder
+        if recorder is None or recorder.off or recorder.owner != get_ident():
+            recorder = self.session.recording()
+            if recorder is None:
+                return None
         self.may_open = True
         if self.delivered:
             self.delivered = False
             recorder.samples += self.steps.samples.take()
             recorder.touch()
             recorder.mark(BATCH)
-        depth = len(recorder.stack)
-        self._enter(recorder)
         self.waiting = True
-        return recorder, recorder.since, depth
+        if (
+            recorder.held
+            or recorder.stack
+            or recorder.base != OTHER
+            or not OTHER <= recorder.current <= AFTER_BACKWARD
+        ):
+            depth = len(recorder.stack)
+            self._enter(recorder)
+            return recorder, recorder.since, depth
+        now = clock()
+        spent = recorder.spent
+        spent[recorder.current] += now - recorder.since
+        if recorder.undecided:
+            spent[OTHER] += spent[AFTER_FORWARD] + spent[AFTER_BACKWARD]
+            spent[VALIDATION] += spent[EVAL_FORWARD]
+            spent[AFTER_FORWARD] = spent[AFTER_BACKWARD] = spent[EVAL_FORWARD] = 0
+            recorder.undecided = False
+        recorder.since = now
+        recorder.current = DATA_WAIT
+        recorder.switches += 1
+        return recorder, now, OUTERMOST
 
     def after_next(self, token: Tuple[Recorder, int, int], args: Args, result: Any) -> None:
         """The batch is here, or the epoch is over."""
         recorder, begin, depth = token
         self.waiting = False
-        recorder.unwind(depth)
-        epoch = self.epochs.get(id(args[0]))
+        if depth != OUTERMOST or recorder.stack:
+            recorder.unwind(max(depth, 0))
+        if depth == OUTERMOST:
+            now = clock()
+            recorder.spent[recorder.current] += now - recorder.since
+            recorder.since = now
+            recorder.current = OTHER
+        identity = id(args[0])
+        if identity != self.last[0]:
+            self.last = identity, self.epochs.get(identity)
+        epoch = self.last[1]
         if result is None:
             if epoch is not None:
-                del self.epochs[id(args[0])]
+                self.last = (0, None)
+                del self.epochs[identity]
                 self._end(epoch, recorder.since - begin)
             return
         recorder.batches += 1
         self.delivered = recorder.level <= BATCH
-        self.steps.samples.give(samples_of(result, self.torch.Tensor))
+        first = result[0] if type(result) in PLAIN and result else result
+        shape = first.shape if type(first) is self.tensor else None
+        count = shape[0] if shape else samples_of(result, self.tensor)
+        samples = self.steps.samples
+        samples.loader_delivers = True
+        # The batch before it that only a pass in eval mode used was no training batch.
+        samples.pending = count if samples.evaluated else count + samples.pending
+        samples.evaluated = False
         if epoch is None:
             return
-        for call in self.steps.moments.batch:
-            call(epoch.loader, result)
+        turn = epoch.before + epoch.batches
         epoch.batches += 1
+        self.steps.moments.batches += 1
+        if turn < LOOKS_FIRST or turn % LOOKS_STRIDE == 0:
+            for call in self.steps.moments.batch:
+                call(epoch.loader, result)
         epoch.last_ns = recorder.since
         if epoch.first_wait_ns is None:
             epoch.first_wait_ns = recorder.since - begin
@@ -214,6 +265,7 @@ class Loaders:
         )
 
     def _end(self, epoch: _Epoch, end_wait_ns: Optional[int]) -> None:
+        self.delivered_by[epoch.loader] = epoch.before + epoch.batches
         self.session.write(
             EpochEndEvent(
                 loader=epoch.loader,
@@ -224,106 +276,6 @@ class Loaders:
                 last_ns=epoch.last_ns,
             )
         )
-
-
-class Making:
-    """What a batch costs the process that makes it."""
-
-    def __init__(self, session: Session, tensor: type) -> None:
-        self.session = session
-        self.tensor = tensor
-        self.rows: Any = None
-        self.pid = 0  # the process that `rows` belongs to
-        self.worker = TRAINING_PROCESS
-        self.stride = 1  # cheap batches are looked at once in so many
-        self.turn = 0
-        self.untimed = 0  # batches that the next row stands for as well
-        self.measuring = False
-        self.collate_ns = self.collate_cpu_ns = 0
-        self.collate_begin = (0, 0)
-        self.row_totals = [0] * 7  # batches, samples, bytes and the four costs of a row that covers several
-        self.written = 0
-        self.merge = 1
-        self.loaders: Dict[int, int] = {}  # id of a fetcher in this process -> its loader
-
-    def fetcher_made(self, fetcher: Any, loader: int) -> None:
-        """Time the collate function of a new fetcher apart from its reading."""
-        self.loaders[id(fetcher)] = loader
-        fetcher.collate_fn = patch.around(
-            fetcher.collate_fn, self.before_collate, self.after_collate, "collate"
-        )
-
-    def before_collate(self, args: Args, kwargs: Kwargs) -> Optional[bool]:
-        """Start the clocks."""
-        if not self.measuring:
-            return None
-        self.collate_begin = (clock(), thread_clock())
-        return True
-
-    def after_collate(self, token: bool, args: Args, result: Any) -> None:
-        """Stop the clocks."""
-        begin, cpu = self.collate_begin
-        self.collate_ns = clock() - begin
-        self.collate_cpu_ns = thread_clock() - cpu
-
-    def before_fetch(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[int, int]]:
-        """Start the clocks, in a worker or where the training process fetches for itself."""
-        self.turn += 1
-        if self.turn < self.stride:
-            return None
-        if self.pid != self.session.pid:
-            self._begin_process()
-        if self.rows is None:
-            return None
-        if self.session.slowed:
-            self.untimed += 1
-            return None
-        self.turn = 0
-        self.measuring = True
-        self.collate_ns = self.collate_cpu_ns = 0
-        return clock(), thread_clock()
-
-    def after_fetch(self, token: Tuple[int, int], args: Args, result: Any) -> None:
-        """Write the batch's row; it stands for those that were not looked at, too."""
-        self.measuring = False
-        if result is None:
-            return  # the end of an iterable dataset, or an exception
-        begin, cpu = token
-        end = clock()
-        read_cpu = thread_clock() - cpu - self.collate_cpu_ns
-        read = end - begin - self.collate_ns
-        costs = (read, read_cpu, self.collate_ns, self.collate_cpu_ns, bytes_of(result, self.tensor))
-        totals, stride = self.row_totals, self.stride + self.untimed
-        self.untimed = 0
-        totals[0] += stride
-        totals[1] += stride * samples_of(result, self.tensor)
-        for place, cost in enumerate(costs, 2):
-            totals[place] += stride * cost
-        if self.written >= EACH_ROWS:
-            self.stride = CHEAP_STRIDE if end - begin < CHEAP_NS else 1
-        if totals[0] < self.merge:
-            return
-        self.rows.add(end, begin, self.pid, self.worker, self.loaders.get(id(args[0]), 0), *totals)
-        self.row_totals = [0] * 7
-        self.written += 1
-        if self.written >= RAW_ROWS and (self.written - RAW_ROWS) % ROWS_PER_MERGE == 0:
-            self.merge *= 2
-
-    def _begin_process(self) -> None:
-        self.pid = os.getpid()
-        self.rows = None
-        self.written, self.merge, self.stride, self.untimed, self.row_totals = 0, 1, 1, 0, [0] * 7
-        session = self.session
-        if session.in_worker():
-            from torch.utils.data import get_worker_info
-
-            session.tag = session.tag or os.environ.get(TAG_VARIABLE)
-            self.rows = AppendedRows(session.rows_path("workers"), BATCHES)
-            self.worker = int(get_worker_info().id)
-            session.append(WorkerEvent(worker=self.worker, born_ns=session.born_ns, first_fetch_ns=clock()))
-        elif session.recorder is not None and session.tag is not None and not session.recorder.off:
-            self.rows = MappedRows(session.rows_path("loader"), BATCHES, 0)
-            self.worker = TRAINING_PROCESS
 
 
 def install(loaders: Loaders) -> None:
@@ -355,8 +307,11 @@ def install(loaders: Loaders) -> None:
         ),
     )
     patch.wrap(fetchers._BaseDatasetFetcher, "__init__", before_fetcher, after_fetcher, "fetcher_init")
-    for fetcher in (fetchers._MapDatasetFetcher, fetchers._IterableDatasetFetcher):
-        patch.wrap(fetcher, "fetch", made.before_fetch, made.after_fetch, "fetch")
+    kinds = [fetchers._MapDatasetFetcher, fetchers._IterableDatasetFetcher]
+    loaders.steps.fetches.install(kinds)
+    for kind in kinds:
+        loaders.steps.fetches.add(kind, made.before_fetch, made.after_fetch, "fetch")
+    loaders.steps.fetches.due("fetch", made.next)
 
 
 def _while_alive(watched: Callable[[Any], None], original: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ...wire import rank_identity
 from ...wire.events.item_repeats import ItemRepeatsEvent
 from ..checksum import UNREADABLE, whole_checksum
+from ..fetch_turns import NEVER
 from ..loader.batch_content import items_of
 from ..observer import Watch, observer
 from ..session import Session
@@ -58,6 +59,8 @@ class Fetched:
         for index, item in zip(indices, items):
             if self.left and index in self.chosen:
                 self.left -= 1
+                if not self.left:
+                    self.chosen.clear()  # nobody waits for them any more
                 checksum = whole_checksum(item)
                 if checksum is not UNREADABLE:
                     seen[int(index)] = checksum
@@ -88,7 +91,9 @@ class ItemRepeats:
         items = items_of(fetcher.dataset)
         if items:
             seen = Fetched(self.watch.session, loader, fetcher, chosen(items))
-            self.watch.wrap(fetcher, "collate_fn", seen.before_collate, seen.after_collate, NAME)
+            fetches = self.watch.steps.fetches
+            fetches.add_collate(fetcher, seen.before_collate, seen.after_collate, NAME)
+            fetches.wait_for(fetcher, seen.chosen)
             self.fetchers[fetcher] = seen
 
     def before_fetch(self, args: Args, kwargs: Kwargs) -> None:
@@ -113,4 +118,4 @@ def item_repeats(watch: Watch) -> None:
     """Look at a few items of each dataset, in the first epochs of its loader."""
     repeats = ItemRepeats(watch)
     watch.on_fetcher(NAME, repeats.made)
-    watch.wrap(repeats.map_style, "fetch", repeats.before_fetch, repeats.after_fetch, NAME)
+    watch.on_fetch(NAME, repeats.before_fetch, repeats.after_fetch, lambda: NEVER)

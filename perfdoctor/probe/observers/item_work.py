@@ -18,6 +18,7 @@ from ...wire.events.item_work import ItemWorkEvent
 from ...wire.step_rows import DISTURBED
 from .. import patch
 from ..checksum import UNREADABLE, Checksum, checksum
+from ..fetch_turns import NEVER
 from ..observer import Watch, observer
 from ..user_frames import is_users
 
@@ -121,15 +122,18 @@ class ItemWork:
 
     def __init__(self, watch: Watch) -> None:
         self.session = watch.session
-        self.delivered = 0  # batches in the process that trains; its workers inherit the number
+        self.fetches = watch.steps.fetches
+        self.moments = watch.moments
         self.begin_process()
 
-    def begin_process(self) -> None:
-        """Forget what another process saw."""
+    def begin_process(self, inside: bool = False) -> None:
+        """Forget what another process saw; `inside` its first batch, or before it."""
         self.pid = os.getpid()
-        self.batches = self.looked = self.items = 0
+        self.begin = self.fetches.count - inside  # batches before this process's first
+        self.turn = FIRST_IN_WORKER if self.session.in_worker() else FIRST  # the batch that is looked at next
+        self.looked = self.items = 0
         self.events = self.checksums = 0
-        self.over = self.delivered > LATE
+        self.over = self.moments.batches > LATE
         self.users: Dict[CodeType, bool] = {}
         self.functions: Dict[CodeType, Function] = {}
         self.calls: Dict[Tuple[CodeType, int, CodeType], Calls] = {}
@@ -141,18 +145,14 @@ class ItemWork:
 
     # ------------------------------------------------------------ when to look
 
-    def batch(self, loader: int, batch: Any) -> None:
-        """A loader delivered a batch."""
-        self.delivered += 1
-
     def before_fetch(self, args: Args, kwargs: Kwargs) -> Optional[bool]:
         """Look at this batch, if it is one of the few."""
-        if self.over and self.pid == os.getpid():
-            return None
         if self.pid != os.getpid():
-            self.begin_process()
-        self.batches += 1
-        if self.over or not self._has_turn() or sys.getprofile() is not None:
+            self.begin_process(inside=True)
+        if self.over or self.fetches.count < self.next():
+            return None
+        self.turn *= 2  # most batches are left alone
+        if sys.getprofile() is not None:
             return None
         self.lasting = _reached(args[0])
         self.outermost.clear()
@@ -163,10 +163,9 @@ class ItemWork:
         sys.setprofile(self.profile)
         return True
 
-    def _has_turn(self) -> bool:
-        """Whether this is one of the first batches, each time after twice as many: most are left alone."""
-        first = FIRST_IN_WORKER if self.session.in_worker() else FIRST
-        return self.batches >= first and self.batches & (self.batches - 1) == 0
+    def next(self) -> int:
+        """The count of the batch that has its turn next."""
+        return NEVER if self.over else self.begin + self.turn
 
     def after_fetch(self, token: bool, args: Args, result: Any) -> None:
         """Look away, and write down what was seen until now."""
@@ -321,7 +320,4 @@ def _line(code: CodeType, line: int) -> Dict[str, Any]:
 def item_work(watch: Watch) -> None:
     """Look at a few batches of each process that prepares them, the first one left out."""
     work = ItemWork(watch)
-    fetch = watch.torch.utils.data._utils.fetch
-    for fetcher in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
-        watch.wrap(fetcher, "fetch", work.before_fetch, work.after_fetch, NAME)
-    watch.on_batch(NAME, work.batch)
+    watch.on_fetch(NAME, work.before_fetch, work.after_fetch, work.next)

@@ -18,7 +18,6 @@ from ..session import Session
 Rows = List[List[int]]
 
 MODELS = 0  # stands for the number of a loader: what models are called with
-FIRST, STRIDE = 8, 64  # batches of a loader that are looked at: the first ones, then one in so many
 SAMPLES_MAX = 100  # of a loader: thousands of rows tell what they are like
 ROWS_MAX, ELEMENTS_MAX = 64, 16_384  # read of one tensor, in about a millisecond
 SHORTEST = 16  # elements of a row: shorter ones are rather the columns of a table, and cheap
@@ -32,23 +31,15 @@ class PaddingSamples:
         self.session = session
         self.torch = torch
         self.integers = (torch.int64, torch.int32)  # what an embedding takes
-        self.turns: Counter[int] = Counter()  # batches, by loader
         self.samples: Counter[int] = Counter()
         self.fed = False  # loaders deliver tensors: calls of a model's parts would tell no more
-
-    def delivered(self, loader: int, batch: Any) -> None:
-        """A loader has delivered a batch."""
-        turn = self.turns[loader]
-        self.turns[loader] = turn + 1
-        if turn < FIRST or turn % STRIDE == 0:
-            self._sample(loader, batch)
 
     def called(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
         """A model that trains is called, in a step in which calls are watched."""
         if not self.fed:
-            self._sample(MODELS, (args[1:], kwargs))
+            self.sample(MODELS, (args[1:], kwargs))
 
-    def _sample(self, loader: int, batch: Any) -> None:
+    def sample(self, loader: int, batch: Any) -> None:
         """Write down what rows of integers hold, unless they are only beside images, sound or features."""
         if self.samples[loader] >= SAMPLES_MAX:
             return
@@ -87,7 +78,7 @@ class PaddingSamples:
 def padding(watch: Watch) -> None:
     """Read a few batches of each loader; without loaders, what models are called with."""
     samples = PaddingSamples(watch.session, watch.torch)
-    watch.on_batch("padding", samples.delivered)
+    watch.on_batch("padding", samples.sample)
     watch.on_sampled_call("padding", samples.called)
 
 

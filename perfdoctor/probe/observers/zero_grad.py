@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from ...wire.events.training import ZeroGradEvent
+from .. import patch
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
 from ..session import Session
@@ -25,10 +26,12 @@ class ZeroFilling:
         self.written = 0
         self.line: Optional[Dict[str, Any]] = None
 
+    def wrapped(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """One of torch's two functions, watched."""
+        return patch.around_clearing(original, self.drops, self.before, self.after, "zeroing")
+
     def before(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int]]:
-        """Start the clock where zeros are asked for, in the thread that trains."""
-        if args[1] if len(args) > 1 else kwargs.get("set_to_none", self.drops):
-            return None
+        """Start the clock, in the thread that trains."""
         recorder = self.session.recording() if self.session.recorder is not None else None
         return None if recorder is None or not recorder.written else (recorder, clock())
 
@@ -54,5 +57,5 @@ def zero_grad(watch: Watch) -> None:
     default = inspect.signature(torch.optim.Optimizer.zero_grad).parameters["set_to_none"].default
     calls = ZeroFilling(watch.session, bool(default))
     for owner in (torch.optim.Optimizer, torch.nn.Module):
-        watch.wrap(owner, "zero_grad", calls.before, calls.after, "zeroing")
+        patch.replace(owner, "zero_grad", calls.wrapped)
     watch.each_second("zeroing", calls.pulse)

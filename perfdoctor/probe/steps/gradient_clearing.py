@@ -50,7 +50,7 @@ class _WatchedGradients:
             self.grew, self.version, self.sum = True, now._version, _sum(now)
 
 
-class _Counts:
+class UpdateCounts:
     """The verdicts on one optimizer."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class GradientClearing:
     def __init__(self, session: Session, torch: Any) -> None:
         self.session = session
         self.torch = torch
-        self.counts: Dict[int, _Counts] = {}  # by identity of the optimizer, like `open`
+        self.counts: Dict[int, UpdateCounts] = {}  # by identity of the optimizer, like `open`
         self.open: Dict[int, _WatchedGradients] = {}
         self.backward_line: Optional[Dict[str, Any]] = None
         self.by_value = True  # whether a gradient cleared behind torch's back would show
@@ -74,20 +74,15 @@ class GradientClearing:
         self.after_backward = patch.guarded("clearing", self._after_backward)
         self.judge = patch.guarded("clearing", self._judge)
 
-    def updated(self, optimizer: Any) -> None:
-        """An outermost update has ended; nearly always there is nothing to do."""
-        identity = id(optimizer)
-        counts = self.counts.get(identity)
-        if counts is None:
-            if len(self.counts) >= OPTIMIZERS_MAX:
-                return
-            counts = self.counts[identity] = _Counts()
-        counts.updates += 1
-        if counts.updates >= counts.next or identity in self.open:
-            self.judge(optimizer, counts)
+    def counts_of(self, optimizer: Any) -> Optional[UpdateCounts]:
+        """What `updates` of an optimizer are added up in, or None where it is not looked at."""
+        counts = self.counts.get(id(optimizer))
+        if counts is None and len(self.counts) < OPTIMIZERS_MAX:
+            counts = self.counts[id(optimizer)] = UpdateCounts()
+        return counts
 
-    def _judge(self, optimizer: Any, counts: _Counts) -> None:
-        """Conclude the stretch that ends here, and open the next one if it is due."""
+    def _judge(self, optimizer: Any, counts: UpdateCounts) -> None:
+        """After an outermost update: conclude the stretch that ends here, open the next one if it is due."""
         watch = self.open.pop(id(optimizer), None)
         if watch is not None and (watch.cleared or watch.now() is None):
             counts.cleared += 1

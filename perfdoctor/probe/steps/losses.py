@@ -8,7 +8,6 @@ not read.
 from __future__ import annotations
 
 import collections
-import math
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from .. import accelerators, patch
@@ -24,10 +23,11 @@ class LossReader:
     def __init__(self, moments: Moments, torch: Any) -> None:
         self.moments = moments
         self.torch = torch
+        self.tensor = torch.Tensor
         self.on_device: Optional[DeviceLosses] = None
         self.seen = False  # a loss that is not on the CPU
         self.unscaled: Any = None  # the loss before a GradScaler multiplied it
-        self.read = patch.guarded("loss", self._read)
+        self.read = patch.part("loss", self._read)
 
     def before_scale(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
         """Keep the loss as it was before scaling."""
@@ -37,14 +37,16 @@ class LossReader:
 
     def _read(self, recorder: Recorder, loss: Any, repeated: bool) -> None:
         """Add the loss of this backward, unless it is one of the same step again."""
-        loss, self.unscaled = (loss if self.unscaled is None else self.unscaled), None
-        if isinstance(loss, (list, tuple)) and len(loss) == 1:
+        if self.unscaled is not None:
+            loss, self.unscaled = self.unscaled, None
+        if type(loss) is not self.tensor and isinstance(loss, (list, tuple)) and len(loss) == 1:
             loss = loss[0]
-        if repeated or type(loss) is not self.torch.Tensor or loss.numel() != 1:
+        if repeated or type(loss) is not self.tensor or loss.numel() != 1:
             return  # a fake or distributed tensor has no value to read here
         if loss.is_cpu:
             value = loss.item()
-            recorder.loss = value if math.isnan(recorder.loss) else recorder.loss + value
+            known = recorder.loss
+            recorder.loss = known + value if known == known else value  # not a number: there is none yet
             return
         if not self.seen:
             self.seen = True

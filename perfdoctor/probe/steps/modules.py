@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from _thread import get_ident
 from typing import Any, Dict, Tuple
 
-from ...wire.step_rows import BACKWARD, CALL, CHECKPOINT, DATA_WAIT, FORWARD, VALIDATION
-from ..recorder import AFTER_FORWARD, EVAL_FORWARD
+from ...wire.step_rows import BACKWARD, CALL, CHECKPOINT, DATA_WAIT, FORWARD, OTHER, VALIDATION
+from ..recorder import AFTER_BACKWARD, AFTER_FORWARD, EVAL_FORWARD, Recorder, clock
 from .eval_passes import EvalPasses
 from .samples import SampleCount
 from .thread import TrainingThread
@@ -40,7 +41,8 @@ class ModuleCallPhases:
         self.evals = evals
         self.updates = updates
         self.torch = torch
-        self.is_tracing = torch.jit.is_tracing
+        self.is_tracing = getattr(torch._C, "_is_tracing", torch.jit.is_tracing)  # what the latter asks
+        self.is_recording = torch.is_grad_enabled
         self.in_call: Any = False  # or what `watcher` was when the outermost call began
         self.watcher: Any = True  # or who watches the calls inside one
         self.known: Dict[int, _KnownModule] = {}
@@ -51,13 +53,49 @@ class ModuleCallPhases:
         watcher = self.in_call
         if watcher:
             return None if watcher is True else watcher.enter(args, kwargs)
+        module = args[0]
+        known = self.known.get(id(module))
+        recorder = self.session.recorder
+        if (
+            known is None
+            or not known.trained
+            or not module.training
+            or recorder is None
+            or recorder.off
+            or recorder.held
+            or recorder.stack
+            or recorder.base != OTHER
+            or not OTHER <= recorder.current <= AFTER_BACKWARD
+            or recorder.owner != get_ident()
+            or self.watcher is not True
+            or not self.is_recording()
+            or self.is_tracing()
+        ):
+            return self._enter(args, kwargs)
+        now = clock()
+        spent = recorder.spent
+        spent[recorder.current] += now - recorder.since
+        if recorder.undecided:
+            spent[OTHER] += spent[AFTER_FORWARD] + spent[AFTER_BACKWARD]
+            spent[AFTER_FORWARD] = spent[AFTER_BACKWARD] = 0
+        recorder.since = now
+        recorder.current = FORWARD
+        recorder.switches += 1
+        recorder.calls += 1
+        self.in_call = True
+        if not self.samples.loader_delivers:
+            self._count_samples(args)
+        return recorder
+
+    def _enter(self, args: Args, kwargs: Kwargs) -> Any:
+        """The same for any call, wherever it is made."""
         if self.is_tracing():
             return None  # what we look at would become part of the traced graph
         module = args[0]
         known = self.known.get(id(module)) or self._meet(module)
         if not known.has_parameters:
             return None
-        recording = self.torch.is_grad_enabled()
+        recording = self.is_recording()
         recorder = self.thread.recorder() if recording and module.training else self.session.recording()
         if recorder is None or recorder.current in INDIVISIBLE:
             return None
@@ -79,9 +117,21 @@ class ModuleCallPhases:
 
     def after(self, token: Any, args: Args, result: Any) -> None:
         """Leave the phase; in train mode what follows is the loss, until something else begins."""
-        if type(token) is not tuple:
+        if type(token) is Recorder:
+            now = clock()
+            token.spent[token.current] += now - token.since
+            token.since = now
+            token.current = AFTER_FORWARD
+            token.undecided = True
+            self.in_call = False
+            if token.level <= CALL:
+                token.mark(CALL)
+        elif type(token) is tuple:
+            self._leave(token, result)
+        else:
             token.leave(result)
-            return
+
+    def _leave(self, token: Any, result: Any) -> None:
         self.in_call = False
         recorder, watcher, phase, recording = token
         if watcher is not None:
@@ -107,7 +157,7 @@ class ModuleCallPhases:
         """Without a DataLoader, a lone model's input tells the size of the batch."""
         batch = args[1] if len(args) > 1 else None
         if len(self.updates.numbers) <= 1 and isinstance(batch, self.torch.Tensor) and batch.dim():
-            self.samples.pending = len(batch)
+            self.samples.pending = batch.shape[0]  # `len` takes four times as long
 
     def _meet(self, module: Any) -> _KnownModule:
         if len(self.known) >= MODULES_MAX:

@@ -11,12 +11,6 @@ class SampleCount:
         self.loader_delivers = False
         self.evaluated = False  # a module in eval mode was called since the last batch or backward
 
-    def give(self, count: int) -> None:
-        """A loader delivered a batch; the one before it that only an eval pass used was no training batch."""
-        self.loader_delivers = True
-        self.pending = count + (0 if self.evaluated else self.pending)
-        self.evaluated = False
-
     def take(self) -> int:
         """What was delivered and not yet counted."""
         count, self.pending = self.pending, 0

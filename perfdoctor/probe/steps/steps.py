@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import patch
+from ..fetch_turns import FetchTurns
 from ..moments import Moments
 from ..schedule import SamplingSchedule
 from ..session import Session
@@ -27,6 +28,7 @@ class StepTracker:
         self.torch = torch
         self.moments = Moments()
         self.schedule = SamplingSchedule()
+        self.fetches = FetchTurns()
         self.samples = SampleCount()
         self.thread = TrainingThread(session, self.moments)
         self.evals = EvalPasses(session)

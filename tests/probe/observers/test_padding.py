@@ -27,7 +27,7 @@ def looks(*batches):
     session = Session()
     rows = PaddingSamples(session, torch)
     for batch in batches:
-        rows.delivered(1, batch)
+        rows.sample(1, batch)
     return session.events
 
 
@@ -119,14 +119,12 @@ def test_a_look_draws_nothing_and_uses_no_default_device():
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-def test_of_many_batches_few_are_looked_at():
+def test_of_each_loader_so_many_batches_are_read():
     rows = PaddingSamples(Session(), torch)
-    for _ in range(padding.STRIDE * 3):
-        rows.delivered(1, tokens())
-    assert len(rows.session.events) == padding.FIRST + 2
-    for _ in range(padding.STRIDE * padding.SAMPLES_MAX):
-        rows.delivered(2, tokens())
-    assert len(rows.session.events) == padding.FIRST + 2 + padding.SAMPLES_MAX
+    for loader in (1, 2):
+        for _ in range(padding.SAMPLES_MAX + 3):
+            rows.sample(loader, tokens())
+    assert len(rows.session.events) == 2 * padding.SAMPLES_MAX
 
 
 @pytest.mark.parametrize(("height", "width"), [(1000, 32), (100, 4096), (3, 16_384)])
@@ -141,10 +139,10 @@ def test_of_large_batches_rows_from_everywhere_are_read(height, width):
 def test_what_a_model_is_called_with_tells_only_where_loaders_deliver_no_tensors():
     texts, session = tokens(), Session()
     rows = PaddingSamples(session, torch)
-    rows.delivered(1, ["a text"])
+    rows.sample(1, ["a text"])
     rows.called((SimpleNamespace(), texts), {"mask": texts != 0})
     assert [(event["loader"], event["masked"]) for event in session.events] == [(padding.MODELS, True)]
-    rows.delivered(1, torch.rand(3))
+    rows.sample(1, torch.rand(3))
     rows.called((SimpleNamespace(), texts), {})
     assert len(session.events) == 1
 

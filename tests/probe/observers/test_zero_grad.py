@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 pytest.importorskip("torch")
@@ -14,23 +16,41 @@ pytestmark = pytest.mark.process
 @pytest.mark.parametrize(
     ("drops", "args", "kwargs", "zeros"),
     [
-        (True, (None,), {}, False),
-        (True, (None,), {"set_to_none": False}, True),
-        (True, (None, False), {}, True),
-        (True, (None, True), {}, False),
-        (False, (None,), {}, True),
-        (False, (None,), {"set_to_none": True}, False),
+        (True, (), {}, False),
+        (True, (), {"set_to_none": False}, True),
+        (True, (False,), {}, True),
+        (True, (True,), {}, False),
+        (False, (), {}, True),
+        (False, (), {"set_to_none": True}, False),
     ],
 )
 def test_only_calls_that_ask_for_zeros_are_timed(drops, args, kwargs, zeros):
+    asked = []
     zeroing = ZeroFilling(Session(), drops)
-    assert (zeroing.before(args, kwargs) is not None) is zeros
+    clear = zeroing.wrapped(lambda self, set_to_none: asked.append((self, set_to_none)))
+    clear("optimizer", *args, **kwargs)
+    assert asked == [("optimizer", not zeros)]
+    assert zeroing.totals["calls"] == zeros
 
 
 def test_nothing_is_timed_before_the_first_row():
     zeroing = ZeroFilling(Session(), False)
     zeroing.session.recorder.written = 0
-    assert zeroing.before((None,), {}) is None
+    assert zeroing.before((None, False), {}) is None
+
+
+def test_an_error_inside_shows_no_frame_of_ours():
+    def broken(self, set_to_none):
+        raise ValueError("the user's")
+
+    for zeros in (True, False):
+        with pytest.raises(ValueError, match="the user's") as caught:
+            ZeroFilling(Session(), True).wrapped(broken)("optimizer", not zeros)
+        if sys.version_info >= (3, 11):
+            assert [frame.name for frame in caught.traceback] == [
+                "test_an_error_inside_shows_no_frame_of_ours",
+                "broken",
+            ]
 
 
 def test_calls_of_optimizers_and_modules_are_added_up_with_the_line(tmp_path):

@@ -33,7 +33,11 @@ class Loop:
     def step(self, optimizer=None):
         optimizer = optimizer or self.optimizer
         optimizer.step()
-        self.clearing.updated(optimizer)
+        counts = self.clearing.counts_of(optimizer)
+        if counts is not None:  # as the hook behind an update does
+            counts.updates += 1
+            if counts.updates >= counts.next or self.clearing.open:
+                self.clearing.judge(optimizer, counts)
 
     def verdicts(self):
         """(kept, cleared) of each optimizer."""
