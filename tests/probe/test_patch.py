@@ -264,7 +264,9 @@ def on_deadline(number, frame):
 
 @pytest.mark.shows("other-signals")
 @pytest.mark.parametrize(
-    "handler", [on_deadline, Handler().method, Handler(), functools.partial(on_deadline)], ids=repr
+    "handler",
+    [on_deadline, Handler().method, Handler(), functools.partial(on_deadline)],
+    ids=["function", "method", "object", "partial"],
 )
 def test_what_a_handler_of_the_script_raises_inside_our_code_reaches_the_script(log, monkeypatch, handler):
     before = signal.signal(signal.SIGALRM, handler)
