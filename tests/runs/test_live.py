@@ -117,6 +117,7 @@ def test_damaged_files_leave_what_others_tell(run):
         (platform.node(), os.getpid(), GONE, False),  # perfdoctor was killed, the command was not
         ("elsewhere", GONE, GONE, False),  # nobody here can ask
     ],
+    ids=["both-gone", "report-is-made", "watcher-killed", "elsewhere"],
 )
 def test_whether_anybody_is_left_is_known_on_their_own_host(run, host, pid, watcher, is_gone):
     change(run, pid=pid, host={"name": host})
