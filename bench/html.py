@@ -4,7 +4,9 @@
 
 The run is made by hand: one rank, steps of 14.5 ms, a sample of the host each second. "page" is what
 `perfdoctor report` costs without HTML; "html" is all of `perfdoctor report --html`. Every figure is the
-median over processes that do nothing else.
+median over processes that do nothing else. Where there is a chromium, it opens the file as well: "browser" is
+the time to the first paint, and of the slowest of several turns of the zoom and moves of the cursor, until the
+frame that shows it.
 """
 
 from __future__ import annotations
@@ -20,8 +22,37 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tests.support import browser as browsers  # noqa: E402
 from tests.support.jobs import write_job  # noqa: E402
 
+# From the event to the frame that shows what it did, in milliseconds.
+TURN = """
+    const done = arguments[arguments.length - 1];
+    const plot = document.querySelector('.plot');
+    const box = plot.getBoundingClientRect();
+    const acts = [];
+    for (let turn = 1; turn < 20; turn += 1) {
+      const clientX = box.left + (box.width * turn) / 20;
+      const move = {clientX, clientY: box.top + 9}, key = turn % 6 ? '+' : 'Escape';
+      acts.push(['hover', () => plot.dispatchEvent(new PointerEvent('pointermove', move))]);
+      acts.push(['zoom', () => plot.dispatchEvent(new KeyboardEvent('keydown', {key}))]);
+    }
+    const slowest = {hover: 0, zoom: 0};
+    const next = () => {
+      if (!acts.length) return done(slowest);
+      const [name, act] = acts.shift();
+      requestAnimationFrame(() => {
+        const begin = performance.now();
+        act();
+        document.body.getBoundingClientRect();
+        setTimeout(() => {
+          slowest[name] = Math.max(slowest[name], performance.now() - begin);
+          next();
+        });
+      });
+    };
+    next();
+"""
 STEP_S = 0.0145  # what `write_job` makes of a step of one rank, with its sync
 MEASURE = """
 import json, os, re, sys
@@ -52,6 +83,27 @@ def main() -> None:
             cpu_s, peak = (statistics.median(one[key] for one in told) for key in ("cpu_s", "peak_bytes"))
             size = f", {file.stat().st_size / 1e6:.2f} MB of HTML" if words else ""
             print(f"{label}  {given.steps:,} steps: {cpu_s:.2f} s CPU, {peak / 1e6:.0f} MB{size}")
+        if why := browsers.missing():
+            print(f"browser  not measured: {why}")
+        else:
+            looked_at(file, given.rounds)
+
+
+def looked_at(file: Path, rounds: int) -> None:
+    """Print what the file asks of a browser."""
+    paints, turns = [], []
+    for _ in range(rounds):
+        with browsers.started() as browser:
+            browser.look(1280)
+            browser.open(file)
+            browser.driver.set_script_timeout(60)
+            turns.append(browser.driver.execute_async_script(TURN))
+            paints.append(
+                browser.run("return performance.getEntriesByName('first-contentful-paint')[0].startTime")
+            )
+    hover, zoom = (statistics.median(turn[name] for turn in turns) for name in ("hover", "zoom"))
+    paint = statistics.median(paints)
+    print(f"browser  first paint {paint:.0f} ms, slowest hover {hover:.0f} ms, slowest zoom {zoom:.0f} ms")
 
 
 def add_samples(run: Path, steps: int) -> None:

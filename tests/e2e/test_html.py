@@ -1,0 +1,271 @@
+"""The HTML report as its reader has it: in a browser, from a disk, by mouse and by keyboard."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfdoctor.model.flame import Flame, FlameFrame
+from perfdoctor.model.measured import Location, Phase
+from perfdoctor.model.timeline import Excerpt, SampleChart, SampledCurve, StepBins, Timeline
+from perfdoctor.model.waterfall import Lane, LaneStretch, Waterfall
+from perfdoctor.render.html.report import html
+from perfdoctor.render.page import Headline, Paragraph
+from tests.support import browser as browsers
+from tests.support import reports, trial_results
+from tests.support.job_facts import job
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(browsers.missing() is not None, reason=str(browsers.missing())),
+]
+
+HOSTILE = "</script><img src=x onerror=document.title='owned'>[bold red]\x1b[31m\u202egpj.exe"
+WIDTHS = (1280, 390)
+BINS = 200
+
+CONTRAST = """
+    const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+    const over = (colours) => {
+      canvas.clearRect(0, 0, 1, 1);
+      for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+      return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    };
+    const light = (rgb) => {
+      const [r, g, b] = rgb.map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+      return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const poor = [];
+    for (const element of document.body.querySelectorAll('*:not(svg *, script, style)')) {
+      const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+      if (!own || !element.getClientRects().length) continue;
+      const below = [];
+      for (let one = element; one; one = one.parentElement) below.unshift(getComputedStyle(one).backgroundColor);
+      const [ground, ink] = [over(below), over([...below, getComputedStyle(element).color])].map(light);
+      const ratio = (Math.max(ground, ink) + 0.05) / (Math.min(ground, ink) + 0.05);
+      if (ratio < 4.5) poor.push(element.outerHTML.slice(0, 120) + ' ' + ratio.toFixed(2));
+    }
+    return poor;
+"""
+NAMELESS = """
+    const named = (element) => (element.getAttribute('aria-label') || element.textContent || '').trim()
+      || (element.getAttribute('aria-labelledby') || '').split(' ').some((id) => document.getElementById(id))
+      || (element.labels && element.labels.length);
+    const wrong = [];
+    for (const element of document.querySelectorAll('button, input, section, article, [role]:not([role=status]), [tabindex="0"]'))
+      if (!named(element)) wrong.push(element.outerHTML.slice(0, 120));
+    for (const picture of document.querySelectorAll('svg[role=img]'))
+      if (picture.firstElementChild.tagName !== 'title') wrong.push(picture.outerHTML.slice(0, 120));
+    const ids = [...document.querySelectorAll('[id]')].map((element) => element.id);
+    if (new Set(ids).size !== ids.length) wrong.push('an id that stands twice');
+    const levels = [...document.querySelectorAll('h1, h2, h3, h4')].map((element) => Number(element.tagName[1]));
+    if (levels.filter((level) => level === 1).length !== 1) wrong.push('not one h1');
+    levels.forEach((level, at) => { if (at && level > levels[at - 1] + 1) wrong.push('a level is left out'); });
+    if (!document.documentElement.lang) wrong.push('no language');
+    return wrong;
+"""
+
+
+def timeline(name="train.py", function="main"):
+    edges = tuple(float(edge) for edge in range(BINS + 1))
+    steps = StepBins(
+        edges,
+        {Phase.DATA_WAIT: (0.03,) * BINS, Phase.FORWARD: (0.02,) * BINS},
+        (*((0.06,) * 100), 4.0, *((0.06,) * 99)),
+        40_000,
+        0,
+        ((20.0, 30.0),),
+    )
+    cpu = SampledCurve(name, tuple(float(place % 4) for place in range(BINS)), (4.0,) * BINS)
+    frames = (
+        FlameFrame("forward", "", "phase", 0, 0.0, 0.75, 750),
+        FlameFrame("backward", "", "phase", 0, 0.75, 0.25, 250),
+        FlameFrame(function, f"{name}:3", "user", 1, 0.0, 0.75, 750),
+        FlameFrame("linear", "torch/nn/functional.py", "torch", 2, 0.0, 0.5, 500),
+    )
+    lanes = (
+        Lane("training process", (LaneStretch("data_wait", 0.0, 0.03), LaneStretch("forward", 0.03, 0.06))),
+        Lane("worker 0", (LaneStretch("read", 0.0, 0.05), LaneStretch("collate", 0.05, 0.06))),
+        Lane("exchange", (LaneStretch("exchange", 0.04, 0.06, name),)),
+    )
+    charts = (SampleChart("CPU", "cores", edges, (cpu,), limit=4.0),)
+    flames = (Flame("Training process", 1000, 0.05, frames),)
+    absent = {"Device": "no accelerator was sampled"}
+    return Timeline(float(BINS), steps, charts, absent, flames, Waterfall(41, (0.06,), lanes, 0, workers=1))
+
+
+def made(name=None):
+    """A page with every panel; `name` stands wherever something of the user's is named."""
+    report = replace(reports.STARVED, job=job())
+    at, window = report.findings[0].advice.at[0], [[Headline("One step", level=5), Paragraph(name or "mm")]]
+    if name is not None:
+        at = Location(f"/home/ada/{name}.py", 41, name, name)
+        advice = replace(report.findings[0].advice, at=(at,), code=name, because=(name,))
+        report = replace(
+            report,
+            run=replace(report.run, command=("python", name), id=name, cwd=name),
+            findings=(replace(report.findings[0], advice=advice),),
+            notes=(name,),
+            path=name,
+            job=replace(job(), nodes=(name,)),
+        )
+    excerpts = {(at.file, at.line): Excerpt(40, (name or "x = 1", at.text or "", "y = 2"))}
+    trials = [trial_results.trial(trial_results.FASTER)]
+    return html(report, timeline(name or "train.py", name or "main"), excerpts, trials, window)
+
+
+@pytest.fixture(scope="module")
+def window():
+    with browsers.started() as browser:
+        yield browser
+
+
+@pytest.fixture
+def opened(window, tmp_path):
+    """Opens a page in a window of a size; what came before is forgotten."""
+
+    def show(page, width=1280, dark=False):
+        file = tmp_path / "a report.html"
+        file.write_text(page)
+        window.look(width, dark=dark)
+        window.said(), window.asked_for()
+        window.open(file)
+        return window
+
+    return show
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_opens_with_every_panel_and_asks_for_nothing_else(opened, width, dark):
+    browser = opened(made(), width, dark)
+    assert browser.said() == []
+    asked = [url for url in browser.asked_for() if not url.startswith("data:")]
+    assert len(asked) == 1
+    assert asked[0].startswith("file://")
+    empty = browser.run(
+        "return [...document.querySelectorAll('section')].filter((panel) => panel.innerText.trim().length < 20"
+        " || panel.offsetHeight < 40).map((panel) => panel.id)"
+    )
+    assert empty == []
+    for chart in (
+        "#step svg.lane rect",
+        "#phases .plot path",
+        "#machine .plot path",
+        "#stacks svg.frame",
+        "#trials rect",
+    ):
+        assert (
+            browser.run("return document.querySelector(arguments[0]).getBoundingClientRect().width", chart)
+            > 0
+        )
+    assert browser.run("return document.documentElement.scrollWidth") == width
+    grounds = browser.run("return getComputedStyle(document.body).backgroundColor")
+    assert grounds == ("rgb(15, 19, 24)" if dark else "rgb(255, 255, 255)")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_everything_has_a_name_and_all_text_stands_out(opened, dark):
+    browser = opened(made(), 1280, dark)
+    assert browser.run(NAMELESS) == []
+    assert browser.run(CONTRAST) == []
+
+
+def test_the_verdict_the_step_and_the_first_finding_stand_on_the_first_screen(opened):
+    browser = opened(made())
+    for panel in ("#verdict", "#step", "#card-1"):
+        assert (
+            browser.run("return document.querySelector(arguments[0]).getBoundingClientRect().bottom", panel)
+            < 900
+        )
+
+
+def test_a_mouse_reads_all_charts_at_once_and_zooms_them_together(opened):
+    from selenium.webdriver import ActionChains
+
+    browser = opened(made())
+    plots = browser.driver.find_elements("css selector", ".plot")
+    assert len(plots) == 2
+    browser.run("arguments[0].scrollIntoView({block: 'center'})", plots[0])
+    wide = plots[0].size["width"]
+    ActionChains(browser.driver).move_to_element_with_offset(plots[0], wide // 4, 0).perform()
+    readings = browser.run("return [...document.querySelectorAll('output')].map((one) => one.textContent)")
+    assert readings == ["30 ms", "20 ms", "60 ms", readings[3]]
+    assert readings[3] in "0123"
+    assert browser.run("return document.querySelector('.tools .span').textContent").startswith("at 15")
+    ActionChains(browser.driver).move_to_element_with_offset(
+        plots[0], -wide // 4, 0
+    ).click_and_hold().move_by_offset(wide // 4, 0).release().perform()
+    boxes = browser.run(
+        "return [...document.querySelectorAll('.plot svg')].map((one) => one.getAttribute('viewBox'))"
+    )
+    assert len(set(boxes)) == 1
+    begin, _, length, _ = map(float, boxes[0].split())
+    assert (begin, length) == pytest.approx((250, 250), abs=5)
+    assert browser.run("return document.querySelector('.axis').textContent")
+    browser.driver.find_element("css selector", "[data-act=all]").click()
+    assert (
+        browser.run("return document.querySelector('.plot svg').getAttribute('viewBox')")
+        == "0.000 0 1000.000 200"
+    )
+
+
+def test_the_keyboard_does_all_that_the_mouse_does(opened):
+    from selenium.webdriver import Keys
+
+    browser = opened(made())
+    plot = browser.driver.find_element("css selector", ".plot")
+    plot.send_keys(Keys.END, Keys.ARROW_LEFT)
+    heard = browser.run("return document.querySelector('.heard').textContent")
+    assert heard.startswith("at 199 s, the whole run: data wait 30 ms, forward 20 ms")
+    plot.send_keys("+", "+")
+    length = float(
+        browser.run("return document.querySelector('.plot svg').getAttribute('viewBox')").split()[2]
+    )
+    assert length == pytest.approx(250)
+    plot.send_keys(Keys.ESCAPE)
+    assert (
+        browser.run("return document.querySelector('.plot svg').getAttribute('viewBox')")
+        == "0.000 0 1000.000 200"
+    )
+
+
+def test_stacks_are_searched_and_zoomed_by_mouse_and_keyboard(opened):
+    from selenium.webdriver import Keys
+
+    browser = opened(made())
+    hidden = "return [...document.querySelectorAll('.frame')].filter((one) => one.getAttribute('display') === 'none').length"
+    search = browser.driver.find_element("css selector", ".flame input")
+    search.send_keys("linear")
+    assert (
+        browser.run("return document.querySelector('.found').textContent") == "1 frames, 50.0% of the samples"
+    )
+    assert browser.run("return document.querySelectorAll('.frame.hit').length") == 1
+    search.send_keys(Keys.ESCAPE)
+    assert browser.run("return document.querySelectorAll('.frame.hit').length") == 0
+    frames = browser.driver.find_elements("css selector", ".frame")
+    frames[1].send_keys(Keys.ENTER)
+    assert browser.run(hidden) == 3
+    frames[1].send_keys(Keys.ESCAPE)
+    assert browser.run(hidden) == 0
+    frames[0].click()
+    assert browser.run(hidden) == 1
+
+
+@pytest.mark.shows("html")
+def test_names_never_become_part_of_the_page(opened):
+    browser = opened(made(HOSTILE))
+    assert browser.said() == []
+    assert browser.run("return document.images.length + document.querySelectorAll('[onerror]').length") == 0
+    assert browser.run("return document.title").startswith("script><img src=x")
+    shown = browser.run("return document.body.innerText")
+    assert shown.count("<img src=x onerror=document.title='owned'>[bold red]\\x1b[31m\\u202egpj.exe") > 8
+    assert browser.run("return document.querySelectorAll('output').length") == 4
+
+
+def test_it_can_be_read_without_its_script(opened):
+    browser = opened(made().replace("script-src", "script-src-attr"))  # none of them is allowed to run then
+    assert browser.run("return [...document.querySelectorAll('.tools')].every((one) => one.hidden)")
+    assert "40,000 steps of rank 0 are put together" in browser.run("return document.body.innerText")
+    assert browser.run("return document.querySelectorAll('.axis text').length") > 3
