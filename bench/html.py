@@ -5,7 +5,7 @@
 The run is made by hand: one rank, steps of 14.5 ms, a sample of the host each second. "page" is what
 `perfdoctor report` costs without HTML; "html" is all of `perfdoctor report --html`. Every figure is the
 median over processes that do nothing else. Where there is a chromium, it opens the file as well: "browser" is
-the time to the first paint, and of the slowest of several turns of the zoom and moves of the cursor, until the
+the time to the first paint, and of the slowest of several zooms and moves of the cursor, until the
 frame that shows it.
 """
 

@@ -472,7 +472,7 @@ SECURITY = Part(
             "html",
             "Hostile names in the HTML report",
             "They stay text.",
-            "No script in the page, a policy that allows none, everything escaped.",
+            "A policy that allows the page's own scripts and styles by their hashes and nothing else, everything escaped.",
         ),
         Promise(
             "hostile-files",
