@@ -34,7 +34,7 @@ def test_every_page_but_those_behind_an_index_is_named_in_the_site():
     assert named == pages - behind
 
 
-@pytest.mark.parametrize("folder", ["tips", "tweaks", "decisions"])
+@pytest.mark.parametrize("folder", ["tips", "tweaks", "decisions", "bottlenecks"])
 def test_an_index_leads_to_every_page_of_its_folder(folder):
     index = (DOCS / folder / "index.md").read_text(encoding="utf-8")
     assert {page.name for page in (DOCS / folder).glob("*.md")} - {"index.md"} == set(
