@@ -30,7 +30,7 @@ from perfdoctor.runs.raw import (
 )
 from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire import names
-from perfdoctor.wire.events.device_errors import KINDS, DeviceErrorEvent
+from perfdoctor.wire.events.device_errors import DeviceErrorEvent
 from perfdoctor.wire.step_rows import BACKWARD_DONE, BATCH, CALL, END, UPDATE
 
 __all__ = [
@@ -40,6 +40,12 @@ __all__ = [
 
 LOST = "lost-file"  # the note on a file without which a run cannot be judged
 NO_ROOM_FOR_STEPS = "disk-full-no-steps"  # the note on it
+UNUSABLE = {  # kinds of errors of a device, and the note on each
+    "no-driver": "device-no-driver",
+    "old-driver": "device-old-driver",
+    "held": "device-held",
+    "lost": "device-lost",
+}
 
 
 @dataclass(frozen=True)
@@ -207,7 +213,7 @@ def look(path: Path) -> Folder:
     lines = tuple(read_lines(path / names.BOOT, problems))
     boots = tuple(line for line in lines if line.get("event") != DeviceErrorEvent.event)
     kinds = {line.get("kind") for line in lines if line.get("event") == DeviceErrorEvent.event}
-    problems += [Note(f"device-{kind}") for kind in KINDS if kind in kinds]
+    problems += [Note(slug) for kind, slug in UNUSABLE.items() if kind in kinds]
     booted: dict[int, list[Json]] = {}
     for boot in boots:
         booted.setdefault(whole(boot, "pid") or 0, []).append(boot)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from . import Event
 
-KINDS = ("no-driver", "old-driver", "held", "lost")
-
 
 class DeviceErrorEvent(Event, name="device_error"):
     """The script ended by an error of its device's driver or runtime, whether it trained or not."""
 
-    kind: str  # one of KINDS
+    kind: str  # no-driver, old-driver, held or lost

@@ -10,7 +10,7 @@ from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.model.measured import CpuFacts, GpuFacts, MemoryFacts
 from perfdoctor.model.missing import Missing
 from tests.support.facts import loader, step
-from tests.support.records import MS, records, rows, update
+from tests.support.records import MS, rows, update
 
 SPAN = MeasuredSpan.of(find(rows([update(100)] * 100)))  # ten seconds
 GB = 10**9
@@ -31,10 +31,8 @@ def cpu(usable=16, other=0.0):
     return CpuFacts(usable, 1.0, 1.0, 0.0, other_cores=other)
 
 
-def use(samples=(), of_cpu=NONE, memory=NONE, gpu=None, of_loader=None, gpus=None):
-    return resource_use(
-        records(gpus=gpus or {}), samples, SPAN, step(forward=100), of_cpu, memory, gpu, of_loader
-    )
+def use(samples=(), of_cpu=NONE, memory=NONE, gpu=None, of_loader=None):
+    return resource_use(samples, step(forward=100), of_cpu, memory, gpu, of_loader)
 
 
 def test_cores_at_the_peak_are_what_a_run_needs_in_whole_ones():
@@ -76,11 +74,9 @@ def test_a_device_tells_its_memory_its_load_and_its_power():
         memory_used_bytes=8 * GB,
         memory_total_bytes=80 * GB,
         power_w=310.0,
+        memory_peak_bytes=9 * GB,
     )
-    rows_ = tuple(
-        {"t_ns": (2000 + n * 1000) * MS, "memory_used_bytes": size * GB} for n, size in enumerate((7, 9, 8))
-    )
-    found = use(gpu=device, gpus={0: rows_})
+    found = use(gpu=device)
     (memory,) = found.resources
     assert (memory.mean, memory.peak, memory.available) == (8 * GB, 9 * GB, 80 * GB)
     assert (found.devices, found.device_busy, found.power_w) == (1, 0.4, 310.0)
@@ -88,7 +84,7 @@ def test_a_device_tells_its_memory_its_load_and_its_power():
 
 def test_an_epoch_takes_what_its_items_take():
     timed = replace(step(forward=100), samples_per_s=50.0)
-    known = resource_use(records(), [], SPAN, timed, NONE, MACHINE, None, loader(items=1000))
+    known = resource_use([], timed, NONE, MACHINE, None, loader(items=1000))
     assert known.epoch_s == 20.0
     assert use(memory=MACHINE, of_loader=loader(items=1000)).epoch_s is None  # samples were not counted
 
