@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from perfdoctor.diagnosis.calibration import (
     UNRAISED,
@@ -54,6 +55,8 @@ class Judgement:
 def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None) -> Judgement:
     """Ask every tip that has what it needs; general ones last, about time that no other finding is about.
 
+    Of the findings, a general one still comes before those that bring less at best than it likely does.
+
     Ranges are widened to what measured gains ask for.
 
     A tip that raises is a defect of ours: it is not judged, and the failure is told.
@@ -71,7 +74,9 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
     if attribution is None:
         return Judgement((), (*not_judged, *also_not_judged), notes, failures=tuple(failures))
     model, machine = facts.get(StepModel), machine_of(facts)
-    ranked = [*_Ranking(model, attribution, machine).of(worthwhile), *_worthwhile(general)]
+    ranked = _Ranking(model, attribution, machine).of(worthwhile)
+    for entry in _worthwhile(general):
+        ranked.insert(_place_of(entry, ranked), entry)
     findings = tuple(
         Finding(
             tip.id, rank, _kind(tip, advice), tip.title, advice, gain, tip.heading.checked_for(machine.device)
@@ -85,6 +90,15 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
         _together(model, ranked, attribution, machine),
         tuple(failures),
     )
+
+
+def _place_of(general: Advised, ranked: Sequence[Advised]) -> int:
+    """Where a general finding stands: before the last ones, if none of them can bring what it likely does."""
+    _, _, gain = general
+    smaller = takewhile(
+        lambda entry: entry[1].change is not None and entry[2].high < gain.likely, reversed(ranked)
+    )
+    return len(ranked) - sum(1 for _ in smaller)
 
 
 def _ask(

@@ -3,8 +3,9 @@
 ## What it sees
 Every so many steps, or seconds, a step takes much longer than the others, nearly always, and nearly no other
 step does; the additional time lies in one phase and takes a noticeable share of the run. Validation,
-checkpoints, logging, pauses of the garbage collector and waits for batches have findings of their own and do
-not count here.
+checkpoints, logging, pauses of the garbage collector, waits for batches and workers that start anew have
+findings of their own and do not count here. Where no line of yours is seen in them, it tells only of Python
+between the phases.
 
 ## By hand
     if step % 500 == 0:                       # less often
@@ -22,7 +23,7 @@ from __future__ import annotations
 from perfdoctor.facts.steps.periodic_stalls import PeriodicStalls
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import RunFacts
+from perfdoctor.model.measured import Phase, RunFacts
 from perfdoctor.tips._charged import charged
 from perfdoctor.tips.catalogue import Checked, tip
 
@@ -40,10 +41,8 @@ SURE = 0.5  # of it goes if the interval is only doubled
 )
 def periodic_stalls(run: RunFacts, stalls: PeriodicStalls) -> Advice | None:
     """Says how often steps stall, for how long, and in which line."""
-    if stalls.share < NOTICEABLE or (stalls.every_steps is None and stalls.line is None):
+    if stalls.share < NOTICEABLE or (stalls.line is None and not _is_plain(run, stalls)):
         return None
-    if run.on_device and stalls.line is None:
-        return None  # the host may wait there for the device, whatever that does
     often = f"{stalls.every_steps} steps" if stalls.every_steps is not None else f"{stalls.every_s:.1f} s"
     because = [
         f"every {often} a step takes {stalls.stall_s * 1e3:.1f} ms, the others {stalls.usual_s * 1e3:.1f} ms",
@@ -61,6 +60,15 @@ def periodic_stalls(run: RunFacts, stalls: PeriodicStalls) -> Advice | None:
         code=_rarer(stalls) if stalls.line is not None and stalls.every_steps is not None else None,
         bottleneck=charged(stalls.phase, stalls.line),
     )
+
+
+def _is_plain(run: RunFacts, stalls: PeriodicStalls) -> bool:
+    """Whether stalls without a line are Python between the phases, at an interval that the script sets.
+
+    Passes of a model may be the method's own, such as those that collect experience for the steps that
+    follow, and beside a device the host may wait for whatever that does.
+    """
+    return stalls.every_steps is not None and stalls.phase is Phase.OTHER and not run.on_device
 
 
 def _rarer(stalls: PeriodicStalls) -> str:

@@ -84,8 +84,14 @@ def test_a_much_larger_gain_is_worth_effort_and_risk():
     assert names(judged(hard, tip("b", 0.1))) == ["a", "b"]
 
 
-def test_a_general_finding_comes_behind_specific_ones_however_much_it_brings():
-    assert names(judged(tip("a", 0.6, general=True), tip("b", 0.1))) == ["b", "a"]
+def test_a_general_finding_comes_behind_specific_ones_that_may_bring_as_much():
+    assert names(judged(tip("a", 0.3, general=True), tip("b", 0.1, 0.2, 0.5))) == ["b", "a"]
+
+
+def test_a_general_finding_comes_before_those_that_bring_less_at_best_than_it_likely_does():
+    general, small = tip("a", 0.6, general=True), tip("small", 0.15)
+    assert names(judged(general, tip("large", 0.2, 0.5, 0.6), small)) == ["large", "a", "small"]
+    assert names(judged(general, small, tip("wrong", change=False))) == ["small", "wrong", "a"]
 
 
 def test_a_general_tip_is_told_what_the_findings_of_the_others_are_about():

@@ -18,6 +18,7 @@ from perfdoctor.facts.user_source.parse import Sources, logs, saves, statements
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
+from perfdoctor.wire.events.loaders import EpochEvent
 
 SETTLING = 0.1  # of the steps may be long because they warm up
 # Usual steps that a stall takes beyond one, tried in turn: on a busy machine, many steps are a little longer.
@@ -58,6 +59,7 @@ def periodic_stalls(
     steps: Steps,
     stacks: StackFacts | Missing,
     pauses: GcPauseFacts | Missing | None,
+    epochs: list[EpochEvent],
     sources: Sources,
 ) -> PeriodicStalls | None:
     """The stalls, or None where there are none, or where another group of facts tells what they are."""
@@ -83,7 +85,8 @@ def periodic_stalls(
         0.0 if isinstance(pauses, Missing) or pauses is None else pauses.seconds_per_step * len(seconds)
     )
     lumps = phases[Phase.VALIDATION][hits] + phases[Phase.CHECKPOINT][hits] > 0
-    if paused_s >= MOSTLY * excess_s or lumps.mean() >= MOSTLY:
+    restarts = _start_workers(epochs, begin_ns[hits], steps.end_ns[own][hits])
+    if paused_s >= MOSTLY * excess_s or lumps.mean() >= MOSTLY or restarts.mean() >= MOSTLY:
         return None
     by_phase = {
         phase: float(np.sum(values[hits] - np.median(values))) / excess_s
@@ -143,6 +146,18 @@ def _in_seconds(begin_ns: Ints, long: Bools) -> Ints | None:
     every_s = float(np.median(gaps_s))
     even = np.abs(gaps_s - every_s) <= EVEN * every_s + usual_step_s
     return stalls if even.mean() >= ON_TIME and every_s >= SHORTEST * usual_step_s else None
+
+
+def _start_workers(epochs: list[EpochEvent], begin_ns: Ints, end_ns: Ints) -> Bools:
+    """Which of these steps waited for workers of a loader to start: those slow the whole step down."""
+    known: set[int] = set()
+    started_ns = []
+    for epoch in sorted(epochs, key=lambda each: each.begin_ns):
+        if not known.issuperset(epoch.workers):
+            started_ns.append(epoch.begin_ns + epoch.startup_ns + epoch.first_wait_ns)
+        known.update(epoch.workers)
+    at = np.searchsorted(np.sort(started_ns), (begin_ns, end_ns))
+    return np.asarray(at[1] > at[0])
 
 
 def _line(

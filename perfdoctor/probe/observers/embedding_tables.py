@@ -1,7 +1,8 @@
 """Embedding tables with dense gradients, and how many of their rows a batch looks up.
 
-The graph of a loss is walked before a few of the backwards. It holds the indices of each look-up. Their
-number is the most rows that can get a gradient, and no device has to be waited for to know it.
+The graph of a loss is walked before a few of the backwards. It holds the indices of each look-up. On a CPU
+the different ones are counted; elsewhere their number is the most rows that can get a gradient, and no device
+has to be waited for to know it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ SAMPLED = (8, 16, 32)  # backwards: by then every optimizer is there
 LOOKUPS = ("EmbeddingBackward0", "EmbeddingBagBackward0")
 LARGE = 1 << 20  # bytes of a table: filling a smaller gradient takes microseconds
 TOLD_MAX = 10  # tables of one backward
+COUNTED_MAX = 1 << 16  # indices that are sorted to count the different ones: a few milliseconds
 
 
 class EmbeddingTables:
@@ -96,8 +98,15 @@ def looked_up(nodes: List[Any]) -> List[Tuple[Any, int]]:
         leaves = [parent for parent, _ in node.next_functions if hasattr(parent, "variable")]
         sparse = getattr(node, "_saved_sparse", True)
         if node.name() in LOOKUPS and not sparse and len(leaves) == 1:
-            lookups[leaves[0]] = lookups.get(leaves[0], 0) + node._saved_indices.numel()
+            lookups[leaves[0]] = lookups.get(leaves[0], 0) + _rows_of(node._saved_indices)
         else:
             elsewhere.update(leaves)
     found = [(node.variable, count) for node, count in lookups.items() if node not in elsewhere]
     return [(table, count) for table, count in found if table.numel() * table.element_size() >= LARGE]
+
+
+def _rows_of(indices: Any) -> int:
+    """The most rows that these look up."""
+    if indices.is_cpu and indices.numel() <= COUNTED_MAX:
+        return int(indices.unique().numel())
+    return int(indices.numel())

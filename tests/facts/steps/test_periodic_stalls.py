@@ -8,6 +8,7 @@ from perfdoctor.facts.steps.periodic_stalls import periodic_stalls
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import LineCost, Location, Marker, Phase, StackFacts
 from perfdoctor.model.missing import Missing
+from perfdoctor.wire.events.loaders import EpochEvent
 from tests.support.host_facts import pauses
 from tests.support.records import records, row, rows, source_of, update
 
@@ -30,7 +31,7 @@ def line(number, share=0.05, kind=None):
     return LineCost(Location(TRAIN, number, "main", SOURCES.text(TRAIN, number)), share, 50, None, kind)
 
 
-def judged(described, stacks=NONE, gc=None):
+def judged(described, stacks=NONE, gc=None, epochs=()):
     """The stalls of these steps; every line of `stacks` calls a function elsewhere."""
     lines = [] if stacks is NONE else [line for costs in stacks.phases.values() for line in costs]
     sampled = [
@@ -38,10 +39,10 @@ def judged(described, stacks=NONE, gc=None):
         for line in lines
     ]
     rank = records(stacks=sampled).ranks[0]
-    return periodic_stalls(rank, find(rows(described)), stacks, gc, SOURCES)
+    return periodic_stalls(rank, find(rows(described)), stacks, gc, list(epochs), SOURCES)
 
 
-def stalls(extra, count=500, stacks=NONE, gc=None, noise_ms=0.3, **of_extra):
+def stalls(extra, count=500, stacks=NONE, gc=None, noise_ms=0.3, epochs=(), **of_extra):
     """The stalls of steps of about 10 ms: step n takes `extra(n)` ms longer, in the phases of `of_extra`."""
     draws = np.random.default_rng(0).normal(0, noise_ms, count)
     described = []
@@ -57,7 +58,7 @@ def stalls(extra, count=500, stacks=NONE, gc=None, noise_ms=0.3, **of_extra):
                 **phases,
             )
         )
-    return judged(described, stacks, gc)
+    return judged(described, stacks, gc, epochs)
 
 
 def every(steps, ms=50.0):
@@ -90,6 +91,20 @@ def test_a_line_that_logs_at_that_interval_is_left_to_the_finding_on_logging(ste
     lines = StackFacts(1000, "py-spy", {Phase.OTHER: (line(8, 0.02),)})
     found = stalls(every(steps), stacks=lines)
     assert found is None if steps == 30 else found.line is None
+
+
+def epochs(workers, every=40, count=500):
+    """Epochs that begin with every so many of those steps, each with these worker processes."""
+    begin_ms = 1000 + 10 * np.arange(count) + 50 * np.ceil(np.arange(count) / every)
+    times = {"startup_ns": 20_000_000, "first_wait_ns": 5_000_000}
+    for index, at_ms in enumerate(begin_ms[::every], 1):
+        yield EpochEvent(loader=1, index=index, begin_ns=round(at_ms * 1e6), workers=workers(index), **times)
+
+
+def test_workers_that_start_with_each_epoch_are_left_to_the_finding_on_them():
+    assert stalls(every(40), epochs=epochs(lambda index: [2 * index, 2 * index + 1])) is None
+    assert stalls(every(40), epochs=epochs(lambda index: [2, 3])).every_steps == 40
+    assert stalls(every(40), epochs=epochs(lambda index: [])).every_steps == 40
 
 
 def test_a_few_long_steps_besides_do_not_hide_the_interval():

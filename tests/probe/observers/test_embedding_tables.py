@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from perfdoctor.probe.loss_graph import nodes_of
+from perfdoctor.probe.observers import embedding_tables
 from perfdoctor.probe.observers.embedding_tables import looked_up
 from tests.support.watched import watched
 
@@ -22,14 +23,21 @@ def table(rows=ROWS, **how):
 
 def test_look_ups_of_a_large_table_are_added_up():
     one = table()
-    assert found(
-        lambda: one(torch.arange(5)).sum(0) + one(torch.zeros(3, 2, dtype=torch.long)).sum((0, 1))
-    ) == [(ROWS, 5 + 6)]
+    assert found(lambda: one(torch.arange(5)).sum(0) + one(torch.arange(6).view(3, 2)).sum((0, 1))) == [
+        (ROWS, 5 + 6)
+    ]
 
 
 def test_bags_are_tables_too():
     bag = torch.nn.EmbeddingBag(ROWS, 16)
-    assert found(lambda: bag(torch.zeros(4, 3, dtype=torch.long))) == [(ROWS, 12)]
+    assert found(lambda: bag(torch.arange(12).view(4, 3))) == [(ROWS, 12)]
+
+
+def test_a_row_that_is_looked_up_again_counts_once_where_there_are_few_enough_to_sort(monkeypatch):
+    one, users = table(), torch.arange(5)[:, None].expand(-1, 4)
+    assert found(lambda: one(users)) == [(ROWS, 5)]
+    monkeypatch.setattr(embedding_tables, "COUNTED_MAX", 19)
+    assert found(lambda: one(users)) == [(ROWS, 20)]
 
 
 def test_small_sparse_frozen_and_tied_tables_are_left_alone():
@@ -57,7 +65,7 @@ SCRIPT = """
     opt = torch.optim.{optimizer}
     for step in range(40):
         opt.zero_grad()
-        net(torch.randint(20_000, (32,))).mean().backward()
+        net(torch.randperm(20_000)[:32]).mean().backward()
         opt.step()
 """
 
