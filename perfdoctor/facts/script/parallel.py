@@ -54,6 +54,7 @@ class ParallelFacts:
     own: RankFacts | None = None  # this rank among the others
     gradient_sync: GradientSyncFacts | None = None  # of all ranks, where it was recorded
     contention_s: float = 0.0  # of the gradient sync, per step: other programs had the cores that it needs
+    buffer_bytes: int = 0  # of the buffers that the first rank sends before each forward pass
 
     @property
     def measured(self) -> bool:
@@ -140,6 +141,7 @@ def parallel_facts(rank: RankRecords, ranks: AllRanks | None) -> ParallelFacts |
         own=ranks.shown if ranks is not None else None,
         gradient_sync=ranks.job.gradient_sync if ranks is not None else None,
         contention_s=ranks.job.contention_s if ranks is not None else 0.0,
+        buffer_bytes=wrapper.buffer_bytes,
     )
 
 

@@ -38,6 +38,8 @@ class ParallelWrappers:
             fields["static_graph"] = bool(wrapper.static_graph)
             fields["bucket_bytes"] = wrapper.bucket_bytes_cap
             fields["bucket_view"] = bool(wrapper.gradient_as_bucket_view)
+            if wrapper.broadcast_buffers:
+                fields["buffer_bytes"] = sum(b.numel() * b.element_size() for b in wrapper.modules_buffers)
             device = getattr(wrapper, "device", None)
             fields["device"] = getattr(device, "type", None)
         self.session.write(WrapperEvent(kind=type(wrapper).__name__, at=user_line(), **fields))

@@ -19,6 +19,7 @@ class WrapperEvent(Event, name="wrapper"):
     static_graph: bool = False
     bucket_bytes: int | None = None
     bucket_view: bool | None = None
+    buffer_bytes: int = 0  # of the buffers that the first rank sends before each forward pass
     device: str | None = None
 
 

@@ -26,6 +26,7 @@ DDP = {
     "find_unused": True,
     "static_graph": False,
     "devices": 1,
+    "buffer_bytes": 4096,
     "at": at(5),
 }
 SETTINGS = {"event": "settings", "device": "cuda", "devices": 4, "at": at(9)}
@@ -46,6 +47,7 @@ def test_wrapper_group_and_backward_are_told_with_their_lines():
     )  # fmt: skip
     assert (facts.group_at.line, facts.wrapped_at.line, facts.backward_at.line) == (3, 5, 9)
     assert facts.find_unused
+    assert facts.buffer_bytes == 4096
     assert (facts.exposed_s, facts.unused) == (None, None)
 
 

@@ -110,6 +110,7 @@ def test_process_group_and_wrapper_are_noted_and_the_search_is_timed(tmp_path):
     import torch.distributed as dist
     dist.init_process_group("gloo", init_method="file://" + __file__ + ".store", rank=0, world_size=1)
     net = torch.nn.Linear(4, 4)
+    net.register_buffer("mean", torch.zeros(4))
     ddp = torch.nn.parallel.DistributedDataParallel(net, find_unused_parameters=True)
     train(ddp, torch.optim.SGD(net.parameters(), lr=0.1), torch.randn(2, 4), 40)
     """,
@@ -117,8 +118,9 @@ def test_process_group_and_wrapper_are_noted_and_the_search_is_timed(tmp_path):
     (group,) = records.ranks[0].of("process_group")
     assert (group["backend"], group["world"], group["at"]["line"]) == ("gloo", 1, 9)
     (wrapper,) = records.ranks[0].of("wrapper")
-    assert (wrapper["kind"], wrapper["at"]["line"]) == ("DistributedDataParallel", 11)
+    assert (wrapper["kind"], wrapper["at"]["line"]) == ("DistributedDataParallel", 12)
     assert (wrapper["find_unused"], wrapper["static_graph"], wrapper["device"]) == (True, False, "cpu")
+    assert wrapper["buffer_bytes"] == 16
     last = records.ranks[0].of("calls")[-1]
     assert (last["synced"], last["unsynced"], last["unused"]) == (1, 0, 0)
     assert last["search_calls"] > 30
