@@ -8,11 +8,11 @@ from enum import Enum
 class Checked(str, Enum):
     """What a tip was held against, beyond facts made up by its author; best first."""
 
-    SCRIPTS = "found in training scripts with its cause planted, and the cure's gain measured"
-    PUBLISHED = "its range was held against gains that others published (docs/gpu.md)"
-    CPU_SCRIPTS = "found in training scripts on CPUs, and the cure's gain measured there: not on a device"
-    TRACES = "judged on recorded traces of real devices; its gain was not measured"
-    FACTS = "tested on hand-made facts only"
+    SCRIPTS = "on scripts with this cause, and the gain of its cure"
+    PUBLISHED = "its range, against gains that others published (docs/gpu.md)"
+    CPU_SCRIPTS = "on CPUs only: scripts with this cause, and the gain of its cure"
+    TRACES = "on recorded traces of devices; no gain was measured"
+    FACTS = "on hand-made facts only"
 
     @property
     def label(self) -> str:
