@@ -143,6 +143,8 @@ def in_turns(
     longest_steps: int | None,
     most_held: float,
     variants: int,
+    processes: int,
+    cores: float,
     spent_s: float,
     rounds: int | None,
     steps: int | None,
@@ -151,6 +153,7 @@ def in_turns(
     """The plan for trainings that take turns, or None where turns would be too few or too short.
 
     Arguments as those of `make`, whose plan is `whole`. A turn holds whole periods where they are short.
+    `processes` of one training, its ranks, start at once with those of the others, on `cores`.
     """
     sides = variants + 1
     warm_up_steps = whole.warm_up_steps
@@ -159,7 +162,8 @@ def in_turns(
     if period * step_s <= LONGEST_TURN_S:
         turn_steps = math.ceil(turn_steps / period) * period
     budget_s = (seconds or BUDGET_S * (1.0 + variants) / 2.0) - spent_s
-    start_s = (start_s + warm_up_steps * step_s + LEAVING_S) * max(1.0, sides / 2)  # two cores at least
+    crowding = max(1.0, sides * processes / max(processes, cores))  # alone, it had a core for each, or all
+    start_s = (start_s + warm_up_steps * step_s + LEAVING_S) * crowding
     cycle_s = sides * turn_steps * step_s * SETTLING
     turns = 0
     for starts in range(STARTS, LEAST_ROUNDS - 1, -1):

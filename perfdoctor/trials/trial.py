@@ -29,7 +29,7 @@ from perfdoctor.trials.sandbox import leftovers, protect
 from perfdoctor.trials.settings import metric
 from perfdoctor.trials.settings.auto_values import resolve
 from perfdoctor.trials.statistics.speedup import LEAST_ROUNDS
-from perfdoctor.watch import command
+from perfdoctor.watch import command, samplers
 
 SETTLING_SHARE = 0.5  # of the time given, that the first epochs of all may take
 
@@ -178,7 +178,12 @@ def _prepare(
     why = lockstep.obstacle(calibration, variants, strategy.abreast) or _by_the_clock(request)
     if request.seconds is not None:  # of which each comparison has its part
         known["seconds"] = request.seconds * strategy.abreast / strategy.comparisons
-    turns = None if why is not None else plan.in_turns(whole, **known | {"variants": strategy.abreast})
+    known |= {
+        "variants": strategy.abreast,
+        "processes": max(1, len(records.ranks)),
+        "cores": samplers.usable_cores()[0],
+    }
+    turns = None if why is not None else plan.in_turns(whole, **known)
     if request.seconds is not None:
         left_s = request.seconds - known["spent_s"]
         bench.plan = whole = replace(whole, budget_s=left_s * strategy.abreast / strategy.comparisons)

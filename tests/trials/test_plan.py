@@ -51,6 +51,16 @@ def test_no_more_steps_are_planned_than_the_script_takes() -> None:
     assert make(longest_steps=40).steps == 35
 
 
+def test_ranks_that_start_at_once_on_few_cores_take_longer_to_start() -> None:
+    two = take_turns(processes=2)
+    alone, crowded = take_turns(processes=2, cores=8.0), take_turns(processes=8, cores=4.0)
+    assert two is not None and alone is not None and crowded is not None
+    assert alone == take_turns()
+    assert two.rounds < alone.rounds
+    assert two.execution_s > alone.execution_s
+    assert crowded == two  # alone they had half a core each already
+
+
 def test_a_script_of_few_steps_is_too_short() -> None:
     with pytest.raises(PerfdoctorError, match="takes 14 steps: too short"):
         make(longest_steps=14)
@@ -139,6 +149,8 @@ def take_turns(period: int | None = None, **given: object) -> plan.TrialPlan | N
         "longest_steps": None,
         "most_held": 1.0,
         "variants": 1,
+        "processes": 1,
+        "cores": 2.0,
         "spent_s": 10.0,
         "rounds": None,
         "steps": None,
