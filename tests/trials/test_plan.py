@@ -54,7 +54,9 @@ def test_no_more_steps_are_planned_than_the_script_takes() -> None:
 def test_ranks_that_start_at_once_on_few_cores_take_longer_to_start() -> None:
     two = take_turns(processes=2)
     alone, crowded = take_turns(processes=2, cores=8.0), take_turns(processes=8, cores=4.0)
-    assert two is not None and alone is not None and crowded is not None
+    assert two is not None
+    assert alone is not None
+    assert crowded is not None
     assert alone == take_turns()
     assert two.rounds < alone.rounds
     assert two.execution_s > alone.execution_s
