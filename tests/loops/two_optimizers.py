@@ -1,6 +1,6 @@
 """One loss, one backward, two optimizers stepped one after the other (sparse and dense parameters)."""
 
-# truth: steps=30 marker=update updates_per_step=2
+# truth: steps=30 marker=update updates_per_step=2 samples=480
 import torch
 from torch import nn
 

@@ -154,9 +154,11 @@ class ModuleCallPhases:
         return any(known.trained for known in self.known.values())
 
     def _count_samples(self, args: Args) -> None:
-        """Without a DataLoader, a lone model's input tells the size of the batch."""
+        """Without a DataLoader, the input of a model tells the size of the batch, where one loss trains all."""
         batch = args[1] if len(args) > 1 else None
-        if len(self.updates.numbers) <= 1 and isinstance(batch, self.torch.Tensor) and batch.dim():
+        updates = self.updates
+        one_loss = not updates.several_losses or len(updates.numbers) <= 1
+        if one_loss and isinstance(batch, self.torch.Tensor) and batch.dim():
             self.samples.pending = batch.shape[0]  # `len` takes four times as long
 
     def _meet(self, module: Any) -> _KnownModule:

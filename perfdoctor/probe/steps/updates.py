@@ -23,6 +23,7 @@ class Updates:
         self.session = thread.session
         self.clearing = clearing
         self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.several_losses = False  # a further optimizer made its first update after a backward of its own
         # Identity, number and verdicts of the last one: a weak look-up costs as much as the rest.
         self.last: Tuple[int, int, Optional[UpdateCounts]] = (0, 0, None)
         self.open: List[Tuple[int, int]] = []  # (identity, depth of the phases below it)
@@ -177,6 +178,8 @@ class Updates:
         number = self.numbers.get(optimizer)
         if number is None:
             number = self.numbers[optimizer] = len(self.numbers) + 1
+            recorder = self.session.recorder
+            self.several_losses |= number > 1 and recorder is not None and recorder.backwards > 0
             for call in self.thread.moments.optimizer:
                 call(optimizer, number)
         return number
