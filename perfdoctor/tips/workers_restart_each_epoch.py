@@ -1,7 +1,8 @@
 """Every epoch begins with a stall because its worker processes are started again.
 
 ## What it sees
-Several epochs, each beginning with a wait that is far longer than preparing one batch.
+Several epochs, each beginning with a wait that is far longer than preparing one batch; and how much longer
+than others these steps train, in which a process is copied and new ones take cores.
 
 ## By hand
     DataLoader(dataset, ..., num_workers=4, persistent_workers=True)
@@ -13,7 +14,7 @@ epochs. A dataset that opens files and never closes them keeps them open.
 
 from __future__ import annotations
 
-from perfdoctor.facts.predict.worker_count import restarts
+from perfdoctor.facts.predict.worker_count import restarts, slowed
 from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import LoaderFacts, StepFacts
@@ -30,7 +31,7 @@ NOTICEABLE = 0.02  # share of wall time: the smallest gain that is reported
 )
 def workers_restart_each_epoch(step: StepFacts, loader: LoaderFacts) -> Advice | None:
     """Advises persistent workers where their start-up takes a noticeable share of the run."""
-    starts = restarts(step, loader)
+    starts, slower = restarts(step, loader), slowed(step, loader)
     if starts.likely < NOTICEABLE:
         return None
     return Advice(
@@ -39,12 +40,20 @@ def workers_restart_each_epoch(step: StepFacts, loader: LoaderFacts) -> Advice |
             f"a batch costs {loader.batch_s * 1e3:.1f} ms: the rest restarts {loader.num_workers} workers",
             *_others(step, loader),
             f"that is {starts.likely:.0%} of the training time",
+            *_slower(slower.likely),
         ),
-        change=Change(starts=starts),
+        change=Change(step=slower, starts=starts),
         at=(loader.at,) if loader.at else (),
         tweak="--persistent-workers",
         code=f"DataLoader(..., num_workers={loader.num_workers}, persistent_workers=True)",
     )
+
+
+def _slower(share: float) -> tuple[str, ...]:
+    """How much longer the first steps of epochs train, where that is noticeable."""
+    if share < NOTICEABLE:
+        return ()
+    return (f"steps in which workers start train longer than others: {share:.0%} of the training time",)
 
 
 def _others(step: StepFacts, loader: LoaderFacts) -> tuple[str, ...]:

@@ -30,8 +30,8 @@ DRAWS = "the dataset draws random numbers, and workers that live on are not seed
 
 
 def predict(run: WatchedRun) -> Any:
-    """The waits for workers that start again go."""
-    return predicted(run, lambda loader: run.changes(starts=run.restarts))
+    """The waits for workers that start again go, and what their start slows down."""
+    return predicted(run, lambda loader: run.changes(starts=run.restarts, step=run.slowed))
 
 
 @tweak("--persistent-workers", BITWISE, predict=predict, acts_on=("data",), pays=EPOCH_BORDERS)

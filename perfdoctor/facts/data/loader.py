@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from perfdoctor.facts.data.worker_starts import slowed_s
 from perfdoctor.facts.decode import location, number
 from perfdoctor.facts.registry import fact
-from perfdoctor.facts.steps.boundaries import Floats
+from perfdoctor.facts.steps.boundaries import Floats, Steps
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import quantiles
 from perfdoctor.model.measured import LoaderFacts
@@ -40,7 +41,7 @@ NEEDED = {
 
 
 @fact
-def loader_facts(rank: RankRecords, span: MeasuredSpan) -> LoaderFacts | Missing | None:
+def loader_facts(rank: RankRecords, span: MeasuredSpan, steps: Steps) -> LoaderFacts | Missing | None:
     """The facts of the training loader, or None where the script constructs none."""
     made = _made(rank)
     identity = trained_on(rank, span)
@@ -50,11 +51,11 @@ def loader_facts(rank: RankRecords, span: MeasuredSpan) -> LoaderFacts | Missing
     if rows is None or not len(rows):
         return Missing("no batch of a DataLoader was recorded")
     event = next(entry for entry in made if entry.id == identity)
-    return _facts(event, rows, rank, span, len(made))
+    return _facts(event, rows, rank, span, steps, len(made))
 
 
 def _facts(
-    event: LoaderEvent, rows: Rows, rank: RankRecords, span: MeasuredSpan, loaders: int
+    event: LoaderEvent, rows: Rows, rank: RankRecords, span: MeasuredSpan, steps: Steps, loaders: int
 ) -> LoaderFacts:
     batches = rows["batches"].astype(np.float64)
     total = float(batches.sum())
@@ -91,6 +92,7 @@ def _facts(
         # the first epoch's start also pays for what is done once: the later ones tell, where there are any
         epoch_start_s=sum(starts[1:] or starts) / len(starts[1:] or starts) / 1e9 if starts else None,
         epoch_end_s=_epoch_end_s(rank, event.id),
+        epoch_slowed_s=slowed_s(epochs, steps),
         steady_wait_s=_steady_wait_s(rank, event.id, span),
         worker_start_s=_worker_start_s(rank, event.id),
         loaders=loaders,

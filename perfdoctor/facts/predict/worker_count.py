@@ -28,8 +28,7 @@ def good_workers(model: StepModel, cpu: CpuFacts) -> int:
 
 def restarts(step: StepFacts, loader: LoaderFacts) -> Estimate:
     """The share of the training time that goes if workers live on between epochs, those of validation too."""
-    short = not loader.num_workers or loader.persistent_workers or loader.epochs < 2
-    if short or not loader.epoch_start_s or step.wall_s <= 0:
+    if not _restart(loader) or not loader.epoch_start_s or step.wall_s <= 0:
         return NOTHING
     stall_s = loader.epoch_start_s - (loader.steady_wait_s or 0.0)
     removed_s = stall_s - loader.batch_s  # the first batch still has to be prepared
@@ -42,3 +41,15 @@ def restarts(step: StepFacts, loader: LoaderFacts) -> Estimate:
         for seconds in (removed_s, stall_s)
     )
     return Estimate(SURE * share, share, most)
+
+
+def slowed(step: StepFacts, loader: LoaderFacts) -> Estimate:
+    """The share of the training time by which steps train faster if no workers start in them."""
+    if not _restart(loader) or step.wall_s <= 0:
+        return NOTHING
+    share = min(1.0, loader.epoch_slowed_s * (loader.epochs - 1) / step.wall_s)
+    return Estimate(0.0, share, share)  # a first step of an epoch may be slower for another reason
+
+
+def _restart(loader: LoaderFacts) -> bool:
+    return bool(loader.num_workers) and not loader.persistent_workers and loader.epochs > 1

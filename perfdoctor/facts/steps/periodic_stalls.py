@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.facts.data.worker_starts import starting
 from perfdoctor.facts.host.gc_pauses import GcPauseFacts
 from perfdoctor.facts.host.stacks import threads
 from perfdoctor.facts.registry import fact
@@ -85,7 +86,7 @@ def periodic_stalls(
         0.0 if isinstance(pauses, Missing) or pauses is None else pauses.seconds_per_step * len(seconds)
     )
     lumps = phases[Phase.VALIDATION][hits] + phases[Phase.CHECKPOINT][hits] > 0
-    restarts = _start_workers(epochs, begin_ns[hits], steps.end_ns[own][hits])
+    restarts = starting(epochs, begin_ns[hits], steps.end_ns[own][hits])
     if paused_s >= MOSTLY * excess_s or lumps.mean() >= MOSTLY or restarts.mean() >= MOSTLY:
         return None
     by_phase = {
@@ -146,18 +147,6 @@ def _in_seconds(begin_ns: Ints, long: Bools) -> Ints | None:
     every_s = float(np.median(gaps_s))
     even = np.abs(gaps_s - every_s) <= EVEN * every_s + usual_step_s
     return stalls if even.mean() >= ON_TIME and every_s >= SHORTEST * usual_step_s else None
-
-
-def _start_workers(epochs: list[EpochEvent], begin_ns: Ints, end_ns: Ints) -> Bools:
-    """Which of these steps waited for workers of a loader to start: those slow the whole step down."""
-    known: set[int] = set()
-    started_ns = []
-    for epoch in sorted(epochs, key=lambda each: each.begin_ns):
-        if not known.issuperset(epoch.workers):
-            started_ns.append(epoch.begin_ns + epoch.startup_ns + epoch.first_wait_ns)
-        known.update(epoch.workers)
-    at = np.searchsorted(np.sort(started_ns), (begin_ns, end_ns))
-    return np.asarray(at[1] > at[0])
 
 
 def _line(

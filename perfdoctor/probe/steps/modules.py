@@ -154,7 +154,7 @@ class ModuleCallPhases:
         return any(known.trained for known in self.known.values())
 
     def _count_samples(self, args: Args) -> None:
-        """Without a DataLoader, the input of a model tells the size of the batch, where one loss trains all."""
+        """Without a DataLoader, a model's input tells the size of the batch, where one loss trains all."""
         batch = args[1] if len(args) > 1 else None
         updates = self.updates
         one_loss = not updates.several_losses or len(updates.numbers) <= 1

@@ -53,6 +53,7 @@ class WatchedRun(Protocol):
     has_loader: bool  # False: the script is known to have none
     epoch_waits: float  # share of a step that waits for epochs to start and end
     restarts: Any  # share of a step that goes if workers live on between epochs: low, likely, high
+    slowed: Any  # share of a step that training takes longer where workers start: low, likely, high
     fixed_step: Optional[Tuple[float, float, float]]  # share of a step that no larger batch makes longer
     threads: Optional[int]  # that torch computes with
     memory_times: Optional[float]  # how many times the memory that grows with the batch there is

@@ -9,7 +9,7 @@ from typing import Any
 
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
-from perfdoctor.facts.predict.worker_count import KNEE, good_workers, restarts
+from perfdoctor.facts.predict.worker_count import KNEE, good_workers, restarts, slowed
 from perfdoctor.facts.steps.batch_room import BatchRoom
 from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
 from perfdoctor.model.change import Change, Estimate
@@ -81,6 +81,13 @@ class TweakFacts:
         """The share of a step that goes if workers live on between epochs."""
         step: StepFacts | None = self._group(StepFacts)
         share = Estimate() if step is None or self.loader is None else restarts(step, self.loader)
+        return share.low, share.likely, share.high
+
+    @property
+    def slowed(self) -> Range:
+        """The share of a step that training takes longer where workers start."""
+        step: StepFacts | None = self._group(StepFacts)
+        share = Estimate() if step is None or self.loader is None else slowed(step, self.loader)
         return share.low, share.likely, share.high
 
     @property

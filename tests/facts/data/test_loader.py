@@ -42,7 +42,7 @@ def ended(loader=1, index=0, t=1500, batches=50, wait=98.0):
 def facts(*events, loader=None):
     found = boundaries.find(STEPS)
     assert found is not None
-    return loader_facts(RankRecords(0, STEPS, loader, tuple(events)), MeasuredSpan.of(found))
+    return loader_facts(RankRecords(0, STEPS, loader, tuple(events)), MeasuredSpan.of(found), found)
 
 
 def test_the_cost_of_a_batch_is_what_its_maker_spends():
