@@ -7,6 +7,7 @@ from dataclasses import replace
 from perfdoctor.facts.host.resources import share_of
 from perfdoctor.facts.predict.contention import cpu_contention
 from perfdoctor.facts.predict.step_model import StepModel, build, of_loop
+from perfdoctor.facts.predict.worker_count import slowed
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.summary import TimedStep
 from perfdoctor.model.measured import CpuFacts, LoaderFacts, RunFacts, StepFacts
@@ -27,12 +28,22 @@ def step_model(
 
 @fact
 def step_facts(
-    timed: TimedStep, run: RunFacts, model: StepModel | Missing, cpu: CpuFacts | Missing
+    timed: TimedStep,
+    run: RunFacts,
+    model: StepModel | Missing,
+    cpu: CpuFacts | Missing,
+    loader: LoaderFacts | Missing | None,
 ) -> StepFacts:
-    """The step; on a device, workers on the CPU's cores take nothing from it."""
+    """The step; on a device, workers on the CPU's cores take nothing from it.
+
+    Workers that start in some steps slow these down more than their share of the cores tells.
+    """
     if run.on_device or not isinstance(model, StepModel) or not isinstance(cpu, CpuFacts):
         return timed.step
-    return replace(timed.step, contention_s=_contention_s(model, cpu))
+    starting_s = 0.0
+    if isinstance(loader, LoaderFacts):
+        starting_s = slowed(timed.step, loader).likely * timed.step.mean_s
+    return replace(timed.step, contention_s=max(_contention_s(model, cpu), starting_s))
 
 
 def _contention_s(model: StepModel, cpu: CpuFacts) -> float:
