@@ -12,7 +12,7 @@ from typing import Literal
 
 from perfdoctor.model.change import Change
 from perfdoctor.model.checked import Checked
-from perfdoctor.model.measured import Location
+from perfdoctor.model.measured import Location, Phase
 
 CLOSE_TO_ALL = 100.0  # speedup bounds end here: "more than a hundred times" says as much as a larger number
 
@@ -64,7 +64,7 @@ class Advice:
     `because` holds sentences with numbers. `change` says what it takes out of the step, or None where it is
     about something else than the time of a step. `start_s` is what it saves before the first step, in
     seconds. `tweak` is the flag and value of `perfdoctor try`, or None. `code` is the change by hand, written
-    for this script where its names are known.
+    for this script where its names are known. `phase` is the one that all of that time lies in, where it is one.
     """
 
     because: tuple[str, ...]
@@ -75,6 +75,7 @@ class Advice:
     code: str | None = None
     bottleneck: Bottleneck | None = None  # what the time is charged to, where that is not the tip's own class
     start_s: float | None = None
+    phase: Phase | None = None
 
     @property
     def about(self) -> Literal["time", "start", "risk"]:

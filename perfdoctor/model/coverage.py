@@ -62,12 +62,12 @@ class Covered:
         """Of each part the share of the step that is nobody's; parts use up a cover in their order.
 
         `around` are lines that whole steps run below, as where a framework is told to train: a finding at
-        such a line alone is about none of what runs there.
+        such a line alone is about none of what runs there, unless it is about all of a phase.
         """
         pools: dict[Cover, float] = {}
         for cover in self.covers:
             places = cover.places - around
-            if places or not cover.places:
+            if places or not cover.places or cover.phase is not None:
                 told = replace(cover, places=places)
                 pools[told] = pools.get(told, 0.0) + cover.share
         shares = []
@@ -92,7 +92,7 @@ def covers(advice: Advice) -> Iterator[Cover]:
         return
     in_loop = change.step.high + change.moved.high
     if in_loop > 0:
-        yield Cover(in_loop, None, frozenset((at.file, at.line) for at in advice.at))
+        yield Cover(in_loop, advice.phase, frozenset((at.file, at.line) for at in advice.at))
     if change.batch != NOTHING or change.workers is not None or change.prefetch is not None:
         yield Cover(1.0, Phase.DATA_WAIT, waits=MAKING)
     elif change.starts != NOTHING:

@@ -57,6 +57,7 @@ def frequent_checkpoints(step: StepFacts, saves: SaveFacts) -> Advice | None:
         change=removes(SURE * share, share * (1 - 1 / RARER), share),
         at=(saves.at,) if saves.at else (),
         code=_rarer(saves, max(1, round(saves.steps_between * RARER))),
+        phase=Phase.CHECKPOINT,
     )
 
 

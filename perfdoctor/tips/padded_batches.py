@@ -34,11 +34,13 @@ loss or a normalisation that includes the padding changes with its amount.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perfdoctor.facts.data.padding import PaddingFacts
 from perfdoctor.facts.predict.thread_speedup import LARGE_S
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import Phase, RunFacts, StepFacts, ThreadFacts
+from perfdoctor.model.measured import Location, Phase, RunFacts, StepFacts, ThreadFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.20  # share of the step that computes on sequences
@@ -62,6 +64,7 @@ PAIRS = (0.0, 0.2, 0.7)
 SHOWN = 2  # lines that pad
 
 OWN = "pad_sequence(texts, batch_first=True)  # in collate_fn: pads to the longest of the batch"
+TOKENIZED = "tokenizer(texts, truncation=True)  # without padding: DataCollatorWithPadding pads each batch"
 ALIKE = "batches = torch.tensor(lengths).argsort().split(batch_size)  # for batch_sampler, in random order"
 
 
@@ -102,8 +105,13 @@ def padded_batches(
         change=removes(low, likely, high),
         at=(*pads, *at) if beyond else (*at, *pads),
         same_result=not within,
-        code="\n".join(code for share, code in ((beyond, OWN), (within, ALIKE)) if share),
+        code="\n".join(code for share, code in ((beyond, _own(pads)), (within, ALIKE)) if share),
     )
+
+
+def _own(pads: Sequence[Location]) -> str:
+    """How each batch is padded to its own longest sequence, by what pads it now."""
+    return TOKENIZED if any("padding=" in (line.text or "") for line in pads) else OWN
 
 
 def _gone(run: RunFacts, threads: ThreadFacts) -> tuple[float, float, float]:

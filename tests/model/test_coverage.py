@@ -39,6 +39,13 @@ def test_a_line_that_whole_steps_run_below_counts_beside_another_one_only():
         assert found.left([part], steps) == [rest]
 
 
+def test_a_change_that_is_about_a_phase_is_about_it_below_such_a_line_too_and_about_no_other():
+    saves, computes = suspect(0.2, Phase.CHECKPOINT, 3), suspect(0.2, Phase.FORWARD, 3)
+    advice = Advice(("because",), removes(0, 0.1, 0.2), at=(at(3),), phase=Phase.CHECKPOINT)
+    found = Covered.by([advice])
+    assert found.left([saves, computes], frozenset({("train.py", 3)})) == [0.0, 0.2]
+
+
 @pytest.mark.parametrize(
     "change", [Change(workers=4), Change(prefetch=8), Change(batch=Estimate(0.1, 0.2, 0.3))]
 )

@@ -30,6 +30,13 @@ def test_says_how_much_is_padding_and_where_it_comes_from():
     assert "argsort" in advice.code
 
 
+def test_a_tokenizer_that_pads_is_told_to_leave_it_to_the_collator():
+    pads = Location("train.py", 12, "encode", 'tokenizer(texts, truncation=True, padding="max_length")')
+    advice = tip(STEP, padding(lines=(pads,), at=LOADER_LINE))
+    assert "DataCollatorWithPadding" in advice.code
+    assert "pad_sequence" not in advice.code
+
+
 def test_what_goes_is_computing_on_positions_and_on_pairs_of_them():
     found = gain(tip(STEP, padding(beyond=0.5, within=0.0)))
     assert found.likely == pytest.approx(1 / (1 - 0.8 * (0.8 * 0.5 + 0.2 * 0.75)))
