@@ -64,7 +64,7 @@ class Advice:
     `because` holds sentences with numbers. `change` says what it takes out of the step, or None where it is
     about something else than the time of a step. `start_s` is what it saves before the first step, in
     seconds. `tweak` is the flag and value of `perfdoctor try`, or None. `code` is the change by hand, written
-    for this script where its names are known. `phase` is the one that all of that time lies in, where it is one.
+    for this script where its names are known. `phase` is the one that all of that time lies in, if it is one.
     """
 
     because: tuple[str, ...]
