@@ -4,11 +4,15 @@ import pytest
 
 from perfdoctor.facts.script.embedding_tables import EmbeddingTable, EmbeddingTableFacts
 from perfdoctor.model.measured import Location
-from perfdoctor.tips.dense_embedding_gradients import dense_embedding_gradients as tip
-from tests.support.facts import step
+from perfdoctor.tips.dense_embedding_gradients import dense_embedding_gradients
+from tests.support.facts import run, step
 
 STEP = step(forward=1, backward=4, optimizer=5)
 LINE = Location("net.py", 7, "__init__", "self.users = nn.Embedding(1_000_000, 16)")
+
+
+def tip(of_step, found, device="cpu"):
+    return dense_embedding_gradients(run(device=device), of_step, found)
 
 
 def tables(lookups=1_000.0, of_all=0.9, **given):
@@ -44,8 +48,17 @@ def test_no_more_of_backward_goes_than_there_is():
     assert share.high == pytest.approx(0.45 + 0.01)
 
 
-def test_rows_that_are_looked_up_cost_three_times_a_dense_one():
-    assert tip(STEP, tables(lookups=100_000.0)).change.step.likely == pytest.approx(0.45 * 0.7 * 4 / 3)
+def test_rows_that_are_looked_up_take_time_of_their_own():
+    share = tip(STEP, tables(lookups=4_000.0)).change.step
+    rows = 4_000 * (0.3e-6 + 16.777216 * 6e-9) / 10e-3  # of a step of 10 ms: rows of 67 bytes
+    assert share.likely == pytest.approx(0.45 - rows + 0.15)
+    assert share.low == pytest.approx(0.27 - 1.6 * rows)
+    assert share.high == pytest.approx(0.45 - 0.6 * rows + 0.4)
+
+
+def test_on_a_device_they_cost_three_times_a_dense_one():
+    share = tip(STEP, tables(lookups=100_000.0), device="NVIDIA A100").change.step
+    assert share.likely == pytest.approx(0.45 * 0.7 + 0.15)
 
 
 def test_a_table_without_a_line_or_path_is_still_told():
@@ -57,8 +70,10 @@ def test_a_table_without_a_line_or_path_is_still_told():
 @pytest.mark.parametrize(
     ("found", "fires"),
     [
-        pytest.param(tables(lookups=100_000), True, id="a-tenth-of-the-rows"),
-        pytest.param(tables(lookups=100_001), False, id="more-than-a-tenth"),
+        pytest.param(tables(lookups=1_000, rows=10_000, bytes=2**20), True, id="a-tenth-of-the-rows"),
+        pytest.param(tables(lookups=1_001, rows=10_000, bytes=2**20), False, id="more-than-a-tenth"),
+        pytest.param(tables(lookups=9_900), True, id="sparse-is-a-little-less"),
+        pytest.param(tables(lookups=10_100), False, id="sparse-is-as-dear"),
         pytest.param(tables(lookups=0, of_all=0.1001), True, id="a-visible-part-of-the-update"),
         pytest.param(tables(lookups=0, of_all=0.0999), False, id="a-small-part-of-the-update"),
     ],
