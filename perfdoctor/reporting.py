@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perfdoctor.facts.device.profiler_windows import MeasuredWindows
     from perfdoctor.facts.gather import Facts
     from perfdoctor.facts.user_source.parse import LineReader
+    from perfdoctor.model.flame import RunDifference
     from perfdoctor.model.note import Remark
     from perfdoctor.model.ranks import JobFacts
     from perfdoctor.model.report import Report
@@ -72,17 +73,27 @@ def judge_over_time(
     *,
     leading_only: bool = False,
     before_measuring: Callable[[str], None] | None = None,
+    against: Path | None = None,
 ) -> Illustrated:
-    """The report as `judge` makes it, and what a page of pictures shows beside it."""
+    """The report as `judge` makes it, and what a page of pictures shows beside it.
+
+    `against`: an earlier run, from which this one's stack samples are told apart.
+    """
     from perfdoctor.diagnosis import trace_report
     from perfdoctor.facts.device.profiler_windows import plainest
-    from perfdoctor.facts.flames import flames
+    from perfdoctor.facts.flames import flames, thread_uses
     from perfdoctor.facts.timeline import timeline
+    from perfdoctor.facts.user_source.parse import Sources
 
-    report, _, evidence, source = _examine(path, others, leading_only, before_measuring)
-    over_time = timeline(evidence.records)
+    report, facts, evidence, source = _examine(path, others, leading_only, before_measuring)
+    records, sources, over_time = evidence.records, Sources(source), timeline(evidence.records)
     rank = over_time.steps.rank if over_time.steps is not None else None
-    over_time = replace(over_time, flames=flames(evidence.records, rank))
+    over_time = replace(
+        over_time,
+        flames=flames(records, rank, sources),
+        threads=thread_uses(records, rank, sources),
+        difference=_difference(against, facts, records) if against is not None else None,
+    )
     window = plainest(evidence.windows)
     return Illustrated(
         report,
@@ -121,6 +132,17 @@ def _examine(
     facts = gather(evidence.records, source, evidence.windows, evidence.job)
     judged = report(facts, source, str(evidence.records.path), evidence.notes, evidence.job)
     return judged, facts, evidence, source
+
+
+def _difference(before: Path, facts: Facts, records: RunRecords) -> RunDifference:
+    """What a run does longer or shorter than the one that came before."""
+    from perfdoctor.facts.flame_difference import ComparedRun, run_difference
+    from perfdoctor.model.measured import StepFacts
+
+    _, earlier, evidence, _ = _examine(before, None, False, None)
+    return run_difference(
+        ComparedRun(evidence.records, earlier.get(StepFacts)), ComparedRun(records, facts.get(StepFacts))
+    )
 
 
 def _excerpts(report: Report, source: LineReader) -> Excerpts:

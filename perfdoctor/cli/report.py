@@ -40,6 +40,10 @@ def report(
         str | None,
         typer.Option(metavar="PER_HOUR", help="Say what it cost, at this price of the machine: 3.20/h."),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="With --html: show what takes longer and less than in that run."),
+    ] = None,
     trials: Annotated[
         bool, typer.Option("--trials", help="Show the newest trial of perfdoctor try, or the trial RUN.")
     ] = False,
@@ -52,8 +56,10 @@ def report(
     price_per_h = None if price is None else _price_per_h(price)
     if html is not None or open_:
         apart = {"--json": json, "--markdown": markdown, "--price": price is not None}
-        _html(names, html, open_, out, trials, apart)
+        _html(names, html, open_, out, trials, against, apart)
         return
+    if against is not None:
+        _refuse_against()
     if trials:
         _trial(names, json, markdown, out)
         return
@@ -86,8 +92,22 @@ def _price_per_h(typed: str) -> float:
     return price
 
 
+def _refuse_against() -> None:
+    from perfdoctor.errors import PerfdoctorError
+
+    raise PerfdoctorError(
+        "--against is drawn by --html", "give both: perfdoctor report --html FILE --against RUN"
+    )
+
+
 def _html(
-    names: list[str], file: str | None, show: bool, out: str | None, trials: bool, others: dict[str, bool]
+    names: list[str],
+    file: str | None,
+    show: bool,
+    out: str | None,
+    trials: bool,
+    against: str | None,
+    others: dict[str, bool],
 ) -> None:
     """The report, or the trial, as an HTML file."""
     from perfdoctor.errors import PerfdoctorError
@@ -109,7 +129,8 @@ def _html(
         html_file.write_page(path, trial.page(found, os.getcwd(), earlier, unread))
     else:
         first, *parts = lookup.run_directories(names, out)
-        html_file.write_report(path, kept_report.judge_over_time(first, parts or None), out)
+        before = None if against is None else lookup.run_directory(against, out)
+        html_file.write_report(path, kept_report.judge_over_time(first, parts or None, against=before), out)
     if show:
         html_file.show(path)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from perfdoctor.model.flame import Flame
+from perfdoctor.model.flame import Flame, RunDifference, ThreadUse
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.waterfall import Waterfall
 
@@ -59,6 +59,8 @@ class Timeline:
     charts: tuple[SampleChart, ...] = ()
     absent: Mapping[str, str] | None = None
     flames: tuple[Flame, ...] = ()
+    threads: tuple[ThreadUse, ...] = ()
+    difference: RunDifference | None = None  # where it stands beside another run
     waterfall: Waterfall | None = None
 
 

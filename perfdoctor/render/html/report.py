@@ -13,6 +13,7 @@ from perfdoctor.model.timeline import Timeline
 from perfdoctor.model.trial import Trial
 from perfdoctor.render import text
 from perfdoctor.render.html import charts, document, falls, flame, panels
+from perfdoctor.render.html import difference as differences
 from perfdoctor.render.html.cards import Excerpts, cards
 from perfdoctor.render.html.charts import Plot
 from perfdoctor.render.html.names import KIND_NAMES, KINDS, ORDER, PHASES
@@ -32,14 +33,14 @@ def html(
     """The whole file. `trials`: of the same command, newest first; `window`: what one of the profiler saw."""
     values = _panels(report, timeline, excerpts or {}, trials, list(window))
     scripts = ["time.js"] if values["plots"] else []
-    scripts += ["flame.js"] if values["flames"] else []
+    scripts += ["flame.js"] if values["flames"] or timeline.difference is not None else []
     return document.filled("report.html", scripts, **values)
 
 
 def _panels(
     report: Report, timeline: Timeline, excerpts: Excerpts, trials: Sequence[Trial], window: list[Section]
 ) -> dict[str, Any]:
-    run, steps, fall = report.run, report.steps, timeline.waterfall
+    run, steps, fall, beside = report.run, report.steps, timeline.waterfall, timeline.difference
     shown, gain_ends = cards(report.findings, run.cwd, excerpts, trials)
     phases = charts.steps_over_time(timeline.steps, timeline.end_s) if timeline.steps else None
     samples = [charts.samples_over_time(chart, timeline.end_s) for chart in timeline.charts]
@@ -72,7 +73,10 @@ def _panels(
         "inside": panels.inside(window),
         "lines": panels.costly_lines(report),
         "unseen": panels.unseen(report),
+        "threads": flame.thread_rows(timeline.threads),
         "flames": [flame.icicle(tree) for tree in timeline.flames],
+        "difference": differences.difference(beside) if beside is not None else None,
+        "difference_keys": differences.KEYS,
         "job": panels.job(report.job, run.cwd) if report.job is not None else None,
         "trials": trial_rows(trials),
         "notes": all_worded(report.notes),
