@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perfdoctor.facts.user_source.parse import LineReader
     from perfdoctor.model.flame import RunDifference
     from perfdoctor.model.note import Remark
-    from perfdoctor.model.ranks import JobFacts
+    from perfdoctor.model.ranks import JobFacts, WaitsOverTime
     from perfdoctor.model.report import Report
     from perfdoctor.model.timeline import Excerpt, Timeline
     from perfdoctor.runs.directory import Json
@@ -37,6 +37,7 @@ class Evidence:
     windows: MeasuredWindows
     job: JobFacts | None  # None of one rank alone, and of a part of a job
     notes: tuple[Remark, ...]  # what reading them met
+    waits: WaitsOverTime | None = None  # who waits for whom, where ranks can be compared
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ def judge_over_time(
         over_time,
         flames=flames(records, rank, sources),
         threads=thread_uses(records, rank, sources),
+        waits=evidence.waits,
         difference=_difference(against, facts, records) if against is not None else None,
     )
     window = plainest(evidence.windows)
@@ -181,8 +183,8 @@ def _read(job: Job, before_measuring: Callable[[str], None] | None) -> Evidence:
     if before_measuring is not None and records.ranges is None:
         records = replace(records, ranges=_note_ranges(records.path))
     measured, notes = files.measured_windows(windows.of_lowest_rank(records.path, records.ranks))
-    facts, job_notes = _compare(job, records)
-    return Evidence(records, measured, facts, (*notes, *job_notes))
+    facts, waits, job_notes = _compare(job, records)
+    return Evidence(records, measured, facts, (*notes, *job_notes), waits)
 
 
 def _note_ranges(path: Path) -> Json | None:
@@ -209,16 +211,18 @@ def _note_ranges(path: Path) -> Json | None:
     return document
 
 
-def _compare(job: Job, records: RunRecords) -> tuple[JobFacts | None, tuple[Remark, ...]]:
+def _compare(
+    job: Job, records: RunRecords
+) -> tuple[JobFacts | None, WaitsOverTime | None, tuple[Remark, ...]]:
     """What all ranks show together; of one rank alone, and of a part of a job, only the notes."""
     if job.world < 2 or job.part:
-        return None, tuple(note for note in job.notes if note not in records.problems)
+        return None, None, tuple(note for note in job.notes if note not in records.problems)
     from perfdoctor.facts.ranks.job import RankComparison
 
     comparison = RankComparison(job.world)
     whole = job.read(comparison.add, known=records.problems)
     facts = comparison.facts(whole)
-    return (None, whole.notes) if facts is None else (_with_link(facts), ())
+    return (None, None, whole.notes) if facts is None else (_with_link(facts), comparison.waits, ())
 
 
 def _with_link(job: JobFacts) -> JobFacts:

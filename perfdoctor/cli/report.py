@@ -54,12 +54,10 @@ def report(
     """
     names = runs or []
     price_per_h = None if price is None else _price_per_h(price)
-    if html is not None or open_:
+    if html is not None or open_ or against is not None:
         apart = {"--json": json, "--markdown": markdown, "--price": price is not None}
         _html(names, html, open_, out, trials, against, apart)
         return
-    if against is not None:
-        _refuse_against()
     if trials:
         _trial(names, json, markdown, out)
         return
@@ -92,14 +90,6 @@ def _price_per_h(typed: str) -> float:
     return price
 
 
-def _refuse_against() -> None:
-    from perfdoctor.errors import PerfdoctorError
-
-    raise PerfdoctorError(
-        "--against is drawn by --html", "give both: perfdoctor report --html FILE --against RUN"
-    )
-
-
 def _html(
     names: list[str],
     file: str | None,
@@ -113,11 +103,15 @@ def _html(
     from perfdoctor.errors import PerfdoctorError
 
     if file is None:
+        wanted = "--open" if show else f"--against {against}"
         raise PerfdoctorError(
-            "--open shows what --html writes", "give both: perfdoctor report --html FILE --open"
+            f"{wanted.split()[0]} shows what --html writes",
+            f"give both: perfdoctor report --html FILE {wanted}",
         )
     if other := next((name for name, given in others.items() if given), None):
         raise PerfdoctorError(f"--html and {other} do not go together", f"leave out {other}")
+    if trials and against is not None:
+        raise PerfdoctorError("--against compares runs, and --trials shows trials", "leave out one of them")
     from perfdoctor.cli import html_file, kept_report
     from perfdoctor.runs import lookup
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from perfdoctor.model.flame import Flame, RunDifference, ThreadUse
 from perfdoctor.model.measured import Phase
+from perfdoctor.model.ranks import WaitsOverTime
 from perfdoctor.model.waterfall import Waterfall
 
 Unit = Literal["cores", "bytes", "bytes_per_s", "share"]
@@ -62,6 +63,7 @@ class Timeline:
     threads: tuple[ThreadUse, ...] = ()
     difference: RunDifference | None = None  # where it stands beside another run
     waterfall: Waterfall | None = None
+    waits: WaitsOverTime | None = None  # of the ranks for each other
 
 
 @dataclass(frozen=True)

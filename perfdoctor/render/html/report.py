@@ -12,7 +12,7 @@ from perfdoctor.model.report import Report
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.model.trial import Trial
 from perfdoctor.render import text
-from perfdoctor.render.html import charts, document, falls, flame, panels
+from perfdoctor.render.html import charts, document, falls, flame, panels, waits
 from perfdoctor.render.html import difference as differences
 from perfdoctor.render.html.cards import Excerpts, cards
 from perfdoctor.render.html.charts import Plot
@@ -78,6 +78,7 @@ def _panels(
         "difference": differences.difference(beside) if beside is not None else None,
         "difference_keys": differences.KEYS,
         "job": panels.job(report.job, run.cwd) if report.job is not None else None,
+        "waits": waits.waits(timeline.waits) if timeline.waits is not None else None,
         "trials": trial_rows(trials),
         "notes": all_worded(report.notes),
         "not_judged": conclusions.not_judged(report.not_judged, name_all=True),
