@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from perfdoctor.model.concluded import Verdict
+from perfdoctor.model.loader_curve import LoaderCurve
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.out_of_memory import OutOfMemory
 from perfdoctor.model.report import Report
@@ -18,6 +19,7 @@ from perfdoctor.render.html.cards import Excerpts, cards
 from perfdoctor.render.html.charts import Plot
 from perfdoctor.render.html.names import KIND_NAMES, KINDS, ORDER, PHASES
 from perfdoctor.render.html.trial_rows import trial_rows
+from perfdoctor.render.html.worker_curve import worker_curve
 from perfdoctor.render.notes import all_worded
 from perfdoctor.render.page import Section
 from perfdoctor.render.pages import conclusions, out_of_memory, ranks, rates
@@ -29,9 +31,13 @@ def html(
     excerpts: Excerpts | None = None,
     trials: Sequence[Trial] = (),
     window: Iterable[Section] = (),
+    curve: LoaderCurve | None = None,
 ) -> str:
-    """The whole file. `trials`: of the same command, newest first; `window`: what one of the profiler saw."""
+    """The whole file. `trials` and `curve`: of the same command; `window`: what one of the profiler saw."""
     values = _panels(report, timeline, excerpts or {}, trials, list(window))
+    values["curve"] = (
+        worker_curve(curve, report.loader, report.steps, report.run.cwd) if curve is not None else None
+    )
     scripts = ["time.js"] if values["plots"] else []
     scripts += ["flame.js"] if values["flames"] or timeline.difference is not None else []
     return document.filled("report.html", scripts, **values)
