@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from perfdoctor.facts.device.profiler_windows import MeasuredWindows
     from perfdoctor.facts.gather import Facts
     from perfdoctor.facts.user_source.parse import LineReader
+    from perfdoctor.model.flame import RunDifference
     from perfdoctor.model.note import Remark
-    from perfdoctor.model.ranks import JobFacts
+    from perfdoctor.model.ranks import JobFacts, WaitsOverTime
     from perfdoctor.model.report import Report
     from perfdoctor.model.timeline import Excerpt, Timeline
     from perfdoctor.runs.directory import Json
@@ -36,6 +37,7 @@ class Evidence:
     windows: MeasuredWindows
     job: JobFacts | None  # None of one rank alone, and of a part of a job
     notes: tuple[Remark, ...]  # what reading them met
+    waits: WaitsOverTime | None = None  # who waits for whom, where ranks can be compared
 
 
 @dataclass(frozen=True)
@@ -72,17 +74,28 @@ def judge_over_time(
     *,
     leading_only: bool = False,
     before_measuring: Callable[[str], None] | None = None,
+    against: Path | None = None,
 ) -> Illustrated:
-    """The report as `judge` makes it, and what a page of pictures shows beside it."""
+    """The report as `judge` makes it, and what a page of pictures shows beside it.
+
+    `against`: an earlier run, from which this one's stack samples are told apart.
+    """
     from perfdoctor.diagnosis import trace_report
     from perfdoctor.facts.device.profiler_windows import plainest
-    from perfdoctor.facts.flames import flames
+    from perfdoctor.facts.flames import flames, thread_uses
     from perfdoctor.facts.timeline import timeline
+    from perfdoctor.facts.user_source.parse import Sources
 
-    report, _, evidence, source = _examine(path, others, leading_only, before_measuring)
-    over_time = timeline(evidence.records)
+    report, facts, evidence, source = _examine(path, others, leading_only, before_measuring)
+    records, sources, over_time = evidence.records, Sources(source), timeline(evidence.records)
     rank = over_time.steps.rank if over_time.steps is not None else None
-    over_time = replace(over_time, flames=flames(evidence.records, rank))
+    over_time = replace(
+        over_time,
+        flames=flames(records, rank, sources),
+        threads=thread_uses(records, rank, sources),
+        waits=evidence.waits,
+        difference=_difference(against, facts, records) if against is not None else None,
+    )
     window = plainest(evidence.windows)
     return Illustrated(
         report,
@@ -123,6 +136,17 @@ def _examine(
     return judged, facts, evidence, source
 
 
+def _difference(before: Path, facts: Facts, records: RunRecords) -> RunDifference:
+    """What a run does longer or shorter than the one that came before."""
+    from perfdoctor.facts.flame_difference import ComparedRun, run_difference
+    from perfdoctor.model.measured import StepFacts
+
+    _, earlier, evidence, _ = _examine(before, None, False, None)
+    return run_difference(
+        ComparedRun(evidence.records, earlier.get(StepFacts)), ComparedRun(records, facts.get(StepFacts))
+    )
+
+
 def _excerpts(report: Report, source: LineReader) -> Excerpts:
     """The lines around those that findings name, where the file still has them; secrets are left out."""
     from perfdoctor.model import redact
@@ -159,8 +183,8 @@ def _read(job: Job, before_measuring: Callable[[str], None] | None) -> Evidence:
     if before_measuring is not None and records.ranges is None:
         records = replace(records, ranges=_note_ranges(records.path))
     measured, notes = files.measured_windows(windows.of_lowest_rank(records.path, records.ranks))
-    facts, job_notes = _compare(job, records)
-    return Evidence(records, measured, facts, (*notes, *job_notes))
+    facts, waits, job_notes = _compare(job, records)
+    return Evidence(records, measured, facts, (*notes, *job_notes), waits)
 
 
 def _note_ranges(path: Path) -> Json | None:
@@ -187,16 +211,18 @@ def _note_ranges(path: Path) -> Json | None:
     return document
 
 
-def _compare(job: Job, records: RunRecords) -> tuple[JobFacts | None, tuple[Remark, ...]]:
+def _compare(
+    job: Job, records: RunRecords
+) -> tuple[JobFacts | None, WaitsOverTime | None, tuple[Remark, ...]]:
     """What all ranks show together; of one rank alone, and of a part of a job, only the notes."""
     if job.world < 2 or job.part:
-        return None, tuple(note for note in job.notes if note not in records.problems)
+        return None, None, tuple(note for note in job.notes if note not in records.problems)
     from perfdoctor.facts.ranks.job import RankComparison
 
     comparison = RankComparison(job.world)
     whole = job.read(comparison.add, known=records.problems)
     facts = comparison.facts(whole)
-    return (None, whole.notes) if facts is None else (_with_link(facts), ())
+    return (None, None, whole.notes) if facts is None else (_with_link(facts), comparison.waits, ())
 
 
 def _with_link(job: JobFacts) -> JobFacts:

@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from perfdoctor.model.recorded import Recorded
+    from perfdoctor.render.exports.tables import ExportTable
 
 ELSEWHERE = "name another place: --to FILE"
 
@@ -21,6 +22,7 @@ class ExportFormat(str, Enum):
     FOLDED = "folded"
     SPEEDSCOPE = "speedscope"
     CSV = "csv"
+    PARQUET = "parquet"
     MARKDOWN = "markdown"
     OPENMETRICS = "openmetrics"
     PERFETTO = "perfetto"
@@ -32,6 +34,11 @@ class TableOf(str, Enum):
 
     STEPS = "steps"
     SAMPLES = "samples"
+    STACKS = "stacks"
+    FINDINGS = "findings"
+
+
+NO_TEXT = (ExportFormat.PARQUET, ExportFormat.PERFETTO, ExportFormat.TENSORBOARD)
 
 
 def export(
@@ -45,8 +52,12 @@ def export(
         typer.Option(metavar="FILE", help="Write it there (tensorboard: into that folder), not to stdout."),
     ] = None,
     what: Annotated[
-        TableOf, typer.Option("--what", help="csv: a row a step, or a row a process and sample.")
+        TableOf, typer.Option("--what", help="csv, parquet: what has a row; samples: of each process.")
     ] = TableOf.STEPS,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="folded: count the stacks of that earlier run as well."),
+    ] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the runs.")] = None,
 ) -> None:
     """Write a saved run in the format of another program."""
@@ -55,13 +66,18 @@ def export(
     from perfdoctor.runs import lookup
 
     path = lookup.run_directory(run, out)
+    before = None if against is None else lookup.run_directory(against, out)
+    if before is not None and format_ is not ExportFormat.FOLDED:
+        raise PerfdoctorError(
+            "--against goes with --format folded", "see two runs drawn: perfdoctor report --html --against"
+        )
     if to is None:
-        if format_ in (ExportFormat.PERFETTO, ExportFormat.TENSORBOARD):
+        if format_ in NO_TEXT:
             raise PerfdoctorError(
                 f"{format_.value} is no text for a terminal",
                 f"give it a place: perfdoctor export --format {format_.value} --to PLACE",
             )
-        output.emit(_text(path, format_, what, out), sys.stdout)
+        output.emit(_text(path, format_, what, out, before), sys.stdout)
         return
     if format_ is ExportFormat.TENSORBOARD:
         _tensorboard(path, Path(to))
@@ -72,11 +88,16 @@ def export(
 
         trace.trace([str(path)], perfetto=str(file))
         return
-    _write(file, _text(path, format_, what, out).encode("utf-8", "backslashreplace"))
+    if format_ is ExportFormat.PARQUET:
+        from perfdoctor.render.exports import parquet
+
+        _write(file, parquet.parquet(_table(path, what)))
+    else:
+        _write(file, _text(path, format_, what, out, before).encode("utf-8", "backslashreplace"))
     output.say(f"wrote {to}")
 
 
-def _text(path: Path, format_: ExportFormat, what: TableOf, out: str | None) -> str:
+def _text(path: Path, format_: ExportFormat, what: TableOf, out: str | None, before: Path | None) -> str:
     if format_ is ExportFormat.MARKDOWN:
         from perfdoctor.cli import kept_report
         from perfdoctor.cli.kept_trials import ready
@@ -90,21 +111,38 @@ def _text(path: Path, format_: ExportFormat, what: TableOf, out: str | None) -> 
         from perfdoctor.render.exports import openmetrics
 
         return openmetrics.openmetrics(kept_report.judge(path), path.name)
-    record = _recorded(path)
+    from perfdoctor.render.exports import folded, speedscope, tables
+
     if format_ is ExportFormat.CSV:
-        from perfdoctor.render.exports import tables
+        return tables.as_csv(_table(path, what))
+    if before is not None:
+        return folded.difference(_with_stacks(before), _with_stacks(path))
+    record = _with_stacks(path)
+    return folded.folded(record) if format_ is ExportFormat.FOLDED else speedscope.speedscope(record)
 
-        return tables.steps(record) if what is TableOf.STEPS else tables.samples(record)
+
+def _table(path: Path, what: TableOf) -> ExportTable:
+    from perfdoctor.render.exports import tables
+
+    if what is TableOf.FINDINGS:
+        from perfdoctor.cli import kept_report
+
+        return tables.findings(kept_report.judge(path).findings)
+    of_record = {TableOf.STEPS: tables.steps, TableOf.SAMPLES: tables.samples, TableOf.STACKS: tables.stacks}
+    return of_record[what](_recorded(path))
+
+
+def _with_stacks(path: Path) -> Recorded:
+    """What a run recorded. Raises PerfdoctorError where no stack is among it."""
+    from perfdoctor.errors import PerfdoctorError
+
+    record = _recorded(path)
     if not record.stacks:
-        from perfdoctor.errors import PerfdoctorError
-
         raise PerfdoctorError(
             f"{path.name} keeps no stack samples of rank {record.rank}",
             "what it has is in: perfdoctor export --format csv",
         )
-    from perfdoctor.render.exports import folded, speedscope
-
-    return folded.folded(record) if format_ is ExportFormat.FOLDED else speedscope.speedscope(record)
+    return record
 
 
 def _recorded(path: Path) -> Recorded:

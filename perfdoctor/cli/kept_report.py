@@ -33,13 +33,14 @@ def judge_over_time(
     *,
     leading_only: bool = False,
     before_measuring: Callable[[str], None] | None = None,
+    against: Path | None = None,
 ) -> Illustrated:
     """The same, with what the HTML report shows beside it."""
     from perfdoctor import reporting
     from perfdoctor.render.documents import report as document
 
     judged = reporting.judge_over_time(
-        path, others, leading_only=leading_only, before_measuring=before_measuring
+        path, others, leading_only=leading_only, before_measuring=before_measuring, against=against
     )
     reporting.keep(judged.report, document.document(judged.report))
     return judged

@@ -40,6 +40,10 @@ def report(
         str | None,
         typer.Option(metavar="PER_HOUR", help="Say what it cost, at this price of the machine: 3.20/h."),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="With --html: show what takes longer and less than in that run."),
+    ] = None,
     trials: Annotated[
         bool, typer.Option("--trials", help="Show the newest trial of perfdoctor try, or the trial RUN.")
     ] = False,
@@ -50,9 +54,9 @@ def report(
     """
     names = runs or []
     price_per_h = None if price is None else _price_per_h(price)
-    if html is not None or open_:
+    if html is not None or open_ or against is not None:
         apart = {"--json": json, "--markdown": markdown, "--price": price is not None}
-        _html(names, html, open_, out, trials, apart)
+        _html(names, html, open_, out, trials, against, apart)
         return
     if trials:
         _trial(names, json, markdown, out)
@@ -87,17 +91,27 @@ def _price_per_h(typed: str) -> float:
 
 
 def _html(
-    names: list[str], file: str | None, show: bool, out: str | None, trials: bool, others: dict[str, bool]
+    names: list[str],
+    file: str | None,
+    show: bool,
+    out: str | None,
+    trials: bool,
+    against: str | None,
+    others: dict[str, bool],
 ) -> None:
     """The report, or the trial, as an HTML file."""
     from perfdoctor.errors import PerfdoctorError
 
     if file is None:
+        wanted = "--open" if show else f"--against {against}"
         raise PerfdoctorError(
-            "--open shows what --html writes", "give both: perfdoctor report --html FILE --open"
+            f"{wanted.split()[0]} shows what --html writes",
+            f"give both: perfdoctor report --html FILE {wanted}",
         )
     if other := next((name for name, given in others.items() if given), None):
         raise PerfdoctorError(f"--html and {other} do not go together", f"leave out {other}")
+    if trials and against is not None:
+        raise PerfdoctorError("--against compares runs, and --trials shows trials", "leave out one of them")
     from perfdoctor.cli import html_file, kept_report
     from perfdoctor.runs import lookup
 
@@ -109,7 +123,8 @@ def _html(
         html_file.write_page(path, trial.page(found, os.getcwd(), earlier, unread))
     else:
         first, *parts = lookup.run_directories(names, out)
-        html_file.write_report(path, kept_report.judge_over_time(first, parts or None), out)
+        before = None if against is None else lookup.run_directory(against, out)
+        html_file.write_report(path, kept_report.judge_over_time(first, parts or None, against=before), out)
     if show:
         html_file.show(path)
 

@@ -2,103 +2,90 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 
+from perfdoctor.facts.call_tree import CallTree, Key, key_of, laid_out
 from perfdoctor.facts.recorded import recorded_stacks, sample_s
-from perfdoctor.facts.user_source.frames import Owner, parse
-from perfdoctor.model.flame import Flame, FlameFrame, FrameOwner
+from perfdoctor.facts.stack_states import state_of
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.flame import Flame, FlameFrame, ThreadUse
 from perfdoctor.model.recorded import RecordedStack
-from perfdoctor.runs.types import RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 
-NARROW = 0.001  # of all samples: narrower frames are folded together
-MOST_FRAMES, MOST_OF_WORKERS = 400, 200  # the narrowest of more are folded too: a file stays small
-DEEPEST = 120  # frames; what lies below is part of the last one
-LONGEST = 60  # letters of a name, or of the end of its place
-WORKER = re.compile(r"worker \d+")  # the worker's main thread, not those that hand its batches over
-INSTALLED = re.compile(r".*[/\\](?:(?:site|dist)-packages|python\d[^/\\]*)[/\\]")
-OWNERS: dict[Owner, FrameOwner] = {Owner.USER: "user", Owner.TORCH: "torch", Owner.LIBRARY: "library"}
-
-Key = tuple[str, str, FrameOwner]  # name, place, owner
+MOST_FRAMES, MOST_OF_OTHERS = 400, 200  # the narrowest of more are folded: a file stays small
+MOST_THREADS = 12  # of a table; those that were sampled most
+MAIN, WORKERS, OTHERS = "Training process", "Loader workers", "Threads beside them"
 
 
-@dataclass
-class _CallTree:
-    samples: int = 0
-    below: dict[Key, _CallTree] = field(default_factory=dict)
+def sampled_rank(records: RunRecords, rank: int | None) -> RankRecords | None:
+    """The rank that trained; without one, the lowest."""
+    return records.ranks.get(min(records.ranks, default=0) if rank is None else rank)
 
 
-def flames(records: RunRecords, rank: int | None) -> tuple[Flame, ...]:
-    """A tree of the rank's training thread, by phase, and one of its loader workers; none without samples.
+def working_folder(records: RunRecords) -> str:
+    """The one that the run was started in."""
+    return str(records.run.get("cwd") or "")
 
-    Without a rank that trained, those of the lowest one.
-    """
-    own = records.ranks.get(min(records.ranks, default=0) if rank is None else rank)
+
+def flames(records: RunRecords, rank: int | None, sources: Sources) -> tuple[Flame, ...]:
+    """Trees of the rank's training thread by phase, its loader workers, and other threads by name."""
+    own = sampled_rank(records, rank)
     if own is None:
         return ()
-    every, cwd = list(recorded_stacks(own)), str(records.run.get("cwd") or "")
-    main = [stack for stack in every if stack.thread == "main"]
-    workers = [stack for stack in every if WORKER.fullmatch(stack.thread)]
-    trees = (
-        ("Training process", _tree(main, cwd, True), MOST_FRAMES),
-        ("Loader workers", _tree(workers, cwd, False), MOST_OF_WORKERS),
-    )
+    cwd = working_folder(records)
+    trees: dict[str, CallTree] = defaultdict(CallTree)
+    for stack in recorded_stacks(own):
+        group = group_of(stack)
+        frames = [key_of(name, cwd) for name in stack.frames]
+        trees[group].add((*_above(group, stack), *frames), {state_of(stack, sources): stack.samples})
     return tuple(
-        Flame(name, root.samples, sample_s(own), tuple(_frames(root, most)))
-        for name, root, most in trees
-        if root.samples
+        Flame(group, int(_all(trees[group].amounts)), sample_s(own), tuple(_frames(trees[group], most)))
+        for group, most in ((MAIN, MOST_FRAMES), (WORKERS, MOST_OF_OTHERS), (OTHERS, MOST_OF_OTHERS))
+        if group in trees
     )
 
 
-def _tree(stacks: Sequence[RecordedStack], cwd: str, by_phase: bool) -> _CallTree:
-    root = _CallTree()
-    for stack in stacks:
-        node = root
-        node.samples += stack.samples
-        phase: list[Key] = [(stack.phase.replace("_", " "), "", "phase")] if by_phase else []
-        for key in (*phase, *(_key(name, cwd) for name in stack.frames[:DEEPEST])):
-            node = node.below.setdefault(key, _CallTree())
-            node.samples += stack.samples
-    return root
+def thread_uses(records: RunRecords, rank: int | None, sources: Sources) -> tuple[ThreadUse, ...]:
+    """What the rank's threads were at, the training thread first, then those that were sampled most."""
+    own = sampled_rank(records, rank)
+    states: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for stack in recorded_stacks(own) if own is not None else ():
+        group = group_of(stack)
+        name = _thread_name(stack) if group == OTHERS else group.lower()
+        states[group, name][state_of(stack, sources)] += stack.samples
+    order = [MAIN, WORKERS, OTHERS]
+    rows = sorted(states.items(), key=lambda row: (order.index(row[0][0]), -row[1].total(), row[0][1]))
+    return tuple(
+        ThreadUse(name, seen.total(), seen["waiting"], seen["idle"])
+        for (_, name), seen in rows[:MOST_THREADS]
+    )
 
 
-def _key(text: str, cwd: str) -> Key:
-    """What makes frames the same: in the user's code the line too, elsewhere the function."""
-    frame = parse(text)
-    if frame is None:
-        return text[:LONGEST], "", "library"
-    if frame.owner is Owner.USER:
-        file = frame.file.removeprefix(cwd.rstrip("/") + "/") if cwd else frame.file
-        return frame.function[:LONGEST], f"{file[-LONGEST:]}:{frame.line}", "user"
-    place = INSTALLED.sub("", frame.file)[-LONGEST:]
-    return frame.function[:LONGEST], place, OWNERS.get(frame.owner, "library")
+def group_of(stack: RecordedStack) -> str:
+    """The tree that a stack belongs to."""
+    return {"main": MAIN, "worker *": WORKERS}.get(stack.thread_kind, OTHERS)
 
 
-def _frames(root: _CallTree, most: int) -> Iterator[FlameFrame]:
-    """The frames that are wide enough; those that are not stand together beside their siblings."""
-    widths = sorted(_all_samples(root), reverse=True)
-    least = max(NARROW * root.samples, widths[most] + 1 if len(widths) > most else 0)
-    yield from _below(root, 0, 0, root.samples, least)
+def _thread_name(stack: RecordedStack) -> str:
+    """What a thread beside the main ones is called."""
+    process, thread, name = stack.thread_kind.rpartition("thread ")
+    return f"{name} in a loader worker" if thread and process else name
 
 
-def _all_samples(root: _CallTree) -> Iterator[int]:
-    ahead = [root]
-    while ahead:
-        node = ahead.pop()
-        ahead.extend(node.below.values())
-        yield node.samples
+def _above(group: str, stack: RecordedStack) -> tuple[Key, ...]:
+    """What stands above a stack's frames: the phase of a step, or the name of the thread."""
+    if group == MAIN:
+        return ((stack.phase.replace("_", " "), "", "phase"),)
+    return ((_thread_name(stack), "", "thread"),) if group == OTHERS else ()
 
 
-def _below(node: _CallTree, depth: int, left: int, whole: int, least: float) -> Iterator[FlameFrame]:
-    narrow, at = [], left
-    for key, below in sorted(node.below.items(), key=lambda item: (-item[1].samples, item[0])):
-        if below.samples < least:
-            narrow.append(below.samples)
-            continue
-        yield FlameFrame(*key, depth, at / whole, below.samples / whole, below.samples)
-        yield from _below(below, depth + 1, at, whole, least)
-        at += below.samples
-    if narrow and sum(narrow) >= NARROW * whole:
-        name = f"{len(narrow)} narrow frames" if len(narrow) > 1 else "1 narrow frame"
-        yield FlameFrame(name, "", "folded", depth, at / whole, sum(narrow) / whole, sum(narrow))
+def _all(amounts: Mapping[str, float]) -> float:
+    return sum(amounts.values())
+
+
+def _frames(root: CallTree, most: int) -> Iterator[FlameFrame]:
+    for laid in laid_out(root, _all, most):
+        waiting, idle = (int(laid.amounts.get(state, 0)) for state in ("waiting", "idle"))
+        samples = int(_all(laid.amounts))
+        yield FlameFrame(*laid.key, laid.depth, laid.left, laid.width, samples, waiting, idle)

@@ -95,6 +95,16 @@ class Straggler:
 
 
 @dataclass(frozen=True)
+class WaitsOverTime:
+    """Who waits for whom, in parts of the run. `edges_s` count from the first exchange that is compared."""
+
+    ranks: tuple[int, ...]
+    edges_s: tuple[float, ...]
+    waited: tuple[tuple[float, ...], ...]  # of each rank: the share of each part that it waited
+    awaited: tuple[tuple[float, ...], ...]  # and the share that another rank waited for it, on average
+
+
+@dataclass(frozen=True)
 class GradientSyncFacts:
     """What the ranks synchronise in a step. Times are of the median rank, of two of the one that waits."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfdoctor.model.measured import Phase
+
+NUMBER = re.compile(r"\d+(?:[_-]\d+)*")  # that tells processes, and threads of one pool, apart
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,11 @@ class RecordedStack:
     phase: str  # a phase of the step; "loader" in its workers
     frames: tuple[str, ...]  # each `function (file:line)`
     samples: int
+
+    @property
+    def thread_kind(self) -> str:
+        """The thread without what is another in each run: `worker *`, `thread ThreadPoolExecutor-*`."""
+        return NUMBER.sub("*", self.thread)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from perfdoctor.model.flame import Flame
+from perfdoctor.model.flame import Flame, RunDifference, ThreadUse
 from perfdoctor.model.measured import Phase
+from perfdoctor.model.ranks import WaitsOverTime
 from perfdoctor.model.waterfall import Waterfall
 
 Unit = Literal["cores", "bytes", "bytes_per_s", "share"]
@@ -59,7 +60,10 @@ class Timeline:
     charts: tuple[SampleChart, ...] = ()
     absent: Mapping[str, str] | None = None
     flames: tuple[Flame, ...] = ()
+    threads: tuple[ThreadUse, ...] = ()
+    difference: RunDifference | None = None  # where it stands beside another run
     waterfall: Waterfall | None = None
+    waits: WaitsOverTime | None = None  # of the ranks for each other
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,20 @@ def test_texts_go_to_stdout_or_whole_into_a_file(run, perfdoctor, folder):
     assert not list(folder.glob("*.part"))
 
 
+@pytest.mark.parametrize("what", ["steps", "samples", "stacks", "findings"])
+def test_parquet_holds_the_rows_of_csv(run, perfdoctor, folder, what):
+    reader = pytest.importorskip("pyarrow.parquet")
+    assert perfdoctor("export", str(run), "--format", "parquet", "--what", what, "--to", "t").returncode == 0
+    header, *rows = perfdoctor("export", str(run), "--format", "csv", "--what", what).stdout.splitlines()
+    table = reader.read_table(folder / "t")
+    assert (",".join(table.schema.names), table.num_rows) == (header, len(rows))
+
+
+def test_stacks_of_two_runs_are_counted_beside_each_other(run, perfdoctor):
+    told = perfdoctor("export", str(run), "--format", "folded", "--against", str(run))
+    assert told.stdout == "main;other;main (/home/ada/train.py:7) 12 12\n"
+
+
 def test_tensorboard_gets_a_file_in_its_folder_and_only_one(run, perfdoctor, folder):
     for _ in range(2):
         assert perfdoctor("export", str(run), "--format", "tensorboard", "--to", "tb").returncode == 0
@@ -45,6 +59,9 @@ def test_tensorboard_gets_a_file_in_its_folder_and_only_one(run, perfdoctor, fol
     [
         (["node7", "--format", "csv"], "no run called node7"),
         (["node0", "--format", "tensorboard"], "is no text for a terminal"),
+        (["node0", "--format", "parquet"], "is no text for a terminal"),
+        (["node0", "--format", "csv", "--against", "node0"], "--against goes with --format folded"),
+        (["node0", "--format", "folded", "--against", "node7"], "no run called node7"),
         (["node0", "--format", "csv", "--to", "nowhere/x.csv"], "there is no folder"),
         (["node0", "--format", "csv", "--to", "node0"], "is not a file"),
         (["node0", "--format", "perfetto", "--to", "t.json"], "trace"),

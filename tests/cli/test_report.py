@@ -389,3 +389,31 @@ def test_what_is_no_price_is_refused(saved, perfdoctor, typed):
     done = perfdoctor("report", "--price", typed)
     assert done.returncode == 2
     assert "--price 3.20/h" in done.stderr
+
+
+def test_two_runs_stand_beside_each_other_in_the_html_report(folder, perfdoctor):
+    for name, steps in (("a", 20), ("b", 40)):
+        write_job(folder / name, ranks=1, steps=steps, phases={"data_wait": 2.0 if name == "a" else 8.0})
+        stacks = folder / name / "node0" / "stacks.rank0.txt"
+        stacks.write_text("# source=py-spy rate_hz=20 idle=1\nmain;main (/home/ada/train.py:7) 50\n")
+    told = perfdoctor("report", "b/node0", "--html", "r.html", "--against", "a/node0")
+    assert told.returncode == 0, told.stderr
+    page = (folder / "r.html").read_text()
+    assert 'id="difference"' in page
+    assert "50 stack samples before and 50 in this run" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--against", "RUN"], "--against shows what --html writes"),
+        (["--html", "r.html", "--against", "RUN"], "no run called RUN"),
+        (["--html", "r.html", "--trials", "--against", "RUN"], "--against compares runs"),
+    ],
+)
+def test_another_run_is_named_where_it_can_be_drawn(saved, folder, perfdoctor, words, said):
+    saved()
+    told = perfdoctor("report", *words)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert said in told.stderr
+    assert not (folder / "r.html").exists()

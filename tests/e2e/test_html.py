@@ -6,8 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from perfdoctor.model.flame import Flame, FlameFrame
+from perfdoctor.model.flame import (
+    DifferenceFrame,
+    Flame,
+    FlameDifference,
+    FlameFrame,
+    RunDifference,
+    ThreadUse,
+)
+from perfdoctor.model.loader_curve import LoaderCurve, Rate, WorkerSetting
 from perfdoctor.model.measured import Location, Phase
+from perfdoctor.model.ranks import WaitsOverTime
 from perfdoctor.model.timeline import Excerpt, SampleChart, SampledCurve, StepBins, Timeline
 from perfdoctor.model.waterfall import Lane, LaneStretch, Waterfall
 from perfdoctor.render.html.report import html
@@ -79,20 +88,50 @@ def timeline(name="train.py", function="main"):
     )
     cpu = SampledCurve(name, tuple(float(place % 4) for place in range(BINS)), (4.0,) * BINS)
     frames = (
-        FlameFrame("forward", "", "phase", 0, 0.0, 0.75, 750),
-        FlameFrame("backward", "", "phase", 0, 0.75, 0.25, 250),
-        FlameFrame(function, f"{name}:3", "user", 1, 0.0, 0.75, 750),
+        FlameFrame("forward", "", "phase", 0, 0.0, 0.75, 750, 200, 50),
+        FlameFrame(function, f"{name}:3", "user", 1, 0.0, 0.75, 750, 200, 50),
         FlameFrame("linear", "torch/nn/functional.py", "torch", 2, 0.0, 0.5, 500),
+        FlameFrame("wait", "threading.py", "library", 2, 0.5, 0.25, 250, 200, 50),
+        FlameFrame("backward", "", "phase", 0, 0.75, 0.25, 250),
     )
     lanes = (
         Lane("training process", (LaneStretch("data_wait", 0.0, 0.03), LaneStretch("forward", 0.03, 0.06))),
         Lane("worker 0", (LaneStretch("read", 0.0, 0.05), LaneStretch("collate", 0.05, 0.06))),
         Lane("exchange", (LaneStretch("exchange", 0.04, 0.06, name),)),
     )
+    both = (
+        DifferenceFrame("forward", "", "phase", 0, 0.0, 0.8, 0.03, 0.05, True),
+        DifferenceFrame(function, name, "user", 1, 0.0, 0.8, 0.03, 0.05, True),
+        DifferenceFrame("backward", "", "phase", 0, 0.8, 0.2, 0.015, 0.005, True),
+    )
+    difference = RunDifference(
+        name,
+        {Phase.FORWARD: 0.03, Phase.BACKWARD: 0.015},
+        {Phase.FORWARD: 0.05, Phase.BACKWARD: 0.005},
+        (FlameDifference("Training process", 0.045, 0.055, (400, 500), True, both),),
+    )
+    shares = ((0.5,) * 20, (0.0,) * 20)
+    waits = WaitsOverTime((0, 1), tuple(map(float, range(21))), shares, shares[::-1])
     charts = (SampleChart("CPU", "cores", edges, (cpu,), limit=4.0),)
     flames = (Flame("Training process", 1000, 0.05, frames),)
     absent = {"Device": "no accelerator was sampled"}
-    return Timeline(float(BINS), steps, charts, absent, flames, Waterfall(41, (0.06,), lanes, 0, workers=1))
+    return Timeline(
+        float(BINS),
+        steps,
+        charts,
+        absent,
+        flames,
+        (ThreadUse(name, 1000, 200, 50),),
+        difference,
+        Waterfall(41, (0.06,), lanes, 0, workers=1),
+        waits,
+    )
+
+
+def curve(name):
+    rates = {workers: Rate(100, 10.0 / (1 + workers), 0.05, 8.0, 0.001) for workers in (0, 2)}
+    settings = tuple(WorkerSetting(workers, warm=rate) for workers, rate in rates.items())
+    return LoaderCurve(name, "/home/ada", (name,), 4.0, 1, "whole", 0, None, settings, knee=2, headline=name)
 
 
 def made(name=None):
@@ -112,7 +151,8 @@ def made(name=None):
         )
     excerpts = {(at.file, at.line): Excerpt(40, (name or "x = 1", at.text or "", "y = 2"))}
     trials = [trial_results.trial(trial_results.FASTER)]
-    return html(report, timeline(name or "train.py", name or "main"), excerpts, trials, window)
+    over_time = timeline(name or "train.py", name or "main")
+    return html(report, over_time, excerpts, trials, window, curve(name or "2 workers are enough"))
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +193,12 @@ def test_it_opens_with_every_panel_and_asks_for_nothing_else(opened, width, dark
         "#step svg.lane rect",
         "#phases .plot path",
         "#machine .plot path",
+        "#difference .bar rect",
+        "#difference svg.frame",
+        "#loader .curve rect",
+        "#stacks td rect",
         "#stacks svg.frame",
+        "#ranks .waits rect",
         "#trials rect",
     ):
         assert (
@@ -231,26 +276,54 @@ def test_the_keyboard_does_all_that_the_mouse_does(opened):
     )
 
 
-def test_stacks_are_searched_and_zoomed_by_mouse_and_keyboard(opened):
+HIDDEN = "return [...arguments[0].querySelectorAll('.frame')].filter((one) => one.getAttribute('display') === 'none').length"
+WIDE = "return [...arguments[0].querySelectorAll('.frame')].map((one) => Math.round(parseFloat(one.getAttribute('width'))))"
+
+
+@pytest.mark.parametrize(
+    ("panel", "wanted", "said", "frames"),
+    [
+        ("#stacks", "linear", "1 frame, 50.0% of the samples", 5),
+        ("#difference", "ward", "2 frames, 100.0% of what is drawn", 3),
+    ],
+)
+def test_stacks_are_searched_and_zoomed_by_mouse_and_keyboard(opened, panel, wanted, said, frames):
     from selenium.webdriver import Keys
 
     browser = opened(made())
-    hidden = "return [...document.querySelectorAll('.frame')].filter((one) => one.getAttribute('display') === 'none').length"
-    search = browser.driver.find_element("css selector", ".flame input")
-    search.send_keys("linear")
-    assert (
-        browser.run("return document.querySelector('.found').textContent") == "1 frames, 50.0% of the samples"
-    )
-    assert browser.run("return document.querySelectorAll('.frame.hit').length") == 1
+    flame = browser.driver.find_element("css selector", f"{panel} .flame")
+    search = flame.find_element("css selector", "input")
+    search.send_keys(wanted)
+    assert flame.find_element("css selector", ".found").text == said
+    assert len(flame.find_elements("css selector", ".frame.hit")) == int(said[0])
     search.send_keys(Keys.ESCAPE)
-    assert browser.run("return document.querySelectorAll('.frame.hit').length") == 0
-    frames = browser.driver.find_elements("css selector", ".frame")
-    frames[1].send_keys(Keys.ENTER)
-    assert browser.run(hidden) == 3
-    frames[1].send_keys(Keys.ESCAPE)
-    assert browser.run(hidden) == 0
-    frames[0].click()
-    assert browser.run(hidden) == 1
+    assert not flame.find_elements("css selector", ".frame.hit")
+    drawn = flame.find_elements("css selector", ".frame")
+    assert len(drawn) == frames
+    drawn[-1].send_keys(Keys.ENTER)
+    assert browser.run(HIDDEN, flame) > 0
+    drawn[-1].send_keys(Keys.ESCAPE)
+    assert browser.run(HIDDEN, flame) == 0
+    drawn[0].click()
+    assert browser.run(HIDDEN, flame) == 1  # what is beside it
+
+
+def test_stacks_are_shown_by_what_the_thread_was_at(opened):
+    from selenium.webdriver.support.select import Select
+
+    browser = opened(made())
+    flame = browser.driver.find_element("css selector", "#stacks .flame")
+    show = Select(flame.find_element("css selector", "select"))
+    assert browser.run(WIDE, flame) == [75, 75, 50, 25, 25]
+    show.select_by_visible_text("running")
+    assert browser.run(WIDE, flame) == [67, 67, 67, 0, 33]
+    show.select_by_visible_text("waiting")
+    assert browser.run(WIDE, flame) == [100, 100, 0, 100, 0]
+    assert browser.run(HIDDEN, flame) == 2
+    flame.find_element("css selector", "button").click()
+    assert browser.run(WIDE, flame) == [75, 75, 50, 25, 25]
+    assert show.first_selected_option.text == "all samples"
+    assert len(flame.find_elements("css selector", ".frame.rests")) == 1
 
 
 @pytest.mark.shows("html")

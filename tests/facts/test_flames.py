@@ -4,19 +4,27 @@ import random
 
 import pytest
 
-from perfdoctor.facts.flames import MOST_FRAMES, flames
+from perfdoctor.facts.flames import MOST_FRAMES, flames, thread_uses
+from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.render.html.report import html
 from tests.support import reports
-from tests.support.records import records, rows, update
+from tests.support.records import no_source, records, rows, update
 
 LOOP = "main (/home/ada/train.py:7)"
 WRAPPER = "backward (/x/perfdoctor/probe/steps/phases.py:9)"
 TORCH = "backward (/x/lib/python3.11/site-packages/torch/_tensor.py:{})"
 
 
+WAIT = "Condition.wait (/usr/lib/python3.11/threading.py:327)"
+
+
 def trees(*stacks):
-    return flames(records(rows([update()]), stacks=stacks, run={"cwd": "/home/ada"}), 0)
+    return flames(of(stacks), 0, Sources(no_source))
+
+
+def of(stacks):
+    return records(rows([update()]), stacks=stacks, run={"cwd": "/home/ada"})
 
 
 def test_frames_of_a_phase_are_added_up_and_their_owner_is_told():
@@ -35,14 +43,50 @@ def test_frames_of_a_phase_are_added_up_and_their_owner_is_told():
     ]
 
 
-def test_workers_are_one_tree_without_the_threads_beside_them():
-    tree, workers = trees(
+def test_workers_are_one_tree_and_other_threads_another_by_name():
+    tree, workers, others = trees(
         (("main", LOOP), 1),
         (("worker 3", LOOP), 2),
-        (("worker 4", LOOP), 3),
-        (("worker 4 thread QueueFeederThread", LOOP), 9),
+        (("worker *", LOOP), 3),
+        (("worker 4 thread QueueFeederThread", WAIT), 9),
+        (("thread pool-0_1", LOOP), 4),
+        (("thread pool-0_2", LOOP), 5),
     )
     assert (tree.samples, workers.samples, len(workers.frames)) == (1, 5, 1)
+    assert [(each.name, each.owner, each.samples, each.idle) for each in others.frames] == [
+        ("QueueFeederThread in a loader worker", "thread", 9, 9),
+        ("Condition.wait", "library", 9, 9),
+        ("pool-*", "thread", 9, 0),
+        ("main", "user", 9, 0),
+    ]
+
+
+def test_a_frame_tells_how_many_of_its_samples_wait_and_idle():
+    (tree,) = trees((("main", LOOP), 3), (("main", LOOP, WAIT), 1))
+    assert [(each.samples, each.waiting, each.idle) for each in tree.frames] == [
+        (4, 1, 0),
+        (4, 1, 0),
+        (1, 1, 0),
+    ]
+
+
+def test_each_thread_has_a_row_the_training_thread_first():
+    run = of(
+        [
+            (("thread saver", LOOP, WAIT), 90),
+            (("thread tqdm_monitor", WAIT), 50),
+            (("worker 3", WAIT), 7),
+            (("main", LOOP), 5),
+        ]
+    )
+    rows_ = thread_uses(run, 0, Sources(no_source))
+    assert [(row.name, row.samples, row.waiting, row.idle) for row in rows_] == [
+        ("training process", 5, 0, 0),
+        ("loader workers", 7, 0, 7),
+        ("saver", 90, 90, 0),
+        ("tqdm_monitor", 50, 0, 50),
+    ]
+    assert thread_uses(of([]), 7, Sources(no_source)) == ()
 
 
 def test_frames_narrower_than_a_thousandth_are_folded_together():

@@ -32,7 +32,7 @@ from perfdoctor.model import units
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.note import Note
-from perfdoctor.model.ranks import JobFacts, RankFacts, Straggler
+from perfdoctor.model.ranks import JobFacts, RankFacts, Straggler, WaitsOverTime
 from perfdoctor.runs.types import JobRecords, RankRecords
 
 CROWD = 0.25  # of the usable cores kept busy by others: from here on times are not those of a quiet machine
@@ -59,6 +59,7 @@ class RankComparison:
         self._matchers: dict[Members, Matcher] = {}
         self._hosts: dict[tuple[str, str, str], Node] = {}
         self._summaries: list[_RankSummary] = []
+        self._skew: Skew | None = None
 
     def add(self, records: RankRecords) -> None:
         """Summarize one rank; its collectives go to the matchers of their groups."""
@@ -72,7 +73,7 @@ class RankComparison:
             return None
         habits = {one.facts.rank: one.habits for one in summaries}
         skews, straggler = _compare(self._matchers, habits)
-        skew = next(iter(skews.values()), None)
+        self._skew = skew = next(iter(skews.values()), None)
         ranks = _with_ends(_with_skew(summaries, skews), job)
         trained = [rank for rank in ranks if rank.steps]
         shown = min(trained or ranks, key=lambda rank: rank.rank)
@@ -99,6 +100,11 @@ class RankComparison:
             clock_error_s=max(clock_errors_s, default=None),
             notes=(*job.notes, *_notes(summaries, skews, world)),
         )
+
+    @property
+    def waits(self) -> WaitsOverTime | None:
+        """Who waited for whom over time, in the group that tells who is late, once `facts` was called."""
+        return self._skew.waits_over_time() if self._skew is not None else None
 
 
 def _summary(

@@ -6,17 +6,20 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from perfdoctor.model.concluded import Verdict
+from perfdoctor.model.loader_curve import LoaderCurve
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.out_of_memory import OutOfMemory
 from perfdoctor.model.report import Report
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.model.trial import Trial
 from perfdoctor.render import text
-from perfdoctor.render.html import charts, document, falls, flame, panels
+from perfdoctor.render.html import charts, document, falls, flame, panels, waits
+from perfdoctor.render.html import difference as differences
 from perfdoctor.render.html.cards import Excerpts, cards
 from perfdoctor.render.html.charts import Plot
 from perfdoctor.render.html.names import KIND_NAMES, KINDS, ORDER, PHASES
 from perfdoctor.render.html.trial_rows import trial_rows
+from perfdoctor.render.html.worker_curve import worker_curve
 from perfdoctor.render.notes import all_worded
 from perfdoctor.render.page import Section
 from perfdoctor.render.pages import conclusions, out_of_memory, ranks, rates
@@ -28,18 +31,22 @@ def html(
     excerpts: Excerpts | None = None,
     trials: Sequence[Trial] = (),
     window: Iterable[Section] = (),
+    curve: LoaderCurve | None = None,
 ) -> str:
-    """The whole file. `trials`: of the same command, newest first; `window`: what one of the profiler saw."""
+    """The whole file. `trials` and `curve`: of the same command; `window`: what one of the profiler saw."""
     values = _panels(report, timeline, excerpts or {}, trials, list(window))
+    values["curve"] = (
+        worker_curve(curve, report.loader, report.steps, report.run.cwd) if curve is not None else None
+    )
     scripts = ["time.js"] if values["plots"] else []
-    scripts += ["flame.js"] if values["flames"] else []
+    scripts += ["flame.js"] if values["flames"] or timeline.difference is not None else []
     return document.filled("report.html", scripts, **values)
 
 
 def _panels(
     report: Report, timeline: Timeline, excerpts: Excerpts, trials: Sequence[Trial], window: list[Section]
 ) -> dict[str, Any]:
-    run, steps, fall = report.run, report.steps, timeline.waterfall
+    run, steps, fall, beside = report.run, report.steps, timeline.waterfall, timeline.difference
     shown, gain_ends = cards(report.findings, run.cwd, excerpts, trials)
     phases = charts.steps_over_time(timeline.steps, timeline.end_s) if timeline.steps else None
     samples = [charts.samples_over_time(chart, timeline.end_s) for chart in timeline.charts]
@@ -72,8 +79,12 @@ def _panels(
         "inside": panels.inside(window),
         "lines": panels.costly_lines(report),
         "unseen": panels.unseen(report),
+        "threads": flame.thread_rows(timeline.threads),
         "flames": [flame.icicle(tree) for tree in timeline.flames],
+        "difference": differences.difference(beside) if beside is not None else None,
+        "difference_keys": differences.KEYS,
         "job": panels.job(report.job, run.cwd) if report.job is not None else None,
+        "waits": waits.waits(timeline.waits) if timeline.waits is not None else None,
         "trials": trial_rows(trials),
         "notes": all_worded(report.notes),
         "not_judged": conclusions.not_judged(report.not_judged, name_all=True),

@@ -163,3 +163,23 @@ def test_calls_go_to_their_groups_whatever_numbers_a_rank_gives_them():
 def test_calls_of_a_group_that_nobody_tells_of_are_left_out():
     (own,) = ranks.team({}, calls=({"op": 1, "ranks": 2},)).ranks
     assert by_group(calls_of(own.collectives, boundaries.find(own.steps)), {}, 4) == {}
+
+
+def test_each_part_of_the_run_tells_who_waits_and_who_is_waited_for():
+    found = matched(ranks.team({}, {"data_wait": 5.0}, {}))
+    told = found.waits_over_time()
+    assert told.ranks == (0, 1, 2)
+    assert len(told.edges_s) == len(told.waited[0]) + 1
+    step_s = (found.end_ns[-1] - found.end_ns[0]) / 1e9 / (found.count - 1)
+    assert told.waited[0] == pytest.approx([0.005 / step_s] * len(told.waited[0]), rel=1e-2)
+    assert max(told.waited[1]) == pytest.approx(0, abs=1e-6)
+    assert told.awaited[1] == pytest.approx(told.waited[0], rel=1e-2)
+    assert max(told.awaited[0]) == 0
+
+
+def test_one_exchange_has_no_parts():
+    found = matched(ranks.team({}, {"data_wait": 5.0}))
+    one = replace(
+        found, blocked_s=found.blocked_s[:, :1], moving_s=found.moving_s[:1], end_ns=found.end_ns[:1]
+    )
+    assert (one.over_time(), one.waits_over_time()) == ((), None)

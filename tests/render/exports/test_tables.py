@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.render.exports import tables
+from tests.support import reports
 from tests.support.recorded import NOTHING, RECORDED
 
 
@@ -15,7 +16,7 @@ def read(text):
 
 
 def test_a_step_is_a_row_with_each_phase_its_samples_and_its_loss():
-    first, second = read(tables.steps(RECORDED))
+    first, second = read(tables.as_csv(tables.steps(RECORDED)))
     told = {
         name: float(first[name]) for name in ("begin_s", "seconds", "data_wait_s", "forward_s", "other_s")
     }
@@ -26,11 +27,35 @@ def test_a_step_is_a_row_with_each_phase_its_samples_and_its_loss():
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", " =1", '=A1,"x"'])
 def test_no_text_is_computed_by_a_spreadsheet(text):
-    (row,) = read(tables.samples(replace(RECORDED, host=(replace(RECORDED.host[0], role=text),))))
+    host = (replace(RECORDED.host[0], role=text),)
+    (row,) = read(tables.as_csv(tables.samples(replace(RECORDED, host=host))))
     assert row["role"] == f"'{text}"
     assert (row["pid"], row["threads"], row["rss_bytes"]) == ("7", "", "1000")
 
 
 def test_an_empty_run_is_a_table_without_rows():
-    assert read(tables.steps(NOTHING)) == read(tables.samples(NOTHING)) == []
-    assert tables.steps(NOTHING).startswith("step,")
+    for table in (
+        tables.steps(NOTHING),
+        tables.samples(NOTHING),
+        tables.stacks(NOTHING),
+        tables.findings(()),
+    ):
+        assert read(tables.as_csv(table)) == []
+    assert tables.as_csv(tables.steps(NOTHING)).startswith("step,")
+
+
+def test_a_stack_is_a_row_with_its_frames_in_one_text():
+    last = read(tables.as_csv(tables.stacks(RECORDED)))[-1]
+    assert (last["thread"], last["phase"], last["samples"]) == ("worker 9", "loader", "4")
+    assert last["frames"] == "load (/home/ada/train.py:3)"
+
+
+def test_a_finding_is_a_row_with_its_gain_and_its_first_line():
+    found = reports.STARVED.findings[0]
+    (row,) = read(tables.as_csv(tables.findings([found])))
+    assert (row["rank"], row["id"], row["bottleneck"]) == ("1", found.id, "data")
+    assert float(row["gain_likely"]) == pytest.approx(found.gain.likely)
+    assert (row["file"], row["line"]) == (found.advice.at[0].file, str(found.advice.at[0].line))
+    nowhere = replace(found, advice=replace(found.advice, at=(), change=None))
+    (row,) = read(tables.as_csv(tables.findings([nowhere])))
+    assert (row["file"], row["line"], row["gain_low"]) == ("", "", "")

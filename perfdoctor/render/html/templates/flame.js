@@ -1,15 +1,42 @@
 "use strict";
 for (const flame of document.querySelectorAll(".flame")) {
+  const numbers = (element) => (element.dataset.n || "").split(" ").map(Number);
   const frames = [...flame.querySelectorAll(".frame")].map((shape) => ({
     shape,
     left: parseFloat(shape.getAttribute("x")),
     width: parseFloat(shape.getAttribute("width")),
-    depth: parseInt(shape.getAttribute("y"), 10),
+    depth: Math.round(parseInt(shape.getAttribute("y"), 10) / 18),
     name: shape.querySelector("title").textContent.toLowerCase(),
   }));
+  for (const one of frames) one.drawn = { left: one.left, width: one.width };
   const tools = flame.querySelector(".tools");
   const said = flame.querySelector(".found");
   const search = flame.querySelector("input");
+  const state = flame.querySelector("select");
+  const icicle = flame.querySelector(".icicle");
+  // Samples of a state: 0 running, 1 waiting, 2 idle.
+  const samples = (element, wanted) => {
+    const [all, waiting = 0, idle = 0] = numbers(element);
+    return [all - waiting - idle, waiting, idle][wanted];
+  };
+  // Frames come callers first, left to right: each begins where the one before it on its row ends.
+  const only = (wanted) => {
+    const whole = samples(icicle, wanted);
+    const ends = [0];
+    for (const one of frames) {
+      one.left = ends[one.depth];
+      one.width = whole ? (100 * samples(one.shape, wanted)) / whole : 0;
+      ends[one.depth] = one.left + one.width;
+      ends[one.depth + 1] = one.left;
+    }
+  };
+  const choose = () => {
+    const wanted = state ? state.value : "";
+    if (wanted) only(Number(wanted));
+    else for (const one of frames) Object.assign(one, one.drawn);
+    zoom(null);
+    mark();
+  };
   let zoomed = null;
   const zoom = (frame) => {
     zoomed = frame;
@@ -19,7 +46,7 @@ for (const flame of document.querySelectorAll(".flame")) {
       const end = one.left + one.width;
       const isAbove = frame && one.depth < frame.depth && one.left <= left + 0.01 && end >= left + width - 0.01;
       const isInside = end > left + 0.005 && one.left < left + width - 0.005;
-      const isShown = isAbove || (isInside && (!frame || one.depth >= frame.depth));
+      const isShown = one.width > 0 && (isAbove || (isInside && (!frame || one.depth >= frame.depth)));
       one.shape.setAttribute("display", isShown ? "inline" : "none");
       const shown = isAbove ? 100 : (100 * one.width) / width;
       one.shape.setAttribute("x", (isAbove ? 0 : (100 * (one.left - left)) / width) + "%");
@@ -31,7 +58,7 @@ for (const flame of document.querySelectorAll(".flame")) {
     const wanted = search.value.trim().toLowerCase();
     let edge = 0;
     let share = 0;
-    const hits = frames.filter((one) => wanted && one.name.includes(wanted));
+    const hits = frames.filter((one) => wanted && one.width > 0 && one.name.includes(wanted));
     for (const one of frames) one.shape.classList.toggle("hit", hits.includes(one));
     for (const one of hits.sort((a, b) => a.left - b.left || b.width - a.width)) {
       if (one.left + one.width > edge) {
@@ -39,12 +66,12 @@ for (const flame of document.querySelectorAll(".flame")) {
         edge = one.left + one.width;
       }
     }
-    said.textContent = wanted ? hits.length + " frames, " + share.toFixed(1) + "% of the samples" : "";
+    said.textContent = wanted ? hits.length + (hits.length === 1 ? " frame, " : " frames, ") + share.toFixed(1) + "% " + flame.dataset.counted : "";
   };
   const reset = () => {
     search.value = "";
-    mark();
-    zoom(null);
+    if (state) state.value = "";
+    choose();
   };
   for (const one of frames) {
     one.shape.setAttribute("role", "button");
@@ -58,6 +85,7 @@ for (const flame of document.querySelectorAll(".flame")) {
     if (event.key === "Escape") reset();
   });
   search.addEventListener("input", mark);
+  if (state) state.addEventListener("change", choose);
   flame.querySelector("button").addEventListener("click", reset);
   tools.hidden = false;
   zoom(null);
