@@ -85,18 +85,20 @@ def judge_over_time(
     from perfdoctor.facts.flames import flames, thread_uses
     from perfdoctor.facts.timeline import timeline
     from perfdoctor.facts.user_source.parse import Sources
+    from perfdoctor.facts.waterfall import device_waterfall
 
     report, facts, evidence, source = _examine(path, others, leading_only, before_measuring)
     records, sources, over_time = evidence.records, Sources(source), timeline(evidence.records)
     rank = over_time.steps.rank if over_time.steps is not None else None
+    window = plainest(evidence.windows)
     over_time = replace(
         over_time,
         flames=flames(records, rank, sources),
         threads=thread_uses(records, rank, sources),
         waits=evidence.waits,
         difference=_difference(against, facts, records) if against is not None else None,
+        device_waterfall=device_waterfall(window) if window is not None else None,
     )
-    window = plainest(evidence.windows)
     return Illustrated(
         report,
         over_time,

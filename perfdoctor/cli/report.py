@@ -41,8 +41,7 @@ def report(
         typer.Option(metavar="PER_HOUR", help="Say what it cost, at this price of the machine: 3.20/h."),
     ] = None,
     against: Annotated[
-        str | None,
-        typer.Option(metavar="RUN", help="With --html: show what takes longer and less than in that run."),
+        str | None, typer.Option(metavar="RUN", help="With --html: compare it with that earlier run.")
     ] = None,
     trials: Annotated[
         bool, typer.Option("--trials", help="Show the newest trial of perfdoctor try, or the trial RUN.")

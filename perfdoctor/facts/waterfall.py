@@ -11,12 +11,21 @@ from perfdoctor.model.measured import Phase
 from perfdoctor.model.waterfall import Lane, LaneStretch, Waterfall
 from perfdoctor.runs.records import Rows
 from perfdoctor.runs.types import RankRecords
+from perfdoctor.trace.results import RankTrace
 from perfdoctor.wire.batch_rows import TRAINING_PROCESS
 from perfdoctor.wire.collective_rows import OP_NAMES, OTHER_OP, UNTIMED
 
 SHOWN = 3  # steps: batches are prepared one or two ahead, so one alone shows no overlap
 WORKERS = 8  # lanes; more are counted
 EXCHANGES = 200  # of a lane, the longest
+WORK = {  # kinds of work in a window of the profiler, and the lane of each
+    "loading": "host, loading",
+    "operators": "host, operators",
+    "blocked": "host, blocked",
+    "compute": "device, kernels",
+    "communication": "device, exchange",
+    "copying": "device, copies",
+}
 THINNEST = 0.001  # of what is shown: shorter stretches would not be seen
 
 
@@ -40,6 +49,21 @@ def waterfall(rank: RankRecords, steps: Steps) -> Waterfall | None:
         rank.rank,
         len(workers),
     )
+
+
+def device_waterfall(window: RankTrace) -> Waterfall | None:
+    """A usual step of a window of the profiler, or None where it saw no device or no step."""
+    step = window.lanes
+    if step is None or not step.lanes:
+        return None
+    lanes = (
+        Lane(
+            WORK[lane.kind],
+            tuple(LaneStretch(lane.kind, begin / 1e6, end / 1e6) for begin, end in lane.stretches_us),
+        )
+        for lane in step.lanes
+    )
+    return Waterfall(0, (step.span_us / 1e6,), tuple(lanes), window.rank or 0, window=step.name)
 
 
 def _usual(steps: Steps) -> tuple[int, int]:

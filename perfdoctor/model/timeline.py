@@ -63,6 +63,7 @@ class Timeline:
     threads: tuple[ThreadUse, ...] = ()
     difference: RunDifference | None = None  # where it stands beside another run
     waterfall: Waterfall | None = None
+    device_waterfall: Waterfall | None = None  # where a window of the profiler saw a device
     waits: WaitsOverTime | None = None  # of the ranks for each other
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 class LaneStretch:
     """What was done from one moment to another, in seconds from the begin of the first step shown.
 
-    `kind` is a phase of the training process, "read" or "collate" of a batch, or "exchange".
+    `kind` is a phase of the training process, "read" or "collate" of a batch, or "exchange". Of a window of
+    the profiler it is "loading", "operators" or "blocked" of the host, "compute", "communication" or
+    "copying" of a device.
     """
 
     kind: str
@@ -38,6 +40,7 @@ class Waterfall:
     lanes: tuple[Lane, ...]
     rank: int
     workers: int = 0
+    window: str = ""  # of the profiler, from which its one step is taken: what it calls that step
 
     @property
     def length_s(self) -> float:

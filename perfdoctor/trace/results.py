@@ -99,6 +99,27 @@ class StepTrace:
 
 
 @dataclass(frozen=True)
+class WorkLane:
+    """When one kind of work was done in a step: begins and ends, from the step's begin on.
+
+    `kind` is "loading", "operators" or "blocked" of the host, "compute", "communication" or "copying" of a
+    device.
+    """
+
+    kind: str
+    stretches_us: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class StepLanes:
+    """A usual step: what was done at the same time."""
+
+    name: str
+    span_us: float
+    lanes: tuple[WorkLane, ...]
+
+
+@dataclass(frozen=True)
 class Launches:
     """How far the host runs ahead of the device."""
 
@@ -364,3 +385,4 @@ class RankTrace:
     notes: tuple[Remark, ...] = ()  # what a reader should know: no launches, no shapes, an invalid window
     operators_us: float | None = None  # union of time inside operators, outside DataLoader; without `times`
     host_work: tuple[HostWork, ...] = ()  # longest first; without `times`, where shapes were recorded
+    lanes: StepLanes | None = None  # needs device events and a step

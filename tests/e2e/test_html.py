@@ -99,6 +99,10 @@ def timeline(name="train.py", function="main"):
         Lane("worker 0", (LaneStretch("read", 0.0, 0.05), LaneStretch("collate", 0.05, 0.06))),
         Lane("exchange", (LaneStretch("exchange", 0.04, 0.06, name),)),
     )
+    device = (
+        Lane("host, operators", (LaneStretch("operators", 0.0, 0.03),)),
+        Lane("device, kernels", (LaneStretch("compute", 0.01, 0.06),)),
+    )
     both = (
         DifferenceFrame("forward", "", "phase", 0, 0.0, 0.8, 0.03, 0.05, True),
         DifferenceFrame(function, name, "user", 1, 0.0, 0.8, 0.03, 0.05, True),
@@ -124,6 +128,7 @@ def timeline(name="train.py", function="main"):
         (ThreadUse(name, 1000, 200, 50),),
         difference,
         Waterfall(41, (0.06,), lanes, 0, workers=1),
+        Waterfall(0, (0.06,), device, 0, window=name),
         waits,
     )
 
@@ -191,6 +196,7 @@ def test_it_opens_with_every_panel_and_asks_for_nothing_else(opened, width, dark
     assert empty == []
     for chart in (
         "#step svg.lane rect",
+        "#inside svg.lane rect",
         "#phases .plot path",
         "#machine .plot path",
         "#difference .bar rect",

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from perfdoctor.facts.steps.boundaries import find
-from perfdoctor.facts.waterfall import WORKERS, waterfall
+from perfdoctor.facts.waterfall import WORKERS, device_waterfall, waterfall
+from perfdoctor.trace.measure.measure import measure
 from perfdoctor.wire.collective_rows import ALL_REDUCE, COLLECTIVES, UNTIMED
 from perfdoctor.wire.step_rows import DISTURBED, ROLLED_UP
 from tests.support.records import MS, backward, fetches, records, rows, update
+from tests.support.traces import Recording
 
 STEP = {"data_wait": 4.0, "forward": 3.0, "backward": 2.0, "optimizer_ns": 0.5}
 
@@ -81,3 +83,25 @@ def test_workers_and_the_exchange_stand_beside_the_steps_that_they_overlap():
 
 def test_a_record_without_updates_is_shown_by_its_backwards():
     assert shown(rows([backward(10.0) for _ in range(6)])).length_s == pytest.approx(0.03)
+
+
+def test_a_window_of_the_profiler_shows_the_device_beside_the_host():
+    made = Recording()
+    made.mark("ProfilerStep#3", 0, 1000)
+    made.op("aten::mm", 100, 300)
+    made.kernel("gemm", 200, 900)
+    fall = device_waterfall(measure(made.trace()))
+    assert (fall.window, fall.length_s, fall.workers) == ("ProfilerStep#3", 0.001, 0)
+    assert [(lane.name, spans(lane)) for lane in fall.lanes] == [
+        ("host, operators", [("operators", 0.1, 0.3)]),
+        ("device, kernels", [("compute", 0.2, 0.9)]),
+    ]
+
+
+def test_a_window_without_a_device_or_a_step_shows_nothing():
+    host, stepless = Recording(), Recording()
+    host.mark("ProfilerStep#3", 0, 1000)
+    host.op("aten::mm", 100, 300)
+    stepless.kernel("gemm", 200, 900)
+    assert device_waterfall(measure(host.trace())) is None
+    assert device_waterfall(measure(stepless.trace())) is None

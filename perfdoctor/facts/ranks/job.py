@@ -25,6 +25,7 @@ from perfdoctor.facts.ranks.skew import (
     members_of,
     spent,
 )
+from perfdoctor.facts.ranks.skew_over_time import median_wait, waits_over_time
 from perfdoctor.facts.steps import boundaries
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import step_facts
@@ -91,7 +92,7 @@ class RankComparison:
             missing=job.missing,
             straggler=stragglers.among(straggler, ranks, world, len(nodes)) if straggler else None,
             gradient_sync=sync,
-            skew=skew.over_time() if skew is not None else (),
+            skew=median_wait(skew) if skew is not None else (),
             matched=skew.count if skew is not None else 0,
             shown=shown.rank,
             waits=_waits(skews.values(), shown),
@@ -104,7 +105,7 @@ class RankComparison:
     @property
     def waits(self) -> WaitsOverTime | None:
         """Who waited for whom over time, in the group that tells who is late, once `facts` was called."""
-        return self._skew.waits_over_time() if self._skew is not None else None
+        return waits_over_time(self._skew) if self._skew is not None else None
 
 
 def _summary(

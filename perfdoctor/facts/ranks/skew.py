@@ -22,7 +22,6 @@ import numpy.typing as npt
 from perfdoctor.facts.decode import Json, as_count
 from perfdoctor.facts.steps.boundaries import Bools, Floats, Ints, Steps
 from perfdoctor.model.measured import Phase
-from perfdoctor.model.ranks import WaitsOverTime
 from perfdoctor.runs.records import Rows
 from perfdoctor.wire.collective_rows import (
     ALL_GATHER,
@@ -64,7 +63,6 @@ SPENT = tuple(phase for phase in Phase if phase is not Phase.GRAD_SYNC)
 ENOUGH = 5  # exchanges; in fewer, one odd moment decides
 CELLS = 20_000_000  # figures kept of all ranks: 80 MB, and a few times that while they are compared
 ODD = 0.01  # of the exchanges at either end: hiccups of a machine, not a rank's habit
-PARTS = 40  # of the run, for the skew over time: what fits into a line
 
 
 @dataclass(frozen=True)
@@ -202,53 +200,6 @@ class Skew:
         """(R,) of the time that each was blocked."""
         waiting_s = self.waiting_s.sum(axis=1)
         shares = np.divide(waiting_s, self.in_all_s, out=np.zeros_like(waiting_s), where=self.in_all_s > 0)
-        return np.asarray(np.minimum(shares, 1.0))
-
-    def over_time(self) -> tuple[float, ...]:
-        """The share of each part of the run that the median rank waited; of two, the one that waits."""
-        parts = self._parts()
-        if parts is None:
-            return ()
-        waited_s = np.quantile(parts.sums(self.waiting_s), 0.5, axis=0, method="higher")
-        return tuple(parts.shares(waited_s * self.stands_for).tolist())
-
-    def waits_over_time(self) -> WaitsOverTime | None:
-        """Who waited, and who was waited for, in each part of the run."""
-        parts = self._parts()
-        if parts is None:
-            return None
-        others, awaited_s = len(self.ranks) - 1, np.zeros_like(self.waiting_s)
-        awaited_s[self.last, np.arange(self.count)] = self.waiting_s.sum(axis=0) / others
-        waited, awaited = (
-            tuple(map(tuple, parts.shares(parts.sums(seconds) * self.stands_for).tolist()))
-            for seconds in (self.waiting_s, awaited_s)
-        )
-        return WaitsOverTime(self.ranks, tuple(parts.edges_s.tolist()), waited, awaited)
-
-    def _parts(self) -> _Parts | None:
-        """The run from its first exchange to its last in parts of equally many exchanges."""
-        count = min(PARTS, self.count - 1)
-        if count < 1:
-            return None
-        edges = np.linspace(1, self.count, count + 1).astype(int)
-        return _Parts(edges, (self.end_ns[edges - 1] - self.end_ns[0]) / 1e9)
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """Stretches of exchanges that follow each other, and when each ends."""
-
-    edges: Ints
-    edges_s: Floats
-
-    def sums(self, seconds: Floats) -> Floats:
-        """(R, parts) of (R, E)."""
-        return np.asarray(np.add.reduceat(seconds[:, 1:], self.edges[:-1] - 1, axis=1))
-
-    def shares(self, seconds: Floats) -> Floats:
-        """Of the time that each part took."""
-        taken_s = np.broadcast_to(np.diff(self.edges_s), seconds.shape)
-        shares = np.divide(seconds, taken_s, out=np.zeros_like(seconds), where=taken_s > 0)
         return np.asarray(np.minimum(shares, 1.0))
 
 

@@ -11,11 +11,27 @@ from perfdoctor.render.html import charts
 from perfdoctor.render.html.charts import BoxPart, Tick
 from perfdoctor.render.html.names import PHASES
 
-STYLES = {"read": "batch-read", "collate": "batch-collate", "exchange": "exchanging"}
+STYLES = {
+    "read": "batch-read",
+    "collate": "batch-collate",
+    "exchange": "exchanging",
+    "loading": "data_wait",
+    "operators": "other",
+    "blocked": "validation",
+    "compute": "forward",
+    "communication": "exchanging",
+    "copying": "host_to_device",
+}
 NAMES = {
     "read": "a worker makes the items of a batch",
     "collate": "and collates them",
     "exchange": "exchange between ranks",
+    "loading": "waits for the loader",
+    "operators": "runs operators",
+    "blocked": "waits for the device",
+    "compute": "kernels that compute",
+    "communication": "kernels that exchange",
+    "copying": "copies",
 }
 
 
@@ -42,22 +58,31 @@ class DrawnWaterfall:
 def waterfall(fall: Waterfall) -> DrawnWaterfall:
     """The drawing."""
     kinds = {stretch.kind for lane in fall.lanes for stretch in lane.stretches}
+    return DrawnWaterfall(
+        tuple(_lane(lane, fall.length_s) for lane in fall.lanes),
+        tuple(_percent(border_s, fall.length_s) for border_s in fall.borders_s[:-1]),
+        charts.ticks(fall.length_s),
+        tuple((STYLES[kind], NAMES[kind]) for kind in NAMES if kind in kinds),
+        _told(fall),
+    )
+
+
+def _told(fall: Waterfall) -> str:
+    """Which steps these are, and what to know of them."""
+    if fall.window:
+        return (
+            f"{fall.window}, of median length. The profiler slows the host, so the device may look idler here"
+            " than it is in other steps."
+        )
     count = len(fall.borders_s)
     which = (
         f"Step {fall.first + 1:,}" if count == 1 else f"Steps {fall.first + 1:,} to {fall.first + count:,}"
     )
     listed = sum(lane.name.startswith("worker ") for lane in fall.lanes)
     workers = f" {listed} of {fall.workers} loader workers are listed." if listed < fall.workers else ""
-    told = (
+    return (
         f"{which} of the run, of usual length; thin lines end a step. How long each phase takes is measured;"
         f" inside a step phases stand in their usual order.{workers}"
-    )
-    return DrawnWaterfall(
-        tuple(_lane(lane, fall.length_s) for lane in fall.lanes),
-        tuple(_percent(border_s, fall.length_s) for border_s in fall.borders_s[:-1]),
-        charts.ticks(fall.length_s),
-        tuple((STYLES[kind], NAMES[kind]) for kind in NAMES if kind in kinds),
-        told,
     )
 
 

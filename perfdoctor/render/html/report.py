@@ -12,11 +12,13 @@ from perfdoctor.model.out_of_memory import OutOfMemory
 from perfdoctor.model.report import Report
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.model.trial import Trial
+from perfdoctor.model.waterfall import Waterfall
 from perfdoctor.render import text
 from perfdoctor.render.html import charts, document, falls, flame, panels, waits
 from perfdoctor.render.html import difference as differences
 from perfdoctor.render.html.cards import Excerpts, cards
 from perfdoctor.render.html.charts import Plot
+from perfdoctor.render.html.falls import DrawnWaterfall
 from perfdoctor.render.html.names import KIND_NAMES, KINDS, ORDER, PHASES
 from perfdoctor.render.html.trial_rows import trial_rows
 from perfdoctor.render.html.worker_curve import worker_curve
@@ -46,7 +48,7 @@ def html(
 def _panels(
     report: Report, timeline: Timeline, excerpts: Excerpts, trials: Sequence[Trial], window: list[Section]
 ) -> dict[str, Any]:
-    run, steps, fall, beside = report.run, report.steps, timeline.waterfall, timeline.difference
+    run, steps, beside = report.run, report.steps, timeline.difference
     shown, gain_ends = cards(report.findings, run.cwd, excerpts, trials)
     phases = charts.steps_over_time(timeline.steps, timeline.end_s) if timeline.steps else None
     samples = [charts.samples_over_time(chart, timeline.end_s) for chart in timeline.charts]
@@ -63,7 +65,8 @@ def _panels(
         "because": report.diagnosis.because,
         "rates": rates.line(report.rates) if report.rates is not None and report.rates.is_told else "",
         "step": _step(steps) if steps is not None and steps.mean_s else None,
-        "fall": falls.waterfall(fall) if fall is not None else None,
+        "fall": _fall(timeline.waterfall),
+        "device_fall": _fall(timeline.device_waterfall),
         "cards": shown,
         "no_cards": _no_cards(report),
         "gain_ends": gain_ends,
@@ -90,6 +93,10 @@ def _panels(
         "not_judged": conclusions.not_judged(report.not_judged, name_all=True),
         "measured": list(panels.measured(report)),
     }
+
+
+def _fall(fall: Waterfall | None) -> DrawnWaterfall | None:
+    return falls.waterfall(fall) if fall is not None else None
 
 
 def _values(plots: Sequence[Plot], end_s: float) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from perfdoctor.trace.measure.memory import memory
 from perfdoctor.trace.measure.operators import Operators, operators
 from perfdoctor.trace.measure.roofline import roofs
 from perfdoctor.trace.measure.round_trips import RoundTrips
+from perfdoctor.trace.measure.step_lanes import step_lanes
 from perfdoctor.trace.measure.streams import streams
 from perfdoctor.trace.measure.sync_calls import SyncCalls, sync_calls
 from perfdoctor.trace.parse.columns import ALL, UNKNOWN, DeviceKind, DeviceProperties, Flags, Ints, Trace
@@ -46,8 +47,7 @@ def measure(trace: Trace) -> RankTrace:
     # What needs most memory comes first, as long as little else is held.
     runtime_us, (begin_ns, end_ns) = _runtime(trace), _extent(trace)
     call, annotated = launching_calls(trace), collect_annotations(trace)
-    stream_uses, ahead = streams(trace, call), launches(trace, call)
-    waits = sync_calls(trace, call)
+    stream_uses, ahead, waits = streams(trace, call), launches(trace, call), sync_calls(trace, call)
     ops = operators(trace, annotated.ops, _calls_of_interest(trace, call, waits))
     communication = _communication(trace)
     loading = annotated.dataloader()
@@ -99,6 +99,7 @@ def measure(trace: Trace) -> RankTrace:
         notes=_notes(trace, call, invalid, limits is not None),
         operators_us=inside.total_ns / NS if inside is not None else None,
         host_work=host_work(trace, annotated, _spans(steps), loader) if active is None else (),
+        lanes=step_lanes(trace, annotated, steps, active, waits, loader) if active is not None else None,
     )
 
 

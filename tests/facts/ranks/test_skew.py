@@ -7,6 +7,7 @@ import pytest
 
 from perfdoctor.facts.ranks import skew
 from perfdoctor.facts.ranks.skew import EVERYONE, Matcher, by_group, calls_of, members_of, spent, steady_mean
+from perfdoctor.facts.ranks.skew_over_time import median_wait
 from perfdoctor.facts.steps import boundaries
 from tests.support import ranks
 
@@ -116,18 +117,7 @@ def test_of_many_ranks_some_steps_are_kept_the_same_ones_of_each(monkeypatch):
     assert found.stands_for == 2
     assert found.count == 19
     assert found.waiting_s[0] == pytest.approx(0.005, rel=1e-3)
-    assert found.over_time() == pytest.approx([5 / 17] * 18, rel=1e-2)
-
-
-def test_skew_over_time_is_the_share_that_the_median_rank_waits():
-    shares = matched(ranks.team({}, {"data_wait": 5.0}, {})).over_time()
-    assert len(shares) == ranks.STEPS - 2
-    assert shares == pytest.approx([5 / 17] * len(shares), rel=1e-2)
-
-
-def test_of_two_ranks_it_is_the_share_of_the_one_that_waits():
-    shares = matched(ranks.team({}, {"data_wait": 5.0})).over_time()
-    assert shares == pytest.approx([5 / 17] * len(shares), rel=1e-2)
+    assert median_wait(found) == pytest.approx([5 / 17] * 18, rel=1e-2)
 
 
 def test_a_lone_hiccup_does_not_move_the_mean():
@@ -163,23 +153,3 @@ def test_calls_go_to_their_groups_whatever_numbers_a_rank_gives_them():
 def test_calls_of_a_group_that_nobody_tells_of_are_left_out():
     (own,) = ranks.team({}, calls=({"op": 1, "ranks": 2},)).ranks
     assert by_group(calls_of(own.collectives, boundaries.find(own.steps)), {}, 4) == {}
-
-
-def test_each_part_of_the_run_tells_who_waits_and_who_is_waited_for():
-    found = matched(ranks.team({}, {"data_wait": 5.0}, {}))
-    told = found.waits_over_time()
-    assert told.ranks == (0, 1, 2)
-    assert len(told.edges_s) == len(told.waited[0]) + 1
-    step_s = (found.end_ns[-1] - found.end_ns[0]) / 1e9 / (found.count - 1)
-    assert told.waited[0] == pytest.approx([0.005 / step_s] * len(told.waited[0]), rel=1e-2)
-    assert max(told.waited[1]) == pytest.approx(0, abs=1e-6)
-    assert told.awaited[1] == pytest.approx(told.waited[0], rel=1e-2)
-    assert max(told.awaited[0]) == 0
-
-
-def test_one_exchange_has_no_parts():
-    found = matched(ranks.team({}, {"data_wait": 5.0}))
-    one = replace(
-        found, blocked_s=found.blocked_s[:, :1], moving_s=found.moving_s[:1], end_ns=found.end_ns[:1]
-    )
-    assert (one.over_time(), one.waits_over_time()) == ((), None)
