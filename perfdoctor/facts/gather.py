@@ -78,6 +78,7 @@ def gather(
         *_launch_notes(records),
         *records.problems,
         *device_errors.notes(records),
+        *(device_errors.unused(records, facts.run) if steps is not None else ()),
         *_shown_note(job, rank),
         *(_contention_notes(facts.get(CpuFacts)) if alone else ()),
     )
