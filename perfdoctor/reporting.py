@@ -83,6 +83,7 @@ def judge_over_time(
     from perfdoctor.diagnosis import trace_report
     from perfdoctor.facts.device.profiler_windows import plainest
     from perfdoctor.facts.flames import flames, thread_uses
+    from perfdoctor.facts.host.training_thread import TrainingThreadFacts
     from perfdoctor.facts.timeline import timeline
     from perfdoctor.facts.user_source.parse import Sources
     from perfdoctor.facts.waterfall import device_waterfall
@@ -90,11 +91,13 @@ def judge_over_time(
     report, facts, evidence, source = _examine(path, others, leading_only, before_measuring)
     records, sources, over_time = evidence.records, Sources(source), timeline(evidence.records)
     rank = over_time.steps.rank if over_time.steps is not None else None
-    window = plainest(evidence.windows)
+    window, thread = plainest(evidence.windows), facts.get(TrainingThreadFacts)
     over_time = replace(
         over_time,
         flames=flames(records, rank, sources),
         threads=thread_uses(records, rank, sources),
+        on_core=thread.on_core if thread is not None else None,
+        without_core=thread.without_core if thread is not None else None,
         waits=evidence.waits,
         difference=_difference(against, facts, records) if against is not None else None,
         device_waterfall=device_waterfall(window) if window is not None else None,

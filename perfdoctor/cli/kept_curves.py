@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 def of_command(report: Report, out: str | None) -> LoaderCurve | None:
     """The curve of the run's command, measured in the run's folder and kept beside it or in `out`."""
+    from perfdoctor.cli import kept_trials
     from perfdoctor.facts.data import loader_curve
-    from perfdoctor.model import redact
     from perfdoctor.runs import directory, records
     from perfdoctor.runs.source_lines import SourceLines
     from perfdoctor.wire.names import MEASURING
 
-    command = redact.command(report.run.command)
+    command = kept_trials.typed(report.run.command)
     for place in dict.fromkeys((*directory.places(out), Path(report.path).parent)):
         for path, run in directory.kept(place).items():
             told = run.get("command")
-            same = isinstance(told, list) and redact.command(list(map(str, told))) == command
+            same = isinstance(told, list) and kept_trials.typed(list(map(str, told))) == command
             if same and run.get("cwd") == report.run.cwd and (path / MEASURING).is_file():
                 curve = loader_curve.curve(records.read(path), SourceLines())
                 if curve.settings:

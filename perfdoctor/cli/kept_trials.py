@@ -17,16 +17,18 @@ def of_command(report: Report, out: str | None) -> Iterator[Trial]:
     kept = folders(out)
     if not kept:
         return
-    from perfdoctor.model import redact
-    from perfdoctor.render.pages import trial_words
-
-    def typed(command: Sequence[str]) -> str:
-        return trial_words.typed(redact.command(command))
-
     command = typed(report.run.command)
     for trial in readable(kept, []):
         if trial.cwd == report.run.cwd and typed(trial.command) == command:
             yield trial
+
+
+def typed(command: Sequence[str]) -> str:
+    """A command without secrets and without the interpreter's path, by which the same one is known."""
+    from perfdoctor.model import redact
+    from perfdoctor.render.pages import trial_words
+
+    return trial_words.typed(redact.command(command))
 
 
 def ready(report: Report, out: str | None) -> Gain | None:

@@ -69,8 +69,10 @@ def group_of(stack: RecordedStack) -> str:
 
 def _thread_name(stack: RecordedStack) -> str:
     """What a thread beside the main ones is called."""
-    process, thread, name = stack.thread_kind.rpartition("thread ")
-    return f"{name} in a loader worker" if thread and process else name
+    kind = stack.thread_kind
+    if kind.startswith("worker "):
+        return f"{kind.partition(' thread ')[2]} in a loader worker"
+    return kind.removeprefix("thread ")
 
 
 def _above(group: str, stack: RecordedStack) -> tuple[Key, ...]:

@@ -61,6 +61,8 @@ class Timeline:
     absent: Mapping[str, str] | None = None
     flames: tuple[Flame, ...] = ()
     threads: tuple[ThreadUse, ...] = ()
+    on_core: float | None = None  # share of its time that the training thread ran, by the kernel's clock
+    without_core: float | None = None  # and that it was ready, but all cores were taken
     difference: RunDifference | None = None  # where it stands beside another run
     waterfall: Waterfall | None = None
     device_waterfall: Waterfall | None = None  # where a window of the profiler saw a device

@@ -125,11 +125,13 @@ def timeline(name="train.py", function="main"):
         charts,
         absent,
         flames,
-        (ThreadUse(name, 1000, 200, 50),),
-        difference,
-        Waterfall(41, (0.06,), lanes, 0, workers=1),
-        Waterfall(0, (0.06,), device, 0, window=name),
-        waits,
+        threads=(ThreadUse(name, 1000, 200, 50),),
+        on_core=0.5,
+        without_core=0.25,
+        difference=difference,
+        waterfall=Waterfall(41, (0.06,), lanes, 0, workers=1),
+        device_waterfall=Waterfall(0, (0.06,), device, 0, window=name),
+        waits=waits,
     )
 
 

@@ -74,7 +74,7 @@ def test_each_thread_has_a_row_the_training_thread_first():
     run = of(
         [
             (("thread saver", LOOP, WAIT), 90),
-            (("thread tqdm_monitor", WAIT), 50),
+            (("thread the worker thread of ada", WAIT), 50),
             (("worker 3", WAIT), 7),
             (("main", LOOP), 5),
         ]
@@ -84,7 +84,7 @@ def test_each_thread_has_a_row_the_training_thread_first():
         ("training process", 5, 0, 0),
         ("loader workers", 7, 0, 7),
         ("saver", 90, 90, 0),
-        ("tqdm_monitor", 50, 0, 50),
+        ("the worker thread of ada", 50, 0, 50),
     ]
     assert thread_uses(of([]), 7, Sources(no_source)) == ()
 

@@ -120,3 +120,13 @@ def _row(thread: ThreadUse) -> ThreadRow:
         tuple(text.percent(count / thread.samples) for _, count in states),
         charts.bar([(f"state-{name}", name, count) for name, count in states]),
     )
+
+
+def kernel_clock(on_core: float | None, without_core: float | None) -> str:
+    """What the kernel says of the training thread, which samples cannot tell: whether it had a core."""
+    if on_core is None or without_core is None:
+        return ""
+    return (
+        f"By the kernel's clock, the training thread was on a core for {text.percent(on_core)} of the time in"
+        f" which training stepped, and ready without a free one for {text.percent(without_core)}."
+    )

@@ -83,6 +83,7 @@ def _panels(
         "lines": panels.costly_lines(report),
         "unseen": panels.unseen(report),
         "threads": flame.thread_rows(timeline.threads),
+        "kernel_clock": flame.kernel_clock(timeline.on_core, timeline.without_core),
         "flames": [flame.icicle(tree) for tree in timeline.flames],
         "difference": differences.difference(beside) if beside is not None else None,
         "difference_keys": differences.KEYS,

@@ -12,7 +12,7 @@ from perfdoctor.render.html import charts
 from perfdoctor.render.html.charts import BoxPart, Tick
 
 LEVELS = (0.02, 0.08, 0.20, 0.40)  # shares of the time from which a part is drawn, and drawn stronger
-RANKS = 64  # with a strip each; of more, those that wait or are waited for most
+RANKS = 32  # with a strip each; of more, those that wait or are waited for most
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from perfdoctor.model.flame import Flame, FlameFrame
+from perfdoctor.model.flame import DifferenceFrame, Flame, FlameDifference, FlameFrame, RunDifference
 from perfdoctor.model.measured import Location, Phase
+from perfdoctor.model.ranks import WaitsOverTime
 from perfdoctor.model.timeline import Excerpt, SampleChart, SampledCurve, StepBins, Timeline
 from perfdoctor.model.trial import Setting, Variant
 from perfdoctor.model.waterfall import Lane, LaneStretch, Waterfall
@@ -278,9 +279,22 @@ def test_a_window_of_the_profiler_has_a_panel_of_its_own():
     assert "</script>" in texts["inside"]
 
 
-def test_a_thousand_ranks_do_not_make_the_file_too_large():
-    page = html(replace(reports.STARVED, job=job(1_000, nodes=125, slow=777)), TIMELINE)
+def test_neither_a_thousand_ranks_nor_a_full_set_of_flame_graphs_make_the_file_too_large():
+    shares = tuple(tuple(0.5 * ((rank + part) % 2) for part in range(40)) for rank in range(1_000))
+    waits = WaitsOverTime(tuple(range(1_000)), tuple(90.0 * part for part in range(41)), shares, shares)
+    frame = FlameFrame("n" * 60, "p" * 60, "library", 1, 0.123456, 0.123456, 123_456, 12_345, 1_234)
+    both = DifferenceFrame("n" * 60, "p" * 60, "library", 1, 0.123456, 0.123456, 0.123, 0.456, True)
+    flames = [Flame("threads", 1_000_000, 0.05, (frame,) * most) for most in (400, 200, 200)]
+    differences = [FlameDifference("threads", 0.1, 0.2, (9, 9), True, (both,) * most) for most in (400, 200)]
+    over_time = replace(
+        TIMELINE,
+        waits=waits,
+        flames=tuple(flames),
+        difference=RunDifference("earlier", {}, {}, tuple(differences)),
+    )
+    page = html(replace(reports.STARVED, job=job(1_000, nodes=125, slow=777)), over_time)
     assert len(page) < 1_500_000
+    assert "968 ranks that wait less" in page
     assert "the 64 slowest ranks are listed" in page
     assert "777, straggler" in page
 
