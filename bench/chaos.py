@@ -68,8 +68,8 @@ if __name__ == "__main__":
         time.sleep(0.5)
         torch.distributed.destroy_process_group()
 """
-TRAINS_S, WITHIN_S = 5.0, 60.0  # how long the script trains; for all to end
-START_S = 300.0  # for the first step: two ranks that import torch beside a busy machine
+TRAINS_S = 5.0  # how long the script trains
+WITHIN_S = START_S = 300.0  # for all to end, for the first step: ranks that share a busy machine
 LATEST_S = 5.0  # after the first step, that something is killed
 LAST_S = 1.0  # what may be lost
 PLAYED = "CHAOS_FOLDER"  # in the environment of whatever a round starts

@@ -4,8 +4,9 @@
 
 Each input is one file of a real run, trace, trial or measurement, damaged by its structure or by bytes
 (tests/support/damage.py), read, judged, drawn and written as JSON. An input is told by seed, reader and
-number: --only repeats one and shows where it fails, --keep writes down those that do. Ends with 1 where
-anything but a PerfdoctorError came out, or one input took more than 20 s of CPU time or 4 GB.
+number: --only repeats one and shows where it fails, --keep writes down those that do. Ctrl-C goes on with the
+next reader. Ends with 1 where anything but a PerfdoctorError came out, or one input took more than 20 s of CPU
+time or 4 GB.
 """
 
 from __future__ import annotations
@@ -322,6 +323,24 @@ def _keep(reader: Reader, seed: int, number: int, folder: Path) -> None:
     (folder / f"{reader.name}-{seed}-{number}-{name}").write_bytes(data)
 
 
+def _damage(
+    reader: Reader, inputs: int, words: argparse.Namespace, counts: Counter[str], places: Counter[str]
+) -> None:
+    """Try one reader's inputs, and print where the first of each kind failed."""
+    known = reader.read(reader.folder)
+    for number in range(max(1, inputs)) if words.only is None else [words.only]:
+        outcome, trace = attempt(reader, words.seed, number, known)
+        counts[outcome] += 1
+        if trace:
+            place = _place(trace)
+            places[place] += 1
+            if places[place] == 1 or words.only is not None:
+                print(f"--- {reader.name} {number}")
+                print(trace if words.only is not None else _short(trace))
+            if words.keep is not None:
+                _keep(reader, words.seed, number, words.keep)
+
+
 def main() -> int:
     """Damage, read, count and print."""
     parser = argparse.ArgumentParser(
@@ -347,18 +366,9 @@ def main() -> int:
         chosen = [one for one in readers(Path(name)) if one.name.startswith(words.reader or "")]
         each = words.inputs / max(1, sum(one.weight for one in chosen))
         for reader in chosen:
-            known, counts = reader.read(reader.folder), Counter[str]()
-            for number in range(max(1, round(each * reader.weight))) if words.only is None else [words.only]:
-                outcome, trace = attempt(reader, words.seed, number, known)
-                counts[outcome] += 1
-                if trace:
-                    place = _place(trace)
-                    places[place] += 1
-                    if places[place] == 1 or words.only is not None:
-                        print(f"--- {reader.name} {number}")
-                        print(trace if words.only is not None else _short(trace))
-                    if words.keep is not None:
-                        _keep(reader, words.seed, number, words.keep)
+            counts = Counter[str]()
+            with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C: the next reader; what was counted counts
+                _damage(reader, round(each * reader.weight), words, counts, places)
             table.add_row(reader.name, *_cells(counts))
             total += counts
     table.add_section()

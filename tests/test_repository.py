@@ -39,9 +39,26 @@ def test_pre_commit_runs_what_make_lint_runs() -> None:
 def test_the_tests_run_on_the_pythons_that_the_package_names() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     named = re.findall(r"Programming Language :: Python :: (3\.\d+)", text)
-    (job,) = parsed(ROOT / ".github" / "workflows" / "tests.yml")["jobs"].values()
+    job = parsed(ROOT / ".github" / "workflows" / "tests.yml")["jobs"]["tests"]
     assert job["strategy"]["matrix"]["python"] == named
     assert f'requires-python = ">={named[0]}"' in text
+
+
+@pytest.mark.shows("versions")
+def test_the_tests_run_on_the_oldest_torch_that_the_package_asks_for() -> None:
+    text = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    known = re.findall(r'"(\d+\.\d+\.\d+)"', text)
+    floor, newest = known[:2]
+    pairs = parsed(ROOT / ".github" / "workflows" / "tests.yml")["jobs"]["torch"]["strategy"]["matrix"][
+        "include"
+    ]
+    assert {pair["torch"] for pair in pairs} == set(known) - {newest}
+    assert all(re.search(rf'{re.escape(pair["torch"])}": .*"{pair["python"]}"', text) for pair in pairs[1:])
+    assert {"torch": floor, "python": "3.10"} in pairs
+    asked = re.findall(r'^torch = \["torch>=([\d.]+)"\]', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert asked == [floor.rpartition(".")[0]]
+    assert f"torch {asked[0]} or newer" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert newest in pinned("constraints.txt")["torch"]
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)

@@ -17,7 +17,7 @@ from _thread import get_ident
 from typing import Any, Callable, List, Optional
 
 from ..wire.rows import CONTROL_BYTE, SAMPLE_BYTE
-from ..wire.step_rows import DISTURBED, END, OPEN, OTHER, ROLLED_UP, UPDATE, VALIDATION
+from ..wire.step_rows import DISTURBED, END, OPEN, OPTIMIZER, OTHER, ROLLED_UP, UPDATE, VALIDATION
 
 clock = time.perf_counter_ns  # bound now: scripts mock `time`
 process_clock = time.process_time_ns
@@ -128,6 +128,21 @@ class Recorder:
         """Drop phases that an exception left open."""
         while len(self.stack) > depth:
             self.leave()
+
+    def take_out(self, depth: int) -> None:
+        """Drop the phase around which lie `depth` others, an optimizer's: an exception ended it.
+
+        What began since goes on. What is left of the phase is itself, or what follows a forward or backward.
+        """
+        level, rest = depth + 1, (OPTIMIZER, AFTER_FORWARD, AFTER_BACKWARD)
+        if level == len(self.stack) and self.current in rest:
+            self.touch()
+            self.current = OTHER if depth == OUTERMOST else self.stack.pop()
+        elif level < len(self.stack) and self.stack[level] in rest:
+            if depth == OUTERMOST:
+                self.stack[level] = OTHER
+            else:
+                del self.stack[level]
 
     def mark(self, marker: int, optimizer: int = 0) -> None:
         """Close a row where the last phase ended, if `marker` is at least as strong as the strongest seen."""

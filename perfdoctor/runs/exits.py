@@ -17,6 +17,7 @@ from perfdoctor.model.launchers import launcher_of
 from perfdoctor.model.ranks import rank_list
 from perfdoctor.runs import regular_file
 from perfdoctor.runs.directory import Json
+from perfdoctor.runs.json_text import whole
 from perfdoctor.runs.raw import read_lines
 from perfdoctor.runs.records import Folder
 
@@ -101,7 +102,7 @@ def lost(folder: Folder) -> list[Json]:
     """Ranks whose record stops without an end, where nobody told how ranks ended; the first one first."""
     if folder.failures:
         return []
-    times = {line.get("pid"): line.get("t_ns") for line in read_lines(folder.path / FILE, [])}
+    times = {whole(line, "pid"): whole(line, "t_ns") for line in read_lines(folder.path / FILE, [])}
     found: list[Json] = []
     for rank, process in folder.processes.items():
         if not _has_end(folder, process.tag):

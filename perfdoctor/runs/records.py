@@ -48,6 +48,10 @@ UNUSABLE = {  # kinds of errors of a device, and the note on each
 }
 
 
+# What launchers tell of a process, and of its end.
+TOLD = {"event": str, "host": str} | dict.fromkeys(("rank", "attempt", "pid", "exitcode", "t_ns"), int)
+
+
 @dataclass(frozen=True)
 class Process:
     """A process that trained, as the names and headers of its files tell; nothing else of it was read."""
@@ -62,7 +66,7 @@ class Process:
     def job(self) -> Json:
         """What its launcher told it."""
         told = self.boot.get("job")
-        return told if isinstance(told, dict) else {}
+        return _typed(told) if isinstance(told, dict) else {}
 
     @property
     def attempt(self) -> int | None:
@@ -246,7 +250,12 @@ def _failure(entry: Json, booted: Mapping[int, Sequence[Json]]) -> Json:
     boot: Json = next(iter(booted.get(whole(entry, "pid") or 0, ())), {})
     told = boot.get("job")
     known = told if isinstance(told, dict) else {}
-    return {name: known[name] for name in ("rank", "attempt", "host") if name in known} | entry
+    return _typed({name: known[name] for name in ("rank", "attempt", "host") if name in known} | entry)
+
+
+def _typed(told: Json) -> Json:
+    """It without what is of another type than a launcher tells: that was not told."""
+    return {name: value for name, value in told.items() if isinstance(value, TOLD.get(name, object))}
 
 
 def _shown(path: Path, known: Sequence[Process], problems: list[Note]) -> dict[int, Process]:

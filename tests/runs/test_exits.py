@@ -136,6 +136,22 @@ def test_where_an_end_was_told_nobody_is_guessed_to_be_lost(tmp_path: Path) -> N
     assert exits.lost(records.look(node)) == []
 
 
+def test_what_is_of_another_type_than_a_launcher_tells_was_not_told(tmp_path: Path) -> None:
+    write_job(tmp_path, ranks=2, steps=20, exit_code=1)
+    node = tmp_path / "node0"
+    odd: list[Any] = [[1], {"a": 1}, "x", None, 1.5]
+    names = ("exitcode", "pid", "host", "attempt", "t_ns", "rank")
+    lines = [failure(1, 7, 10) | {name: value} for name in names for value in odd]
+    (node / "agent.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    facts = reporting.judge(node, others=()).job
+    assert facts is not None
+    assert facts.ranks[1].ended == "exit code 7"
+    (node / "agent.jsonl").unlink()
+    (node / "events.rank0.jsonl").unlink()
+    (node / exits.FILE).write_text("".join(json.dumps({"pid": value, "t_ns": value}) + "\n" for value in odd))
+    assert [end["rank"] for end in exits.lost(records.look(node))] == [0]
+
+
 def test_a_report_tells_which_rank_failed_first(tmp_path: Path) -> None:
     write_job(tmp_path, ranks=2, steps=20, exit_code=1)
     node = tmp_path / "node0"

@@ -442,10 +442,10 @@ PLACES = Part(
             "Other versions of Python and torch, WSL, macOS",
             "Nothing changes. On any other system, one sentence: Linux and macOS, and WSL on Windows.",
             "What a version lacks turns itself off; stacks are recorded only with versions known to bear it. Continuous integration "
-            "runs the tests on every Python named. Under WSL, where the profiler sees no kernel, operators are timed on the CPU and the "
+            "runs the tests on every Python named, and those of the probe on torch 2.4, 2.6 and 2.8. Under WSL, where the profiler sees no kernel, operators are timed on the CPU and the "
             "report says why. Without `/proc` and py-spy, the process samples its own stacks.",
             stand_in="for WSL, the name of its kernel; for macOS, a system whose `/proc`, affinity and py-spy are taken away",
-            missing="each torch but the one installed, nightlies and free-threaded builds: features are looked for, the versions not run",
+            missing="nightlies and free-threaded builds: features are looked for, the versions not run",
         ),
         Promise(
             "long-and-many",
@@ -454,6 +454,26 @@ PLACES = Part(
             "Each run has its own folder. Durations come from a clock that never jumps. Rows are put together and samples grow "
             "rarer, so that files stay small.",
             stand_in="for hours, the counts that they would bring; for a jump, another time of day",
+        ),
+    ),
+)
+
+TRIALS = Part(
+    "Trials and measurements",
+    "What `try`, `loader` and `net` start is theirs to end; what `run` starts is not.",
+    (
+        Promise(
+            "trial-killed",
+            "`perfdoctor try` is killed, also while it waits or rests",
+            "Nothing of it goes on running, and no port is held.",
+            "A guard ends what was executed when perfdoctor is gone. What a guard left that was killed too, the next trial ends; "
+            "trials that others still execute stay.",
+        ),
+        Promise(
+            "budgets",
+            "`--seconds` of `run`, `try`, `loader` and `net`",
+            "Kept within a quarter, the starts of interpreters apart; what did not fit is said, with the time that it takes.",
+            "Begins nothing that would not end in time. `run` stops watching and leaves the script alone without `--stop`.",
         ),
     ),
 )
@@ -507,5 +527,5 @@ SECURITY = Part(
     ),
 )
 
-PARTS = (SAME, ENDS, SCRIPTS, RANKS, PLACES, SECURITY)
+PARTS = (SAME, ENDS, SCRIPTS, RANKS, PLACES, TRIALS, SECURITY)
 PROMISES = {row.name: row for part in PARTS for row in part.rows}

@@ -215,6 +215,7 @@ def test_a_variant_that_fails_by_itself_too_is_one_that_failed(tmp_path: Path) -
     assert (found.verdicts[0].outcome, found.verdicts[0].because) == (Outcome.FAILED, "KeyError: 0")
 
 
+@pytest.mark.shows("trial-killed")
 def test_what_rests_ends_with_a_perfdoctor_that_is_killed(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     words = ("try", "--zero-grad-none", "--seconds", str(int(SECONDS)), "--", "train.py")

@@ -37,6 +37,7 @@ def test_more_variants_get_more_time_by_default() -> None:
     assert make(variants=4).steps == pytest.approx(make().steps, rel=0.4)
 
 
+@pytest.mark.shows("budgets")
 def test_seconds_bound_the_whole_trial() -> None:
     made = make(seconds=200.0)
     assert 10.0 + made.rounds * 2 * made.execution_s == pytest.approx(200.0, rel=0.01)

@@ -318,6 +318,7 @@ if "RANK" in os.environ:
 
 @pytest.mark.parametrize("words", [("--workers", "1", "--seconds", "90"), ("--ranks", "1,2")])
 @pytest.mark.slow
+@pytest.mark.shows("trial-killed")
 def test_a_trial_that_is_killed_leaves_neither_ranks_nor_loader_workers(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:

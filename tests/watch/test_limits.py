@@ -71,6 +71,7 @@ def test_training_is_over_after_its_steps_or_its_time(tmp_path, clock, monkeypat
     assert limit.reached
 
 
+@pytest.mark.shows("budgets")
 def test_a_watch_ends_after_its_seconds_whatever_the_script_does(tmp_path, clock, monkeypatch):
     told = []
     monkeypatch.setattr(limits.directory, "end_watch", told.append)

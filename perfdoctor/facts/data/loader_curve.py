@@ -83,13 +83,14 @@ def _outcome(rank: RankRecords | None) -> str:
 
 
 def _loader(begun: Json, rank: RankRecords, source: LineReader) -> Measured | None:
-    made = {entry.get("id"): entry for entry in rank.of("loader")}
-    event = made.get(begun.get("id"))
-    if event is None:
+    made = {number: entry for entry in rank.of("loader") if (number := as_count(entry.get("id"))) is not None}
+    chosen = as_count(begun.get("id"))
+    event = None if chosen is None else made.get(chosen)
+    if chosen is None or event is None:
         return None
     at = _place(begun, made, source)
     return Measured(
-        id=int(event["id"]),
+        id=chosen,
         at=at,
         dataset=str(event.get("dataset") or "unknown"),
         iterable=bool(event.get("iterable")),
@@ -104,11 +105,12 @@ def _loader(begun: Json, rank: RankRecords, source: LineReader) -> Measured | No
     )
 
 
-def _place(begun: Json, made: Mapping[object, Json], source: LineReader) -> Location | None:
+def _place(begun: Json, made: Mapping[int, Json], source: LineReader) -> Location | None:
     """Where the user builds the loader: libraries build another one from it, over the same dataset."""
     same = begun.get("same_dataset")
-    numbers = [begun.get("id"), *sorted(same if isinstance(same, list) else [])]
-    places = [at for at in (location((made.get(key) or {}).get("at")) for key in numbers) if at is not None]
+    others = filter(None, map(as_count, same if isinstance(same, list) else []))
+    numbers = [as_count(begun.get("id")) or 0, *sorted(others)]
+    places = [at for at in (location(made.get(key, {}).get("at")) for key in numbers) if at is not None]
     shown = [replace(at, text=source(at.file, at.line)) for at in places]
     named = [at for at in shown if "DataLoader" in (at.text or "")]
     return next(iter([*named, *shown]), None)
@@ -137,7 +139,7 @@ def _settings(rank: RankRecords, prefetch: int, cores: float) -> list[WorkerSett
 
 def _rate(entry: Json, cores: float) -> Rate | None:
     batches, seconds = as_count(entry.get("batches")), positive(entry.get("seconds"))
-    if not batches or seconds is None:
+    if not batches or seconds is None or not math.isfinite(batches / seconds):
         return None
     blocks = entry.get("block_s")
     lengths = [value for value in map(positive, blocks if isinstance(blocks, list) else []) if value]

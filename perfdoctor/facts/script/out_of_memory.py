@@ -87,7 +87,7 @@ def _remedies(event: OutOfMemoryEvent, held: dict[str, int], batch: int | None) 
         yield Note("memory-fragmented", {"bytes": unused})
     rest = held.get(OTHERS_HELD, 0)
     left = total - others - _fixed(event) - (event.base_bytes or 0)
-    fits = int(batch * left / (rest + asked)) if batch and total and rest + asked > left else None
+    fits = int(batch * left / (rest + asked)) if batch and 0 < left < rest + asked else None
     if fits and batch:
         yield Note("memory-fits-batch", {"batch": batch, "fits": fits, "times": -(-batch // fits)})
     if rest >= MOST * (rest + _fixed(event)) > 0:

@@ -43,7 +43,7 @@ class Backwards:
         self.accumulation = AccumulationDetector()
         self.gradient_sync: Any = None  # of DistributedDataParallel, where there is one
 
-    def before(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, Any, bool]]:
+    def before(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, Any, int]]:
         """Enter backward; the time since the forward was the loss."""
         updates = self.updates
         if updates.in_backward:
@@ -102,14 +102,16 @@ class Backwards:
         samples, counted.pending, counted.evaluated = counted.pending, 0, False
         if not (updates.open and recorder.backwards):  # a closure goes over the same batch again
             recorder.samples += samples
-        return recorder, loss, inside
+        return recorder, loss, len(recorder.stack) if inside else 0
 
-    def after(self, token: Tuple[Recorder, Any, bool], args: Args, result: Any) -> None:
+    def after(self, token: Tuple[Recorder, Any, int], args: Args, result: Any) -> None:
         """Leave backward; updates that its hooks made close the step here."""
         updates = self.updates
         updates.in_backward = False
-        recorder, loss, inside = token
-        if not inside:
+        recorder, loss, depth = token
+        if depth or recorder.stack:
+            updates.unwind(recorder, depth)
+        if not depth:
             now = clock()
             recorder.spent[recorder.current] += now - recorder.since
             recorder.since = now

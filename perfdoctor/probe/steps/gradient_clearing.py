@@ -8,7 +8,7 @@ backward has added to, still holds what the step before left in it.
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from ...wire.events.training import GradientClearingEvent
 from .. import patch
@@ -53,7 +53,9 @@ class _WatchedGradients:
 class UpdateCounts:
     """The verdicts on one optimizer."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int, optimizer: Any) -> None:
+        self.number = number
+        self.optimizer = weakref.ref(optimizer)  # its identity may become another's
         self.updates = 0
         self.next = 2  # the first update has nothing before it
         self.kept = self.cleared = self.written = 0
@@ -66,8 +68,8 @@ class GradientClearing:
     def __init__(self, session: Session, torch: Any) -> None:
         self.session = session
         self.torch = torch
-        self.counts: Dict[int, UpdateCounts] = {}  # by identity of the optimizer, like `open`
-        self.open: Dict[int, _WatchedGradients] = {}
+        self.counts: List[UpdateCounts] = []
+        self.open: Dict[int, _WatchedGradients] = {}  # by number of the optimizer
         self.backward_line: Optional[Dict[str, Any]] = None
         self.by_value = True  # whether a gradient cleared behind torch's back would show
         self.before_backward = patch.guarded("clearing", self._before_backward)
@@ -76,14 +78,17 @@ class GradientClearing:
 
     def counts_of(self, optimizer: Any) -> Optional[UpdateCounts]:
         """What `updates` of an optimizer are added up in, or None where it is not looked at."""
-        counts = self.counts.get(id(optimizer))
-        if counts is None and len(self.counts) < OPTIMIZERS_MAX:
-            counts = self.counts[id(optimizer)] = UpdateCounts()
-        return counts
+        for counts in self.counts:
+            if counts.optimizer() is optimizer:
+                return counts
+        if len(self.counts) == OPTIMIZERS_MAX:
+            return None
+        self.counts.append(UpdateCounts(len(self.counts) + 1, optimizer))
+        return self.counts[-1]
 
     def _judge(self, optimizer: Any, counts: UpdateCounts) -> None:
         """After an outermost update: conclude the stretch that ends here, open the next one if it is due."""
-        watch = self.open.pop(id(optimizer), None)
+        watch = self.open.pop(counts.number, None)
         if watch is not None and (watch.cleared or watch.now() is None):
             counts.cleared += 1
         elif watch is not None and watch.grew:
@@ -96,7 +101,7 @@ class GradientClearing:
         if leaf is None:
             counts.cleared += 1
         else:
-            self.open[id(optimizer)] = _WatchedGradients(leaf)
+            self.open[counts.number] = _WatchedGradients(leaf)
             self.by_value &= leaf.is_cpu
 
     def _leaf(self, optimizer: Any) -> Any:
@@ -111,8 +116,11 @@ class GradientClearing:
 
     def _before_backward(self) -> None:
         self.backward_line = self.backward_line or user_line()
-        for watch in self.open.values():
-            watch.before_backward()
+        for number, watch in list(self.open.items()):
+            if watch.leaf() is None:
+                del self.open[number]
+            else:
+                watch.before_backward()
 
     def _after_backward(self) -> None:
         for watch in self.open.values():
@@ -120,12 +128,12 @@ class GradientClearing:
 
     def pulse(self) -> None:
         """Write the verdicts on each optimizer that were added."""
-        for number, counts in enumerate(self.counts.values(), 1):
+        for counts in self.counts:
             if counts.kept + counts.cleared != counts.written:
                 counts.written = counts.kept + counts.cleared
                 self.session.write(
                     GradientClearingEvent(
-                        optimizer=number,
+                        optimizer=counts.number,
                         kept=counts.kept,
                         cleared=counts.cleared,
                         by_value=self.by_value,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from _thread import get_ident
 from typing import Any, Dict, Tuple
 
@@ -22,10 +23,11 @@ MODULES_MAX = 1_000  # modules remembered by identity; scripts that build one pe
 class _KnownModule:
     """What is known of one module: whether it has parameters, and whether it was called in train mode."""
 
-    __slots__ = ("has_parameters", "trained")
+    __slots__ = ("alive", "has_parameters", "trained")
 
-    def __init__(self, has_parameters: bool) -> None:
+    def __init__(self, has_parameters: bool, alive: Any) -> None:
         self.has_parameters = has_parameters
+        self.alive = alive  # a weak reference, which forgets the module
         self.trained = False
 
 
@@ -109,15 +111,18 @@ class ModuleCallPhases:
         if not self.samples.loader_delivers and phase == FORWARD:
             self._count_samples(args)
         recorder.enter(phase)
+        depth = len(recorder.stack)
         if phase == VALIDATION:
             recorder.decide(recorder.base, recorder.base, VALIDATION)
         elif recorder.undecided:
             recorder.set_aside(recorder.base, recorder.base)
-        return recorder, None if watcher is True else watcher.enter(args, kwargs), phase, recording
+        return recorder, None if watcher is True else watcher.enter(args, kwargs), phase, recording, depth
 
     def after(self, token: Any, args: Args, result: Any) -> None:
         """Leave the phase; in train mode what follows is the loss, until something else begins."""
         if type(token) is Recorder:
+            if token.stack:
+                self.updates.unwind(token, 0)
             now = clock()
             token.spent[token.current] += now - token.since
             token.since = now
@@ -133,9 +138,10 @@ class ModuleCallPhases:
 
     def _leave(self, token: Any, result: Any) -> None:
         self.in_call = False
-        recorder, watcher, phase, recording = token
+        recorder, watcher, phase, recording, depth = token
         if watcher is not None:
             watcher.leave(result)
+        self.updates.unwind(recorder, depth)
         begin = recorder.since
         if phase == FORWARD and recording:
             recorder.leave_to(AFTER_FORWARD)
@@ -165,7 +171,10 @@ class ModuleCallPhases:
         if len(self.known) >= MODULES_MAX:
             self.known.clear()
         has_parameters = next(module.parameters(), None) is not None
-        known = self.known[id(module)] = _KnownModule(has_parameters)
+        key, forget = id(module), self.known.pop
+        # Another module may come to lie where this one did.
+        alive = weakref.ref(module, lambda _: forget(key, None))
+        known = self.known[key] = _KnownModule(has_parameters, alive)
         if has_parameters:
             size = sum(1 for _ in module.modules())
             self.largest = max(self.largest, size)

@@ -34,7 +34,7 @@ class StepTracker:
         self.evals = EvalPasses(session)
         self.clearing = GradientClearing(session, torch)
         self.losses = LossReader(self.moments, torch)
-        self.updates = Updates(self.thread, self.clearing)
+        self.updates = Updates(self.thread, self.clearing, torch)
         self.modules = ModuleCallPhases(self.thread, self.samples, self.evals, self.updates, torch)
         names = ForwardNames(session, torch.Tensor, self.modules.any_trained)
         self.backwards = Backwards(

@@ -1,10 +1,16 @@
-"""Updates: outermost steps of optimizers, which close a row, and of GradScalers, which may skip one."""
+"""Updates: outermost steps of optimizers, which close a row, and of GradScalers, which may skip one.
+
+torch's hook behind a step is not called where the step raises: such an update stays open until the next one
+begins, or until the phase ends that it was made in.
+"""
 
 from __future__ import annotations
 
+import sys
 import weakref
 from _thread import get_ident
-from typing import Any, Dict, List, Optional, Tuple
+from types import CodeType, FrameType, FunctionType
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ...wire.step_rows import OPTIMIZER, OTHER, SKIPPED, UPDATE, VALIDATION
 from ..recorder import AFTER_BACKWARD, AFTER_FORWARD, EVAL_FORWARD, OUTERMOST, Recorder, clock
@@ -13,19 +19,23 @@ from .thread import TrainingThread
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
+Last = Tuple[Callable[[], Any], int, Optional[UpdateCounts]]
+
+SCALER = 0  # in the place of an optimizer's identity; the end of its step is seen also where it raises
 
 
 class Updates:
     """The optimizers of a process, and the updates that are open."""
 
-    def __init__(self, thread: TrainingThread, clearing: GradientClearing) -> None:
+    def __init__(self, thread: TrainingThread, clearing: GradientClearing, torch: Any) -> None:
         self.thread = thread
         self.session = thread.session
         self.clearing = clearing
+        self.hooked_step = _hooked_step(torch.optim.Optimizer)
         self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.several_losses = False  # a further optimizer made its first update after a backward of its own
-        # Identity, number and verdicts of the last one: a weak look-up costs as much as the rest.
-        self.last: Tuple[int, int, Optional[UpdateCounts]] = (0, 0, None)
+        # The last one with its number and verdicts: a weak look-up of these costs as much as the rest.
+        self.last: Last = (lambda: None, 0, None)
         self.open: List[Tuple[int, int]] = []  # (identity, depth of the phases below it)
         self.inner_steps = 0  # optimizer steps inside the outermost update
         self.in_backward = False  # a backward is under way, which closes the row of updates inside it
@@ -64,15 +74,13 @@ class Updates:
         self.open = [(id(optimizer), OUTERMOST)]
         self.inner_steps = 1
 
-    def ends(self, optimizer: Any) -> None:
+    def ends(self, optimizer: Any, identity: Optional[int] = None) -> None:
         """torch's hook after any optimizer's step: leave the update, and close a row if it was outermost."""
         recorder = self.session.recorder
         if not self.open or recorder is None or recorder.off or recorder.owner != get_ident():
             return
-        identity, depth = self.open[-1]
-        if depth != OUTERMOST or recorder.stack:
-            del self.open[-1]
-            self._leave(recorder, depth)
+        if self.open[-1][1] != OUTERMOST or recorder.stack:
+            self._leave(recorder, id(optimizer) if identity is None else identity)
         else:
             self.open = []
             now = clock()
@@ -86,7 +94,7 @@ class Updates:
         recorder.base = OTHER
         if self.in_backward:
             return
-        if identity != self.last[0] and id(optimizer) != self.last[0]:  # a scaler's update has the scaler's
+        if self.last[0]() is not optimizer:
             self._recall(optimizer)
         _, number, counts = self.last
         recorder.level = UPDATE
@@ -110,7 +118,7 @@ class Updates:
     def before_scaled_step(self, args: Args, kwargs: Kwargs) -> Optional[Any]:
         """A scaler's step is the update, even when it skips the optimizer's."""
         optimizer = args[1] if len(args) > 1 else kwargs.get("optimizer")
-        self._begin(id(args[0]))
+        self._begin(SCALER)
         return optimizer
 
     def after_scaled_step(self, optimizer: Any, args: Args, result: Any) -> None:
@@ -118,7 +126,7 @@ class Updates:
         recorder = self.session.recording()
         if recorder is not None and not self.inner_steps:
             recorder.flags |= SKIPPED
-        self.ends(optimizer)
+        self.ends(optimizer, SCALER)
 
     def close(self, recorder: Recorder) -> None:
         """Close the row of updates that were made inside a backward pass."""
@@ -147,11 +155,8 @@ class Updates:
         recorder = self.thread.recorder()
         if recorder is None:
             return
-        for position, (known, depth) in enumerate(self.open):
-            if known == identity:  # its last step was left by an exception
-                self._leave(recorder, depth)
-                del self.open[position:]
-                break
+        if self.open:
+            self._drop_failed(recorder, identity)
         if not self.open:
             if self.in_backward:
                 self.made_in_backward = True
@@ -163,23 +168,69 @@ class Updates:
             recorder.decide(OTHER, OPTIMIZER, VALIDATION)
         recorder.base = OPTIMIZER
 
-    def _leave(self, recorder: Recorder, depth: int) -> None:
-        """Leave an update, and what an exception left open inside it."""
-        recorder.unwind(max(depth, 0))
-        if depth == OUTERMOST:
-            recorder.touch()
-            recorder.current = OTHER
+    def _leave(self, recorder: Recorder, identity: int) -> None:
+        """Leave an update, and those that an exception left open inside it."""
+        for position in range(len(self.open) - 1, -1, -1):
+            known, depth = self.open[position]
+            if known == identity:
+                del self.open[position:]
+                recorder.unwind(max(depth, 0))
+                if depth == OUTERMOST:
+                    recorder.touch()
+                    recorder.current = OTHER
+                return
+
+    def unwind(self, recorder: Recorder, depth: int) -> None:
+        """Drop what an exception left open inside a phase that ends, above `depth` phases around it."""
+        if len(recorder.stack) > depth:
+            recorder.unwind(depth)
+            self.open = [update for update in self.open if update[1] < depth]
+            if not self.open:
+                recorder.base = OTHER
+
+    def _drop_failed(self, recorder: Recorder, beginning: int) -> None:
+        """As another begins, drop the updates whose steps are not under way: an exception ended them."""
+        if all(identity == SCALER for identity, _ in self.open):
+            return
+        running = self._running()
+        if beginning in running:
+            running.remove(beginning)
+        for position in range(len(self.open) - 1, -1, -1):
+            identity, depth = self.open[position]
+            if identity in running:
+                running.remove(identity)
+            elif identity != SCALER:
+                del self.open[position]
+                recorder.take_out(depth)
+
+    def _running(self) -> List[int]:
+        """The optimizers whose steps are on the stack of this thread."""
+        running = []
+        frame: Optional[FrameType] = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code is self.hooked_step:
+                running.append(id(frame.f_locals.get("self")))
+            frame = frame.f_back
+        return running
 
     def _recall(self, optimizer: Any) -> None:
         """Look up what is known of an optimizer."""
-        self.last = id(optimizer), self._number(optimizer), self.clearing.counts_of(optimizer)
+        self.last = weakref.ref(optimizer), self._number(optimizer), self.clearing.counts_of(optimizer)
 
     def _number(self, optimizer: Any) -> int:
         number = self.numbers.get(optimizer)
-        if number is None:
-            number = self.numbers[optimizer] = len(self.numbers) + 1
+        if number is None:  # the lowest that is free: optimizers of a sweep that follow each other are no GAN
+            taken = set(self.numbers.values())
+            number = self.numbers[optimizer] = min(set(range(1, len(taken) + 2)) - taken)
             recorder = self.session.recorder
             self.several_losses |= number > 1 and recorder is not None and recorder.backwards > 0
             for call in self.thread.moments.optimizer:
                 call(optimizer, number)
         return number
+
+
+def _hooked_step(optimizer: Any) -> Optional[CodeType]:
+    """What torch puts around the step of each class of optimizers: its frame tells that one is under way."""
+    hook = getattr(optimizer, "profile_hook_step", None)
+    consts = hook.__code__.co_consts if isinstance(hook, FunctionType) else ()
+    return next((const for const in consts if isinstance(const, CodeType)), None)

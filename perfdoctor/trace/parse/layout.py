@@ -82,6 +82,8 @@ class Details(dict[bytes, Kept]):
 
 def _says_enough(event: Json) -> bool:
     """Whether the first fields of an event tell where it goes."""
+    if any(isinstance(event.get(key), (list, dict)) for key in (*NEEDED, CATEGORY)):
+        return False
     return all(key in event for key in NEEDED) and (event["ph"] != LASTING or CATEGORY in event)
 
 

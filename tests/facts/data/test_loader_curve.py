@@ -135,6 +135,7 @@ def test_of_a_library_and_the_script_the_scripts_line_is_the_place():
         {"kind": "lukewarm"},
         {"workers": None},
         {"workers": "2"},
+        {"batches": 10**15, "seconds": 1e-308},
     ],
 )
 def test_a_damaged_record_is_no_measurement(broken):
@@ -154,3 +155,7 @@ def test_numbers_of_loaders_that_are_none_are_left_out():
     odd = RankRecords(0, None, None, ({**MADE, "id": [1]}, {**BEGUN, "same_dataset": [[1]]}, stretch(0, 10)))
     seen = curve(RunRecords(Path("x"), {}, {0: odd}), lambda file, line: None)
     assert seen.loader is None
+    unnamed = RankRecords(0, None, None, ({**MADE, "id": None}, {**BEGUN, "id": None}, stretch(0, 10)))
+    assert curve(RunRecords(Path("x"), {}, {0: unnamed}), lambda file, line: None).loader is None
+    mixed = RankRecords(0, None, None, (MADE, {**BEGUN, "same_dataset": ["x", None, 1, 2.5]}, stretch(0, 10)))
+    assert curve(RunRecords(Path("x"), {}, {0: mixed}), lambda file, line: None).loader is not None

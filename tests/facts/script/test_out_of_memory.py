@@ -50,6 +50,11 @@ def test_a_batch_that_would_have_fitted_is_computed_from_what_grows_with_it():
     assert "memory-fits-batch" not in slugs(told(asked_bytes=32 * GB, batch_size=None))
 
 
+@pytest.mark.parametrize("given", [{"asked_bytes": 0, "held_bytes": 0}, {}])
+def test_where_the_model_alone_is_too_large_no_batch_fits(given):
+    assert "memory-fits-batch" not in slugs(told(parameters_bytes=90 * GB, **given))
+
+
 def test_on_the_host_what_was_there_before_training_is_told_apart():
     found = told(**ON_HOST)
     assert held(found)["the process, before it trained"] == 1

@@ -191,6 +191,7 @@ def test_past_the_cores_only_what_waits_goes_on():
 
 
 @pytest.mark.parametrize("batch_s", [0.01, 0.3, 2.0])
+@pytest.mark.shows("budgets")
 def test_all_measurements_of_a_loader_together_keep_to_their_seconds(monkeypatch, batch_s):
     """But for the batches that are under way when the time is over."""
     now = [100.0]

@@ -140,6 +140,28 @@ def test_without_end_of_new_optimizers_only_the_first_are_watched():
     assert len(loop.verdicts()) == OPTIMIZERS_MAX
 
 
+def test_an_optimizer_where_another_lay_in_memory_has_counts_of_its_own():
+    loop = Loop()
+    seen = []
+    for _ in range(OPTIMIZERS_MAX + 2):
+        loop.optimizer = None  # its place in memory is free
+        loop.optimizer = torch.optim.SGD(loop.net.parameters(), lr=1e-4)
+        known = loop.clearing.counts_of(loop.optimizer)
+        seen.append(known and known.number)
+    assert seen == [1, 2, 3, 4, None, None]
+
+
+def test_gradients_of_a_model_that_is_gone_are_looked_at_no_more():
+    loop = Loop()
+    for _ in range(2):
+        loop.backward()
+        loop.step()
+    assert len(loop.clearing.open) == 1
+    loop.net = loop.optimizer = None
+    loop.clearing.before_backward()
+    assert loop.clearing.open == {}
+
+
 def test_a_sparse_gradient_is_left_alone():
     loop = Loop()
     table = nn.Embedding(10, 3, sparse=True)

@@ -143,6 +143,139 @@ def test_a_failed_optimizer_step_does_not_confuse_the_next(tmp_path):
     assert rows["forward"][-1] >= 10_000_000
 
 
+@pytest.mark.shows("many-optimizers")
+def test_a_step_inside_the_optimizers_own_step_is_a_part_of_it(tmp_path):
+    records = watched(
+        tmp_path,
+        MODEL
+        + """
+    class Base(torch.optim.SGD):
+        def step(self, closure=None): super().step()
+    class Twice(Base):                     # torch hooks the steps of both classes
+        def step(self, closure=None):
+            super().step()
+            time.sleep(0.01)
+            net(x).mean().backward()
+            super().step()
+    Base(net.parameters(), lr=0.1)
+    opt = Twice(net.parameters(), lr=0.1)
+    for i in range(4):
+        net(x).mean().backward()
+        opt.step(); opt.zero_grad()
+    """,
+    )
+    rows = updates(records)
+    assert len(rows) == 4
+    assert list(rows["calls"][1:]) == [2, 2, 2]
+    assert (rows["optimizer_ns"] >= 10_000_000).all()
+
+
+@pytest.mark.shows("many-optimizers")
+def test_a_step_that_failed_and_is_repeated_inside_another_phase_leaves_that_phase_alone(tmp_path):
+    records = watched(
+        tmp_path,
+        MODEL
+        + """
+    class Moody(torch.optim.SGD):
+        fails = False
+        def step(self, closure=None):
+            if self.fails: raise RuntimeError("out of memory")
+            return super().step()
+    opt = Moody(net.parameters(), lr=0.1)
+    def in_backward(gradient):
+        opt.fails = False
+        opt.step()
+    def in_forward(*_): opt.step()
+    def train():
+        net(x).mean().backward()
+        try: opt.step()
+        except RuntimeError: pass
+    train()
+    opt.fails = True
+    train()
+    handle = net.weight.register_hook(in_backward)
+    net(x).mean().backward()               # the step is made in here
+    handle.remove()
+    opt.fails = True
+    train()
+    outer = torch.nn.Sequential(net)
+    handle = net.register_forward_hook(in_forward)
+    try: outer(x)                          # fails in here once more
+    except RuntimeError: pass
+    handle.remove()
+    opt.fails = False
+    for _ in range(3): train()
+    """,
+    )
+    rows = updates(records)
+    assert len(rows) == 5
+    assert (rows["forward"][-3:] >= 10_000_000).all()
+    assert (rows["forward"][-3:] < 1_000_000_000).all()
+
+
+@pytest.mark.shows("many-optimizers")
+def test_an_optimizer_whose_step_failed_for_good_keeps_no_other_from_counting(tmp_path):
+    records = watched(
+        tmp_path,
+        MODEL
+        + """
+    class Moody(torch.optim.SGD):
+        def step(self, closure=None): raise RuntimeError("out of memory")
+    def train(opt):
+        net(x).mean().backward()
+        try: opt.step()
+        except RuntimeError: pass
+    train(Moody(net.parameters(), lr=0.1))
+    for _ in range(3): train(opt)
+    class Guarded(torch.optim.SGD):        # whose step outlives the failure of another inside it
+        def step(self, closure=None):
+            train(moody)
+            super().step()
+    moody, guarded = Moody(net.parameters(), lr=0.1), Guarded(net.parameters(), lr=0.1)
+    for _ in range(2):
+        net(x).mean().backward(); guarded.step()
+    scaler = torch.amp.GradScaler("cpu")
+    for _ in range(2):
+        scaler.scale(net(x).mean()).backward()
+        try: scaler.step(moody)
+        except RuntimeError: pass
+        scaler.update()
+    for _ in range(3): train(opt)
+    """,
+    )
+    rows = updates(records)
+    assert len(rows) == 3 + 2 + 2 + 3
+    assert (rows["optimizer"][-3:] == rows["optimizer"][0]).all()
+
+
+def test_optimizers_and_models_that_take_the_place_of_others_in_memory_are_new(tmp_path):
+    records = watched(
+        tmp_path,
+        MODEL
+        + """
+    def update(opt):
+        net(x).mean().backward()
+        opt.step(); opt.zero_grad()
+    for fold in range(6):
+        torch.nn.MSELoss()(x, x)           # a module without parameters, gone at once
+        net, opt = None, None
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(2): update(opt)
+    opt = None
+    pair = [torch.optim.SGD(net.parameters(), lr=0.1) for _ in range(2)]
+    for opt in pair: update(opt)
+    del pair[0]
+    pair.append(torch.optim.SGD(net.parameters(), lr=0.1))
+    for opt in pair: update(opt)
+    """,
+    )
+    rows = updates(records)
+    assert (rows["calls"][1:] >= 1).all()  # a forward before the first backward closes a row of its own
+    assert list(rows["optimizer"]) == [1] * 12 + [1, 2, 2, 1]
+    assert [event["id"] for event in records.ranks[0].of("optimizer")] == [1] * 6 + [1, 2, 1]
+
+
 def test_updates_made_by_gradient_hooks_are_one_step(tmp_path):
     records = watched(
         tmp_path,

@@ -52,6 +52,8 @@ def test_head_lines_split_after_the_category_are_fine() -> None:
         '  {\n    "ph": "X", "cat": "cpu_op", "name": "no thread",\n    "ts": 1, "dur": 2, "pid": 1, "tid": 7\n  }',
         '  {\n    "ph": "X", "cat": "cpu_op", "name": "exponent", "pid": 1, "tid": 7,\n    "ts": 1, "dur": 2e-5\n  }',
         '  {\n    "ph": "X", "cat": "cpu_op", "name": "picoseconds", "pid": 1, "tid": 7,\n    "ts": 1.0001, "dur": 2\n  }',
+        '  {\n    "ph": "X", "cat": "cpu_op", "name": ["listed"], "pid": 1, "tid": 7,\n    "ts": 1, "dur": 2\n  }',
+        '  {\n    "ph": "X", "cat": {"a": 1}, "name": "no category", "pid": 1, "tid": 7,\n    "ts": 1, "dur": 2\n  }',
         '  {\n    "ph": "i", "name": "no arguments", "pid": 1, "tid": 7,\n    "ts": 1\n  }',
         '  {\n    "ph": "X", "cat": "cpu_op", "name": "n", "pid": 1, "tid": 7, "args": {"ts": 5},\n    "ts": 1, "dur": 2\n  }',
     ],

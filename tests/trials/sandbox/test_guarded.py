@@ -112,6 +112,7 @@ def wait_until(happens: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.shows("trial-killed")
 def test_what_is_executed_ends_with_a_perfdoctor_that_is_killed_at_any_moment(
     tmp_path: Path, port: int
 ) -> None:
@@ -145,6 +146,7 @@ def abandoned(folder: Path) -> set[int]:
     return {each.pid for each in running(folder)}
 
 
+@pytest.mark.shows("trial-killed")
 def test_what_a_guard_left_that_was_killed_as_well_ends_when_the_next_trial_begins(
     tmp_path: Path, port: int
 ) -> None:
@@ -160,6 +162,7 @@ def other(**names: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen((sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"), env=environ)
 
 
+@pytest.mark.shows("trial-killed")
 def test_neither_a_run_nor_what_somebody_still_executes_is_abandoned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
