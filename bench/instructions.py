@@ -1,6 +1,6 @@
 """What watching adds to a step, in instructions: a figure that other work on the machine leaves alone.
 
-    python bench/instructions.py [--loads tiny,mlp] [--steps 40] [--rounds 2] [--write]
+    python bench/instructions.py [--loads tiny,mlp] [--steps 64] [--rounds 2] [--write]
 
 Needs valgrind. One process makes blocks of steps, bare and watched in turn (bench/loads/in_blocks.py), and
 callgrind counts the instructions of each block. Rounds differ by less than one percent of what is added.
@@ -102,7 +102,7 @@ def main() -> None:
     """Measure, print, and write the page's part if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--loads", default=",".join(LOADS), help="which loads, with commas between")
-    parser.add_argument("--steps", type=int, default=40, help="of each block")
+    parser.add_argument("--steps", type=int, default=64, help="of each block")
     parser.add_argument("--rounds", type=int, default=2, help="of a bare and a watched block")
     parser.add_argument("--write", action="store_true", help=f"write into {PAGE.relative_to(ROOT)}")
     args = parser.parse_args()

@@ -4,12 +4,18 @@
 
 Each mark dumps what was counted since the one before: every second dump is a block. What the probe put into
 torch is taken out for the bare blocks and put back for the watched ones, so that both run on the same objects
-in the same memory. What is done once a second or before backwards 2, 4, 8, ... lies in no block. Under
-callgrind a batch takes longer than any that the probe calls cheap; it is told to take all for cheap, as
-these are without it.
+in the same memory.
+
+A block holds what a usual step costs, whatever its place in a run. What is done every 16th, 32nd or 64th time
+is done equally often in each block of 64 steps. What is done once a second, at turns 64, 128, 256, ... or for
+a few items of a dataset lies in none, nor does garbage collection, which comes when it comes. Under callgrind
+a batch takes longer than any that the probe calls cheap; it is told to take all for cheap, as these are
+without it. Replacing an attribute of `nn.Module` has the interpreter forget what it learned of all modules,
+which it learns again in the steps before a block.
 """
 
 import argparse
+import gc
 import itertools
 import json
 import os
@@ -23,12 +29,18 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from perfdoctor.probe import patch, schedule, session, start
 from perfdoctor.probe.loader import making
+from perfdoctor.probe.observers import item_work
 from perfdoctor.probe.steps import steps as tracking
 from perfdoctor.probe.steps import thread
 
 NEVER_NS = 1 << 62
 WARM_UP = 600  # steps of the first load: past backward 512, the last before which anything is looked at
-READY = 4  # steps of a block before its first mark
+READY = 128  # steps before a block: an instruction is specialised anew after 53 of its calls
+ITEMS = 1 << 20  # of a dataset: more than all blocks need, and hardly one of those that are looked at
+
+
+def dataset():
+    return TensorDataset(torch.randn(ITEMS, 4), torch.randn(ITEMS, 1))
 
 
 def repeated(step):
@@ -44,7 +56,7 @@ def repeated(step):
 def tiny():
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    batches = itertools.cycle(DataLoader(TensorDataset(torch.randn(4096, 4), torch.randn(4096, 1)), 1))
+    batches = iter(DataLoader(dataset(), 1))
 
     def step():
         x, y = next(batches)
@@ -82,21 +94,21 @@ def deep():
 def loader():
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    data = TensorDataset(torch.randn(4096, 4), torch.randn(4096, 1))
+    batches = iter(DataLoader(dataset(), 8, num_workers=2))
 
-    def steps(count):
-        for x, y in itertools.islice(DataLoader(data, 8, num_workers=2), count):
-            optimizer.zero_grad()
-            nn.functional.mse_loss(model(x), y).backward()
-            optimizer.step()
+    def step():
+        x, y = next(batches)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
 
-    return steps
+    return repeated(step)
 
 
 def accumulation():
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    batches = itertools.cycle(DataLoader(TensorDataset(torch.randn(4096, 4), torch.randn(4096, 1)), 1))
+    batches = iter(DataLoader(dataset(), 1))
 
     def step():
         optimizer.zero_grad()
@@ -200,7 +212,8 @@ def begin(folder):
     made = []
     install = tracking.install
     tracking.install = lambda tracker: (made.append(tracker), install(tracker))
-    making.CHEAP_NS = NEVER_NS
+    making.CHEAP_NS = making.CHEAPEST_NS = NEVER_NS
+    item_work.FIRST = NEVER_NS
     for module in (session, schedule, thread):
         module.PULSE_NS = NEVER_NS
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
@@ -226,6 +239,9 @@ def main():
         for number, steps in enumerate(loads.values()):
             steps(READY if number else WARM_UP)
         tracker.schedule.next = NEVER_NS
+        for counts in tracker.clearing.counts.values():
+            counts.next = NEVER_NS
+        gc.disable()
         subprocess.run(["callgrind_control", "-i", "on", str(os.getpid())], check=True, capture_output=True)
         for name, steps in loads.items():
             for way in ["bare", "watched"] * args.rounds:
