@@ -5,8 +5,8 @@
 Each input is one file of a real run, trace, trial or measurement, damaged by its structure or by bytes
 (tests/support/damage.py), read, judged, drawn and written as JSON. An input is told by seed, reader and
 number: --only repeats one and shows where it fails, --keep writes down those that do. Ctrl-C goes on with the
-next reader. Ends with 1 where anything but a PerfdoctorError came out, or one input took more than 20 s of CPU
-time or 4 GB.
+next reader. Ends with 1 where anything but a PerfdoctorError came out, or one input took more than 20 s of
+CPU time or 4 GB.
 """
 
 from __future__ import annotations

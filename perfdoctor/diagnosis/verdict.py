@@ -28,6 +28,7 @@ from perfdoctor.model.ranks import JobFacts
 
 WORTHWHILE = 0.05  # of wall time; what is avoidable below it is no bottleneck
 BALANCED = 0.05  # two classes this close at the top: neither is the bottleneck
+COMPARABLE = 1 / 3  # of what is avoidable of one: where less is of the other, the first is the bottleneck
 TOO_FEW_STEPS, TOO_SHORT_S = 5, 1.0  # below either, no verdict at all
 WILD = 0.80  # spread of block means over their mean, as UNSTEADY
 LEAST_SHOWN = 0.005  # a class below this share is not named
@@ -249,9 +250,9 @@ def decide(
 ) -> tuple[Verdict, Bottleneck]:
     """The verdict, and the class that its share and speedup bound are about, where enough steps were timed.
 
-    Two classes that are level at the top are told apart by what is avoidable: where that is one of them, it
-    is the bottleneck. `watching`: the share of the time that watching itself is likely to have cost the host;
-    no change of the script avoids it.
+    Two classes that are level at the top are told apart by what is avoidable: where that is one of them, or
+    far more of one than of the other, it is the bottleneck. `watching`: the share of the time that watching
+    itself is likely to have cost the host; no change of the script avoids it.
     """
     top, second = attribution.ranked[:2]
     level = attribution.classes[top] - attribution.classes[second] <= BALANCED
@@ -262,7 +263,8 @@ def decide(
         if top is Bottleneck.COMPUTE:
             return Verdict.HEALTHY, top
         return (Verdict.BALANCED if level else Verdict(top.value)), top
-    if level and min(avoidable[top], avoidable[second]) >= WORTHWHILE and worst in {top, second}:
+    as_well = max(WORTHWHILE, COMPARABLE * avoidable[worst])
+    if level and min(avoidable[top], avoidable[second]) >= as_well and worst in {top, second}:
         return Verdict.BALANCED, top
     return Verdict(worst.value), worst
 

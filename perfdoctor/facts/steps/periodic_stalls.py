@@ -157,11 +157,16 @@ def _line(
     stacks: StackFacts | Missing,
     sources: Sources,
 ) -> LineCost | None:
-    """The line below an `if step % n == 0`; without one, the line that takes as much time as the stalls."""
+    """The line below an `if step % n == 0`; without one, a line that takes as much time as the stalls.
+
+    That only between the phases: a line of a pass runs in other steps as well, and takes its time there.
+    """
     if isinstance(stacks, Missing):
         return None
     lines = stacks.phases.get(phase, ())
     at = _now_and_then(rank, every, sources) if every is not None else None
+    if at is None and phase is not Phase.OTHER:
+        return None
     if at is None:
         return next((line for line in lines if MOSTLY * share <= line.share <= share / MOSTLY), None)
     kind = next((line.kind for line in lines if (line.at.file, line.at.line) == (at.file, at.line)), None)

@@ -81,6 +81,12 @@ def test_the_line_under_a_remainder_is_named_before_one_that_takes_as_much_time(
     assert stalls(every(41), stacks=lines).line.at.line == 2
 
 
+def test_a_line_of_a_pass_is_named_only_below_a_remainder():
+    lines = StackFacts(1000, "py-spy", {Phase.FORWARD: (line(2, 0.12), line(4, 0.02))})
+    assert stalls(every(40), stacks=lines, forward=1.0).line.at.line == 4
+    assert stalls(every(41), stacks=lines, forward=1.0).line is None
+
+
 def test_a_remainder_by_a_name_may_be_any_number():
     lines = StackFacts(1000, "py-spy", {Phase.OTHER: (line(6, 0.02),)})
     assert stalls(every(40), stacks=lines).line.at.line == 6
