@@ -18,6 +18,7 @@ pytestmark = pytest.mark.process
 
 WORDS = {"because", "title", "text", "code", "because_shown"}  # what is said of a figure, not the figure
 JUDGED = {"low", "likely", "high", "confidence"}  # of gains and verdicts: what new measured ones move
+DIGITS = 12  # of a figure: the last of its 16 depend on the order in which numbers are added
 
 
 def figures(value):
@@ -28,6 +29,8 @@ def figures(value):
         return value.removeprefix(
             "/home/user/train/"
         )  # files are told from the folder of the run, or in full
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
     return [figures(inner) for inner in value] if isinstance(value, list) else value
 
 
