@@ -55,8 +55,7 @@ class Judgement:
 def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None) -> Judgement:
     """Ask every tip that has what it needs; general ones last, about time that no other finding is about.
 
-    Of the findings, a general one still comes before those that bring less at best than it likely does.
-
+    A general finding is ranked behind the others, but before those that cannot bring what it likely does.
     Ranges are widened to what measured gains ask for.
 
     A tip that raises is a defect of ours: it is not judged, and the failure is told.

@@ -13,6 +13,7 @@ from perfdoctor.facts.flames import (
     MOST_FRAMES,
     MOST_OF_OTHERS,
     WORKERS,
+    above,
     group_of,
     sampled_rank,
     working_folder,
@@ -80,9 +81,8 @@ def _add(tree: CallTree, side: str, run: ComparedRun, group: str, in_seconds: bo
     for stack in stacks:
         phase = stack.phase if in_seconds else ""
         amount = whole.get(phase, 0.0) * stack.samples / counted[phase]
-        above = ((stack.phase.replace("_", " "), "", "phase"),) if group == MAIN else ()
         frames = (key_of(name, cwd, with_line=False) for name in stack.frames)
-        tree.add((*above, *frames), {side: amount, f"{side} samples": stack.samples})
+        tree.add((*above(group, stack), *frames), {side: amount, f"{side} samples": stack.samples})
 
 
 def _seconds(step: StepFacts | None) -> Mapping[str, float]:

@@ -38,7 +38,7 @@ def flames(records: RunRecords, rank: int | None, sources: Sources) -> tuple[Fla
     for stack in recorded_stacks(own):
         group = group_of(stack)
         frames = [key_of(name, cwd) for name in stack.frames]
-        trees[group].add((*_above(group, stack), *frames), {state_of(stack, sources): stack.samples})
+        trees[group].add((*above(group, stack), *frames), {state_of(stack, sources): stack.samples})
     return tuple(
         Flame(group, int(_all(trees[group].amounts)), sample_s(own), tuple(_frames(trees[group], most)))
         for group, most in ((MAIN, MOST_FRAMES), (WORKERS, MOST_OF_OTHERS), (OTHERS, MOST_OF_OTHERS))
@@ -75,7 +75,7 @@ def _thread_name(stack: RecordedStack) -> str:
     return kind.removeprefix("thread ")
 
 
-def _above(group: str, stack: RecordedStack) -> tuple[Key, ...]:
+def above(group: str, stack: RecordedStack) -> tuple[Key, ...]:
     """What stands above a stack's frames: the phase of a step, or the name of the thread."""
     if group == MAIN:
         return ((stack.phase.replace("_", " "), "", "phase"),)

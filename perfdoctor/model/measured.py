@@ -140,7 +140,7 @@ class LoaderFacts:
     samples: int = 0  # prepared while watched
     items: int | None = None  # in the dataset, where it is one that can be indexed
     epoch_end_s: float | None = None  # mean wait at an epoch's end, when workers that do not live on stop
-    epoch_slowed_s: float = 0.0  # by how much longer a step trains in which workers start again
+    epoch_slowed_s: float = 0.0  # seconds that a step trains longer if workers start again in it
     spread: tuple[float, ...] = (1.0,)  # batch costs over their mean, at even quantiles
     others_restart_s: float = 0.0  # other loaders' workers that start and stop again, seconds per step
 

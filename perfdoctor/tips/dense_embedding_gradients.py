@@ -28,8 +28,8 @@ from perfdoctor.tips.catalogue import Checked, tip
 NOTICEABLE = 0.05  # share of the step
 FEW = 0.1  # of the table's rows
 # A row that is looked up is sorted, summed, gathered, updated and put back. Seconds of a CPU for one, and
-# for each of its elements, by SparseAdam with 500 to 8,000 rows of 16 to 128 elements on one core and two;
-# a dense update of many megabytes takes 0.1 us a row of 16.
+# for each of its elements, by SparseAdam with 500 to 8,000 rows of 16 to 128 elements, on one core and on two
+# (bench/sparse_updates.py).
 ROW_S, ELEMENT_S = 0.3e-6, 6e-9
 SCATTER = (1.6, 1.0, 0.6)  # of what was measured
 ROW_COST = 3.0  # on a device: times what a row costs in a dense update

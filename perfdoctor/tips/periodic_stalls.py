@@ -4,8 +4,8 @@
 Every so many steps, or seconds, a step takes much longer than the others, nearly always, and nearly no other
 step does; the additional time lies in one phase and takes a noticeable share of the run. Validation,
 checkpoints, logging, pauses of the garbage collector, waits for batches and workers that start anew have
-findings of their own and do not count here. Where no line of yours is seen in them, it tells only of Python
-between the phases.
+findings of their own and do not count here. Stalls of which no line of
+yours is known are told only if they lie between the phases.
 
 ## By hand
     if step % 500 == 0:                       # less often

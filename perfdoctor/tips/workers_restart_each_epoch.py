@@ -1,8 +1,8 @@
 """Every epoch begins with a stall because its worker processes are started again.
 
 ## What it sees
-Several epochs, each beginning with a wait that is far longer than preparing one batch; and how much longer
-than others these steps train, in which a process is copied and new ones take cores.
+Several epochs, each beginning with a wait that is far longer than preparing one batch. Starting processes
+also slows training down: how much longer these steps train than others is measured, too.
 
 ## By hand
     DataLoader(dataset, ..., num_workers=4, persistent_workers=True)
@@ -53,7 +53,7 @@ def _slower(share: float) -> tuple[str, ...]:
     """How much longer the first steps of epochs train, where that is noticeable."""
     if share < NOTICEABLE:
         return ()
-    return (f"steps in which workers start train longer than others: {share:.0%} of the training time",)
+    return (f"while workers start, a step trains longer than others do: {share:.0%} of the training time",)
 
 
 def _others(step: StepFacts, loader: LoaderFacts) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def test_workers_of_a_validation_loader_count_as_well():
 def test_steps_that_train_longer_while_workers_start_are_credited_if_not_for_sure():
     advice = tip(STEPS, loader(**STALLED, epoch_slowed_s=0.2))
     assert advice is not None
-    said = "steps in which workers start train longer than others: 20% of the training time"
+    said = "while workers start, a step trains longer than others do: 20% of the training time"
     assert said in advice.because
     step = advice.change.step
     assert (step.low, step.likely, step.high) == pytest.approx((0.0, 0.2, 0.2))

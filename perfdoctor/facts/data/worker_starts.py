@@ -30,7 +30,7 @@ def starting(epochs: Sequence[EpochEvent], begin_ns: Ints, end_ns: Ints) -> Bool
 
 
 def slowed_s(epochs: Sequence[EpochEvent], steps: Steps) -> float:
-    """Seconds that a step takes longer to train, in the mean, in which workers start again."""
+    """Seconds that a step trains longer, in the mean, if workers start again in it."""
     again = starting(epochs, steps.begin_ns, steps.end_ns) & ~steps.disturbed & (steps.weight == 1)
     again[:1] = False  # the first step is slower for other reasons
     usual = ~again & ~steps.disturbed

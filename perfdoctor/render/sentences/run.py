@@ -39,10 +39,10 @@ SENTENCES = {
     "device-held": "another process holds the device, which allows only one (exclusive-process mode):"
     " nvidia-smi names it",
     "device-lost": "the device was lost while the script ran: what follows is until then; dmesg says why",
-    "unused-device": "training ran on the CPU, and this machine has {devices}: `python -c 'import torch;"
-    " print(torch.cuda.is_available())'` says whether torch can use it, and `.to(device)` has to name it",
-    "unused-device-build": "training ran on the CPU, and this machine has {devices}: torch {torch} is built"
-    " without support for it, install a build for CUDA or ROCm",
+    "unused-device": "training ran on the CPU, though this machine has {devices}: `python -c 'import torch;"
+    " print(torch.cuda.is_available())'` says whether torch can use it; if so, move model and batches to it",
+    "unused-device-build": "training ran on the CPU, though this machine has {devices}: torch {torch} is"
+    " built without support for it; install a build for CUDA or ROCm",
     "device-lost-at": "device {devices} was lost while the script ran: what was sampled is until then; dmesg"
     " says why",
     # of the files of a run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -38,6 +38,12 @@ class TweakFacts:
 
     def _group(self, kind: type[Any]) -> Any:
         return None if self.facts is None else self.facts.get(kind)
+
+    def _of_loader(self, share_of: Callable[[StepFacts, LoaderFacts], Estimate]) -> Range:
+        """A share of a step that workers of the loader take; nothing where that is not known."""
+        step: StepFacts | None = self._group(StepFacts)
+        share = Estimate() if step is None or self.loader is None else share_of(step, self.loader)
+        return share.low, share.likely, share.high
 
     @property
     def device(self) -> str | None:
@@ -79,16 +85,12 @@ class TweakFacts:
     @property
     def restarts(self) -> Range:
         """The share of a step that goes if workers live on between epochs."""
-        step: StepFacts | None = self._group(StepFacts)
-        share = Estimate() if step is None or self.loader is None else restarts(step, self.loader)
-        return share.low, share.likely, share.high
+        return self._of_loader(restarts)
 
     @property
     def slowed(self) -> Range:
         """The share of a step that training takes longer where workers start."""
-        step: StepFacts | None = self._group(StepFacts)
-        share = Estimate() if step is None or self.loader is None else slowed(step, self.loader)
-        return share.low, share.likely, share.high
+        return self._of_loader(slowed)
 
     @property
     def fixed_step(self) -> Range | None:
