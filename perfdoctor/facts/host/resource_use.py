@@ -55,7 +55,8 @@ def _cores(samples: HostSamples, cpu: CpuFacts | Missing) -> Iterator[UsedResour
     ]
     if not rates:
         return
-    peak = min(cpu.usable_cores, max(rates))
+    # Processes that live between two samples are in the mean only: their parents have their time.
+    peak = min(cpu.usable_cores, max(*rates, cpu.busy_cores or 0.0))
     enough = cpu.usable_cores if cpu.crowded else max(1, math.ceil(peak - SPARE_CORE))
     yield UsedResource("cores", False, cpu.busy_cores, peak, cpu.usable_cores, min(enough, cpu.usable_cores))
 

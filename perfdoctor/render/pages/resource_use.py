@@ -25,7 +25,7 @@ def used(use: ResourceUse) -> str:
 def enough(use: ResourceUse) -> str:
     """What would have been enough, where that is at most half of something."""
     return " and ".join(
-        f"{_amount(each, each.enough)} {'of ' if each.in_bytes else ''}{each.name}"
+        f"{_amount(each, each.enough)} {'of ' if each.in_bytes else ''}{_name(each)}"
         for each in use.resources
         if each.is_idle
     )
@@ -49,6 +49,10 @@ def _used(each: UsedResource) -> str:
         return f"{_amount(each, each.peak)} of {_amount(each, each.available)} {each.name}"
     mean = "" if each.mean is None else f"{_amount(each, each.mean)} of "
     return f"{mean}{_amount(each, each.available)} {each.name} (peak {_amount(each, each.peak)})"
+
+
+def _name(each: UsedResource) -> str:
+    return each.name.removesuffix("s") if not each.in_bytes and each.enough == 1 else each.name
 
 
 def _amount(each: UsedResource, value: float) -> str:

@@ -48,6 +48,13 @@ def test_a_little_beyond_whole_cores_needs_none_of_its_own():
     assert cores.enough == 2
 
 
+def test_the_peak_is_no_less_than_the_mean_that_processes_between_samples_are_in():
+    (cores,) = use(busy(0.2, 0.3), cpu(usable=2)).resources
+    assert (cores.mean, cores.peak, cores.enough) == (1.0, 1.0, 1)
+    (unknown,) = use(busy(0.2, 0.3), replace(cpu(), busy_cores=None)).resources
+    assert unknown.peak == pytest.approx(0.3)
+
+
 def test_beside_other_programs_nobody_knows_how_many_cores_a_run_had_wanted():
     (cores,) = use(busy(1.0, 1.0), cpu(other=12.0)).resources
     assert cores.enough == 16
