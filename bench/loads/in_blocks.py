@@ -239,7 +239,7 @@ def main():
         for number, steps in enumerate(loads.values()):
             steps(READY if number else WARM_UP)
         tracker.schedule.next = NEVER_NS
-        for counts in tracker.clearing.counts.values():
+        for counts in tracker.clearing.counts:
             counts.next = NEVER_NS
         gc.disable()
         subprocess.run(["callgrind_control", "-i", "on", str(os.getpid())], check=True, capture_output=True)
