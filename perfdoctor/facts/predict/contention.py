@@ -22,12 +22,14 @@ class CpuContention:
 
     compute: tuple[float, float, float]
     worker: tuple[float, float, float]
+    threads: float = 1.0  # of the team that trains: they spin for one of them that has no core
 
     def seen(self, compute: float, worker: float) -> CpuContention:
         """The same, where a run itself shows a loss; 0 stands for a run that could not show one."""
         return CpuContention(
             _range(min(LARGEST, compute), SEEN_DOUBT) if compute > 0 else self.compute,
             _range(min(LARGEST, worker), SEEN_DOUBT) if worker > 0 else self.worker,
+            self.threads,
         )
 
 
@@ -45,6 +47,7 @@ def cpu_contention(factors: Json | None) -> CpuContention:
     return CpuContention(
         USUAL.compute if compute is None else _between(compute),
         USUAL.worker if worker is None else _between(worker),
+        max(1.0, threads),
     )
 
 

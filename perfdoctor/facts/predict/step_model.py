@@ -301,12 +301,20 @@ def _calibrated(seen: StepModel, lost_s: tuple[float, float] | None) -> StepMode
 def _without_contention(seen: StepModel, main_lost_s: float, data_lost_s: float) -> StepModel:
     """The demands without the time for which cores were missing, and what each loses to the other by it."""
     main_lost_s = min(main_lost_s, seen.data_cpu_s)  # workers hold cores for no longer than they run
+    # what the others of its team spin for, while one thread has no core, is CPU time that training alone
+    # does not need
+    spun_s = main_lost_s * (1 - 1 / seen.contention.threads)
+    compute_cpu_s = max(seen.compute_cpu_s - spun_s, seen.compute_cpu_s * LEAST_LEFT)
     # neither can be less than its CPU seconds need on the cores it can use
-    compute_s = max(
-        seen.compute_cpu_s / seen.cores, seen.compute_s - main_lost_s, seen.compute_s * LEAST_LEFT
-    )
+    compute_s = max(compute_cpu_s / seen.cores, seen.compute_s - main_lost_s, seen.compute_s * LEAST_LEFT)
     data_s = max(seen.data_cpu_s, seen.data_s - data_lost_s)
-    alone = replace(seen, compute_s=compute_s, data_s=data_s, contention_s=seen.compute_s - compute_s)
+    alone = replace(
+        seen,
+        compute_s=compute_s,
+        compute_cpu_s=compute_cpu_s,
+        data_s=data_s,
+        contention_s=seen.compute_s - compute_s,
+    )
     unit = replace(alone, contention=CpuContention((1.0,) * 3, (1.0,) * 3))
     _, stretched_s = unit.together(seen.workers, seen.step_s)
     worker = _ratio(seen.data_s - data_s, stretched_s - data_s)

@@ -49,7 +49,15 @@ def test_a_machine_that_was_busy_with_something_else_is_bounded():
     ],
 )
 def test_what_says_nothing_leaves_the_usual_losses(alien):
-    assert cpu_contention(alien) == USUAL
+    found = cpu_contention(alien)
+    assert (found.compute, found.worker) == (USUAL.compute, USUAL.worker)
+
+
+def test_the_size_of_the_team_is_that_of_the_measurement():
+    assert cpu_contention(factors(threads=8)).threads == 8
+    assert cpu_contention(factors(threads=0.5)).threads == 1
+    assert cpu_contention(None).threads == 1
+    assert cpu_contention(factors(threads=8)).seen(2.0, 0.5).threads == 8
 
 
 def test_what_a_run_shows_itself_is_believed():

@@ -136,6 +136,18 @@ def test_what_training_lost_to_its_workers_comes_back_without_them():
     assert crowded.gain(Change(batch=Estimate(0.9, 0.9, 0.9))).likely > 1.4
 
 
+def test_what_a_team_spins_for_a_thread_without_a_core_is_no_need():
+    of_step, of_loader = step(data_wait=3, forward=25, cpu=50), loader(workers=2, batch=38, cpu=14)
+    of_cpu = cpu(cores=2, worker_delay=1.7, main_delay=0.4)
+    single, team = (
+        build(of_step, of_loader, of_cpu, CpuContention((1.0,) * 3, (1.0,) * 3, threads))
+        for threads in (1.0, 2.0)
+    )
+    assert team.compute_cpu_s == pytest.approx(single.compute_cpu_s - 0.4 * 0.028 / 2)
+    without = Change(batch=Estimate(0.9, 0.9, 0.9))
+    assert team.gain(without).likely > single.gain(without).likely
+
+
 def test_measured_sharing_replaces_the_usual_losses():
     of_step, of_loader, of_cpu = step(data_wait=10, forward=10, cpu=30), loader(batch=10), cpu(cores=2)
     gentle, harsh = (
