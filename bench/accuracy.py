@@ -148,7 +148,7 @@ class Outcome:
         cause = self.truth.finding
         if self.report is None or self.predicted is None or self.measured is None or cause is None:
             return None
-        return ranges.case(cause, self.report["modelled"][cause], self.measured)
+        return ranges.case(cause, *self.report["modelled"][cause], self.measured)
 
     @property
     def step_error(self) -> float | None:
@@ -242,12 +242,15 @@ def watch(script: Path, *options: str, keep: Path | None = None, arguments: Sequ
         return {**report, "modelled": modelled(Path(report["run"]["path"]))}
 
 
-def modelled(run: Path) -> dict[str, Gain]:
-    """The gains of a run's findings as the step model gives them: ranges that nothing has widened."""
+def modelled(run: Path) -> dict[str, tuple[Gain, bool]]:
+    """(The gain as the step model alone gives it, whether it is that of a setting) by finding."""
     report, facts = reporting.examine(run)
     model, bounds = facts.get(StepModel), report.diagnosis.ceilings
     return {
-        finding.id: within(gain_of(model, [finding.advice.change]), (finding.bottleneck,), bounds)
+        finding.id: (
+            within(gain_of(model, [finding.advice.change]), (finding.bottleneck,), bounds),
+            finding.advice.change.is_setting,
+        )
         for finding in report.findings
         if finding.advice.change is not None
     }

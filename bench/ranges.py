@@ -4,7 +4,8 @@ python bench/ranges.py [--cases bench/measured_gains.csv] [--write]
 
 Each case is a change whose gain the step model predicted (`low`, `likely`, `high`, not corrected) before it
 was measured: `twin`, by a cured twin of a sample script; `unseen`, by one of a script whose author does not
-know perfdoctor; `trial`, by `perfdoctor try`. All cases of one cause are left out in turn and judged by the
+know perfdoctor; `trial`, by `perfdoctor try`. `setting` says that only a setting changed, such as a number of
+workers, and no measured time went. All cases of one cause are left out in turn and judged by the
 others.
 """
 
@@ -27,23 +28,24 @@ ROOT = Path(__file__).parents[1]
 CASES = Path(__file__).with_name("measured_gains.csv")
 MODULE = ROOT / "perfdoctor" / "diagnosis" / "calibration.py"
 BEGIN, END = "# table: begin\n", "# table: end\n"
-COLUMNS = ("source", "script", "finding", "low", "likely", "high", "measured")
+COLUMNS = ("source", "script", "finding", "setting", "low", "likely", "high", "measured")
 PROMISED = 0.8
 
 
-def case(cause: str, predicted: Gain, measured: float) -> Case:
+def case(cause: str, predicted: Gain, is_setting: bool, measured: float) -> Case:
     """A gain that was predicted for a tip, as the model gives it, and then measured."""
     heading = {tip.id: tip.heading for tip in tips()}[cause]
-    return Case(heading.bottleneck, heading.effort, cause, predicted, measured)
+    return Case(heading.bottleneck, heading.effort, cause, predicted, measured, is_setting)
 
 
 def read(path: Path) -> list[Case]:
-    """The cases of a file: source, script, finding, low, likely, high, measured."""
+    """The cases of a file, which has `COLUMNS`."""
     with path.open(encoding="utf-8", newline="") as file:
         return [
             case(
                 row["finding"],
                 Gain(float(row["low"]), float(row["likely"]), float(row["high"])),
+                row["setting"] == "yes",
                 float(row["measured"]),
             )
             for row in csv.DictReader(file)
@@ -60,7 +62,12 @@ def replace(path: Path, source: str, cases: Mapping[str, Case]) -> None:
         gain = case.predicted
         figures = {"low": gain.low, "likely": gain.likely, "high": gain.high, "measured": case.measured}
         kept.append(
-            {"source": source, "script": script, "finding": case.cause}
+            {
+                "source": source,
+                "script": script,
+                "finding": case.cause,
+                "setting": "yes" if case.is_setting else "no",
+            }
             | {name: f"{figure:.2f}" for name, figure in figures.items()}
         )
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -74,14 +81,14 @@ def left_out(cases: Sequence[Case]) -> list[tuple[Case, Gain]]:
     judged = []
     for cause in sorted({case.cause for case in cases}):
         others = [case for case in cases if case.cause != cause]
-        power = calibration.fit_power(others)
-        everything, kinds = calibration.fit([case.raised(power) for case in others])
+        powers = calibration.fit_powers(others)
+        everything, kinds = calibration.fit([case.raised(powers) for case in others])
         for case in cases:
             if case.cause == cause:
                 by = kinds.get(case.kind, calibration.UNMEASURED)
                 if not by.is_known:
-                    by = calibration.doubled(everything, by.cases)
-                judged.append((case, widen(case.raised(power).predicted, by)))
+                    by = calibration.unknown(everything, kinds.values(), by.cases)
+                judged.append((case, widen(case.raised(powers).predicted, by)))
     return judged
 
 
@@ -118,11 +125,13 @@ def _share(answers: Sequence[bool]) -> float:
 
 def table(cases: Sequence[Case]) -> str:
     """The lines of the module that hold what was fitted."""
-    power = calibration.fit_power(cases)
-    everything, kinds = calibration.fit([case.raised(power) for case in cases])
+    powers = {kind: round(power, 2) for kind, power in calibration.fit_powers(cases).items()}
+    everything, kinds = calibration.fit([case.raised(powers) for case in cases])
     return "".join(
         [
-            f"POWER_OF_CODE = {power:.2f}\n",
+            "POWERS: Mapping[Bottleneck, float] = {\n",
+            *(f"    Bottleneck.{kind.name}: {powers[kind]},\n" for kind in Bottleneck if kind in powers),
+            "}\n",
             f"ALL_KINDS = {_literal(everything)}\n",
             "BY_KIND: Mapping[Bottleneck, Widening] = {\n",
             *(

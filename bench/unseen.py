@@ -112,8 +112,8 @@ class Unseen:
         found = self.naming
         if found is None or self.measured is None:
             return None
-        gain = modelled(Path(self.report["run"]["path"]))[found["id"]]
-        return ranges.case(found["id"], gain, self.measured)
+        predicted = modelled(Path(self.report["run"]["path"]))[found["id"]]
+        return ranges.case(found["id"], *predicted, self.measured)
 
     def cells(self) -> list[str]:
         """The row of the table."""

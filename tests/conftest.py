@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from perfdoctor.diagnosis import calibration
 from perfdoctor.own_failures import STRICT
 from perfdoctor.watch.machine import history
 
@@ -32,6 +33,12 @@ def pytest_configure() -> None:
     sys.addaudithook(_watch_starts)
     os.environ[history.VARIABLE] = history.OFF  # no test reads or writes the developer's own
     os.environ[STRICT] = "1"  # what fails in perfdoctor itself fails the test
+
+
+@pytest.fixture
+def unraised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gains as the step model gives them, whatever measured ones ask for."""
+    monkeypatch.setattr(calibration, "POWERS", {})
 
 
 def _watch_starts(event: str, arguments: tuple[object, ...]) -> None:

@@ -1,8 +1,9 @@
 """Corrects predicted gains by measured ones, and widens them so that four of five lie within their range.
 
-Code that is written anew brings more than the time that was measured of it: caches, allocators and other
-threads are better off as well. So measured gains are larger by a share of their logarithm, and a predicted
-gain is raised to a power, the median of log(measured) / log(predicted). Settings do what the step model says.
+A change brings more than the time that was measured of it: caches, allocators and other threads are better
+off as well, most of all where loading or an exchange took cores from training. So measured gains are larger
+by a share of their logarithm, and a predicted gain is raised to a power, for each class of time the median of
+log(measured) / log(predicted). A number of workers, which the step model plays through, does what it says.
 
 The range that the step model gives holds what it knows to be uncertain; what it does not know shows only
 where a change was made and its gain measured. Of n such cases, take how far each measured gain lies below
@@ -11,14 +12,15 @@ Then a new case, if it is like those, lies below with a probability of at most 1
 and within with 80 % or more (conformalized quantile regression, its two ends apart: Romano, Patterson and
 Candes, 2019). The cases are in bench/measured_gains.csv; `python bench/ranges.py` fits them, and shows how
 well each cause is held by the others. Where a machine has enough trials of settings of a kind
-(perfdoctor.diagnosis.history), these stand in their place for settings.
+(perfdoctor.diagnosis.history), these stand in their place for settings, and what the step model says stays.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from statistics import median
 from types import MappingProxyType
@@ -31,7 +33,7 @@ from perfdoctor.model.widening import FEWEST, MachineRanges, Widening
 ONE_SIDE = 0.9  # of the cases lie above the low end, and as many below the high end
 UNKNOWN_KIND = 2.0  # times the widening of all cases, where too few are like this one
 SMALL = 1.05  # predicted gains below this tell little of a power: their logarithm is close to nothing
-UNRAISED = 1.0  # the power for settings
+UNRAISED = 1.0  # the power of what too few cases tell of
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,12 @@ class Case:
     cause: str  # the tip
     predicted: Gain  # as the model gives it, neither raised nor widened
     measured: float  # speedup
+    is_setting: bool = False  # no measured time goes: the step model plays the setting through
 
-    def raised(self, power_of_code: float) -> Case:
-        """The same, with the predicted gain raised where the change is one of code."""
-        return replace(self, predicted=raised(self.predicted, power(self.effort, power_of_code)))
+    def raised(self, powers: Mapping[Bottleneck, float]) -> Case:
+        """The same, with the predicted gain raised as gains of its class of time are."""
+        power = UNRAISED if self.is_setting else powers.get(self.kind, UNRAISED)
+        return replace(self, predicted=raised(self.predicted, power))
 
     @property
     def below(self) -> float:
@@ -59,30 +63,47 @@ class Case:
         return max(0.0, math.log(self.measured / self.predicted.high))
 
 
+@dataclass(frozen=True)
+class PartialGain:
+    """One of the changes that are made together."""
+
+    kind: Bottleneck
+    gain: Gain  # of it alone
+    is_setting: bool
+
+
 # Written by `python bench/ranges.py --write`; all cases are from CPUs.
 # table: begin
-POWER_OF_CODE = 1.19
-ALL_KINDS = Widening(cases=110, below=0.051, above=0.275)
+POWERS: Mapping[Bottleneck, float] = {
+    Bottleneck.DATA: 1.47,
+    Bottleneck.COMPUTE: 1.07,
+    Bottleneck.NETWORK: 1.66,
+    Bottleneck.HOST: 1.13,
+}
+ALL_KINDS = Widening(cases=110, below=0.075, above=0.056)
 BY_KIND: Mapping[Bottleneck, Widening] = {
-    Bottleneck.DATA: Widening(cases=42, below=0.087, above=0.438),
-    Bottleneck.COMPUTE: Widening(cases=30, below=0.045, above=0.109),
-    Bottleneck.NETWORK: Widening(cases=17, below=0.113, above=0.541),
-    Bottleneck.HOST: Widening(cases=21, below=0.004, above=0.089),
+    Bottleneck.DATA: Widening(cases=42, below=0.221, above=0.202),
+    Bottleneck.COMPUTE: Widening(cases=30, below=0.054, above=0.124),
+    Bottleneck.NETWORK: Widening(cases=17, below=0.230, above=0.148),
+    Bottleneck.HOST: Widening(cases=21, below=0.000, above=0.044),
 }
 # table: end
 UNMEASURED = Widening(cases=0, below=0.0, above=0.0)
 
 
 def corrected(
-    gain: Gain, kinds: Collection[Bottleneck], power: float, machine: MachineRanges, checked: Checked
+    gain: Gain, parts: Sequence[PartialGain], here: Mapping[Bottleneck, Widening], checked: Checked
 ) -> Gain:
     """A gain of the step model, raised and widened as gains of these classes of time ask for.
 
-    What was not `checked` by measured gains, as nothing was on an accelerator, is not raised, and widened as
-    what is not known, unless trials of this machine tell.
+    `here`: what the run's machine knows by itself, of the step model as it is: then nothing is raised. Nor is
+    what was not `checked` by measured gains, as nothing was on an accelerator; that is widened as what is not
+    known.
     """
-    by = widening(kinds, checked, fitted_here(power, machine))
-    return widen(raised(gain, power) if checked.is_measured else gain, by)
+    kinds = {part.kind for part in parts}
+    by = widening(kinds, checked, here)
+    as_it_is = not checked.is_measured or kinds <= here.keys()
+    return widen(gain if as_it_is else raised(gain, power_of(parts)), by)
 
 
 def settings_on(device: str) -> Checked:
@@ -95,24 +116,18 @@ def least(checked: Iterable[Checked]) -> Checked:
     return max(checked, key=list(Checked).index, default=Checked.FACTS)
 
 
-def fitted_here(power: float, machine: MachineRanges) -> Mapping[Bottleneck, Widening]:
-    """What the machine's own trials say of a change whose gain is raised so: they tell of settings only."""
-    return machine.by_kind if power == UNRAISED else {}
+def fitted_here(efforts: Iterable[Effort], machine: MachineRanges) -> Mapping[Bottleneck, Widening]:
+    """What the machine's own trials say of changes that take these efforts: they tell of settings only."""
+    return machine.by_kind if set(efforts) == {Effort.FLAG} else {}
 
 
-def power(effort: Effort, of_code: float = POWER_OF_CODE) -> float:
-    """To which power the gain of a change is raised that takes this effort."""
-    return UNRAISED if effort is Effort.FLAG else of_code
-
-
-def power_of_all(parts: Sequence[tuple[Effort, Gain]]) -> float:
+def power_of(parts: Sequence[PartialGain]) -> float:
     """The power for changes that are made together: that of each counts as the gain that it brings alone."""
-    weights = [math.log(max(1.0, gain.likely)) for _, gain in parts]
+    weights = [math.log(max(1.0, part.gain.likely)) for part in parts]
     if not sum(weights):
         return UNRAISED
-    return sum(weight * power(effort) for weight, (effort, _) in zip(weights, parts, strict=True)) / sum(
-        weights
-    )
+    powers = [UNRAISED if part.is_setting else POWERS.get(part.kind, UNRAISED) for part in parts]
+    return math.fsum(map(operator.mul, weights, powers)) / math.fsum(weights)
 
 
 def raised(gain: Gain, power: float) -> Gain:
@@ -133,12 +148,17 @@ def widening(
     fewest = min((each.cases for each in known), default=0)
     if known and all(each.is_known for each in known):
         return Widening(fewest, max(each.below for each in known), max(each.above for each in known))
-    return doubled(ALL_KINDS, fewest)
+    return unknown(ALL_KINDS, BY_KIND.values(), fewest)
 
 
-def doubled(every: Widening, cases: int) -> Widening:
-    """The widening for a kind of which too few cases are known, by that of all kinds."""
-    return Widening(cases, UNKNOWN_KIND * every.below, UNKNOWN_KIND * every.above)
+def unknown(every: Widening, known: Iterable[Widening], cases: int) -> Widening:
+    """That of a kind of which too few cases are known: twice that of all, and no less than that of any."""
+    widest = [each for each in known if each.is_known]
+    return Widening(
+        cases,
+        max([UNKNOWN_KIND * every.below, *(each.below for each in widest)]),
+        max([UNKNOWN_KIND * every.above, *(each.above for each in widest)]),
+    )
 
 
 def widen(gain: Gain, by: Widening) -> Gain:
@@ -146,12 +166,13 @@ def widen(gain: Gain, by: Widening) -> Gain:
     return Gain(gain.low / math.exp(by.below), gain.likely, gain.high * math.exp(by.above))
 
 
-def fit_power(cases: Sequence[Case]) -> float:
-    """The median power between predicted and measured gains of changes of code; 1 where too few tell."""
-    told = [case for case in cases if case.effort is not Effort.FLAG and case.predicted.likely >= SMALL]
-    if len(told) < FEWEST:
-        return 1.0
-    return median(math.log(case.measured) / math.log(case.predicted.likely) for case in told)
+def fit_powers(cases: Sequence[Case]) -> Mapping[Bottleneck, float]:
+    """The median power between predicted and measured gains of each kind of which enough cases tell."""
+    told = defaultdict(list)
+    for case in cases:
+        if case.predicted.likely >= SMALL and not case.is_setting:
+            told[case.kind].append(math.log(case.measured) / math.log(case.predicted.likely))
+    return {kind: median(powers) for kind, powers in told.items() if len(powers) >= FEWEST}
 
 
 def fit(cases: Sequence[Case]) -> tuple[Widening, Mapping[Bottleneck, Widening]]:

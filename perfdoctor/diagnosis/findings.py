@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from perfdoctor.diagnosis.calibration import (
-    UNRAISED,
+    PartialGain,
     corrected,
     fitted_here,
     least,
-    power,
-    power_of_all,
     widening,
 )
 from perfdoctor.diagnosis.combination import Saving, together
@@ -125,15 +123,19 @@ def _gain(
     tip: Tip, advice: Advice, model: StepModel | None, attribution: TimeAttribution, machine: MachineRanges
 ) -> Gain:
     """What one advice brings."""
+    gain = gain_of(model, [advice.change] if advice.change else [])
     return calibrated(
-        gain_of(model, [advice.change] if advice.change else []),
-        (_kind(tip, advice),),
+        gain,
+        [_part(tip, advice, gain)],
         attribution.bounds,
-        machine,
-        power(tip.heading.effort),
+        _fitted_here(tip, machine),
         published=advice.change is not None and advice.change.is_published,
         checked=tip.heading.checked_for(machine.device),
     )
+
+
+def _part(tip: Tip, advice: Advice, gain: Gain) -> PartialGain:
+    return PartialGain(_kind(tip, advice), gain, advice.change is None or advice.change.is_setting)
 
 
 def _worthwhile(advised: Sequence[Advised]) -> list[Advised]:
@@ -257,7 +259,7 @@ def _machine_ranges(ranked: Sequence[Advised], machine: MachineRanges) -> list[N
 
 
 def _fitted_here(tip: Tip, machine: MachineRanges) -> Mapping[Bottleneck, Widening]:
-    return fitted_here(power(tip.heading.effort), machine)
+    return fitted_here([tip.heading.effort], machine)
 
 
 def _worth(tip: Tip, advice: Advice, gain: Gain) -> float:
@@ -287,22 +289,23 @@ def machine_of(facts: Facts) -> MachineRanges:
 
 def calibrated(
     gain: Gain,
-    kinds: Collection[Bottleneck],
+    parts: Sequence[PartialGain],
     bounds: Mapping[Bottleneck, float],
-    machine: MachineRanges,
-    raised_to: float = UNRAISED,
+    here: Mapping[Bottleneck, Widening],
     *,
     published: bool = False,
     checked: Checked,
 ) -> Gain:
     """A gain in a range that held measured gains of its kinds, and no more than their time allows.
 
+    `here`: what the run's machine knows of them.
     `published`: it holds published ones already, and is widened only by what the machine's own trials know.
     `checked`: what those who advise it were held against.
     """
-    if gain == Gain() or (published and not set(kinds) & set(fitted_here(raised_to, machine))):
+    kinds = {part.kind for part in parts}
+    if gain == Gain() or (published and not kinds & here.keys()):
         return within(gain, kinds, bounds)
-    return within(corrected(gain, kinds, raised_to, machine, checked), kinds, bounds)
+    return within(corrected(gain, parts, here, checked), kinds, bounds)
 
 
 def _in_combination(
@@ -312,10 +315,10 @@ def _in_combination(
     changes = [(_kind(tip, advice), advice.change) for tip, advice, _ in advised if advice.change]
     parts = [Saving(change, (kind,)) for kind, change in changes]
     gain = gain_of(model, [together(parts, attribution.classes)])
-    raised_to = power_of_all([(tip.heading.effort, alone) for tip, _, alone in advised])
+    alone = [_part(*each) for each in advised if each[1].change]
+    here = fitted_here((tip.heading.effort for tip, *_ in advised), machine)
     checked = least(tip.heading.checked_for(machine.device) for tip, *_ in advised)
-    kinds = {kind for kind, _ in changes}
-    return calibrated(gain, kinds, attribution.bounds, machine, raised_to, checked=checked)
+    return calibrated(gain, alone, attribution.bounds, here, checked=checked)
 
 
 def _together(

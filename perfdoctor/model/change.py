@@ -49,6 +49,11 @@ class Change:
     prefetch: int | None = None
     is_published: bool = False
 
+    @property
+    def is_setting(self) -> bool:
+        """Whether no measured time goes or moves: the step model plays the setting through."""
+        return all(share == NOTHING for share in (self.step, self.batch, self.starts, self.moved))
+
 
 def removes(low: float, likely: float, high: float) -> Change:
     """A change that takes these shares of the mean step's wall time out of the step."""

@@ -9,11 +9,13 @@ from bench import ranges
 from perfdoctor.diagnosis import calibration
 from perfdoctor.diagnosis.calibration import (
     Case,
+    PartialGain,
     corrected,
     fit,
-    fit_power,
+    fit_powers,
+    fitted_here,
     least,
-    power_of_all,
+    power_of,
     raised,
     settings_on,
     widen,
@@ -56,29 +58,41 @@ def test_the_likely_gain_stays():
     )
 
 
-def test_measured_gains_raise_those_predicted_for_code_and_not_those_of_settings():
-    settings = [case(3.0)] * 9
-    code = [case(2.0**power, effort=Effort.LINES) for power in (1.0, 1.1, 1.2, 1.3, 1.3, 1.3, 1.4, 1.5, 2.0)]
-    fitted = fit_power([*settings, *code])
-    assert fitted == pytest.approx(1.3)
-    assert case(2.0, effort=Effort.REWRITE).raised(fitted).predicted.likely == pytest.approx(2.0**1.3)
-    assert case(2.0).raised(fitted).predicted.likely == 2.0
-    assert fit_power([*settings, *code[:8]]) == 1.0  # too few
+def test_measured_gains_raise_those_predicted_by_class_of_time():
+    powers = (1.0, 1.1, 1.2, 1.3, 1.3, 1.3, 1.4, 1.5, 2.0)
+    data = [case(2.0**power) for power in powers]
+    fitted = fit_powers([*data, *(case(3.0, kind=Bottleneck.HOST) for _ in range(8))])
+    assert fitted == {DATA: pytest.approx(1.3)}  # of the others, there are too few
+    assert case(2.0).raised(fitted).predicted.likely == pytest.approx(2.0**1.3)
+    assert case(2.0, kind=Bottleneck.HOST).raised(fitted).predicted.likely == 2.0
+
+
+def test_predictions_of_next_to_nothing_tell_nothing_of_powers():
+    assert fit_powers([Case(DATA, Effort.FLAG, "a", Gain(1.0, 1.01, 1.1), 1.5)] * 20) == {}
 
 
 def test_a_slowdown_and_what_was_never_measured_are_not_raised():
     assert raised(Gain(0.9, 1.0, 2.0), 2.0) == Gain(0.9, 1.0, 4.0)
-    assert corrected(Gain(1.5, 2.0, 2.5), [DATA], 1.2, MachineRanges("cuda"), UNMEASURED).likely == 2.0
-    assert corrected(
-        Gain(1.5, 2.0, 2.5), [DATA], 1.2, MachineRanges("cpu"), MEASURED
-    ).likely == pytest.approx(2.0**1.2)
+    gain = Gain(1.5, 2.0, 2.5)
+    assert corrected(gain, [PartialGain(DATA, gain, False)], {}, UNMEASURED).likely == 2.0
+    power = calibration.POWERS[DATA]
+    assert power > 1
+    assert corrected(gain, [PartialGain(DATA, gain, False)], {}, MEASURED).likely == pytest.approx(2.0**power)
 
 
 def test_of_changes_made_together_each_counts_as_its_gain():
     large, small = Gain(1.0, 4.0, 5.0), Gain(1.0, 2.0, 5.0)
-    both = power_of_all([(Effort.LINES, large), (Effort.FLAG, small)])
-    assert both == pytest.approx((2 * calibration.POWER_OF_CODE + 1) / 3)
-    assert power_of_all([(Effort.LINES, Gain())]) == 1
+    assert power_of([PartialGain(DATA, large, False), PartialGain(TRANSFER, small, False)]) == pytest.approx(
+        (2 * calibration.POWERS[DATA] + 1) / 3
+    )
+    assert power_of([PartialGain(DATA, Gain(), False)]) == 1
+    assert power_of([PartialGain(DATA, large, True)]) == 1
+
+
+def test_what_the_step_model_plays_through_is_not_raised():
+    played = Case(DATA, Effort.FLAG, "a", Gain(1.5, 2.0, 2.5), 3.0, is_setting=True)
+    assert played.raised({DATA: 1.3}) == played
+    assert fit_powers([played] * 20) == {}
 
 
 def test_new_cases_lie_within_as_often_as_promised():
@@ -106,20 +120,27 @@ def test_the_widest_of_several_kinds_counts():
 def test_what_was_hardly_measured_gets_a_wide_range(kinds, checked):
     by = widening(kinds, checked)
     assert not by.is_known
-    assert by.below == calibration.UNKNOWN_KIND * calibration.ALL_KINDS.below > 0
-    assert by.above == calibration.UNKNOWN_KIND * calibration.ALL_KINDS.above > 0
+    assert by.below >= calibration.UNKNOWN_KIND * calibration.ALL_KINDS.below > 0
+    assert by.above >= calibration.UNKNOWN_KIND * calibration.ALL_KINDS.above > 0
+    assert by.below >= max(each.below for each in calibration.BY_KIND.values() if each.is_known)
+    assert by.above >= max(each.above for each in calibration.BY_KIND.values() if each.is_known)
 
 
-def test_what_a_machines_own_trials_ask_for_comes_first_for_settings_and_tells_nothing_of_code():
-    gain, own = Gain(1.5, 2.0, 2.5), Widening(10, math.log(1.5), math.log(2.0))
-    for device in ("cpu", "NVIDIA H100"):
-        here, checked = MachineRanges(device, {DATA: own}), settings_on(device)
-        assert corrected(gain, [DATA], calibration.UNRAISED, here, checked) == Gain(
-            pytest.approx(1.0), 2.0, pytest.approx(5.0)
-        )
-        for kinds, power in (([DATA], 1.2), ([TRANSFER], calibration.UNRAISED)):
-            alone = corrected(gain, kinds, power, MachineRanges(device), checked)
-            assert corrected(gain, kinds, power, here, checked) == alone
+@pytest.mark.parametrize("device", ["cpu", "NVIDIA H100"])
+def test_what_a_machines_own_trials_ask_for_stands_in_place_of_all_other_cases(device):
+    gain, own = Gain(1.5, 2.0, 2.5), {DATA: Widening(10, math.log(1.5), math.log(2.0))}
+    checked = settings_on(device)
+    by_own = Gain(pytest.approx(1.0), 2.0, pytest.approx(5.0))
+    assert corrected(gain, [PartialGain(DATA, gain, False)], own, checked) == by_own
+    other = [PartialGain(TRANSFER, gain, False)]
+    assert corrected(gain, other, own, checked) == corrected(gain, other, {}, checked)
+
+
+def test_a_machines_trials_tell_of_settings_only():
+    machine = MachineRanges("cpu", {DATA: Widening(10, 0.1, 0.1)})
+    assert fitted_here([Effort.FLAG, Effort.FLAG], machine) == machine.by_kind
+    assert fitted_here([Effort.FLAG, Effort.LINES], machine) == {}
+    assert fitted_here([], machine) == {}
 
 
 def test_changes_made_together_were_held_against_no_more_than_the_one_least_checked():

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor import own_failures
+from perfdoctor.diagnosis import calibration
 from perfdoctor.diagnosis.calibration import widen, widening
 from perfdoctor.diagnosis.findings import Judgement, judge
 from perfdoctor.diagnosis.verdict import TimeAttribution
@@ -25,6 +26,7 @@ from perfdoctor.model.widening import MachineRanges, Widening
 from perfdoctor.render.notes import all_worded
 from tests.support.facts import cpu, loader, model, run, step
 
+pytestmark = pytest.mark.usefixtures("unraised")
 BLAME = TimeAttribution(
     dict.fromkeys(Bottleneck, 0.2), {**dict.fromkeys(Bottleneck, 1.25), Bottleneck.DATA: 3.0}
 )
@@ -126,9 +128,9 @@ def test_small_things_share_one_note():
         pytest.param(0.0, 0.06, True, id="more-and-perhaps-a-loss"),
     ],
 )
-def test_a_little_that_may_as_well_be_a_loss_is_a_small_gain(low, likely, is_finding):
-    # what is written in the training process can bring a little less than the low end of what was predicted
-    assert 0 < widening((Bottleneck.HOST,), Checked.SCRIPTS).below < 0.02
+def test_a_little_that_may_as_well_be_a_loss_is_a_small_gain(low, likely, is_finding, monkeypatch):
+    # measured gains may lie a little below the low end of what was predicted
+    monkeypatch.setitem(calibration.BY_KIND, Bottleneck.HOST, Widening(20, below=0.01, above=0.04))
     found = judged(tip("a", low, likely, 0.1, kind=Bottleneck.HOST))
     assert names(found) == (["a"] if is_finding else [])
     assert ("small gains: a (1.04x)" in all_worded(found.notes)) is not is_finding
@@ -138,7 +140,8 @@ def test_a_finding_says_what_its_tip_was_held_against_and_its_range_is_wider_whe
     measured, made_up = judged(tip("a", 0.3)), judged(tip("a", 0.3, checked=Checked.FACTS))
     (known,), (guess,) = measured.findings, made_up.findings
     assert (known.checked, guess.checked) == (Checked.SCRIPTS, Checked.FACTS)
-    assert guess.gain.low < known.gain.low < known.gain.likely == guess.gain.likely
+    assert guess.gain.low <= known.gain.low < known.gain.likely == guess.gain.likely
+    assert guess.gain.high >= known.gain.high
     assert Note("wide-ranges", {"ranks": "1"}) in made_up.notes
     assert Note("wide-ranges", {"ranks": "1"}) not in measured.notes
 

@@ -6,10 +6,10 @@ also where that makes it slower. Of a tweak that says nothing, the findings that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perfdoctor.diagnosis.calibration import settings_on
+from perfdoctor.diagnosis.calibration import PartialGain, settings_on
 from perfdoctor.diagnosis.combination import Saving, together
 from perfdoctor.diagnosis.findings import calibrated, gain_of, machine_of, within
 from perfdoctor.diagnosis.verdict import COMPUTING, fetching, too_little
@@ -38,10 +38,16 @@ def predict(variant: Variant, facts: Facts, report: Report) -> Gain | None:
     found = _by_model(variant, facts, report)
     if found is None:
         return None
-    gain, kinds, published = found
+    gain, savings, published = found
     machine = machine_of(facts)
-    checked = settings_on(machine.device)
-    return calibrated(gain, kinds, report.diagnosis.ceilings, machine, published=published, checked=checked)
+    return calibrated(
+        gain,
+        [PartialGain(kind, gain, saving.change.is_setting) for saving in savings for kind in saving.kinds],
+        report.diagnosis.ceilings,
+        machine.by_kind,
+        published=published,
+        checked=settings_on(machine.device),
+    )
 
 
 def modelled(variant: Variant, facts: Facts, report: Report) -> ModelledGain | None:
@@ -49,15 +55,14 @@ def modelled(variant: Variant, facts: Facts, report: Report) -> ModelledGain | N
     found = _by_model(variant, facts, report)
     if found is None:
         return None
-    gain, kinds, _ = found
+    gain, savings, _ = found
+    kinds = {kind for saving in savings for kind in saving.kinds}
     acts_on = tuple(kind for kind in Bottleneck if kind in kinds)
     return ModelledGain(within(gain, kinds, report.diagnosis.ceilings), acts_on, facts.run.device)
 
 
-def _by_model(
-    variant: Variant, facts: Facts, report: Report
-) -> tuple[Gain, Collection[Bottleneck], bool] | None:
-    """The gain by the step model alone, the classes that it acts on, and whether its range is published."""
+def _by_model(variant: Variant, facts: Facts, report: Report) -> tuple[Gain, Sequence[Saving], bool] | None:
+    """The gain by the step model alone, what it consists of, and whether its range is published."""
     step = facts.get(StepFacts)
     if step is None or too_little(step):
         return None
@@ -82,7 +87,7 @@ def _by_model(
         facts,
     )
     published = len(parts) == 1 and parts[0].change.is_published
-    return gain, {kind for part in parts for kind in part.kinds}, published
+    return gain, parts, published
 
 
 def _prediction(setting: Setting, run: TweakFacts) -> Prediction | None:

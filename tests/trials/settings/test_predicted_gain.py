@@ -29,6 +29,7 @@ from tests.support.judging import examine, report
 from tests.support.records import no_source
 from tests.support.reports import STARVED as REPORT
 
+pytestmark = pytest.mark.usefixtures("unraised")
 OPEN = dict.fromkeys(Bottleneck, 50.0)  # no class bounds a gain
 STARVED = step(data_wait=12, forward=3, backward=5, cpu=19)
 LATE = step(data_wait=6, forward=4, backward=6, cpu=9)

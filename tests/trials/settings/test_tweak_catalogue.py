@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from perfdoctor.diagnosis.calibration import POWERS
+from perfdoctor.model.concluded import Bottleneck
 from tests.support.paths import DOCS
 
 ROOT = DOCS.parent
@@ -124,7 +126,7 @@ def test_a_tweak_that_is_dropped_in_is_parsed_predicted_and_chosen(tree):
     told = json.loads(printed(tree, "-c", PROGRAM))
     assert told["probe"] == {"pool": {"value": 64}}
     assert told["refused"][0] == "--pool 5000: this value is not allowed"
-    assert told["gain"] == pytest.approx(2.0)
+    assert told["gain"] == pytest.approx(2.0 ** POWERS[Bottleneck.COMPUTE])
     assert told["unknown"] is None
     assert told["auto"] == ["--pool 64", "--pool 128"]
     assert told["no_run"] == ["--pool auto: no batch was seen", "give a number (--pool 64)"]
