@@ -76,6 +76,7 @@ class Straggler:
     step_s: float = 0.0  # of the median other rank
     whole_node: bool = False  # `last` and `caused` are those of all ranks of its node
     crowded: bool = False  # what it takes longer is explained by others who have its cores
+    strangers: float = 0.0  # share of its node's usable cores that others than ranks keep busy
 
     @property
     def times_last(self) -> int:

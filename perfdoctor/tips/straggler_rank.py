@@ -30,6 +30,8 @@ PART = 0.5  # of the waiting, if the next slowest rank is nearly as late
 # Of the step. Cores of one processor differ by that much from run to run (clocks, hyper-threads, neighbours
 # on a shared machine), and nobody who trains on them can fix it.
 UNEVEN_CORES = 0.20
+# The same beside other programs: the neighbour on a hyper-thread takes up to half of the speed of a core.
+NEIGHBOURS, BESIDE_NEIGHBOURS = 0.25, 0.30
 
 
 @tip(
@@ -65,9 +67,10 @@ def straggler_rank(run: RunFacts, straggler: Straggler) -> Advice | None:
 
 
 def _is_slow_core(straggler: Straggler, likely: float) -> bool:
-    """Whether it computes longer by no more than cores may differ, with no other program on them."""
+    """Whether it computes longer by no more than cores may differ, with no other program on its own."""
     timed = straggler.saved is not None  # traces of a CPU's ranks are compared by what they show
-    return timed and straggler.cause is Bottleneck.COMPUTE and not straggler.crowded and likely < UNEVEN_CORES
+    uneven = BESIDE_NEIGHBOURS if straggler.strangers >= NEIGHBOURS else UNEVEN_CORES
+    return timed and straggler.cause is Bottleneck.COMPUTE and not straggler.crowded and likely < uneven
 
 
 def _change(straggler: Straggler) -> Change:

@@ -65,3 +65,11 @@ def test_cores_that_are_a_little_slower_are_nobodys_fault():
     assert tip(facts.run(), facts.straggler(**slow, crowded=True)) is not None
     assert tip(facts.run(), facts.straggler(saved=0.21, why=WHY)) is not None
     assert tip(facts.run(device="A100"), facts.straggler(**slow)) is not None
+
+
+def test_where_other_programs_are_at_work_cores_differ_by_more():
+    slow = {"saved": 0.25, "why": WHY}
+    assert tip(facts.run(), facts.straggler(**slow, strangers=0.5)) is None
+    assert tip(facts.run(), facts.straggler(**slow, strangers=0.1)) is not None
+    assert tip(facts.run(), facts.straggler(**slow, strangers=0.5, crowded=True)) is not None
+    assert tip(facts.run(), facts.straggler(saved=0.31, why=WHY, strangers=0.5)) is not None

@@ -150,6 +150,7 @@ def _summary(
         facts.delay,
         facts.data_cores,
         host.available,
+        host.strangers,
     )
     return _RankSummary(facts, flow, wrapper, habits, host, largest)
 

@@ -55,6 +55,7 @@ class Habits:
     delay: float | None  # seconds its threads were ready but had no core, per second of time
     data_cores: float | None  # that its loader workers keep busy
     available: float | None = None  # the least memory that was left on its node, as a share of it
+    strangers: float = 0.0  # share of its node's usable cores that others than ranks keep busy
 
     def at_work(self, waiting_s: float) -> Habits:
         """The delay per second in which it did not wait for other ranks: who waits needs no core.
@@ -132,6 +133,7 @@ def find(skew: Skew, habits: Sequence[Habits]) -> Straggler | None:
         saved_s=unit.saved_s * skew.per_step,
         whole_node=whole_node,
         crowded=_is_crowded(phase, float(excess_s[place]), _lacking_s(row, others, habits_at_work)),
+        strangers=habits[row].strangers,
     )
 
 
