@@ -21,7 +21,7 @@ from .recorder import Recorder, clock
 if TYPE_CHECKING:
     from .steps.steps import StepTracker
 
-FIRST = 64  # the backward that asks for the first pair; each next one comes after twice as many
+FIRST = 32  # the backward that asks for the first pair; each next one comes after twice as many
 # Where steps take long a run may never get so far: a part of them does after this time, which doubles, too.
 FIRST_NS = 2_000_000_000
 PART = 4  # one in so many
