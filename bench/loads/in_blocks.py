@@ -79,10 +79,11 @@ def from_memory(model, optimizer, x, y):
 
 
 def mlp():
-    layers = [layer for _ in range(4) for layer in (nn.Linear(256, 256), nn.ReLU())]
-    model = nn.Sequential(*layers, nn.Linear(256, 10))
+    # Narrow: what is added does not depend on it, and callgrind takes minutes for products of large matrices.
+    layers = [layer for _ in range(4) for layer in (nn.Linear(16, 16), nn.ReLU())]
+    model = nn.Sequential(*layers, nn.Linear(16, 10))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
-    return repeated(from_memory(model, optimizer, torch.randn(64, 256), torch.randint(10, (64,))))
+    return repeated(from_memory(model, optimizer, torch.randn(4, 16), torch.randint(10, (4,))))
 
 
 def deep():

@@ -27,7 +27,7 @@ Conclude = Callable[[Any, Any], Any]
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 _log_path: Optional[str] = None
-_broken: Dict[str, str] = {}  # name of a patch -> why it was turned off
+turned_off: Dict[str, str] = {}  # name of a patch -> why; only this module writes it
 
 
 def log_to(path: str) -> None:
@@ -38,14 +38,14 @@ def log_to(path: str) -> None:
 
 def broken() -> Dict[str, str]:
     """The patches that turned themselves off: {name: why}."""
-    return dict(_broken)
+    return dict(turned_off)
 
 
 def report_trouble(name: str, error: BaseException) -> None:
     """Remember that `name` failed and write one line to probe.log; raises nothing but what is not ours."""
     script_signals.hand_back(error)
     why = f"{type(error).__name__}: {error}"
-    _broken.setdefault(name, why)
+    turned_off.setdefault(name, why)
     if _log_path is None:
         return
     if isinstance(error, OSError) and error.errno in NO_ROOM:
@@ -83,7 +83,7 @@ def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     tracing, compiler = compile_question()
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if tracing() or compiler._is_compiling_flag or name in _broken:
+        if tracing() or compiler._is_compiling_flag or name in turned_off:
             return None
         try:
             return function(*args, **kwargs)
@@ -102,7 +102,7 @@ def optimizer_hook(name: str, function: Callable[[Any], None]) -> Callable[[Any,
     tracing, compiler = compile_question()
 
     def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if tracing() or compiler._is_compiling_flag or name in _broken:
+        if tracing() or compiler._is_compiling_flag or name in turned_off:
             return
         try:
             function(optimizer)
@@ -116,7 +116,7 @@ def part(name: str, function: Callable[..., None]) -> Callable[..., None]:
     """`function` as a part of a callback that asked the compiler already: its errors end it alone."""
 
     def call(*args: Any) -> None:
-        if name in _broken:
+        if name in turned_off:
             return
         try:
             function(*args)
@@ -162,7 +162,7 @@ def around(original: Callable[..., Any], before: Before, after: After, name: str
         if tracing() or compiler._is_compiling_flag:
             return original(*args, **kwargs)
         token = None
-        if name not in _broken:
+        if name not in turned_off:
             try:
                 token = before(args, kwargs)
             except Exception as error:
@@ -199,7 +199,7 @@ def around_method(
             return original(self, *args, **kwargs)
         token = None
         given = (self, *args)
-        if name not in _broken:
+        if name not in turned_off:
             try:
                 token = before(given, kwargs)
             except Exception as error:
@@ -378,7 +378,7 @@ def _prepared(
     before: Prepare, args: Tuple[Any, ...], kwargs: Dict[str, Any], name: str
 ) -> Optional[Tuple[Tuple[Any, ...], Dict[str, Any], Any]]:
     """What `before` answers; None where it stays out, or fails."""
-    if name in _broken:
+    if name in turned_off:
         return None
     try:
         return before(args, kwargs)

@@ -3,10 +3,12 @@
 Everything here runs in the user's training loop, several times a step: it stays at a few microseconds.
 A phase is entered and left in a strict nesting; what runs inside another is charged where it runs.
 
-Nearly all phases lie inside no other. For those the hooks of a step (`steps/`, `loader/`) do in place, in one
-function a border, what `enter`, `leave`, `leave_to` and `decide` do here: half of what watching cost was
-calling them. Such a phase is not kept on the stack, since it is known what is around it. Where `is_open()` is
-false, and wherever a phase lies inside another, the methods are called.
+Nearly all phases lie inside no other. For those the wrappers of a step (`steps/`, `loader/`) do in place, one
+function for both borders, what `enter`, `leave`, `leave_to` and `decide` do here: calling them was most of
+what watching cost. Such a phase is not kept on the stack, since it is known what is around it: `free` tells
+that it may begin, and `BEFORE_CALL[current]` and its like what the time before it was. What is done in place
+is arithmetic on our own numbers, which cannot fail. The rest, and any phase inside another, is left to
+guarded functions.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from __future__ import annotations
 import math
 import time
 from _thread import get_ident
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 from ..wire.rows import CONTROL_BYTE, SAMPLE_BYTE
-from ..wire.step_rows import DISTURBED, END, OPEN, OPTIMIZER, OTHER, ROLLED_UP, UPDATE, VALIDATION
+from ..wire.step_rows import DISTURBED, END, FORWARD, OPEN, OPTIMIZER, OTHER, ROLLED_UP, UPDATE, VALIDATION
 
 clock = time.perf_counter_ns  # bound now: scripts mock `time`
 process_clock = time.process_time_ns
@@ -28,6 +30,12 @@ AFTER_FORWARD = 9  # the loss is computed here if a backward follows, other work
 AFTER_BACKWARD = 10  # gradients are clipped here if an optimizer step follows, other work if not
 EVAL_FORWARD = 11  # a frozen part of the step if a backward follows, validation if not
 SLOTS = 12
+
+# What the time before a border was, by the phase that it was counted to: None where no phase begins in place.
+_ELSE: Tuple[Optional[int], ...] = (None,) * OTHER
+BEFORE_CALL = BEFORE_NEXT = (*_ELSE, OTHER, OTHER, OTHER, None)
+BEFORE_BACKWARD = (*_ELSE, OTHER, FORWARD, FORWARD, None)
+BEFORE_UPDATE = (*_ELSE, OTHER, OTHER, OPTIMIZER, None)
 
 OUTERMOST = -1  # the depth of a phase that lies inside no other, and so is not kept on the stack
 
@@ -40,16 +48,24 @@ CPU_EVERY = 16
 class Recorder:
     """Phases and rows of the thread that trains.
 
-    `rows` is where rows go: anything with `add(*values)` and, if mapped, `map`.
+    `rows` is where rows go: anything with `map`, `place()` and `pack_into(map, place, *values)`.
     """
+
+    __slots__ = (
+        "backwards", "base", "batches", "begin", "calls", "cpu", "cpu_due", "current",
+        "first_optimizer_marks", "flags", "free", "held", "level", "loss", "marks", "max_marks", "merge",
+        "off", "on_enter", "on_off", "on_samples_asked", "owner", "rows", "samples", "since", "spent",
+        "stack", "switches", "undecided", "updates", "written",
+    )  # fmt: skip
 
     def __init__(self, rows: Any, owner: Optional[int] = None) -> None:
         self.rows = rows
         self.owner = get_ident() if owner is None else owner
-        self.off = False
+        self.off = self.held = False  # set by `end` and `hold`
+        self.free = True  # see `rest`
         self.level = OPEN  # the strongest marker seen
         self.current = self.base = OTHER  # base: what undecided time falls back to
-        self.undecided = False  # some time waits for what follows to tell what it was
+        self.undecided = False  # some time counted so far waits for what follows to tell what it was
         self.stack: List[int] = []
         self.spent = [0] * SLOTS
         self.since = self.begin = clock()
@@ -59,49 +75,60 @@ class Recorder:
         self.merge = 1  # markers that a row covers
         self.flags = 0
         self.cpu_due = False  # the next row reads the process's CPU clock, whatever its number
-        self.held = False  # a window is open: the watch ends only after it
         self.marks = self.backwards = self.batches = self.calls = self.switches = self.samples = 0
         self.loss = math.nan
         self.on_samples_asked: Optional[Callable[[], None]] = None
+        self.on_enter: Optional[Callable[[], None]] = None  # asked before each phase
         self.on_off: Callable[[], None] = lambda: None  # the watch was ended from outside
         self.max_marks: Optional[int] = None  # end of the watch, in markers of the first optimizer
         self.first_optimizer_marks = 0
 
+    def end(self) -> None:
+        """The watch is over."""
+        self.off = True
+        self.free = False
+
+    def hold(self, held: bool) -> None:
+        """While a window is open the watch does not end, and each phase is told by the methods."""
+        self.held = held
+        self.rest()
+
+    def rest(self) -> None:
+        """See whether the next phase may begin in place, as far as that is not for `current` to tell."""
+        self.free = not (self.stack or self.off or self.held) and self.base == OTHER
+
     def enter(self, phase: int) -> None:
         """From now on, time belongs to `phase`, until `leave`."""
-        now = clock()
-        self.spent[self.current] += now - self.since
-        self.since = now
+        if self.on_enter is not None:
+            self.on_enter()
+        self.touch()
         self.stack.append(self.current)
+        self.free = False
         self.current = phase
         self.switches += 1
 
     def leave(self) -> None:
         """Back to the phase around this one."""
-        now = clock()
-        self.spent[self.current] += now - self.since
-        self.since = now
+        self.touch()
         self.current = self.stack.pop()
+        self.rest()
 
     def leave_to(self, phase: int) -> None:
         """Leave; what is around turns into `phase`, of which only what comes next tells what it was."""
-        now = clock()
-        self.spent[self.current] += now - self.since
-        self.since = now
-        self.stack.pop()
+        self.leave()
         self.current = phase
-        self.undecided = True
 
     def touch(self) -> None:
         """Charge the time up to now, before a mark that does not follow the end of a phase."""
         now = clock()
-        self.spent[self.current] += now - self.since
+        current = self.current
+        self.spent[current] += now - self.since
         self.since = now
+        if current >= AFTER_FORWARD:
+            self.undecided = True
 
     def decide(self, after_forward: int, after_backward: int, eval_forward: int) -> None:
         """Say what the undecided time was; called once the phase that tells has been entered or left."""
-        if not self.undecided:
-            return
         self.set_aside(after_forward, after_backward)
         self.spent[eval_forward] += self.spent[EVAL_FORWARD]
         self.spent[EVAL_FORWARD] = 0
@@ -138,6 +165,7 @@ class Recorder:
         if level == len(self.stack) and self.current in rest:
             self.touch()
             self.current = OTHER if depth == OUTERMOST else self.stack.pop()
+            self.rest()
         elif level < len(self.stack) and self.stack[level] in rest:
             if depth == OUTERMOST:
                 self.stack[level] = OTHER
@@ -157,8 +185,7 @@ class Recorder:
             self.first_optimizer_marks += 1
         if self.marks < self.merge and marker != END:
             return
-        if self.undecided:
-            self.decide(OTHER, OTHER, VALIDATION)
+        self.decide(OTHER, OTHER, VALIDATION)
         self.close(marker, optimizer)
 
     def set_apart(self) -> None:
@@ -180,14 +207,16 @@ class Recorder:
             cpu = process_clock()
             cpu_ns, self.cpu = cpu - self.cpu, cpu
         flags = self.flags | ROLLED_UP if self.merge > 1 else self.flags
+        rows = self.rows
         try:
-            self.rows.add(
-                now, self.begin, marker, flags, optimizer, self.marks, self.backwards, self.batches,
-                self.calls, self.switches, self.samples, self.loss, cpu_ns, spent[0], spent[1], spent[2],
-                spent[3], spent[4], spent[5], spent[6], spent[7],
+            place = rows.place()  # first: it may replace the map
+            rows.pack_into(
+                rows.map, place, now, self.begin, marker, flags, optimizer, self.marks, self.backwards,
+                self.batches, self.calls, self.switches, self.samples, self.loss, cpu_ns,
+                spent[0], spent[1], spent[2], spent[3], spent[4], spent[5], spent[6], spent[7],
             )  # fmt: skip
         except OSError:  # the disk is full: rows after a gap would tell of other steps than they name
-            self.off = True
+            self.end()
             raise
         self.begin = now
         self.spent = [0] * SLOTS
@@ -197,9 +226,9 @@ class Recorder:
         self.written += 1
         if self.written >= RAW_ROWS and (self.written - RAW_ROWS) % ROWS_PER_MERGE == 0:
             self.merge *= 2
-        asked = self.rows.map  # the outside writes into the header of the file
+        asked = rows.map  # the outside writes into the header of the file
         if asked[CONTROL_BYTE] == 1 and not self.held:
-            self.off = True
+            self.end()
             self.on_off()
         if asked[SAMPLE_BYTE] == 1 and self.on_samples_asked is not None:
             asked[SAMPLE_BYTE] = 2

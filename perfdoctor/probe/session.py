@@ -30,11 +30,13 @@ EVENTS_MAX = 5_000  # per process: a script that builds a loader per step must n
 class _Nowhere:
     """Rows that are thrown away."""
 
+    pack_into = STEPS.packer.pack_into
+
     def __init__(self) -> None:
         self.map = bytearray(HEADER_BYTES + STEPS.packer.size)
 
-    def add(self, *values: float) -> None:
-        STEPS.packer.pack_into(self.map, 0, *values)
+    def place(self) -> int:
+        return 0
 
 
 class Session:
@@ -87,7 +89,7 @@ class Session:
 
     def _open(self) -> Recorder:
         recorder = self.recorder = Recorder(_Nowhere())
-        recorder.off = True
+        recorder.end()
         if self.in_worker() or not os.path.isdir(self.run_dir):
             return recorder
         self.rank = _rank()
@@ -103,6 +105,7 @@ class Session:
         recorder.on_off = self.on_off
         recorder.max_marks = self.options.get("max_steps")
         recorder.off = False
+        recorder.rest()
         recorder.since = recorder.begin = clock()
         atexit.register(patch.guarded("end", self._end))
         return recorder
@@ -151,7 +154,7 @@ class Session:
         recorder.unwind(0)
         recorder.touch()
         recorder.mark(END)
-        recorder.off = True
+        recorder.end()
         for call in self.on_end:
             call()
         self.write(EndEvent(broken=patch.broken()))

@@ -82,16 +82,23 @@ class MappedRows:
             raise
         os.pwrite(descriptor, header(layout, rank), 0)
         self.map = mmap.mmap(descriptor, self._size)
-        self._pack_into = layout.packer.pack_into
+        self.pack_into = layout.packer.pack_into
         self._row_bytes = layout.packer.size
 
     def add(self, *values: float) -> None:
         """Append one row."""
+        offset = self.place()  # which may replace the map
+        self.pack_into(self.map, offset, *values)
+
+    def place(self) -> int:
+        """The offset in `map` at which the caller packs one more row: in each step, `add` copies it twice."""
         offset = self._offset
-        if offset + self._row_bytes > self._size:
+        end = self._offset = offset + self._row_bytes
+        if end > self._size:
+            self._offset = offset
             self._grow()
-        self._pack_into(self.map, offset, *values)
-        self._offset = offset + self._row_bytes
+            self._offset = end
+        return offset
 
     def amend_loss(self, row: int, value: float) -> None:
         """Add `value` to the loss of row number `row`, which may have been written long ago."""

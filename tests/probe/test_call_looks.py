@@ -179,7 +179,7 @@ class Failing(CallViewer):
 
 
 def test_an_error_of_a_viewer_ends_its_own_part_only(monkeypatch):
-    monkeypatch.setattr(patch, "_broken", {})
+    monkeypatch.setattr(patch, "turned_off", {})
     failing, other = GuardedViewer("failing", Failing()), GuardedViewer("other", CallViewer())
     assert failing.begin() is None
     assert set(patch.broken()) == {"failing"}

@@ -1,11 +1,21 @@
 import pytest
 
 from perfdoctor.probe import recorder as record
-from perfdoctor.probe.recorder import AFTER_BACKWARD, AFTER_FORWARD, Recorder
+from perfdoctor.probe.recorder import (
+    AFTER_BACKWARD,
+    AFTER_FORWARD,
+    BEFORE_BACKWARD,
+    BEFORE_CALL,
+    BEFORE_NEXT,
+    BEFORE_UPDATE,
+    SLOTS,
+    Recorder,
+)
 from perfdoctor.wire.step_rows import (
     BACKWARD,
     BACKWARD_DONE,
     CALL,
+    CHECKPOINT,
     DATA_WAIT,
     DISTURBED,
     END,
@@ -38,7 +48,10 @@ class Rows:
         self.map = bytearray(4096)
         self.rows: list[dict[str, float]] = []
 
-    def add(self, *values: float) -> None:
+    def place(self) -> int:
+        return len(self.rows)
+
+    def pack_into(self, map_: bytearray, place: int, *values: float) -> None:
         self.rows.append(dict(zip(NAMES, values, strict=True)))
 
 
@@ -204,10 +217,10 @@ def test_time_set_apart_has_a_row_of_its_own_and_no_phase(clock, recorder):
 
 def test_the_watch_ends_only_when_no_window_is_open(clock, recorder):
     recorder.rows.map[record.CONTROL_BYTE] = 1
-    recorder.held = True
+    recorder.hold(True)
     end_step(clock, recorder)
     assert not recorder.off
-    recorder.held = False
+    recorder.hold(False)
     end_step(clock, recorder)
     assert recorder.off
 
@@ -237,3 +250,44 @@ def test_time_that_turns_out_to_be_another_phase_is_moved_within_the_row(clock, 
     end_step(clock, recorder)
     (row,) = recorder.rows.rows
     assert (row["forward"], row["backward"], row["grad_sync"]) == (0, 18, 12)
+
+
+def test_a_phase_may_begin_in_place_only_where_none_is_under_way(recorder):
+    assert recorder.free
+    recorder.enter(DATA_WAIT)
+    assert not recorder.free
+    recorder.leave_to(AFTER_FORWARD)
+    assert recorder.free
+    recorder.base = OPTIMIZER
+    recorder.rest()
+    assert not recorder.free
+
+
+def test_no_phase_begins_in_place_inside_a_window_or_after_the_watch(recorder):
+    recorder.hold(True)
+    recorder.enter(FORWARD)
+    recorder.leave()
+    assert not recorder.free
+    recorder.hold(False)
+    assert recorder.free
+    recorder.end()
+    recorder.rest()
+    assert not recorder.free
+
+
+def test_what_was_before_a_border_is_told_for_the_phases_that_follow_one_only():
+    """Anything else is a phase under way, around which methods look."""
+    for before in (BEFORE_BACKWARD, BEFORE_CALL, BEFORE_NEXT, BEFORE_UPDATE):
+        assert len(before) == SLOTS
+        told = [phase for phase, is_told in enumerate(before) if is_told is not None]
+        assert told == [OTHER, AFTER_FORWARD, AFTER_BACKWARD]
+
+
+def test_each_phase_asks_first_whether_a_window_has_to_end(recorder):
+    asked = []
+    recorder.on_enter = lambda: asked.append(recorder.current)
+    recorder.enter(FORWARD)
+    recorder.enter(VALIDATION)
+    recorder.on_enter = None
+    recorder.enter(CHECKPOINT)
+    assert asked == [OTHER, FORWARD]

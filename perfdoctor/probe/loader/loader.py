@@ -16,7 +16,8 @@ from ...wire.events.loaders import EpochEndEvent, EpochEvent, LoaderEvent, Worke
 from ...wire.files import AppendedRows
 from ...wire.step_rows import BATCH, DATA_WAIT, OPEN, OTHER, VALIDATION
 from .. import patch
-from ..recorder import AFTER_BACKWARD, AFTER_FORWARD, EVAL_FORWARD, OUTERMOST, Recorder, clock
+from ..compile_question import compile_question
+from ..recorder import BEFORE_NEXT, Recorder, clock
 from ..session import Session
 from ..steps.steps import StepTracker
 from ..user_frames import user_line
@@ -26,6 +27,7 @@ from .making import Making
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
 
+WAIT = "data_wait"
 PLAIN = (list, tuple)  # what batches usually are: of these the first tensor is looked for in place
 
 LOOKS_FIRST, LOOKS_STRIDE = 8, 64  # batches that are looked at: a loader's first, then one in so many
@@ -64,6 +66,8 @@ class Loaders:
     def __init__(self, session: Session, steps: StepTracker, torch: Any) -> None:
         self.session = session
         self.steps = steps
+        self.samples = steps.samples
+        self.moments = steps.moments
         self.torch = torch
         self.tensor = torch.Tensor
         self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -155,54 +159,81 @@ class Loaders:
         for key in ended:
             self._end(self.epochs.pop(key), None)
 
+    def wrapped_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """`__next__` of iterators, watched: the usual batch in place, any other by `before` and `after`."""
+        tracing, compiler = compile_question()
+        other = patch.around(original, self.before_next, self.after_next, WAIT)
+        come = patch.part(WAIT, self._come)
+        session, turned_off = self.session, patch.turned_off
+
+        def wrapper(iterator: Any) -> Any:
+            if tracing() or compiler._is_compiling_flag:
+                return original(iterator)
+            try:
+                recorder = session.recorder
+                before = BEFORE_NEXT[recorder.current] if recorder is not None and recorder.free else None
+                if (
+                    recorder is None
+                    or before is None
+                    or recorder.owner != get_ident()
+                    or self.delivered
+                    or WAIT in turned_off
+                ):
+                    return other(iterator)
+                self.may_open = True
+                self.waiting = True
+                begin = clock()
+                recorder.spent[before] += begin - recorder.since
+                if recorder.undecided:
+                    recorder.decide(OTHER, OTHER, VALIDATION)
+                recorder.since = begin
+                recorder.current = DATA_WAIT
+                recorder.switches += 1
+                batch = None
+                try:
+                    batch = original(iterator)
+                    return batch
+                finally:
+                    self.waiting = False
+                    if recorder.stack:
+                        recorder.unwind(0)
+                    now = clock()
+                    recorder.spent[recorder.current] += now - recorder.since
+                    recorder.since = now
+                    recorder.current = OTHER
+                    come(recorder, begin, iterator, batch)
+            except BaseException as error:
+                patch.cut(error)
+                raise
+
+        return patch.finished(wrapper, original, WAIT)
+
     def before_next(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int, int]]:
         """Wait for a batch; the batch before it is done with."""
-        recorder = self.session.recorder
-        if recorder is None or recorder.off or recorder.owner != get_ident():
-            recorder = self.session.recording()
-            if recorder is None:
-                return None
+        recorder = self.session.recording()
+        if recorder is None:
+            return None
         self.may_open = True
         if self.delivered:
             self.delivered = False
-            recorder.samples += self.steps.samples.take()
+            recorder.samples += self.samples.take()
             recorder.touch()
             recorder.mark(BATCH)
         self.waiting = True
-        if (
-            recorder.held
-            or recorder.stack
-            or recorder.base != OTHER
-            or not OTHER <= recorder.current <= AFTER_BACKWARD
-        ):
-            depth = len(recorder.stack)
-            self._enter(recorder)
-            return recorder, recorder.since, depth
-        now = clock()
-        spent = recorder.spent
-        spent[recorder.current] += now - recorder.since
-        if recorder.undecided:
-            spent[OTHER] += spent[AFTER_FORWARD] + spent[AFTER_BACKWARD]
-            spent[VALIDATION] += spent[EVAL_FORWARD]
-            spent[AFTER_FORWARD] = spent[AFTER_BACKWARD] = spent[EVAL_FORWARD] = 0
-            recorder.undecided = False
-        recorder.since = now
-        recorder.current = DATA_WAIT
-        recorder.switches += 1
-        return recorder, now, OUTERMOST
+        depth = len(recorder.stack)
+        self._enter(recorder)
+        return recorder, recorder.since, depth
 
     def after_next(self, token: Tuple[Recorder, int, int], args: Args, result: Any) -> None:
         """The batch is here, or the epoch is over."""
         recorder, begin, depth = token
         self.waiting = False
-        if depth != OUTERMOST or recorder.stack:
-            recorder.unwind(max(depth, 0))
-        if depth == OUTERMOST:
-            now = clock()
-            recorder.spent[recorder.current] += now - recorder.since
-            recorder.since = now
-            recorder.current = OTHER
-        identity = id(args[0])
+        recorder.unwind(depth)
+        self._come(recorder, begin, args[0], result)
+
+    def _come(self, recorder: Recorder, begin: int, iterator: Any, result: Any) -> None:
+        """Count a batch that was waited for since `begin`; None: there are no more, or it failed."""
+        identity = id(iterator)
         if identity != self.last[0]:
             self.last = identity, self.epochs.get(identity)
         epoch = self.last[1]
@@ -217,7 +248,7 @@ class Loaders:
         first = result[0] if type(result) in PLAIN and result else result
         shape = first.shape if type(first) is self.tensor else None
         count = shape[0] if shape else samples_of(result, self.tensor)
-        samples = self.steps.samples
+        samples = self.samples
         samples.loader_delivers = True
         # The batch before it that only a pass in eval mode used was no training batch.
         samples.pending = count if samples.evaluated else count + samples.pending
@@ -226,14 +257,14 @@ class Loaders:
             return
         turn = epoch.before + epoch.batches
         epoch.batches += 1
-        self.steps.moments.batches += 1
+        self.moments.batches += 1
         if turn < LOOKS_FIRST or turn % LOOKS_STRIDE == 0:
-            for call in self.steps.moments.batch:
+            for call in self.moments.batch:
                 call(epoch.loader, result)
         epoch.last_ns = recorder.since
         if epoch.first_wait_ns is None:
             epoch.first_wait_ns = recorder.since - begin
-            self._begin(epoch, args[0], epoch.first_wait_ns)
+            self._begin(epoch, iterator, epoch.first_wait_ns)
         else:
             epoch.wait_ns += recorder.since - begin
 
@@ -295,15 +326,13 @@ def install(loaders: Loaders) -> None:
             call(number, loaders.started.get(number, 0), fetcher)
 
     patch.wrap(data.DataLoader, "__init__", loaders.before_init, loaders.after_init, "loader_init")
-    patch.wrap(data.DataLoader, "__iter__", loaders.before_iter, loaders.after_iter, "data_wait")
-    patch.wrap(
-        iterators._BaseDataLoaderIter, "__next__", loaders.before_next, loaders.after_next, "data_wait"
-    )
+    patch.wrap(data.DataLoader, "__iter__", loaders.before_iter, loaders.after_iter, WAIT)
+    patch.replace(iterators._BaseDataLoaderIter, "__next__", loaders.wrapped_next)
     patch.replace(
         iterators._MultiProcessingDataLoaderIter,
         "_shutdown_workers",
         lambda original: _while_alive(
-            patch.around(original, loaders.before_stop, loaders.after_stop, "data_wait"), original
+            patch.around(original, loaders.before_stop, loaders.after_stop, WAIT), original
         ),
     )
     patch.wrap(fetchers._BaseDatasetFetcher, "__init__", before_fetcher, after_fetcher, "fetcher_init")

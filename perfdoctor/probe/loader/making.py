@@ -27,6 +27,8 @@ RAW_ROWS = 50_000  # per process; past it, each further ROWS_PER_MERGE rows cove
 ROWS_PER_MERGE = 5_000
 CHEAP_NS = 2_000_000  # batches that cost less are looked at once in CHEAP_STRIDE, after the first EACH_ROWS
 CHEAP_STRIDE = 8
+CHEAPEST_NS = 250_000  # of batches that cost even less one in so many is looked at: looking costs some 20 us
+CHEAPEST_STRIDE = 32
 EACH_ROWS = 64
 
 
@@ -106,7 +108,8 @@ class Making:
         for place, cost in enumerate(costs, 2):
             totals[place] += stride * cost
         if self.written >= EACH_ROWS:
-            self.stride = CHEAP_STRIDE if end - begin < CHEAP_NS else 1
+            took = end - begin
+            self.stride = 1 if took >= CHEAP_NS else CHEAP_STRIDE if took >= CHEAPEST_NS else CHEAPEST_STRIDE
         if totals[0] < self.merge:
             return
         self.rows.add(end, begin, self.pid, self.worker, self.loaders.get(id(args[0]), 0), *totals)

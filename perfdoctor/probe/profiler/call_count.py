@@ -38,7 +38,8 @@ class CallCount:
         self._events, self._most = 0, EVENTS * limit
         self._others_s = others_cpu_s()
         self._profile = patch.profile_function(NAME, self._count)
-        self.is_counting = recorder.held = True
+        self.is_counting = True
+        recorder.hold(True)
         self.disturb(recorder)
         sys.setprofile(self._profile)
 
@@ -56,11 +57,13 @@ class CallCount:
         """The calls since `begin`; more than the limit where it was reached. None: they were not counted."""
         if not self.is_counting:
             return None
-        self.is_counting = recorder.held = False
         is_over = self._events > self._most
-        if sys.getprofile() is self._profile:
+        is_ours = sys.getprofile() is self._profile
+        if is_ours:
             sys.setprofile(None)
-        elif not is_over:
+        self.is_counting = False
+        recorder.hold(False)
+        if not (is_ours or is_over):
             return None  # the script has put one of its own in its place
         calls = self._events / EVENTS + CALLS_PER_S * (others_cpu_s() - self._others_s)
         return int(calls) + 1

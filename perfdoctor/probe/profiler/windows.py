@@ -229,7 +229,7 @@ class Windows:
         if not self.step_s:  # the plan was there before this rank had looked
             recent = self.counts[entry.optimizer] - self.base.get(entry.optimizer, 0)
             self.step_s = (window.opened_ns - self.base_ns) / max(1, recent) / 1e9
-        recorder.held = True
+        recorder.hold(True)
         recorder.set_apart()
         if window.kind == budget.STACKS:
             self.limit = TimeLimit(budget.longest_s(self.step_s, self.count.limit))
@@ -238,14 +238,12 @@ class Windows:
 
     def _watch_phases(self, recorder: Recorder, window: ProfilerWindow, deadline_ns: int) -> None:
         """Until the window is closed, every phase that is entered asks first whether it has to be."""
-        enter = recorder.enter
 
-        def enter_inside(phase: int) -> None:
+        def on_enter() -> None:
             if self.asked_ns or clock() > deadline_ns or (self.limit is not None and self.limit.is_over):
                 self.check(recorder, window)
-            enter(phase)
 
-        vars(recorder)["enter"] = enter_inside
+        recorder.on_enter = on_enter
 
     def _check(self, recorder: Recorder, window: ProfilerWindow) -> None:
         """End the window before its time. One that was ended from elsewhere waits for the script's to end."""
@@ -312,8 +310,8 @@ class Windows:
             self.limit = None
             self.users.acting = None
             self.open = None
-            recorder.held = False
-            vars(recorder).pop("enter", None)
+            recorder.hold(False)
+            recorder.on_enter = None
 
     def _tell(self, window: ProfilerWindow, outcome: str, because: Optional[str]) -> None:
         self.session.write(window.event(self._path(window), outcome, because))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from _thread import get_ident
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from ...wire.step_rows import BACKWARD, BACKWARD_DONE, FORWARD, FRESH, OTHER, UPDATE
-from ..recorder import AFTER_BACKWARD, AFTER_FORWARD, EVAL_FORWARD, Recorder, clock
+from .. import patch
+from ..compile_question import compile_question
+from ..recorder import AFTER_BACKWARD, BEFORE_BACKWARD, Recorder, clock
 from ..schedule import SamplingSchedule
 from .accumulation import AccumulationDetector
 from .forward_names import ForwardNames
@@ -18,6 +20,8 @@ from .updates import Updates
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
+
+NAME = "backward"
 
 
 class Backwards:
@@ -43,6 +47,80 @@ class Backwards:
         self.accumulation = AccumulationDetector()
         self.gradient_sync: Any = None  # of DistributedDataParallel, where there is one
 
+    def wrapped(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of `torch.autograd`, watched: the usual pass in place, others by `before` and `after`.
+
+        Before a usual one an optimizer was seen, nothing is due, and nobody looks at backward passes.
+        """
+        other = patch.around(original, self.before, self.after, NAME)
+        return patch.finished(self._in_place(original, other), original, NAME)
+
+    def _in_place(self, original: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
+        tracing, compiler = compile_question()
+        session, thread, samples, schedule = self.thread.session, self.thread, self.samples, self.schedule
+        updates, clearing, names, turned_off = self.updates, self.clearing, self.names, patch.turned_off
+        read, made = self.losses.read, patch.part(NAME, self._made)
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if tracing() or compiler._is_compiling_flag:
+                return original(*args, **kwargs)
+            try:
+                recorder = session.recorder
+                before = BEFORE_BACKWARD[recorder.current] if recorder is not None and recorder.free else None
+                if (
+                    recorder is None
+                    or before is None
+                    or recorder.level < UPDATE
+                    or recorder.owner != get_ident()
+                    or schedule.backwards + 1 >= schedule.next
+                    or not schedule.next_ns > recorder.since < thread.next_pulse_ns
+                    or schedule.looks
+                    or clearing.open
+                    or names.wanted
+                    or not args
+                    or NAME in turned_off
+                ):
+                    return other(*args, **kwargs)
+                now = clock()
+                recorder.spent[before] += now - recorder.since
+                if recorder.undecided:
+                    recorder.decide(FORWARD, FORWARD, FORWARD)
+                recorder.since, recorder.current = now, BACKWARD
+                recorder.switches += 1
+                updates.in_backward = True
+                sync = self.gradient_sync
+                if sync is not None:
+                    sync.before_backward(recorder)
+                schedule.backwards += 1
+                recorder.samples += samples.pending
+                samples.pending, samples.evaluated = 0, False
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    updates.in_backward = False
+                    if recorder.stack:
+                        updates.unwind(recorder, 0)
+                    now = clock()
+                    recorder.spent[recorder.current] += now - recorder.since
+                    recorder.since, recorder.current = now, AFTER_BACKWARD
+                    if sync is not None:
+                        sync.after_backward(recorder)
+                    recorder.backwards += 1
+                    read(recorder, args[0], False)
+                    if updates.made_in_backward:
+                        made(recorder)
+            except BaseException as error:
+                patch.cut(error)
+                raise
+
+        return wrapper
+
+    def _made(self, recorder: Recorder) -> None:
+        """Close the row of updates that hooks of this pass made."""
+        recorder.current = OTHER
+        self.updates.made_in_backward = False
+        self.updates.close(recorder)
+
     def before(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, Any, int]]:
         """Enter backward; the time since the forward was the loss."""
         updates = self.updates
@@ -50,34 +128,11 @@ class Backwards:
             for call in self.thread.moments.nested_backward:
                 call()
             return None
-        recorder = self.thread.session.recorder
-        inside = (
-            recorder is None
-            or recorder.off
-            or recorder.held
-            or bool(recorder.stack)
-            or recorder.base != OTHER
-            or not OTHER <= recorder.current <= AFTER_BACKWARD
-            or recorder.owner != get_ident()
-        )
-        if recorder is None or inside:
-            recorder = self.thread.recorder()
-            if recorder is None:
-                return None
-            recorder.enter(BACKWARD)
-            recorder.decide(FORWARD, FORWARD, FORWARD)
-        else:
-            self.thread.known = True
-            now = clock()
-            spent = recorder.spent
-            spent[recorder.current] += now - recorder.since
-            if recorder.undecided:
-                spent[FORWARD] += spent[AFTER_FORWARD] + spent[AFTER_BACKWARD] + spent[EVAL_FORWARD]
-                spent[AFTER_FORWARD] = spent[AFTER_BACKWARD] = spent[EVAL_FORWARD] = 0
-                recorder.undecided = False
-            recorder.since = now
-            recorder.current = BACKWARD
-            recorder.switches += 1
+        recorder = self.thread.recorder()
+        if recorder is None:
+            return None
+        recorder.enter(BACKWARD)
+        recorder.decide(FORWARD, FORWARD, FORWARD)
         updates.in_backward = True
         loss = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
         if self.gradient_sync is not None:
@@ -102,22 +157,15 @@ class Backwards:
         samples, counted.pending, counted.evaluated = counted.pending, 0, False
         if not (updates.open and recorder.backwards):  # a closure goes over the same batch again
             recorder.samples += samples
-        return recorder, loss, len(recorder.stack) if inside else 0
+        return recorder, loss, len(recorder.stack)
 
     def after(self, token: Tuple[Recorder, Any, int], args: Args, result: Any) -> None:
         """Leave backward; updates that its hooks made close the step here."""
         updates = self.updates
         updates.in_backward = False
         recorder, loss, depth = token
-        if depth or recorder.stack:
-            updates.unwind(recorder, depth)
-        if not depth:
-            now = clock()
-            recorder.spent[recorder.current] += now - recorder.since
-            recorder.since = now
-            recorder.current = OTHER if updates.made_in_backward else AFTER_BACKWARD
-            recorder.undecided |= not updates.made_in_backward
-        elif updates.made_in_backward:
+        updates.unwind(recorder, depth)
+        if updates.made_in_backward:
             recorder.leave()
         else:
             recorder.leave_to(AFTER_BACKWARD)

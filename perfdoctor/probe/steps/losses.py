@@ -39,10 +39,13 @@ class LossReader:
         """Add the loss of this backward, unless it is one of the same step again."""
         if self.unscaled is not None:
             loss, self.unscaled = self.unscaled, None
-        if type(loss) is not self.tensor and isinstance(loss, (list, tuple)) and len(loss) == 1:
-            loss = loss[0]
-        if repeated or type(loss) is not self.tensor or loss.numel() != 1:
-            return  # a fake or distributed tensor has no value to read here
+        if type(loss) is not self.tensor:
+            if isinstance(loss, (list, tuple)) and len(loss) == 1:
+                loss = loss[0]
+            if type(loss) is not self.tensor:
+                return  # a fake or distributed tensor has no value to read here
+        if repeated or loss.numel() != 1:
+            return
         if loss.is_cpu:
             value = loss.item()
             known = recorder.loss

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import weakref
 from _thread import get_ident
-from typing import Any, Dict, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 from ...wire.step_rows import BACKWARD, CALL, CHECKPOINT, DATA_WAIT, FORWARD, OTHER, VALIDATION
-from ..recorder import AFTER_BACKWARD, AFTER_FORWARD, EVAL_FORWARD, Recorder, clock
+from .. import patch
+from ..compile_question import compile_question
+from ..recorder import AFTER_FORWARD, BEFORE_CALL, EVAL_FORWARD, clock
 from .eval_passes import EvalPasses
 from .samples import SampleCount
 from .thread import TrainingThread
@@ -15,6 +17,8 @@ from .updates import Updates
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
+
+NAME = "module_call"
 
 INDIVISIBLE = frozenset((DATA_WAIT, BACKWARD, VALIDATION, CHECKPOINT))  # calls inside belong to it
 MODULES_MAX = 1_000  # modules remembered by identity; scripts that build one per step start over
@@ -45,49 +49,76 @@ class ModuleCallPhases:
         self.torch = torch
         self.is_tracing = getattr(torch._C, "_is_tracing", torch.jit.is_tracing)  # what the latter asks
         self.is_recording = torch.is_grad_enabled
+        self.count_samples = patch.part(NAME, self._count_samples)
         self.in_call: Any = False  # or what `watcher` was when the outermost call began
         self.watcher: Any = True  # or who watches the calls inside one
         self.known: Dict[int, _KnownModule] = {}
         self.largest = 0  # modules in the largest model
+
+    def wrapped(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`nn.Module.__call__`, watched: the usual call in place, any other by `before` and `after`."""
+        tracing, compiler = compile_question()
+        other = patch.around_method(original, self.before, self.after, NAME)
+        phases, session, samples, modules, unwind = (
+            self, self.session, self.samples, self.known, self.updates.unwind
+        )  # fmt: skip
+        is_recording, is_tracing, turned_off = self.is_recording, self.is_tracing, patch.turned_off
+
+        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if tracing() or compiler._is_compiling_flag:
+                return original(self, *args, **kwargs)
+            try:
+                if phases.in_call is True:
+                    return original(self, *args, **kwargs)
+                recorder, known = session.recorder, modules.get(id(self))
+                before = BEFORE_CALL[recorder.current] if recorder is not None and recorder.free else None
+                if (
+                    recorder is None
+                    or before is None
+                    or known is None
+                    or not known.trained
+                    or not self.training
+                    or recorder.level <= CALL
+                    or recorder.owner != get_ident()
+                    or phases.watcher is not True
+                    or not is_recording()
+                    or (not samples.loader_delivers and is_tracing())
+                    or NAME in turned_off
+                ):
+                    return other(self, *args, **kwargs)
+                now = clock()
+                recorder.spent[before] += now - recorder.since
+                if recorder.undecided:
+                    recorder.set_aside(OTHER, OTHER)
+                recorder.since = now
+                recorder.current = FORWARD
+                recorder.switches += 1
+                recorder.calls += 1
+                phases.in_call = True
+                if not samples.loader_delivers:
+                    phases.count_samples(args)
+                try:
+                    return original(self, *args, **kwargs)
+                finally:
+                    phases.in_call = False
+                    if recorder.stack:
+                        unwind(recorder, 0)
+                    now = clock()
+                    recorder.spent[recorder.current] += now - recorder.since
+                    recorder.since = now
+                    recorder.current = AFTER_FORWARD
+            except BaseException as error:
+                patch.cut(error)
+                raise
+
+        return patch.finished(wrapper, original, NAME)
 
     def before(self, args: Args, kwargs: Kwargs) -> Any:
         """Enter forward or validation at an outermost call of a module that has parameters."""
         watcher = self.in_call
         if watcher:
             return None if watcher is True else watcher.enter(args, kwargs)
-        module = args[0]
-        known = self.known.get(id(module))
-        recorder = self.session.recorder
-        if (
-            known is None
-            or not known.trained
-            or not module.training
-            or recorder is None
-            or recorder.off
-            or recorder.held
-            or recorder.stack
-            or recorder.base != OTHER
-            or not OTHER <= recorder.current <= AFTER_BACKWARD
-            or recorder.owner != get_ident()
-            or self.watcher is not True
-            or not self.is_recording()
-            or self.is_tracing()
-        ):
-            return self._enter(args, kwargs)
-        now = clock()
-        spent = recorder.spent
-        spent[recorder.current] += now - recorder.since
-        if recorder.undecided:
-            spent[OTHER] += spent[AFTER_FORWARD] + spent[AFTER_BACKWARD]
-            spent[AFTER_FORWARD] = spent[AFTER_BACKWARD] = 0
-        recorder.since = now
-        recorder.current = FORWARD
-        recorder.switches += 1
-        recorder.calls += 1
-        self.in_call = True
-        if not self.samples.loader_delivers:
-            self._count_samples(args)
-        return recorder
+        return self._enter(args, kwargs)
 
     def _enter(self, args: Args, kwargs: Kwargs) -> Any:
         """The same for any call, wherever it is made."""
@@ -109,7 +140,7 @@ class ModuleCallPhases:
         watcher = self.in_call = self.watcher
         recorder.calls += 1
         if not self.samples.loader_delivers and phase == FORWARD:
-            self._count_samples(args)
+            self.count_samples(args[1:])
         recorder.enter(phase)
         depth = len(recorder.stack)
         if phase == VALIDATION:
@@ -120,18 +151,7 @@ class ModuleCallPhases:
 
     def after(self, token: Any, args: Args, result: Any) -> None:
         """Leave the phase; in train mode what follows is the loss, until something else begins."""
-        if type(token) is Recorder:
-            if token.stack:
-                self.updates.unwind(token, 0)
-            now = clock()
-            token.spent[token.current] += now - token.since
-            token.since = now
-            token.current = AFTER_FORWARD
-            token.undecided = True
-            self.in_call = False
-            if token.level <= CALL:
-                token.mark(CALL)
-        elif type(token) is tuple:
+        if type(token) is tuple:
             self._leave(token, result)
         else:
             token.leave(result)
@@ -147,9 +167,7 @@ class ModuleCallPhases:
             recorder.leave_to(AFTER_FORWARD)
         else:
             recorder.leave()
-        if phase == EVAL_FORWARD:
-            recorder.undecided = True
-        elif phase == VALIDATION:
+        if phase == VALIDATION:
             self.evals.count((recorder.since - begin) / 1e9, recording)
             self.samples.evaluated = True
         if recorder.level <= CALL:
@@ -161,7 +179,7 @@ class ModuleCallPhases:
 
     def _count_samples(self, args: Args) -> None:
         """Without a DataLoader, a model's input tells the size of the batch, where one loss trains all."""
-        batch = args[1] if len(args) > 1 else None
+        batch = args[0] if args else None
         updates = self.updates
         one_loss = not updates.several_losses or len(updates.numbers) <= 1
         if one_loss and isinstance(batch, self.torch.Tensor) and batch.dim():

@@ -48,11 +48,12 @@ def install(steps: StepTracker) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     torch, modules, backwards, updates = steps.torch, steps.modules, steps.backwards, steps.updates
-    register_optimizer_step_pre_hook(patch.optimizer_hook("optimizer", updates.begins))
-    register_optimizer_step_post_hook(patch.optimizer_hook("optimizer", updates.ends))
-    patch.wrap(torch.nn.Module, "__call__", modules.before, modules.after, "module_call", True)
-    patch.wrap(torch.autograd, "backward", backwards.before, backwards.after, "backward")
-    patch.wrap(torch.autograd, "grad", backwards.before, backwards.after, "backward")
+    begins, ends = updates.hooks()
+    register_optimizer_step_pre_hook(begins)
+    register_optimizer_step_post_hook(ends)
+    patch.replace(torch.nn.Module, "__call__", modules.wrapped)
+    patch.replace(torch.autograd, "backward", backwards.wrapped)
+    patch.replace(torch.autograd, "grad", backwards.wrapped)
     scaler = torch.amp.grad_scaler.GradScaler
     patch.wrap(scaler, "step", updates.before_scaled_step, updates.after_scaled_step, "optimizer")
     patch.wrap(scaler, "scale", steps.losses.before_scale, _nothing, "scale")

@@ -32,6 +32,7 @@ class TrainingThread:
         recorder.owner = get_ident()
         recorder.stack.clear()
         recorder.current = OTHER
+        recorder.rest()
         recorder.touch()
         self.known = True
         return recorder

@@ -13,14 +13,18 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ...wire.step_rows import OPTIMIZER, OTHER, SKIPPED, UPDATE, VALIDATION
-from ..recorder import AFTER_BACKWARD, AFTER_FORWARD, EVAL_FORWARD, OUTERMOST, Recorder, clock
+from .. import patch
+from ..compile_question import compile_question
+from ..recorder import BEFORE_UPDATE, OUTERMOST, Recorder, clock
 from .gradient_clearing import GradientClearing, UpdateCounts
 from .thread import TrainingThread
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
+Hook = Callable[[Any, Any, Any], None]
 Last = Tuple[Callable[[], Any], int, Optional[UpdateCounts]]
 
+NAME = "optimizer"
 SCALER = 0  # in the place of an optimizer's identity; the end of its step is seen also where it raises
 
 
@@ -41,57 +45,59 @@ class Updates:
         self.in_backward = False  # a backward is under way, which closes the row of updates inside it
         self.made_in_backward = False
 
+    def hooks(self) -> Tuple[Hook, Hook]:
+        """torch's hooks before and after an optimizer's step: a usual one begins in place."""
+        tracing, compiler = compile_question()
+        begins, ends = patch.optimizer_hook(NAME, self.begins), patch.optimizer_hook(NAME, self.ends)
+        session, thread, turned_off = self.session, self.thread, patch.turned_off
+
+        def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if tracing() or compiler._is_compiling_flag:
+                return
+            recorder = session.recorder
+            before = BEFORE_UPDATE[recorder.current] if recorder is not None and recorder.free else None
+            if recorder is None or before is None or recorder.owner != get_ident() or NAME in turned_off:
+                begins(optimizer, args, kwargs)
+                return
+            thread.known = True
+            now = clock()
+            recorder.spent[before] += now - recorder.since
+            if recorder.undecided:
+                recorder.decide(OTHER, OPTIMIZER, VALIDATION)
+            recorder.since = now
+            recorder.current = recorder.base = OPTIMIZER
+            recorder.free = False
+            recorder.switches += 1
+            self.open = [(id(optimizer), OUTERMOST)]
+            self.inner_steps = 1
+
+        return hook, ends
+
     def begins(self, optimizer: Any) -> None:
-        """torch's hook before any optimizer's step."""
-        recorder = self.session.recorder
-        if (
-            recorder is None
-            or recorder.off
-            or recorder.held
-            or recorder.stack
-            or recorder.base != OTHER
-            or not OTHER <= recorder.current <= AFTER_BACKWARD
-            or recorder.owner != get_ident()
-            or self.in_backward
-            or self.open
-        ):
-            self._begin(id(optimizer))
-            self.inner_steps += 1
-            return
-        self.thread.known = True
-        now = clock()
-        spent = recorder.spent
-        spent[recorder.current] += now - recorder.since
-        if recorder.undecided:
-            spent[OTHER] += spent[AFTER_FORWARD]
-            spent[OPTIMIZER] += spent[AFTER_BACKWARD]
-            spent[VALIDATION] += spent[EVAL_FORWARD]
-            spent[AFTER_FORWARD] = spent[AFTER_BACKWARD] = spent[EVAL_FORWARD] = 0
-            recorder.undecided = False
-        recorder.since = now
-        recorder.current = recorder.base = OPTIMIZER
-        recorder.switches += 1
-        self.open = [(id(optimizer), OUTERMOST)]
-        self.inner_steps = 1
+        """Enter an update that lies inside something else, or may."""
+        self._begin(id(optimizer))
+        self.inner_steps += 1
 
     def ends(self, optimizer: Any, identity: Optional[int] = None) -> None:
-        """torch's hook after any optimizer's step: leave the update, and close a row if it was outermost."""
+        """Leave the update, and close a row if it was outermost."""
         recorder = self.session.recorder
         if not self.open or recorder is None or recorder.off or recorder.owner != get_ident():
             return
         if self.open[-1][1] != OUTERMOST or recorder.stack:
             self._leave(recorder, id(optimizer) if identity is None else identity)
+            recorder.decide(OPTIMIZER, OPTIMIZER, OPTIMIZER)
+            if self.open:
+                return
         else:
             self.open = []
             now = clock()
-            recorder.spent[recorder.current] += now - recorder.since
+            recorder.spent[OPTIMIZER] += now - recorder.since
             recorder.since = now
             recorder.current = OTHER
-        if recorder.undecided:
-            recorder.decide(OPTIMIZER, OPTIMIZER, OPTIMIZER)
-        if self.open:
-            return
+            if recorder.undecided:
+                recorder.decide(OPTIMIZER, OPTIMIZER, OPTIMIZER)
         recorder.base = OTHER
+        recorder.free = not (recorder.held or recorder.stack)
         if self.in_backward:
             return
         if self.last[0]() is not optimizer:
@@ -144,7 +150,7 @@ class Updates:
         # With several optimizers the step is not over until the first one comes round again.
         over = recorder.first_optimizer_marks - recorder.max_marks
         if over > 0 or (over == 0 and len(self.numbers) <= 1):
-            recorder.off = True
+            recorder.end()
             recorder.on_off()
 
     def _begin(self, identity: int) -> None:
@@ -187,6 +193,7 @@ class Updates:
             self.open = [update for update in self.open if update[1] < depth]
             if not self.open:
                 recorder.base = OTHER
+                recorder.rest()
 
     def _drop_failed(self, recorder: Recorder, beginning: int) -> None:
         """As another begins, drop the updates whose steps are not under way: an exception ended them."""

@@ -1,7 +1,6 @@
 import re
 import sys
 import threading
-from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +9,7 @@ pytest.importorskip("torch")
 from perfdoctor.probe import patch
 from perfdoctor.probe.profiler import call_count
 from perfdoctor.probe.profiler.call_count import CALLS_PER_S, CallCount
+from perfdoctor.probe.recorder import Recorder
 from perfdoctor.wire.step_rows import DISTURBED
 
 pytestmark = pytest.mark.process
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture
 def recorder():
-    return SimpleNamespace(flags=0, held=False)
+    return Recorder(None)
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +105,7 @@ def test_a_profile_function_of_the_scripts_own_is_left_alone(recorder):
 
 @pytest.mark.shows("own-failure")
 def test_an_error_of_ours_ends_the_counting_alone(recorder, monkeypatch):
-    monkeypatch.setattr(patch, "_broken", {})
+    monkeypatch.setattr(patch, "turned_off", {})
     monkeypatch.setattr(CallCount, "_count", lambda *event: 1 / 0)
     assert counted(recorder, 10, 100) is None
     assert list(patch.broken()) == [call_count.NAME]

@@ -23,7 +23,7 @@ def ending():
     with (
         mock.patch.object(torch, "save"),
         mock.patch.dict(optimizers._global_optimizer_pre_hooks),
-        mock.patch.dict(patch._broken, clear=True),
+        mock.patch.dict(patch.turned_off, clear=True),
     ):
         own.install(torch)
         yield own

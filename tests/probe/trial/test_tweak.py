@@ -16,7 +16,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(autouse=True)
 def log(tmp_path, monkeypatch):
-    monkeypatch.setattr(patch, "_broken", {})
+    monkeypatch.setattr(patch, "turned_off", {})
     patch.log_to(str(tmp_path / "probe.log"))
     yield tmp_path / "probe.log"
     patch._log_path = None

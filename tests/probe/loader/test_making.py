@@ -1,0 +1,67 @@
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from perfdoctor.probe.fetch_turns import FetchTurns
+from perfdoctor.probe.loader import making
+from perfdoctor.probe.loader.making import (
+    CHEAP_NS,
+    CHEAP_STRIDE,
+    CHEAPEST_NS,
+    CHEAPEST_STRIDE,
+    EACH_ROWS,
+    Making,
+)
+
+
+class Rows:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, *values):
+        self.rows.append(values)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    making_batches = Making(SimpleNamespace(pid=1, slowed=False), torch.Tensor, FetchTurns())
+    making_batches.pid = 1
+    making_batches.rows = Rows()
+    monkeypatch.setattr(making, "thread_clock", lambda: 0)
+    return making_batches
+
+
+def fetch(made, monkeypatch, ns):
+    """A batch that takes so long."""
+    monkeypatch.setattr(making, "clock", lambda: ns)
+    made.after_fetch((0, 0), (object(),), [torch.ones(4, 2)])
+
+
+@pytest.mark.parametrize(
+    ("ns", "stride"),
+    [
+        (CHEAPEST_NS - 1, CHEAPEST_STRIDE),
+        (CHEAPEST_NS, CHEAP_STRIDE),
+        (CHEAP_NS - 1, CHEAP_STRIDE),
+        (CHEAP_NS, 1),
+    ],
+)
+def test_the_less_a_batch_costs_the_fewer_are_looked_at(made, monkeypatch, ns, stride):
+    made.written = EACH_ROWS
+    fetch(made, monkeypatch, ns)
+    assert made.stride == stride
+
+
+def test_each_of_the_first_batches_is_looked_at(made, monkeypatch):
+    fetch(made, monkeypatch, 1)
+    assert made.stride == 1
+
+
+def test_a_batch_stands_for_those_that_were_not_looked_at(made, monkeypatch):
+    made.written = EACH_ROWS
+    fetch(made, monkeypatch, 1)
+    fetch(made, monkeypatch, 1)
+    batches, samples = (made.rows.rows[-1][place] for place in (5, 6))
+    assert (batches, samples) == (CHEAPEST_STRIDE, 4 * CHEAPEST_STRIDE)
