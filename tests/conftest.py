@@ -2,6 +2,7 @@
 
 A test that starts processes says so by the mark `process`; one that does without the mark is warned of at the end.
 Only such tests run again when they fail, since what they watch shares the machine; each rerun is listed at the end.
+With `--hypothesis-profile quick`, as in `make test`, a property is held against fewer examples.
 """
 
 from __future__ import annotations
@@ -20,13 +21,19 @@ from perfdoctor.watch.machine import history
 
 RERUNS = 2  # of a test that starts processes: what is wrong fails three times
 RERUN_DELAY_S = 1
+QUICK, QUICK_EXAMPLES = "quick", 15
 STARTS = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}
 
 _running: list[pytest.Item] = []  # the test at work, where it may start no process
 
 
-def pytest_configure() -> None:
+@pytest.hookimpl(tryfirst=True)  # before hypothesis looks for the profile that it is to load
+def pytest_configure(config: pytest.Config) -> None:
     """Children start with the dispositions of a terminal's: under nohup, SIGHUP would be ignored by all of them."""
+    if config.getoption("--hypothesis-profile", None) == QUICK:
+        from hypothesis import settings  # here: a second, in each run of tests that have no property
+
+        settings.register_profile(QUICK, max_examples=QUICK_EXAMPLES)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

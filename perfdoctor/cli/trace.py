@@ -184,7 +184,7 @@ def _merge(paths: Sequence[Path], out: str, limit_bytes: int) -> None:
 
 def _marks(path: Path, limit_bytes: int) -> tuple[list[TrackEvent], str]:
     """Our tracks for a trace, and what to say of them."""
-    from perfdoctor.facts.device import tracks
+    from perfdoctor.facts import tracks
     from perfdoctor.runs import records, windows
     from perfdoctor.trace.parse.read import read
 

@@ -50,8 +50,7 @@ from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.ranks import GradientSyncFacts, Straggler
 from perfdoctor.tips import catalogue
 from perfdoctor.trace.measure.collectives import MatchedCollectives, match_collectives
-from perfdoctor.trace.measure.measure import INVALID
-from perfdoctor.trace.results import DevicePeak, IdleCause, KernelClass, Launches, RankTrace
+from perfdoctor.trace.results import INVALID, DevicePeak, IdleCause, KernelClass, Launches, RankTrace
 
 FEW_EVENTS = 20  # on the device or, without one, operators: fewer are no training step
 FEW_STEPS = 3  # below it one odd step decides

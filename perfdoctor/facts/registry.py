@@ -34,6 +34,7 @@ Maker = TypeVar("Maker", bound=Callable[..., object])
 Kind = Any  # a class, or what typing.get_type_hints makes of an alias: the key that groups are kept by
 ABSENT = (type(None), Missing)
 FAILED = Missing("perfdoctor itself failed at it")
+IN_FOLDER = 2  # dots in `perfdoctor.facts.data`: the name of what lies in that folder has more
 LISTS: tuple[object, ...] = (list,)
 UNIONS: tuple[object, ...] = (typing.Union, types.UnionType)  # as the interpreter builds `X | None`
 
@@ -95,9 +96,13 @@ def fact(make: Maker) -> Maker:
 
 @cache
 def facts() -> tuple[Fact, ...]:
-    """Every fact under `perfdoctor/facts/`, each after those that it needs."""
+    """Every fact in the folders of `perfdoctor/facts/`, each after those that it needs.
+
+    What lies beside the folders makes none: views of a run, which few verbs show.
+    """
     package = importlib.import_module("perfdoctor.facts")
-    names = sorted(info.name for info in pkgutil.walk_packages(package.__path__, "perfdoctor.facts."))
+    found = pkgutil.walk_packages(package.__path__, "perfdoctor.facts.")
+    names = sorted(info.name for info in found if info.name.count(".") > IN_FOLDER)
     return in_order([made for name in names for made in _of_module(importlib.import_module(name))])
 
 

@@ -35,18 +35,22 @@ def absent(kind: type[AnyEvent]) -> AnyEvent:
 
 def sanitized(entry: Json) -> Json:
     """The entry without values of another kind than its event declares; what no declaration names stays."""
-    kind = entry.get("event")
-    read = _readers().get(kind, {}) if isinstance(kind, str) else {}
+    name = entry.get("event")
+    kind = _kinds().get(name) if isinstance(name, str) else None
+    read = {} if kind is None else _readers(kind)  # type: ignore[arg-type]  # as below
     return {key: value for key, value in entry.items() if key not in read or read[key](value) is not WRONG}
 
 
 @cache
-def _readers() -> Mapping[object, Mapping[str, Read]]:
-    """Of every kind of event, how each key is read."""
-    return {
-        kind.event: {name.rstrip("_"): _reader(_present(hint)) for name, hint in hints(kind).items()}
-        for kind in declared()
-    }
+def _kinds() -> Mapping[str, type[Event]]:
+    """Every kind of event, by its name."""
+    return {kind.event: kind for kind in declared()}
+
+
+@cache
+def _readers(kind: type[Event]) -> Mapping[str, Read]:
+    """How each key of a kind of event is read."""
+    return {name.rstrip("_"): _reader(_present(hint)) for name, hint in hints(kind).items()}
 
 
 def declared() -> list[type[Event]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import pkgutil
 import typing
 from collections.abc import Callable
@@ -69,4 +68,4 @@ def _read(module: Any) -> Tip:
         raise TypeError(f"{module.__name__} needs exactly one function marked with @tip, found {len(judges)}")
     needs = typing.get_type_hints(judges[0])
     del needs["return"]
-    return Tip(name.replace("_", "-"), judges[0].__tip__, judges[0], needs, inspect.getdoc(module) or "")
+    return Tip(name.replace("_", "-"), judges[0].__tip__, judges[0], needs, (module.__doc__ or "").strip())

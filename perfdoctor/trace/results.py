@@ -15,6 +15,9 @@ from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Remark
 from perfdoctor.trace.parse.columns import Skipped
 
+ON_BUS = ("HtoD", "DtoH", "HtoH")  # between host and device; copies within the device are its own work
+INVALID = "kernels were launched but none recorded: the trace says nothing about the device"  # a note
+
 
 class KernelClass(str, Enum):
     """What a device event is for."""

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.support.jobs import write_job
+
 pytestmark = pytest.mark.process
 
 HEAVY = (
@@ -47,6 +49,39 @@ def loaded(words, names):
 
 def test_help_loads_nothing_heavy():
     assert loaded(["--help"], HEAVY) == []
+
+
+def own_modules(words, folder):
+    """Modules of perfdoctor's own that a command line loads."""
+    code = (
+        "import sys\n"
+        "from perfdoctor.cli import app\n"
+        f"try: app.start({words!r})\n"
+        "except SystemExit: pass\n"
+        "print(*(name for name in sys.modules if name.startswith('perfdoctor.')), file=sys.stderr)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(shown.stderr.splitlines()[-1].split())
+
+
+def test_help_loads_the_verbs_and_nothing_that_they_do(folder):
+    beside = {name for name in own_modules(["--help"], folder) if not name.startswith("perfdoctor.cli")}
+    loose = {"errors", "own_failures", "model", "model.own_failure"}
+    assert beside == {f"perfdoctor.{name}" for name in loose}
+
+
+def test_a_report_loads_nothing_of_traces_and_no_view_that_it_does_not_draw(folder):
+    write_job(folder, ranks=1, steps=20)
+    names = own_modules(["report", str(folder / "node0")], folder)
+    assert "perfdoctor.diagnosis.report" in names
+    views = {
+        f"perfdoctor.facts.{view}"
+        for view in "flame_difference flames live timeline tracks waterfall".split()
+    }
+    assert not names & views
+    assert not names & {"perfdoctor.trace.measure.measure", "perfdoctor.trace.parse.read"}
 
 
 @pytest.mark.parametrize("words", [["tips"], ["tips", "--help"], ["tips", "too-few-workers"]])

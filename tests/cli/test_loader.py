@@ -80,6 +80,7 @@ def test_json_obeys_the_schema_and_the_script_does_not_train(folder, measured):
     assert not (folder / ".perfdoctor" / "runs").exists()
 
 
+@pytest.mark.slow
 def test_the_page_names_the_line_to_change(measured):
     shown = measured("train(DataLoader(Items(), batch_size=8))", "--workers", "2")
     assert shown.returncode == 0, shown.stderr
@@ -89,6 +90,7 @@ def test_the_page_names_the_line_to_change(measured):
     assert "This is loading alone." in shown.stdout
 
 
+@pytest.mark.slow
 def test_workers_that_repeat_an_iterable_dataset_are_not_advised(measured):
     shown = measured("train(DataLoader(Stream(), batch_size=8))", "--workers", "2", "--json")
     document = json.loads(shown.stdout)
@@ -123,6 +125,7 @@ def test_a_script_that_fails_first_keeps_its_words(measured):
     assert "ended with status 1 before its loader could be measured" in shown.stderr
 
 
+@pytest.mark.slow
 def test_another_loader_can_be_asked_for(measured):
     lines = "small = DataLoader(Items(), batch_size=4)\ntrain(DataLoader(Items(), batch_size=8))"
     document = json.loads(measured(lines, "--json", "--workers", "0", "--at", f"train.py:{LINES + 1}").stdout)

@@ -154,7 +154,7 @@ EVENT = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None)
 @given(
     events=st.lists(EVENT, max_size=8),
     run=st.dictionaries(

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from perfdoctor.diagnosis import trace_report
 from perfdoctor.model.concluded import Bottleneck, Confidence, Verdict
 from perfdoctor.render.notes import all_worded, worded
-from perfdoctor.trace.measure.measure import INVALID
 from perfdoctor.trace.parse.columns import Skipped
-from perfdoctor.trace.results import Collectives, IdleCause
+from perfdoctor.trace.results import INVALID, Collectives, IdleCause
 from tests.support.rank_traces import copy, host_only, kernel, rank, step, unmarked, use, wait
 
 # Products in 16 bits: nothing large is to be gained from computing.

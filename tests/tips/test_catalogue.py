@@ -77,7 +77,7 @@ def test_it_is_silent_on_a_healthy_run(tip):
 
 
 @each
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None)
 @given(data=st.data())
 def test_it_never_raises_and_its_change_is_in_order(tip, data):
     patient = examples.odd(data.draw, set(tip.needs.values()))

@@ -187,8 +187,8 @@ def _place(
         return (frame.file, frame.function), frame, True
     for index in reversed(users):
         outer = frames[index]
-        loop = _loop(outer, sources)
-        if loop is not None and (outer.file, outer.line) in counts:
+        counted = (outer.file, outer.line) in counts
+        if counted and (loop := _loop(outer, sources)) is not None:
             return (outer.file, loop), outer, False
     return None, None, False
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.measured import Location
-from perfdoctor.trace.measure.copies import ON_BUS
 from perfdoctor.trace.results import (
+    ON_BUS,
     AttentionUse,
     BlockingCalls,
     ClassUse,

@@ -25,8 +25,7 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import OperatorCost, RunFacts, StackFacts, StepFacts, WindowFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RunRecords
-from perfdoctor.trace.measure.measure import INVALID
-from perfdoctor.trace.results import CopySite, DevicePeak, Launches, RankTrace
+from perfdoctor.trace.results import INVALID, CopySite, DevicePeak, Launches, RankTrace
 from perfdoctor.wire.events.training import WindowEvent
 
 MeasuredWindows = Mapping[str, RankTrace]  # by kind: "plain", "shapes", "stacks"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.user_code import GENERATED
@@ -43,14 +43,14 @@ class Owner(Enum):
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame of a stack."""
+    """One frame of a stack. The same one is in hundreds of stacks: what it is asked for is kept."""
 
     function: str
     file: str
     line: int
     owner: Owner
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The function's own name: samplers may write `Trainer.fit` or `main.<locals>.fit` for `fit`."""
         return self.function.rpartition(".")[2] or self.function
@@ -60,12 +60,12 @@ class Frame:
         """Whether it is of Python's own library."""
         return self.owner is Owner.LIBRARY and not _INSTALLED.search(self.file)
 
-    @property
+    @cached_property
     def profiles(self) -> bool:
         """Whether it is the probe at work on a profiler window, in no time of the script's."""
         return bool(_PROFILER.search(self.file))
 
-    @property
+    @cached_property
     def phase(self) -> Phase | None:
         """The phase that this frame stands for: a wrapper of the probe, or torch's own around `step()`."""
         if self.owner is Owner.TORCH and self.name == "wrapper" and _OPTIMIZER.search(self.file):

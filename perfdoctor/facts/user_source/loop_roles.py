@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from perfdoctor.facts.user_source.parse import Function, Listing, covers, header, logs, statements
 
@@ -138,6 +139,7 @@ def _from_model(
     return from_model, acted
 
 
+@lru_cache(maxsize=4096)  # several facts look at the same loops
 def unit_of(node: ast.stmt) -> LoopStatement:
     """The names that a statement, or the header of a compound one, sets and needs."""
     sets: set[str] = set()

@@ -21,8 +21,7 @@ from perfdoctor.render.page import (
     Section,
 )
 from perfdoctor.render.pages import conclusions, trace_ranks
-from perfdoctor.trace.measure.measure import INVALID
-from perfdoctor.trace.results import IdleCause, KernelClass, RankTrace, Roof
+from perfdoctor.trace.results import INVALID, IdleCause, KernelClass, RankTrace, Roof
 
 KERNELS, OPS, COPIES, WAITS = 5, 3, 3, 3  # rows shown without --top: the page of one rank is to fit a screen
 FINDINGS = 3  # named without --top, the first in full; more are counted

@@ -10,12 +10,11 @@ import numpy as np
 from perfdoctor.trace.measure.by_name import events_named
 from perfdoctor.trace.measure.intervals import NS
 from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Flags, Trace
-from perfdoctor.trace.results import CopyUse
+from perfdoctor.trace.results import ON_BUS, CopyUse
 
 # "Memcpy HtoD (...)", or "CopyHostToDevice" as roctracer calls it.
 DIRECTION = re.compile(r"\b([HDPA])to([HDPA])\b|^Copy(H|D)\w+To(H|D)\w+$")
 MEMORIES = ("pageable", "pinned", "unified")
-ON_BUS = ("HtoD", "DtoH", "HtoH")  # between host and device; copies within the device are its own work
 
 
 def parse(name: str) -> tuple[str, str | None]:

@@ -34,10 +34,9 @@ from perfdoctor.trace.measure.step_lanes import step_lanes
 from perfdoctor.trace.measure.streams import streams
 from perfdoctor.trace.measure.sync_calls import SyncCalls, sync_calls
 from perfdoctor.trace.parse.columns import ALL, UNKNOWN, DeviceKind, DeviceProperties, Flags, Ints, Trace
-from perfdoctor.trace.results import CopySite, RankTrace, RoundTrip, StepTrace, Times
+from perfdoctor.trace.results import INVALID, CopySite, RankTrace, RoundTrip, StepTrace, Times
 
 LAUNCH = re.compile(r"(cu|cuda|hip)\w*Launch(?!HostFunc)\w*")
-INVALID = "kernels were launched but none recorded: the trace says nothing about the device"
 FEW_LAUNCHES = 0.5  # below this share of known launches, idle time has no known causes
 
 

@@ -33,8 +33,7 @@ from perfdoctor.model.missing import Missing
 from perfdoctor.model.ranks import GradientSyncFacts, Straggler
 from perfdoctor.render.notes import all_worded
 from perfdoctor.runs.types import RunRecords
-from perfdoctor.trace.measure.measure import INVALID
-from perfdoctor.trace.results import DevicePeak, Launches, OpUse
+from perfdoctor.trace.results import INVALID, DevicePeak, Launches, OpUse
 from tests.support import facts
 from tests.support.judging import report
 from tests.support.rank_traces import attention, copy, kernel, matrix, rank, round_trip, site, step, wait

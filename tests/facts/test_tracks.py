@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfdoctor.facts.device import tracks
+from perfdoctor.facts import tracks
 from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.trace.parse import read
 from perfdoctor.trace.perfetto import Counter, Slice
