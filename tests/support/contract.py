@@ -543,7 +543,7 @@ ATTACKS = (
     Attack(
         "bench/chaos.py",
         "Kills the script, perfdoctor, its py-spy, a loader worker or a rank, at moments drawn at random. Asked for are 200 rounds.",
-        "110 rounds, no promise broken: no other exit status, no step lost but those of the last second. In one, a loader worker lived "
+        "130 rounds, no promise broken: no other exit status, no step lost but those of the last second. In one, a loader worker lived "
         "on whose rank was killed while it started it; so it does in a bare training, and the script now knows.",
     ),
     Attack(
