@@ -27,7 +27,7 @@ AT_LENGTH = """## At length
 
 What tests do in seconds, these scripts do for as long as they are let. Each tells an input by a seed and a number, so that it can be
 repeated alone. *Found* is of the last time, on two busy cores, with Python 3.11 and torch 2.13; [Long runs](long-runs.md) has what
-watching takes of memory and files over millions of steps.
+watching takes of memory and files over many steps.
 
 | script | what it does | found |
 |---|---|---|
