@@ -99,6 +99,14 @@ class Round:
             return [(int(pid), int(at_ns)) for pid, at_ns in map(str.split, lines)]
         return []
 
+    def new(self, killed_ns: int) -> set[int]:
+        """Loader workers that were only starting when something was killed.
+
+        They may live on, in a bare training as well: who their parent is they ask once it has gone.
+        """
+        begun = [worker for rank in (0, 1) for worker in self.told("worker", rank)]
+        return {pid for pid, at_ns in begun if at_ns > killed_ns - LAST_S * 1e9}
+
     def target(self) -> int | None:
         """The process to be killed, where there is one now."""
         if self.victim == "perfdoctor":
@@ -136,8 +144,10 @@ def play(number: int, seed: int) -> tuple[str, list[str]]:
         if target is not None:
             with suppress(ProcessLookupError):
                 os.kill(target, signal.SIGKILL)
-        ended = _within(lambda: process.poll() is not None and not _running(folder))
-        broken = [] if ended else [f"still running: {_running(folder)}"]
+        ended = _within(
+            lambda: process.poll() is not None and not set(_running(folder)) - playing.new(killed_ns)
+        )
+        broken = [] if ended else [f"still running: {_described(folder)}"]
         _end(folder)
         if victim != "perfdoctor":
             broken += _wrong_end(playing, target is not None)
@@ -162,7 +172,7 @@ def play_trial(number: int, seed: int) -> tuple[str, list[str]]:
         process.kill()
         process.wait()
         ended = _within(lambda: not _running(folder))
-        broken = [] if ended else [f"still running: {_running(folder)}"]
+        broken = [] if ended else [f"still running: {_described(folder)}"]
         _end(folder)
         return f"trial of {going} processes", broken
 
@@ -220,6 +230,16 @@ def _running(folder: Path) -> list[int]:
             if process.environ().get(PLAYED) == str(folder):
                 found.append(process.pid)
     return found
+
+
+def _described(folder: Path) -> str:
+    """What still runs of a round: id, name and how each of them waits."""
+    told = []
+    for pid in _running(folder):
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            told.append(f"{pid} {process.name()} ({process.status()}): {' '.join(process.cmdline())[:200]}")
+    return "; ".join(told) or "nothing any more"
 
 
 def _within(happened: Callable[[], bool], seconds: float = WITHIN_S) -> bool:

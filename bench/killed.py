@@ -1,10 +1,11 @@
 """Kills `perfdoctor try` at moments drawn at random, and counts what it leaves running.
 
-    python bench/killed.py [--kills 50] [--seed 0]
+    python bench/killed.py [--kills 50] [--seed 0] [--only NUMBER]
 
 Trainings with loader workers, a process in a session of its own and a port, in turns, one after the other,
 and in several ranks. Every fourth time the guard is killed as well: then a trial that begins afterwards has
-to end what is left. Prints a line for each kill, and how many processes were left, stopped, and ports taken.
+to end what is left. Prints a line for each kill, and how many processes were left, stopped, and ports taken,
+with who holds them. A kill is told by seed and number. Ends with 1 where anything was left.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -97,6 +99,19 @@ def is_free(port: int) -> bool:
                 return True
 
 
+def holders(port: int) -> list[str]:
+    """Who has a port, as far as the system tells."""
+    found = []
+    for connection in psutil.net_connections("inet"):
+        if connection.laddr and connection.laddr.port == port:
+            words = ["?"]
+            if connection.pid is not None:
+                with suppress(psutil.Error):
+                    words = psutil.Process(connection.pid).cmdline()
+            found.append(f"{connection.status} {connection.pid} {' '.join(words)}")
+    return found
+
+
 def free_port() -> int:
     """A port that nobody holds."""
     with socket.socket() as any_port:
@@ -143,52 +158,59 @@ def phase(folder: Path) -> str:
     return max(executions, key=os.path.getmtime).name if executions else "start"
 
 
-def main() -> None:
+def play(number: int, seed: int) -> tuple[str, Counter[str]]:
+    """One kill: a line on it, and what is counted over all."""
+    draw = random.Random(f"{seed}.{number}")
+    kind = list(KINDS)[number % len(KINDS)]
+    words, shared, latest_s = KINDS[kind]
+    with_guard = number % EVERY == EVERY - 1
+    with tempfile.TemporaryDirectory(prefix="perfdoctor-killed-") as made:
+        folder, port = Path(made), free_port()
+        code = SCRIPT.replace("NUMBER", str(port)).replace("SHARED", str(shared))
+        (folder / "train.py").write_text(code)
+        process = started(folder, words)
+        after_s = draw.uniform(0.3, latest_s)
+        try:
+            process.wait(after_s)
+        except subprocess.TimeoutExpired:
+            had, where = kill(folder, process, with_guard), phase(folder)
+        else:
+            had, where = 0, f"over with {process.returncode}"
+            print((folder / "said").read_text().strip()[-500:])
+        swept = leftovers.end_abandoned() if with_guard else 0
+        rest = left(folder)
+        stopped = sum(each.status() == psutil.STATUS_STOPPED for each in rest if each.is_running())
+        free = is_free(port)
+        held = "port free" if free else f"port {port} TAKEN: {'; '.join(holders(port))}"
+        for each in rest:
+            each.kill()
+    counts = Counter(kills=where[:4] != "over", left=len(rest), stopped=stopped, taken=not free)
+    counts.update(had=had, swept=swept)
+    return (
+        f"{number:3} {kind:6} {after_s:5.1f} s  in {where:28} {had:2} processes,"
+        f" {swept:2} ended by the next trial, {len(rest)} left, {held}"
+    ), counts
+
+
+def main() -> int:
     """Kill, count, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="this kill only")
     asked = parser.parse_args()
-    moments = random.Random(asked.seed)
     totals: Counter[str] = Counter()
-    for number in range(asked.kills):
-        kind = list(KINDS)[number % len(KINDS)]
-        words, shared, latest_s = KINDS[kind]
-        with_guard = number % EVERY == EVERY - 1
-        with tempfile.TemporaryDirectory(prefix="perfdoctor-killed-") as made:
-            folder, port = Path(made), free_port()
-            code = SCRIPT.replace("NUMBER", str(port)).replace("SHARED", str(shared))
-            (folder / "train.py").write_text(code)
-            process = started(folder, words)
-            after_s = moments.uniform(0.3, latest_s)
-            try:
-                process.wait(after_s)
-            except subprocess.TimeoutExpired:
-                had, where = kill(folder, process, with_guard), phase(folder)
-            else:
-                had, where = 0, f"over with {process.returncode}"
-                print((folder / "said").read_text().strip()[-500:])
-            swept = 0
-            if with_guard:
-                swept = leftovers.end_abandoned()
-            rest = left(folder)
-            stopped = sum(each.status() == psutil.STATUS_STOPPED for each in rest if each.is_running())
-            free = is_free(port)
-            totals.update(kills=where[:4] != "over", left=len(rest), stopped=stopped, taken=not free)
-            totals.update(had=had, swept=swept)
-            print(
-                f"{number + 1:3} {kind:6} {after_s:5.1f} s  in {where:28} {had:2} processes,"
-                f" {swept:2} ended by the next trial, {len(rest)} left, port {'free' if free else 'TAKEN'}",
-                flush=True,
-            )
-            for each in rest:
-                each.kill()
+    for number in range(asked.kills) if asked.only is None else [asked.only]:
+        line, counts = play(number, asked.seed)
+        totals.update(counts)
+        print(line, flush=True)
     print(
         f"{totals['kills']} trials killed, {totals['had']} processes alive then, {totals['swept']} ended by"
         f" the next trial; left: {totals['left']}, of them stopped: {totals['stopped']};"
         f" ports taken: {totals['taken']}"
     )
+    return 1 if totals["left"] or totals["taken"] else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -136,7 +136,7 @@ def main() -> None:
     if args.write:
         head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
         table = ["| | measured | promised |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
-        said = f"Written by `python bench/soak.py --write`, on {platform.machine()}."
+        said = f"Written by `python bench/soak.py {' '.join(words)} --write`, on {platform.machine()}."
         part = "\n".join([BEGIN, said, "", *table, END])
         PAGE.write_text(f"{head}{part}{rest.partition(END)[2]}", encoding="utf-8")
 

@@ -163,7 +163,7 @@ def full_since(path: Path) -> float | None:
 def reserve(path: Path) -> None:
     """Take room in the run directory at `path` for what is written at the end of the command."""
     with suppress(OSError):
-        (path / RESERVE).write_bytes(bytes(RESERVE_BYTES))
+        write_bytes(path / RESERVE, bytes(RESERVE_BYTES))
 
 
 def free_reserve(path: Path) -> None:

@@ -7,8 +7,10 @@ functions, and, in the logs of a trial's executions, what the script printed.
 from __future__ import annotations
 
 import gzip
+import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +52,15 @@ ERROR_URL, ERROR_NAMED, ERROR_TOKEN = 54, 55, 56
 FILE, MODULE, FUNCTION = 57, 58, 59
 PRINTED = {STDOUT, STDERR, LOGGED, ERROR_URL, ERROR_NAMED, ERROR_TOKEN}
 NAMES = {FILE, MODULE, FUNCTION}
+# Parquet apart, which packs the tables that CSV shows.
+FORMATS = ("folded", "speedscope", "csv", "markdown", "openmetrics", "perfetto", "tensorboard")
+WRITTEN = (
+    ("report", "--html"),
+    ("trace", "--html"),
+    ("trace", "--perfetto"),
+    *(("export", "--format", name, "--to") for name in FORMATS),
+    *(("export", "--format", "csv", "--what", what, "--to") for what in ("samples", "stacks", "findings")),
+)
 PASSWORD = 2  # of the arguments: repeated in an error's text, without a name
 
 SCRIPT = """
@@ -133,8 +144,15 @@ def found(texts: Iterable[str]) -> set[int]:
 def contents(*folders: Path) -> Iterator[tuple[Path, str]]:
     """Every file below some folders, unpacked, with its name."""
     for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):
-        data = path.read_bytes()
-        yield path, f"{path}\n" + (gzip.decompress(data) if path.suffix == ".gz" else data).decode("latin-1")
+        yield path, f"{path}\n{unpacked(path).decode('latin-1')}"
+
+
+def unpacked(path: Path) -> bytes:
+    """What a file says."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            return b"\n".join(name.encode() + b"\n" + archive.read(name) for name in archive.namelist())
+    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
 
 @dataclass(frozen=True)
@@ -208,6 +226,24 @@ def test_pages_and_documents_of_a_run_show_only_names(place: Place, run: Output)
     assert FILE in found(shown) <= NAMES
     # What the script itself prints passes through `perfdoctor run` untouched.
     assert found([run.stdout, run.stderr]) - NAMES == PRINTED | {PASSWORD}
+
+
+@pytest.mark.shows("secrets")
+def test_what_is_written_of_a_run_for_others_shows_only_names(
+    place: Place, run: Output, tmp_path: Path
+) -> None:
+    newest = max(place.top.glob("work/.perfdoctor/runs/*/run.json"), key=os.path.getmtime).parent.name
+    seen: set[int] = set()
+    for number, words in enumerate((("bug", newest, "--to"), *WRITTEN)):
+        target = tmp_path / f"{number}{'.zip' if words[0] == 'bug' else ''}"
+        done = place.perfdoctor(*words, str(target))
+        assert done.status == 0, (words, done)
+        texts = dict(contents(tmp_path))
+        assert any(path.is_relative_to(target) for path in texts), words
+        shown = found([*texts.values(), done.stdout, done.stderr])
+        assert shown <= NAMES, words
+        seen |= shown
+    assert seen == NAMES
 
 
 @pytest.mark.shows("secrets")

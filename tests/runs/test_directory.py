@@ -88,6 +88,12 @@ def test_files_are_for_the_owner_alone_and_never_written_through_a_link(tmp_path
     assert not (tmp_path / "run.json").is_symlink()
 
 
+@pytest.mark.shows("private-files")
+def test_room_that_is_kept_free_is_for_the_owner_alone(tmp_path, usual_umask):
+    directory.reserve(tmp_path)
+    assert mode(tmp_path / directory.RESERVE) == 0o600
+
+
 @pytest.fixture
 def homeless(tmp_path, monkeypatch):
     """Neither the current folder nor the state folder can be made: only the temporary one is left."""

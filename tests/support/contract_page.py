@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.contract import PARTS, Part, Promise
+from tests.support.contract import ATTACKS, PARTS, Attack, Part, Promise
 
 MARK = "pytest.mark.shows"
 HEAD = """# Reliability
@@ -21,6 +21,16 @@ held against each other: a row without a test says what is missing, and this pag
 (`python docs/pages.py`). `pytest` runs them all; those that need a device, root or `strace` are skipped without.
 
 *Stand-in* says what a test puts in the place of the real thing, *missing* what nobody has shown.
+"""
+
+AT_LENGTH = """## At length
+
+What tests do in seconds, these scripts do for as long as they are let. Each tells an input by a seed and a number, so that it can be
+repeated alone. *Found* is of the last time, on two busy cores, with Python 3.11 and torch 2.13; [Long runs](long-runs.md) has what
+watching takes of memory and files over many steps.
+
+| script | what it does | found |
+|---|---|---|
 """
 
 
@@ -59,7 +69,12 @@ def _rows(function: ast.FunctionDef) -> Iterator[str]:
 def page(tests: Path) -> str:
     """The page, from the contract and the marks of the tests."""
     marked = shown(tests)
-    return "\n".join([HEAD, *(_part(part, marked) for part in PARTS)]).rstrip() + "\n"
+    parts = [HEAD, *(_part(part, marked) for part in PARTS), AT_LENGTH + "\n".join(map(_attack, ATTACKS))]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _attack(attack: Attack) -> str:
+    return f"| `python {attack.command}` | {attack.does} | {attack.found} |"
 
 
 def _part(part: Part, marked: Mapping[str, Sequence[MarkedTest]]) -> str:

@@ -87,9 +87,13 @@ def end_abandoned() -> int:
 
 
 def _lives(process: psutil.Process) -> bool:
-    """Whether a process still holds what it has opened: its environment is gone before its ports are."""
+    """Whether a process still holds what it has opened.
+
+    Its environment is gone before its ports are, and it is a zombie as soon as its first thread has ended.
+    """
     with suppress(psutil.Error):
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+        if process.is_running():
+            return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
     return False
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,14 @@ from perfdoctor.wire.names import RUN_VARIABLE
 pytestmark = pytest.mark.process
 
 LONG_S = "60"
+# Told to end, its first thread does so, and another one goes on.
+HALF_ENDED = f"""
+import ctypes, signal, threading, time
+signal.signal(signal.SIGTERM, lambda *_: ctypes.CDLL(None).pthread_exit(None))
+threading.Thread(target=time.sleep, args=({LONG_S},)).start()
+print("ready", flush=True)
+time.sleep({LONG_S})
+"""
 
 
 @pytest.fixture
@@ -61,6 +71,22 @@ def test_what_an_execution_left_running_is_ended_and_nothing_else(
     leftovers.end(tmp_path / "1-base")
     assert all(map(gone, own))
     assert lives(other)
+
+
+def test_threads_that_outlive_the_first_one_are_ended_as_well(
+    tmp_path: Path, started: list[psutil.Process]
+) -> None:
+    execution = tmp_path / "1-base"
+    with subprocess.Popen(
+        (sys.executable, "-c", HALF_ENDED),
+        env={**os.environ, RUN_VARIABLE: str(execution)},
+        stdout=subprocess.PIPE,
+    ) as process:
+        started.append(psutil.Process(process.pid))
+        assert process.stdout is not None
+        process.stdout.readline()
+        leftovers.end(execution)
+        assert process.wait(10) == -signal.SIGKILL
 
 
 def test_where_nothing_is_left_nothing_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
