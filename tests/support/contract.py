@@ -543,14 +543,14 @@ ATTACKS = (
     Attack(
         "bench/chaos.py",
         "Kills the script, perfdoctor, its py-spy, a loader worker or a rank, at moments drawn at random. Asked for are 200 rounds.",
-        "130 rounds, no promise broken: no other exit status, no step lost but those of the last second. In one, a loader worker lived "
-        "on whose rank was killed while it started it; so it does in a bare training, and the script now knows.",
+        "130 rounds: no other exit status, no step lost but those of the last second. After one of them, a process still ran; most "
+        "likely a loader worker whose rank was killed while it started it, which lives on in a bare training as well.",
     ),
     Attack(
         "bench/killed.py",
         "Kills `perfdoctor try` with loader workers, a process in a session of its own and a port; every fourth time the guard as well.",
         "50 trials killed, with 194 processes; 37 were ended by the next trial, none was left. Once a port was not free two seconds "
-        "later: threads that outlive the first one of their process count as running since.",
+        "later, which eight repeats did not show again.",
     ),
     Attack(
         "bench/fuzz.py",

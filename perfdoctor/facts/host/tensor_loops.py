@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.registry import fact
@@ -14,6 +15,8 @@ from perfdoctor.model.change import NOTHING, Estimate
 from perfdoctor.model.lines import StepLines
 from perfdoctor.model.measured import LineCost, Phase, StackFacts, StepFacts, WindowFacts
 from perfdoctor.model.missing import Missing
+from perfdoctor.runs.types import RankRecords
+from perfdoctor.wire.events.constants import ConstantsLookEvent
 
 DEEP = 2  # loops around a line, the training loop left out: of one alone, its turns have to be many
 MANY = 16  # turns in a step: layers, heads, scales and parts of a loss are fewer
@@ -39,6 +42,7 @@ def tensor_loop_facts(
     shown: StepLines | Missing | None,
     step: StepFacts,
     window: WindowFacts | None,
+    rank: RankRecords,
 ) -> TensorLoopFacts | None:
     """Such lines, or None where there are none.
 
@@ -48,7 +52,7 @@ def tensor_loop_facts(
     anchors = {(line.at.file, line.at.line) for line in _training(stacks)}
     if isinstance(costs, StackCosts):
         anchors |= costs.anchors
-    operator_s = _operator_s(step, window)
+    operator_s = _operator_s(step, window) or _call_s(step, rank.of(ConstantsLookEvent))
     others = (line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "compute")
     lines = [
         line
@@ -85,6 +89,16 @@ def _operator_s(step: StepFacts, window: WindowFacts | None) -> float | None:
     """What an operator takes in the mean, large ones included; None where no window counted them."""
     calls = sum(operator.calls_per_step for operator in window.operators) if window is not None else 0.0
     return step.mean_s / calls if calls else None
+
+
+def _call_s(step: StepFacts, looks: Sequence[ConstantsLookEvent]) -> float | None:
+    """What a call of torch's functions takes in the mean, of those outside backward and update.
+
+    For runs that are too short for a window; None where no look at calls counted them.
+    """
+    calls = median([look.calls for look in looks]) if looks else 0
+    apart = sum(step.share(phase) for phase in (Phase.DATA_WAIT, Phase.BACKWARD, Phase.OPTIMIZER))
+    return step.mean_s * (1 - apart) / calls if calls and apart < 1 else None
 
 
 def _calls_module(line: LineCost) -> bool:

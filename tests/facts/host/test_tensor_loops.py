@@ -8,6 +8,7 @@ from perfdoctor.facts.host.tensor_loops import TensorLoopFacts, shares, tensor_l
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.change import NOTHING
 from perfdoctor.model.measured import LineCost, Location, OperatorCost, Phase, StackFacts, WindowFacts
+from perfdoctor.runs.types import RankRecords
 from tests.support.facts import step
 from tests.support.line_facts import lines
 from tests.support.records import source_of
@@ -79,7 +80,30 @@ def test_one_loop_counts_where_it_runs_many_small_operators(number, operators, c
 
 def loops(*lines, operators=None):
     window = WindowFacts("w", 4, False, (OperatorCost("aten::add", 1.0, operators),)) if operators else None
-    return tensor_loop_facts(stacks(*lines), SOURCES, None, None, step(forward=1.0), window)
+    return tensor_loop_facts(stacks(*lines), SOURCES, None, None, step(forward=1.0), window, looked_at())
+
+
+@pytest.mark.parametrize(
+    ("calls", "counts"),
+    [
+        pytest.param([400, 400], True, id="many"),
+        pytest.param([20], False, id="few"),
+        pytest.param([], False, id="unseen"),
+    ],
+)
+def test_without_a_window_calls_that_were_looked_at_tell_how_many_operators_a_line_runs(calls, counts):
+    times = step(forward=0.5, backward=0.5)  # the line takes 0.2 of it, which is 40 % of the calls
+    found = tensor_loop_facts(stacks(cost(9)), SOURCES, None, None, times, None, looked_at(*calls))
+    assert (found is not None) is counts
+
+
+def looked_at(*calls):
+    """A rank whose calls were looked at in some steps."""
+    events = [
+        {"event": "constants_look", "look": number, "step_s": 1.0, "calls": count}
+        for number, count in enumerate(calls, 1)
+    ]
+    return RankRecords(0, None, None, events)
 
 
 def test_calls_of_modules_and_other_kinds_of_work_are_left_out():
@@ -99,7 +123,7 @@ def test_what_the_timers_charge_to_forward_is_known():
     between = stacks(cost(5))  # 20 % of the time, and the timers saw no more than 5 % outside the phases
     for other, in_forward in ((0.0, 0.2), (0.05, 0.15), (0.5, 0.0)):
         times = step(forward=1 - other, other=other)
-        found = tensor_loop_facts(between, SOURCES, None, None, times, None)
+        found = tensor_loop_facts(between, SOURCES, None, None, times, None, looked_at())
         assert found.in_forward == pytest.approx(in_forward)
 
 
@@ -107,7 +131,7 @@ def test_lines_of_the_model_itself_count_with_what_they_take_in_validation():
     found = StackFacts(100, "py-spy", {Phase.FORWARD: (cost(5, None), cost(13, None, "Net.forward"))})
     line = lines((5, Phase.VALIDATION, 3.0), (5, Phase.OTHER, 1.0), (6, Phase.VALIDATION, 1.0))
     line = replace(line, lines=tuple(replace(one, at=replace(one.at, file=FILE)) for one in line.lines))
-    (only,) = tensor_loop_facts(found, SOURCES, None, line, step(forward=1.0), None).lines
+    (only,) = tensor_loop_facts(found, SOURCES, None, line, step(forward=1.0), None, looked_at()).lines
     assert only.share == pytest.approx(0.2 + 0.3)
 
 
@@ -127,5 +151,5 @@ def test_lines_of_the_model_itself_count_with_what_they_take_in_validation():
 def test_what_turns_only_gather_in_does_not_make_them_depend_on_each_other(body, counts):
     text = f"def build(x):\n    for i in range(9):\n        for j in range(9):\n            {body}\n"
     sources = Sources(source_of(train=text))
-    found = tensor_loop_facts(stacks(cost(4)), sources, None, None, step(forward=1.0), None)
+    found = tensor_loop_facts(stacks(cost(4)), sources, None, None, step(forward=1.0), None, looked_at())
     assert (found is not None) is counts
