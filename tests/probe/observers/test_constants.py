@@ -21,7 +21,7 @@ LOOP = """
     kept = [torch.randn(40, 8) for _ in range(4)]
     buffer = torch.zeros(40, 8)
     average = torch.zeros(8, 8)
-    for step in range(300):
+    for step in range(600):
         {line}
         loss = net(x).pow(2).mean()
         opt.zero_grad(); loss.backward(); opt.step()

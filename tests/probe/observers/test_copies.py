@@ -33,7 +33,7 @@ LOOP = """
             while True:
                 yield torch.stack(states)[:8]
     stream = iter(torch.utils.data.DataLoader(Stream(), batch_size=None))
-    for step in range(150):
+    for step in range(300):
         x = data[torch.randint(400, (8,))]
         {line}
         loss = net(x).pow(2).mean()
