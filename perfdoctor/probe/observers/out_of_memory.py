@@ -186,7 +186,8 @@ def _of_device(torch: Any, device: Any) -> Tuple[Optional[int], ...]:
 def _kibibytes(path: str) -> Dict[str, int]:
     """A file of the kernel's with lines such as `VmHWM:  123 kB`, in bytes."""
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
+        # A codec that Python has loaded: an import inside a profile of the script's, with stacks, can end it.
+        with open(path, encoding="utf-8", errors="replace") as file:
             found = re.findall(r"^(\w+):\s+(\d{1,15}) kB$", file.read(), re.MULTILINE)
     except OSError:
         return {}
