@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from .steps.steps import StepTracker
 
 FIRST = 64  # the backward that asks for the first pair; each next one comes after twice as many
-# Where steps take long a run may never get so far: a part of them does after this time, which doubles, too. So
-# three pairs fit into two seconds of steps of 10 ms.
+# Where steps take long a run may never get so far: a part of them does after this time, which doubles, too.
+# So three pairs fit into two seconds of steps of 10 ms.
 FIRST_NS = 300_000_000
 PART = 4  # one in so many
 PAIRS = 8  # in a whole run
