@@ -90,7 +90,7 @@ def applied(name: str, *value: Any, **extras: Any) -> Iterator[Told]:
     with ExitStack() as undone:
         undone.enter_context(_attributes_restored())
         undone.enter_context(_torch_restored())
-        undone.enter_context(mock.patch.dict(patch._broken, clear=True))
+        undone.enter_context(mock.patch.dict(patch.turned_off, clear=True))
         undone.callback(_unhurt)
         function = tweak.function_of(import_module(f"perfdoctor.tweaks.{name}"))
         _Here(name, session, undone).start(function, *value, **extras)

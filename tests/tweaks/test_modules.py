@@ -7,6 +7,7 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -57,9 +58,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tweaking]:
     monkeypatch.setattr(nn.Module, "__call__", nn.Module.__call__)
     ddp = nn.parallel.DistributedDataParallel
     monkeypatch.setattr(ddp, "__init__", ddp.__init__)
-    monkeypatch.setattr(patch, "_broken", {})
-    yield Tweaking("test", sessions.Session(), torch)
-    assert not patch.broken()
+    with mock.patch.dict(patch.turned_off, clear=True):
+        yield Tweaking("test", sessions.Session(), torch)
+        assert not patch.broken()
 
 
 @pytest.fixture
