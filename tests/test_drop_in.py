@@ -21,7 +21,7 @@ from tests.support.records import MS
 
 pytestmark = pytest.mark.process
 
-STEPS, SIP_MS = 400, 2.0
+STEPS, SIP_MS = 400, 4.0
 
 EVENT = '''"""Events of drinking."""
 
