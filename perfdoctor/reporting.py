@@ -135,12 +135,9 @@ def _examine(
     job = jobs.of(path, leading_only) if others is None else jobs.join([path, *others])
     evidence = _read(job, before_measuring)
     # The one window to the user's files: whatever is shown of their source comes through it.
-    source = SourceLines.of(evidence.records)
+    source = SourceLines()
     facts = gather(evidence.records, source, evidence.windows, evidence.job)
-    notes = (*evidence.notes, *source.notes())
-    judged = report(facts, source, str(evidence.records.path), notes, evidence.job)
-    if before_measuring is not None:
-        source.keep(evidence.records.path)
+    judged = report(facts, source, str(evidence.records.path), evidence.notes, evidence.job)
     return judged, facts, evidence, source
 
 

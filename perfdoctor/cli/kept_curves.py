@@ -24,8 +24,7 @@ def of_command(report: Report, out: str | None) -> LoaderCurve | None:
             told = run.get("command")
             same = isinstance(told, list) and kept_trials.typed(list(map(str, told))) == command
             if same and run.get("cwd") == report.run.cwd and (path / MEASURING).is_file():
-                read = records.read(path)
-                curve = loader_curve.curve(read, SourceLines.of(read))
+                curve = loader_curve.curve(records.read(path), SourceLines())
                 if curve.settings:
                     return curve
     return None

@@ -108,8 +108,8 @@ class Folder:
         node = str(process.job.get("host") or self.host_name)
         own_host = host if node == self.host_name else ()
         return RankRecords(
-            rank, None, None, (), pid=process.pid, opened_epoch_s=process.opened_epoch_s, node=node,
-            job=process.job, boot=process.boot, run=self.run, host=own_host,
+            rank, None, None, (), pid=process.pid, node=node, job=process.job, boot=process.boot,
+            run=self.run, host=own_host,
         )  # fmt: skip
 
     def told(self, rank: int, problems: list[Note], host: Sequence[Json] = ()) -> RankRecords:

@@ -27,7 +27,6 @@ class RankRecords:
     collectives: Rows | None = None
     now: Json | None = None  # the collective that it was in when the record ended
     pid: int | None = None
-    opened_epoch_s: float = 0.0  # when it began to record; 0 where that is not known
     node: str = ""  # the name of its host
     job: Json = field(default_factory=dict)  # what its launcher told it: rank, world, attempt, ...
     boot: Json = field(default_factory=dict)

@@ -1,27 +1,8 @@
 from __future__ import annotations
 
-import json
 import os
 
-import pytest
-
-from perfdoctor.runs import source_lines
-from perfdoctor.runs.source_lines import KEPT, SourceLines
-from perfdoctor.runs.types import RankRecords, RunRecords
-
-BEGAN_EPOCH_S = 1_700_000_000.0
-
-
-def records(folder, *, began_epoch_s=BEGAN_EPOCH_S):
-    rank = RankRecords(0, None, None, (), opened_epoch_s=began_epoch_s)
-    return RunRecords(path=folder, run={}, ranks={0: rank})
-
-
-def written(file, text, *, after_s=-10.0):
-    """A file that was written so long after the run began."""
-    file.write_text(text)
-    os.utime(file, (BEGAN_EPOCH_S + after_s,) * 2)
-    return str(file)
+from perfdoctor.runs.source_lines import SourceLines
 
 
 def test_source_lines_are_counted_from_one(tmp_path):
@@ -46,82 +27,3 @@ def test_a_source_in_an_odd_encoding_is_read_all_the_same(tmp_path):
     file = tmp_path / "train.py"
     file.write_bytes(b"x = 1  # gr\xf6\xdfe\n")
     assert SourceLines()(str(file), 1).startswith("x = 1  # gr")
-
-
-def test_a_file_that_was_written_after_the_run_began_has_no_lines_and_a_note(tmp_path):
-    file, same = written(tmp_path / "train.py", "new\n", after_s=5.0), written(tmp_path / "net.py", "net\n")
-    source = SourceLines.of(records(tmp_path))
-    assert source(file, 1) is None
-    assert source(same, 1) == "net"
-    assert [note.values for note in source.notes()] == [{"files": ["train.py"]}]
-
-
-def test_where_nothing_tells_when_the_run_began_files_are_read_as_they_are(tmp_path):
-    file = written(tmp_path / "train.py", "new\n", after_s=5.0)
-    source = SourceLines.of(records(tmp_path, began_epoch_s=0.0))
-    assert source(file, 1) == "new"
-    assert not list(source.notes())
-
-
-@pytest.mark.parametrize("later", ["edited", "removed"])
-def test_what_was_kept_is_what_ran(tmp_path, later):
-    file = written(tmp_path / "train.py", "first\nsecond\n")
-    earlier = SourceLines.of(records(tmp_path))
-    assert earlier(file, 2) == "second"
-    earlier.keep(tmp_path)
-    if later == "edited":
-        written(tmp_path / "train.py", "another\nline\n", after_s=60.0)
-    else:
-        os.unlink(file)
-    source = SourceLines.of(records(tmp_path))
-    assert (source(file, 1), source(file, 2)) == ("first", "second")
-    assert not list(source.notes())
-
-
-def test_a_file_that_had_changed_when_the_run_ended_stays_so(tmp_path):
-    file = written(tmp_path / "train.py", "new\n", after_s=5.0)
-    earlier = SourceLines.of(records(tmp_path))
-    earlier(file, 1)
-    earlier.keep(tmp_path)
-    os.utime(file, (BEGAN_EPOCH_S - 10,) * 2)  # as a copy on another machine may say
-    source = SourceLines.of(records(tmp_path))
-    assert source(file, 1) is None
-    assert list(source.notes())
-
-
-def test_secrets_are_kept_by_nobody(tmp_path):
-    file = written(tmp_path / "train.py", 'password = "hunter2hunter2"\n')
-    source = SourceLines.of(records(tmp_path))
-    source(file, 1)
-    source.keep(tmp_path)
-    assert "hunter2" not in (tmp_path / KEPT).read_text()
-
-
-def test_only_so_much_is_kept_and_only_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(source_lines, "MOST_KEPT", 10)
-    small, large = written(tmp_path / "a.py", "a\n"), written(tmp_path / "b.py", "b" * 20)
-    source = SourceLines.of(records(tmp_path))
-    for file in (small, large):
-        assert source(file, 1)
-    source.keep(tmp_path)
-    files = json.loads((tmp_path / KEPT).read_text())["files"]
-    assert files == {small: "a\n"}
-    SourceLines({large: "other"})(large, 1)
-    source.keep(tmp_path)
-    assert json.loads((tmp_path / KEPT).read_text())["files"] == files
-
-
-@pytest.mark.parametrize("alien", ["", "[]", '{"files": 3}', '{"files": {"x.py": 3}}'])
-def test_what_was_kept_and_cannot_be_read_is_read_from_the_files(tmp_path, alien):
-    (tmp_path / KEPT).write_text(alien)
-    file = written(tmp_path / "x.py", "line\n")
-    assert SourceLines.of(records(tmp_path))(file, 1) == "line"
-
-
-def test_a_folder_that_may_not_be_written_to_keeps_nothing(tmp_path):
-    file = written(tmp_path / "x.py", "line\n")
-    (tmp_path / (KEPT + ".part")).mkdir()  # a draft that nobody can write
-    source = SourceLines.of(records(tmp_path))
-    source(file, 1)
-    source.keep(tmp_path)
-    assert not (tmp_path / KEPT).exists()
