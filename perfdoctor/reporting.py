@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perfdoctor.facts.gather import Facts
     from perfdoctor.facts.user_source.parse import LineReader
     from perfdoctor.model.flame import RunDifference
+    from perfdoctor.model.measured import Location
     from perfdoctor.model.note import Remark
     from perfdoctor.model.ranks import JobFacts, WaitsOverTime
     from perfdoctor.model.report import Report
@@ -135,10 +136,27 @@ def _examine(
     job = jobs.of(path, leading_only) if others is None else jobs.join([path, *others])
     evidence = _read(job, before_measuring)
     # The one window to the user's files: whatever is shown of their source comes through it.
-    source = SourceLines()
+    source = SourceLines.of(evidence.records)
     facts = gather(evidence.records, source, evidence.windows, evidence.job)
-    judged = report(facts, source, str(evidence.records.path), evidence.notes, evidence.job)
+    notes = (*evidence.notes, *source.notes())
+    judged = report(facts, source, str(evidence.records.path), notes, evidence.job)
+    if before_measuring is not None:
+        source.keep(evidence.records.path, _lines(judged))
     return judged, facts, evidence, source
+
+
+def _lines(part: object) -> Iterator[Location]:
+    """The lines that a report, or a part of it, shows."""
+    from perfdoctor.model.measured import Location
+
+    if isinstance(part, Location):
+        yield part
+    elif is_dataclass(part):
+        for each in fields(part):
+            yield from _lines(getattr(part, each.name))
+    elif isinstance(part, (tuple, Mapping)):
+        for inner in part.values() if isinstance(part, Mapping) else part:
+            yield from _lines(inner)
 
 
 def _difference(before: Path, facts: Facts, records: RunRecords) -> RunDifference:

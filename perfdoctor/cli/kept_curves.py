@@ -24,7 +24,8 @@ def of_command(report: Report, out: str | None) -> LoaderCurve | None:
             told = run.get("command")
             same = isinstance(told, list) and kept_trials.typed(list(map(str, told))) == command
             if same and run.get("cwd") == report.run.cwd and (path / MEASURING).is_file():
-                curve = loader_curve.curve(records.read(path), SourceLines())
+                read = records.read(path)
+                curve = loader_curve.curve(read, SourceLines.of(read))
                 if curve.settings:
                     return curve
     return None

@@ -132,7 +132,8 @@ def _show(path: Path, json: bool, file: Path | None) -> None:
     from perfdoctor.runs import records
     from perfdoctor.runs.source_lines import SourceLines
 
-    curve = loader_curve.curve(records.read(path), SourceLines())
+    read = records.read(path)
+    curve = loader_curve.curve(read, SourceLines.of(read))
     if not curve.settings:
         log = path / "probe.log"
         trouble = f"the error is in {log}" if log.exists() else None

@@ -24,7 +24,7 @@ from perfdoctor.runs import directory, regular_file
 from perfdoctor.wire.rows import HEADER_BYTES
 
 LAST = "failure.txt"  # the last failure of a whole command, in the user's state folder
-LEFT_OUT = re.compile(r"(?:trace|stacks)\.|.*\.(?:gz|log)$|reserve$")
+LEFT_OUT = re.compile(r"(?:trace|stacks)\.|.*\.(?:gz|log)$|reserve$|sources\.json$")
 OWN_LOG = "probe.log"
 MOST_BYTES = 1 << 20  # of each file, its beginning
 PACKAGES = (

@@ -145,12 +145,22 @@ RECURRENCE = """
 
 def report(script: str, folder: Path) -> dict[str, Any]:
     """Run the script watched, and return `report --json`."""
+    run(script, folder)
+    return shown(folder)
+
+
+def run(script: str, folder: Path) -> None:
+    """Run the script watched."""
     (folder / "train.py").write_text(dedent(script).lstrip("\n"), encoding="utf-8")
+    words = [sys.executable, "-m", "perfdoctor", "run", "-q", "--out", "runs", "train.py"]
+    subprocess.run(words, cwd=folder, check=True, capture_output=True, timeout=TIMEOUT_S)
+
+
+def shown(folder: Path) -> dict[str, Any]:
+    """What `report --json` says of the run."""
     perfdoctor = [sys.executable, "-m", "perfdoctor"]
-    run = [*perfdoctor, "run", "-q", "--out", "runs", "train.py"]
-    subprocess.run(run, cwd=folder, check=True, capture_output=True, timeout=TIMEOUT_S)
-    shown = [*perfdoctor, "report", "--json", str(directory.latest(folder / "runs"))]
-    told = subprocess.run(shown, cwd=folder, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
+    words = [*perfdoctor, "report", "--json", str(directory.latest(folder / "runs"))]
+    told = subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
     return dict(json.loads(told.stdout))
 
 
@@ -205,3 +215,14 @@ def test_a_recurrence_in_the_forward_pass_is_needed_and_no_finding(tmp_path):
     found = report(RECURRENCE, tmp_path)
     assert "costly-line" not in {finding["id"] for finding in found["findings"]}
     assert found["lines"]["lines"]
+
+
+def test_the_report_stays_as_it_was_when_the_script_is_edited_and_when_it_is_gone(tmp_path):
+    pytest.importorskip("torch")
+    run(LOOPS_IN_FORWARD, tmp_path)
+    found = json.loads((directory.latest(tmp_path / "runs") / "report.json").read_text())
+    assert planted(LOOPS_IN_FORWARD) in {at["line"] for each in found["findings"] for at in each["at"]}
+    (tmp_path / "train.py").write_text("import time\n" * 40, encoding="utf-8")
+    assert shown(tmp_path) == found
+    (tmp_path / "train.py").unlink()
+    assert shown(tmp_path) == found

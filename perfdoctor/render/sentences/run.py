@@ -53,6 +53,8 @@ SENTENCES = {
     "disk-full": "the disk that holds the run was full at {since_epoch_s:clock}: steps are complete, but what"
     " else was to be recorded from then on is missing",
     "no-run-json": "run.json cannot be read: command and exit status are unknown",
+    "sources-changed": "changed since the run: {files:names}; their lines are not shown, and nothing is"
+    " concluded from them",
     "unread-file": "{file} cannot be read: {why}",
     "file-left-out": "{file} {why} and was left out",
     "lost-file": "{file} tells nothing of rank {rank}: a rank cannot be judged without it",
