@@ -25,14 +25,15 @@ demo: $(VENV)/.demo
 PYTEST   := $(BIN)/python -m pytest
 TOGETHER := --numprocesses auto --maxprocesses 4 --dist worksteal
 FEWER    := --hypothesis-profile quick
+ALL      := --hypothesis-profile whole
 
 test: lint
 	$(PYTEST) $(TOGETHER) $(FEWER) -m "not slow and not clock"
 	$(PYTEST) -m "clock and not slow"
 
 test-all: lint
-	$(PYTEST) $(TOGETHER) -m "not clock"
-	$(PYTEST) -m clock
+	$(PYTEST) $(TOGETHER) $(ALL) -m "not clock"
+	$(PYTEST) $(ALL) -m clock
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

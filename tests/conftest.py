@@ -21,7 +21,7 @@ from perfdoctor.watch.machine import history
 
 RERUNS = 2  # of a test that starts processes: what is wrong fails three times
 RERUN_DELAY_S = 1
-QUICK, QUICK_EXAMPLES = "quick", 15
+EXAMPLES = {"quick": 15, "whole": 100}  # of a property, by profile
 STARTS = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}
 
 _running: list[pytest.Item] = []  # the test at work, where it may start no process
@@ -30,10 +30,12 @@ _running: list[pytest.Item] = []  # the test at work, where it may start no proc
 @pytest.hookimpl(tryfirst=True)  # before hypothesis looks for the profile that it is to load
 def pytest_configure(config: pytest.Config) -> None:
     """Children start with the dispositions of a terminal's: under nohup, SIGHUP would be ignored by all of them."""
-    if config.getoption("--hypothesis-profile", None) == QUICK:
-        from hypothesis import settings  # here: a second, in each run of tests that have no property
+    profile = config.getoption("--hypothesis-profile", None)
+    if profile in EXAMPLES:
+        from hypothesis import HealthCheck, settings  # here: a second, in each run without a property
 
-        settings.register_profile(QUICK, max_examples=QUICK_EXAMPLES)
+        busy = [HealthCheck.too_slow]  # says of a machine with other work that the property is at fault
+        settings.register_profile(profile, max_examples=EXAMPLES[profile], suppress_health_check=busy)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
