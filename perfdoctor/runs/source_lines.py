@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.model import redact
-from perfdoctor.model.bare_code import bare
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Note
 from perfdoctor.runs import directory
@@ -95,6 +94,8 @@ class SourceLines:
 
 def _kept(lines: list[str], whole: set[int]) -> list[str]:
     """The code of a file, and some of its lines whole; a file that is no Python has only these."""
+    from perfdoctor.model.bare_code import bare  # here: a report that is shown again needs none of it
+
     code = bare("\n".join(lines))
     without = [""] * len(lines) if code is None else code.split("\n")
     return [lines[at] if at + 1 in whole else line for at, line in enumerate(without)]
