@@ -35,7 +35,8 @@ def earned(
     if verdict is Verdict.HEALTHY:
         return Confidence.MEDIUM, ()
     if verdict is Verdict.COMPUTE:
-        low = max((each.gain.low for each in findings if each.bottleneck is kind), default=1.0)
+        gains = [each.gain for each in findings if each.bottleneck is kind and each.advice.change is not None]
+        low = max((gain.low for gain in gains), default=1.0)
         if low < 1.0:
             return Confidence.LOW, ("what is found may as well bring nothing",)
         return (Confidence.HIGH if job is None else Confidence.MEDIUM), ()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from perfdoctor.model.measured import RunFacts
+from perfdoctor.model.units import size
+
 AGAIN = 1.5  # samples prepared over items of the dataset: below it, most were prepared once
 OF_FREE = 0.5  # of the memory that was free: the rest belongs to what the run still grows by
 
@@ -14,6 +17,17 @@ def seen_again(passes: float, workers: int) -> tuple[float, float, float]:
     """
     alone, shared = _seen_by_its_worker(passes, workers), 1.0 - 1.0 / passes
     return alone, (alone + shared) / 2, shared
+
+
+def fits(run: RunFacts, size_bytes: float, free_bytes: float) -> bool:
+    """Whether there is memory for all items, which each rank on the machine keeps for itself."""
+    return size_bytes * run.ranks <= OF_FREE * free_bytes
+
+
+def room(run: RunFacts, items: int | None, size_bytes: float, free_bytes: float, kept: str = "") -> str:
+    """The sentence about it; `kept`: in which form."""
+    each = f", in each of {run.ranks} ranks" if run.ranks > 1 else ""
+    return f"{items or 0:,} items take {size(size_bytes)}{kept}{each}; {size(free_bytes)} are free"
 
 
 def _seen_by_its_worker(passes: float, workers: int) -> float:

@@ -71,12 +71,14 @@ FIXES = {
 def debug_mode_on(run: RunFacts, step: StepFacts, debug: DebugModeFacts) -> Advice | None:
     """Names the modes that were on for most steps and are known to cost time."""
     costly = {mode: cost for mode in debug.modes if (cost := _cost(mode, run, step, debug))[1] > 0}
-    checks = min(1.0, sum(line.share for line in debug.checks))
+    # On a device a check waits for the work before it, and has no time of its own.
+    checking = () if run.on_device else debug.checks
+    checks = min(1.0, sum(line.share for line in checking))
     if max([checks, *(cost[1] for cost in costly.values())], default=0.0) < NOTICEABLE:
         return None
     gone = [_either([cost[case] for cost in costly.values()] + [checks]) for case in range(3)]
     deterministic = any(mode.name == KEPT for mode in costly)
-    at = [mode.at for mode in costly if mode.at is not None] + [line.at for line in debug.checks]
+    at = [mode.at for mode in costly if mode.at is not None] + [line.at for line in checking]
     because = [f"{ON[mode.name]}, in {mode.share:.0%} of the sampled steps" for mode in costly]
     if checks:
         because.append(f"lines that check for NaN take {checks:.1%} of the step")

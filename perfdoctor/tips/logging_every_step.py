@@ -12,7 +12,8 @@ With a trainer: `Trainer(log_every_n_steps=50)`, `TrainingArguments(logging_step
 
 ## When not
 While you debug a script and watch its output. Writers that do their work in a thread of their own cost
-little, and the samples show that.
+little, and the samples show that. On a device, a line that reads a tensor waits for the work before it: that
+is another finding.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import re
 
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import LineCost, Phase, StackFacts, StepFacts
+from perfdoctor.model.measured import LineCost, Phase, RunFacts, StackFacts, StepFacts
+from perfdoctor.tips._waiting import waits_for_device
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.03  # share of step time
@@ -40,21 +42,22 @@ TRAINERS = (
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
 )
-def logging_every_step(step: StepFacts, stacks: StackFacts) -> Advice | None:
+def logging_every_step(run: RunFacts, step: StepFacts, stacks: StackFacts) -> Advice | None:
     """Advises logging less often where it takes a noticeable share of the step."""
-    lines = [line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "logging"]
+    logging = (line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "logging")
+    lines = [line for line in logging if not waits_for_device(run, line.at)]
     share = min(1.0, sum(line.share for line in lines))
     if share < NOTICEABLE or sum(line.samples for line in lines) < SEEN:
         return None
     top = lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""
-    removed = share * (1 - 1 / EVERY)
+    low = 0.0 if run.on_device else SURE * share  # a device may be busy meanwhile
     return Advice(
         because=(
             f"{share:.0%} of each step ({share * step.mean_s * 1e3:.2f} ms) goes into logging",
             f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
         ),
-        change=removes(SURE * share, removed, share),
+        change=removes(low, share * (1 - 1 / EVERY), share),
         at=tuple(line.at for line in lines[:3]),
         code=_rarer(top),
     )

@@ -25,6 +25,7 @@ from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import Phase, RunFacts
 from perfdoctor.tips._charged import charged
+from perfdoctor.tips._waiting import waits_for_device
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the time
@@ -43,6 +44,8 @@ def periodic_stalls(run: RunFacts, stalls: PeriodicStalls) -> Advice | None:
     """Says how often steps stall, for how long, and in which line."""
     if stalls.share < NOTICEABLE or (stalls.line is None and not _is_plain(run, stalls)):
         return None
+    if stalls.line is not None and waits_for_device(run, stalls.line.at):
+        return None  # for all that was queued since it last did
     often = f"{stalls.every_steps} steps" if stalls.every_steps is not None else f"{stalls.every_s:.1f} s"
     because = [
         f"every {often} a step takes {stalls.stall_s * 1e3:.1f} ms, the others {stalls.usual_s * 1e3:.1f} ms",

@@ -29,9 +29,8 @@ from perfdoctor.facts.data.item_repeats import ItemRepeatFacts
 from perfdoctor.model.batch import BatchFacts, Stage, waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import LoaderFacts, MemoryFacts, StepFacts
-from perfdoctor.model.units import size
-from perfdoctor.tips._cached import AGAIN, OF_FREE, seen_again
+from perfdoctor.model.measured import LoaderFacts, MemoryFacts, RunFacts, StepFacts
+from perfdoctor.tips._cached import AGAIN, fits, room, seen_again
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
@@ -50,7 +49,12 @@ DRAWS = re.compile(r"rand|augment|jitter", re.IGNORECASE)
     checked=Checked.SCRIPTS,
 )
 def repeated_decoding(
-    step: StepFacts, loader: LoaderFacts, batch: BatchFacts, repeats: ItemRepeatFacts, memory: MemoryFacts
+    run: RunFacts,
+    step: StepFacts,
+    loader: LoaderFacts,
+    batch: BatchFacts,
+    repeats: ItemRepeatFacts,
+    memory: MemoryFacts,
 ) -> Advice | None:
     """Names the line that reads or decodes, where it handles the same items again."""
     # what the batch holds is an item as it is after the transform: the decoded one can be larger or smaller
@@ -60,7 +64,7 @@ def repeated_decoding(
     share = sum(batch.share(stage) for stage in CACHED)
     if step.data_stall < NOTICEABLE or share < LARGE or passes < AGAIN:
         return None
-    if size_bytes > OF_FREE * free_bytes:
+    if not fits(run, size_bytes, free_bytes):
         return None
     low, likely, high = (
         min(1.0, share) * again * removed
@@ -72,7 +76,7 @@ def repeated_decoding(
             waits(step),
             f"reading and decoding take {min(1.0, share):.0%} of a batch's cost",
             f"each item was read {passes:.1f} times",
-            f"{loader.items:,} items take {size(size_bytes)} in batches; {size(free_bytes)} are free",
+            room(run, loader.items, size_bytes, free_bytes, " in batches"),
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:3]),

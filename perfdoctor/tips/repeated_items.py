@@ -28,9 +28,8 @@ from perfdoctor.facts.data.item_repeats import ItemRepeatFacts
 from perfdoctor.model.batch import BatchFacts, Stage, waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import LoaderFacts, Location, MemoryFacts, StepFacts
-from perfdoctor.model.units import size
-from perfdoctor.tips._cached import AGAIN, OF_FREE, seen_again
+from perfdoctor.model.measured import LoaderFacts, Location, MemoryFacts, RunFacts, StepFacts
+from perfdoctor.tips._cached import AGAIN, fits, room, seen_again
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
@@ -56,7 +55,12 @@ SHOWN = 3  # lines named
     ),
 )
 def repeated_items(
-    step: StepFacts, loader: LoaderFacts, batch: BatchFacts, repeats: ItemRepeatFacts, memory: MemoryFacts
+    run: RunFacts,
+    step: StepFacts,
+    loader: LoaderFacts,
+    batch: BatchFacts,
+    repeats: ItemRepeatFacts,
+    memory: MemoryFacts,
 ) -> Advice | None:
     """Names the costliest lines of the dataset, where its items do not change and fit into memory."""
     passes, size_bytes, free_bytes = loader.passes, loader.items_bytes, memory.available_bytes
@@ -64,7 +68,7 @@ def repeated_items(
         return None
     if passes is None or size_bytes is None or free_bytes is None:
         return None
-    if passes < AGAIN or size_bytes > OF_FREE * free_bytes:
+    if passes < AGAIN or not fits(run, size_bytes, free_bytes):
         return None
     low, likely, high = (
         again * share
@@ -81,7 +85,7 @@ def repeated_items(
             f"{share:.0%} of a batch's {ms:.1f} ms is preparing its items",
             f"all {repeats.again} items that were compared were the same every time",
             f"each item was prepared {passes:.1f} times; a longer training gains more",
-            f"{loader.items:,} items take {size(size_bytes)}; {size(free_bytes)} are free",
+            room(run, loader.items, size_bytes, free_bytes),
         ),
         change=Change(batch=Estimate(low, likely, high)),
         bottleneck=Bottleneck.NETWORK if batch.share(Stage.FETCHING) > 0.5 * share else None,

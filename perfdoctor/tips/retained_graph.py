@@ -29,6 +29,7 @@ SEVERAL = 5  # graphs alive at once, of the few that are sampled
 LONG = 32  # steps between the oldest and now: longer than what is unrolled on purpose
 SLOWER = 0.05  # share of the mean step: less is drift
 MIB = 2**20
+VALUES = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.BinOp)  # what may be a tensor
 
 
 @tip(
@@ -69,14 +70,18 @@ def _detached(text: str) -> str:
         node = ast.parse(text).body[0]
     except (SyntaxError, IndexError):
         return f"{text}  # detach what is kept"
-    if isinstance(node, ast.AugAssign):
+    if isinstance(node, ast.AugAssign) and isinstance(node.value, VALUES):
         node.value = _detach(node.value)
-    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        args = node.value.args
-        node.value.args = [*map(_detach, args[:1]), *args[1:]]
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _is_value_first(node.value):
+        node.value.args[0] = _detach(node.value.args[0])
     else:
         return f"{text}  # detach what is kept"
     return ast.unparse(node)
+
+
+def _is_value_first(call: ast.Call) -> bool:
+    """Whether what is kept is the first argument, and may be a tensor."""
+    return bool(call.args) and isinstance(call.args[0], VALUES)
 
 
 def _detach(value: ast.expr) -> ast.expr:

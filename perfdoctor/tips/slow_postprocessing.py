@@ -24,6 +24,7 @@ from perfdoctor.facts.host.debug_modes import CHECKS
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import RunFacts, StepFacts
+from perfdoctor.tips._waiting import waits_for_device
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the step
@@ -37,7 +38,6 @@ METRICS = re.compile(
 )
 # Lines that other findings are about, and copies of the state, which are checkpoints.
 CLAIMED = re.compile(r"state_dict|deepcopy|\.collect\(|empty_cache|synchronize")
-WAITS = re.compile(r"\.(?:item|cpu|tolist|numpy|nonzero|any|all)\(|\b(?:float|int|bool)\(")
 
 
 @tip(
@@ -48,14 +48,13 @@ WAITS = re.compile(r"\.(?:item|cpu|tolist|numpy|nonzero|any|all)\(|\b(?:float|in
 )
 def slow_postprocessing(run: RunFacts, step: StepFacts, between: BetweenStepsFacts) -> Advice | None:
     """Advises every N steps, or in validation, where such work takes a noticeable share of the step."""
-    on_device = run.device != "cpu"
-    lines = [line for line in between.lines if not _is_claimed(line, on_device)]
+    lines = [line for line in between.lines if not _is_claimed(run, line)]
     share = min(1.0, sum(line.share for line in lines))
     if share < NOTICEABLE or sum(line.samples for line in lines) < SEEN:
         return None
     top = lines[0]
     metrics = _is_metric(top)
-    low = 0.0 if on_device else SURE * share  # a device may be busy meanwhile
+    low = 0.0 if run.on_device else SURE * share  # a device may be busy meanwhile
     inside = f", most of it at line {top.inside.line}" if top.inside != top.at else ""
     text = f": `{top.at.text}`" if top.at.text else ""
     ms = share * step.mean_s * 1e3
@@ -71,11 +70,10 @@ def slow_postprocessing(run: RunFacts, step: StepFacts, between: BetweenStepsFac
     )
 
 
-def _is_claimed(line: BetweenLine, on_device: bool) -> bool:
+def _is_claimed(run: RunFacts, line: BetweenLine) -> bool:
     texts = [text for text in (line.at.text, line.inside.text) if text is not None]
-    return any(
-        CLAIMED.search(text) or CHECKS.search(text) or (on_device and WAITS.search(text)) for text in texts
-    )
+    claimed = any(CLAIMED.search(text) or CHECKS.search(text) for text in texts)
+    return claimed or waits_for_device(run, line.at, line.inside)
 
 
 def _is_metric(line: BetweenLine) -> bool:

@@ -60,7 +60,10 @@ def small_batch(sizes: BatchSizeFacts, loader: LoaderFacts, room: BatchRoom) -> 
     larger = _on_cpu(sizes, room) if sizes.small_for_device is None else _on_device(sizes, room, loader)
     if larger is None:
         return None
-    times = _times(likely, larger.least, larger.most)
+    most = min(larger.most, (loader.items or math.inf) / loader.batch_size)  # a batch of all there is
+    if most < larger.least:
+        return None
+    times = _times(likely, larger.least, most)
     by_case = zip((low, likely, high), (times / 2, times, times * 2), strict=True)
     gone = [share * (1 - 1 / count) for share, count in by_case]
     size = loader.batch_size * times

@@ -45,9 +45,12 @@ def worker_memory_growth(loader: LoaderFacts, growth: WorkerMemory, memory: Memo
     if growth.late_bytes_per_s < STILL * increase / growth.seconds:
         return None
     ends = ""
-    if memory.available_bytes is not None:
+    stay = loader.persistent_workers or loader.epochs <= 1
+    if memory.available_bytes is not None and stay:
         ends = f": {memory.available_bytes / 1e9:.3g} GB are free, enough for "
         ends += f"{memory.available_bytes / growth.late_bytes_per_s / HOUR_S:.2g} hours at this rate"
+    elif not stay:
+        ends = ", until the workers of the epoch end"
     who = f"{growth.workers} workers" if growth.workers > 1 else "the worker"
     return Advice(
         because=(

@@ -10,6 +10,7 @@ from perfdoctor.diagnosis.verdict import TimeAttribution, attribute_time, conclu
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.steps.tenths import PhaseTenths
 from perfdoctor.model.batch import Stage
+from perfdoctor.model.change import removes
 from perfdoctor.model.concluded import Advice, Bottleneck, Confidence, Finding, Gain, Verdict
 from perfdoctor.model.measured import GpuFacts, Marker, Phase, RunFacts, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
@@ -21,8 +22,13 @@ def facts(of_step, *groups, device="cpu"):
     return Facts({type(group): group for group in (run(device=device), of_step, *groups)})
 
 
-def finding(kind, likely, low=1.0):
-    return Finding("some-tip", 1, kind, "Do something", Advice(("because",), None), Gain(low, likely, likely))
+CHANGE = removes(0.0, 0.1, 0.2)
+
+
+def finding(kind, likely, low=1.0, change=CHANGE):
+    return Finding(
+        "some-tip", 1, kind, "Do something", Advice(("because",), change), Gain(low, likely, likely)
+    )
 
 
 def conclusion(of_step, *groups, findings=(), device="cpu"):
@@ -146,6 +152,11 @@ def test_avoidable_compute_is_as_certain_as_its_findings(low, confidence):
     found = conclusion(step(forward=60, backward=40), findings=[finding(Bottleneck.COMPUTE, 1.6, low)])
     assert (found.verdict, found.confidence) == (Verdict.COMPUTE, confidence)
     assert ("what is found may as well bring nothing" in found.because) is (low < 1)
+
+
+def test_a_risk_without_a_gain_makes_no_other_finding_more_certain():
+    found = [finding(Bottleneck.COMPUTE, 1.6, 0.99), finding(Bottleneck.COMPUTE, 1.0, change=None)]
+    assert conclusion(step(forward=60, backward=40), findings=found).confidence is Confidence.LOW
 
 
 def test_compute_that_one_rank_takes_longer_for_may_be_the_network_for_the_others():

@@ -78,6 +78,7 @@ def test_lines_that_look_for_nan_are_measured():
     assert advice.at == (check.at,)
     assert advice.tweak is None
     assert gain(advice).likely == pytest.approx(1 / 0.9)
+    assert tip(GPU, STEP, debug(check)) is None  # there it waits for the work before it
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ import pytest
 
 from perfdoctor.tips.logging_every_step import logging_every_step as tip
 from tests.support import facts
-from tests.support.facts import line, stacks, step
+from tests.support.facts import line, run, stacks, step
 
 SLOW = step(other=5, forward=2, backward=3)
 
 
 def test_names_the_share_and_the_line():
-    advice = tip(SLOW, stacks(line(0.3, 50, "logging", text="print(loss)"), line(0.1, 51, "logging")))
+    advice = tip(run(), SLOW, stacks(line(0.3, 50, "logging", text="print(loss)"), line(0.1, 51, "logging")))
     assert advice is not None
     assert advice.because == (
         "40% of each step (4.00 ms) goes into logging",
@@ -30,11 +30,11 @@ def test_names_the_share_and_the_line():
     ],
 )
 def test_is_silent(lines):
-    assert tip(SLOW, stacks(*lines)) is None
+    assert tip(run(), SLOW, stacks(*lines)) is None
 
 
 def test_fires_just_above_the_threshold():
-    assert tip(SLOW, stacks(line(0.0301, kind="logging"))) is not None
+    assert tip(run(), SLOW, stacks(line(0.0301, kind="logging"))) is not None
 
 
 @pytest.mark.parametrize(
@@ -48,13 +48,24 @@ def test_fires_just_above_the_threshold():
     ],
 )
 def test_the_cure_is_written_for_the_line(text, code):
-    advice = tip(SLOW, stacks(line(0.3, kind="logging", text=text)))
+    advice = tip(run(), SLOW, stacks(line(0.3, kind="logging", text=text)))
     assert advice is not None
     assert advice.code == code
 
 
 def test_a_line_that_training_may_need_is_not_skipped():
     text = "loss = train_and_log(batch)"
-    advice = tip(SLOW, stacks(line(0.3, kind="logging", text=text, only_reported=False)))
+    advice = tip(run(), SLOW, stacks(line(0.3, kind="logging", text=text, only_reported=False)))
     assert advice is not None
     assert text not in (advice.code or "")
+
+
+def test_on_a_device_a_line_that_reads_a_tensor_waits_and_others_may_run_beside_it():
+    on_device = run(device="Tesla V100")
+    lines = stacks(
+        line(0.5, 50, "logging", text="bar.set_postfix(loss=loss.item())"), line(0.1, 51, "logging")
+    )
+    advice = tip(on_device, SLOW, lines)
+    assert [at.line for at in advice.at] == [51]
+    assert facts.gain(advice).low == 1.0
+    assert tip(run(), SLOW, lines).at[0].line == 50

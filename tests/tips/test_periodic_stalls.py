@@ -47,6 +47,7 @@ def test_steps_alone_are_enough_to_tell_an_interval_in_steps():
         pytest.param(stalling(share=0.049), "cpu", id="not-worth-it"),
         pytest.param(stalling(every=None, text=None), "cpu", id="may-come-from-outside"),
         pytest.param(stalling(text=None), "NVIDIA A100", id="may-wait-for-the-device"),
+        pytest.param(stalling(text="lossf = loss.item()"), "NVIDIA A100", id="waits-for-the-device"),
         pytest.param(stalling(text=None, phase=Phase.FORWARD), "cpu", id="passes-may-be-the-methods-own"),
     ],
 )

@@ -6,7 +6,7 @@ from perfdoctor.facts.data.item_repeats import ItemRepeatFacts
 from perfdoctor.model.batch import Stage
 from perfdoctor.tips.repeated_decoding import repeated_decoding
 from tests.support import facts
-from tests.support.facts import cpu, line, step
+from tests.support.facts import cpu, line, run, step
 from tests.support.load_facts import GB, batch, cost, memory
 
 STARVED = step(data_wait=12, forward=3, backward=5)
@@ -16,7 +16,7 @@ DECODES = batch(
 
 
 def tip(of_step, of_loader, of_batch, of_memory, again=0, alike=0):
-    return repeated_decoding(of_step, of_loader, of_batch, ItemRepeatFacts(again, alike), of_memory)
+    return repeated_decoding(run(), of_step, of_loader, of_batch, ItemRepeatFacts(again, alike), of_memory)
 
 
 def loader(passes=4.0, items=1000, batch_bytes=32 * 100_000, **given):

@@ -6,7 +6,7 @@ from perfdoctor.facts.data.item_repeats import ItemRepeatFacts
 from perfdoctor.model.batch import Stage
 from perfdoctor.tips.repeated_items import repeated_items as tip
 from tests.support import facts
-from tests.support.facts import cpu, line, step
+from tests.support.facts import cpu, line, run, step
 from tests.support.load_facts import GB, batch, cost, memory
 
 STARVED = step(data_wait=12, forward=3, backward=5)
@@ -25,7 +25,7 @@ def loader(passes=4.0, items=1000, batch_bytes=32 * 100_000, collate=1.2, **give
 
 
 def test_names_the_lines_that_prepare_items_and_how_often_they_did():
-    advice = tip(STARVED, loader(), PREPARED, SAME, memory())
+    advice = tip(run(), STARVED, loader(), PREPARED, SAME, memory())
     assert advice is not None
     assert advice.because[1:] == (
         "90% of a batch's 12.0 ms is preparing its items",
@@ -38,23 +38,23 @@ def test_names_the_lines_that_prepare_items_and_how_often_they_did():
 
 
 def test_all_but_collating_a_lookup_and_the_first_time_is_saved():
-    advice = tip(STARVED, loader(), PREPARED, SAME, memory())
+    advice = tip(run(), STARVED, loader(), PREPARED, SAME, memory())
     item_s = 5e-6 + 100_000 / 4e9
     assert advice.change.batch.likely == pytest.approx(0.75 * (0.9 - 32 * item_s / 0.012), rel=0.01)
-    few, many = (tip(STARVED, loader(passes), PREPARED, SAME, memory()) for passes in (2, 20))
+    few, many = (tip(run(), STARVED, loader(passes), PREPARED, SAME, memory()) for passes in (2, 20))
     of = facts.model(STARVED, loader(), cpu())
     assert 1 < facts.gain(few, of).likely < facts.gain(many, of).likely < 20 / 8
 
 
 def test_a_cache_in_each_of_many_workers_is_worth_less_at_worst():
-    one, four = (tip(STARVED, loader(workers=count), PREPARED, SAME, memory()) for count in (1, 4))
+    one, four = (tip(run(), STARVED, loader(workers=count), PREPARED, SAME, memory()) for count in (1, 4))
     assert four.change.batch.low < one.change.batch.low
     assert four.change.batch.high == one.change.batch.high
 
 
 @pytest.mark.parametrize("passes", [1.4, 1.6])
 def test_most_items_have_to_come_again(passes):
-    assert (tip(STARVED, loader(passes), PREPARED, SAME, memory()) is not None) == (passes > 1.5)
+    assert (tip(run(), STARVED, loader(passes), PREPARED, SAME, memory()) is not None) == (passes > 1.5)
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,22 @@ def test_most_items_have_to_come_again(passes):
     ],
 )
 def test_is_silent(of_step, of_loader, repeats, of_memory):
-    assert tip(of_step, of_loader, PREPARED, repeats, of_memory) is None
+    assert tip(run(), of_step, of_loader, PREPARED, repeats, of_memory) is None
+
+
+def test_each_rank_keeps_the_items_for_itself():
+    alone, together = (
+        tip(
+            run(ranks=ranks),
+            STARVED,
+            loader(items=10_000),
+            PREPARED,
+            SAME,
+            memory(available_bytes=3 * GB),
+        )
+        for ranks in (1, 4)
+    )
+    assert alone.because[-1] == "10,000 items take 1 GB; 3 GB are free"
+    assert together is None
+    shared = tip(run(ranks=4), STARVED, loader(), PREPARED, SAME, memory())
+    assert "in each of 4 ranks" in shared.because[-1]

@@ -40,6 +40,10 @@ def test_where_steps_become_slower_the_lost_time_is_the_change():
         ("losses.append(loss)", "losses.append(loss.detach())"),
         ("meter.update(out.mean(), n)", "meter.update(out.mean().detach(), n)"),
         ("total = total + loss", "total = total + loss  # detach what is kept"),
+        ("history.append((step, loss))", "history.append((step, loss))  # detach what is kept"),
+        ("kept.insert(0, loss)", "kept.insert(0, loss)  # detach what is kept"),
+        ("self.losses += [loss]", "self.losses += [loss]  # detach what is kept"),
+        ("metrics.update(loss=loss)", "metrics.update(loss=loss)  # detach what is kept"),
         ("for total in (", "for total in (  # detach what is kept"),
     ],
 )

@@ -66,6 +66,12 @@ def test_a_trial_needs_an_epoch_of_some_batches(items, tweak):
     assert tip(FIXED, loader(batch_size=4, items=items), ROOM).tweak == tweak
 
 
+@pytest.mark.parametrize(("items", "most"), [(None, "32"), (40, "32"), (16, "16"), (15, None)])
+def test_a_batch_is_at_most_all_there_is(items, most):
+    advice = tip(sizes(0.94, samples=4), loader(batch_size=4, items=items), ROOM)
+    assert (advice.code if advice is not None else None) == (f"batch_size={most}" if most else None)
+
+
 def test_is_silent_where_the_loader_does_not_batch():
     assert tip(FIXED, loader(batch_size=None), ROOM) is None
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.tips.worker_memory_growth import worker_memory_growth as tip
@@ -34,3 +36,11 @@ def test_says_how_much_and_how_soon_it_ends():
 )
 def test_is_silent(grown):
     assert tip(LOADER, grown, memory()) is None
+
+
+def test_growth_ends_with_workers_that_start_anew_in_each_epoch():
+    advice = tip(replace(LOADER, epochs=3), growth(), memory())
+    assert advice.because[2] == "it still grows by 2 MB/s, until the workers of the epoch end"
+    assert (
+        "1.1 hours" in tip(replace(LOADER, epochs=3, persistent_workers=True), growth(), memory()).because[2]
+    )

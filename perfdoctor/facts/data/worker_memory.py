@@ -18,7 +18,7 @@ Readings = list[tuple[float, float]]  # (seconds, bytes)
 
 @dataclass(frozen=True)
 class WorkerMemory:
-    """Sums over the workers that were read often enough."""
+    """Sums over the workers that were read often enough and lived at the same time."""
 
     workers: int
     first_bytes: float
@@ -41,11 +41,14 @@ def worker_memory(samples: HostSamples) -> WorkerMemory | Missing | None:
     known = known or [readings for readings in anonymous.values() if len(readings) >= FEW]
     if not known:
         return Missing("the workers' memory was sampled too rarely to see growth")
+    # Workers that start anew in each epoch give back what those before them took.
+    longest = max(known, key=_watched_s)
+    known = [each for each in known if each[0][0] < longest[-1][0] and each[-1][0] > longest[0][0]]
     return WorkerMemory(
         workers=len(known),
         first_bytes=sum(readings[0][1] for readings in known),
         last_bytes=sum(readings[-1][1] for readings in known),
-        seconds=max(readings[-1][0] - readings[0][0] for readings in known),
+        seconds=_watched_s(longest),
         late_bytes_per_s=sum(_slope(readings[len(readings) // 2 :]) for readings in known),
     )
 
@@ -62,6 +65,10 @@ def _readings(samples: Sequence[Json], key: str) -> dict[int, Readings]:
             if size is not None and (not readings or readings[-1][1] != size):
                 readings.append((number(entry.get("t_ns")) / 1e9, size))
     return by_worker
+
+
+def _watched_s(readings: Readings) -> float:
+    return readings[-1][0] - readings[0][0]
 
 
 def _slope(readings: Readings) -> float:

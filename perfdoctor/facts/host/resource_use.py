@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from perfdoctor.facts.decode import number
+from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.host.resources import HostSamples, growth
 from perfdoctor.facts.registry import fact
 from perfdoctor.model.measured import CpuFacts, GpuFacts, LoaderFacts, MemoryFacts, StepFacts
@@ -16,6 +17,7 @@ from perfdoctor.model.resource_use import ResourceUse, UsedResource
 ROLES = ("main", "worker", "rank", "other")  # all processes of the run
 HEADROOM = 1.25  # times the peak of memory: samples are a second apart, and the next run is not the same
 SHORTEST_S = 0.5  # between two samples, for cores: clocks of processes tick every 10 ms
+SHARED = 1.1  # of its share of the items, which a sampler fills up to whole batches, a rank takes in an epoch
 SPARE_CORE = 0.1  # of a core beyond whole ones needs no core of its own
 
 
@@ -27,6 +29,7 @@ def resource_use(
     memory: MemoryFacts | Missing,
     gpu: GpuFacts | Missing | None,
     loader: LoaderFacts | Missing | None,
+    ranks: AllRanks | None,
 ) -> ResourceUse | None:
     """What was used, or None where nothing of it was sampled."""
     found = [*_cores(samples, cpu), *_memory(memory), *_device_memory(gpu)]
@@ -38,7 +41,7 @@ def resource_use(
         device_busy=device.utilisation if device is not None else None,
         devices=len(device.names) if device is not None else 0,
         power_w=device.power_w if device is not None else None,
-        epoch_s=_epoch_s(step, loader),
+        epoch_s=_epoch_s(step, loader, ranks.job.world if ranks is not None else 1),
     )
 
 
@@ -80,8 +83,10 @@ def _bytes(name: str, mean: float | None, peak: float, available: float) -> Used
     return UsedResource(name, True, mean, peak, available, min(HEADROOM * peak, available))
 
 
-def _epoch_s(step: StepFacts, loader: LoaderFacts | Missing | None) -> float | None:
-    """Seconds for all items of the training loader's dataset once."""
+def _epoch_s(step: StepFacts, loader: LoaderFacts | Missing | None, world: int) -> float | None:
+    """Seconds for all items of the training loader's dataset once; ranks share them, unless one took more."""
     if not isinstance(loader, LoaderFacts) or not loader.items or not step.samples_per_s:
         return None
-    return loader.items / step.samples_per_s
+    own = loader.items / world
+    taken = loader.samples / max(1, loader.epochs)
+    return (own if taken <= SHARED * own else loader.items) / step.samples_per_s

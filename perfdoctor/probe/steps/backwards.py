@@ -14,6 +14,7 @@ from .accumulation import AccumulationDetector
 from .forward_names import ForwardNames
 from .gradient_clearing import GradientClearing
 from .losses import LossReader
+from .modules import ModuleCallPhases
 from .samples import SampleCount
 from .thread import TrainingThread
 from .updates import Updates
@@ -36,6 +37,7 @@ class Backwards:
         clearing: GradientClearing,
         schedule: SamplingSchedule,
         names: ForwardNames,
+        modules: ModuleCallPhases,
     ) -> None:
         self.thread = thread
         self.samples = samples
@@ -44,6 +46,7 @@ class Backwards:
         self.clearing = clearing
         self.schedule = schedule
         self.names = names
+        self.modules = modules
         self.accumulation = AccumulationDetector()
         self.gradient_sync: Any = None  # of DistributedDataParallel, where there is one
 
@@ -77,6 +80,7 @@ class Backwards:
                     or schedule.looks
                     or clearing.open
                     or names.wanted
+                    or samples.evaluated
                     or not args
                     or NAME in turned_off
                 ):
@@ -93,7 +97,7 @@ class Backwards:
                     sync.before_backward(recorder)
                 schedule.backwards += 1
                 recorder.samples += samples.pending
-                samples.pending, samples.evaluated = 0, False
+                samples.pending = 0
                 try:
                     return original(*args, **kwargs)
                 finally:
@@ -154,6 +158,8 @@ class Backwards:
         if self.names.wanted:
             self.names.before_backward()
         counted = self.samples
+        if counted.evaluated:
+            self.modules.before_backward(recorder)
         samples, counted.pending, counted.evaluated = counted.pending, 0, False
         if not (updates.open and recorder.backwards):  # a closure goes over the same batch again
             recorder.samples += samples

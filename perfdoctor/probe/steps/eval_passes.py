@@ -15,13 +15,15 @@ class EvalPasses:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.totals: Dict[str, Any] = {"calls": 0, "grad_calls": 0, "seconds": 0.0, "grad_seconds": 0.0}
-        self.written = 0
+        self.written = dict(self.totals)
+        self.before: Dict[str, Any] = {}  # the totals without the last pass
         self.lines: List[Dict[str, Any]] = []  # that called the first pass, innermost first
         self.grad_line: Optional[Dict[str, Any]] = None  # of the first one that recorded gradients
 
     def count(self, seconds: float, recording: bool) -> None:
         """Add one pass, whose callers are still on the stack."""
         totals = self.totals
+        self.before = {**totals, "grad_line": self.grad_line}
         if not totals["calls"]:
             self.lines = user_lines()
         totals["calls"] += 1
@@ -32,8 +34,13 @@ class EvalPasses:
             if self.grad_line is None:
                 self.grad_line = user_line()
 
+    def take_back(self) -> None:
+        """The last pass was none, as it turns out."""
+        self.grad_line = self.before.pop("grad_line")
+        self.totals = self.before
+
     def pulse(self) -> None:
-        """Write the totals, if they grew."""
-        if self.totals["calls"] != self.written:
-            self.written = int(self.totals["calls"])
+        """Write the totals, if they changed."""
+        if self.totals != self.written:
+            self.written = dict(self.totals)
             self.session.write(EvalEvent(at=self.grad_line, lines=self.lines, **self.totals))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import weakref
 from _thread import get_ident
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from ...wire.step_rows import BACKWARD, CALL, CHECKPOINT, DATA_WAIT, FORWARD, OTHER, VALIDATION
 from .. import patch
 from ..compile_question import compile_question
-from ..recorder import AFTER_FORWARD, BEFORE_CALL, EVAL_FORWARD, clock
+from ..recorder import AFTER_FORWARD, BEFORE_CALL, EVAL_FORWARD, Recorder, clock
 from .eval_passes import EvalPasses
 from .samples import SampleCount
 from .thread import TrainingThread
@@ -25,14 +25,15 @@ MODULES_MAX = 1_000  # modules remembered by identity; scripts that build one pe
 
 
 class _KnownModule:
-    """What is known of one module: whether it has parameters, and whether it was called in train mode."""
+    """What is known of one module: whether it has parameters, and in which modes it trains."""
 
-    __slots__ = ("alive", "has_parameters", "trained")
+    __slots__ = ("alive", "has_parameters", "trained", "trains_in_eval_mode")
 
     def __init__(self, has_parameters: bool, alive: Any) -> None:
         self.has_parameters = has_parameters
         self.alive = alive  # a weak reference, which forgets the module
-        self.trained = False
+        self.trained = False  # it was called in train mode
+        self.trains_in_eval_mode = False  # a backward pass went through a pass in eval mode
 
 
 class ModuleCallPhases:
@@ -53,6 +54,8 @@ class ModuleCallPhases:
         self.in_call: Any = False  # or what `watcher` was when the outermost call began
         self.watcher: Any = True  # or who watches the calls inside one
         self.known: Dict[int, _KnownModule] = {}
+        # The last pass in eval mode if it recorded: of which module, which call of its row, and its ns.
+        self.evaluated: Optional[Tuple[_KnownModule, int, int]] = None
         self.largest = 0  # modules in the largest model
 
     def wrapped(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,10 +132,11 @@ class ModuleCallPhases:
         if not known.has_parameters:
             return None
         recording = self.is_recording()
-        recorder = self.thread.recorder() if recording and module.training else self.session.recording()
+        trains = module.training or (recording and known.trains_in_eval_mode)
+        recorder = self.thread.recorder() if recording and trains else self.session.recording()
         if recorder is None or recorder.current in INDIVISIBLE:
             return None
-        if module.training:
+        if trains:
             known.trained = True
             phase = FORWARD
         else:
@@ -147,7 +151,8 @@ class ModuleCallPhases:
             recorder.decide(recorder.base, recorder.base, VALIDATION)
         elif recorder.undecided:
             recorder.set_aside(recorder.base, recorder.base)
-        return recorder, None if watcher is True else watcher.enter(args, kwargs), phase, recording, depth
+        watched = None if watcher is True else watcher.enter(args, kwargs)
+        return recorder, watched, phase, recording, depth, known
 
     def after(self, token: Any, args: Args, result: Any) -> None:
         """Leave the phase; in train mode what follows is the loss, until something else begins."""
@@ -158,7 +163,7 @@ class ModuleCallPhases:
 
     def _leave(self, token: Any, result: Any) -> None:
         self.in_call = False
-        recorder, watcher, phase, recording, depth = token
+        recorder, watcher, phase, recording, depth, known = token
         if watcher is not None:
             watcher.leave(result)
         self.updates.unwind(recorder, depth)
@@ -168,10 +173,22 @@ class ModuleCallPhases:
         else:
             recorder.leave()
         if phase == VALIDATION:
-            self.evals.count((recorder.since - begin) / 1e9, recording)
+            ns = recorder.since - begin
+            self.evals.count(ns / 1e9, recording)
+            self.evaluated = (known, recorder.calls, ns) if recording else None
             self.samples.evaluated = True
         if recorder.level <= CALL:
             recorder.mark(CALL)
+
+    def before_backward(self, recorder: Recorder) -> None:
+        """If nothing was called since a pass in eval mode, it was a forward, as its next ones will be."""
+        if self.evaluated is None:
+            return
+        (known, call, ns), self.evaluated = self.evaluated, None
+        if call == recorder.calls:
+            known.trains_in_eval_mode = True
+            recorder.move(VALIDATION, FORWARD, ns)
+            self.evals.take_back()
 
     def any_trained(self) -> bool:
         """Whether a module was called in train mode."""

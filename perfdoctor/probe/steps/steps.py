@@ -38,7 +38,14 @@ class StepTracker:
         self.modules = ModuleCallPhases(self.thread, self.samples, self.evals, self.updates, torch)
         names = ForwardNames(session, torch.Tensor, self.modules.any_trained)
         self.backwards = Backwards(
-            self.thread, self.samples, self.updates, self.losses, self.clearing, self.schedule, names
+            self.thread,
+            self.samples,
+            self.updates,
+            self.losses,
+            self.clearing,
+            self.schedule,
+            names,
+            self.modules,
         )
         self.moments.second.append(self.evals.pulse)
 

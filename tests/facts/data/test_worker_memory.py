@@ -29,6 +29,17 @@ def test_memory_without_a_file_behind_it_tells_where_private_pages_were_counted_
     assert (found.last_bytes - found.first_bytes, found.late_bytes_per_s) == (9e6, pytest.approx(1e6))
 
 
+def test_only_workers_that_lived_at_the_same_time_are_summed():
+    epochs = [
+        sample(100 * epoch + t, (100 + t) * 10**6, pid=10 * epoch + worker)
+        for epoch in range(3)
+        for t in range(0, 60 + epoch, 10)
+        for worker in range(2)
+    ]
+    found = worker_memory(epochs)
+    assert (found.workers, found.last_bytes - found.first_bytes) == (2, 120e6)
+
+
 def test_repeated_readings_count_once():
     found = worker_memory([sample(t, 10**8 + t // 10) for t in range(30)])
     assert found == Missing("the workers' memory was sampled too rarely to see growth")

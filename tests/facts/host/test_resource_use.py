@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.host.resource_use import HEADROOM, resource_use
 from perfdoctor.facts.steps.boundaries import find
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.model.measured import CpuFacts, GpuFacts, MemoryFacts
 from perfdoctor.model.missing import Missing
+from tests.support import job_facts
 from tests.support.facts import loader, step
 from tests.support.records import MS, rows, update
 
@@ -32,7 +34,7 @@ def cpu(usable=16, other=0.0):
 
 
 def use(samples=(), of_cpu=NONE, memory=NONE, gpu=None, of_loader=None):
-    return resource_use(samples, step(forward=100), of_cpu, memory, gpu, of_loader)
+    return resource_use(samples, step(forward=100), of_cpu, memory, gpu, of_loader, None)
 
 
 def test_cores_at_the_peak_are_what_a_run_needs_in_whole_ones():
@@ -91,9 +93,16 @@ def test_a_device_tells_its_memory_its_load_and_its_power():
 
 def test_an_epoch_takes_what_its_items_take():
     timed = replace(step(forward=100), samples_per_s=50.0)
-    known = resource_use([], timed, NONE, MACHINE, None, loader(items=1000))
+    known = resource_use([], timed, NONE, MACHINE, None, loader(items=1000), None)
     assert known.epoch_s == 20.0
     assert use(memory=MACHINE, of_loader=loader(items=1000)).epoch_s is None  # samples were not counted
+
+
+@pytest.mark.parametrize(("taken", "epoch_s"), [(500, 10.0), (530, 10.0), (1000, 20.0)])
+def test_ranks_share_the_items_of_an_epoch_unless_each_takes_all(taken, epoch_s):
+    timed, two = replace(step(forward=100), samples_per_s=50.0), AllRanks(job_facts.job(2, slow=None))
+    of_loader = loader(items=1000, samples=3 * taken, epochs=3)
+    assert resource_use([], timed, NONE, MACHINE, None, of_loader, two).epoch_s == epoch_s
 
 
 def test_where_nothing_was_sampled_nothing_is_said():

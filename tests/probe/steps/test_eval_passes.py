@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from perfdoctor.wire.step_rows import UPDATE
 from tests.support.watched import watched
 
 pytestmark = pytest.mark.process
@@ -40,3 +41,58 @@ def test_the_callers_of_a_pass_are_noted_whether_or_not_it_records_gradients(tmp
 def test_the_line_of_a_pass_that_records_gradients_is_noted_apart(tmp_path):
     found = last(tmp_path, "if True")
     assert (found["grad_calls"], found["at"]["line"]) == (6, 8)
+
+
+TRAINS_IN_EVAL_MODE = """
+    import time
+    import torch
+    class Net(torch.nn.Linear):
+        def forward(self, batch):
+            time.sleep(0.01)
+            return super().forward(batch)
+    net = Net(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    def epoch():
+        for step in range(3):
+            net(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+    epoch()
+    net.eval()  # and never back
+    with torch.no_grad():
+        net(torch.ones(2, 4))
+    epoch()
+    epoch()
+"""
+
+
+def test_a_pass_in_eval_mode_that_a_backward_goes_through_is_a_forward(tmp_path):
+    rank = watched(tmp_path, TRAINS_IN_EVAL_MODE).ranks[0]
+    totals = rank.of("eval")[-1]
+    assert (totals["calls"], totals["grad_calls"], totals["at"]) == (1, 0, None)
+    steps = rank.steps[rank.steps["marker"] == UPDATE]
+    assert len(steps) == 9
+    assert (steps["forward"][1:] > 9e6).all()
+    assert list(steps["validation"] > 9e6) == [False] * 3 + [True] + [False] * 5
+
+
+ADVERSARIAL = """
+    import torch
+    net = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    for step in range(5):
+        net.eval()
+        batch = torch.ones(2, 4, requires_grad=True)
+        for _ in range(3):
+            (gradient,) = torch.autograd.grad(net(batch).sum(), batch)
+        net.train()
+        net(batch + gradient.sign()).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_passes_in_eval_mode_for_their_gradients_are_no_validation(tmp_path):
+    rank = watched(tmp_path, ADVERSARIAL).ranks[0]
+    assert sum(totals["grad_calls"] for totals in rank.of("eval")) == 0
+    assert (rank.steps["validation"] == 0).all()
