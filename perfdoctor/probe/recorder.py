@@ -197,6 +197,13 @@ class Recorder:
         self.flags |= DISTURBED
         self.cpu_due = True
 
+    def amend_loss(self, row: int, value: float) -> None:
+        """Add a loss that came late to its row, which may still be open."""
+        if row < self.written:
+            self.rows.amend_loss(row, value)
+        else:
+            self.loss = value if math.isnan(self.loss) else self.loss + value
+
     def close(self, marker: int, optimizer: int) -> None:
         """Write the row that is open, up to where the last phase ended. `mark` says when."""
         now = self.since

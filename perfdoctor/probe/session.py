@@ -22,9 +22,9 @@ from . import patch, stack_sampler
 from .recorder import Recorder, clock
 
 TAG_VARIABLE = "PERFDOCTOR_TAG"  # tells spawned loader workers whose they are
-PULSE_NS = 1_000_000_000  # how often running totals are written
+PULSE_NS = 1_000_000_000  # how often running totals are written, until a run is long
 CALIBRATION_CALLS = 200
-EVENTS_MAX = 5_000  # per process: a script that builds a loader per step must not fill the disk
+EVENTS_MAX = 5_000  # of each kind, per process: a script that builds a loader per step must not fill the disk
 
 
 class _Nowhere:
@@ -53,7 +53,8 @@ class Session:
         self.slowed = False  # this process is being looked at closely: what it takes now is not timed
         self._lines: Optional[EventLog] = None
         self._waiting: List[Event] = []
-        self._events = 0
+        self._written: Dict[str, int] = {}  # events, by kind
+        self._shared: Dict[str, EventLog] = {}  # by path
         self.on_end: List[Callable[[], None]] = []
         self.on_off: Callable[[], None] = lambda: None  # the watch was ended before the script
         os.register_at_fork(after_in_child=patch.guarded("fork", self._forked))
@@ -135,17 +136,19 @@ class Session:
     def write(self, event: Event) -> None:
         """Write one JSON line, or keep it until this process turns out to train."""
         if self._lines is not None:
-            self._events += 1
-            if self._events <= EVENTS_MAX:
+            written = self._written[event.event] = self._written.get(event.event, 0) + 1
+            if written <= EVENTS_MAX:
                 self._lines.add(event)
         elif len(self._waiting) < EVENTS_MAX:
             self._waiting.append(event)
 
     def append(self, event: Event, file: Optional[str] = None) -> None:
         """Write one JSON line to a file that several processes share; by default to this rank's events."""
-        EventLog(self.path(names.events_file) if file is None else os.path.join(self.run_dir, file)).add(
-            event
-        )
+        path = self.path(names.events_file) if file is None else os.path.join(self.run_dir, file)
+        log = self._shared.get(path)
+        if log is None:
+            log = self._shared[path] = EventLog(path)
+        log.add(event)
 
     def _end(self) -> None:
         recorder = self.recorder

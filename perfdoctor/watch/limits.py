@@ -14,6 +14,7 @@ import psutil
 
 from perfdoctor.model.measured import Marker
 from perfdoctor.runs import directory
+from perfdoctor.wire.names import MEASURED, MEASURING
 
 POLL_S = 0.1  # how often steps are counted and deadlines looked at
 # What ends a script, and how long it may take: it may save a checkpoint, or swallow an interrupt.
@@ -21,8 +22,6 @@ ENDINGS = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 
 
 EVALUATING_S = 60.0  # that a script may evaluate before it trains; longer, and evaluating is what it does
-MEASURING = "measuring"  # the file in which a process that measures its loader says how far that is
-DONE = "done"
 LEAVING_S = 5.0  # for a script to end by itself once the probe has ended it: it has its own cleaning up
 # Between batches a measurement looks at its clock: one that takes so much longer is stuck in a batch.
 STUCK, STUCK_S = 2.0, 60.0
@@ -54,13 +53,13 @@ class BenchmarkLimit:
             self._begin_s = min(self._begin_s, now_s)
         elif (self._file.parent / "probe.log").exists():
             return True  # the probe is in trouble, and may let the script train to its end
-        if stage == DONE:
+        if stage == MEASURED:
             self._done_s = min(self._done_s, now_s)
         return now_s - self._done_s > LEAVING_S or now_s - self._begin_s > self._longest_s
 
 
 def progress(run: Path) -> str | None:
-    """What is being measured just now: a few words, DONE in the end, None before it begins."""
+    """What is being measured just now: a few words, MEASURED in the end, None before it begins."""
     with suppress(OSError):
         return ((run / MEASURING).read_text(encoding="utf-8", errors="replace").split("\n")[-2:] or [""])[0]
     return None

@@ -291,3 +291,16 @@ def test_each_phase_asks_first_whether_a_window_has_to_end(recorder):
     recorder.on_enter = None
     recorder.enter(CHECKPOINT)
     assert asked == [OTHER, FORWARD]
+
+
+def test_a_loss_that_comes_late_is_added_to_its_row_which_may_still_be_open(clock, recorder):
+    amended = {}
+    recorder.rows.amend_loss = amended.__setitem__
+    end_step(clock, recorder)
+    recorder.amend_loss(0, 1.5)
+    assert amended == {0: 1.5}
+    recorder.amend_loss(1, 2.0)
+    recorder.amend_loss(1, 0.5)
+    end_step(clock, recorder)
+    assert recorder.rows.rows[1]["loss"] == 2.5
+    assert amended == {0: 1.5}

@@ -123,3 +123,42 @@ def test_on_a_full_disk_the_script_goes_on_and_what_is_missing_is_told(tmp_path,
     else:
         assert note.slug == "disk-full-no-steps"
         assert records.problems == (note,)  # no file without a header beside it
+
+
+MANY_LOADERS = """
+    import os, torch
+    from torch.utils.data import DataLoader, TensorDataset
+    net = torch.nn.Linear(4, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    def fold():
+        for (x,) in DataLoader(TensorDataset(torch.randn(40, 4)), batch_size=4, shuffle=True):
+            net(x).sum().backward(); opt.step(); opt.zero_grad()
+    for _ in range(3): fold()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20): fold()
+    assert len(os.listdir("/proc/self/fd")) <= before + 1, os.listdir("/proc/self/fd")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc for open files")
+def test_a_loader_for_each_fold_leaves_no_files_open(tmp_path):
+    assert len(updates(watched(tmp_path, MANY_LOADERS))) == 230
+
+
+def test_events_of_one_kind_leave_room_for_those_of_others(tmp_path):
+    records = watched(
+        tmp_path,
+        TRAIN
+        + """
+    train(2)
+    import gc
+    from perfdoctor.probe.session import EVENTS_MAX
+    from perfdoctor.wire.events.training import ZeroGradEvent
+    (session,) = [each for each in gc.get_objects() if type(each).__name__ == "Session"]
+    for calls in range(EVENTS_MAX + 10):
+        session.write(ZeroGradEvent(calls=calls, seconds=0.0, at=None))
+    """,
+    )
+    rank = records.ranks[0]
+    assert len(rank.of("zero_grad")) == 5_000
+    assert len(rank.of("end")) == 1

@@ -21,6 +21,6 @@ def latest(entries: Sequence[AnyEvent], span: MeasuredSpan) -> tuple[AnyEvent, f
     span_ns = span.end_ns - span.begin_ns
     if inside and span_ns > 0:
         covered = (inside[-1].t_ns - span.begin_ns) / span_ns
-        if covered >= MOST:
+        if covered >= MOST or (covered > 0 and inside[-1] is entries[-1]):
             return inside[-1], span.steps * covered
     return entries[-1], span.steps

@@ -17,7 +17,7 @@ from ...wire.events.loader_benchmark import (
     LoadingNoneEvent,
     LoadingSkippedEvent,
 )
-from ...wire.names import MEASURING
+from ...wire.names import MEASURED, MEASURING
 from .. import patch
 from ..session import Session
 from ..trial.stop import EarlyExit
@@ -26,7 +26,6 @@ from .batch_costs import Caught, described
 from .benchmark import Loading
 from .loader import Args, Kwargs, Loaders
 
-DONE = "done"
 WITHOUT_LOADER = 20  # updates without a loader: this script trains on something else
 LIBRARIES = ("transformers", "lightning", "pytorch_lightning", "accelerate")  # whose options build the loader
 
@@ -141,7 +140,7 @@ class Only:
 
     def _end(self) -> None:
         if self._marks >= 0:
-            self._mark(DONE)
+            self._mark(MEASURED)
         self.ending.begin()
 
 

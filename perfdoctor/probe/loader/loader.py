@@ -118,7 +118,7 @@ class Loaders:
     def before_iter(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int]]:
         """Starting an iterator, its workers included, is waiting for data."""
         recorder = self.session.recording()
-        if recorder is None:
+        if recorder is None or self.waiting:  # a loader within one that is being waited for is its work
             return None
         loader = args[0]
         self.starting = self.numbers.get(loader, 0)
@@ -211,7 +211,7 @@ class Loaders:
     def before_next(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int, int]]:
         """Wait for a batch; the batch before it is done with."""
         recorder = self.session.recording()
-        if recorder is None:
+        if recorder is None or self.waiting:
             return None
         self.may_open = True
         if self.delivered:
@@ -271,7 +271,7 @@ class Loaders:
     def before_stop(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int, List[int]]]:
         """Stopping workers is waiting for data as well; where an epoch ends in `next`, it is part of that."""
         recorder = self.session.recording()
-        if recorder is None or self.waiting or args[0]._shutdown:
+        if recorder is None or self.waiting or getattr(args[0], "_shutdown", True):
             return None
         recorder.enter(DATA_WAIT)
         return recorder, recorder.since, [worker.pid for worker in args[0]._workers]

@@ -14,6 +14,7 @@ from ...wire.events.training import BiasedLayerEvent, ModuleCallsEvent, Repeated
 from .. import accelerators, patch
 from ..autocast import autocast_of
 from ..constructor_lines import ConstructorLines
+from ..function_transforms import is_wrapped
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
 from ..user_frames import user_line
@@ -249,7 +250,7 @@ class ModuleCalls:
             result = result[0] if result else None
         if not isinstance(result, self.torch.Tensor) or not result.is_cpu or not result.numel():
             return None
-        if result.layout != self.torch.strided:
+        if result.layout != self.torch.strided or is_wrapped(self.torch, result):
             return None
         flat = result.detach().reshape(-1)
         return str(flat[:: max(1, flat.numel() // SHOWN)].tolist())

@@ -91,14 +91,14 @@ class Backwards:
                     recorder.decide(FORWARD, FORWARD, FORWARD)
                 recorder.since, recorder.current = now, BACKWARD
                 recorder.switches += 1
-                updates.in_backward = True
                 sync = self.gradient_sync
-                if sync is not None:
-                    sync.before_backward(recorder)
-                schedule.backwards += 1
-                recorder.samples += samples.pending
-                samples.pending = 0
-                try:
+                try:  # a signal's handler may raise anywhere from here on
+                    updates.in_backward = True
+                    if sync is not None:
+                        sync.before_backward(recorder)
+                    schedule.backwards += 1
+                    recorder.samples += samples.pending
+                    samples.pending = 0
                     return original(*args, **kwargs)
                 finally:
                     updates.in_backward = False

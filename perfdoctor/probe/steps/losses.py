@@ -11,6 +11,7 @@ import collections
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from .. import accelerators, patch
+from ..function_transforms import is_batched
 from ..moments import Moments
 from ..recorder import Recorder
 
@@ -42,6 +43,8 @@ class LossReader:
         if type(loss) is not self.tensor:
             if isinstance(loss, (list, tuple)) and len(loss) == 1:
                 loss = loss[0]
+                if is_batched(self.torch, loss):
+                    return  # one of each sample
             if type(loss) is not self.tensor:
                 return  # a fake or distributed tensor has no value to read here
         if repeated or loss.numel() != 1:
@@ -65,7 +68,7 @@ class LossReader:
         for tell in self.moments.device:
             tell(device)
         if used.kind != accelerators.MPS and hasattr(used.module, "Event"):
-            self.on_device = DeviceLosses(self.torch, used, recorder.rows.amend_loss)
+            self.on_device = DeviceLosses(self.torch, used, recorder.amend_loss)
 
 
 class DeviceLosses:

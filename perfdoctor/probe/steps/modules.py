@@ -97,10 +97,10 @@ class ModuleCallPhases:
                 recorder.current = FORWARD
                 recorder.switches += 1
                 recorder.calls += 1
-                phases.in_call = True
-                if not samples.loader_delivers:
-                    phases.count_samples(args)
-                try:
+                try:  # a signal's handler may raise anywhere from here on
+                    phases.in_call = True
+                    if not samples.loader_delivers:
+                        phases.count_samples(args)
                     return original(self, *args, **kwargs)
                 finally:
                     phases.in_call = False

@@ -1,4 +1,4 @@
-"""Which thread trains, and what is done in it about once a second."""
+"""Which thread trains, and what is done in it about once a second, in long runs less often."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from ..moments import Moments
 from ..recorder import Recorder, clock
 from ..session import PULSE_NS, Session
 
+PULSES = 600  # up to each point of a run, at least: so often in a long one, too seldom to fill the disk
+
 
 class TrainingThread:
     """The thread that trains: the first one with a forward with gradients, a backward or an update."""
@@ -18,7 +20,8 @@ class TrainingThread:
         self.session = session
         self.moments = moments
         self.known = False
-        self.next_pulse_ns = clock() + PULSE_NS
+        self.begin_ns = clock()
+        self.next_pulse_ns = self.begin_ns + PULSE_NS
 
     def recorder(self) -> Optional[Recorder]:
         """The recorder, for the thread that trains; the first thread that does becomes it."""
@@ -39,6 +42,7 @@ class TrainingThread:
 
     def pulse(self) -> None:
         """Have the running totals written."""
-        self.next_pulse_ns = clock() + PULSE_NS
+        now = clock()
+        self.next_pulse_ns = now + max(PULSE_NS, (now - self.begin_ns) // PULSES)
         for write in self.moments.second:
             write()

@@ -91,5 +91,5 @@ class ProgressReader:
 
 
 def latest(run: Path) -> RunProgress:
-    """The progress of the run at `run` in one look; a caller that asks again keeps a Follower."""
+    """The progress of the run at `run` in one look; a caller that asks again keeps a ProgressReader."""
     return ProgressReader(run).look()

@@ -27,5 +27,10 @@ def test_in_a_short_run_the_total_of_the_end_has_to_do():
     assert latest([at(1200, n=1), last], WINDOW) == (last, 100)
 
 
+def test_a_total_that_nothing_follows_counts_for_the_steps_it_covers_however_few():
+    last = at(1200, n=2)  # the process was killed, or too much had been written
+    assert latest([at(1100, n=1), last], WINDOW) == (last, pytest.approx(20))
+
+
 def test_without_totals_there_is_nothing():
     assert latest([], WINDOW) is None

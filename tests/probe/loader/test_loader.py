@@ -140,3 +140,26 @@ def test_validation_batches_do_not_count_as_training_samples(tmp_path):
     assert int(rows["samples"].sum()) == 96
     assert len(updates(records)) == 12
     assert np.all(updates(records)["samples"][1:] == 8)
+
+
+NESTED = """
+    import torch
+    from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+    class Through(IterableDataset):
+        def __iter__(self):
+            yield from DataLoader(TensorDataset(torch.randn(48, 4)), batch_size=4)
+    net = torch.nn.Linear(4, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(2):
+        for (x,) in DataLoader(Through(), batch_size=None):
+            net(x).sum().backward(); opt.step(); opt.zero_grad()
+"""
+
+
+def test_batches_of_a_loader_within_another_one_are_its_work(tmp_path):
+    records = watched(tmp_path, NESTED)
+    steps = updates(records)
+    assert len(steps) == 24
+    assert (steps["batches"][1:] == 1).all()
+    assert (steps["samples"][1:] == 4).all()
+    assert len(records.ranks[0].of("epoch")) == 2
