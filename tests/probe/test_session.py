@@ -160,5 +160,5 @@ def test_events_of_one_kind_leave_room_for_those_of_others(tmp_path):
     """,
     )
     rank = records.ranks[0]
-    assert len(rank.of("zero_grad")) == 5_000
+    assert len(rank.of("zeroing")) == 5_000
     assert len(rank.of("end")) == 1
