@@ -190,7 +190,7 @@ class ThreadFacts:
     intra_op: int
     set_by: str | None  # "OMP_NUM_THREADS=1", "torch.set_num_threads" or None for torch's default
     at: Location | None = None  # the set_num_threads line
-    per_module_s: float | None = None  # forward and backward seconds per step and module: size of operations
+    per_module_s: float | None = None  # forward and backward seconds per call of a module: size of operations
 
 
 @dataclass(frozen=True)

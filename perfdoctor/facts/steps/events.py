@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire.events.process import CostEvent
 from perfdoctor.wire.events.ranks import CollectivesEvent
 from perfdoctor.wire.events.script import RootModuleEvent, SaveEvent, ThreadsEvent
-from perfdoctor.wire.events.training import EvalEvent, WindowEvent
+from perfdoctor.wire.events.training import EvalEvent, ModuleCallsEvent, WindowEvent
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,11 @@ def thread_facts(records: RunRecords, rank: RankRecords, step: StepFacts) -> Thr
     )
 
 
-def _modules(rank: RankRecords) -> int:
-    """How many modules the largest root module holds."""
-    return max((entry.modules for entry in rank.of(RootModuleEvent)), default=0)
+def _modules(rank: RankRecords) -> float:
+    """How many modules a step calls, as it was seen to, but no fewer than the largest root module holds."""
+    held = max((entry.modules for entry in rank.of(RootModuleEvent)), default=0)
+    called = [entry.calls for entry in rank.of(ModuleCallsEvent)]
+    return max(held, median(called) if called else 0.0)
 
 
 def _compute_s(step: StepFacts) -> float:

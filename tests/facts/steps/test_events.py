@@ -39,6 +39,13 @@ def test_the_size_of_operations_is_compute_per_module():
     assert found.per_module_s == pytest.approx(0.002)
 
 
+def test_modules_that_a_step_calls_again_and_again_compute_less_each():
+    look = {"event": "calls", "look": 1, "seconds": 0.01, "calls": 16, "autocast": None, "wide_inputs": False}
+    look |= {"synced": 0, "unsynced": 0, "biased": 0, "biased_elements": 0}
+    found = threads_of(of({"event": "root", "modules": 4}, look), {"threads": 2}, step(forward=3, backward=5))
+    assert found.per_module_s == pytest.approx(0.0005)
+
+
 def test_unknown_threads_are_a_reason():
     assert threads_of(of(), None, step(forward=1)) == Missing("the number of torch's threads is not known")
 
