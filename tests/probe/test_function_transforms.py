@@ -1,4 +1,4 @@
-"""Losses as they reach the rows of a script's steps."""
+"""Training inside torch.func, watched."""
 
 from __future__ import annotations
 
