@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfdoctor.diagnosis.trace_report import TraceReport, attribute_time
-from perfdoctor.facts.device.device import DeviceFacts, device_facts, without_waiting
+from perfdoctor.facts.device.device import DeviceFacts, device_facts, judged_steps, without_waiting
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.ranks import Straggler
 from perfdoctor.trace.measure.collectives import RankWait
@@ -65,5 +65,6 @@ def _rank_time(
 
 def _host_s(trace: RankTrace) -> float:
     """The mean step of a trace without a device, or all of it."""
-    steps_us = sum(step.times.span_us for step in trace.steps)
-    return steps_us / len(trace.steps) / US_PER_S if steps_us else (trace.end_ns - trace.begin_ns) / NS_PER_S
+    steps = judged_steps(trace.steps)
+    steps_us = sum(step.times.span_us for step in steps)
+    return steps_us / len(steps) / US_PER_S if steps_us else (trace.end_ns - trace.begin_ns) / NS_PER_S

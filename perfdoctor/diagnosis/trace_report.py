@@ -6,6 +6,7 @@ host's time and leaves the device's alone, so what it says against the host is n
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,6 +100,7 @@ def report(ranks: Sequence[RankTrace]) -> TraceReport:
     judged = judged_rank(ranks, collectives)
     device = _device(judged, ranks, collectives)
     attribution = attribute_time(judged, device)
+    matched = len(ranks) if collectives is not None else 1
     judgement = judge(catalogue.tips(), _facts(judged, device, ranks, collectives), attribution)
     return TraceReport(
         ranks=tuple(ranks),
@@ -106,7 +108,7 @@ def report(ranks: Sequence[RankTrace]) -> TraceReport:
         device=device,
         together=collectives,
         straggler=of_traces(ranks, collectives),
-        diagnosis=conclude(judged, device, attribution, judgement.findings, len(ranks)),
+        diagnosis=conclude(judged, device, attribution, judgement.findings, matched),
         findings=judgement.findings,
         not_judged=judgement.not_judged,
         notes=(*_notes(ranks, judged, device, collectives), *judgement.notes),
@@ -118,7 +120,13 @@ def judged_rank(ranks: Sequence[RankTrace], collectives: MatchedCollectives | No
     if collectives is not None and collectives.late is not None:
         parts = zip(collectives.ranks, ranks, strict=True)
         return next(trace for part, trace in parts if part.rank == collectives.late)
-    return min(ranks, key=lambda rank: rank.times.exposed_comm_us if rank.times else 0.0)
+    return min(ranks, key=_exposed_share)
+
+
+def _exposed_share(rank: RankTrace) -> float:
+    """How much of its time a rank only communicates; infinite where no device was recorded."""
+    times = rank.times
+    return times.exposed_comm_us / times.span_us if times is not None and times.span_us > 0 else math.inf
 
 
 def _device(
@@ -285,7 +293,7 @@ def _doubts(
         busy = "time counts as busy while any of them is busy"
         doubts.append(f"{len(trace.devices)} devices worked: {busy}")
     if verdict is Verdict.NETWORK and ranks == 1:
-        doubts.append("one rank's trace cannot tell transfer from waiting for another rank")
+        doubts.append("a rank's trace by itself cannot tell transfer from waiting for another rank")
     steps = judged_steps(trace.steps)
     if 0 < len(steps) < FEW_STEPS:
         doubts.append(f"fewer than {FEW_STEPS} steps: a single odd step can change the result")
@@ -344,6 +352,8 @@ def _chosen(ranks: Sequence[RankTrace], collectives: MatchedCollectives | None) 
         return "and no file holds any communication: they may not be the ranks of one job"
     if collectives is not None and collectives.late is None:
         return "no rank waits for another"
+    if collectives is None:
+        return "which communicates least: collectives of the ranks do not match"
     return "which the others wait for"
 
 

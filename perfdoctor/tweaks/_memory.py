@@ -18,14 +18,15 @@ def left_share() -> float:
 
 
 def _folders() -> Iterator[str]:
-    """Where this process's group is, of version 2 or 1, and where a container shows its own."""
+    """This process's group, of version 2 or 1, and those above, up to where a container shows its own."""
     for line in text_of(OWN).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number == "0" or "memory" in controllers.split(","):
             mount = os.path.join(GROUPS, "" if number == "0" else "memory")
-            yield os.path.join(mount, path.lstrip("/"))
-            yield mount
+            parts = [part for part in path.split("/") if part]
+            for depth in range(0 if ".." in parts else len(parts), -1, -1):
+                yield os.path.join(mount, *parts[:depth])
 
 
 def _left_in(folder: str) -> float:

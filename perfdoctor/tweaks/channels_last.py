@@ -62,6 +62,7 @@ def _converted(here: Tweaking, module: Any) -> bool:
     if all(in_order) and not all(ambiguous):
         here.left_alone(name_of(module), "it is already channels-last")
         return False
-    module.to(memory_format=torch.channels_last)
+    # not `module.to`, which tries it on 5-D tensors as well, and fails
+    module._apply(lambda held: held.to(memory_format=torch.channels_last) if held.dim() == FOUR_D else held)
     here.applied(name_of(module), "NCHW", "NHWC")
     return True

@@ -89,7 +89,8 @@ class Copies:
         if not args[0].is_cpu:
             return None
         target = args[1] if len(args) > 1 else kwargs.get("device", kwargs.get("other"))
-        return self._altered(args, kwargs, 3) if self._is_device(target) else None
+        place = 2 if isinstance(target, self.tensor) else 3  # behind a device there is a number type
+        return self._altered(args, kwargs, place) if self._is_device(target) else None
 
     def before_kind(self, args: Any, kwargs: Any) -> Any:
         """`tensor.cuda(...)`, `tensor.xpu(...)`."""

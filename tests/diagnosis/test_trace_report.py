@@ -100,16 +100,26 @@ def test_one_rank_cannot_tell_moving_from_waiting_for_another():
     found = judged(exposed).diagnosis
     assert found.verdict is Verdict.NETWORK
     assert found.confidence is Confidence.MEDIUM
-    assert "one rank's trace cannot tell" in found.because[-1]
+    assert "by itself cannot tell" in found.because[-1]
 
 
-def test_the_rank_that_the_others_wait_for_is_judged():
+def test_of_ranks_that_cannot_be_matched_the_one_that_communicates_least_is_judged():
     waits = rank(steps(compute=40, comm=50, idle={"host_late": 10}), rank=0)
     late = replace(rank(steps(compute=85, comm=5)), rank=1, file="rank1.json")
     found = judged(waits, late)
     assert found.judged.rank == 1
     assert found.diagnosis.classes[Bottleneck.NETWORK] == pytest.approx(0.05)
-    assert "rank 1, which the others wait for" in worded(found.notes[0])
+    assert "rank 1, which communicates least: collectives of the ranks do not match" in worded(found.notes[0])
+
+
+def test_a_file_without_its_device_or_with_fewer_steps_is_not_the_one_that_is_judged():
+    good = rank(steps(compute=40, comm=50, idle={"host_late": 10}), rank=0)
+    better = replace(rank(steps(compute=40, comm=48, idle={"host_late": 12})), rank=1, file="rank1.json")
+    short = replace(rank(steps(2, compute=40, comm=50, idle={"host_late": 10})), rank=2, file="rank2.json")
+    broken = replace(host_only(), rank=3, file="rank3.json")
+    found = judged(good, better, short, broken)
+    assert found.judged.rank == 1
+    assert found.diagnosis.confidence is not Confidence.HIGH
 
 
 def test_without_a_device_time_inside_dataloader_is_data_and_inside_operators_compute():

@@ -65,6 +65,16 @@ def test_images_weights_and_feature_maps_are_channels_last() -> None:
     assert place["at"]["file"] == __file__
 
 
+def test_weights_of_three_dimensional_convolutions_stay_as_they_are() -> None:
+    module = model()
+    module.depth = nn.Conv3d(3, 2, 1)
+    with applied("channels_last") as told:
+        module(torch.ones(2, 3, 8, 8))
+    assert module.first.weight.is_contiguous(memory_format=NHWC)
+    assert module.depth.weight.is_contiguous()
+    assert len(told.applied) == 1
+
+
 def test_after_fifty_steps_the_losses_differ_by_rounding_only() -> None:
     original = losses(model())
     with applied("channels_last"):

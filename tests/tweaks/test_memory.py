@@ -47,6 +47,13 @@ def test_a_container_shows_its_own_group_at_the_mount(groups: Path) -> None:
     assert _memory.left_share() == pytest.approx(0.25)
 
 
+def test_a_group_above_may_have_the_limit(groups: Path) -> None:
+    (groups / "own").write_text("0::/slurm/job/step/task\n")
+    group(groups / "slurm/job", str(4 * GIB), 3 * GIB, 0)
+    group(groups / "slurm/job/step/task", "max", 3 * GIB, 0)
+    assert _memory.left_share() == pytest.approx(0.25)
+
+
 def test_version_one_has_other_names(groups: Path) -> None:
     (groups / "own").write_text("5:cpu,cpuacct:/x\n9:memory:/x\n")
     group(groups / "memory/x", str(4 * GIB), 3 * GIB, GIB, old=True)

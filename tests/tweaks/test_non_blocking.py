@@ -115,6 +115,17 @@ def test_what_does_not_wait_already_is_no_place() -> None:
     assert not told.events
 
 
+def test_beside_another_tensor_the_flag_stands_at_the_second_place() -> None:
+    class Other(torch.Tensor):
+        device = CUDA
+
+    other = torch.ones(1).as_subclass(Other)
+    with on_device() as (device, _):
+        pinned(2).to(other, True)
+        pinned(2).to(other)
+    assert [kwargs for _, kwargs in device.calls] == [{}, {"non_blocking": True}]
+
+
 def test_memory_that_no_loader_pinned_is_left_alone() -> None:
     with on_device() as (device, told):
         torch.ones(2).to(CUDA)

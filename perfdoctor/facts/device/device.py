@@ -230,6 +230,7 @@ def _over_the_bus(trace: RankTrace) -> float:
 
 def kernel_facts(trace: RankTrace, device: DeviceFacts) -> KernelFacts:
     """What the device ran."""
+    kernels_us = sum(use.us for use in trace.classes if use.kind not in NOT_COMPUTE)
     alone_us = sum(use.us - use.beside_us for use in trace.kernels if use.kind not in NOT_COMPUTE)
     computing_us = max(trace.times.compute_us if trace.times else 0.0, alone_us)
     return KernelFacts(
@@ -238,7 +239,7 @@ def kernel_facts(trace: RankTrace, device: DeviceFacts) -> KernelFacts:
         scale=_compute_scale(trace, device),
         work=trace.work,
         files_steps=len(trace.steps) or None,
-        computing=device.compute / computing_us if computing_us > 0 else 0.0,
+        computing=_compute_scale(trace, device) * kernels_us / computing_us if computing_us > 0 else 0.0,
     )
 
 
@@ -302,8 +303,13 @@ def _returns(call: BlockingCalls, round_trips: Sequence[RoundTrip]) -> bool:
 
 
 def _compute_scale(trace: RankTrace, device: DeviceFacts) -> float:
-    """Judged share per microsecond of kernels: streams overlap, and the file outlasts its steps."""
-    total_us = sum(use.us for use in trace.classes if use.kind not in NOT_COMPUTE)
+    """Judged share per microsecond of the device's own work: kernels, and copies and memsets within it.
+
+    Streams overlap, and the file outlasts its steps.
+    """
+    kernels_us = sum(use.us for use in trace.classes if use.kind not in NOT_COMPUTE)
+    moved_us = sum(use.us for use in trace.classes if use.kind in (KernelClass.COPY, KernelClass.MEMSET))
+    total_us = kernels_us + moved_us * (1.0 - _over_the_bus(trace))
     return device.compute / total_us if total_us > 0 else 0.0
 
 

@@ -233,7 +233,7 @@ def build(
         epoch_s=_epochs_s(step, loader) if loader.num_workers else 0.0,
         epochs_per_step=loader.epochs / max(1, step.count),
         starts_per_step=1 / max(1, step.count),
-        fixed_s=max(0.0, loader.other_wait_s - loader.others_restart_s),
+        fixed_s=max(0.0, loader.other_wait_s - (loader.others_restart_s if loader.num_workers else 0.0)),
         contention=contention,
     )
     # more CPU seconds than the cores have: batches prepared ahead, or a clock read late

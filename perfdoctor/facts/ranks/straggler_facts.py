@@ -37,7 +37,8 @@ def of_traces(ranks: Sequence[RankTrace], together: MatchedCollectives | None) -
     device = device_facts(trace)
     others = [facts for _, other in by_rank.values() if (facts := device_facts(other)) is not None]
     all_us = sum(one.caused_us for one in together.ranks)
-    if device is None or not others or part.caused_us <= MOST * all_us:
+    most = MOST + (1 - MOST) / len(together.ranks)  # as where timers tell
+    if device is None or not others or part.caused_us <= most * all_us:
         return None
     cause, excess_s = _excess(device, others)
     return Straggler(

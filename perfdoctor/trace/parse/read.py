@@ -21,7 +21,8 @@ SEPARATOR = re.compile(rb"\}\s*,\s*(?=\{)")
 # Where events part in text that is no valid JSON.
 RESUMPTION = re.compile(rf"\}}\s*,\s*(?={EVENT_BEGIN})".encode())
 ATTEMPTS = 16  # separators tried from the end of a piece; those inside arguments are no borders of events
-RANK_IN_NAME = re.compile(r"(?:rank|worker)[-_]?(\d+)", re.IGNORECASE)
+# `worker-0_1234.` is a host's name and a process id, as torch's own handler names its files.
+RANK_IN_NAME = re.compile(r"(?:rank[-_]?(\d+)|worker[-_]?(\d+)(?!\d|_\d+\.))", re.IGNORECASE)
 BROKEN_END = re.compile(rf'\}}(?=\s*,\s*{EVENT_BEGIN}|\s*\]\s*(?:,\s*"|\}}?\s*$))')
 BETWEEN = re.compile(r"[\s,]*")
 BARREN_BYTES = 128 << 20  # without an event, after which none is expected any more
@@ -159,7 +160,7 @@ class _Reader:
         distributed = about.get("distributedInfo")
         distributed = distributed if isinstance(distributed, dict) else {}
         named = RANK_IN_NAME.search(self.source.path.name)
-        rank = whole(distributed.get("rank"), int(named[1]) if named else UNKNOWN)
+        rank = whole(distributed.get("rank"), int(named[1] or named[2]) if named else UNKNOWN)
         world_size = whole(distributed.get("world_size"))
         return Trace(
             file=str(self.source.path),

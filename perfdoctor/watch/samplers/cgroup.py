@@ -118,13 +118,18 @@ def _quota(folder: Path) -> Iterator[float]:
         yield int(words[0]) / int(words[1])
 
 
+INACTIVE = ("total_inactive_file", "inactive_file")  # version 1 has both: with the groups below, and without
+
+
 def _memory_left(folder: Path) -> Iterator[int]:
     """What the group's own limit leaves, if it has one; file pages that can be dropped do not count."""
     for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
         words = _text(folder / limit).strip(), _text(folder / used).strip()
         if not all(word.isdigit() for word in words) or int(words[0]) >= UNLIMITED_BYTES:
             continue
-        cached = re.search(r"^(?:total_)?inactive_file (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+        stat = _text(folder / "memory.stat")
+        totals = (re.search(rf"^{name} (\d+)$", stat, re.MULTILINE) for name in INACTIVE)
+        cached = next(filter(None, totals), None)
         yield max(0, int(words[0]) - int(words[1]) + (int(cached[1]) if cached else 0))
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ SETTLED_S = 3.0  # younger processes are not asked: workers that restart each ep
 
 LIMITS_INTERVAL_S = 60.0  # quotas may change under way; rarely
 MOST_THREADS = 64  # of a training process that are looked at: those of torch, which come first
+MOST_BOUND = 1024  # threads of it whose cores are asked for
+BINDING = re.compile(rb"(?:^|\0)(?:OMP_PROC_BIND|OMP_PLACES|GOMP_CPU_AFFINITY|KMP_AFFINITY)=")
 NOT_BUSY = ("guest", "guest_nice", "steal")  # guests are in user time already; stolen time is not ours
 MOST_CLOCKS = 8  # cores whose clock is read: each reading asks the core itself
 MOST_READERS = 4  # loader workers whose open files are looked at: they do the same work
@@ -42,8 +45,10 @@ SHARED_MEMORY = "/dev/shm"
 CPU_FOLDER = "/sys/devices/system/cpu"
 
 
-def usable_cores(pid: int | None = None, root: Path = Path("/")) -> tuple[float, str]:
-    """Cores that `pid` (this process where None) may use, and what limits them.
+def usable_cores(
+    pid: int | None = None, root: Path = Path("/"), ranks: Sequence[int] = ()
+) -> tuple[float, str]:
+    """Cores that `pid` (this process where None) may use, with those of other `ranks`, and what limits them.
 
     The limit is `machine`, `cpuset`, `affinity` or `cgroup quota`; of equal ones, the first of these.
     """
@@ -52,21 +57,36 @@ def usable_cores(pid: int | None = None, root: Path = Path("/")) -> tuple[float,
     candidates = [(machine, "machine")]
     if limits.cpuset_cores is not None:
         candidates.append((float(limits.cpuset_cores), "cpuset"))
-    affinity = _affinity(pid)
-    if affinity is not None:
-        candidates.append((float(affinity), "affinity"))
+    affinity = frozenset().union(*map(_affinity, {pid or 0, *ranks}))
+    if affinity:
+        candidates.append((float(len(affinity)), "affinity"))
     if limits.quota_cores is not None:
         candidates.append((limits.quota_cores, "cgroup quota"))
     return min(candidates, key=lambda candidate: candidate[0])
 
 
-def _affinity(pid: int | None) -> int | None:
+def _affinity(pid: int) -> frozenset[int]:
+    """The cores on which a process may run; none where that cannot be known."""
     if not hasattr(os, "sched_getaffinity"):
-        return None
+        return frozenset()
     try:
-        return len(os.sched_getaffinity(pid or 0))
+        # OpenMP binds each thread to cores of its own, the first one as well.
+        threads = _threads(pid) if _is_bound_by_openmp(pid) else [pid]
+        return frozenset().union(*map(os.sched_getaffinity, threads))
     except OSError:
-        return None
+        return frozenset()
+
+
+def _threads(pid: int) -> list[int]:
+    return sorted(int(name) for name in os.listdir(f"/proc/{pid or 'self'}/task"))[:MOST_BOUND]
+
+
+def _is_bound_by_openmp(pid: int) -> bool:
+    """Whether the process was started with variables that have OpenMP bind its threads."""
+    try:
+        return BINDING.search(Path(f"/proc/{pid or 'self'}/environ").read_bytes()) is not None
+    except OSError:
+        return False
 
 
 class HostSampler:
@@ -149,10 +169,11 @@ class HostSampler:
 
     def _usable_cores(self, members: list[RunProcess], now_s: float) -> float:
         if self._limits is None or now_s - self._limits[0] >= LIMITS_INTERVAL_S:
-            main = next((member.pid for member in members if member.role == "main"), None)
+            mains = [member.pid for member in members if member.role == "main"]
+            main = mains[0] if mains else None
             # Before there is a training process, ask again soon: it may have narrowed itself.
             read_s = now_s if main is not None else -math.inf
-            self._limits = (read_s, usable_cores(main)[0])
+            self._limits = (read_s, usable_cores(main, ranks=mains)[0])
             self._memory_left_bytes = cgroup.memory_left_bytes(main)
         return self._limits[1]
 

@@ -74,6 +74,7 @@ class Storage:
         if self._mounts is None:
             self._mounts = self._read_mounts(pid)
         around = [mount for mount in self._mounts if _holds(mount.point, name)]
+        around.reverse()  # of those at one place the last one is seen
         return max(around, key=lambda mount: len(mount.point), default=None)
 
     def _read_mounts(self, pid: int) -> list[StorageMount]:

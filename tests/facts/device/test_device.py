@@ -11,6 +11,7 @@ from perfdoctor.trace.results import IdleCause, KernelClass
 from tests.support.rank_traces import (
     copy,
     host_only,
+    kernel,
     matrix,
     rank,
     round_trip,
@@ -85,6 +86,18 @@ def test_kernels_of_streams_that_overlap_are_scaled_to_the_time_they_cover():
     trace = rank(classes=(use("matmul", 400), use("pointwise", 200), use("communication", 100)))
     facts = device.kernel_facts(trace, device.device_facts(trace))
     assert facts.share(KernelClass.MATMUL, KernelClass.POINTWISE) == pytest.approx(0.6)
+
+
+def test_copies_within_the_device_are_no_part_of_what_its_kernels_take():
+    inner = rank(
+        (step(1, compute=50, copy=20),),
+        classes=(use("matmul", 50), use("copy", 15), use("memset", 5)),
+        kernels=(kernel("gemm", "matmul", 50),),
+        copies=(copy("HtoD", "pinned", 5), copy("DtoD", None, 10)),
+    )
+    facts = device.kernel_facts(inner, device.device_facts(inner))
+    assert facts.share(KernelClass.MATMUL) == pytest.approx(0.5)
+    assert facts.computing * 50_000 == pytest.approx(0.5)
 
 
 def test_copies_keep_the_lines_whose_calls_block():

@@ -22,6 +22,10 @@ FOUND = MatchedCollectives(
     ),
     late=1,
 )
+# A little more than half of the waiting of two ranks is for one: as chance has it.
+CHANCE = replace(
+    FOUND, ranks=(replace(FOUND.ranks[0], caused_us=195_000.0), replace(FOUND.ranks[1], caused_us=205_000.0))
+)
 # As much waiting is for rank 0 as for rank 1.
 TURNS = replace(FOUND, ranks=(replace(FOUND.ranks[0], caused_us=395_000.0), *FOUND.ranks[1:]))
 
@@ -50,6 +54,7 @@ def test_waiting_that_computing_hides_does_not_count():
         pytest.param((WAITS,), None, id="one-rank"),
         pytest.param((WAITS, LATE, ALSO), replace(FOUND, late=None), id="nobody-late"),
         pytest.param((WAITS, LATE, ALSO), TURNS, id="others-are-waited-for-as-much"),
+        pytest.param((WAITS, LATE), CHANCE, id="two-that-wait-in-turn"),
         pytest.param((WAITS, replace(host_only(), rank=1), ALSO), FOUND, id="no-device-on-the-late-rank"),
     ],
 )

@@ -10,9 +10,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from perfdoctor.probe.loader.benchmark_session import DONE, MEASURING, _is_at
+from perfdoctor.probe.loader.benchmark_session import _is_at
 from perfdoctor.runs import directory, records
-from perfdoctor.watch import limits
 from perfdoctor.watch.unwatched import INJECT
 
 pytestmark = pytest.mark.process
@@ -118,7 +117,3 @@ def test_a_second_process_does_not_measure_beside_the_first(tmp_path):
 )
 def test_a_place_is_named_by_the_end_of_its_path(at, is_it):
     assert _is_at({"file": "/home/ada/pkg/train.py", "line": 4}, at) is is_it
-
-
-def test_inside_and_outside_call_their_file_the_same():
-    assert (limits.MEASURING, limits.DONE) == (MEASURING, DONE)

@@ -18,6 +18,7 @@ from perfdoctor.watch.samplers.cgroup import (
 
 V2_MOUNT = "29 23 0:26 {shown} /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1_CPU = "33 32 0:30 {shown} /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
+V1_MEMORY = "35 32 0:32 {shown} /sys/fs/cgroup/memory rw,nosuid shared:11 - cgroup cgroup rw,memory\n"
 V1_CPUSET = "34 32 0:31 {shown} /sys/fs/cgroup/cpuset rw,nosuid shared:10 - cgroup cgroup rw,cpuset\n"
 ROOT_MOUNT = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
 
@@ -142,6 +143,17 @@ def test_memory_that_a_limit_leaves_counts_pages_that_can_be_dropped(tmp_path: P
         "slice/job/memory.current": "500\n",
     }
     root = tree(tmp_path, "0::/slice/job\n", V2_MOUNT.format(shown="/"), files)
+    assert memory_left_bytes(root=root) == 250
+
+
+@pytest.mark.shows("container")
+def test_in_version_one_pages_of_the_groups_below_count(tmp_path: Path) -> None:
+    files = {
+        "memory/job/memory.limit_in_bytes": "1000\n",
+        "memory/job/memory.usage_in_bytes": "900\n",
+        "memory/job/memory.stat": "inactive_file 0\ntotal_rss 700\ntotal_inactive_file 150\n",
+    }
+    root = tree(tmp_path, "5:memory:/job\n", V1_MEMORY.format(shown="/"), files)
     assert memory_left_bytes(root=root) == 250
 
 

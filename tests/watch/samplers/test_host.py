@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -51,6 +54,41 @@ def test_a_cpuset_is_named_although_the_affinity_mirrors_it(
     root = tree(tmp_path, "0::/\n", V2_MOUNT.format(shown="/"), {"cpuset.cpus.effective": "0-2\n"})
     assert usable_cores(root=root) == (3.0, "cpuset")
     assert usable_cores(root=tmp_path / "nowhere") == (3.0, "affinity")
+
+
+def test_ranks_that_bind_themselves_have_the_cores_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8 * pid, 8 * pid + 8)))
+    monkeypatch.setattr(host, "_is_bound_by_openmp", lambda _: False)
+    assert usable_cores(1, Path("/nowhere"), [1, 2, 3]) == (24.0, "affinity")
+
+
+def test_threads_that_openmp_binds_have_the_cores_of_all(tmp_path: Path) -> None:
+    bound = """
+        import os, threading, time
+        cores = sorted(os.sched_getaffinity(0))
+        started = threading.Event()
+        def pool():
+            os.sched_setaffinity(threading.get_native_id(), cores[1:])
+            started.set()
+            time.sleep(60)
+        threading.Thread(target=pool, daemon=True).start()
+        started.wait()
+        os.sched_setaffinity(os.getpid(), cores[:1])
+        print("ready", flush=True)
+        time.sleep(60)
+    """
+    cores = len(os.sched_getaffinity(0))
+    if cores < 2:
+        pytest.skip("needs two cores")
+    for variables, usable in (({"OMP_PROC_BIND": "true"}, cores), ({}, 1)):
+        script = [sys.executable, "-c", textwrap.dedent(bound)]
+        environment = {**os.environ, **variables}
+        with subprocess.Popen(script, stdout=subprocess.PIPE, env=environment) as process:
+            process.stdout.readline()
+            found = usable_cores(process.pid, tmp_path)
+            process.kill()
+        assert found[0] == usable
 
 
 def test_the_cpu_of_a_busy_process_grows(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from perfdoctor.watch.samplers.storage import Storage
 
 MOUNTS = (
     "27 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
+    "39 27 0:49 / /data rw - autofs systemd-1 rw\n"
     "40 27 0:50 / /data rw - nfs4 server:/export rw\n"
     "41 27 0:51 / /data/fast rw - fuse.sshfs host: rw\n"
     "42 27 259:0 / /scratch rw - xfs /dev/nvme0n1 rw\n"

@@ -207,12 +207,12 @@ class Redirect:
             self.overlay.own(self.overlay.name(given, self._follows(original, kwargs))), *args, **kwargs
         )
 
-    def make(self, original: Any, path: Any, *args: Any, dir_fd: Any = None) -> Any:
+    def make(self, original: Any, path: Any, *args: Any, dir_fd: Any = None, **kwargs: Any) -> Any:
         """Functions that make a special file."""
         given = self.given(path, dir_fd)
         if given is None:
-            return original(path, *args, dir_fd=dir_fd)
-        return original(self.overlay.new(self.overlay.name(given, False)), *args)
+            return original(path, *args, dir_fd=dir_fd, **kwargs)
+        return original(self.overlay.new(self.overlay.name(given, False)), *args, **kwargs)
 
     def mkdir(self, original: Any, path: Any, mode: int = 0o777, *, dir_fd: Any = None) -> Any:
         """`os.mkdir`."""
