@@ -48,6 +48,7 @@ class TrialPlan:
     batch: float | None = None  # samples in a batch of the original; None: not known
     turns: int = 0  # that hold the steps, of trainings that take turns; 0: executed whole, one by one
     turn_s: float = 0.0  # of the original, as long as its steps take
+    spare_updates: int = 0  # of the first optimizer, in which a turn's last step ends
     budget_s: float = math.inf  # for all rounds
 
     def stretch(self, variant: Variant) -> tuple[int, int]:
@@ -149,6 +150,7 @@ def in_turns(
     rounds: int | None,
     steps: int | None,
     seconds: float | None,
+    spare_updates: int = 0,
 ) -> TrialPlan | None:
     """The plan for trainings that take turns, or None where turns would be too few or too short.
 
@@ -172,7 +174,8 @@ def in_turns(
             break  # more starts tell more than more turns
     turns = min(turns, MOST_TURNS)
     if longest_steps is not None:
-        turns = min(turns, int((longest_steps - warm_up_steps) / (SETTLING * turn_steps + 1)))
+        cut = 1 + bool(spare_updates)  # steps at the borders of a turn
+        turns = min(turns, int((longest_steps - warm_up_steps) / (SETTLING * turn_steps + cut)))
     if steps is not None:
         turns = min(turns, max(1, steps // turn_steps))
     if turns < LEAST_TURNS:
@@ -188,6 +191,7 @@ def in_turns(
         limit_s=PATIENCE * sides * round_s + SLACK_S,
         turns=turns,
         turn_s=turn_steps * step_s,
+        spare_updates=spare_updates,
         budget_s=budget_s,
     )
 

@@ -182,6 +182,7 @@ def _prepare(
         "variants": strategy.abreast,
         "processes": max(1, len(records.ranks)),
         "cores": samplers.usable_cores()[0],
+        "spare_updates": lockstep.spare_updates(records),
     }
     turns = None if why is not None else plan.in_turns(whole, **known)
     if request.seconds is not None:

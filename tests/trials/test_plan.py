@@ -191,6 +191,11 @@ def test_a_script_of_few_steps_is_started_more_often() -> None:
     assert plan.STARTS < made.rounds <= plan.MOST_STARTS
 
 
+def test_a_turn_of_several_optimizers_takes_a_step_more_of_a_script_of_few_steps() -> None:
+    turns = [take_turns(longest_steps=55, spare_updates=spare) for spare in (0, 1)]
+    assert [made and made.turns for made in turns] == [2, None]
+
+
 def test_a_turn_holds_whole_epochs_where_they_are_short() -> None:
     made = take_turns(period=60)
     assert made is not None
