@@ -16,8 +16,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import psutil
-
 from perfdoctor.facts.steps import boundaries
 from perfdoctor.model.trial import Execution, ExecutionEnd, Variant
 from perfdoctor.runs import records as recorded
@@ -26,7 +24,7 @@ from perfdoctor.trials import measure, settling
 from perfdoctor.trials.execution import FIRST_STEP_S, LEAST_BYTES, CommandRun, Executor, StopRule
 from perfdoctor.trials.measure import Turn
 from perfdoctor.trials.plan import LEAST_TURNS, PATIENCE, SLACK_S, TrialPlan
-from perfdoctor.trials.sandbox import leftovers
+from perfdoctor.trials.sandbox import leftovers, memory
 from perfdoctor.trials.sandbox.guarded import guarded
 from perfdoctor.trials.sandbox.memory import PeakMemory
 from perfdoctor.watch.live import LiveCommand, live, suspended_with
@@ -52,7 +50,7 @@ def obstacle(calibration: Execution, variants: Sequence[Variant], abreast: int) 
         return "numbers of ranks need all cores at once"
     if calibration.device_bytes:
         return "a device goes on with its work while a process rests"
-    free = psutil.virtual_memory().available
+    free = memory.free_bytes()
     if calibration.host_bytes and sides * calibration.host_bytes > MEMORY_SHARE * free:
         taken = f"{sides} take {sides * calibration.host_bytes / 1e9:.1f} GB"
         return f"{taken}, and {free / 1e9:.1f} GB of memory are free"
