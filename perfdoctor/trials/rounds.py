@@ -82,7 +82,8 @@ class Bench:
             alive = [
                 variant for variant in alive if self._goes_on(variant, originals, executions[variant.name])
             ]
-        self.stopped_early |= self.rounds - first < self.plan.rounds and not self._ended
+        decided = not alive and first < self.rounds < first + self.plan.rounds
+        self.stopped_early |= decided and not self._ended
         if not base.settings:
             self.originals += originals
         verdicts = [

@@ -213,6 +213,7 @@ def test_no_round_begins_that_would_not_end_in_time_unless_it_is_one_of_the_leas
     found = bench(executor)
     found.plan, found.clock = replace(PLAN, rounds=9, budget_s=120.0), lambda: executor.now_s
     found.compare([WORKERS])
+    assert not found.stopped_early  # that is said where they could tell no more
     spent_s = executor.now_s - Slow.now_s
     assert found.rounds == rounds
     assert spent_s <= 1.1 * found.plan.budget_s or rounds == 3
