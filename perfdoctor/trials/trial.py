@@ -208,10 +208,10 @@ def _promise(
     """Say what the trial can tell in its time, and whether it can keep to it."""
     turn_steps = planned.steps // max(1, planned.turns)
     scatter = promise.pair_variance(records, planned.warm_up_steps, turn_steps)
-    notes = [promise.promised(planned, scatter, spent_s)] if strategy.comparisons == 1 else []
-    if request.seconds is not None:
-        part = request.seconds * strategy.abreast / strategy.comparisons
-        notes.append(promise.overdrawn(planned, strategy.abreast + 1, spent_s, part))
+    is_only_one = strategy.comparisons == len(strategy.variants) == 1
+    notes = [promise.promised(planned, scatter, spent_s)] if is_only_one else []
+    if request.seconds is not None:  # a walk makes as many comparisons as they hold
+        notes.append(promise.overdrawn(planned, strategy.abreast + 1, spent_s, request.seconds))
     for note in filter(None, notes):
         progress.say(note)
 
