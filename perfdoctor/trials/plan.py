@@ -181,10 +181,10 @@ def in_turns(
     if turns < LEAST_TURNS:
         return None
     round_s = start_s + turns * cycle_s
-    starts = max(LEAST_ROUNDS, min(MOST_STARTS, int(budget_s / round_s)))
+    held = max(LEAST_ROUNDS, int(budget_s / round_s))  # rounds that never come make the ranges wider
     return replace(
         whole,
-        rounds=rounds or starts,
+        rounds=min(held, rounds or MOST_STARTS),
         warm_up_steps=warm_up_steps,
         steps=turns * turn_steps,
         execution_s=round_s,

@@ -170,6 +170,13 @@ def test_nine_fresh_starts_fit_into_three_minutes() -> None:
     assert 10.0 + made.rounds * made.execution_s <= 180.0
 
 
+@pytest.mark.parametrize(("asked", "planned"), [(3, 3), (20, plan.STARTS)])
+def test_no_more_rounds_are_planned_than_there_is_time_for(asked: int, planned: int) -> None:
+    made = take_turns(rounds=asked)
+    assert made is not None
+    assert made.rounds == planned
+
+
 @pytest.mark.parametrize("seconds", [60.0, 300.0])
 def test_seconds_bound_all_starts_together(seconds: float) -> None:
     made = take_turns(seconds=seconds)
