@@ -152,7 +152,7 @@ def in_turns(
     seconds: float | None,
     spare_updates: int = 0,
 ) -> TrialPlan | None:
-    """The plan for trainings that take turns, or None where turns would be too few or too short.
+    """The plan for trainings that take turns, or None where turns are too few, too short or hold too little.
 
     Arguments as those of `make`, whose plan is `whole`. A turn holds whole periods where they are short.
     `processes` of one training, its ranks, start at once with those of the others, on `cores`.
@@ -177,6 +177,8 @@ def in_turns(
         cut = 1 + bool(spare_updates)  # steps at the borders of a turn
         turns = min(turns, int((longest_steps - warm_up_steps) / (SETTLING * turn_steps + cut)))
     if steps is not None:
+        if whole.steps > turns * turn_steps:
+            return None  # they are measured in one go, as asked
         turns = min(turns, max(1, steps // turn_steps))
     if turns < LEAST_TURNS:
         return None

@@ -191,7 +191,7 @@ def _prepare(
     if turns is not None and not _only_whole(bench, turns, variants, strategy.abreast, budget_s):
         bench.plan, bench.whole = turns, whole
     else:
-        because = why or ("its steps are too few, or too long" if turns is None else "no turn holds an epoch")
+        because = why or (_without_turns(whole, known) if turns is None else "no turn holds an epoch")
         bench.notes.append(Note("whole-executions", {"because": because}))
     _promise(request, progress, strategy, bench.plan, records, time.monotonic() - began_s)
     return bench, executor.protection
@@ -214,6 +214,14 @@ def _promise(
         notes.append(promise.overdrawn(planned, strategy.abreast + 1, spent_s, request.seconds))
     for note in filter(None, notes):
         progress.say(note)
+
+
+def _without_turns(whole: plan.TrialPlan, known: dict[str, Any]) -> str:
+    """Why there is no plan for turns, in half a sentence."""
+    most = plan.in_turns(whole, **known | {"steps": None})
+    if most is not None and whole.steps > most.steps:
+        return "--steps asks for more than turns hold"
+    return "its steps are too few, or too long"
 
 
 def _only_whole(

@@ -145,7 +145,7 @@ def test_a_batch_that_the_script_has_too_few_samples_for_is_no_reason_not_to_mea
 # ---------------------------------------------------------------- trainings that take turns
 
 
-def take_turns(period: int | None = None, **given: object) -> plan.TrialPlan | None:
+def take_turns(period: int | None = None, steps: int | None = None, **given: object) -> plan.TrialPlan | None:
     usual = {
         "step_s": 0.05,
         "start_s": 3.0,
@@ -156,10 +156,10 @@ def take_turns(period: int | None = None, **given: object) -> plan.TrialPlan | N
         "cores": 2.0,
         "spent_s": 10.0,
         "rounds": None,
-        "steps": None,
+        "steps": steps,
         "seconds": None,
     }
-    return plan.in_turns(make(period=period), **{**usual, **given})  # type: ignore[arg-type]
+    return plan.in_turns(make(period=period, steps=steps), **{**usual, **given})  # type: ignore[arg-type]
 
 
 def test_nine_fresh_starts_fit_into_three_minutes() -> None:
@@ -196,6 +196,13 @@ def test_a_script_of_few_steps_is_started_more_often() -> None:
     assert made is not None
     assert made.turns < plan.ENOUGH_TURNS
     assert plan.STARTS < made.rounds <= plan.MOST_STARTS
+
+
+def test_steps_that_turns_do_not_hold_are_measured_in_whole_executions() -> None:
+    usual = take_turns()
+    assert usual is not None
+    assert take_turns(steps=usual.steps) == usual
+    assert take_turns(steps=usual.steps + 1) is None
 
 
 def test_a_turn_of_several_optimizers_takes_a_step_more_of_a_script_of_few_steps() -> None:
