@@ -15,14 +15,23 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.concluded import Finding, Gain
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Note, Remark
-from perfdoctor.model.trial import ORIGINAL, Outcome, Place, Setting, Trial, Variant, VariantResult
+from perfdoctor.model.trial import (
+    ORIGINAL,
+    ExecutionEnd,
+    Outcome,
+    Place,
+    Setting,
+    Trial,
+    Variant,
+    VariantResult,
+)
 from perfdoctor.trials.baseline_run import BaselineRun
 from perfdoctor.trials.request import Request
 from perfdoctor.trials.rounds import Bench
 from perfdoctor.trials.settings import flags, tweak_catalogue
 from perfdoctor.trials.settings.auto_values import resolve, with_value
 from perfdoctor.trials.settings.flags import VALUE
-from perfdoctor.trials.statistics.speedup import NOTICEABLE
+from perfdoctor.trials.statistics.speedup import LEAST_ROUNDS, NOTICEABLE
 from perfdoctor.tweaks import PATH
 
 BACK_OFFS = 2  # halvings of the way: a value that is still slower after them was no small mistake
@@ -271,10 +280,15 @@ class Walk:
         (verdict,) = self.bench.compare([variant], over)
         verdict = replace(verdict, predicted=self._predicted(variant, over))
         self.longest_s = max(self.longest_s, self.clock() - began_s)
-        if verdict.outcome is Outcome.NOT_MEASURED:
+        if verdict.outcome is Outcome.NOT_MEASURED and self._cut_short(verdict):
             self.interrupted = True
             self.notes.append(Note("walk-ended", {"variant": variant.name, "because": verdict.because}))
         return verdict
+
+    def _cut_short(self, verdict: VariantResult) -> bool:
+        """Whether a comparison lacks rounds: others tell nothing where samples, say, cannot be counted."""
+        measured = [each for each in verdict.executions if each.ending is ExecutionEnd.MEASURED]
+        return self.bench.interrupted or bool(self.bench.trouble) or len(measured) < LEAST_ROUNDS
 
     def _confirm(self) -> None:
         """Compare all that is kept with the original, without the last of it as long as it is not faster."""
@@ -287,10 +301,12 @@ class Walk:
             self.steps.append(WalkStep(verdict, ORIGINAL, good))
             if good:
                 return
-            if verdict.outcome is not Outcome.NOT_MEASURED:
-                last = self.standing.pop().candidate.name
-                undone = {"tweak": last, "variant": verdict.variant.name, "outcome": _outcome(verdict)}
-                self.notes.append(Note("undone", undone))
+            if verdict.outcome is Outcome.NOT_MEASURED:
+                self.notes.append(Note("not-confirmed"))
+                return
+            last = self.standing.pop().candidate.name
+            undone = {"tweak": last, "variant": verdict.variant.name, "outcome": _outcome(verdict)}
+            self.notes.append(Note("undone", undone))
 
 
 def _is_good(verdict: VariantResult) -> bool:

@@ -16,15 +16,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import psutil
-
+from perfdoctor.facts.steps import boundaries
 from perfdoctor.model.trial import Execution, ExecutionEnd, Variant
 from perfdoctor.runs import records as recorded
+from perfdoctor.runs.types import RunRecords
 from perfdoctor.trials import measure, settling
 from perfdoctor.trials.execution import FIRST_STEP_S, LEAST_BYTES, CommandRun, Executor, StopRule
 from perfdoctor.trials.measure import Turn
 from perfdoctor.trials.plan import LEAST_TURNS, PATIENCE, SLACK_S, TrialPlan
-from perfdoctor.trials.sandbox import leftovers
+from perfdoctor.trials.sandbox import leftovers, memory
 from perfdoctor.trials.sandbox.guarded import guarded
 from perfdoctor.trials.sandbox.memory import PeakMemory
 from perfdoctor.watch.live import LiveCommand, live, suspended_with
@@ -50,11 +50,22 @@ def obstacle(calibration: Execution, variants: Sequence[Variant], abreast: int) 
         return "numbers of ranks need all cores at once"
     if calibration.device_bytes:
         return "a device goes on with its work while a process rests"
-    free = psutil.virtual_memory().available
+    free = memory.free_bytes()
     if calibration.host_bytes and sides * calibration.host_bytes > MEMORY_SHARE * free:
         taken = f"{sides} take {sides * calibration.host_bytes / 1e9:.1f} GB"
         return f"{taken}, and {free / 1e9:.1f} GB of memory are free"
     return None
+
+
+def spare_updates(records: RunRecords) -> int:
+    """Updates of the first optimizer within which a step ends that was under way: as many as it has.
+
+    None where each ends a step. With several optimizers turns begin and end by the first, and steps by the
+    last: as a turn's last update of the first one is made, its last step is not over.
+    """
+    found = (boundaries.find(rank.steps) for _, rank in sorted(records.ranks.items()))
+    several = next((steps.per_step > 1.0 for steps in found if steps is not None), False)
+    return round(measure.updates_per_step(records)) if several else 0
 
 
 @dataclass
@@ -208,7 +219,7 @@ def _turn(side: _LiveTraining, plan: TrialPlan) -> bool:
             goes_on = _until(side, side.updates + 1, clock)
         side.living.find_groups()
         begin, begin_ns = side.updates, side.last_ns
-        goes_on = goes_on and _until(side, begin + side.turn, clock)
+        goes_on = goes_on and _until(side, begin + side.turn + plan.spare_updates, clock)
     finally:
         side.living.rest()
     if goes_on:

@@ -48,6 +48,7 @@ class TrialPlan:
     batch: float | None = None  # samples in a batch of the original; None: not known
     turns: int = 0  # that hold the steps, of trainings that take turns; 0: executed whole, one by one
     turn_s: float = 0.0  # of the original, as long as its steps take
+    spare_updates: int = 0  # of the first optimizer, in which a turn's last step ends
     budget_s: float = math.inf  # for all rounds
 
     def stretch(self, variant: Variant) -> tuple[int, int]:
@@ -149,8 +150,9 @@ def in_turns(
     rounds: int | None,
     steps: int | None,
     seconds: float | None,
+    spare_updates: int = 0,
 ) -> TrialPlan | None:
-    """The plan for trainings that take turns, or None where turns would be too few or too short.
+    """The plan for trainings that take turns, or None where turns are too few, too short or hold too little.
 
     Arguments as those of `make`, whose plan is `whole`. A turn holds whole periods where they are short.
     `processes` of one training, its ranks, start at once with those of the others, on `cores`.
@@ -172,22 +174,26 @@ def in_turns(
             break  # more starts tell more than more turns
     turns = min(turns, MOST_TURNS)
     if longest_steps is not None:
-        turns = min(turns, int((longest_steps - warm_up_steps) / (SETTLING * turn_steps + 1)))
+        cut = 1 + bool(spare_updates)  # steps at the borders of a turn
+        turns = min(turns, int((longest_steps - warm_up_steps) / (SETTLING * turn_steps + cut)))
     if steps is not None:
+        if whole.steps > turns * turn_steps:
+            return None  # they are measured in one go, as asked
         turns = min(turns, max(1, steps // turn_steps))
     if turns < LEAST_TURNS:
         return None
     round_s = start_s + turns * cycle_s
-    starts = max(LEAST_ROUNDS, min(MOST_STARTS, int(budget_s / round_s)))
+    held = max(LEAST_ROUNDS, int(budget_s / round_s))  # rounds that never come make the ranges wider
     return replace(
         whole,
-        rounds=rounds or starts,
+        rounds=min(held, rounds or MOST_STARTS),
         warm_up_steps=warm_up_steps,
         steps=turns * turn_steps,
         execution_s=round_s,
         limit_s=PATIENCE * sides * round_s + SLACK_S,
         turns=turns,
         turn_s=turn_steps * step_s,
+        spare_updates=spare_updates,
         budget_s=budget_s,
     )
 

@@ -24,6 +24,7 @@ from perfdoctor.watch import signals
 # Epochs that a trial takes which has to see whole ones, in turns of both after fresh starts; the first
 # validation of each start only proves that its passes may be changed.
 EPOCHS_NEEDED = {SECOND_EPOCH: 16, EPOCH_BORDERS: 16, VALIDATION: 24}
+CRASHED = frozenset({ExecutionEnd.FAILED, ExecutionEnd.OUT_OF_MEMORY})
 OVER = 0.05  # of the time given, that a last round may take beyond it
 
 
@@ -82,7 +83,8 @@ class Bench:
             alive = [
                 variant for variant in alive if self._goes_on(variant, originals, executions[variant.name])
             ]
-        self.stopped_early |= self.rounds - first < self.plan.rounds and not self._ended
+        decided = not alive and first < self.rounds < first + self.plan.rounds
+        self.stopped_early |= decided and not self._ended
         if not base.settings:
             self.originals += originals
         verdicts = [
@@ -173,14 +175,12 @@ class Bench:
             return
         if stop is not None:
             self.ended_by = signals.number_of(stop)
-        failed = [
-            (variant, before, execution)
-            for (variant, before), execution in zip(sides, executions, strict=True)
-            if execution.ending in BROKEN and execution.ending is not ExecutionEnd.TOO_SHORT
-        ]
-        for variant, before, execution in failed:
-            before.append(self._alone(variant, execution))
-        if failed:
+        endings = {execution.ending for execution in executions}
+        at_fault = endings & CRASHED or endings & {ExecutionEnd.NO_STEPS}  # others may be cut before a step
+        for (variant, before), execution in zip(sides, executions, strict=True):
+            if execution.ending in at_fault:
+                before.append(self._alone(variant, execution))
+        if at_fault:
             return  # what the others did meanwhile is cut short
         for (variant, before), execution in zip(sides, executions, strict=True):
             if execution.ending is ExecutionEnd.TOO_SHORT:
@@ -194,7 +194,7 @@ class Bench:
         alone = self.executor.execute(variant, name, self.rounds, self.whole)
         if variant.settings and alone.ending in BROKEN:
             return alone
-        raise lockstep.Apart(f"{variant.name} fails beside another: {execution.error}")
+        raise lockstep.Apart(f"{variant.name} fails beside another: {execution.error or 'no training step'}")
 
     def _part(self, why: str) -> None:
         """From now on, whole executions one after the other."""

@@ -182,6 +182,7 @@ def _prepare(
         "variants": strategy.abreast,
         "processes": max(1, len(records.ranks)),
         "cores": samplers.usable_cores()[0],
+        "spare_updates": lockstep.spare_updates(records),
     }
     turns = None if why is not None else plan.in_turns(whole, **known)
     if request.seconds is not None:
@@ -190,7 +191,7 @@ def _prepare(
     if turns is not None and not _only_whole(bench, turns, variants, strategy.abreast, budget_s):
         bench.plan, bench.whole = turns, whole
     else:
-        because = why or ("its steps are too few, or too long" if turns is None else "no turn holds an epoch")
+        because = why or (_without_turns(whole, known) if turns is None else "no turn holds an epoch")
         bench.notes.append(Note("whole-executions", {"because": because}))
     _promise(request, progress, strategy, bench.plan, records, time.monotonic() - began_s)
     return bench, executor.protection
@@ -207,12 +208,20 @@ def _promise(
     """Say what the trial can tell in its time, and whether it can keep to it."""
     turn_steps = planned.steps // max(1, planned.turns)
     scatter = promise.pair_variance(records, planned.warm_up_steps, turn_steps)
-    notes = [promise.promised(planned, scatter, spent_s)] if strategy.comparisons == 1 else []
-    if request.seconds is not None:
-        part = request.seconds * strategy.abreast / strategy.comparisons
-        notes.append(promise.overdrawn(planned, strategy.abreast + 1, spent_s, part))
+    is_only_one = strategy.comparisons == len(strategy.variants) == 1
+    notes = [promise.promised(planned, scatter, spent_s)] if is_only_one else []
+    if request.seconds is not None:  # a walk makes as many comparisons as they hold
+        notes.append(promise.overdrawn(planned, strategy.abreast + 1, spent_s, request.seconds))
     for note in filter(None, notes):
         progress.say(note)
+
+
+def _without_turns(whole: plan.TrialPlan, known: dict[str, Any]) -> str:
+    """Why there is no plan for turns, in half a sentence."""
+    most = plan.in_turns(whole, **known | {"steps": None})
+    if most is not None and whole.steps > most.steps:
+        return "--steps asks for more than turns hold"
+    return "its steps are too few, or too long"
 
 
 def _only_whole(

@@ -116,6 +116,8 @@ class Machine:
             predict=predict,
             progress=SimpleNamespace(say=self.said.append),
             out_of_reach=lambda variant: None,
+            interrupted=False,
+            trouble=[],
         )
         assert walked.measure(bench, seconds) == ()
         return walked, notes
@@ -371,6 +373,37 @@ def test_an_interruption_keeps_what_was_kept_before_and_measures_nothing_more():
         Note("walk-ended", {"variant": "--a --b --c", "because": "because"}),
         Note("not-confirmed"),
     )
+
+
+def uncounted(machine, tried, over):
+    """A comparison of all its rounds, whose samples cannot be counted, has this verdict."""
+    first = machine.measure
+
+    def measure(asked, base):
+        verdict = first(asked, base)
+        if (asked.name, base.name) != (tried, over):
+            return verdict
+        return VariantResult(asked, Outcome.NOT_MEASURED, "not counted", verdict.executions * 3)
+
+    machine.measure = measure
+
+
+def test_a_candidate_whose_samples_cannot_be_counted_is_left_out_and_the_walk_goes_on():
+    machine = Machine({"--a": 1.5, "--c": 1.4})
+    uncounted(machine, "--a --b", "--a")
+    walked, _ = machine.walk(finding("--a", 1.6), finding("--b", 1.5), finding("--c", 1.4))
+    assert machine.tried == ["--a", "--a --b", "--a --c", "--a --c"]
+    assert total(walked) is not None
+    assert walked.notes == []
+    assert machine.said[1] == "left out: --b, not measured: not counted"
+
+
+def test_all_that_is_kept_stays_unconfirmed_where_its_samples_cannot_be_counted():
+    machine = Machine({"--a": 1.5, "--b": 1.4})
+    uncounted(machine, "--a --b", "original")
+    walked, _ = machine.walk(finding("--a", 1.6), finding("--b", 1.5))
+    assert walked.kept == variant("--a --b")
+    assert walked.notes == [Note("not-confirmed")]
 
 
 def test_an_interruption_of_the_last_comparison_leaves_it_open():

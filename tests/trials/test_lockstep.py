@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,33 @@ def test_one_trains_while_the_other_rests_and_each_has_as_many_whole_steps_a_tur
     rests = sorted(pairwise(one.end_ns.tolist()), key=lambda rest: rest[0] - rest[1])[:2]
     within = sum(any(low < end < high for low, high in rests) for end in other.end_ns.tolist())
     assert within >= 160
+
+
+GAN = """
+import time, torch
+made, judge = torch.nn.Linear(8, 8), torch.nn.Linear(8, 1)
+of_judge, of_made = (torch.optim.SGD(net.parameters(), lr=0.01) for net in (judge, made))
+while True:
+    for optimizer in CRITIC * [of_judge] + [of_made]:
+        time.sleep(0.003)
+        optimizer.zero_grad()
+        judge(made(torch.ones(8, 8))).mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("critic", [1, 3])
+def test_trainings_with_several_optimizers_have_whole_steps_in_every_turn(
+    tmp_path: Path, critic: int
+) -> None:
+    bench = executor(tmp_path, GAN.replace("CRITIC", str(critic)))
+    _, records = bench.calibrate()
+    assert records is not None
+    assert lockstep.spare_updates(records) == critic
+    planned = replace(PLAN, steps=40, updates_per_step=critic, spare_updates=critic)
+    executions, _ = lockstep.execute(bench, [(ORIGINAL, "one"), (ORIGINAL, "other")], 0, planned, untold)
+    assert [each.ending for each in executions] == [ExecutionEnd.MEASURED] * 2
+    assert [each.steps for each in executions] == [40, 40]
 
 
 def test_loader_workers_rest_with_their_training(tmp_path: Path) -> None:

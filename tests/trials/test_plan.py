@@ -145,7 +145,7 @@ def test_a_batch_that_the_script_has_too_few_samples_for_is_no_reason_not_to_mea
 # ---------------------------------------------------------------- trainings that take turns
 
 
-def take_turns(period: int | None = None, **given: object) -> plan.TrialPlan | None:
+def take_turns(period: int | None = None, steps: int | None = None, **given: object) -> plan.TrialPlan | None:
     usual = {
         "step_s": 0.05,
         "start_s": 3.0,
@@ -156,10 +156,10 @@ def take_turns(period: int | None = None, **given: object) -> plan.TrialPlan | N
         "cores": 2.0,
         "spent_s": 10.0,
         "rounds": None,
-        "steps": None,
+        "steps": steps,
         "seconds": None,
     }
-    return plan.in_turns(make(period=period), **{**usual, **given})  # type: ignore[arg-type]
+    return plan.in_turns(make(period=period, steps=steps), **{**usual, **given})  # type: ignore[arg-type]
 
 
 def test_nine_fresh_starts_fit_into_three_minutes() -> None:
@@ -168,6 +168,13 @@ def test_nine_fresh_starts_fit_into_three_minutes() -> None:
     assert (made.rounds, made.turn_s) == (plan.STARTS, 1.0)
     assert made.turns >= plan.ENOUGH_TURNS
     assert 10.0 + made.rounds * made.execution_s <= 180.0
+
+
+@pytest.mark.parametrize(("asked", "planned"), [(3, 3), (20, plan.STARTS)])
+def test_no_more_rounds_are_planned_than_there_is_time_for(asked: int, planned: int) -> None:
+    made = take_turns(rounds=asked)
+    assert made is not None
+    assert made.rounds == planned
 
 
 @pytest.mark.parametrize("seconds", [60.0, 300.0])
@@ -189,6 +196,18 @@ def test_a_script_of_few_steps_is_started_more_often() -> None:
     assert made is not None
     assert made.turns < plan.ENOUGH_TURNS
     assert plan.STARTS < made.rounds <= plan.MOST_STARTS
+
+
+def test_steps_that_turns_do_not_hold_are_measured_in_whole_executions() -> None:
+    usual = take_turns()
+    assert usual is not None
+    assert take_turns(steps=usual.steps) == usual
+    assert take_turns(steps=usual.steps + 1) is None
+
+
+def test_a_turn_of_several_optimizers_takes_a_step_more_of_a_script_of_few_steps() -> None:
+    turns = [take_turns(longest_steps=55, spare_updates=spare) for spare in (0, 1)]
+    assert [made and made.turns for made in turns] == [2, None]
 
 
 def test_a_turn_holds_whole_epochs_where_they_are_short() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +12,14 @@ import pytest
 from perfdoctor.model.note import Note
 from perfdoctor.model.trial import Outcome
 from perfdoctor.render.notes import worded
+from perfdoctor.trials import trial
+from perfdoctor.trials.auto import Candidate, Walk
 from perfdoctor.trials.plan import TrialPlan
 from perfdoctor.trials.promise import overdrawn, promised
+from perfdoctor.trials.request import Request
 from perfdoctor.trials.statistics import speedup
+from tests.support.records import records, rows, update
+from tests.support.trial_runs import WORKERS
 
 PLAN = TrialPlan(
     rounds=9, warm_up_steps=5, steps=500, execution_s=18.0, limit_s=60.0, turns=5, turn_s=1.0, budget_s=170.0
@@ -61,3 +67,28 @@ def test_a_time_that_the_fewest_rounds_do_not_fit_into_is_said():
     note = overdrawn(whole, 2, 14.0, seconds=60.0)
     assert note == Note("over-budget", {"seconds": 60.0, "rounds": 3, "needed": 122})
     assert overdrawn(PLAN, 2, 14.0, seconds=62.0) is None  # both are alive in a round of turns
+
+
+def said_of_a_walk(candidates: int, comparisons: int, seconds: float | None) -> list[str]:
+    """What is said before a walk through so many candidates, whose rounds of whole executions take 36 s."""
+    heard: list[Note] = []
+    walk = Walk([Candidate(WORKERS.settings)] * candidates, comparisons=comparisons)
+    trial._promise(
+        Request(("train.py",), (), auto=True, seconds=seconds),
+        SimpleNamespace(say=heard.append),  # type: ignore[arg-type]
+        walk,
+        replace(PLAN, turns=0),
+        records(rows([update()] * 300)),
+        14.0,
+    )
+    return [note.slug for note in heard]
+
+
+def test_no_time_is_promised_of_a_walk_through_several_candidates():
+    assert said_of_a_walk(candidates=1, comparisons=1, seconds=None) == ["takes-whole"]
+    assert said_of_a_walk(candidates=5, comparisons=1, seconds=None) == []
+
+
+def test_a_walk_has_time_enough_where_one_comparison_fits_into_it():
+    assert said_of_a_walk(candidates=5, comparisons=11, seconds=600.0) == []
+    assert said_of_a_walk(candidates=5, comparisons=11, seconds=60.0) == ["over-budget"]

@@ -10,6 +10,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.trial import Execution, ExecutionEnd, Outcome, Setting, Variant
 from perfdoctor.probe.trial.tweak import BITWISE, PATH
+from perfdoctor.trials import lockstep
 from perfdoctor.trials.plan import TrialPlan
 from perfdoctor.trials.rounds import Bench
 from perfdoctor.watch.signals import Stopped
@@ -213,6 +214,53 @@ def test_no_round_begins_that_would_not_end_in_time_unless_it_is_one_of_the_leas
     found = bench(executor)
     found.plan, found.clock = replace(PLAN, rounds=9, budget_s=120.0), lambda: executor.now_s
     found.compare([WORKERS])
+    assert not found.stopped_early  # that is said where they could tell no more
     spent_s = executor.now_s - Slow.now_s
     assert found.rounds == rounds
     assert spent_s <= 1.1 * found.plan.budget_s or rounds == 3
+
+
+# ---------------------------------------------------------------- trainings that take turns
+
+
+def alive_at_once(monkeypatch: pytest.MonkeyPatch, executor: Scripted, *first: Execution) -> Bench:
+    """A bench of trainings that take turns, whose first round ends as given, and later ones well."""
+    ends = iter([first])
+
+    def execute(_: Any, sides: Any, number: int, *more: Any) -> Any:
+        usual = (noisy_turns(0.1 if variant.name == "original" else 0.05, number) for variant, _ in sides)
+        return [replace(each, round=number) for each in next(ends, usual)], None
+
+    monkeypatch.setattr(lockstep, "execute", execute)
+    in_turns = replace(PLAN, turns=4)
+    return replace(bench(executor), plan=in_turns, whole=PLAN)
+
+
+def noisy_turns(step_s: float, number: int) -> Execution:
+    made: Execution = noisy(step_s)(number)
+    assert made.step_s is not None
+    return replace(made, turns_s=(made.step_s,) * 4)
+
+
+def test_a_variant_that_fails_before_the_others_first_step_fails_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed = broken(ExecutionEnd.FAILED, error="RuntimeError: no")
+    cut = broken(ExecutionEnd.NO_STEPS)
+    executor = Scripted(original=noisy(0.1), workers=failed, amp=noisy(0.05))
+    made = alive_at_once(monkeypatch, executor, cut, failed, cut)
+    verdicts = made.compare([WORKERS, AMP])
+    assert made.notes == []
+    assert made.plan.turns
+    assert [each.outcome for each in verdicts] == [Outcome.FAILED, Outcome.FASTER]
+    assert len(executor.asked) == 1
+
+
+def test_where_none_failed_who_made_no_step_is_executed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck, cut = broken(ExecutionEnd.NO_STEPS), broken(ExecutionEnd.TOO_SHORT)
+    executor = Scripted(original=noisy(0.1), workers=noisy(0.05))
+    made = alive_at_once(monkeypatch, executor, cut, stuck)
+    (verdict,) = made.compare([WORKERS])
+    because = "--workers 4 fails beside another: no training step"
+    assert made.notes == [Note("whole-executions", {"because": because})]
+    assert verdict.outcome is Outcome.FASTER

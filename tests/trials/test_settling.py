@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from perfdoctor.model.note import Note
 from perfdoctor.model.trial import ORIGINAL, Execution, Outcome, Setting, Variant
 from perfdoctor.runs.types import RunRecords
 from perfdoctor.trials import measure, trial
@@ -131,13 +132,14 @@ def planned(
     recorded: RunRecords,
     monkeypatch: pytest.MonkeyPatch,
     seconds: float | None = None,
+    steps: int | None = None,
     answer: Callable[[Variant, Any], Execution] | None = None,
 ) -> tuple[Bench, Variant]:
     """The bench of a trial of one tweak, planned as every trial is."""
     monkeypatch.setattr(trial.lockstep, "obstacle", lambda *sides: None)
     monkeypatch.setattr(trial, "_executor", lambda request: Calibrated(recorded, answer))
     tried = variant(tweak)
-    request = Request(("train.py",), (tried,), seconds=seconds)
+    request = Request(("train.py",), (tried,), seconds=seconds, steps=steps)
     bench, _ = trial._prepare(request, Silent(), trial.SideBySide((tried,), None))
     return bench, tried
 
@@ -237,3 +239,13 @@ def test_a_script_that_is_over_before_a_longer_warm_up_is_measured_as_planned(
     bench.longest_steps = SEEN
     bench.compare([tried])
     assert bench.executor.executed == 6  # type: ignore[attr-defined]
+
+
+def test_more_steps_than_turns_hold_are_executed_whole_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench, _ = planned("tf32", trained(3_000), monkeypatch, steps=3_000)
+    assert (bench.plan.turns, bench.plan.steps) == (0, 3_000)
+    assert bench.notes == [Note("whole-executions", {"because": "--steps asks for more than turns hold"})]
+    few, _ = planned("tf32", trained(3_000), monkeypatch, steps=10)
+    assert few.notes == [Note("whole-executions", {"because": "its steps are too few, or too long"})]

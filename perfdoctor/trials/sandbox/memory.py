@@ -1,4 +1,4 @@
-"""How much memory an execution takes: its processes together, looked at once a second from outside."""
+"""How much memory an execution takes, its processes together, looked at once a second; and what is free."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from perfdoctor.watch.samplers import cgroup
 from perfdoctor.watch.samplers.host import read_maps
 
 INTERVAL_S = 1.0  # reading smaps_rollup walks a process's page tables: rare enough not to be felt
@@ -52,3 +53,9 @@ def taken_bytes(pid: int) -> int | None:
             private_bytes += private or 0
             shared_bytes = max(shared_bytes, shared or 0)
     return private_bytes + shared_bytes or None
+
+
+def free_bytes() -> int:
+    """What may still be taken here: of the machine, or of the control group with the least left."""
+    available, left = psutil.virtual_memory().available, cgroup.memory_left_bytes()
+    return int(available if left is None else min(available, left))

@@ -234,12 +234,9 @@ def _owned_in(cwd: Path) -> list[str]:
 
 def _memory_bytes() -> int:
     """How much an overlay in memory may hold, where the trial's folder cannot hold one."""
-    import psutil  # here: most overlays are on disk
+    from perfdoctor.trials.sandbox import memory  # here: most overlays are on disk
 
-    from perfdoctor.watch.samplers import cgroup
-
-    limits = (psutil.virtual_memory().available, cgroup.memory_left_bytes())
-    return int(min(limit for limit in limits if limit is not None) * MEMORY_SHARE) + 1
+    return int(memory.free_bytes() * MEMORY_SHARE) + 1
 
 
 def _sweep(folder: Path) -> None:

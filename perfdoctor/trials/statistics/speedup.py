@@ -211,6 +211,4 @@ def _because(gain: Gain, outcome: Outcome, rounds: int) -> str:
         return f"{between}: a difference, of at most {NOTICEABLE:.0%}"
     if is_narrow(gain):
         return f"{between}: no difference worth a change"
-    return (
-        f"{between}: rounds differ too much to decide; more rounds (--rounds) or a quieter machine may help"
-    )
+    return f"{between}: rounds differ too much to decide; more time (--seconds) or a quieter machine may help"

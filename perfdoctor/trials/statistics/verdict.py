@@ -10,7 +10,7 @@ from statistics import median
 
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.trial import Execution, ExecutionEnd, Outcome, Variant, VariantResult
-from perfdoctor.trials.plan import resizing
+from perfdoctor.trials.plan import LEAST_TURNS, resizing
 from perfdoctor.trials.statistics import losses, payoff, speedup
 from perfdoctor.tweaks import BITWISE, PATH, RESULTS
 
@@ -31,13 +31,15 @@ class Rounds:
 
     @classmethod
     def of(cls, originals: Sequence[Execution], executions: Sequence[Execution]) -> Rounds:
-        """The rounds in which both were measured."""
+        """The rounds in which both were measured, where they took turns in enough of the same ones."""
         by_round = {original.round: original for original in originals if _is_whole(original)}
         return cls(
             tuple(
                 (by_round[execution.round], execution)
                 for execution in executions
-                if _is_whole(execution) and execution.round in by_round
+                if _is_whole(execution)
+                and execution.round in by_round
+                and _share_turns(by_round[execution.round], execution)
             )
         )
 
@@ -140,6 +142,14 @@ def _compared(result: VariantResult, rounds: Rounds, planned_rounds: int) -> Var
 
 def _is_whole(execution: Execution) -> bool:
     return execution.ending is ExecutionEnd.MEASURED and execution.step_s is not None
+
+
+def _share_turns(original: Execution, variant: Execution) -> bool:
+    """Whether a mean over turns can be told: what disturbs a turn of one leaves it without its pair."""
+    if max(len(original.turns_s), len(variant.turns_s)) <= 1:
+        return True  # whole executions
+    pairs = zip(original.turns_s, variant.turns_s, strict=False)
+    return sum(all(map(math.isfinite, pair)) for pair in pairs) >= LEAST_TURNS
 
 
 def _samples(execution: Execution) -> float | None:

@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
+from perfdoctor.trials import lockstep
 from perfdoctor.trials.sandbox import memory
+from tests.support.trial_runs import WORKERS, execution
 
 pytestmark = pytest.mark.process
 
@@ -30,3 +32,15 @@ def test_a_process_that_is_gone_takes_nothing() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     assert memory.taken_bytes(process.pid) is None
+
+
+def test_no_more_trainings_are_alive_at_once_than_the_control_group_has_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measured = execution(host_bytes=1_000_000)
+    monkeypatch.setattr(memory.cgroup, "memory_left_bytes", lambda: None)
+    assert lockstep.obstacle(measured, [WORKERS], 1) is None
+    monkeypatch.setattr(memory.cgroup, "memory_left_bytes", lambda: 1_500_000)
+    why = lockstep.obstacle(measured, [WORKERS], 1)
+    assert why is not None
+    assert "GB of memory are free" in why

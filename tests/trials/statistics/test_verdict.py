@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from perfdoctor.model.trial import Outcome, VariantResult
+from perfdoctor.trials.statistics.verdict import verdict
+from tests.support.trial_runs import WORKERS, execution, tweaked
+
+LOST = math.nan  # a turn that was disturbed
+CALM = ((0.1, 0.101, 0.1, 0.099), (0.05, 0.05, 0.051, 0.05))
+
+
+def judged(*rounds: tuple[tuple[float, ...], tuple[float, ...]]) -> VariantResult:
+    """The verdict after rounds in which both took these turns: (the original's, the variant's)."""
+    originals = [execution(0.1, number, turns_s=turns_s) for number, (turns_s, _) in enumerate(rounds)]
+    variants = [tweaked(0.05, number, turns_s=turns_s) for number, (_, turns_s) in enumerate(rounds)]
+    return verdict(WORKERS, variants, originals, [], 9, None)
+
+
+@pytest.mark.parametrize(
+    "disturbed",
+    [
+        ((0.1, 0.1, LOST, LOST), (LOST, LOST, 0.05, 0.05)),
+        ((0.1, 0.1, 0.1, LOST), (LOST, LOST, 0.07, 0.05)),
+    ],
+)
+def test_a_round_whose_turns_have_no_pairs_is_not_counted(disturbed) -> None:
+    without = judged(CALM, CALM, CALM)
+    assert without.outcome is Outcome.FASTER
+    assert judged(CALM, disturbed, CALM, CALM).speedup == without.speedup
+    few = judged(CALM, disturbed, CALM)
+    assert (few.outcome, few.because) == (Outcome.NOT_MEASURED, "only 2 of at least 3 rounds were measured")
