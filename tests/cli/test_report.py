@@ -290,6 +290,16 @@ def test_a_trial_of_the_same_command_is_in_the_html_report_however_its_interpret
     assert "faster: 1.9× (1.8–2.0×)" in page
 
 
+def test_trials_kept_beside_the_folder_of_the_run_are_found_from_elsewhere(tried, saved, folder, perfdoctor):
+    replays = Setting("replay-batches", ("--replay-batches",), {}, PATH)
+    tried("20260104-030405-train", replace(trial_results.FASTER, variant=Variant((replays,))))
+    trial = trial_results.trial()
+    run = saved(command=list(trial.command), cwd=trial.cwd)
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    assert "Measured with batches kept in memory" in perfdoctor("report", str(run), cwd=elsewhere).stdout
+
+
 def test_a_trial_is_an_html_file_too(tried, folder, perfdoctor):
     tried("20260104-030405-train", trial_results.FASTER)
     shown = perfdoctor("report", "--trials", "--html", "trial.html")
