@@ -99,13 +99,14 @@ def export(
 
 def _text(path: Path, format_: ExportFormat, what: TableOf, out: str | None, before: Path | None) -> str:
     if format_ is ExportFormat.MARKDOWN:
-        from perfdoctor.cli import kept_report
+        from perfdoctor.cli import kept_report, retry
         from perfdoctor.cli.kept_trials import ready
         from perfdoctor.render import markdown
         from perfdoctor.render.pages import report as page
 
         found = kept_report.judge(path)
-        return markdown.draw(page.page(found, ready=ready(found, out)))
+        again = retry.option(found.path)
+        return markdown.draw(page.page(found, ready=ready(found, out), again=again))
     if format_ is ExportFormat.OPENMETRICS:
         from perfdoctor.cli import kept_report
         from perfdoctor.render.exports import openmetrics

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from perfdoctor.model.report import Report
     from perfdoctor.model.trial import Trial
+    from perfdoctor.render.page import Page
 
 
 def report(
@@ -60,7 +62,7 @@ def report(
     if trials:
         _trial(names, json, markdown, out)
         return
-    from perfdoctor.cli import kept_report, kept_trials, output
+    from perfdoctor.cli import kept_report, output
     from perfdoctor.runs import lookup
 
     first, *others = lookup.run_directories(names, out)
@@ -70,10 +72,15 @@ def report(
 
         output.emit(public.dumps(found).decode(), sys.stdout)
         return
-    from perfdoctor.render.pages import report as report_page
+    output.show(_page(found, out, all_, lines, price_per_h), sys.stdout, markdown)
 
-    page = report_page.page(found, all_, lines, kept_trials.ready(found, out), price_per_h)
-    output.show(page, sys.stdout, markdown)
+
+def _page(found: Report, out: str | None, all_: bool, lines: int, price_per_h: float | None) -> Page:
+    """The page of a run, with what trials of its command measured and how to try it again."""
+    from perfdoctor.cli import kept_trials, retry
+    from perfdoctor.render.pages import report as page
+
+    return page.page(found, all_, lines, kept_trials.ready(found, out), price_per_h, retry.option(found.path))
 
 
 def _price_per_h(typed: str) -> float:

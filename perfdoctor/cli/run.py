@@ -223,7 +223,7 @@ def _report(
 
 def _tell(path: Path, quiet: bool, lines: int, html: Path | None) -> None:
     """The report on stderr: a page, or one line; and in the HTML file, where one is asked for."""
-    from perfdoctor.cli import output
+    from perfdoctor.cli import output, retry
     from perfdoctor.errors import PerfdoctorError
     from perfdoctor.render import text
 
@@ -237,7 +237,7 @@ def _tell(path: Path, quiet: bool, lines: int, html: Path | None) -> None:
         return
     from perfdoctor.render.pages import report as report_page
 
-    output.show(report_page.page(report, costly=lines), sys.stderr)
+    output.show(report_page.page(report, costly=lines, again=retry.option(report.path)), sys.stderr)
 
 
 def _judged(path: Path, html: Path | None) -> Report:

@@ -76,7 +76,7 @@ def trace(
     if perfetto is not None:
         _merge(files, perfetto, limit_bytes)
         return
-    _show(_measured(files, limit_bytes), json, markdown, top, all_, file)
+    _show(_measured(files, limit_bytes), json, markdown, top, all_, file, _again(files[0], file is not None))
 
 
 def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Path]:
@@ -107,6 +107,15 @@ def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Pa
     return paths
 
 
+def _again(path: Path, later: bool) -> str:
+    """What `perfdoctor try` needs for the command of a trace: its run, or that the user names the script."""
+    from perfdoctor.cli import retry
+    from perfdoctor.runs import windows
+
+    window = windows.of_file(path)
+    return " -- train.py" if window is None else retry.option(str(window.run), later)
+
+
 def _measured(paths: Sequence[Path], limit_bytes: int) -> list[RankTrace]:
     """Read and measure the files of one job; ranks in order."""
     from perfdoctor.trace.measure import files
@@ -119,7 +128,13 @@ def _measured(paths: Sequence[Path], limit_bytes: int) -> list[RankTrace]:
 
 
 def _show(
-    measured: Sequence[RankTrace], json: bool, markdown: bool, top: int | None, all_: bool, file: Path | None
+    measured: Sequence[RankTrace],
+    json: bool,
+    markdown: bool,
+    top: int | None,
+    all_: bool,
+    file: Path | None,
+    again: str,
 ) -> None:
     from perfdoctor.cli import output
     from perfdoctor.diagnosis import trace_report
@@ -132,7 +147,7 @@ def _show(
         return
     from perfdoctor.render.pages import trace as trace_page
 
-    page = trace_page.page(found, top if file is None else top or IN_HTML, all_)
+    page = trace_page.page(found, top if file is None else top or IN_HTML, all_, again)
     _give(page, markdown, file)
 
 

@@ -12,7 +12,7 @@ from perfdoctor.model.trial import Setting, Variant
 from perfdoctor.probe.trial.tweak import PATH
 from perfdoctor.render.documents import trial as trial_document
 from perfdoctor.trials import trial_file
-from tests.support import trial_results
+from tests.support import old_runs, trial_results
 from tests.support.jobs import write_job
 from tests.support.paths import ROOT
 
@@ -307,6 +307,21 @@ def test_a_trial_is_an_html_file_too(tried, folder, perfdoctor):
     page = (folder / "trial.html").read_text()
     assert "Faster: 1.9× (1.8–2.0×)" in page
     assert "<script" not in page
+
+
+def test_what_to_try_names_the_run_where_it_is_not_the_newest(saved, folder, perfdoctor):
+    run = old_runs.unpacked("loader", folder / ".perfdoctor" / "runs")
+    wide = os.environ | {"COLUMNS": "200"}
+    named = f"perfdoctor try --workers 2 --run {run.name}"
+    told = perfdoctor("report", "--html", "r.html")
+    assert told.returncode == 0, told.stderr
+    assert named in (folder / "r.html").read_text()
+    newest = perfdoctor("report", env=wide).stdout
+    assert "perfdoctor try --workers 2" in newest
+    assert named not in newest
+    saved("29990101-000000-other", started_epoch_s=4e9)
+    assert named in perfdoctor("report", run.name, env=wide).stdout
+    assert named in perfdoctor("report", run.name, "--markdown").stdout
 
 
 def test_two_trials_at_a_time_are_not_shown(folder, perfdoctor):

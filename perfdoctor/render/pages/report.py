@@ -23,17 +23,24 @@ def page(
     costly: int = lines.SHOWN,
     ready: Gain | None = None,
     price_per_h: float | None = None,
+    again: str = "",
 ) -> Page:
     """The whole page, with the `costly` most expensive lines.
 
     With `name_all`, it has the ids of tips that could not be judged, too; `ready` is what a trial of the same
-    command measured on batches that are kept in memory.
+    command measured on batches that are kept in memory; `again` is what `perfdoctor try` needs beside a tweak
+    to run this command again.
     """
-    return blocks.page(_sections(report, name_all, costly, ready, price_per_h))
+    return blocks.page(_sections(report, name_all, costly, ready, price_per_h, again))
 
 
 def _sections(
-    report: Report, name_all: bool, costly: int, ready: Gain | None, price_per_h: float | None
+    report: Report,
+    name_all: bool,
+    costly: int,
+    ready: Gain | None,
+    price_per_h: float | None,
+    again: str,
 ) -> Iterator[Section]:
     yield [_title(report)]
     if report.out_of_memory is not None:
@@ -46,7 +53,7 @@ def _sections(
         yield [*_step(report.steps, of), *_inside(report)]
         if report.lines is not None:
             yield list(lines.section(report.lines, report.steps, report.run.cwd, costly))
-    yield from _changes(report)
+    yield from _changes(report, again)
     if report.notes:
         yield blocks.listed("Good to know", all_worded(report.notes))
     if report.not_judged and report.steps is not None:  # without a step nothing is judged: said above
@@ -56,12 +63,12 @@ def _sections(
     yield _footer(report, price_per_h)
 
 
-def _changes(report: Report) -> Iterator[Section]:
+def _changes(report: Report, again: str) -> Iterator[Section]:
     """What to change; gains of several do not add."""
     if report.findings:
         yield [Headline(blocks.strong("What to change, best first"))]
         for finding in report.findings:
-            yield conclusions.finding(finding, report.run.cwd)
+            yield conclusions.finding(finding, report.run.cwd, again=again)
         if report.together is not None:
             gain = blocks.strong(text.gain(report.together), "green")
             yield [Headline(blocks.strong("The first of them together (gains do not add)"), gain, level=5)]
