@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from enum import Enum
 from pathlib import Path
@@ -67,15 +68,16 @@ def export(
 
     path = lookup.run_directory(run, out)
     before = None if against is None else lookup.run_directory(against, out)
-    if before is not None and format_ is not ExportFormat.FOLDED:
+    if against is not None and format_ is not ExportFormat.FOLDED:
         raise PerfdoctorError(
-            "--against goes with --format folded", "see two runs drawn: perfdoctor report --html --against"
+            "--against goes with --format folded",
+            f"see two runs drawn: {_typed('report', run, out)} --html FILE --against {shlex.quote(against)}",
         )
     if to is None:
         if format_ in NO_TEXT:
             raise PerfdoctorError(
                 f"{format_.value} is no text for a terminal",
-                f"give it a place: perfdoctor export --format {format_.value} --to PLACE",
+                f"give it a place: {_typed('export', run, out)} --format {format_.value} --to PLACE",
             )
         output.emit(_text(path, format_, what, out, before), sys.stdout)
         return
@@ -95,6 +97,12 @@ def export(
     else:
         _write(file, _text(path, format_, what, out, before).encode("utf-8", "backslashreplace"))
     output.say(f"wrote {to}")
+
+
+def _typed(verb: str, run: str | None, out: str | None = None) -> str:
+    """What to type for another verb on the same run."""
+    place = ("--out", out) if out else ()
+    return shlex.join(("perfdoctor", verb, *([run] if run else []), *place))
 
 
 def _text(path: Path, format_: ExportFormat, what: TableOf, out: str | None, before: Path | None) -> str:

@@ -58,9 +58,12 @@ def test_tensorboard_gets_a_file_in_its_folder_and_only_one(run, perfdoctor, fol
     ("words", "said"),
     [
         (["node7", "--format", "csv"], "no run called node7"),
-        (["node0", "--format", "tensorboard"], "is no text for a terminal"),
+        (["node0", "--format", "tensorboard"], "perfdoctor export node0 --format tensorboard --to"),
         (["node0", "--format", "parquet"], "is no text for a terminal"),
-        (["node0", "--format", "csv", "--against", "node0"], "--against goes with --format folded"),
+        (
+            ["node0", "--format", "csv", "--against", "node0"],
+            "see two runs drawn: perfdoctor report node0 --html FILE --against node0",
+        ),
         (["node0", "--format", "folded", "--against", "node7"], "no run called node7"),
         (["node0", "--format", "csv", "--to", "nowhere/x.csv"], "there is no folder"),
         (["node0", "--format", "csv", "--to", "node0"], "is not a file"),
