@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -190,7 +191,8 @@ def _merge(paths: Sequence[Path], out: str, limit_bytes: int) -> None:
 
     if len(paths) != 1:
         raise PerfdoctorError(
-            f"--perfetto writes one trace, but {len(paths)} match", "give one file by its name"
+            f"a file for Perfetto holds one trace, but {len(paths)} match",
+            f"name one: perfdoctor trace {shlex.quote(str(paths[0]))} --perfetto {shlex.quote(out)}",
         )
     marks, told = _marks(paths[0], limit_bytes)
     perfetto.merge(paths[0], marks, Path(out), limit_bytes)

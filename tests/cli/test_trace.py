@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -246,7 +247,20 @@ def test_a_merge_is_of_one_trace(folder, perfdoctor):
         trace_files.save(folder, text(), f"rank{rank}.json")
     shown = perfdoctor("trace", "rank0.json", "rank1.json", "--perfetto", "out.json")
     assert shown.returncode == 2
+    assert "name one: perfdoctor trace rank0.json --perfetto out.json" in shown.stderr
     assert not (folder / "out.json").exists()
+
+
+def test_a_window_of_several_ranks_is_exported_as_the_hint_says(saved, folder, perfdoctor):
+    run = saved()
+    for rank in range(2):
+        trace_files.save(run, text(), f"trace.rank{rank}.0.json")
+    told = perfdoctor("export", "--format", "perfetto", "--to", "out.json")
+    assert told.returncode == 2
+    assert not (folder / "out.json").exists()
+    (typed,) = re.findall(r"name one: perfdoctor (.*)", told.stderr)
+    assert perfdoctor(*shlex.split(typed)).returncode == 0
+    assert (folder / "out.json").exists()
 
 
 @pytest.mark.shows("huge-trace")
