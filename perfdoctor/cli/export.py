@@ -149,7 +149,7 @@ def _with_stacks(path: Path) -> Recorded:
     if not record.stacks:
         raise PerfdoctorError(
             f"{path.name} keeps no stack samples of rank {record.rank}",
-            "what it has is in: perfdoctor export --format csv",
+            f"what it has is in: {_typed('export', str(path))} --format csv",
         )
     return record
 
@@ -171,7 +171,7 @@ def _tensorboard(path: Path, folder: Path) -> None:
     record = _recorded(path)
     if not record.steps:
         raise PerfdoctorError(
-            f"{path.name} has no steps to write", f"what it has is in: perfdoctor report {path.name}"
+            f"{path.name} has no steps to write", f"what it has is in: {_typed('report', str(path))}"
         )
     try:
         directory.make_private(folder)

@@ -98,7 +98,7 @@ def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Pa
                     f"no file, folder or run called {word}",
                     "give a file that torch.profiler wrote, or list the runs here with: perfdoctor runs",
                 ) from None
-        path = Path(text.path(str(path), os.getcwd()))
+        path = lookup.named(Path(text.path(str(path), os.getcwd())))
         if not path.is_dir():
             paths.append(path)
         elif windows.is_run(path):
@@ -202,7 +202,7 @@ def _merge(paths: Sequence[Path], out: str, limit_bytes: int) -> None:
 def _marks(path: Path, limit_bytes: int) -> tuple[list[TrackEvent], str]:
     """Our tracks for a trace, and what to say of them."""
     from perfdoctor.facts import tracks
-    from perfdoctor.runs import records, windows
+    from perfdoctor.runs import lookup, records, windows
     from perfdoctor.trace.parse.read import read
 
     trace, window = read(path, limit_bytes), windows.of_file(path)
@@ -216,4 +216,4 @@ def _marks(path: Path, limit_bytes: int) -> tuple[list[TrackEvent], str]:
     beside = tracks.of_run(
         records.read_rank(window.run, window.rank), window.rank, shift, *tracks.extent_ns(trace)
     )
-    return [*marks, *beside], f"the tracks of run {window.run.name}{damage}"
+    return [*marks, *beside], f"the tracks of run {lookup.named(window.run).name}{damage}"
