@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from enum import Enum
@@ -114,7 +115,7 @@ def _text(path: Path, format_: ExportFormat, what: TableOf, out: str | None, bef
 
         found = kept_report.judge(path)
         again = retry.option(found.path)
-        return markdown.draw(page.page(found, ready=ready(found, out), again=again))
+        return markdown.draw(page.page(found, ready=ready(found, out), again=again, here=os.getcwd()))
     if format_ is ExportFormat.OPENMETRICS:
         from perfdoctor.cli import kept_report
         from perfdoctor.render.exports import openmetrics

@@ -80,7 +80,8 @@ def _page(found: Report, out: str | None, all_: bool, lines: int, price_per_h: f
     from perfdoctor.cli import kept_trials, retry
     from perfdoctor.render.pages import report as page
 
-    return page.page(found, all_, lines, kept_trials.ready(found, out), price_per_h, retry.option(found.path))
+    ready, again = kept_trials.ready(found, out), retry.option(found.path)
+    return page.page(found, all_, lines, ready, price_per_h, again, os.getcwd())
 
 
 def _price_per_h(typed: str) -> float:

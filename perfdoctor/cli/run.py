@@ -237,7 +237,8 @@ def _tell(path: Path, quiet: bool, lines: int, html: Path | None) -> None:
         return
     from perfdoctor.render.pages import report as report_page
 
-    output.show(report_page.page(report, costly=lines, again=retry.option(report.path)), sys.stderr)
+    page = report_page.page(report, costly=lines, again=retry.option(report.path), here=os.getcwd())
+    output.show(page, sys.stderr)
 
 
 def _judged(path: Path, html: Path | None) -> Report:

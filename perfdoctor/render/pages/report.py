@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from perfdoctor.model.batch import BatchFacts, Stage
@@ -24,14 +25,15 @@ def page(
     ready: Gain | None = None,
     price_per_h: float | None = None,
     again: str = "",
+    here: str = "",
 ) -> Page:
     """The whole page, with the `costly` most expensive lines.
 
     With `name_all`, it has the ids of tips that could not be judged, too; `ready` is what a trial of the same
     command measured on batches that are kept in memory; `again` is what `perfdoctor try` needs beside a tweak
-    to run this command again.
+    to run this command again, and `here` the folder of who reads it.
     """
-    return blocks.page(_sections(report, name_all, costly, ready, price_per_h, again))
+    return blocks.page(_sections(report, name_all, costly, ready, price_per_h, again, here))
 
 
 def _sections(
@@ -41,6 +43,7 @@ def _sections(
     ready: Gain | None,
     price_per_h: float | None,
     again: str,
+    here: str,
 ) -> Iterator[Section]:
     yield [_title(report)]
     if report.out_of_memory is not None:
@@ -60,7 +63,7 @@ def _sections(
         which = "" if name_all else " (--all names the tips)"
         reasons = conclusions.not_judged(report.not_judged, name_all)
         yield blocks.listed(f"Not judged{which}", reasons, quietly=True)
-    yield _footer(report, price_per_h)
+    yield _footer(report, price_per_h, here)
 
 
 def _changes(report: Report, again: str) -> Iterator[Section]:
@@ -137,7 +140,7 @@ def _operators(window: WindowFacts) -> str:
     return f"{'on the device' if window.on_device else 'in operators'}: {', '.join(shown)}"
 
 
-def _footer(report: Report, price_per_h: float | None) -> list[Block]:
+def _footer(report: Report, price_per_h: float | None, here: str) -> list[Block]:
     said = []
     if report.use is not None:
         less = resource_use.enough(report.use)
@@ -147,12 +150,12 @@ def _footer(report: Report, price_per_h: float | None) -> list[Block]:
     if price_per_h is not None:
         costs = ", ".join(resource_use.costs(report, price_per_h))
         said.append(f"At {price_per_h:,.2f} an hour: {costs}.")
-    path = text.path(report.path, report.run.cwd)
+    path = text.path(report.path, here)
     if report.overhead is not None:
         cost = text.seconds(report.overhead.seconds_per_step)
         said.append(f"Watching cost {cost} a step ({text.percent(report.overhead.share)} of it).")
     if report.path:
         said.append(f"Kept in {path}")
     if report.window is not None:
-        said.append(f"Inside the step: perfdoctor trace {path}")
+        said.append(f"Inside the step: perfdoctor trace {shlex.quote(path)}")
     return [Paragraph(blocks.quiet(line)) for line in said]

@@ -212,6 +212,16 @@ def test_the_operators_of_a_window_take_one_line_and_the_page_says_how_to_see_mo
     assert "Inside the step" not in shown(reports.STARVED)
 
 
+def test_where_it_is_kept_can_be_typed_in_the_folder_of_who_reads_it():
+    window = WindowFacts("trace.rank0.0.json.gz", 4, False, (OperatorCost("aten::mm", 0.4, 3.0),))
+    run = reports.STARVED.run
+    report = replace(reports.STARVED, window=window, path=f"{run.cwd}/my runs/a")
+    for here, path in ((run.cwd, "my runs/a"), ("/elsewhere", f"{run.cwd}/my runs/a")):
+        page = drawn(report_page.page(report, here=here), 100)
+        assert f"Kept in {path}" in page
+        assert f"perfdoctor trace '{path}'" in page
+
+
 def test_what_a_batch_costs_is_told_by_stage_and_where_most_of_it_is():
     batch = load_facts.batch(
         load_facts.cost(Stage.DECODING, 0.61, line(0.61, 31), kind="image"),
