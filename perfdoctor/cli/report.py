@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from perfdoctor.model.report import Report
     from perfdoctor.model.trial import Trial
     from perfdoctor.render.page import Page
+
+
+LINES = 5  # the costliest, shown without --lines
 
 
 def report(
@@ -32,7 +36,7 @@ def report(
     all_: Annotated[bool, typer.Option("--all", help="Name the tips that could not be judged, too.")] = False,
     lines: Annotated[
         int, typer.Option(min=0, metavar="N", help="Show the N costliest lines; --json has all.")
-    ] = 5,
+    ] = LINES,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the runs.")] = None,
     html: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write it as one HTML file, which opens offline.")
@@ -55,11 +59,14 @@ def report(
     """
     names = runs or []
     price_per_h = None if price is None else _price_per_h(price)
+    of_page = {"--markdown": markdown, "--price": price is not None}
     if html is not None or open_ or against is not None:
-        apart = {"--json": json, "--markdown": markdown, "--price": price is not None}
-        _html(names, html, open_, out, trials, against, apart)
+        _html(names, html, open_, out, trials, against, {"--json": json, **of_page})
         return
+    if json:
+        _apart("--json", of_page)
     if trials:
+        _apart("--trials", {"--price": price is not None, "--all": all_, "--lines": lines != LINES})
         _trial(names, json, markdown, out)
         return
     from perfdoctor.cli import kept_report, output
@@ -82,6 +89,14 @@ def _page(found: Report, out: str | None, all_: bool, lines: int, price_per_h: f
 
     ready, again = kept_trials.ready(found, out), retry.option(found.path)
     return page.page(found, all_, lines, ready, price_per_h, again, os.getcwd())
+
+
+def _apart(option: str, others: Mapping[str, bool]) -> None:
+    """Raise PerfdoctorError where one of the others was given, which `option` could only drop."""
+    from perfdoctor.errors import PerfdoctorError
+
+    if other := next((name for name, given in others.items() if given), None):
+        raise PerfdoctorError(f"{option} and {other} do not go together", f"leave out {other}")
 
 
 def _price_per_h(typed: str) -> float:
@@ -115,8 +130,7 @@ def _html(
             f"{wanted.split()[0]} shows what --html writes",
             f"give both: perfdoctor report --html FILE {wanted}",
         )
-    if other := next((name for name, given in others.items() if given), None):
-        raise PerfdoctorError(f"--html and {other} do not go together", f"leave out {other}")
+    _apart("--html", others)
     if trials and against is not None:
         raise PerfdoctorError("--against compares runs, and --trials shows trials", "leave out one of them")
     from perfdoctor.cli import html_file, kept_report

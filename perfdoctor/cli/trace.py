@@ -63,10 +63,7 @@ def trace(
 
     if compare is not None and (paths or perfetto):
         raise PerfdoctorError("--compare takes exactly two traces", "perfdoctor trace --compare A B")
-    if html is not None and (json or markdown or perfetto):
-        raise PerfdoctorError(
-            "--html stands alone: it replaces what is printed", "leave out --json, --markdown and --perfetto"
-        )
+    _check_together(json, markdown, perfetto, html)
     file = html_file.asked(html)
     limit_bytes = round(limit_gb * GB)
     if compare is not None:
@@ -78,6 +75,22 @@ def trace(
         _merge(files, perfetto, limit_bytes)
         return
     _show(_measured(files, limit_bytes), json, markdown, top, all_, file, _again(files[0], file is not None))
+
+
+def _check_together(json: bool, markdown: bool, perfetto: str | None, html: str | None) -> None:
+    """Raise PerfdoctorError where one of these options could only drop another."""
+    from perfdoctor.errors import PerfdoctorError
+
+    if html is not None and (json or markdown or perfetto):
+        raise PerfdoctorError(
+            "--html stands alone: it replaces what is printed", "leave out --json, --markdown and --perfetto"
+        )
+    if json and markdown:
+        raise PerfdoctorError("--json and --markdown do not go together", "leave out one of them")
+    if perfetto and (json or markdown):
+        raise PerfdoctorError(
+            "--perfetto writes a file and prints no page", "leave out --json and --markdown"
+        )
 
 
 def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Path]:

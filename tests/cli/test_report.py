@@ -379,9 +379,20 @@ def test_a_full_disk_leaves_the_html_report_that_was_there(saved, folder, perfdo
 
 
 @pytest.mark.parametrize(
-    "words", [("--open",), ("--html", "a.html", "--json"), ("--html", "a.html", "--markdown")], ids=" ".join
+    "words",
+    [
+        ("--open",),
+        ("--html", "a.html", "--json"),
+        ("--html", "a.html", "--markdown"),
+        ("--json", "--markdown"),
+        ("--json", "--price", "3.20"),
+        ("--trials", "--price", "3.20"),
+        ("--trials", "--all"),
+        ("--trials", "--lines", "7"),
+    ],
+    ids=" ".join,
 )
-def test_what_does_not_go_with_html_is_said_before_anything_is_read(folder, perfdoctor, words):
+def test_what_does_not_go_together_is_said_before_anything_is_read(folder, perfdoctor, words):
     shown = perfdoctor("report", *words)
     assert shown.returncode == 2
     assert len(shown.stderr.splitlines()) == 2

@@ -242,6 +242,16 @@ def test_a_window_is_merged_with_what_its_run_recorded(saved, folder, perfdoctor
     assert cores["ts"] == 1_000_000
 
 
+@pytest.mark.parametrize(
+    "words", [("--json", "--markdown"), ("--perfetto", "out.json", "--json")], ids=" ".join
+)
+def test_what_does_not_go_together_is_said(trace, folder, perfdoctor, words):
+    shown = perfdoctor("trace", "t.json", *words)
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "leave out" in shown.stderr
+    assert not (folder / "out.json").exists()
+
+
 def test_a_merge_is_of_one_trace(folder, perfdoctor):
     for rank in range(2):
         trace_files.save(folder, text(), f"rank{rank}.json")
