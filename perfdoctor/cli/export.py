@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from enum import Enum
 from pathlib import Path
@@ -67,15 +69,16 @@ def export(
 
     path = lookup.run_directory(run, out)
     before = None if against is None else lookup.run_directory(against, out)
-    if before is not None and format_ is not ExportFormat.FOLDED:
+    if against is not None and format_ is not ExportFormat.FOLDED:
         raise PerfdoctorError(
-            "--against goes with --format folded", "see two runs drawn: perfdoctor report --html --against"
+            "--against goes with --format folded",
+            f"see two runs drawn: {_typed('report', run, out)} --html FILE --against {shlex.quote(against)}",
         )
     if to is None:
         if format_ in NO_TEXT:
             raise PerfdoctorError(
                 f"{format_.value} is no text for a terminal",
-                f"give it a place: perfdoctor export --format {format_.value} --to PLACE",
+                f"give it a place: {_typed('export', run, out)} --format {format_.value} --to PLACE",
             )
         output.emit(_text(path, format_, what, out, before), sys.stdout)
         return
@@ -97,15 +100,22 @@ def export(
     output.say(f"wrote {to}")
 
 
+def _typed(verb: str, run: str | None, out: str | None = None) -> str:
+    """What to type for another verb on the same run."""
+    place = ("--out", out) if out else ()
+    return shlex.join(("perfdoctor", verb, *([run] if run else []), *place))
+
+
 def _text(path: Path, format_: ExportFormat, what: TableOf, out: str | None, before: Path | None) -> str:
     if format_ is ExportFormat.MARKDOWN:
-        from perfdoctor.cli import kept_report
+        from perfdoctor.cli import kept_report, retry
         from perfdoctor.cli.kept_trials import ready
         from perfdoctor.render import markdown
         from perfdoctor.render.pages import report as page
 
         found = kept_report.judge(path)
-        return markdown.draw(page.page(found, ready=ready(found, out)))
+        again = retry.option(found.path)
+        return markdown.draw(page.page(found, ready=ready(found, out), again=again, here=os.getcwd()))
     if format_ is ExportFormat.OPENMETRICS:
         from perfdoctor.cli import kept_report
         from perfdoctor.render.exports import openmetrics
@@ -140,7 +150,7 @@ def _with_stacks(path: Path) -> Recorded:
     if not record.stacks:
         raise PerfdoctorError(
             f"{path.name} keeps no stack samples of rank {record.rank}",
-            "what it has is in: perfdoctor export --format csv",
+            f"what it has is in: {_typed('export', str(path))} --format csv",
         )
     return record
 
@@ -162,7 +172,7 @@ def _tensorboard(path: Path, folder: Path) -> None:
     record = _recorded(path)
     if not record.steps:
         raise PerfdoctorError(
-            f"{path.name} has no steps to write", f"what it has is in: perfdoctor report {path.name}"
+            f"{path.name} has no steps to write", f"what it has is in: {_typed('report', str(path))}"
         )
     try:
         directory.make_private(folder)

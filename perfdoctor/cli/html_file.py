@@ -50,14 +50,15 @@ def show(path: Path) -> None:
 
 def write_report(path: Path, judged: Illustrated, out: str | None) -> None:
     """Write a report, with trials and the loader's curve of its command. Raises like `write_page`."""
-    from perfdoctor.cli import kept_curves, kept_trials
+    from perfdoctor.cli import kept_curves, kept_trials, retry
     from perfdoctor.render.html import report as document
     from perfdoctor.render.pages import trace
 
     window = trace.inside(judged.window, INSIDE) if judged.window is not None else ()
     trials = list(kept_trials.of_command(judged.report, out))
     curve = kept_curves.of_command(judged.report, out)
-    _write(path, document.html(judged.report, judged.timeline, judged.excerpts, trials, window, curve))
+    again = retry.option(judged.report.path, later=True)
+    _write(path, document.html(judged.report, judged.timeline, judged.excerpts, trials, window, curve, again))
 
 
 def write_page(path: Path, page: Page) -> None:

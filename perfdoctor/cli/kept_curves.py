@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def of_command(report: Report, out: str | None) -> LoaderCurve | None:
-    """The curve of the run's command, measured in the run's folder and kept beside it or in `out`."""
+    """The curve of the run's command, measured in the run's folder and kept near the run or in `out`."""
     from perfdoctor.cli import kept_trials
     from perfdoctor.facts.data import loader_curve
     from perfdoctor.runs import directory, records
@@ -19,7 +18,8 @@ def of_command(report: Report, out: str | None) -> LoaderCurve | None:
     from perfdoctor.wire.names import MEASURING
 
     command = kept_trials.typed(report.run.command)
-    for place in dict.fromkeys((*directory.places(out), Path(report.path).parent)):
+    near = directory.beside(report.path, "loaders")
+    for place in dict.fromkeys([*directory.places(out, "loaders"), *near]):
         for path, run in directory.kept(place).items():
             told = run.get("command")
             same = isinstance(told, list) and kept_trials.typed(list(map(str, told))) == command

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def of_command(report: Report, out: str | None) -> Iterator[Trial]:
     """The trials of the run's command in the run's folder, newest first."""
-    kept = folders(out)
+    kept = folders(out, report.path)
     if not kept:
         return
     command = typed(report.run.command)
@@ -50,12 +50,14 @@ def _measures_data(words: tuple[str, ...]) -> bool:
     )
 
 
-def folders(out: str | None) -> list[Path]:
-    """The folders of saved trials, newest first: their names begin with the time."""
+def folders(out: str | None, run: str | None = None) -> list[Path]:
+    """The folders of saved trials, those near a run too, newest first: their names begin with the time."""
     from perfdoctor.runs import directory
     from perfdoctor.trials import trial_file
 
-    kept = [path for place in directory.places(out, "trials") for path in place.glob(f"*/{trial_file.FILE}")]
+    near = directory.beside(run, "trials") if run else []
+    places = dict.fromkeys([*directory.places(out, "trials"), *near])
+    kept = [path for place in places for path in place.glob(f"*/{trial_file.FILE}")]
     return sorted((path.parent for path in kept), key=lambda path: path.name, reverse=True)
 
 

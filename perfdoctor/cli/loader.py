@@ -59,6 +59,8 @@ def loader(
     """
     from perfdoctor.watch import launch
 
+    if number is not None and at is not None:
+        raise PerfdoctorError("--number and --at both choose the DataLoader", "leave out one of them")
     file = html_file.asked(html)
     asked = {
         "seconds": seconds,

@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from perfdoctor.model.report import Report
     from perfdoctor.model.trial import Trial
+    from perfdoctor.render.page import Page
+
+
+LINES = 5  # the costliest, shown without --lines
 
 
 def report(
@@ -30,7 +36,7 @@ def report(
     all_: Annotated[bool, typer.Option("--all", help="Name the tips that could not be judged, too.")] = False,
     lines: Annotated[
         int, typer.Option(min=0, metavar="N", help="Show the N costliest lines; --json has all.")
-    ] = 5,
+    ] = LINES,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the runs.")] = None,
     html: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write it as one HTML file, which opens offline.")
@@ -53,14 +59,17 @@ def report(
     """
     names = runs or []
     price_per_h = None if price is None else _price_per_h(price)
+    of_page = {"--markdown": markdown, "--price": price is not None}
     if html is not None or open_ or against is not None:
-        apart = {"--json": json, "--markdown": markdown, "--price": price is not None}
-        _html(names, html, open_, out, trials, against, apart)
+        _html(names, html, open_, out, trials, against, {"--json": json, **of_page})
         return
+    if json:
+        _apart("--json", of_page)
     if trials:
+        _apart("--trials", {"--price": price is not None, "--all": all_, "--lines": lines != LINES})
         _trial(names, json, markdown, out)
         return
-    from perfdoctor.cli import kept_report, kept_trials, output
+    from perfdoctor.cli import kept_report, output
     from perfdoctor.runs import lookup
 
     first, *others = lookup.run_directories(names, out)
@@ -70,10 +79,24 @@ def report(
 
         output.emit(public.dumps(found).decode(), sys.stdout)
         return
-    from perfdoctor.render.pages import report as report_page
+    output.show(_page(found, out, all_, lines, price_per_h), sys.stdout, markdown)
 
-    page = report_page.page(found, all_, lines, kept_trials.ready(found, out), price_per_h)
-    output.show(page, sys.stdout, markdown)
+
+def _page(found: Report, out: str | None, all_: bool, lines: int, price_per_h: float | None) -> Page:
+    """The page of a run, with what trials of its command measured and how to try it again."""
+    from perfdoctor.cli import kept_trials, retry
+    from perfdoctor.render.pages import report as page
+
+    ready, again = kept_trials.ready(found, out), retry.option(found.path)
+    return page.page(found, all_, lines, ready, price_per_h, again, os.getcwd())
+
+
+def _apart(option: str, others: Mapping[str, bool]) -> None:
+    """Raise PerfdoctorError where one of the others was given, which `option` could only drop."""
+    from perfdoctor.errors import PerfdoctorError
+
+    if other := next((name for name, given in others.items() if given), None):
+        raise PerfdoctorError(f"{option} and {other} do not go together", f"leave out {other}")
 
 
 def _price_per_h(typed: str) -> float:
@@ -107,8 +130,7 @@ def _html(
             f"{wanted.split()[0]} shows what --html writes",
             f"give both: perfdoctor report --html FILE {wanted}",
         )
-    if other := next((name for name, given in others.items() if given), None):
-        raise PerfdoctorError(f"--html and {other} do not go together", f"leave out {other}")
+    _apart("--html", others)
     if trials and against is not None:
         raise PerfdoctorError("--against compares runs, and --trials shows trials", "leave out one of them")
     from perfdoctor.cli import html_file, kept_report

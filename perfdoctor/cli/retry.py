@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +87,27 @@ def last(run: str | None) -> Again:
         raise PerfdoctorError(f"the script of run {path.name} no longer exists: {chosen.script}", GIVE_IT)
     _check_nodes(path)
     return _with_run(Again(words, cwd), path, facts, chosen)
+
+
+def option(run: str, later: bool = False) -> str:
+    """What `perfdoctor try` needs for the command of a run: ` --run ID`; nothing where that is the newest.
+
+    `later`: it is read when another run may be the newest, and in another folder.
+    """
+    from perfdoctor.render import text
+    from perfdoctor.runs import lookup
+
+    def is_it(name: str | None) -> bool:
+        with suppress(NoSuchRun):
+            return os.path.realpath(lookup.run_directory(name, None)) == path
+        return False
+
+    path = os.path.realpath(run)
+    if not later and is_it(None):
+        return ""
+    name = os.path.basename(path)
+    told = name if is_it(name) else path if later else text.path(path, os.getcwd())
+    return f" --run {shlex.quote(told)}"
 
 
 def _check_nodes(path: Path) -> None:

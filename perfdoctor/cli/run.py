@@ -82,6 +82,7 @@ def run(
     """
     from perfdoctor.watch import launch, scheduler_task
 
+    _check_bounds(stop, steps, seconds)
     file = html_file.asked(html)  # hours later it would be too late to say no
     task = scheduler_task.of(os.environ)
     options = launch.Options(
@@ -99,6 +100,17 @@ def run(
     )
     watch = _view(live and (task is None or task.leads), options.quiet)
     _end(launch.run(command, options, watch), task, quiet, lines, file)
+
+
+def _check_bounds(stop: bool, steps: int | None, seconds: float | None) -> None:
+    """Raise PerfdoctorError where the script is to be ended with a watch that has no end of its own."""
+    from perfdoctor.errors import PerfdoctorError
+
+    if stop and steps is None and seconds is None:
+        raise PerfdoctorError(
+            "--stop ends the script when watching stops, which nothing does here",
+            "say when: perfdoctor run --steps 200 --stop ...",
+        )
 
 
 def _end(
@@ -223,7 +235,7 @@ def _report(
 
 def _tell(path: Path, quiet: bool, lines: int, html: Path | None) -> None:
     """The report on stderr: a page, or one line; and in the HTML file, where one is asked for."""
-    from perfdoctor.cli import output
+    from perfdoctor.cli import output, retry
     from perfdoctor.errors import PerfdoctorError
     from perfdoctor.render import text
 
@@ -237,7 +249,8 @@ def _tell(path: Path, quiet: bool, lines: int, html: Path | None) -> None:
         return
     from perfdoctor.render.pages import report as report_page
 
-    output.show(report_page.page(report, costly=lines), sys.stderr)
+    page = report_page.page(report, costly=lines, again=retry.option(report.path), here=os.getcwd())
+    output.show(page, sys.stderr)
 
 
 def _judged(path: Path, html: Path | None) -> Report:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,10 +63,7 @@ def trace(
 
     if compare is not None and (paths or perfetto):
         raise PerfdoctorError("--compare takes exactly two traces", "perfdoctor trace --compare A B")
-    if html is not None and (json or markdown or perfetto):
-        raise PerfdoctorError(
-            "--html stands alone: it replaces what is printed", "leave out --json, --markdown and --perfetto"
-        )
+    _check_together(json, markdown, perfetto, html)
     file = html_file.asked(html)
     limit_bytes = round(limit_gb * GB)
     if compare is not None:
@@ -76,7 +74,23 @@ def trace(
     if perfetto is not None:
         _merge(files, perfetto, limit_bytes)
         return
-    _show(_measured(files, limit_bytes), json, markdown, top, all_, file)
+    _show(_measured(files, limit_bytes), json, markdown, top, all_, file, _again(files[0], file is not None))
+
+
+def _check_together(json: bool, markdown: bool, perfetto: str | None, html: str | None) -> None:
+    """Raise PerfdoctorError where one of these options could only drop another."""
+    from perfdoctor.errors import PerfdoctorError
+
+    if html is not None and (json or markdown or perfetto):
+        raise PerfdoctorError(
+            "--html stands alone: it replaces what is printed", "leave out --json, --markdown and --perfetto"
+        )
+    if json and markdown:
+        raise PerfdoctorError("--json and --markdown do not go together", "leave out one of them")
+    if perfetto and (json or markdown):
+        raise PerfdoctorError(
+            "--perfetto writes a file and prints no page", "leave out --json and --markdown"
+        )
 
 
 def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Path]:
@@ -97,7 +111,7 @@ def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Pa
                     f"no file, folder or run called {word}",
                     "give a file that torch.profiler wrote, or list the runs here with: perfdoctor runs",
                 ) from None
-        path = Path(text.path(str(path), os.getcwd()))
+        path = lookup.named(Path(text.path(str(path), os.getcwd())))
         if not path.is_dir():
             paths.append(path)
         elif windows.is_run(path):
@@ -105,6 +119,15 @@ def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Pa
         else:
             paths += files.of_folder(path)
     return paths
+
+
+def _again(path: Path, later: bool) -> str:
+    """What `perfdoctor try` needs for the command of a trace: its run, or that the user names the script."""
+    from perfdoctor.cli import retry
+    from perfdoctor.runs import windows
+
+    window = windows.of_file(path)
+    return " -- train.py" if window is None else retry.option(str(window.run), later)
 
 
 def _measured(paths: Sequence[Path], limit_bytes: int) -> list[RankTrace]:
@@ -119,7 +142,13 @@ def _measured(paths: Sequence[Path], limit_bytes: int) -> list[RankTrace]:
 
 
 def _show(
-    measured: Sequence[RankTrace], json: bool, markdown: bool, top: int | None, all_: bool, file: Path | None
+    measured: Sequence[RankTrace],
+    json: bool,
+    markdown: bool,
+    top: int | None,
+    all_: bool,
+    file: Path | None,
+    again: str,
 ) -> None:
     from perfdoctor.cli import output
     from perfdoctor.diagnosis import trace_report
@@ -132,7 +161,7 @@ def _show(
         return
     from perfdoctor.render.pages import trace as trace_page
 
-    page = trace_page.page(found, top if file is None else top or IN_HTML, all_)
+    page = trace_page.page(found, top if file is None else top or IN_HTML, all_, again)
     _give(page, markdown, file)
 
 
@@ -175,7 +204,8 @@ def _merge(paths: Sequence[Path], out: str, limit_bytes: int) -> None:
 
     if len(paths) != 1:
         raise PerfdoctorError(
-            f"--perfetto writes one trace, but {len(paths)} match", "give one file by its name"
+            f"a file for Perfetto holds one trace, but {len(paths)} match",
+            f"name one: perfdoctor trace {shlex.quote(str(paths[0]))} --perfetto {shlex.quote(out)}",
         )
     marks, told = _marks(paths[0], limit_bytes)
     perfetto.merge(paths[0], marks, Path(out), limit_bytes)
@@ -185,7 +215,7 @@ def _merge(paths: Sequence[Path], out: str, limit_bytes: int) -> None:
 def _marks(path: Path, limit_bytes: int) -> tuple[list[TrackEvent], str]:
     """Our tracks for a trace, and what to say of them."""
     from perfdoctor.facts import tracks
-    from perfdoctor.runs import records, windows
+    from perfdoctor.runs import lookup, records, windows
     from perfdoctor.trace.parse.read import read
 
     trace, window = read(path, limit_bytes), windows.of_file(path)
@@ -199,4 +229,4 @@ def _marks(path: Path, limit_bytes: int) -> tuple[list[TrackEvent], str]:
     beside = tracks.of_run(
         records.read_rank(window.run, window.rank), window.rank, shift, *tracks.extent_ns(trace)
     )
-    return [*marks, *beside], f"the tracks of run {window.run.name}{damage}"
+    return [*marks, *beside], f"the tracks of run {lookup.named(window.run).name}{damage}"

@@ -149,7 +149,7 @@ def _nothing_asked(command: tuple[str, ...], run: str | None) -> PerfdoctorError
     advice = _advice(found.run)
     if not advice:
         return PerfdoctorError("no tweak is given, and no run advises one", f"name one; {ALL}")
-    behind = f" -- {shlex.join(command)}" if command else ""
+    behind = (f" --run {shlex.quote(run)}" if run else "") + (f" -- {shlex.join(command)}" if command else "")
     return PerfdoctorError("no tweak is given", f"the run advises: perfdoctor try {advice[0]}{behind}; {ALL}")
 
 

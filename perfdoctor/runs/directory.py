@@ -65,6 +65,12 @@ def places(out: str | None = None, kind: str = "runs") -> list[Path]:
     return [place for place in usual if place is not None and not _leads_elsewhere(place)] + own
 
 
+def beside(run: str, kind: str) -> list[Path]:
+    """The folders near a run directory where what belongs to it may be: its own, and that of a kind."""
+    parent = Path(run).absolute().parent
+    return [parent, parent.parent / kind]
+
+
 def here(kind: str = "runs") -> Path | None:
     """The folder for runs below the current one; None where that was removed."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,9 +18,14 @@ def run_directory(run: str | None, out: str | None) -> Path:
         return next(newest, None) or directory.latest(places[0])
     for path in (Path(run), *(place / run for place in places)):
         if path.is_dir():
-            return path
+            return named(path)
     hint = "list the runs here with: perfdoctor runs" + (f" --out {out}" if out else "")
     raise NoSuchRun(f"no run called {run}", hint)
+
+
+def named(path: Path) -> Path:
+    """A path whose last part is a name, as `.` and `..` are not: pages and files call a run by it."""
+    return path if path.name not in ("", "..") else Path(os.path.realpath(path))
 
 
 def run_directories(names: Sequence[str], out: str | None) -> list[Path]:

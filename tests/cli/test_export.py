@@ -41,6 +41,16 @@ def test_parquet_holds_the_rows_of_csv(run, perfdoctor, folder, what):
     assert (",".join(table.schema.names), table.num_rows) == (header, len(rows))
 
 
+def test_a_run_given_as_the_folder_here_has_its_name(run, saved, perfdoctor):
+    told = perfdoctor("export", ".", "--format", "openmetrics", cwd=run).stdout
+    assert 'run="node0"' in told
+    assert told == perfdoctor("export", str(run), "--format", "openmetrics").stdout
+    empty = saved("an empty one")
+    told = perfdoctor("export", ".", "--format", "tensorboard", "--to", "tb", cwd=empty).stderr
+    assert "an empty one has no steps to write" in told
+    assert f"perfdoctor report '{empty}'" in told
+
+
 def test_stacks_of_two_runs_are_counted_beside_each_other(run, perfdoctor):
     told = perfdoctor("export", str(run), "--format", "folded", "--against", str(run))
     assert told.stdout == "main;other;main (/home/ada/train.py:7) 12 12\n"
@@ -58,9 +68,12 @@ def test_tensorboard_gets_a_file_in_its_folder_and_only_one(run, perfdoctor, fol
     ("words", "said"),
     [
         (["node7", "--format", "csv"], "no run called node7"),
-        (["node0", "--format", "tensorboard"], "is no text for a terminal"),
+        (["node0", "--format", "tensorboard"], "perfdoctor export node0 --format tensorboard --to"),
         (["node0", "--format", "parquet"], "is no text for a terminal"),
-        (["node0", "--format", "csv", "--against", "node0"], "--against goes with --format folded"),
+        (
+            ["node0", "--format", "csv", "--against", "node0"],
+            "see two runs drawn: perfdoctor report node0 --html FILE --against node0",
+        ),
         (["node0", "--format", "folded", "--against", "node7"], "no run called node7"),
         (["node0", "--format", "csv", "--to", "nowhere/x.csv"], "there is no folder"),
         (["node0", "--format", "csv", "--to", "node0"], "is not a file"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.cli import kept_curves
+from perfdoctor.runs import directory
 from perfdoctor.wire.names import MEASURING
 from tests.support import old_runs, reports
 
@@ -37,6 +38,25 @@ def test_the_curve_of_the_same_command_is_found_beside_the_run_and_in_the_folder
     assert [setting.workers for setting in beside.settings] == [2]
     elsewhere = replace(report, path="/nowhere/a run")
     assert kept_curves.of_command(elsewhere, str(path.parent)) == beside
+
+
+def test_the_curve_is_found_where_loader_keeps_it_by_itself_from_here_and_from_elsewhere(
+    measured, tmp_path, monkeypatch
+):
+    path, report = measured
+    kept = tmp_path / ".perfdoctor" / "loaders" / path.name
+    kept.parent.mkdir(parents=True)
+    path.rename(kept)
+    run = tmp_path / ".perfdoctor" / "runs" / "a run"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    assert directory.home(kind="loaders") == kept.parent
+    for told, out in (
+        ("/nowhere/a run", None),
+        (str(run), "/nowhere"),
+        (".perfdoctor/runs/a run", "/nowhere"),
+    ):
+        assert kept_curves.of_command(replace(report, path=told), out).path == str(kept), told
 
 
 def test_other_commands_folders_and_runs_that_trained_give_none(measured):

@@ -132,7 +132,15 @@ def test_another_loader_can_be_asked_for(measured):
     assert document["loader"]["batch_size"] == 4
 
 
-@pytest.mark.parametrize("words", [("--workers", "many"), ("--at", "train.py"), ("--seconds", "0")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--workers", "many"),
+        ("--at", "train.py"),
+        ("--seconds", "0"),
+        ("--number", "2", "--at", "train.py:41"),
+    ],
+)
 def test_options_that_mean_nothing_are_refused(perfdoctor, words):
     shown = perfdoctor("loader", *words, "train.py")
     assert shown.returncode == 2

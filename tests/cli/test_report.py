@@ -12,7 +12,7 @@ from perfdoctor.model.trial import Setting, Variant
 from perfdoctor.probe.trial.tweak import PATH
 from perfdoctor.render.documents import trial as trial_document
 from perfdoctor.trials import trial_file
-from tests.support import trial_results
+from tests.support import old_runs, trial_results
 from tests.support.jobs import write_job
 from tests.support.paths import ROOT
 
@@ -290,6 +290,16 @@ def test_a_trial_of_the_same_command_is_in_the_html_report_however_its_interpret
     assert "faster: 1.9× (1.8–2.0×)" in page
 
 
+def test_trials_kept_beside_the_folder_of_the_run_are_found_from_elsewhere(tried, saved, folder, perfdoctor):
+    replays = Setting("replay-batches", ("--replay-batches",), {}, PATH)
+    tried("20260104-030405-train", replace(trial_results.FASTER, variant=Variant((replays,))))
+    trial = trial_results.trial()
+    run = saved(command=list(trial.command), cwd=trial.cwd)
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    assert "Measured with batches kept in memory" in perfdoctor("report", str(run), cwd=elsewhere).stdout
+
+
 def test_a_trial_is_an_html_file_too(tried, folder, perfdoctor):
     tried("20260104-030405-train", trial_results.FASTER)
     shown = perfdoctor("report", "--trials", "--html", "trial.html")
@@ -297,6 +307,21 @@ def test_a_trial_is_an_html_file_too(tried, folder, perfdoctor):
     page = (folder / "trial.html").read_text()
     assert "Faster: 1.9× (1.8–2.0×)" in page
     assert "<script" not in page
+
+
+def test_what_to_try_names_the_run_where_it_is_not_the_newest(saved, folder, perfdoctor):
+    run = old_runs.unpacked("loader", folder / ".perfdoctor" / "runs")
+    wide = os.environ | {"COLUMNS": "200"}
+    named = f"perfdoctor try --workers 2 --run {run.name}"
+    told = perfdoctor("report", "--html", "r.html")
+    assert told.returncode == 0, told.stderr
+    assert named in (folder / "r.html").read_text()
+    newest = perfdoctor("report", env=wide).stdout
+    assert "perfdoctor try --workers 2" in newest
+    assert named not in newest
+    saved("29990101-000000-other", started_epoch_s=4e9)
+    assert named in perfdoctor("report", run.name, env=wide).stdout
+    assert named in perfdoctor("report", run.name, "--markdown").stdout
 
 
 def test_two_trials_at_a_time_are_not_shown(folder, perfdoctor):
@@ -354,9 +379,20 @@ def test_a_full_disk_leaves_the_html_report_that_was_there(saved, folder, perfdo
 
 
 @pytest.mark.parametrize(
-    "words", [("--open",), ("--html", "a.html", "--json"), ("--html", "a.html", "--markdown")], ids=" ".join
+    "words",
+    [
+        ("--open",),
+        ("--html", "a.html", "--json"),
+        ("--html", "a.html", "--markdown"),
+        ("--json", "--markdown"),
+        ("--json", "--price", "3.20"),
+        ("--trials", "--price", "3.20"),
+        ("--trials", "--all"),
+        ("--trials", "--lines", "7"),
+    ],
+    ids=" ".join,
 )
-def test_what_does_not_go_with_html_is_said_before_anything_is_read(folder, perfdoctor, words):
+def test_what_does_not_go_together_is_said_before_anything_is_read(folder, perfdoctor, words):
     shown = perfdoctor("report", *words)
     assert shown.returncode == 2
     assert len(shown.stderr.splitlines()) == 2

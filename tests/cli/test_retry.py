@@ -39,6 +39,25 @@ def test_the_run_may_be_named(script, saved):
     assert retry.last(path.name).run == path
 
 
+def test_the_newest_run_needs_no_name_where_it_is_read_at_once(script, saved):
+    older = run_of(saved, script)
+    newest = run_of(saved, script, name="20260303-030405-train", started_epoch_s=LATER_S + 1)
+    assert retry.option(str(newest)) == ""
+    assert retry.option(str(newest), later=True) == " --run 20260303-030405-train"
+    assert retry.option(str(older)) == f" --run {older.name}"
+    assert retry.last(older.name).run == older
+
+
+def test_a_run_in_another_folder_is_named_by_a_path_that_the_reader_can_type(script, saved, monkeypatch):
+    run_of(saved, script)
+    apart = run_of(saved, script, name="a run", parent="apart")
+    monkeypatch.chdir(script)
+    assert retry.option(str(apart)) == " --run 'apart/a run'"
+    assert retry.option("apart/a run", later=True) == f" --run '{apart}'"
+    monkeypatch.chdir(apart)
+    assert retry.option(".", later=True) == f" --run '{apart}'"
+
+
 def test_a_run_in_another_folder_is_found_by_its_path(folder, saved, monkeypatch):
     there = folder / "there"
     there.mkdir()

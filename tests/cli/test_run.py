@@ -111,6 +111,14 @@ def test_the_probe_is_told_what_windows_may_cost(folder, perfdoctor, words, prof
     assert (config["profiler"], config["profiler_share"]) == (profiler, share)
 
 
+def test_a_script_is_not_ended_with_a_watch_that_has_no_end(folder, perfdoctor):
+    (folder / "train.py").write_text("open('started', 'w')")
+    shown = perfdoctor("run", "--stop", "train.py")
+    assert shown.returncode == 2
+    assert "perfdoctor run --steps 200 --stop" in shown.stderr
+    assert not (folder / "started").exists()
+
+
 def test_tweaks_are_handed_to_the_probe_as_a_trial_would(folder, perfdoctor):
     (folder / "train.py").write_text("pass")
     shown = perfdoctor("run", "--out", "kept", "--with", "--workers 4 --persistent-workers", "train.py")

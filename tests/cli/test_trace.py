@@ -3,6 +3,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 
@@ -93,6 +95,24 @@ def test_without_a_path_it_is_the_newest_runs_window(saved, perfdoctor):
     assert "trace.rank0.0.json" in perfdoctor("trace").stdout
     assert "trace.rank0.0.json" in perfdoctor("trace", "20260102-030405-train").stdout
     assert "trace.rank0.0.json" in perfdoctor("trace", str(run)).stdout
+
+
+def test_what_to_try_names_the_run_of_a_window_or_has_the_script_named(saved, folder, perfdoctor):
+    in_float32 = trace_files.in_lines(
+        training(busy_ms=99, name="ampere_sgemm_128x64_tn"),
+        deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-40GB"}],
+    )
+    run = saved()
+    trace_files.save(run, in_float32, "trace.rank0.0.json")
+    window = f"{run}/trace.rank0.0.json"
+    wide = os.environ | {"COLUMNS": "200"}
+    assert re.search(r"try +perfdoctor try --\S+\n", perfdoctor("trace", window, env=wide).stdout)
+    saved("29990101-000000-other", started_epoch_s=4e9)
+    told = perfdoctor("trace", run.name, env=wide).stdout
+    assert re.search(rf"try +perfdoctor try --\S+ --run {run.name}\n", told)
+    trace_files.save(folder, in_float32, "apart.json")
+    told = perfdoctor("trace", "apart.json", env=wide).stdout
+    assert re.search(r"try +perfdoctor try --\S+ -- train.py\n", told)
 
 
 def test_a_run_without_a_window_says_so(saved, perfdoctor):
@@ -222,12 +242,35 @@ def test_a_window_is_merged_with_what_its_run_recorded(saved, folder, perfdoctor
     assert cores["ts"] == 1_000_000
 
 
+@pytest.mark.parametrize(
+    "words", [("--json", "--markdown"), ("--perfetto", "out.json", "--json")], ids=" ".join
+)
+def test_what_does_not_go_together_is_said(trace, folder, perfdoctor, words):
+    shown = perfdoctor("trace", "t.json", *words)
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "leave out" in shown.stderr
+    assert not (folder / "out.json").exists()
+
+
 def test_a_merge_is_of_one_trace(folder, perfdoctor):
     for rank in range(2):
         trace_files.save(folder, text(), f"rank{rank}.json")
     shown = perfdoctor("trace", "rank0.json", "rank1.json", "--perfetto", "out.json")
     assert shown.returncode == 2
+    assert "name one: perfdoctor trace rank0.json --perfetto out.json" in shown.stderr
     assert not (folder / "out.json").exists()
+
+
+def test_a_window_of_several_ranks_is_exported_as_the_hint_says(saved, folder, perfdoctor):
+    run = saved()
+    for rank in range(2):
+        trace_files.save(run, text(), f"trace.rank{rank}.0.json")
+    told = perfdoctor("export", "--format", "perfetto", "--to", "out.json")
+    assert told.returncode == 2
+    assert not (folder / "out.json").exists()
+    (typed,) = re.findall(r"name one: perfdoctor (.*)", told.stderr)
+    assert perfdoctor(*shlex.split(typed)).returncode == 0
+    assert (folder / "out.json").exists()
 
 
 @pytest.mark.shows("huge-trace")

@@ -314,6 +314,8 @@ def test_without_a_tweak_what_the_run_advises_first_is_said(folder, saved, call,
         shown.hint
         == "the run advises: perfdoctor try --persistent-workers; all tweaks: perfdoctor try --list"
     )
+    (run,) = (folder / ".perfdoctor" / "runs").iterdir()
+    assert f"perfdoctor try --persistent-workers --run {run.name};" in call("--run", run.name).hint
 
 
 def test_the_list_names_every_tweak_with_its_value(call):

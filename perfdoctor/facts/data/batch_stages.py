@@ -49,8 +49,7 @@ def batch_facts(
     for inner, count in prepared(rank, loader):
         tally.add(inner, count)
     if tally.samples < FEW:
-        few = f"only {tally.samples}" if tally.samples else "no"
-        return Missing(f"{few} stack samples of batch preparation were taken")
+        return too_few(tally.samples)
     return BatchFacts(
         batch_s=loader.batch_s,
         cpu_s=loader.batch_cpu_s,
@@ -70,6 +69,12 @@ def prepared(rank: RankRecords, loader: LoaderFacts) -> Iterator[tuple[tuple[Fra
         fetches = [index for index, frame in enumerate(frames) if FETCH.search(frame.file)]
         if fetches and prepares(thread, bool(loader.num_workers)):
             yield frames[fetches[-1] + 1 :], count
+
+
+def too_few(samples: int) -> Missing:
+    """What is said where no more than these of batches being prepared were taken."""
+    few = f"only {samples}" if samples else "no"
+    return Missing(f"{few} stack samples of batch preparation were taken")
 
 
 def prepares(thread: str, workers: bool) -> bool:

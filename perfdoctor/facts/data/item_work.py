@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from perfdoctor.facts.data.batch_stages import FEW, prepared
+from perfdoctor.facts.data.batch_stages import FEW, prepared, too_few
 from perfdoctor.facts.decode import as_count, location
 from perfdoctor.facts.host.stacks import NO_STACKS
 from perfdoctor.facts.registry import fact
@@ -92,7 +92,7 @@ def repeated_work(
         if known is not None:
             hits[known] += count
     if total < FEW:
-        return Missing(f"only {total} stack samples of batch preparation were taken")
+        return too_few(total)
     work = [
         RepeatedWork(
             at=Location(*known.place, known.function, sources.text(*known.place)),

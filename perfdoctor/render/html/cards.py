@@ -58,14 +58,17 @@ class Card:
 
 
 def cards(
-    findings: Sequence[Finding], cwd: str, excerpts: Excerpts, trials: Sequence[Trial]
+    findings: Sequence[Finding], cwd: str, excerpts: Excerpts, trials: Sequence[Trial], again: str = ""
 ) -> tuple[list[Card], tuple[str, str]]:
-    """The cards, and the ends of the axis that their ranges share."""
+    """The cards, and the ends of the axis that their ranges share.
+
+    `again`: what `perfdoctor try` needs beside a tweak to run this command again.
+    """
     found = [(finding, _tried(finding.advice, trials)) for finding in findings]
     gains = [finding.gain for finding, _ in found if finding.advice.change]
     gains += [tried.speedup for _, tried in found if tried is not None and tried.speedup is not None]
     ends = charts.gain_ends(gains)
-    shown = [_card(finding, tried, cwd, excerpts, ends) for finding, tried in found]
+    shown = [_card(finding, tried, cwd, excerpts, ends, again) for finding, tried in found]
     return shown, (f"{ends[0]:.3g}×", f"{ends[1]:.3g}×")
 
 
@@ -81,7 +84,12 @@ def _tried(advice: Advice, trials: Sequence[Trial]) -> VariantResult | None:
 
 
 def _card(
-    found: Finding, tried: VariantResult | None, cwd: str, excerpts: Excerpts, ends: tuple[float, float]
+    found: Finding,
+    tried: VariantResult | None,
+    cwd: str,
+    excerpts: Excerpts,
+    ends: tuple[float, float],
+    again: str,
 ) -> Card:
     advice = found.advice
     ranges = [_range("predicted", found.gain, ends)] if advice.change else []
@@ -97,7 +105,7 @@ def _card(
         tuple((text.place(at, cwd), _source(at, excerpts)) for at in advice.at[:PLACES]),
         tuple(code.split("\n")) if code and not change else (),
         change,
-        f"perfdoctor try {advice.tweak}" if advice.tweak else "",
+        f"perfdoctor try {advice.tweak}{again}" if advice.tweak else "",
         "" if advice.same_result else conclusions.CHANGES_RESULT,
         found.checked.value,
         f"perfdoctor tips {found.id}",

@@ -16,7 +16,7 @@ from perfdoctor.model.waterfall import Waterfall
 from perfdoctor.render import text
 from perfdoctor.render.html import charts, document, falls, flame, panels, waits
 from perfdoctor.render.html import difference as differences
-from perfdoctor.render.html.cards import Excerpts, cards
+from perfdoctor.render.html.cards import Card, Excerpts, cards
 from perfdoctor.render.html.charts import Plot
 from perfdoctor.render.html.falls import DrawnWaterfall
 from perfdoctor.render.html.names import KIND_NAMES, KINDS, ORDER, PHASES
@@ -34,9 +34,14 @@ def html(
     trials: Sequence[Trial] = (),
     window: Iterable[Section] = (),
     curve: LoaderCurve | None = None,
+    again: str = "",
 ) -> str:
-    """The whole file. `trials` and `curve`: of the same command; `window`: what one of the profiler saw."""
-    values = _panels(report, timeline, excerpts or {}, trials, list(window))
+    """The whole file. `trials` and `curve`: of the same command; `window`: what one of the profiler saw.
+
+    `again`: what `perfdoctor try` needs beside a tweak to run this command again.
+    """
+    shown = cards(report.findings, report.run.cwd, excerpts or {}, trials, again)
+    values = _panels(report, timeline, shown, trials, list(window))
     values["curve"] = (
         worker_curve(curve, report.loader, report.steps, report.run.cwd) if curve is not None else None
     )
@@ -46,10 +51,14 @@ def html(
 
 
 def _panels(
-    report: Report, timeline: Timeline, excerpts: Excerpts, trials: Sequence[Trial], window: list[Section]
+    report: Report,
+    timeline: Timeline,
+    drawn: tuple[list[Card], tuple[str, str]],
+    trials: Sequence[Trial],
+    window: list[Section],
 ) -> dict[str, Any]:
     run, steps, beside = report.run, report.steps, timeline.difference
-    shown, gain_ends = cards(report.findings, run.cwd, excerpts, trials)
+    shown, gain_ends = drawn
     phases = charts.steps_over_time(timeline.steps, timeline.end_s) if timeline.steps else None
     samples = [charts.samples_over_time(chart, timeline.end_s) for chart in timeline.charts]
     plots = [*([phases] if phases is not None else []), *samples]

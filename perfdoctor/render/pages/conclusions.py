@@ -39,7 +39,7 @@ WATCH_LONGER = "watch it for longer"
 REMEDIES = {
     r"imported torch|no training": "watch the command that trains",
     r"only .* steps? seen": "let it train for longer",
-    r"^no stack samples": "watch it for longer; with --no-stacks none are taken",
+    r"^no stack samples were": "watch it for longer; with --no-stacks none are taken",
     r"stack samples|while training stepped|too rarely|too few open files": WATCH_LONGER,
     r"^no torch.profiler window": "watch it for longer, or raise --profiler-share",
 }
@@ -68,14 +68,17 @@ def verdict(diagnosis: Diagnosis, subject: str = "Training", ready: Gain | None 
     return [*lines, blocks.bullets(diagnosis.because, quietly=True)]
 
 
-def finding(found: Finding, cwd: str, brief: bool = False) -> Section:
-    """A finding: title, gain, lines, evidence, what to type; in brief, the evidence's first line."""
+def finding(found: Finding, cwd: str, brief: bool = False, again: str = "") -> Section:
+    """A finding: title, gain, lines, evidence, what to type; in brief, the evidence's first line.
+
+    `again`: what `perfdoctor try` needs beside the tweak to run this command again.
+    """
     advice = found.advice
     heading = Headline(blocks.strong(found.title), worth(found), level=4, number=found.rank)
     if brief:
         return [heading, Indented((blocks.bullets(advice.because[:1]),))]
     ways = (
-        *_ways(advice),
+        *_ways(advice, again),
         ("checked", found.checked.value),
         ("more", blocks.code(f"perfdoctor tips {found.id}")),
     )
@@ -103,10 +106,10 @@ def _source(places: Sequence[Location], cwd: str) -> Iterator[Block]:
         yield blocks.CodeLines(lines, len(places) - len(lines))
 
 
-def _ways(advice: Advice) -> Iterator[tuple[str, Words | blocks.Code]]:
+def _ways(advice: Advice, again: str) -> Iterator[tuple[str, Words | blocks.Code]]:
     """What to type to try it, and the change by hand."""
     if advice.tweak:
-        yield "try", blocks.code(f"perfdoctor try {advice.tweak}")
+        yield "try", blocks.code(f"perfdoctor try {advice.tweak}{again}")
     if advice.code:
         yield "by hand", blocks.Code(advice.code)
     if not advice.same_result:

@@ -167,10 +167,11 @@ def _machine(now: LiveNow) -> Iterator[tuple[Words, Words]]:
 def _of_host(host: LiveHost) -> Iterator[tuple[Words, Words]]:
     if host.cores:
         usable = f" of {host.usable_cores:g}" if host.usable_cores else ""
-        parts = [f"{ROLES[role]} {cores:.1f}" for role, cores in host.cores.items() if cores >= LEAST_CORES]
         others = host.others_cores or 0.0
-        parts += [f"others {others:.1f}"] if others >= LEAST_CORES else []
-        yield "cores", text.joined([f"{sum(host.cores.values()):.1f}{usable} busy", *parts])
+        # Not their sum: the run may be limited to a few cores of the machine, and others be on the rest.
+        beside = f", others {others:.1f}" if others >= LEAST_CORES else ""
+        parts = [f"{ROLES[role]} {cores:.1f}" for role, cores in host.cores.items() if cores >= LEAST_CORES]
+        yield "cores", text.joined([f"{sum(host.cores.values()):.1f}{usable}{beside}", *parts])
     memory = host.memory
     if memory is not None and memory.peak_rss_bytes:
         own = (memory.private_bytes or 0) + (memory.shared_bytes or 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from perfdoctor.model.batch import BatchFacts, Stage
@@ -23,17 +24,26 @@ def page(
     costly: int = lines.SHOWN,
     ready: Gain | None = None,
     price_per_h: float | None = None,
+    again: str = "",
+    here: str = "",
 ) -> Page:
     """The whole page, with the `costly` most expensive lines.
 
     With `name_all`, it has the ids of tips that could not be judged, too; `ready` is what a trial of the same
-    command measured on batches that are kept in memory.
+    command measured on batches that are kept in memory; `again` is what `perfdoctor try` needs beside a tweak
+    to run this command again, and `here` the folder of who reads it.
     """
-    return blocks.page(_sections(report, name_all, costly, ready, price_per_h))
+    return blocks.page(_sections(report, name_all, costly, ready, price_per_h, again, here))
 
 
 def _sections(
-    report: Report, name_all: bool, costly: int, ready: Gain | None, price_per_h: float | None
+    report: Report,
+    name_all: bool,
+    costly: int,
+    ready: Gain | None,
+    price_per_h: float | None,
+    again: str,
+    here: str,
 ) -> Iterator[Section]:
     yield [_title(report)]
     if report.out_of_memory is not None:
@@ -46,22 +56,22 @@ def _sections(
         yield [*_step(report.steps, of), *_inside(report)]
         if report.lines is not None:
             yield list(lines.section(report.lines, report.steps, report.run.cwd, costly))
-    yield from _changes(report)
+    yield from _changes(report, again)
     if report.notes:
         yield blocks.listed("Good to know", all_worded(report.notes))
     if report.not_judged and report.steps is not None:  # without a step nothing is judged: said above
         which = "" if name_all else " (--all names the tips)"
         reasons = conclusions.not_judged(report.not_judged, name_all)
         yield blocks.listed(f"Not judged{which}", reasons, quietly=True)
-    yield _footer(report, price_per_h)
+    yield _footer(report, price_per_h, here)
 
 
-def _changes(report: Report) -> Iterator[Section]:
+def _changes(report: Report, again: str) -> Iterator[Section]:
     """What to change; gains of several do not add."""
     if report.findings:
         yield [Headline(blocks.strong("What to change, best first"))]
         for finding in report.findings:
-            yield conclusions.finding(finding, report.run.cwd)
+            yield conclusions.finding(finding, report.run.cwd, again=again)
         if report.together is not None:
             gain = blocks.strong(text.gain(report.together), "green")
             yield [Headline(blocks.strong("The first of them together (gains do not add)"), gain, level=5)]
@@ -130,7 +140,7 @@ def _operators(window: WindowFacts) -> str:
     return f"{'on the device' if window.on_device else 'in operators'}: {', '.join(shown)}"
 
 
-def _footer(report: Report, price_per_h: float | None) -> list[Block]:
+def _footer(report: Report, price_per_h: float | None, here: str) -> list[Block]:
     said = []
     if report.use is not None:
         less = resource_use.enough(report.use)
@@ -140,12 +150,12 @@ def _footer(report: Report, price_per_h: float | None) -> list[Block]:
     if price_per_h is not None:
         costs = ", ".join(resource_use.costs(report, price_per_h))
         said.append(f"At {price_per_h:,.2f} an hour: {costs}.")
-    path = text.path(report.path, report.run.cwd)
+    path = text.path(report.path, here)
     if report.overhead is not None:
         cost = text.seconds(report.overhead.seconds_per_step)
         said.append(f"Watching cost {cost} a step ({text.percent(report.overhead.share)} of it).")
     if report.path:
         said.append(f"Kept in {path}")
     if report.window is not None:
-        said.append(f"Inside the step: perfdoctor trace {path}")
+        said.append(f"Inside the step: perfdoctor trace {shlex.quote(path)}")
     return [Paragraph(blocks.quiet(line)) for line in said]

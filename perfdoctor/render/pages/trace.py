@@ -48,12 +48,15 @@ NEXT = (
 )
 
 
-def page(report: TraceReport, top: int | None = None, name_all: bool = False) -> Page:
-    """The whole page, with `top` rows in each list, and with `name_all` the tips that could not be judged."""
-    return blocks.page(_sections(report, top, name_all))
+def page(report: TraceReport, top: int | None = None, name_all: bool = False, again: str = "") -> Page:
+    """The whole page, with `top` rows in each list, and with `name_all` the tips that could not be judged.
+
+    `again` is what `perfdoctor try` needs beside a tweak to run the command of the trace again.
+    """
+    return blocks.page(_sections(report, top, name_all, again))
 
 
-def _sections(report: TraceReport, top: int | None, name_all: bool) -> Iterator[Section]:
+def _sections(report: TraceReport, top: int | None, name_all: bool, again: str) -> Iterator[Section]:
     trace = report.judged
     yield _title(report)
     yield conclusions.verdict(report.diagnosis, "Training" if report.trains else "The loop")
@@ -61,7 +64,7 @@ def _sections(report: TraceReport, top: int | None, name_all: bool) -> Iterator[
     if len(report.ranks) > 1:
         yield from trace_ranks.sections(report)
     if report.findings:
-        yield from _findings(report, top)
+        yield from _findings(report, top, again)
     elif report.diagnosis.names_bottleneck:
         yield [
             Paragraph(blocks.strong("No tip fits this trace: perfdoctor run shows the lines of the script."))
@@ -160,11 +163,11 @@ def _bars(what: str, whole_s: float, told: str, parts: Sequence[tuple[str, float
     return [heading, Bars(tuple(drawn), LEAST_SHOWN)]
 
 
-def _findings(report: TraceReport, top: int | None) -> Iterator[Section]:
+def _findings(report: TraceReport, top: int | None, again: str) -> Iterator[Section]:
     """The best in full, the next as a title and a reason; all in full with --top."""
     yield [Headline(blocks.strong("What to change, best first"))]
     for finding in report.findings[: top or FINDINGS]:
-        yield conclusions.finding(finding, "", brief=top is None and finding.rank > 1)
+        yield conclusions.finding(finding, "", brief=top is None and finding.rank > 1, again=again)
     left = len(report.findings) - (top or FINDINGS)
     if left > 0:
         yield [Paragraph(f"and {text.count(left, 'more finding')}: --top {len(report.findings)}")]

@@ -4,6 +4,7 @@ from textwrap import dedent
 
 import pytest
 
+from perfdoctor.facts.data.batch_stages import too_few
 from perfdoctor.facts.data.item_work import How, repeated_work
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.missing import Missing
@@ -166,7 +167,8 @@ def test_says_what_was_not_seen():
     sources = Sources(source_of(train=SCRIPT))
     assert isinstance(repeated_work(records, [], loader(workers=1), sources), Missing)
     assert isinstance(facts(), Missing)
-    assert isinstance(facts(worker(at(4), count=3)), Missing)
+    assert facts(worker(at(4), count=3)) == too_few(3)
+    assert facts(worker(at(4), count=0)) == Missing("no stack samples of batch preparation were taken")
 
 
 def test_a_damaged_event_tells_nothing():

@@ -58,7 +58,7 @@ def test_phases_are_bars_and_what_hardly_shows_is_left_out():
 
 def test_the_machine_is_told_with_who_uses_it():
     told = page()
-    assert "5.0 of 8 busy · training 1.1 · loader workers 3.9 · others 0.4" in told
+    assert "5.0 of 8, others 0.4 · training 1.1 · loader workers 3.9" in told
     assert "3.2 GB of 16 GB · 9 GB left" in told
     assert "busy 87% · 12 B of 80 B · 320 W" in told
 
@@ -136,7 +136,7 @@ def test_the_panel_has_a_row_for_each_thing():
     assert panel() == [
         "  perfdoctor  step 1,234 · 20 steps/s · 640 samples/s · 4:07 min",
         "  phases   data wait 60% · forward 40%",
-        "  machine  cores 5.0 of 8 busy · memory 3.2 GB of 16 GB · device 0 busy 87% · 12 B of 80 B · 320 W",
+        "  machine  cores 5.0 of 8, others 0.4 · memory 3.2 GB of 16 GB · device 0 busy 87% · 12 B of 80 B…",
         "  verdict  Training waits for data: 61% of its time · confidence high · after 400 steps",
         "  advice   Prepare batches in more worker processes: 2.3× faster · train.py:41",
     ]

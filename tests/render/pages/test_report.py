@@ -119,6 +119,7 @@ def test_what_was_not_judged_is_counted_by_its_reason_and_named_only_where_that_
             "no stack samples were taken; no sample was taken while training stepped",
             "watch it for longer; with --no-stacks none are taken",  # whether it was given is not known here
         ),
+        ("no stack samples of batch preparation were taken", "(watch it for longer)"),
         ("no watched process imported torch", "watch the command that trains"),
         ("no torch.profiler window was recorded", "--profiler-share"),
     ],
@@ -126,7 +127,7 @@ def test_what_was_not_judged_is_counted_by_its_reason_and_named_only_where_that_
 def test_how_to_get_judged_what_was_not_is_said(because, remedy):
     page = shown(replace(reports.STARVED, not_judged=(NotJudged("slow-collate", because),)), 100)
     told = " ".join(page[page.index("1 tip: ") :].split())
-    assert remedy in told[: told.index(")")]
+    assert remedy in told[: told.index(")") + 1]
 
 
 @pytest.mark.shows("cost")
@@ -210,6 +211,16 @@ def test_the_operators_of_a_window_take_one_line_and_the_page_says_how_to_see_mo
     assert "\x1b" not in page
     assert "Inside the step: perfdoctor trace " in page
     assert "Inside the step" not in shown(reports.STARVED)
+
+
+def test_where_it_is_kept_can_be_typed_in_the_folder_of_who_reads_it():
+    window = WindowFacts("trace.rank0.0.json.gz", 4, False, (OperatorCost("aten::mm", 0.4, 3.0),))
+    run = reports.STARVED.run
+    report = replace(reports.STARVED, window=window, path=f"{run.cwd}/my runs/a")
+    for here, path in ((run.cwd, "my runs/a"), ("/elsewhere", f"{run.cwd}/my runs/a")):
+        page = drawn(report_page.page(report, here=here), 100)
+        assert f"Kept in {path}" in page
+        assert f"perfdoctor trace '{path}'" in page
 
 
 def test_what_a_batch_costs_is_told_by_stage_and_where_most_of_it_is():

@@ -38,7 +38,7 @@ def test_the_view_fills_the_screen_and_no_more(size, colour):
 def test_on_eighty_columns_the_verdict_stands_above_the_figures():
     told = "\n".join(seen())
     assert told.index("Training waits for data") < told.index("train.py:41") < told.index("One step")
-    assert "5.0 of 8 busy" in told
+    assert "5.0 of 8, others 0.4" in told
 
 
 def test_on_two_hundred_columns_they_stand_side_by_side():
