@@ -82,10 +82,15 @@ def fail():
     given = sys.argv[sys.argv.index("--password") + 1]
     raise RuntimeError(f"{given} refused: https://bob:ERROR_URL@h, password=ERROR_NAMED, hf_ERROR_TOKENERROR_TOKEN")
 
+class Net(torch.nn.Linear):
+    def forward(self, batch):
+        time.sleep(0.005)  # for stack samples to meet the model
+        return super().forward(batch)
+
 print("token STDOUT")
 print("token STDERR", file=sys.stderr)
 logging.warning("password=%s", "LOGGED")
-model = torch.nn.Linear(8, 1)
+model = Net(8, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for step in range(int(sys.argv[-1])):
     FUNCTION(model, optimizer)
