@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -38,7 +39,7 @@ MOST_WORKER_NAMES = 32  # workers that restart each epoch have new ids; later on
 FAILURES_ALLOWED = 2  # an attach may hit a bad moment; a second failure in a row is a refusal
 LARGEST_BYTES = 8 * 1024 * 1024  # of the folded stacks; rare ones are added up as "(rare stacks)" beyond it
 RARE = "(rare stacks)"
-PROBE_FRAME = "/probe/patch.py:"  # the file of the wrappers around what the training thread does
+PROBE_FRAME = "/perfdoctor/probe/"  # the folder of the wrappers around what the training thread does
 
 Start = Callable[[int, int, float], Recording]  # (pid, rate, seconds)
 
@@ -99,7 +100,8 @@ def training_thread(pid: int, stacks: Sequence[SampledStack]) -> int:
     """The thread that the probe's wrappers were seen in most; the first one of the process if in none."""
     samples = Counter({pid: 0})
     for stack in stacks:
-        if any(PROBE_FRAME in frame for frame in stack.frames):
+        # In a thread of the probe's own nobody else calls it.
+        if any(PROBE_FRAME in frame and PROBE_FRAME not in above for above, frame in pairwise(stack.frames)):
             samples[stack.thread_id] += stack.count
     # The first thread wins whenever it was seen at all: the autograd engine's threads run hooks, too.
     return pid if samples[pid] else max(samples, key=lambda thread: samples[thread])

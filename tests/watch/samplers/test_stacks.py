@@ -67,7 +67,26 @@ def test_the_training_thread_is_the_one_that_the_probe_was_seen_in() -> None:
     trainer = SampledStack(2, "Thread-1", ("run (t.py:1)", wrapped), 40)
     assert training_thread(1, [first]) == 1
     assert training_thread(1, [first, trainer]) == 2
-    assert training_thread(1, [first, trainer, SampledStack(1, "MainThread", (wrapped,), 1)]) == 1
+    assert (
+        training_thread(1, [first, trainer, SampledStack(1, "MainThread", ("<module> (t.py:9)", wrapped), 1)])
+        == 1
+    )
+
+
+def test_a_usual_call_and_threads_of_the_probe_tell_apart_who_trains() -> None:
+    usual = "module_call (/site/perfdoctor/probe/steps/modules.py:104)"
+    trainer = SampledStack(1, "MainThread", ("<module> (t.py:9)", usual, "forward (net.py:3)"), 1)
+    own = (
+        "call (/site/perfdoctor/probe/patch.py:89)",
+        "_wait (/site/perfdoctor/probe/profiler/time_limit.py:41)",
+    )
+    assert training_thread(1, [trainer, SampledStack(3, "", own, 40)]) == 1
+    assert (
+        training_thread(
+            1, [SampledStack(1, "MainThread", ("<module> (t.py:9)",), 5), SampledStack(3, "", own, 40)]
+        )
+        == 1
+    )
 
 
 def test_counts_of_chunks_add_up_in_one_line_a_stack(tmp_path: Path) -> None:
