@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 GIVE_IT = "give the command after --: perfdoctor try ... -- train.py"
 
 
+def here() -> str:
+    """The current folder; empty where it is gone."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
 @dataclass(frozen=True)
 class Again:
     """What is to be run, and the run that tells what to expect of it."""
@@ -106,7 +114,7 @@ def option(run: str, later: bool = False) -> str:
     if not later and is_it(None):
         return ""
     name = os.path.basename(path)
-    told = name if is_it(name) else path if later else text.path(path, os.getcwd())
+    told = name if is_it(name) else path if later else text.path(path, here())
     return f" --run {shlex.quote(told)}"
 
 

@@ -249,7 +249,7 @@ def _tell(path: Path, quiet: bool, lines: int, html: Path | None) -> None:
         return
     from perfdoctor.render.pages import report as report_page
 
-    page = report_page.page(report, costly=lines, again=retry.option(report.path), here=os.getcwd())
+    page = report_page.page(report, costly=lines, again=retry.option(report.path), here=retry.here())
     output.show(page, sys.stderr)
 
 
