@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from enum import Enum
@@ -112,10 +111,11 @@ def _text(path: Path, format_: ExportFormat, what: TableOf, out: str | None, bef
         from perfdoctor.cli.kept_trials import ready
         from perfdoctor.render import markdown
         from perfdoctor.render.pages import report as page
+        from perfdoctor.runs import directory
 
         found = kept_report.judge(path)
-        again = retry.option(found.path)
-        return markdown.draw(page.page(found, ready=ready(found, out), again=again, here=os.getcwd()))
+        again, here = retry.option(found.path), directory.working_folder()
+        return markdown.draw(page.page(found, ready=ready(found, out), again=again, here=here))
     if format_ is ExportFormat.OPENMETRICS:
         from perfdoctor.cli import kept_report
         from perfdoctor.render.exports import openmetrics

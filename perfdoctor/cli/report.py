@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from perfdoctor.cli import together
 
 if TYPE_CHECKING:
     from perfdoctor.model.report import Report
@@ -57,16 +58,16 @@ def report(
 
     Runs of one job in the same folder are joined; give those of nodes without a shared folder by name.
     """
-    names = runs or []
-    price_per_h = None if price is None else _price_per_h(price)
+    names, price_per_h = runs or [], None if price is None else _price_per_h(price)
     of_page = {"--markdown": markdown, "--price": price is not None}
     if html is not None or open_ or against is not None:
         _html(names, html, open_, out, trials, against, {"--json": json, **of_page})
         return
-    if json:
-        _apart("--json", of_page)
+    together.refuse("--json", json, of_page)
     if trials:
-        _apart("--trials", {"--price": price is not None, "--all": all_, "--lines": lines != LINES})
+        together.refuse(
+            "--trials", trials, {"--price": price is not None, "--all": all_, "--lines": lines != LINES}
+        )
         _trial(names, json, markdown, out)
         return
     from perfdoctor.cli import kept_report, output
@@ -86,17 +87,10 @@ def _page(found: Report, out: str | None, all_: bool, lines: int, price_per_h: f
     """The page of a run, with what trials of its command measured and how to try it again."""
     from perfdoctor.cli import kept_trials, retry
     from perfdoctor.render.pages import report as page
+    from perfdoctor.runs import directory
 
     ready, again = kept_trials.ready(found, out), retry.option(found.path)
-    return page.page(found, all_, lines, ready, price_per_h, again, os.getcwd())
-
-
-def _apart(option: str, others: Mapping[str, bool]) -> None:
-    """Raise PerfdoctorError where one of the others was given, which `option` could only drop."""
-    from perfdoctor.errors import PerfdoctorError
-
-    if other := next((name for name, given in others.items() if given), None):
-        raise PerfdoctorError(f"{option} and {other} do not go together", f"leave out {other}")
+    return page.page(found, all_, lines, ready, price_per_h, again, directory.working_folder())
 
 
 def _price_per_h(typed: str) -> float:
@@ -130,7 +124,7 @@ def _html(
             f"{wanted.split()[0]} shows what --html writes",
             f"give both: perfdoctor report --html FILE {wanted}",
         )
-    _apart("--html", others)
+    together.refuse("--html", True, others)
     if trials and against is not None:
         raise PerfdoctorError("--against compares runs, and --trials shows trials", "leave out one of them")
     from perfdoctor.cli import html_file, kept_report

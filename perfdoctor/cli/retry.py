@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 GIVE_IT = "give the command after --: perfdoctor try ... -- train.py"
 
 
-def here() -> str:
-    """The current folder; empty where it is gone."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""
-
-
 @dataclass(frozen=True)
 class Again:
     """What is to be run, and the run that tells what to expect of it."""
@@ -103,7 +95,7 @@ def option(run: str, later: bool = False) -> str:
     `later`: it is read when another run may be the newest, and in another folder.
     """
     from perfdoctor.render import text
-    from perfdoctor.runs import lookup
+    from perfdoctor.runs import directory, lookup
 
     def is_it(name: str | None) -> bool:
         with suppress(NoSuchRun):
@@ -114,7 +106,7 @@ def option(run: str, later: bool = False) -> str:
     if not later and is_it(None):
         return ""
     name = os.path.basename(path)
-    told = name if is_it(name) else path if later else text.path(path, here())
+    told = name if is_it(name) else path if later else text.path(path, directory.working_folder())
     return f" --run {shlex.quote(told)}"
 
 

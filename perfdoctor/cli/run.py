@@ -248,8 +248,11 @@ def _tell(path: Path, quiet: bool, lines: int, html: Path | None) -> None:
         output.say(text.summary(report))
         return
     from perfdoctor.render.pages import report as report_page
+    from perfdoctor.runs import directory
 
-    page = report_page.page(report, costly=lines, again=retry.option(report.path), here=retry.here())
+    page = report_page.page(
+        report, costly=lines, again=retry.option(report.path), here=directory.working_folder()
+    )
     output.show(page, sys.stderr)
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfdoctor.cli import together
+
 if TYPE_CHECKING:
     from perfdoctor.render.page import Page
     from perfdoctor.trace.perfetto import TrackEvent
@@ -63,7 +65,10 @@ def trace(
 
     if compare is not None and (paths or perfetto):
         raise PerfdoctorError("--compare takes exactly two traces", "perfdoctor trace --compare A B")
-    _check_together(json, markdown, perfetto, html)
+    printed = {"--json": json, "--markdown": markdown}
+    together.refuse("--html", html is not None, printed | {"--perfetto": perfetto is not None})
+    together.refuse("--perfetto", perfetto is not None, printed)
+    together.refuse("--json", json, {"--markdown": markdown})
     file = html_file.asked(html)
     limit_bytes = round(limit_gb * GB)
     if compare is not None:
@@ -75,22 +80,6 @@ def trace(
         _merge(files, perfetto, limit_bytes)
         return
     _show(_measured(files, limit_bytes), json, markdown, top, all_, file, _again(files[0], file is not None))
-
-
-def _check_together(json: bool, markdown: bool, perfetto: str | None, html: str | None) -> None:
-    """Raise PerfdoctorError where one of these options could only drop another."""
-    from perfdoctor.errors import PerfdoctorError
-
-    if html is not None and (json or markdown or perfetto):
-        raise PerfdoctorError(
-            "--html stands alone: it replaces what is printed", "leave out --json, --markdown and --perfetto"
-        )
-    if json and markdown:
-        raise PerfdoctorError("--json and --markdown do not go together", "leave out one of them")
-    if perfetto and (json or markdown):
-        raise PerfdoctorError(
-            "--perfetto writes a file and prints no page", "leave out --json and --markdown"
-        )
 
 
 def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Path]:

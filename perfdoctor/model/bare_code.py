@@ -15,8 +15,9 @@ LEFT_OUT = "..."
 _NAME = re.compile(r"[A-Za-z_]{0,20}\d{0,3}")
 _TEXT = re.compile(r"(?s)([A-Za-z]*)('''|\"\"\"|'|\")(.*)\2")
 _INNER_TEXT = re.compile(r"(?s)(?:\b[A-Za-z]{1,2})?('''|\"\"\"|'|\").*?\1")
-_F_STRING_START = getattr(tokenize, "FSTRING_START", -1)  # from Python 3.12 on they come in parts
-_F_STRING_END = getattr(tokenize, "FSTRING_END", -1)
+# Texts with expressions in them come in parts: f"" from Python 3.12 on, t"" from 3.14.
+_STARTS = {getattr(tokenize, name, -1) for name in ("FSTRING_START", "TSTRING_START")}
+_ENDS = {getattr(tokenize, name, -1) for name in ("FSTRING_END", "TSTRING_END")}
 
 _Place = tuple[int, int]  # line from 1, column from 0
 
@@ -40,9 +41,9 @@ def _places(code: str) -> Iterator[tuple[_Place, _Place]]:
     """Where comments and texts begin and end; a text within a text belongs to it."""
     begun: list[_Place] = []
     for token in tokenize.generate_tokens(io.StringIO(code).readline):
-        if token.type == _F_STRING_START:
+        if token.type in _STARTS:
             begun.append(token.start)
-        elif token.type == _F_STRING_END:
+        elif token.type in _ENDS:
             start = begun.pop()
             if not begun:
                 yield start, token.end
@@ -56,7 +57,7 @@ def _without_text(token: str) -> str:
     if text is None:
         return ""
     prefix, quotes, said = text.groups()
-    kept = _formatted(said) if "f" in prefix.lower() else _short(said)
+    kept = _formatted(said) if {"f", "t"} & set(prefix.lower()) else _short(said)
     return f"{prefix}{quotes}{kept}{quotes}"
 
 

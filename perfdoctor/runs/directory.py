@@ -24,6 +24,7 @@ RUN = "run.json"  # what was run, when, and how it ended
 CLOCKS_S = 60.0  # two machines may differ by this much in the time of day; with NTP it is milliseconds
 GZIP_LEVEL = 3  # traces shrink to a tenth at 100 MB/s; level 9 takes four times as long for little more
 SHARING = "sharing.json"  # how the machine shares its cores, measured after the run
+SOURCES = "sources.json"  # the code that its report read, for later ones
 RANGES = "ranges.json"  # of predicted gains, as the machine's own trials asked for when the run ended
 RESERVE, RESERVE_BYTES = "reserve", 32_768  # room for run.json and report.json on a disk that is full
 PROBE = "probe"  # a link to what is injected, while the command runs
@@ -71,12 +72,18 @@ def beside(run: str, kind: str) -> list[Path]:
     return [parent, parent.parent / kind]
 
 
+def working_folder() -> str:
+    """The current folder; empty where it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
 def here(kind: str = "runs") -> Path | None:
     """The folder for runs below the current one; None where that was removed."""
-    try:
-        return Path.cwd() / ".perfdoctor" / kind
-    except OSError:
-        return None
+    folder = working_folder()
+    return Path(folder) / ".perfdoctor" / kind if folder else None
 
 
 def create(parent: Path, name: str) -> Path:

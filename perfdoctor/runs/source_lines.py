@@ -22,7 +22,6 @@ from perfdoctor.runs import directory
 from perfdoctor.runs.types import RunRecords
 
 LARGEST_SOURCE_BYTES = 5_000_000  # a longer file is data, whatever its name
-KEPT = "sources.json"
 MOST_KEPT = 2_000_000  # characters of all files together
 SCHEMA = "perfdoctor.sources/1"
 
@@ -44,7 +43,7 @@ class SourceLines:
     @classmethod
     def of(cls, records: RunRecords) -> SourceLines:
         """The lines as they were when a run was recorded."""
-        told = (directory.read_json(records.path / KEPT) or {}).get("files")
+        told = (directory.read_json(records.path / directory.SOURCES) or {}).get("files")
         files = told.items() if isinstance(told, dict) else ()
         kept = {name: lines for name, lines in files if lines is None or _are_lines(lines)}
         return cls(kept, _first_step_epoch_s(records))
@@ -67,16 +66,15 @@ class SourceLines:
         places = {(at.file, at.line) for at in shown}
         left, files = MOST_KEPT, {}
         for file, lines in self._files.items():
-            if lines == []:  # there is none: nothing was read
-                continue
             whole = {number for name, number in places if name == file}
-            files[file] = kept = None if lines is None else _kept(lines, whole)
+            kept = None if lines is None else _kept(lines, whole)
             left -= sum(map(len, kept or ()))
-            if left < 0:
-                del files[file]
-        if files and not (run / KEPT).exists():
+            if left >= 0 and lines != []:  # which is a file that is not there
+                files[file] = kept
+        target = run / directory.SOURCES
+        if files and not target.exists():
             with suppress(OSError):  # then later reports read the files themselves
-                directory.write_json(run / KEPT, {"schema": SCHEMA, "files": files})
+                directory.write_json(target, {"schema": SCHEMA, "files": files})
 
     def _read(self, file: str) -> list[str] | None:
         """The lines of a file as it is; none where there are none, None where it has been written since."""

@@ -32,7 +32,7 @@ class RunFile:
             "schema": directory.SCHEMA,
             "id": path.name,
             "command": list(argv) if keep_arguments else redact.command(argv),
-            "cwd": _here(),
+            "cwd": directory.working_folder() or None,
             "pid": pid,
             "started_epoch_s": began[1],
             "begin_ns": began[0],
@@ -101,11 +101,4 @@ def _version() -> str | None:
     try:
         return metadata.version("perfdoctor")
     except metadata.PackageNotFoundError:  # run from a checkout
-        return None
-
-
-def _here() -> str | None:
-    try:
-        return os.getcwd()
-    except OSError:  # the folder was removed
         return None

@@ -8,7 +8,8 @@ import pytest
 
 from perfdoctor.model.measured import Location
 from perfdoctor.runs import source_lines
-from perfdoctor.runs.source_lines import KEPT, SourceLines
+from perfdoctor.runs.directory import SOURCES
+from perfdoctor.runs.source_lines import SourceLines
 from perfdoctor.runs.types import RankRecords, RunRecords
 
 BEGAN_EPOCH_S = 1_700_000_000.0  # the command; the first step begins 3 s later
@@ -101,7 +102,7 @@ def test_of_a_file_that_is_no_python_only_shown_lines_are_kept(tmp_path):
     source = SourceLines.of(records(tmp_path))
     source(file, 1)
     source.keep(tmp_path, [at(file, 2)])
-    assert json.loads((tmp_path / KEPT).read_text())["files"] == {file: ["", "two (", ""]}
+    assert json.loads((tmp_path / SOURCES).read_text())["files"] == {file: ["", "two (", ""]}
 
 
 def test_a_file_that_had_changed_when_the_run_ended_stays_so(tmp_path):
@@ -120,7 +121,7 @@ def test_secrets_are_kept_by_nobody(tmp_path):
     source = SourceLines.of(records(tmp_path))
     source(file, 1)
     source.keep(tmp_path, [at(file, 1)])
-    assert "hunter2" not in (tmp_path / KEPT).read_text()
+    assert "hunter2" not in (tmp_path / SOURCES).read_text()
 
 
 def test_only_so_much_is_kept_and_only_once(tmp_path, monkeypatch):
@@ -130,27 +131,27 @@ def test_only_so_much_is_kept_and_only_once(tmp_path, monkeypatch):
     for file in (small, large, str(tmp_path / "missing.py")):
         source(file, 1)
     source.keep(tmp_path, [])
-    files = json.loads((tmp_path / KEPT).read_text())["files"]
+    files = json.loads((tmp_path / SOURCES).read_text())["files"]
     assert files == {small: ["a", ""]}
     os.unlink(small)
     SourceLines({large: ["other"]}).keep(tmp_path, [])
     source.keep(tmp_path, [])
-    assert json.loads((tmp_path / KEPT).read_text())["files"] == files
+    assert json.loads((tmp_path / SOURCES).read_text())["files"] == files
 
 
 @pytest.mark.parametrize(
     "alien", ["", "[]", '{"files": 3}', '{"files": {"x.py": 3}}', '{"files": {"x.py": [1]}}']
 )
 def test_what_was_kept_and_cannot_be_read_is_read_from_the_files(tmp_path, alien):
-    (tmp_path / KEPT).write_text(alien.replace("x.py", str(tmp_path / "x.py")))
+    (tmp_path / SOURCES).write_text(alien.replace("x.py", str(tmp_path / "x.py")))
     file = written(tmp_path / "x.py", "line\n")
     assert SourceLines.of(records(tmp_path))(file, 1) == "line"
 
 
 def test_a_folder_that_may_not_be_written_to_keeps_nothing(tmp_path):
     file = written(tmp_path / "x.py", "line\n")
-    (tmp_path / (KEPT + ".part")).mkdir()  # a draft that nobody can write
+    (tmp_path / (SOURCES + ".part")).mkdir()  # a draft that nobody can write
     source = SourceLines.of(records(tmp_path))
     source(file, 1)
     source.keep(tmp_path, [])
-    assert not (tmp_path / KEPT).exists()
+    assert not (tmp_path / SOURCES).exists()

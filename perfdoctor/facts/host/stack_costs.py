@@ -142,7 +142,8 @@ def _cost(
 
 def _evals(rank: RankRecords) -> set[Place]:
     """The lines that call modules in eval mode: the wrapper around a call is the same in either mode."""
-    called = [location(event.lines[0]) for event in rank.of(EvalEvent) if event.lines]
+    # What was told first may have been taken back: a pass that a backward went through.
+    called = [location(event.lines[0]) for event in rank.of(EvalEvent)[-1:] if event.lines]
     return {(at.file, at.line) for at in called if at is not None}
 
 

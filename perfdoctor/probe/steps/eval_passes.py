@@ -16,14 +16,12 @@ class EvalPasses:
         self.session = session
         self.totals: Dict[str, Any] = {"calls": 0, "grad_calls": 0, "seconds": 0.0, "grad_seconds": 0.0}
         self.written = dict(self.totals)
-        self.before: Dict[str, Any] = {}  # the totals without the last pass
         self.lines: List[Dict[str, Any]] = []  # that called the first pass, innermost first
         self.grad_line: Optional[Dict[str, Any]] = None  # of the first one that recorded gradients
 
     def count(self, seconds: float, recording: bool) -> None:
         """Add one pass, whose callers are still on the stack."""
         totals = self.totals
-        self.before = {**totals, "grad_line": self.grad_line}
         if not totals["calls"]:
             self.lines = user_lines()
         totals["calls"] += 1
@@ -34,10 +32,16 @@ class EvalPasses:
             if self.grad_line is None:
                 self.grad_line = user_line()
 
-    def take_back(self) -> None:
-        """The last pass was none, as it turns out."""
-        self.grad_line = self.before.pop("grad_line")
-        self.totals = self.before
+    def take_back(self, seconds: float) -> None:
+        """A pass that recorded gradients was none in eval mode, as it turns out."""
+        totals = self.totals
+        for calls, spent in (("calls", "seconds"), ("grad_calls", "grad_seconds")):
+            totals[calls] -= 1
+            totals[spent] = max(0.0, totals[spent] - seconds)
+        if not totals["calls"]:
+            self.lines = []
+        if not totals["grad_calls"]:
+            self.grad_line = None
 
     def pulse(self) -> None:
         """Write the totals, if they changed."""

@@ -188,7 +188,7 @@ class ModuleCallPhases:
         if call == recorder.calls:
             known.trains_in_eval_mode = True
             recorder.move(VALIDATION, FORWARD, ns)
-            self.evals.take_back()
+            self.evals.take_back(ns / 1e9)
 
     def any_trained(self) -> bool:
         """Whether a module was called in train mode."""

@@ -6,7 +6,6 @@ What is delivered by a loader or told in an events file shows that a rank is at 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ import psutil
 
 from perfdoctor.model.measured import Marker
 from perfdoctor.runs import hangs
-from perfdoctor.runs.directory import append_line
+from perfdoctor.runs.directory import append_line, working_folder
 from perfdoctor.runs.hangs import HungRank
 from perfdoctor.runs.tails import RowsTail
 from perfdoctor.watch.samplers import rank_position
@@ -170,7 +169,7 @@ class HangDetector:
         stacks = self._look([rank.pid for rank in latest.values() if rank.pid in members])
         for rank in latest.values():
             ended = rank.pid not in members
-            hung = HungRank(rank.rank, rank.pid, self._still_s, ended=ended, cwd=_here())
+            hung = HungRank(rank.rank, rank.pid, self._still_s, ended=ended, cwd=working_folder())
             self._keep(rank, hung if ended else rank_position.placed(hung, stacks.get(rank.pid, ())))
         wait_s = self._bounds.others_s if self._others else 0.0
         if self._within:
@@ -240,10 +239,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _here() -> str:
-    try:
-        return os.getcwd()
-    except OSError:  # the folder was removed
-        return ""

@@ -69,24 +69,22 @@ def _affinity(pid: int) -> frozenset[int]:
     """The cores on which a process may run; none where that cannot be known."""
     if not hasattr(os, "sched_getaffinity"):
         return frozenset()
+    cores: set[int] = set()
+    for thread in _bound_threads(pid) or [pid]:
+        with suppress(OSError):  # it has ended
+            cores |= os.sched_getaffinity(thread)
+    return frozenset(cores)
+
+
+def _bound_threads(pid: int) -> list[int]:
+    """The threads of a process that has OpenMP bind each of them, the first one too, to cores of its own."""
+    process = Path(f"/proc/{pid or 'self'}")
     try:
-        # OpenMP binds each thread to cores of its own, the first one as well.
-        threads = _threads(pid) if _is_bound_by_openmp(pid) else [pid]
-        return frozenset().union(*map(os.sched_getaffinity, threads))
+        if BINDING.search((process / "environ").read_bytes()):
+            return sorted(int(name) for name in os.listdir(process / "task"))[:MOST_BOUND]
     except OSError:
-        return frozenset()
-
-
-def _threads(pid: int) -> list[int]:
-    return sorted(int(name) for name in os.listdir(f"/proc/{pid or 'self'}/task"))[:MOST_BOUND]
-
-
-def _is_bound_by_openmp(pid: int) -> bool:
-    """Whether the process was started with variables that have OpenMP bind its threads."""
-    try:
-        return BINDING.search(Path(f"/proc/{pid or 'self'}/environ").read_bytes()) is not None
-    except OSError:
-        return False
+        pass  # it has ended, or is not ours to look at
+    return []
 
 
 class HostSampler:

@@ -59,7 +59,7 @@ def test_a_cpuset_is_named_although_the_affinity_mirrors_it(
 def test_ranks_that_bind_themselves_have_the_cores_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8 * pid, 8 * pid + 8)))
-    monkeypatch.setattr(host, "_is_bound_by_openmp", lambda _: False)
+    monkeypatch.setattr(host, "_bound_threads", lambda _: [])
     assert usable_cores(1, Path("/nowhere"), [1, 2, 3]) == (24.0, "affinity")
 
 
