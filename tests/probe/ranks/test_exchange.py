@@ -72,7 +72,7 @@ CALLS = """
         except TypeError as error:
             frames = error.__traceback__
             while frames:
-                assert "perfdoctor" not in frames.tb_frame.f_code.co_filename
+                assert "/perfdoctor/probe/" not in frames.tb_frame.f_code.co_filename
                 frames = frames.tb_next
     step(wrong)                                                           # 7
     step(lambda: dist.all_gather_object([None, None], {"rank": rank}))    # 8
