@@ -107,12 +107,22 @@ class StackLines:
         self.anchors: dict[CodePlace, set[int]] = _anchors(main)
         self.results: dict[CodePlace, set[str]] = defaultdict(set)
         self._loops: dict[CodePlace, Loop | None] = {}
-        for event in (*rank.of("root"), *rank.of("grad_names")):
+        for event in (*rank.of("root"), *rank.of("settings"), *rank.of("grad_names")):
             at = location(event.get("at"))
             if at is not None and at.function:
                 place = at.file, at.function.rpartition(".")[2]
                 self.anchors[place].add(at.line)
                 self.results[place].update(str(name) for name in event.get("names") or ())
+        self._add_callers(main)
+
+    def _add_callers(self, main: Sequence[FrameStack]) -> None:
+        """Add the lines that call a function known to train, of callers in which no sample met training."""
+        known = {place for place, lines in self.anchors.items() if lines}
+        for frames, _ in main:
+            trains = [index for index, frame in enumerate(frames) if (frame.file, frame.name) in known]
+            for frame in frames[: trains[0]] if trains else ():
+                if frame.owner is not Owner.PROBE:
+                    self.anchors[frame.file, frame.name].add(frame.line)
 
     def loop(self, frame: Frame) -> Loop | None:
         """The loop in a frame's function, where training passes through that function."""

@@ -226,6 +226,23 @@ def test_events_name_the_model_call_where_no_sample_hit_it():
     assert found.phases[Phase.OTHER][0].kind == "data"
 
 
+def test_a_step_in_a_function_is_known_where_no_sample_met_training():
+    in_a_function = """\
+        def one(batch):
+            loss = model(batch)
+            loss.backward()
+            note(loss)
+        for step in range(1000):
+            one(step)
+        finish()
+        """
+    event = {"event": "root", "at": {"file": TRAIN, "line": 2, "function": "one"}}
+    slow, after = stack(at(6), at(4, "one")), stack(at(7), count=2)
+    found = facts(slow, after, source=source_of(train=dedent(in_a_function)), events=[event])
+    assert [line.at.line for line in found.phases[Phase.OTHER]] == [4]
+    assert found.phases[Phase.OTHER][0].samples == 10
+
+
 def test_without_the_source_lines_are_counted_and_not_named():
     found = other(stack(at(3), at(12, "get_batch")), source=no_source)
     assert set(found) == {(12, None)}
