@@ -26,7 +26,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from perfdoctor.facts.steps import events
+from perfdoctor.facts.steps import watching_cost
 from perfdoctor.runs import directory, records
 
 HERE = Path(__file__).parent
@@ -75,6 +75,7 @@ class Sample:
     windows_share: float = 0.0  # start, stop, export and slowdown of all windows, of the time of the steps
     rows: float = 0.0  # of exchanges, per step
     own_us: float = 0.0  # per step, of recording exchanges, as the probe timed itself
+    said_us: float = 0.0  # per step, of watching, as the report says
 
 
 @dataclass
@@ -111,10 +112,13 @@ def run_load(load: str, options: list[str] | None, folder: Path) -> Sample:
     quiet_us, mean_s = step_times(taken)
     sample = Sample(quiet_us, mean_s * 1e6, run_s, peak)
     if options is not None:
-        found = records.read(directory.latest(folder / "runs")).ranks[0]
+        run = directory.latest(folder / "runs")
+        found = records.read(run).ranks[0]
+        overhead = json.loads((run / "report.json").read_text())["overhead"] or {}
+        sample.said_us = overhead.get("seconds_per_step", 0.0) * 1e6
         sample.windows = sum(window.get("outcome") == "ok" for window in found.of("window"))
         steps_s = (taken["wall_ns"][-1] - taken["wall_ns"][0]) / 1e9
-        sample.windows_share = events.windows_s(found, mean_s) / steps_s
+        sample.windows_share = watching_cost.windows_s(found, mean_s) / steps_s
         told = found.of("collectives")
         if told and found.collectives is not None:
             sample.rows = len(found.collectives) / len(taken["wall_ns"])
@@ -228,6 +232,7 @@ def rows(results: Results) -> list[list[str]]:
             way,
             f"{bare / 1e3:.2f}",
             f"{added_cpu_us(results, load, way):+.1f}",
+            f"{statistics.median(sample.said_us for sample in samples):+.1f}",
             f"{run_ratio(results, load, way):.3f}",
             f"{statistics.median(sample.windows for sample in samples):g}",
             f"{max(sample.windows_share for sample in samples):.2%}",
@@ -268,6 +273,7 @@ HEADINGS = [
     "watched",
     "bare step, ms",
     "CPU added a step, us",
+    "as the report says, us",
     "wall time of the steps, ratio",
     "windows",
     "windows' share of the time",
@@ -301,11 +307,12 @@ def page(results: Results, rounds: int) -> str:
         "Written by `python bench/overhead.py --write`; " + machine + f"; {rounds} alternating rounds.",
         "",
         "*CPU added a step* is the training thread's CPU time of a quiet step (the 20 % quantile), watched",
-        "minus bare: the median over rounds. Two runs of one program differ by a few percent of a step, so",
-        "the load with the shortest step has the sharpest figure. *Ratio* is the mean step's wall time,",
-        "watched over bare, windows included; on a machine that has other work it scatters by several",
-        "percent. *Windows' share* is start, stop, export and slowdown of all windows over the time of the",
-        "steps, the largest of the rounds. *Own peak* is the memory of perfdoctor's own process.",
+        "minus bare: the median over rounds; beside it what the reports of these runs say.",
+        "Two runs of one program differ by a few percent of a step, so the load with the shortest step has",
+        "the sharpest figure. *Ratio* is the mean step's wall time, watched over bare, windows included; on",
+        "a machine that has other work it scatters by several percent. *Windows' share* is start, stop,",
+        "export and slowdown of all windows over the time of the steps, the largest of the rounds.",
+        "*Own peak* is the memory of perfdoctor's own process.",
         "",
         "| " + " | ".join(HEADINGS) + " |",
         "|" + "---|" * len(HEADINGS),

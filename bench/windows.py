@@ -22,7 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from perfdoctor.facts.steps import events
+from perfdoctor.facts.steps import watching_cost
 from perfdoctor.runs import directory, records
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.training import WindowEvent
@@ -98,7 +98,7 @@ def spent(rank: RankRecords) -> Spent | None:
     costs: dict[str, float] = {}
     outcomes: dict[str, str] = {}
     for window in rank.of(WindowEvent):
-        costs[window.kind] = costs.get(window.kind, 0.0) + events.window_s(window, seconds / count)
+        costs[window.kind] = costs.get(window.kind, 0.0) + watching_cost.window_s(window, seconds / count)
         if window.outcome != "ok":
             outcomes[window.kind] = window.outcome
     return Spent(count, seconds, costs, outcomes)

@@ -212,6 +212,7 @@ class StackFacts:
     samples: int
     source: str  # "py-spy" or "in-process"
     phases: Mapping[Phase, tuple[LineCost, ...]]  # user lines below each phase, costliest first
+    own_samples: int | None = None  # of all: those that met the probe at work; None: an older report
 
 
 @dataclass(frozen=True)
@@ -261,11 +262,13 @@ class WindowFacts:
 
 @dataclass(frozen=True)
 class OverheadFacts:
-    """What watching cost."""
+    """What watching cost: the likely figure, and the least and the most that it may be."""
 
     seconds_per_step: float
     share: float
     sampler_cores: float | None = None  # cores perfdoctor's own processes used
+    low_seconds_per_step: float = 0.0
+    high_seconds_per_step: float | None = None  # None: no stack samples that could tell
 
 
 # ---------------------------------------------------------------- conclusions

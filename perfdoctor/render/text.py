@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from perfdoctor.model.concluded import Diagnosis, Gain, Verdict
-from perfdoctor.model.measured import Location, RunFacts
+from perfdoctor.model.measured import Location, OverheadFacts, RunFacts
 from perfdoctor.model.report import Report
 from perfdoctor.model.units import count as count
 from perfdoctor.model.units import figures as figures
@@ -76,6 +76,18 @@ def percent(share: float) -> str:
         return f"{value:.2g}%" if abs(value) >= 0.01 else "<0.01%"
     rounded = round(value)
     return f"{value:.1f}%" if rounded == 100 and 99.5 <= value < 99.95 else f"{rounded}%"
+
+
+def watching(cost: OverheadFacts) -> str:
+    """What watching cost: `30 µs to 90 µs a step (0.3% to 0.9% of it)`, or at least so much."""
+    each = cost.share / cost.seconds_per_step if cost.seconds_per_step else 0.0
+    low_s, high_s = cost.low_seconds_per_step, cost.high_seconds_per_step
+    if high_s is None:
+        return f"at least {seconds(cost.seconds_per_step)} a step ({percent(cost.share)} of it)"
+    if seconds(low_s) == seconds(high_s):
+        return f"{seconds(high_s)} a step ({percent(each * high_s)} of it)"
+    shares = f"{percent(each * low_s)} to {percent(min(1.0, each * high_s))} of it"
+    return f"{seconds(low_s)} to {seconds(high_s)} a step ({shares})"
 
 
 def times(speedup: float) -> str:

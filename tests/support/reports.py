@@ -127,7 +127,9 @@ STARVED = Report(
         NotJudged("blocking-copies", "there is no accelerator"),
         NotJudged("slow-remote-reads", "no network samples"),
     ),
-    overhead=OverheadFacts(seconds_per_step=0.00002, share=0.0003, sampler_cores=0.01),
+    overhead=OverheadFacts(
+        0.00002, 0.0003, 0.01, low_seconds_per_step=0.00002, high_seconds_per_step=0.00006
+    ),
     cpu=CpuFacts(usable_cores=4.0, busy_cores=1.1, main_cores=1.1, worker_cores=None),
     memory=MemoryFacts(private_bytes=400_000_000, shared_bytes=None, peak_rss_bytes=None, total_bytes=None),
     path=".perfdoctor/runs/20260102-030405-train",

@@ -28,6 +28,7 @@ TORN = 0.06  # of a function's samples: a line below it may owe them to a stack 
 TORN_OF_LINE = 0.03  # of a line's own samples: fewer in training are torn, though the function has few others
 MOSTLY = 0.5  # of all samples in training: a line with more of them leads to it, however long it does else
 MOST_LINES = 20  # per phase
+WRAP_C = {Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.GRAD_SYNC}  # wrappers of what may be written in C
 TRAINING = {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER}
 LOGGING_FILES = re.compile(
     r"[/\\](?:tqdm|rich|tensorboard|tensorboardX|wandb|mlflow|neptune|comet_ml|aim|clearml|loguru|logging)"
@@ -76,7 +77,14 @@ def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> Stack
         )
         for phase, costs in counted.items()
     }
-    return StackFacts(total, rank.stacks_source or "in-process", phases)
+    own = sum(count for frames, count in main if frames and _is_own(frames[-1]))
+    return StackFacts(total, rank.stacks_source or "in-process", phases, min(own, total))
+
+
+def _is_own(innermost: Frame) -> bool:
+    """Whether the probe was at work, and not a function in C that it wraps, which has no frame."""
+    at_work = innermost.owner is Owner.PROBE and not innermost.profiles  # windows are counted by themselves
+    return at_work and innermost.phase not in WRAP_C
 
 
 def share_of(step: StepFacts, phase: Phase, samples: int, total: int) -> float:

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 
-from perfdoctor.facts.decode import Json, as_count, location, positive
-from perfdoctor.facts.host.resources import HostSamples, growth
+from perfdoctor.facts.decode import as_count, location, positive
 from perfdoctor.facts.registry import fact
-from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import boot_of
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.facts.user_source.update_dependence import only_reported
-from perfdoctor.model.measured import Location, OverheadFacts, Phase, StackFacts, StepFacts, ThreadFacts
+from perfdoctor.model.measured import Location, Phase, StackFacts, StepFacts, ThreadFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords, RunRecords
-from perfdoctor.wire.events.process import CostEvent
-from perfdoctor.wire.events.ranks import CollectivesEvent
 from perfdoctor.wire.events.script import RootModuleEvent, SaveEvent, ThreadsEvent
-from perfdoctor.wire.events.training import EvalEvent, ModuleCallsEvent, WindowEvent
+from perfdoctor.wire.events.training import EvalEvent, ModuleCallsEvent
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,7 @@ def thread_facts(records: RunRecords, rank: RankRecords, step: StepFacts) -> Thr
     """torch's intra-op threads as they were when training ended, and who set them."""
     boot = boot_of(rank, records.boots)
     changed = rank.of(ThreadsEvent)
-    modules = _modules(rank)
+    modules = modules_called(rank)
     per_module_s = _compute_s(step) / modules if modules else None
     if changed and changed[-1].intra_op:
         return ThreadFacts(
@@ -73,7 +68,7 @@ def thread_facts(records: RunRecords, rank: RankRecords, step: StepFacts) -> Thr
     )
 
 
-def _modules(rank: RankRecords) -> float:
+def modules_called(rank: RankRecords) -> float:
     """How many modules a step calls, as it was seen to, but no fewer than the largest root module holds."""
     held = max((entry.modules for entry in rank.of(RootModuleEvent)), default=0)
     called = [entry.calls for entry in rank.of(ModuleCallsEvent)]
@@ -133,51 +128,3 @@ def save_facts(
 def _begun_ns(save: SaveEvent) -> int:
     """When it began; of an older probe's, when it was over."""
     return save.t_ns if save.begin_ns is None else save.begin_ns
-
-
-@fact
-def overhead_facts(
-    rank: RankRecords, steps: Steps, step: StepFacts, samples: HostSamples
-) -> OverheadFacts | Missing:
-    """What watching cost a step: how often each of the probe's moves was made, times what it costs here.
-
-    What profiler windows took, by how much they slowed their steps, and what recording collectives took is
-    spread over all steps.
-    """
-    costs = rank.of(CostEvent)
-    if not costs or step.mean_s <= 0:
-        return Missing("the probe's own cost was not measured")
-    cost, count = costs[-1], float(steps.weight.sum())
-    calls = float(steps.counts["calls"].sum()) / count
-    collectives_s = sum(total.own_s for total in rank.of(CollectivesEvent)[-1:])  # a running total
-    total_ns = (
-        cost.switch_ns * float(steps.counts["switches"].sum()) / count
-        + cost.row_ns * steps.rows / count
-        + cost.call_ns * calls * max(1, _modules(rank))
-        + (windows_s(rank, step.mean_s) + collectives_s) * 1e9 / count
-    )
-    return OverheadFacts(total_ns / 1e9, min(1.0, total_ns / 1e9 / step.mean_s), _sampler_cores(samples))
-
-
-def windows_s(rank: RankRecords, mean_s: float) -> float:
-    """Seconds that profiler windows cost: start, stop, export, and what their steps took beyond the mean."""
-    return sum(window_s(window, mean_s) for window in rank.of(WindowEvent))
-
-
-def window_s(window: WindowEvent, mean_s: float) -> float:
-    """Seconds that one window cost."""
-    total = window.count_s + window.start_s + window.stop_s + window.export_s
-    if window.outcome == "ok" and window.steps:
-        inside_s = max(0.0, window.end_ns - window.begin_ns) / 1e9
-        slowed = window.steps + (1 if window.warm_up is None else window.warm_up)
-        total += max(0.0, inside_s / window.steps - mean_s) * slowed
-    return total
-
-
-def _sampler_cores(samples: Sequence[Json]) -> float | None:
-    spent = [
-        {"t_ns": entry.get("t_ns"), "procs": [{"pid": 0, "role": "own", "cpu_s": entry["perfdoctor_cpu_s"]}]}
-        for entry in samples
-        if positive(entry.get("perfdoctor_cpu_s"))
-    ]
-    return growth(spent, "cpu_s", {"own"})

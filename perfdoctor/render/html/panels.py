@@ -129,7 +129,7 @@ def measured(report: Report) -> Iterator[tuple[str, str]]:
     """How it was measured, and what that cost."""
     run, cost = report.run, report.overhead
     if cost is not None:
-        yield "cost", f"{text.seconds(cost.seconds_per_step)} a step ({text.percent(cost.share)} of it)"
+        yield "cost", text.watching(cost)
         if cost.sampler_cores is not None:
             yield "samplers beside the script", f"{text.figures(cost.sampler_cores)} cores"
     if report.steps is not None:

@@ -152,8 +152,7 @@ def _footer(report: Report, price_per_h: float | None, here: str) -> list[Block]
         said.append(f"At {price_per_h:,.2f} an hour: {costs}.")
     path = text.path(report.path, here)
     if report.overhead is not None:
-        cost = text.seconds(report.overhead.seconds_per_step)
-        said.append(f"Watching cost {cost} a step ({text.percent(report.overhead.share)} of it).")
+        said.append(f"Watching cost {text.watching(report.overhead)}.")
     if report.path:
         said.append(f"Kept in {path}")
     if report.window is not None:

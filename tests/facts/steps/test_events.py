@@ -75,58 +75,6 @@ def test_only_checkpoints_between_the_steps_count():
     assert found.seconds_per_step == pytest.approx(0.001)
 
 
-def test_the_cost_of_watching_adds_up():
-    entries = [
-        {"event": "cost", "switch_ns": 100, "row_ns": 1000, "call_ns": 50},
-        {"event": "root", "modules": 10},
-    ]
-    found = events.overhead_facts(of(*entries), STEPS, step(forward=10), [])
-    assert found.seconds_per_step == pytest.approx(2.8e-6)
-    assert found.share == pytest.approx(2.8e-4)
-    assert isinstance(events.overhead_facts(of(), STEPS, step(forward=10), []), Missing)
-
-
-def test_the_samplers_cores_are_their_cpu_over_time():
-    samples = [{"t_ns": t * 1000 * MS, "perfdoctor_cpu_s": 1 + t * 0.02} for t in (1, 2, 3)]
-    found = events.overhead_facts(of({"event": "cost"}), STEPS, step(forward=10), samples)
-    assert found.sampler_cores == pytest.approx(0.02)
-
-
-def test_windows_cost_their_start_stop_and_export_and_what_their_steps_took_beyond_the_mean():
-    window = {
-        "event": "window", "outcome": "ok", "steps": 4, "begin_ns": 10**9, "end_ns": 10**9 + 48 * MS,
-        "start_s": 0.001, "stop_s": 0.010, "export_s": 0.005,
-    }  # fmt: skip
-    given_up = {"event": "window", "outcome": "yielded", "steps": 4, "start_s": 0.001, "stop_s": 0.002}
-    assert events.windows_s(of(window), 0.010) == pytest.approx(0.016 + 5 * 0.002)
-    assert events.windows_s(of(window), 0.020) == pytest.approx(0.016)
-    assert events.windows_s(of(window, given_up), 0.020) == pytest.approx(0.019)
-    assert events.windows_s(of(), 0.010) == 0
-
-
-def test_a_window_without_a_step_of_warm_up_costs_what_its_steps_do_and_the_counting_before_it():
-    window = {
-        "event": "window", "outcome": "ok", "steps": 1, "begin_ns": 10**9, "end_ns": 10**9 + 30 * MS,
-        "warm_up": 0, "count_s": 0.003,
-    }  # fmt: skip
-    put_off = {"event": "window", "outcome": "put_off", "steps": 1, "count_s": 0.004}
-    assert events.windows_s(of(window, put_off), 0.010) == pytest.approx(0.020 + 0.003 + 0.004)
-
-
-def test_the_overhead_includes_the_windows():
-    cost = {"event": "cost", "switch_ns": 0, "row_ns": 0, "call_ns": 0}
-    window = {"event": "window", "outcome": "ok", "steps": 4, "start_s": 0.1, "stop_s": 0.0, "export_s": 0.0}
-    found = events.overhead_facts(of(cost, window), STEPS, step(forward=0.01), ())
-    assert found.seconds_per_step == pytest.approx(0.1 / 100)
-
-
-def test_the_overhead_includes_recording_collectives():
-    cost = {"event": "cost", "switch_ns": 0, "row_ns": 0, "call_ns": 0}
-    totals = [{"event": "collectives", "calls": calls, "own_s": 1e-5 * calls} for calls in (40, 100)]
-    found = events.overhead_facts(of(cost, *totals), STEPS, step(forward=0.01), ())
-    assert found.seconds_per_step == pytest.approx(1e-3 / 100)
-
-
 def test_files_written_within_one_step_are_one_checkpoint():
     saves = [
         {"event": "save", "begin_ns": t * MS, "seconds": 0.01, "bytes": 1000, "at": AT}

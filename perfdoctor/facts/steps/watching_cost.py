@@ -1,0 +1,88 @@
+"""Measures what watching cost: OverheadFacts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from perfdoctor.facts.decode import Json, positive
+from perfdoctor.facts.host.resources import HostSamples, growth
+from perfdoctor.facts.registry import fact
+from perfdoctor.facts.steps.boundaries import Steps
+from perfdoctor.facts.steps.events import modules_called
+from perfdoctor.model.measured import OverheadFacts, StackFacts, StepFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.runs.types import RankRecords
+from perfdoctor.wire.events.process import CostEvent
+from perfdoctor.wire.events.ranks import CollectivesEvent
+from perfdoctor.wire.events.training import WindowEvent
+
+SURELY = 1.645  # standard deviations to either side: 90 % of chance
+
+
+@fact
+def overhead_facts(
+    rank: RankRecords, steps: Steps, step: StepFacts, samples: HostSamples, lines: StackFacts | None
+) -> OverheadFacts | Missing:
+    """What watching cost a step.
+
+    At least: how often each of the probe's moves was made, times what it costs here in a loop of its own;
+    in a training step, whose own code takes the caches, each costs more. How much more the stack samples
+    tell, by how many met the probe at work. What profiler windows took, by how much they slowed their steps,
+    and what recording collectives took is spread over all steps.
+    """
+    costs = rank.of(CostEvent)
+    if not costs or step.mean_s <= 0:
+        return Missing("the probe's own cost was not measured")
+    cost, count = costs[-1], float(steps.weight.sum())
+    calls = float(steps.counts["calls"].sum()) / count
+    collectives_s = sum(total.own_s for total in rank.of(CollectivesEvent)[-1:])  # a running total
+    pieces_s = (
+        cost.switch_ns * float(steps.counts["switches"].sum()) / count
+        + cost.row_ns * steps.rows / count
+        + cost.call_ns * calls * max(1, modules_called(rank))
+    ) / 1e9 + collectives_s / count
+    sampled_s = tuple(share * step.mean_s for share in _own_shares(lines))
+    low_s, likely_s = (max((pieces_s, *sampled_s[index : index + 1])) for index in (0, 1))
+    windows = windows_s(rank, step.mean_s) / count
+    return OverheadFacts(
+        seconds_per_step=likely_s + windows,
+        share=min(1.0, (likely_s + windows) / step.mean_s),
+        sampler_cores=_sampler_cores(samples),
+        low_seconds_per_step=low_s + windows,
+        high_seconds_per_step=max(likely_s, sampled_s[2]) + windows if sampled_s else None,
+    )
+
+
+def _own_shares(lines: StackFacts | None) -> tuple[float, ...]:
+    """(low, likely, high) share of time that the probe was at work, after Wilson; nothing without samples."""
+    if lines is None or lines.own_samples is None or not lines.samples:
+        return ()
+    count, share, square = lines.samples, lines.own_samples / lines.samples, SURELY**2
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    half = SURELY * math.sqrt(share * (1 - share) / count + square / (4 * count**2)) / (1 + square / count)
+    return max(0.0, middle - half), share, min(1.0, middle + half)
+
+
+def windows_s(rank: RankRecords, mean_s: float) -> float:
+    """Seconds that profiler windows cost: start, stop, export, and what their steps took beyond the mean."""
+    return sum(window_s(window, mean_s) for window in rank.of(WindowEvent))
+
+
+def window_s(window: WindowEvent, mean_s: float) -> float:
+    """Seconds that one window cost."""
+    total = window.count_s + window.start_s + window.stop_s + window.export_s
+    if window.outcome == "ok" and window.steps:
+        inside_s = max(0.0, window.end_ns - window.begin_ns) / 1e9
+        slowed = window.steps + (1 if window.warm_up is None else window.warm_up)
+        total += max(0.0, inside_s / window.steps - mean_s) * slowed
+    return total
+
+
+def _sampler_cores(samples: Sequence[Json]) -> float | None:
+    spent = [
+        {"t_ns": entry.get("t_ns"), "procs": [{"pid": 0, "role": "own", "cpu_s": entry["perfdoctor_cpu_s"]}]}
+        for entry in samples
+        if positive(entry.get("perfdoctor_cpu_s"))
+    ]
+    return growth(spent, "cpu_s", {"own"})
