@@ -79,4 +79,4 @@ def _write(path: Path, content: str) -> None:
         directory.write_bytes(path, content.encode())
     except OSError as error:
         raise PerfdoctorError(f"{path} cannot be written: {error.strerror}", ELSEWHERE) from None
-    output.say(f"the report is in {text.path(str(path), os.getcwd())}")
+    output.say(f"the report is in {text.path(str(path), directory.working_folder())}")

@@ -91,12 +91,13 @@ def _last(following: Following) -> None:
     from perfdoctor.cli import output
     from perfdoctor.render import text
     from perfdoctor.render.progress import live_view
+    from perfdoctor.runs import directory
 
     now = following.now or following.look()
     view = live_view.LiveView(output.wants_colour(sys.stdout))
     lines = view.whole(now, following.conclude(), output.columns(sys.stdout))
     where = str(following.path)
     with suppress(OSError):  # the current folder was removed
-        where = text.path(where, os.getcwd())
+        where = text.path(where, directory.working_folder())
     more = text.escape_control(f"  The run is over. Its report: perfdoctor report {where}")
     output.emit("\n".join(["", *lines, "", more, ""]), sys.stdout)

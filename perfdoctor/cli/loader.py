@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -131,7 +130,7 @@ def _show(path: Path, json: bool, file: Path | None) -> None:
     from perfdoctor.facts.data import loader_curve
     from perfdoctor.render.notes import all_worded
     from perfdoctor.render.pages import loader as loader_page
-    from perfdoctor.runs import records
+    from perfdoctor.runs import directory, records
     from perfdoctor.runs.source_lines import SourceLines
 
     read = records.read(path)
@@ -140,7 +139,7 @@ def _show(path: Path, json: bool, file: Path | None) -> None:
         log = path / "probe.log"
         trouble = f"the error is in {log}" if log.exists() else None
         raise PerfdoctorError("; ".join(all_worded(curve.notes)), trouble or curve.hint)
-    page = loader_page.page(curve, os.getcwd())
+    page = loader_page.page(curve, directory.working_folder())
     if json:
         from perfdoctor.render.documents import loader as document
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -37,6 +36,7 @@ def net(
     Between hosts, run on each: perfdoctor net -- torchrun --nnodes 2 --rdzv-endpoint ...
     """
     from perfdoctor.cli import output
+    from perfdoctor.runs import directory
     from perfdoctor.watch.machine import link as measuring
 
     found = measuring.measure(tuple(launcher or ()), ranks, seconds, out, _watch)
@@ -47,7 +47,7 @@ def net(
     else:
         from perfdoctor.render.pages import link
 
-        output.show(link.page(found, os.getcwd()), sys.stdout)
+        output.show(link.page(found, directory.working_folder()), sys.stdout)
     if found.ended is not None:
         raise typer.Exit(INTERRUPTED if found.ended == measuring.INTERRUPTED else 1)
 

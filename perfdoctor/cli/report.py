@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -128,14 +127,14 @@ def _html(
     if trials and against is not None:
         raise PerfdoctorError("--against compares runs, and --trials shows trials", "leave out one of them")
     from perfdoctor.cli import html_file, kept_report
-    from perfdoctor.runs import lookup
+    from perfdoctor.runs import directory, lookup
 
     path = html_file.checked(file)
     if trials:
         from perfdoctor.render.pages import trial
 
         found, earlier, unread = _trials(names, out)
-        html_file.write_page(path, trial.page(found, os.getcwd(), earlier, unread))
+        html_file.write_page(path, trial.page(found, directory.working_folder(), earlier, unread))
     else:
         first, *parts = lookup.run_directories(names, out)
         before = None if against is None else lookup.run_directory(against, out)
@@ -147,6 +146,7 @@ def _html(
 def _trial(names: list[str], json: bool, markdown: bool, out: str | None) -> None:
     """The page of a trial, with the trials before it; or its document."""
     from perfdoctor.cli import output
+    from perfdoctor.runs import directory
 
     found, earlier, unread = _trials(names, out)
     if json:
@@ -156,7 +156,7 @@ def _trial(names: list[str], json: bool, markdown: bool, out: str | None) -> Non
         return
     from perfdoctor.render.pages import trial
 
-    output.show(trial.page(found, os.getcwd(), earlier, unread), sys.stdout, markdown)
+    output.show(trial.page(found, directory.working_folder(), earlier, unread), sys.stdout, markdown)
 
 
 def _trials(names: list[str], out: str | None) -> tuple[Trial, list[Trial], int]:

@@ -55,7 +55,11 @@ def _newest(chosen: Command) -> Path | None:
     wanted = comparable(chosen.argv)
     for path, facts in (run for place in directory.places() for run in directory.kept(place).items()):
         words = facts.get("command")
-        if facts.get("cwd") == os.getcwd() and isinstance(words, list) and comparable(words) == wanted:
+        if (
+            facts.get("cwd") == directory.working_folder()
+            and isinstance(words, list)
+            and comparable(words) == wanted
+        ):
             return path
     return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -86,7 +85,7 @@ def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Pa
     """The files that the words on the command line mean."""
     from perfdoctor.errors import NoSuchRun, NotATrace
     from perfdoctor.render import text
-    from perfdoctor.runs import lookup, windows
+    from perfdoctor.runs import directory, lookup, windows
     from perfdoctor.trace.parse import files
 
     paths: list[Path] = []
@@ -100,7 +99,7 @@ def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Pa
                     f"no file, folder or run called {word}",
                     "give a file that torch.profiler wrote, or list the runs here with: perfdoctor runs",
                 ) from None
-        path = lookup.named(Path(text.path(str(path), os.getcwd())))
+        path = lookup.named(Path(text.path(str(path), directory.working_folder())))
         if not path.is_dir():
             paths.append(path)
         elif windows.is_run(path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -85,6 +84,7 @@ def try_(
     if list_:
         _list(tweaks or [])
         return
+    from perfdoctor.runs import directory
     from perfdoctor.trials import Request
 
     file = html_file.asked(html)
@@ -93,9 +93,8 @@ def try_(
     request = Request(
         again.command, variants, again.cwd, rounds, steps, seconds, metric, yes, out, again.run, counts, auto
     )
-    here = os.getcwd()
     trial = _measured(replace(request, keep_arguments=keep_arguments), again.told)
-    _show(trial, json, here, file)
+    _show(trial, json, directory.working_folder(), file)
 
 
 def _chosen(
