@@ -50,7 +50,7 @@ def thread_facts(records: RunRecords, rank: RankRecords, step: StepFacts) -> Thr
     """torch's intra-op threads as they were when training ended, and who set them."""
     boot = boot_of(rank, records.boots)
     changed = rank.of(ThreadsEvent)
-    modules = modules_called(rank)
+    modules = _modules(rank)
     per_module_s = _compute_s(step) / modules if modules else None
     if changed and changed[-1].intra_op:
         return ThreadFacts(
@@ -68,7 +68,7 @@ def thread_facts(records: RunRecords, rank: RankRecords, step: StepFacts) -> Thr
     )
 
 
-def modules_called(rank: RankRecords) -> float:
+def _modules(rank: RankRecords) -> float:
     """How many modules a step calls, as it was seen to, but no fewer than the largest root module holds."""
     held = max((entry.modules for entry in rank.of(RootModuleEvent)), default=0)
     called = [entry.calls for entry in rank.of(ModuleCallsEvent)]

@@ -10,9 +10,11 @@ import numpy as np
 from perfdoctor.facts.decode import Json, positive
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps import tenths
-from perfdoctor.facts.steps.boundaries import Floats, Steps
-from perfdoctor.model.measured import Marker, StepFacts
+from perfdoctor.facts.steps.boundaries import Bools, Floats, Steps
+from perfdoctor.model.measured import Marker, Phase, StepFacts
 from perfdoctor.runs.types import RankRecords, RunRecords
+
+SELDOM = (Phase.VALIDATION, Phase.CHECKPOINT)  # once in hundreds of steps: leaving one out may be all of them
 
 
 @dataclass(frozen=True)
@@ -51,26 +53,29 @@ def _end_ns(records: RunRecords, rank: RankRecords) -> int | None:
 def step_facts(steps: Steps, process_begin_ns: int | None, process_end_ns: int | None) -> StepFacts:
     """The facts of the step. Steps disturbed by a profiler window count, but are not timed.
 
-    The wall time is that of the run without windows: a disturbed step stands in it for a mean one.
+    The wall time is that of the run without windows: a disturbed step stands in it for a mean one, with the
+    validation and the checkpoints that it has itself.
     """
     timed = tenths.timed(steps)
     weight, seconds = steps.weight[timed], steps.seconds[timed]
-    count, wall_s = float(weight.sum()), float(seconds.sum())
+    count, steps_count = float(weight.sum()), float(steps.weight.sum())
     means = {phase: float(values[timed].sum()) / count for phase, values in steps.phases.items()}
+    means |= {phase: _of_all(steps.phases[phase], timed) / steps_count for phase in SELDOM}
+    mean_s = sum(means.values())
     median_s, p95_s = quantiles(seconds / weight, weight, (0.5, 0.95))
     totals = {name: float(values[timed].sum()) for name, values in steps.counts.items()}
     known = steps.loss[np.isfinite(steps.loss)]
     return StepFacts(
-        count=round(float(steps.weight.sum())),
+        count=round(steps_count),
         marker=steps.marker,
-        mean_s=wall_s / count,
+        mean_s=mean_s,
         median_s=median_s,
         p95_s=p95_s,
         seconds=means,
-        wall_s=wall_s / count * float(steps.weight.sum()),
+        wall_s=mean_s * steps_count,
         startup_s=max(0.0, (int(steps.begin_ns[0]) - process_begin_ns) / 1e9) if process_begin_ns else 0.0,
         tail_s=max(0.0, (process_end_ns - int(steps.end_ns[-1])) / 1e9) if process_end_ns else None,
-        samples_per_s=totals["samples"] / wall_s if totals["samples"] and wall_s else None,
+        samples_per_s=totals["samples"] / count / mean_s if totals["samples"] and mean_s else None,
         updates_per_step=steps.per_step,
         backwards_per_step=totals["backwards"] / count,
         skipped_updates=steps.skipped_updates,
@@ -79,6 +84,12 @@ def step_facts(steps: Steps, process_begin_ns: int | None, process_end_ns: int |
         last_loss=float(known[-1]) if len(known) else None,
         drift=tenths.drift(steps),
     )
+
+
+def _of_all(seconds: Floats, timed: Bools) -> float:
+    """Seconds of a phase in all steps; in disturbed ones no more than in any other, if another has it."""
+    most_s = float(seconds[timed].max(initial=0.0)) or np.inf
+    return float(seconds[timed].sum() + np.minimum(seconds[~timed], most_s).sum())
 
 
 def quantiles(values: Floats, weight: Floats, at: tuple[float, ...]) -> tuple[float, ...]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median
 
 from perfdoctor.facts.decode import Json, positive
 from perfdoctor.facts.host.resources import HostSamples, growth
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Steps
-from perfdoctor.facts.steps.events import modules_called
 from perfdoctor.model.measured import OverheadFacts, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.process import CostEvent
 from perfdoctor.wire.events.ranks import CollectivesEvent
-from perfdoctor.wire.events.training import WindowEvent
+from perfdoctor.wire.events.script import RootModuleEvent
+from perfdoctor.wire.events.training import ModuleCallsEvent, WindowEvent
 
 SURELY = 1.645  # standard deviations to either side: 90 % of chance
 
@@ -35,12 +36,11 @@ def overhead_facts(
     if not costs or step.mean_s <= 0:
         return Missing("the probe's own cost was not measured")
     cost, count = costs[-1], float(steps.weight.sum())
-    calls = float(steps.counts["calls"].sum()) / count
     collectives_s = sum(total.own_s for total in rank.of(CollectivesEvent)[-1:])  # a running total
     pieces_s = (
         cost.switch_ns * float(steps.counts["switches"].sum()) / count
         + cost.row_ns * steps.rows / count
-        + cost.call_ns * calls * max(1, modules_called(rank))
+        + cost.call_ns * _module_calls(rank, float(steps.counts["calls"].sum()) / count)
     ) / 1e9 + collectives_s / count
     sampled_s = tuple(share * step.mean_s for share in _own_shares(lines))
     low_s, likely_s = (max((pieces_s, *sampled_s[index : index + 1])) for index in (0, 1))
@@ -52,6 +52,13 @@ def overhead_facts(
         low_seconds_per_step=low_s + windows,
         high_seconds_per_step=max(likely_s, sampled_s[2]) + windows if sampled_s else None,
     )
+
+
+def _module_calls(rank: RankRecords, outermost: float) -> float:
+    """Calls of modules a step: as looks at steps counted them, or else all modules in each outermost call."""
+    looked = [look.calls for look in rank.of(ModuleCallsEvent)]
+    held = max((root.modules for root in rank.of(RootModuleEvent)), default=1)
+    return median(looked) if looked else outermost * max(1, held)
 
 
 def _own_shares(lines: StackFacts | None) -> tuple[float, ...]:

@@ -37,6 +37,15 @@ def test_disturbed_steps_are_counted_and_not_timed():
     assert facts.wall_s == pytest.approx(0.03)  # as if there had been no window: the phases add up to it
 
 
+def test_disturbed_steps_keep_the_validation_that_fell_into_them():
+    described = [update(10), update(500, flags=DISTURBED, validation=300), update(10), update(10)]
+    facts = summary(described)
+    assert facts.seconds[Phase.VALIDATION] == pytest.approx(0.3 / 4)
+    assert (facts.mean_s, facts.wall_s) == pytest.approx((0.01 + 0.3 / 4, 0.34))
+    other = summary([*described, update(110, validation=100)])
+    assert other.seconds[Phase.VALIDATION] == pytest.approx(0.2 / 5)  # no longer than it takes undisturbed
+
+
 def test_if_all_steps_were_disturbed_they_are_all_there_is():
     assert summary([update(10, flags=DISTURBED)] * 3).mean_s == pytest.approx(0.01)
 

@@ -28,6 +28,22 @@ def test_the_cost_of_watching_adds_up():
     assert isinstance(watching_cost.overhead_facts(of(), STEPS, step(forward=10), [], None), Missing)
 
 
+def test_calls_of_modules_are_those_that_a_look_at_a_step_counted():
+    cost = {"event": "cost", "switch_ns": 0, "row_ns": 0, "call_ns": 1000}
+    look = {
+        "event": "calls",
+        "look": 1,
+        "seconds": 0.01,
+        "calls": 300,
+        "autocast": None,
+        "wide_inputs": False,
+    }
+    look |= {"synced": 0, "unsynced": 0, "biased": 0, "biased_elements": 0}
+    entries = of(cost, {"event": "root", "modules": 10}, look)
+    found = watching_cost.overhead_facts(entries, STEPS, step(forward=10), [], None)
+    assert found.seconds_per_step == pytest.approx(300e-6)
+
+
 def test_the_samplers_cores_are_their_cpu_over_time():
     samples = [{"t_ns": t * 1000 * MS, "perfdoctor_cpu_s": 1 + t * 0.02} for t in (1, 2, 3)]
     found = watching_cost.overhead_facts(of({"event": "cost"}), STEPS, step(forward=10), samples, None)
