@@ -57,13 +57,10 @@ def exposed_communication(run: RunFacts, sync: GradientSyncFacts) -> Advice | No
         return None
     hidden = max(0.0, 1 - sync.exposed / sync.all) if sync.all else 0.0
     a_step = f" ({sync.each_s * 1e3:.2f} ms a step)" if sync.each_s is not None else ""
-    because = (
-        f"{sync.exposed:.1%} of the time is communication that no computation overlaps{a_step}",
-        f"{hidden:.0%} of all communication is overlapped",
-    )
+    because = (f"{sync.exposed:.1%} of the time is communication that no computation overlaps{a_step}",)
     if sync.kind is None:
         return Advice(
-            because=because,
+            because=(*because, f"{hidden:.0%} of all communication is overlapped"),
             change=removes(*(sync.exposed * gone for gone in GONE)),
             tweak=_half(run)[0],
             same_result=False,
@@ -105,6 +102,8 @@ def _of_run(run: RunFacts, sync: GradientSyncFacts, because: tuple[str, ...]) ->
     if smaller.step.likely >= WORTHWHILE * sync.exposed:
         flag, code = _half(run)
         return Advice(because, smaller, placed(sync), flag, same_result=False, code=code)
+    if startup_share(each) > HALF:
+        because = (*because, "so few bytes take longer to start than to transfer: still fewer would not help")
     fewer = removes(0.0, HALF * sync.exposed, HALF * sync.all)
     code = "with model.no_sync():  # every second backward; step() and zero_grad() after the others\n    ..."
     return Advice(because, fewer, placed(sync), "--accumulate 2", same_result=False, code=code)

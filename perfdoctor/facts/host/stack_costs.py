@@ -88,6 +88,7 @@ def stack_costs(rank: RankRecords, step: StepFacts, sources: Sources) -> StackCo
     found = [
         cost for frames, count in main if (cost := _cost(frames, count, lines, marks, evals)) is not None
     ]
+    found = _with_gradient_sync(found, step)
     samples = Counter[Phase]()
     for cost in found:
         samples[cost.phase] += cost.samples
@@ -102,6 +103,21 @@ def stack_costs(rank: RankRecords, step: StepFacts, sources: Sources) -> StackCo
         {phase: max(0.0, whole - _seconds(seen, phase)) for phase, whole in step.seconds.items()},
         frozenset((file, line) for (file, _), anchored in lines.anchors.items() for line in anchored),
     )
+
+
+def _with_gradient_sync(costs: Sequence[StackCost], step: StepFacts) -> list[StackCost]:
+    """Where gradients are exchanged inside backward, which has no frame: its stacks, by the timers."""
+    sync_s, backward_s = (step.seconds.get(phase, 0.0) for phase in (Phase.GRAD_SYNC, Phase.BACKWARD))
+    if not sync_s or any(cost.phase is Phase.GRAD_SYNC for cost in costs):
+        return list(costs)
+    divided = []
+    for cost in costs:
+        exchanging = round(cost.samples * sync_s / (sync_s + backward_s))
+        if cost.phase is Phase.BACKWARD and exchanging:
+            divided.append(replace(cost, phase=Phase.GRAD_SYNC, samples=exchanging))
+            cost = replace(cost, samples=cost.samples - exchanging)
+        divided.append(cost)
+    return [cost for cost in divided if cost.samples]
 
 
 def _seconds(costs: Iterable[StackCost], phase: Phase) -> float:

@@ -65,6 +65,16 @@ def test_the_costs_of_each_phase_and_what_was_not_seen_of_it_add_up_to_it():
     assert found.unseen_s[Phase.DATA_WAIT] == pytest.approx(0.020)
 
 
+def test_gradients_exchanged_inside_backward_are_at_its_line():
+    exchanging = step(data_wait=20, forward=40, backward=20, optimizer=10, other=10, grad_sync=60)
+    found = facts(*TRAINING, of_step=exchanging)
+    assert seconds(found)[Phase.GRAD_SYNC, (5,)] == pytest.approx(60)
+    assert seconds(found)[Phase.BACKWARD, (5,)] == pytest.approx(20)
+    assert found.samples == 70  # none counts twice
+    waited = stack(at(7), wrapper("grad_sync"), count=10)
+    assert seconds(facts(*TRAINING, waited, of_step=exchanging))[Phase.GRAD_SYNC, (7,)] == pytest.approx(60)
+
+
 def test_a_line_below_a_call_is_reached_through_it():
     found = seconds(facts(*TRAINING, stack(at(8), at(10, "look"))))
     assert found[Phase.OTHER, (8, 10)] == pytest.approx(10)
