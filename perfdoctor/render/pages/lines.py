@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfdoctor.model.lines import LineSeconds, StepLines
+from perfdoctor.model.lines import LineSeconds, StepLines, WaitPart
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.render import page as blocks
 from perfdoctor.render import text
@@ -29,15 +29,20 @@ def section(lines: StepLines, steps: StepFacts, cwd: str, shown: int) -> Iterato
     if not costly:
         return
     yield Headline(blocks.strong("The costliest lines"))
-    yield Grid(COLUMNS, tuple(_row(line, cwd) for line in costly))
+    places = [(line.at.file, line.at.line) for line in costly]
+    again = (place in places[:index] for index, place in enumerate(places))
+    yield Grid(COLUMNS, tuple(_row(line, cwd, above) for line, above in zip(costly, again, strict=True)))
     unseen = lines.unseen / steps.mean_s if steps.mean_s else 0.0
     if unseen >= UNSEEN:
         yield Paragraph(blocks.quiet(f"not seen by any stack sample: {text.percent(unseen)} of the step"))
 
 
-def _row(line: LineSeconds, cwd: str) -> tuple[blocks.Cell, ...]:
+def _row(line: LineSeconds, cwd: str, shown_above: bool) -> tuple[blocks.Cell, ...]:
+    """A line with its source; where a row above shows it already, with what it runs instead."""
     place = Span(_name(line, cwd), colour="cyan", code=True)
     source = (line.at.text or "").strip()
+    if shown_above and line.runs:
+        source = f"runs {', '.join(line.runs)}"
     return (
         text.seconds(line.self_s),
         text.percent(line.share),
@@ -48,8 +53,11 @@ def _row(line: LineSeconds, cwd: str) -> tuple[blocks.Cell, ...]:
 
 def phase(line: LineSeconds) -> str:
     """The phase; of a wait for a batch, what it waits for."""
-    name = line.phase.value.replace("_", " ")
-    return f"wait: {line.wait.value}" if line.wait is not None else name
+    if line.wait is None:
+        return line.phase.value.replace("_", " ")
+    return (
+        f"wait: {'hand-over' if line.wait is WaitPart.TRANSFER else line.wait.value}"  # no copy
+    )
 
 
 def _name(line: LineSeconds, cwd: str) -> str:

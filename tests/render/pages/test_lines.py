@@ -24,6 +24,13 @@ def test_a_line_is_shown_with_its_time_its_share_its_phase_and_its_source():
 
 def test_of_a_wait_its_part_is_said():
     assert "wait: sampler" in shown(lines((41, Phase.DATA_WAIT, 3.9), wait=WaitPart.SAMPLER))
+    assert "wait: hand-over" in shown(lines((41, Phase.DATA_WAIT, 3.9), wait=WaitPart.TRANSFER))
+
+
+def test_a_line_that_a_row_above_shows_is_told_apart_by_what_it_runs():
+    found = lines((20, Phase.FORWARD, 3.9), (20, Phase.OPTIMIZER, 2.0), runs=("AdamW.step",))
+    rows = [line for line in shown(found).splitlines() if "train.py:20" in line]
+    assert [row.partition(":20  ")[2].strip() for row in rows] == ["work(20)", "runs AdamW.step"]
 
 
 def test_five_lines_are_shown_or_as_many_as_are_asked_for():
