@@ -47,7 +47,7 @@ def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu
     elif _too_few(threads, cpu, cores):
         advised = cores
         effective = max(threads.intra_op, cores - YIELDED * (cpu.other_cores or 0.0))
-        what = f"{cpu.busy_cores:.1f} of {cpu.usable_cores:g} usable cores are busy"
+        what = f"it keeps {cpu.busy_cores:.1f} of {cpu.usable_cores:g} usable cores busy"
     else:
         return None
     speedups = of_threads(threads.intra_op, effective, effective, threads.per_module_s)

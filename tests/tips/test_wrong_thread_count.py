@@ -16,7 +16,7 @@ def test_one_thread_beside_idle_cores():
     assert advice is not None
     assert advice.because == (
         "torch computes with 1 thread (OMP_NUM_THREADS=1)",
-        "1.0 of 8 usable cores are busy; compute takes 95% of the step",
+        "it keeps 1.0 of 8 usable cores busy; compute takes 95% of the step",
     )
     assert advice.tweak == "--threads 8"
     assert facts.gain(advice).low < facts.gain(advice).likely < facts.gain(advice).high <= 20
