@@ -118,6 +118,7 @@ NAMES = {
         "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
         "ncclSymkDevKernel_ReduceScatter_LDMC_sum_bf16(ncclSymkDevWorkArgs)",
         "rcclGenericKernel<1, false>(ncclDevComm*)",
+        "mscclKernel_Sum_half_Simple_false(ncclDevComm*, mscclAlgo*, mscclWork*)",
         "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)",
         "void (anonymous namespace)::one_shot_all_reduce_kernel<c10::BFloat16>(P)",
         "void multimem_one_shot_all_reduce_kernel<c10::BFloat16, 16>(P)",
