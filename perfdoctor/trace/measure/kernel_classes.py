@@ -51,8 +51,8 @@ NAMED: Rules = (
     (KernelClass.MATMUL, (
      r"gemm|gemv|cijk_|nvjet|cublas(?!.*transpose)|matmul|(^|_)b?mm_|_mm$|split_?k_?reduce|xmma|tensorop|"
      r"dot_kernel|reduce_1block|wmma|moe_?(fused|gemm)|fused_moe|marlin|postgsu|stream_?k|\b(ger|trsm|syrk|symm)_?kernel")),
-    (KernelClass.COPY, r"copybuffer|copy_?image|memcpy"),
-    (KernelClass.MEMSET, r"fillbuffer|memset|fill_?image"),
+    # What a runtime copies and fills by kernels of its own is work of the device like any other.
+    (KernelClass.POINTWISE, r"copybuffer|copy_?image|memcpy|fillbuffer|memset|fill_?image"),
     (KernelClass.POINTWISE, r"elementwise|distribution"),
     (KernelClass.REDUCTION, (
      r"reduc|softmax|argm(ax|in)|cum(sum|prod)|scan|sort|top_?k|histogram|loss|cross_?entropy|pool|l[2p]_?norm|"
