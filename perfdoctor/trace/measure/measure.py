@@ -36,7 +36,7 @@ from perfdoctor.trace.measure.sync_calls import SyncCalls, sync_calls
 from perfdoctor.trace.parse.columns import ALL, UNKNOWN, DeviceKind, DeviceProperties, Flags, Ints, Trace
 from perfdoctor.trace.results import INVALID, CopySite, RankTrace, RoundTrip, StepTrace, Times
 
-LAUNCH = re.compile(r"(cu|cuda|hip)\w*Launch(?!HostFunc)\w*")
+LAUNCH = re.compile(r"(cu|cuda|hip)\w*Launch(?!HostFunc)\w*|urEnqueueKernelLaunch\w*")
 FEW_LAUNCHES = 0.5  # below this share of known launches, idle time has no known causes
 
 
