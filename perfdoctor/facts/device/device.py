@@ -29,6 +29,7 @@ from perfdoctor.trace.results import (
 )
 
 COPYING = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")  # operators that copy over it
+WITHIN = ("DtoD", "AtoA", "AtoD", "DtoA")  # directions that never leave the device
 NOT_COMPUTE = (KernelClass.COMMUNICATION, KernelClass.COPY, KernelClass.MEMSET)
 WARM_UP = 1.5  # a first step this much longer than the median of the others warms up: allocation, autotuning
 OTHERS = 2  # steps that must follow before the first can be called longer than usual
@@ -54,7 +55,7 @@ class DeviceFacts:
     steps: int | None  # judged steps; None where the trace marks none
     compute: float  # kernels that are not communication, copies within the device, memsets
     exposed_comm: float  # communication that no compute hides
-    exposed_copy: float  # copies between host and device that nothing hides
+    exposed_copy: float  # copies to and from the device that nothing hides: the host, other devices
     idle: Mapping[IdleCause, float]
     comm: float = 0.0  # all communication, hidden or not
     left_out: str | None = None  # name of a first step that warmed up
@@ -222,10 +223,14 @@ def _added(parts: Iterable[Mapping[IdleCause, float]]) -> dict[IdleCause, float]
 
 
 def _over_the_bus(trace: RankTrace) -> float:
-    """Share of the time of copies and memsets that passes between host and device."""
+    """Share of the time of copies and memsets that leaves the device or comes to it."""
     all_us = sum(use.us for use in trace.classes if use.kind in (KernelClass.COPY, KernelClass.MEMSET))
-    bus_us = sum(copy.us for copy in trace.copies if copy.direction in ON_BUS)
-    return min(1.0, bus_us / all_us) if all_us > 0 else 1.0
+    return min(1.0, _bus_us(trace) / all_us) if all_us > 0 else 1.0
+
+
+def _bus_us(trace: RankTrace) -> float:
+    """Microseconds of the copies that leave the device or come to it, those between devices among them."""
+    return sum(copy.us for copy in trace.copies if copy.direction not in WITHIN)
 
 
 def kernel_facts(trace: RankTrace, device: DeviceFacts) -> KernelFacts:
@@ -251,12 +256,11 @@ def matrix_facts(trace: RankTrace, device: DeviceFacts) -> MatrixFacts | None:
 def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:
     """Copies over the bus, or None where there are none."""
     copies = tuple(copy for copy in trace.copies if copy.direction in ON_BUS)
-    total_us = sum(copy.us for copy in copies)
-    if total_us <= 0:
+    if sum(copy.us for copy in copies) <= 0:
         return None
     return CopyFacts(
         copies=copies,
-        scale=device.exposed_copy / total_us,
+        scale=device.exposed_copy / _bus_us(trace),
         files_steps=len(trace.steps) or None,
         at=blocked_at(trace),
         sites=trace.sites,
