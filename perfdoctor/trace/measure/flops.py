@@ -46,7 +46,7 @@ class _AttentionArguments:
     query: int  # its position; key and value follow
     heads_first: bool  # [batch, heads, sequence, size], else [batch, sequence, heads, size]
     products: float  # in units of one product of queries with keys
-    causal: int  # position of the flag
+    causal: int  # position of the flag, or of the number of the mask's kind
 
 
 # Two products forward; backward recomputes one and adds four: 2.5 times as much (Dao, FlashAttention-2, 4.1).
@@ -62,6 +62,7 @@ ATTENTION = {
     "aten::_scaled_dot_product_cudnn_attention_backward": _AttentionArguments(1, True, 5, 14),
     "aten::scaled_dot_product_attention": _AttentionArguments(0, True, 2, 5),
 }
+CAUSAL = ("True", "1", "2")  # masks of a number count from the upper left corner or from the lower right
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def _attention(inputs: Inputs, layout: _AttentionArguments) -> CallWork | None:
     if len(query) != 4 or len(key) != 4 or len(value) != 4:
         return None
     keys = key[2] if layout.heads_first else key[1]
-    causal = layout.causal < len(inputs.values) and inputs.values[layout.causal] == "True"
+    causal = layout.causal < len(inputs.values) and inputs.values[layout.causal] in CAUSAL
     flops = 2.0 * math.prod(query) * keys * layout.products * (0.5 if causal else 1.0)
     dtype = _dtype(inputs, layout.query)
     return CallWork(flops, _bytes(dtype, query, key, value, query), dtype)

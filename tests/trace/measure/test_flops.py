@@ -120,3 +120,10 @@ def test_causal_attention_does_half() -> None:
     assert full is not None
     assert causal is not None
     assert causal.flops == full.flops / 2
+
+
+@pytest.mark.parametrize(("mask", "part"), [("0", 1.0), ("1", 0.5), ("2", 0.5)])
+def test_memory_efficient_attention_numbers_its_masks(mask: str, part: float) -> None:
+    found = work("aten::_efficient_attention_forward", inputs(*((2, 10, 4, 16),) * 3, values=("",) * 9 + (mask,)))
+    assert found is not None
+    assert found.flops == 4 * 2 * 10 * 4 * 16 * 10 * part
