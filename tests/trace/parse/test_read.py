@@ -200,6 +200,21 @@ def test_names_that_are_no_valid_json_are_mended_and_counted(tmp_path: Path, nam
     assert name.replace("\udce9", "�") in trace.names
 
 
+NOTHING = Literal("")
+
+
+@pytest.mark.parametrize("joined", ["lines", "one line"])
+def test_a_value_that_is_none_costs_no_other_argument_and_is_counted(tmp_path: Path, joined: str) -> None:
+    copy = event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 180, 4, 0, 20,
+                 {"memory bandwidth (GB/s)": Literal("inf"), "bytes": 4096, "stream": 20, "correlation": 9})  # fmt: skip
+    product = op("aten::mm", 200, 5, **{"Input Dims": [[8, 16], [16, 4]], "Description": NOTHING})
+    text = trace_files.in_lines([call(), copy, product, op(ts=300), kernel()])
+    trace = read(trace_files.save(tmp_path, text if joined == "lines" else text.replace("\n  ", " ")))
+    assert (trace.device.bytes[0], trace.device.correlation[0]) == (4096, 9)
+    assert [found.shapes for found in trace.inputs] == [((8, 16), (16, 4))]
+    assert "2 events were not valid JSON" in (trace.skipped.because or "")
+
+
 def test_events_without_usable_numbers_are_counted(tmp_path: Path) -> None:
     trace = read(
         trace_files.save(
