@@ -12,8 +12,8 @@ from perfdoctor.trace.measure.intervals import NS
 from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Flags, Trace
 from perfdoctor.trace.results import ON_BUS, CopyUse
 
-# "Memcpy HtoD (...)", or "CopyHostToDevice" as roctracer calls it. "Memcpy M2D (...)" is Level Zero's, for which
-# memory that no device allocated is M.
+# "Memcpy HtoD (...)", or "CopyHostToDevice" as roctracer calls it. On XPU "Memcpy M2D (...)": memory that no
+# device's runtime allocated, which is the host's, is M there.
 DIRECTION = re.compile(r"\b([HDPAM])(?:to|2)([HDPAM])\b|^Copy(H|D)\w+To(H|D)\w+$")
 MEMORIES = ("pageable", "pinned", "unified")
 

@@ -93,9 +93,9 @@ def work(op: str, inputs: Inputs) -> CallWork | None:
     """What one call of an operator costs; None for operators and inputs that this does not know.
 
     A product takes 2 m n k operations; a convolution 2 for each output and each weight that reaches it, a
-    transposed one 2 for each input and each weight that it meets; an attention layer 2 for each query, key and
-    feature, and each of its products, half of it where causal: the counts of torch.utils.flop_counter, which
-    knows no causality.
+    transposed one 2 for each input and each weight that it meets; an attention layer 2 for each query, key
+    and feature, and each of its products, half of it where causal: the counts of torch.utils.flop_counter,
+    which knows no causality.
     """
     if op in PRODUCTS:
         return _product(inputs, *PRODUCTS[op])
@@ -173,7 +173,7 @@ def _forward(inputs: Inputs, positions: _Forward) -> CallWork | None:
 def _transposed(
     inputs: Inputs, padding: list[int], stride: list[int], dilation: list[int], behind: int
 ) -> CallWork | None:
-    """A transposed convolution: the gradient of an ordinary one by its input. `behind`: the flag's successor."""
+    """A transposed convolution: an ordinary one's gradient by its input. `behind`: what follows the flag."""
     data, weight = _tensor(inputs, 0), _tensor(inputs, 1)
     added, groups = _list(inputs, behind), inputs.values[behind + 1 : behind + 2]
     if not added or not groups or not groups[0].isdecimal():

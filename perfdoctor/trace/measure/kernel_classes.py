@@ -11,8 +11,8 @@ from perfdoctor.trace.results import KernelClass
 Rules = tuple[tuple[KernelClass, str], ...]  # of patterns, each compiled when a name comes to it
 
 COMMUNICATION = re.compile(
-    r"^(void )?(nccl|rccl|msccl)|nccl\w*DevKernel|mscclp?p?::|nvshmem|rocshmem|deep_?ep::|cross_device_reduce|"
-    r"(one|two|1|2)_?(shot|stage)_?(push_)?all_?reduce|all_?reduce_?\w*(one|two|1|2)_?(shot|stage)|"
+    r"^(void )?(nccl|rccl|msccl)|nccl\w*DevKernel|mscclp?p?::|nvshmem|rocshmem|deep_?ep::|"
+    r"cross_device_reduce|(one|two|1|2)_?(shot|stage)_?(push_)?all_?reduce|all_?reduce_?\w*(one|two|1|2)_?(shot|stage)|"
     r"multimem_\w*(all|reduce|gather)|quick_?(all)?reduce|userbuffers",
     re.IGNORECASE,
 )

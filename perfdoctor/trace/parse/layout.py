@@ -311,7 +311,7 @@ def _kept_text(data: bytes, at: int, end: int) -> bytes:
 
 
 def _decoded(text: bytes) -> tuple[Json, bool]:
-    """Arguments from `_kept_text`, where their closing brace may be left, and whether they were no valid JSON."""
+    """Arguments from `_kept_text`, where their closing brace may be left; whether they were no valid JSON."""
     return _object(b"{" + text.strip(BLANK).removesuffix(b"}").strip(BLANK) + b"}")
 
 

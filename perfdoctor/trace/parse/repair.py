@@ -47,8 +47,8 @@ def repair(text: bytes) -> dict[str, Any] | None:
     """An event that is not valid JSON, read with less strictness; None if nothing helps.
 
     First control characters and bytes that are no UTF-8 are let pass, then quotes inside the name and the
-    category are escaped, then values that are none (nothing at all, `inf`) become null, then the arguments are
-    given up.
+    category are escaped, then values that are none (nothing at all, `inf`) become null, then the arguments
+    are given up.
     """
     plain = text.decode("utf-8", "replace")
     quoted = STRING.sub(lambda field: field[1] + BARE_QUOTE.sub(r'\\"', field[2]) + '"', plain)
