@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
+from perfdoctor.trace.measure.by_name import events_named
 from perfdoctor.trace.measure.intervals import NS
 from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Ints, Trace
 from perfdoctor.trace.results import Launches
+
+LAUNCH = re.compile(r"(cu|cuda|hip)\w*Launch(?!HostFunc)\w*|urEnqueueKernelLaunch\w*")
 
 
 def launching_calls(trace: Trace) -> Ints:
@@ -39,6 +44,12 @@ def _of_several_processes(trace: Trace) -> Ints:
     correlation, count = np.unique(once, return_counts=True)
     several: Ints = correlation[count > 1]
     return several
+
+
+def lost_kernels(trace: Trace) -> bool:
+    """Whether kernels were launched and none was recorded: the profiler failed, the device was not idle."""
+    launch = events_named(trace.names, trace.calls.name, LAUNCH.fullmatch)
+    return bool(launch.any()) and not (trace.device.kind == DeviceKind.KERNEL).any()
 
 
 def launches(trace: Trace, call: Ints) -> Launches | None:

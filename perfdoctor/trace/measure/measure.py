@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -25,7 +24,7 @@ from perfdoctor.trace.measure.idle import Idle
 from perfdoctor.trace.measure.intervals import NS, Spans, covered, union
 from perfdoctor.trace.measure.kernel_classes import is_communication
 from perfdoctor.trace.measure.kernels import Kernels
-from perfdoctor.trace.measure.launches import launches, launching_calls
+from perfdoctor.trace.measure.launches import launches, launching_calls, lost_kernels
 from perfdoctor.trace.measure.memory import memory
 from perfdoctor.trace.measure.operators import Operators, operators
 from perfdoctor.trace.measure.roofline import roofs
@@ -36,7 +35,6 @@ from perfdoctor.trace.measure.sync_calls import SyncCalls, sync_calls
 from perfdoctor.trace.parse.columns import ALL, UNKNOWN, DeviceKind, DeviceProperties, Flags, Ints, Trace
 from perfdoctor.trace.results import INVALID, CopySite, RankTrace, RoundTrip, StepTrace, Times
 
-LAUNCH = re.compile(r"(cu|cuda|hip)\w*Launch(?!HostFunc)\w*|urEnqueueKernelLaunch\w*")
 FEW_LAUNCHES = 0.5  # below this share of known launches, idle time has no known causes
 
 
@@ -52,7 +50,7 @@ def measure(trace: Trace) -> RankTrace:
     loading = annotated.dataloader()
     loader, steps = annotated.spans(loading), annotated.steps()
     uses = Kernels(trace, call, ops, annotated).use(ops)
-    device, invalid = _device(trace), _is_invalid(trace)
+    device, invalid = _device(trace), lost_kernels(trace)
     limits = peak(device) if device else None
     active = activity(trace.device, communication) if len(trace.device) and not invalid else None
     idle = Idle(trace, active, call, annotated, waits) if active else None
@@ -137,12 +135,6 @@ def _device(trace: Trace) -> DeviceProperties | None:
     known = next((device for device in trace.devices if device.id == main), None)
     # Under ROCm events may count devices otherwise than their properties do.
     return known if known or len({device.name for device in trace.devices}) != 1 else trace.devices[0]
-
-
-def _is_invalid(trace: Trace) -> bool:
-    """Whether kernels were launched and none was recorded: the profiler failed, the device was not idle."""
-    launch = events_named(trace.names, trace.calls.name, LAUNCH.fullmatch)
-    return bool(launch.any()) and not (trace.device.kind == DeviceKind.KERNEL).any()
 
 
 def _extent(trace: Trace) -> tuple[int, int]:
