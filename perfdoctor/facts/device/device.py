@@ -58,7 +58,6 @@ class DeviceFacts:
     exposed_copy: float  # copies to and from the device that nothing hides: the host, other devices
     idle: Mapping[IdleCause, float]
     comm: float = 0.0  # all communication, hidden or not
-    left_out: str | None = None  # name of a first step that warmed up
 
     def per_step_s(self, share: float) -> float | None:
         """Seconds per step that `share` stands for, or None where no step is marked."""
@@ -186,6 +185,11 @@ def judged_steps(steps: Sequence[StepTrace]) -> tuple[StepTrace, ...]:
     return tuple(steps[1:] if steps[0].times.span_us > WARM_UP * later[len(later) // 2] else steps)
 
 
+def left_out(trace: RankTrace) -> str | None:
+    """The name of the first step if it warmed up and is not judged."""
+    return trace.steps[0].name if len(judged_steps(trace.steps)) < len(trace.steps) else None
+
+
 def device_facts(trace: RankTrace) -> DeviceFacts | None:
     """Where the device's time goes, or None in a trace without work of a device."""
     if trace.times is None:
@@ -200,17 +204,15 @@ def device_facts(trace: RankTrace) -> DeviceFacts | None:
     exposed_us = sum(time.exposed_comm_us for time in times)
     copying_us = max(0.0, sum(time.busy_us for time in times) - compute_us - exposed_us)
     over_bus_us = copying_us * _over_the_bus(trace)
-    marked = bool(steps)
     return DeviceFacts(
         name=trace.device,
         window_s=window_us / US_PER_S,
-        steps=len(steps) if marked else None,
+        steps=len(steps) or None,
         compute=(compute_us + copying_us - over_bus_us) / window_us,
         exposed_comm=exposed_us / window_us,
         exposed_copy=over_bus_us / window_us,
         idle={cause: us / window_us for cause, us in idle_us.items() if us > 0},
         comm=sum(time.comm_us for time in times) / window_us,
-        left_out=trace.steps[0].name if marked and len(steps) < len(trace.steps) else None,
     )
 
 
