@@ -174,7 +174,7 @@ class WorkUse:
     op: str
     kind: KernelClass
     shapes: tuple[tuple[int, ...], ...]  # of its tensors, in order
-    dtype: str | None
+    dtype: str | None  # of the arithmetic: "tf32" where kernels multiply float32 inputs so
     count: int
     us: float  # of what they launched of that class
     flops: float  # of one call, as `bytes`; both at least
@@ -278,7 +278,7 @@ class MatrixUse:
     m: int
     n: int
     k: int
-    dtype: str
+    dtype: str  # as in WorkUse
     count: int
     us: float  # device time
     multiple: int  # the largest power of two, up to 64, that divides m, n and k
