@@ -349,7 +349,11 @@ class MemoryUse:
 
 @dataclass(frozen=True)
 class RankTrace:
-    """One file, measured. `times`, `streams`, `idle_us` and `launches` need device events."""
+    """One file, measured. `times`, `streams`, `idle_us` and `launches` need device events.
+
+    What is listed by class, name, operator, shape or place is of the marked steps, where there are any: what
+    was begun in them, or launched. The rest is of the whole file.
+    """
 
     file: str
     rank: int | None

@@ -1,7 +1,7 @@
 """Turns a measured trace into facts on the device that tips can ask for. Shares are of the judged time.
 
-The judged time is that of the steps, where the trace marks them, else the span of the device's work. Figures
-of the whole file (kernels, copies, waits) are scaled to it.
+The judged time is that of the steps, where the trace marks them, without one that warms up; else the span of
+the device's work. Figures of all marked steps (kernels, copies, waits) are scaled to it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class KernelFacts:
     kernels: tuple[KernelUse, ...]
     scale: float
     work: tuple[WorkUse, ...] = ()  # of the operators whose shapes were recorded
-    files_steps: int | None = None  # steps in the whole file, which the counts are of
+    marked_steps: int | None = None  # which the counts are of
     computing: float = 0.0  # share of the judged time for each microsecond in which anything computes
 
     def share(self, *kinds: KernelClass) -> float:
@@ -98,15 +98,15 @@ class CopyFacts:
 
     copies: tuple[CopyUse, ...]
     scale: float
-    files_steps: int | None  # steps in the whole file, which the counts are of
+    marked_steps: int | None  # which the counts are of
     at: tuple[Location, ...] = ()  # lines whose copies block the host
-    sites: tuple[CopySite, ...] = ()  # by place; times and counts are of the marked steps
+    sites: tuple[CopySite, ...] = ()  # by place
     round_trips: tuple[RoundTrip, ...] = ()
     per_us: float = 0.0  # share of the step for each microsecond of sites and round trips
 
     def per_step(self, count: float) -> float | None:
-        """A count over the whole file as one per step."""
-        return count / self.files_steps if self.files_steps else None
+        """A count over all marked steps as one per step."""
+        return count / self.marked_steps if self.marked_steps else None
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class WaitFacts:
 
     calls: tuple[BlockingCalls, ...]
     span_us: float
-    files_steps: int | None
+    marked_steps: int | None
 
     def behind(self, calls: Sequence[BlockingCalls]) -> tuple[float, float, float]:
         """Shares of the time: waited in these calls, idle behind them, and what goes without them.
@@ -139,8 +139,8 @@ class WaitFacts:
         )
 
     def per_step_s(self, us: float) -> float | None:
-        """Microseconds over the whole file as seconds per step."""
-        return us / US_PER_S / self.files_steps if self.files_steps else None
+        """Microseconds over all marked steps as seconds per step."""
+        return us / US_PER_S / self.marked_steps if self.marked_steps else None
 
 
 def places(sites: Iterable[CopySite], most: int) -> list[tuple[str, Location | None, float]]:
@@ -239,13 +239,14 @@ def kernel_facts(trace: RankTrace, device: DeviceFacts) -> KernelFacts:
     """What the device ran."""
     kernels_us = sum(use.us for use in trace.classes if use.kind not in NOT_COMPUTE)
     alone_us = sum(use.us - use.beside_us for use in trace.kernels if use.kind not in NOT_COMPUTE)
-    computing_us = max(trace.times.compute_us if trace.times else 0.0, alone_us)
+    times = [step.times for step in trace.steps] or ([trace.times] if trace.times else [])
+    computing_us = max(sum(time.compute_us for time in times), alone_us)
     return KernelFacts(
         classes=trace.classes,
         kernels=trace.kernels,
         scale=_compute_scale(trace, device),
         work=trace.work,
-        files_steps=len(trace.steps) or None,
+        marked_steps=len(trace.steps) or None,
         computing=_compute_scale(trace, device) * kernels_us / computing_us if computing_us > 0 else 0.0,
     )
 
@@ -263,7 +264,7 @@ def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:
     return CopyFacts(
         copies=copies,
         scale=device.exposed_copy / _bus_us(trace),
-        files_steps=len(trace.steps) or None,
+        marked_steps=len(trace.steps) or None,
         at=blocked_at(trace),
         sites=trace.sites,
         round_trips=trace.round_trips,
@@ -311,7 +312,7 @@ def _returns(call: BlockingCalls, round_trips: Sequence[RoundTrip]) -> bool:
 def _compute_scale(trace: RankTrace, device: DeviceFacts) -> float:
     """Judged share per microsecond of the device's own work: kernels, and copies and memsets within it.
 
-    Streams overlap, and the file outlasts its steps.
+    Streams overlap, and a step that warms up is not judged.
     """
     kernels_us = sum(use.us for use in trace.classes if use.kind not in NOT_COMPUTE)
     moved_us = sum(use.us for use in trace.classes if use.kind in (KernelClass.COPY, KernelClass.MEMSET))

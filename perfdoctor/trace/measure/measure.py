@@ -16,6 +16,7 @@ from perfdoctor.trace.measure.by_thread import ByThread
 from perfdoctor.trace.measure.collectives import collectives
 from perfdoctor.trace.measure.copies import copies
 from perfdoctor.trace.measure.copy_sites import bus_copies, sites
+from perfdoctor.trace.measure.counted import counted
 from perfdoctor.trace.measure.device_activity import Activity, activity
 from perfdoctor.trace.measure.device_peaks import peak
 from perfdoctor.trace.measure.host_tensors import HostTensors
@@ -23,7 +24,7 @@ from perfdoctor.trace.measure.host_work import host_work
 from perfdoctor.trace.measure.idle import Idle
 from perfdoctor.trace.measure.intervals import NS, Spans, covered, union
 from perfdoctor.trace.measure.kernel_classes import is_communication
-from perfdoctor.trace.measure.kernels import Kernels
+from perfdoctor.trace.measure.kernels import DeviceUse, Kernels
 from perfdoctor.trace.measure.launches import launches, launching_calls, lost_kernels
 from perfdoctor.trace.measure.memory import memory
 from perfdoctor.trace.measure.operators import Operators, operators
@@ -33,7 +34,7 @@ from perfdoctor.trace.measure.step_lanes import step_lanes
 from perfdoctor.trace.measure.streams import streams
 from perfdoctor.trace.measure.sync_calls import SyncCalls, sync_calls
 from perfdoctor.trace.parse.columns import ALL, UNKNOWN, DeviceKind, DeviceProperties, Flags, Ints, Trace
-from perfdoctor.trace.results import INVALID, CopySite, RankTrace, RoundTrip, StepTrace, Times
+from perfdoctor.trace.results import INVALID, CopySite, CopyUse, RankTrace, RoundTrip, StepTrace, Times
 
 FEW_LAUNCHES = 0.5  # below this share of known launches, idle time has no known causes
 
@@ -45,16 +46,16 @@ def measure(trace: Trace) -> RankTrace:
     runtime_us, (begin_ns, end_ns) = _runtime(trace), _extent(trace)
     call, annotated = launching_calls(trace), collect_annotations(trace)
     stream_uses, ahead, waits = streams(trace, call), launches(trace, call), sync_calls(trace, call)
-    ops = operators(trace, annotated.ops, _calls_of_interest(trace, call, waits))
+    steps = annotated.steps()
+    ops, uses, moved, blocking_calls = _counted_work(trace, annotated, call, waits, steps)
     communication = _communication(trace)
     loading = annotated.dataloader()
-    loader, steps = annotated.spans(loading), annotated.steps()
-    uses = Kernels(trace, call, ops, annotated).use(ops)
+    loader = annotated.spans(loading)
     device, invalid = _device(trace), lost_kernels(trace)
     limits = peak(device) if device else None
     active = activity(trace.device, communication) if len(trace.device) and not invalid else None
     idle = Idle(trace, active, call, annotated, waits) if active else None
-    blocked = blocking(trace, annotated, ops, call, waits.all, _idle_by_call(trace, idle, steps))
+    blocked = blocking(trace, annotated, ops, call, blocking_calls, _idle_by_call(trace, idle, steps))
     copy_sites, round_trips = _bus_traffic(trace, ops, call, active, steps, loader) if active else ((), ())
     del ops
     inside = _inside_operators(trace, annotated, loader) if active is None else None
@@ -76,7 +77,7 @@ def measure(trace: Trace) -> RankTrace:
         classes=uses.classes,
         kernels=uses.kernels,
         ops=uses.operators,
-        copies=copies(trace),
+        copies=moved,
         sites=copy_sites,
         round_trips=round_trips,
         blocking=blocked,
@@ -98,6 +99,16 @@ def measure(trace: Trace) -> RankTrace:
         host_work=host_work(trace, annotated, _spans(steps), loader) if active is None else (),
         lanes=step_lanes(trace, annotated, steps, active, waits, loader) if active is not None else None,
     )
+
+
+def _counted_work(
+    trace: Trace, annotated: Annotations, call: Ints, waits: SyncCalls, steps: Sequence[ProfilerStep]
+) -> tuple[Operators, DeviceUse, tuple[CopyUse, ...], Ints]:
+    """Operators, what was launched, copies, and numbers of the blocking calls: of the steps, if marked."""
+    per_step = counted(trace, annotated.ops, call, _spans(steps))
+    ops = operators(trace, per_step.ops, _calls_of_interest(trace, call, waits))
+    uses = Kernels(per_step.trace, per_step.launching, ops, annotated).use(ops)
+    return ops, uses, copies(per_step.trace), per_step.of_calls(waits.all)
 
 
 def _without_negative_durations(trace: Trace) -> Trace:
