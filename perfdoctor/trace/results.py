@@ -91,12 +91,12 @@ class Times:
 
 @dataclass(frozen=True)
 class StepTrace:
-    """One step: device events clipped to the host's ProfilerStep annotation."""
+    """One step, from the host's ProfilerStep annotation: of a device that lags, as in `device_steps`."""
 
     name: str
-    begin_ns: int
-    times: Times  # span is the annotation's duration; the rest is 0 where `RankTrace.times` is None
-    dataloader_us: float
+    begin_ns: int  # of the annotation
+    times: Times  # all but span is 0 where `RankTrace.times` is None
+    dataloader_us: float  # within the annotation
     idle_us: Mapping[IdleCause, float]
     operators_us: float | None = None  # as in RankTrace
 

@@ -60,6 +60,12 @@ def whole(unmarked: dict[Path, RankTrace], path: Path) -> RankTrace:
     return unmarked[path]
 
 
+@pytest.fixture
+def marked(path: Path) -> dict[str, Times]:
+    """The steps as the host marks them: the reference clips the device's work to them."""
+    return golden_traces.between_marks(read(path))
+
+
 def near(value: float) -> Any:
     return pytest.approx(value, rel=RELATIVE, abs=ABSOLUTE_US)
 
@@ -166,9 +172,12 @@ def test_runtime_calls_and_launches_are_those_of_the_reference(
 
 
 @every_rank
-def test_steps_and_dataloader_are_those_of_the_reference(found: RankTrace, expected: dict[str, Any]) -> None:
+def test_steps_and_dataloader_are_those_of_the_reference(
+    found: RankTrace, marked: dict[str, Times], expected: dict[str, Any]
+) -> None:
     steps = {step.name.removeprefix("ProfilerStep#"): step for step in found.steps}
-    assert {name: step.times.span_us for name, step in steps.items()} == {
+    times = {name.removeprefix("ProfilerStep#"): between for name, between in marked.items()}
+    assert {name: times[name].span_us for name in steps} == {
         name: near(us) for name, us in expected["steps"].items()
     }
     assert (found.dataloader_count, found.dataloader_us) == (
@@ -176,7 +185,7 @@ def test_steps_and_dataloader_are_those_of_the_reference(found: RankTrace, expec
         near(expected["dataloader"]["us"]),
     )
     for name, step in (expected.get("per_step") or {}).items():
-        assert by_reference(steps[name].times, steps[name].dataloader_us) == {
+        assert by_reference(times[name], steps[name].dataloader_us) == {
             key: near(step[key])
             for key in ("dur_us", "gpu_busy_us", "compute_us", "comm_us", "dataloader_us")
         }

@@ -194,7 +194,7 @@ def device_facts(trace: RankTrace) -> DeviceFacts | None:
     """Where the device's time goes, or None in a trace without work of a device."""
     if trace.times is None:
         return None
-    steps = [step for step in judged_steps(trace.steps) if step.times.span_us > 0]
+    steps = judged_steps(trace.steps)
     times = [step.times for step in steps] or [trace.times]
     window_us = sum(time.span_us for time in times)
     if window_us <= 0:

@@ -19,6 +19,7 @@ from perfdoctor.trace.measure.copy_sites import bus_copies, sites
 from perfdoctor.trace.measure.counted import counted
 from perfdoctor.trace.measure.device_activity import Activity, activity
 from perfdoctor.trace.measure.device_peaks import peak
+from perfdoctor.trace.measure.device_steps import device_steps
 from perfdoctor.trace.measure.host_tensors import HostTensors
 from perfdoctor.trace.measure.host_work import host_work
 from perfdoctor.trace.measure.idle import Idle
@@ -55,7 +56,8 @@ def measure(trace: Trace) -> RankTrace:
     limits = peak(device) if device else None
     active = activity(trace.device, communication) if len(trace.device) and not invalid else None
     idle = Idle(trace, active, call, annotated, waits) if active else None
-    blocked = blocking(trace, annotated, ops, call, blocking_calls, _idle_by_call(trace, idle, steps))
+    worked = device_steps(trace, call, steps) if active else steps  # by the device's time
+    blocked = blocking(trace, annotated, ops, call, blocking_calls, _idle_by_call(trace, idle, worked))
     copy_sites, round_trips = _bus_traffic(trace, ops, call, active, steps, loader) if active else ((), ())
     del ops
     inside = _inside_operators(trace, annotated, loader) if active is None else None
@@ -92,7 +94,7 @@ def measure(trace: Trace) -> RankTrace:
         dataloader_us=loader.total_ns / NS,
         dataloader_count=len(loading),
         sync_us=int(trace.calls.duration_ns[waits.synchronize].sum()) / NS,
-        steps=tuple(_step(step, active, idle, loader, inside) for step in steps),
+        steps=tuple(_step(*step, active, idle, loader, inside) for step in zip(steps, worked, strict=True)),
         skipped=trace.skipped,
         notes=_notes(trace, call, invalid, limits is not None),
         operators_us=inside.total_ns / NS if inside is not None else None,
@@ -206,15 +208,21 @@ def _inside_operators(trace: Trace, annotated: Annotations, loader: Spans) -> Sp
 
 
 def _step(
-    step: ProfilerStep, active: Activity | None, idle: Idle | None, loader: Spans, inside: Spans | None
+    step: ProfilerStep,
+    worked: ProfilerStep,
+    active: Activity | None,
+    idle: Idle | None,
+    loader: Spans,
+    inside: Spans | None,
 ) -> StepTrace:
     begin_ns, end_ns = step.begin_ns, step.end_ns
+    on_device = worked.begin_ns, worked.end_ns
     return StepTrace(
         name=step.name,
         begin_ns=begin_ns,
-        times=active.times(begin_ns, end_ns) if active else Times((end_ns - begin_ns) / NS, *[0.0] * 6),
+        times=active.times(*on_device) if active else Times((end_ns - begin_ns) / NS, *[0.0] * 6),
         dataloader_us=int(loader.within(begin_ns, end_ns)) / NS,
-        idle_us=idle.within(begin_ns, end_ns) if idle else {},
+        idle_us=idle.within(*on_device) if idle else {},
         operators_us=int(inside.within(begin_ns, end_ns)) / NS if inside is not None else None,
     )
 
