@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from perfdoctor.trace.measure.measure import measure
-from perfdoctor.trace.parse.read import read
-from perfdoctor.trace.results import RankTrace
-
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))  # the tests measure as the reference does
+
+from perfdoctor.trace.measure.measure import measure  # noqa: E402
+from perfdoctor.trace.parse.read import read  # noqa: E402
+from perfdoctor.trace.results import RankTrace, Times  # noqa: E402
+from tests.support import golden_traces  # noqa: E402
+
 PAGE = ROOT / "docs" / "trace.md"
 BEGIN, END = "<!-- goldens: begin -->", "<!-- goldens: end -->"
 HEADS = (
@@ -50,8 +54,10 @@ def references(folder: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
             yield shown, (inside if inside.is_dir() else folder) / Path(name).name, expected
 
 
-def pairs(found: RankTrace, expected: dict[str, Any]) -> Iterator[tuple[str, float, float]]:
-    """What both know, in microseconds: its name, our figure, the reference's."""
+def pairs(
+    found: RankTrace, steps: Mapping[str, Times], expected: dict[str, Any]
+) -> Iterator[tuple[str, float, float]]:
+    """What both know, in microseconds: its name, our figure, the reference's. `steps`: between marks."""
     times = found.times
     if times is not None:
         yield "span, µs", times.span_us, expected["gpu_span_us"]
@@ -70,17 +76,19 @@ def pairs(found: RankTrace, expected: dict[str, Any]) -> Iterator[tuple[str, flo
         yield "stream gaps", use.host_wait_us, stream["gap_host_wait_us"]
         yield "stream gaps", use.kernel_wait_us, stream["gap_kernel_wait_us"]
         yield "stream gaps", use.other_gap_us, stream["gap_other_us"]
-    for step in found.steps:
-        theirs = (expected.get("per_step") or {}).get(step.name.removeprefix("ProfilerStep#"))
+    for name, ours in steps.items():
+        theirs = (expected.get("per_step") or {}).get(name.removeprefix("ProfilerStep#"))
         if theirs and times is not None:
-            yield f"busy in {step.name}", step.times.busy_us, theirs["gpu_busy_us"]
+            yield f"busy in {name}", ours.busy_us, theirs["gpu_busy_us"]
 
 
-def row(name: str, found: RankTrace, expected: dict[str, Any]) -> tuple[str, ...]:
+def row(name: str, path: Path, expected: dict[str, Any]) -> tuple[str, ...]:
     """A line of the table: our figures, and how far any of them is from the reference."""
+    trace = read(path)
+    found, steps = measure(golden_traces.unmarked(trace)), golden_traces.between_marks(trace)
     seen: dict[str, float] = {}
     worst = 0.0
-    for what, ours, theirs in pairs(found, expected):
+    for what, ours, theirs in pairs(found, steps, expected):
         seen[what] = seen.get(what, 0.0) + ours
         worst = max(worst, abs(ours - theirs))
     figures = (f"{seen[head]:,.1f}" if head in seen else "" for head in HEADS[3:-1])
@@ -96,7 +104,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT.parent / "shared" / "traces")
     parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.relative_to(ROOT)}")
     options = parser.parse_args()
-    rows = [row(name, measure(read(path)), expected) for name, path, expected in references(options.folder)]
+    rows = [row(name, path, expected) for name, path, expected in references(options.folder)]
     table = Table(*HEADS)
     for cells in rows:
         table.add_row(*cells)

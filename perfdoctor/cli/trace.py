@@ -208,12 +208,13 @@ def _marks(path: Path, limit_bytes: int) -> tuple[list[TrackEvent], str]:
 
     trace, window = read(path, limit_bytes), windows.of_file(path)
     marks = tracks.of_trace(trace)
+    track = "the device's track" if marks else "no track of a device, whose work the trace does not hold"
     damage = f"; of the trace, {trace.skipped.because}" if trace.skipped.because else ""
     if window is None:
-        return marks, f"the device's track (no run recorded beside this trace){damage}"
+        return marks, f"{track} (no run recorded beside this trace){damage}"
     shift = tracks.shift_ns(trace, window.annotations_ns)
     if shift is None:
-        return marks, f"the device's track (the trace's clock cannot be matched to the run's){damage}"
+        return marks, f"{track} (the trace's clock cannot be matched to the run's){damage}"
     beside = tracks.of_run(
         records.read_rank(window.run, window.rank), window.rank, shift, *tracks.extent_ns(trace)
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from perfdoctor.facts.device.device import judged_steps, left_out
+from perfdoctor.model.note import Note, Remark
 from perfdoctor.trace.results import IdleCause, RankTrace, Times
 
-Totals = dict[str, tuple[float, int]]  # name: (microseconds, count)
+Totals = dict[str, tuple[float, float]]  # name: (microseconds, count)
 
 
 @dataclass(frozen=True)
@@ -36,22 +38,24 @@ class TraceComparison:
     before: tuple[str, ...]  # files
     after: tuple[str, ...]
     per_step: bool
-    before_steps: float  # steps per rank, 0 where none is marked
+    before_steps: float  # steps per rank that times are of, 0 where none is marked
     after_steps: float
     times: tuple[Difference, ...]  # step or span, busy, compute, ...: in the order of a page
     classes: tuple[Difference, ...]
     kernels: tuple[Difference, ...]
     ops: tuple[Difference, ...]  # by the time of the device where either side has one, else of the host
+    notes: tuple[Remark, ...] = ()
 
 
 def compare(before: Sequence[RankTrace], after: Sequence[RankTrace]) -> TraceComparison:
     """What changed from the traces `before` to those `after`, each one or one per rank."""
     sides = (before, after)
-    steps = [sum(len(trace.steps) for trace in side) / len(side) for side in sides]
-    per_step = all(steps)
-    units = [len(side) * (mean if per_step else 1.0) for side, mean in zip(sides, steps, strict=True)]
+    marked = [sum(len(trace.steps) for trace in side) for side in sides]
+    judged = [sum(len(judged_steps(trace.steps)) for trace in side) for side in sides]
+    per_step = all(marked)
 
-    def changes(totals: Callable[[RankTrace], Totals]) -> tuple[Difference, ...]:
+    def changes(totals: Callable[[RankTrace], Totals], steps: Sequence[int]) -> tuple[Difference, ...]:
+        units = steps if per_step else [len(side) for side in sides]
         before_totals, after_totals = (
             _mean(map(totals, side), unit) for side, unit in zip(sides, units, strict=True)
         )
@@ -65,13 +69,20 @@ def compare(before: Sequence[RankTrace], after: Sequence[RankTrace]) -> TraceCom
         before=tuple(trace.file for trace in before),
         after=tuple(trace.file for trace in after),
         per_step=per_step,
-        before_steps=steps[0],
-        after_steps=steps[1],
-        times=changes(_steps_times if per_step else _times),
-        classes=_ordered(changes(_classes)),
-        kernels=_ordered(changes(_kernels)),
-        ops=_ordered(changes(_device_ops if on_device else _host_ops)),
+        before_steps=judged[0] / len(before),
+        after_steps=judged[1] / len(after),
+        times=changes(_steps_times, judged) if per_step else changes(_times, judged),
+        classes=_ordered(changes(_classes, marked)),
+        kernels=_ordered(changes(_kernels, marked)),
+        ops=_ordered(changes(_device_ops if on_device else _host_ops, marked)),
+        notes=_notes([*before, *after]) if per_step else (),
     )
+
+
+def _notes(traces: Iterable[RankTrace]) -> tuple[Remark, ...]:
+    """The first steps that are no part of the times, as in the report of each side."""
+    warming_up = dict.fromkeys(name for trace in traces if (name := left_out(trace)))
+    return tuple(Note("warm-up-step", {"step": name}) for name in warming_up)
 
 
 def _both(
@@ -88,7 +99,7 @@ def _ordered(changes: Iterable[Difference]) -> tuple[Difference, ...]:
 
 def _mean(totals: Iterable[Totals], unit: float) -> dict[str, tuple[float, float]]:
     """All ranks added up, over `unit`."""
-    added: dict[str, tuple[float, int]] = {}
+    added: dict[str, tuple[float, float]] = {}
     for rank in totals:
         for name, (us, count) in rank.items():
             all_us, all_count = added.get(name, (0.0, 0))
@@ -127,18 +138,16 @@ def _times(trace: RankTrace) -> Totals:
 
 
 def _steps_times(trace: RankTrace) -> Totals:
-    """The steps of a trace, added up."""
-    times = [step.times for step in trace.steps]
-    idle = [entry for step in trace.steps for entry in step.idle_us.items()]
-    data_us = sum(step.dataloader_us for step in trace.steps)
+    """The judged steps of a trace, added up."""
+    steps = judged_steps(trace.steps)
+    times = [step.times for step in steps]
+    data_us = sum(step.dataloader_us for step in steps)
+    loading = {"in DataLoader": (data_us, trace.dataloader_count * len(steps) / max(1, len(trace.steps)))}
     if trace.times is not None:
-        return _parts("step", times, idle) | {"in DataLoader": (data_us, trace.dataloader_count)}
-    ops_us = sum(step.operators_us or 0.0 for step in trace.steps)
-    return {
-        "step": (sum(step.times.span_us for step in trace.steps), len(trace.steps)),
-        "in DataLoader": (data_us, trace.dataloader_count),
-        "in operators": (ops_us, len(trace.steps)),
-    }
+        return _parts("step", times, [entry for step in steps for entry in step.idle_us.items()]) | loading
+    ops_us = sum(step.operators_us or 0.0 for step in steps)
+    whole_us = sum(time.span_us for time in times)
+    return {"step": (whole_us, len(steps)), **loading, "in operators": (ops_us, len(steps))}
 
 
 def _parts(whole: str, times: Sequence[Times], idle: Iterable[tuple[IdleCause, float]]) -> Totals:

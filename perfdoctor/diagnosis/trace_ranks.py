@@ -50,7 +50,8 @@ def _rank_time(
     device = device_facts(trace)
     if device is None:
         attribution = attribute_time(trace, None)
-        return RankTime(name, _host_s(trace), host=attribution.classes if attribution is not None else None)
+        whole_s = host_step_s(trace) or (trace.end_ns - trace.begin_ns) / NS_PER_S
+        return RankTime(name, whole_s, host=attribution.classes if attribution is not None else None)
     if wait is not None and wait.comm_us > 0:
         device = without_waiting(device, wait.waiting_us / wait.comm_us * device.exposed_comm)
     return RankTime(
@@ -63,8 +64,7 @@ def _rank_time(
     )
 
 
-def _host_s(trace: RankTrace) -> float:
-    """The mean step of a trace without a device, or all of it."""
+def host_step_s(trace: RankTrace) -> float | None:
+    """The mean judged step of a trace without a device; None where none is marked."""
     steps = judged_steps(trace.steps)
-    steps_us = sum(step.times.span_us for step in steps)
-    return steps_us / len(steps) / US_PER_S if steps_us else (trace.end_ns - trace.begin_ns) / NS_PER_S
+    return sum(step.times.span_us for step in steps) / len(steps) / US_PER_S if steps else None

@@ -37,6 +37,7 @@ from perfdoctor.facts.device.device import (
     device_facts,
     judged_steps,
     kernel_facts,
+    left_out,
     matrix_facts,
     wait_facts,
     without_waiting,
@@ -111,7 +112,7 @@ def report(ranks: Sequence[RankTrace]) -> TraceReport:
         diagnosis=conclude(judged, device, attribution, judgement.findings, matched),
         findings=judgement.findings,
         not_judged=judgement.not_judged,
-        notes=(*_notes(ranks, judged, device, collectives), *judgement.notes),
+        notes=(*_notes(ranks, judged, collectives), *judgement.notes),
     )
 
 
@@ -360,7 +361,6 @@ def _chosen(ranks: Sequence[RankTrace], collectives: MatchedCollectives | None) 
 def _notes(
     ranks: Sequence[RankTrace],
     judged: RankTrace,
-    device: DeviceFacts | None,
     collectives: MatchedCollectives | None,
 ) -> tuple[Remark, ...]:
     """What a reader should know."""
@@ -368,8 +368,8 @@ def _notes(
     if len(ranks) > 1:
         name = judged.file if judged.rank is None else f"rank {judged.rank}"
         notes.append(Note("judged-file", {"name": name, "why": _chosen(ranks, collectives)}))
-    if device is not None and device.left_out:
-        notes.append(Note("warm-up-step", {"step": device.left_out}))
+    if warming_up := left_out(judged):
+        notes.append(Note("warm-up-step", {"step": warming_up}))
     if not judged.steps:
         notes.append(Note("no-steps-marked"))
     for trace in ranks:

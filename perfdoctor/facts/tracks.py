@@ -17,7 +17,7 @@ from perfdoctor.trace.measure.annotations import collect_annotations
 from perfdoctor.trace.measure.device_activity import activity
 from perfdoctor.trace.measure.idle import Idle
 from perfdoctor.trace.measure.intervals import union
-from perfdoctor.trace.measure.launches import launching_calls
+from perfdoctor.trace.measure.launches import launching_calls, lost_kernels
 from perfdoctor.trace.measure.sync_calls import sync_calls
 from perfdoctor.trace.parse.columns import Trace
 from perfdoctor.trace.perfetto import Counter, Slice, TrackEvent
@@ -38,7 +38,9 @@ GPU = {"utilisation": "utilisation", "memory, bytes": "memory_used_bytes", "powe
 
 
 def of_trace(trace: Trace) -> list[TrackEvent]:
-    """When the device was busy, and why not, from the trace itself."""
+    """When the device was busy, and why not, from the trace itself; nothing where that was not recorded."""
+    if lost_kernels(trace):
+        return []
     device = trace.device
     busy = union(device.begin_ns, device.begin_ns + device.duration_ns)
     if not len(busy):

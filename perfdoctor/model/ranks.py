@@ -65,7 +65,10 @@ class Straggler:
     caused: float  # share of all waiting that was for it
     wait: float  # share of its time that the median other rank waits, hidden by nothing
     cause: Bottleneck  # what it does longest in excess of the median rank
-    excess_s: float  # that excess, per step; over the whole trace where no step is marked
+    excess_s: float  # that excess, per step; over the whole of each trace where not all of them mark steps
+    # What only traces leave open:
+    per_step: bool = True  # whether the excess is
+    file: int | None = None  # its place among the traces, from 1, where its own does not say its rank
     # What only the timers of a run tell, not the traces of its ranks:
     node: str = ""  # the name of its host
     nodes: int = 1  # that the ranks are on
@@ -77,6 +80,11 @@ class Straggler:
     whole_node: bool = False  # `last` and `caused` are those of all ranks of its node
     crowded: bool = False  # what it takes longer is explained by others who have its cores
     strangers: float = 0.0  # share of its node's usable cores that others than ranks keep busy
+
+    @property
+    def name(self) -> str:
+        """What it is called: "rank 3", or "file 4" where its trace does not say the rank."""
+        return f"rank {self.rank}" if self.file is None else f"file {self.file}"
 
     @property
     def times_last(self) -> int:

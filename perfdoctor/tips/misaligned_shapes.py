@@ -1,7 +1,8 @@
 """Matrix sizes that are not multiples of 8 keep 16-bit matrix products off the fast path.
 
 ## What it sees
-16-bit or TF32 matrix products whose sizes are not multiples of 8 take a noticeable share of the time.
+16-bit matrix products whose sizes are not multiples of 8, or TF32 ones whose sizes are not multiples of 4,
+take a noticeable share of the time.
 
 ## By hand
     vocabulary = math.ceil(vocabulary / 8) * 8      # pad the output layer, the classes, the batch
@@ -13,6 +14,8 @@ not help.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perfdoctor.facts.device.device import MatrixFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
@@ -20,8 +23,8 @@ from perfdoctor.tips.catalogue import Checked, tip
 from perfdoctor.trace.results import MatrixUse
 
 NOTICEABLE = 0.05  # share of the time
-ALIGNED = 8  # elements of 16 bits: 16 bytes, what tensor cores load at once (NVIDIA's matrix guide)
-ON_TENSOR_CORES = ("float16", "bfloat16", "tf32")
+# Elements in 16 bytes, which tensor cores load at once (NVIDIA's matrix guide).
+ALIGNED = {"float16": 8, "bfloat16": 8, "tf32": 4}
 # Speedup of such a product when padded. Since cuBLAS 11 tensor cores work on any size and lose less (NVIDIA's
 # matrix guide holds 10.1 against 11.0); the highest is for libraries before it. Estimates, not measured here.
 FASTER = (1.1, 1.3, 4.0)
@@ -37,14 +40,14 @@ SHOWN = 3  # shapes named
 )
 def misaligned_shapes(matrices: MatrixFacts) -> Advice | None:
     """Advises padding where misaligned products take a noticeable share."""
-    misaligned = [use for use in matrices.matrices if use.dtype in ON_TENSOR_CORES and use.multiple < ALIGNED]
+    misaligned = [use for use in matrices.matrices if use.multiple < ALIGNED.get(use.dtype, 1)]
     share = min(1.0, matrices.scale * sum(use.us for use in misaligned))
     if share < NOTICEABLE:
         return None
     low, likely, high = (share * (1 - 1 / faster) for faster in FASTER)
     return Advice(
         because=(
-            f"{share:.1%} of the time goes into 16-bit products of sizes that are not multiples of {ALIGNED}",
+            f"{share:.1%} of the time goes into {_kinds(misaligned)}",
             *(_shape(use, matrices.scale) for use in misaligned[:SHOWN]),
         ),
         change=removes(low, likely, high),
@@ -52,8 +55,15 @@ def misaligned_shapes(matrices: MatrixFacts) -> Advice | None:
     )
 
 
+def _kinds(uses: Sequence[MatrixUse]) -> str:
+    """The products by what their sizes should be multiples of."""
+    narrow, wide = (any(ALIGNED[use.dtype] == size for use in uses) for size in (8, 4))
+    kinds = ["16-bit products of sizes that are not multiples of 8"] * narrow
+    return " and ".join([*kinds, *["TF32 products of sizes that are not multiples of 4"] * wide])
+
+
 def _shape(use: MatrixUse, scale: float) -> str:
-    odd = [name for name in ("m", "n", "k") if getattr(use, name) % ALIGNED]
+    odd = [name for name in ("m", "n", "k") if getattr(use, name) % ALIGNED[use.dtype]]
     return (
         f"{use.op}, m={use.m} n={use.n} k={use.k} in {use.dtype}: {min(1.0, scale * use.us):.1%} of the time"
         f" ({', '.join(odd)} misaligned)"

@@ -48,7 +48,7 @@ def straggler_rank(run: RunFacts, straggler: Straggler) -> Advice | None:
         return None
     if run.device == "cpu" and _is_slow_core(straggler, change.step.likely):
         return None
-    name = f"rank {straggler.rank}" + (f" on {straggler.node}" if straggler.nodes > 1 else "")
+    name = straggler.name + (f" on {straggler.node}" if straggler.nodes > 1 else "")
     syncs = "collectives" if straggler.saved is None else "gradient syncs"
     its_node = f"the node of {name}" if straggler.whole_node else name
     often = f"{straggler.times_last:,} of {straggler.matched:,} {syncs}"
@@ -61,7 +61,8 @@ def straggler_rank(run: RunFacts, straggler: Straggler) -> Advice | None:
     if straggler.why:
         because.append(straggler.why)
     elif straggler.excess_s > 0:
-        longer = f"{straggler.excess_s * 1e3:.2f} ms a step longer than {held_against(straggler.ranks - 1)}"
+        each = " a step" if straggler.per_step else ""
+        longer = f"{straggler.excess_s * 1e3:.2f} ms{each} longer than {held_against(straggler.ranks - 1)}"
         because.append(f"it spends {longer} on {straggler.cause.value}")
     return Advice(because=tuple(because), change=change, bottleneck=straggler.cause)
 

@@ -91,12 +91,12 @@ class Times:
 
 @dataclass(frozen=True)
 class StepTrace:
-    """One step: device events clipped to the host's ProfilerStep annotation."""
+    """One step, from the host's ProfilerStep annotation: of a device that lags, as in `device_steps`."""
 
     name: str
-    begin_ns: int
-    times: Times  # span is the annotation's duration; the rest is 0 where `RankTrace.times` is None
-    dataloader_us: float
+    begin_ns: int  # of the annotation
+    times: Times  # all but span is 0 where `RankTrace.times` is None
+    dataloader_us: float  # within the annotation
     idle_us: Mapping[IdleCause, float]
     operators_us: float | None = None  # as in RankTrace
 
@@ -174,7 +174,7 @@ class WorkUse:
     op: str
     kind: KernelClass
     shapes: tuple[tuple[int, ...], ...]  # of its tensors, in order
-    dtype: str | None
+    dtype: str | None  # of the arithmetic: "tf32" where kernels multiply float32 inputs so
     count: int
     us: float  # of what they launched of that class
     flops: float  # of one call, as `bytes`; both at least
@@ -278,7 +278,7 @@ class MatrixUse:
     m: int
     n: int
     k: int
-    dtype: str
+    dtype: str  # as in WorkUse
     count: int
     us: float  # device time
     multiple: int  # the largest power of two, up to 64, that divides m, n and k
@@ -349,7 +349,11 @@ class MemoryUse:
 
 @dataclass(frozen=True)
 class RankTrace:
-    """One file, measured. `times`, `streams`, `idle_us` and `launches` need device events."""
+    """One file, measured. `times`, `streams`, `idle_us` and `launches` need device events.
+
+    What is listed by class, name, operator, shape or place is of the marked steps, where there are any: what
+    was begun in them, or launched. The rest is of the whole file.
+    """
 
     file: str
     rank: int | None

@@ -223,6 +223,13 @@ def test_the_merged_trace_holds_every_event_and_our_process(folder, trace, perfd
     assert any(event["args"].get("name") == "perfdoctor" for event in merged if event["ph"] == "M")
 
 
+def test_a_merge_says_that_a_trace_of_the_cpu_has_no_track_of_a_device(folder, perfdoctor):
+    trace_files.save(folder, trace_files.in_lines([trace_files.op()]), "t.json")
+    shown = perfdoctor("trace", "t.json", "--perfetto", "out.json")
+    assert shown.returncode == 0
+    assert "wrote out.json with no track of a device" in shown.stderr
+
+
 def test_a_window_is_merged_with_what_its_run_recorded(saved, folder, perfdoctor):
     run = saved()
     trace_files.save(run, text(), "trace.rank0.0.json")

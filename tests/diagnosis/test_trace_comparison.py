@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.diagnosis.trace_comparison import compare
+from perfdoctor.model.note import Note
 from perfdoctor.trace.results import OpUse
 from tests.support.rank_traces import host_only, kernel, rank, step, unmarked, use
 
@@ -23,6 +24,15 @@ def test_times_are_per_step_where_both_sides_have_steps():
     matmul = named(found.classes)["matmul"]
     assert (matmul.before_us, matmul.after_us, matmul.grown_us) == (10_000, 15_000, 5_000)
     assert (matmul.before_count, matmul.after_count) == (2, 1)
+
+
+def test_a_first_step_that_warms_up_is_no_part_of_the_times_but_of_what_is_counted():
+    steps = (step(0, span=500), *(step(n, span=100) for n in range(1, 4)))
+    found = compare([rank(steps, classes=(use("matmul", 40, count=8),))], [rank(steps[1:])])
+    assert (found.times[0].before_us, found.times[0].grown_us) == (100_000, 0)
+    assert (found.before_steps, found.after_steps) == (3, 3)
+    assert named(found.classes)["matmul"].before_us == 10_000
+    assert found.notes == (Note("warm-up-step", {"step": "ProfilerStep#0"}),)
 
 
 def test_they_are_totals_where_one_side_has_none():

@@ -13,6 +13,7 @@ from perfdoctor.diagnosis.trace_report import report
 from perfdoctor.trace.measure.measure import measure
 from perfdoctor.trace.parse.read import read
 from perfdoctor.trace.results import KernelClass, RankTrace, Times
+from tests.support import golden_traces
 from tests.support.paths import TRACES
 
 pytestmark = pytest.mark.process
@@ -45,6 +46,26 @@ def found(measured: dict[Path, RankTrace], path: Path) -> RankTrace:
     return measured[path]
 
 
+@pytest.fixture(scope="module")
+def unmarked() -> dict[Path, RankTrace]:
+    """Each file is read once more."""
+    return {}
+
+
+@pytest.fixture
+def whole(unmarked: dict[Path, RankTrace], path: Path) -> RankTrace:
+    """The file without its steps: the reference counts what lies outside them, too."""
+    if path not in unmarked:
+        unmarked[path] = measure(golden_traces.unmarked(read(path)))
+    return unmarked[path]
+
+
+@pytest.fixture
+def marked(path: Path) -> dict[str, Times]:
+    """The steps as the host marks them: the reference clips the device's work to them."""
+    return golden_traces.between_marks(read(path))
+
+
 def near(value: float) -> Any:
     return pytest.approx(value, rel=RELATIVE, abs=ABSOLUTE_US)
 
@@ -75,7 +96,8 @@ def test_span_busy_and_overlaps_are_those_of_the_reference(
 
 
 @every_rank
-def test_kernels_are_those_of_the_reference(found: RankTrace, expected: dict[str, Any]) -> None:
+def test_kernels_are_those_of_the_reference(whole: RankTrace, expected: dict[str, Any]) -> None:
+    found = whole
     if "kernel_count" not in expected:
         assert not found.kernels
         return
@@ -93,7 +115,8 @@ def test_kernels_are_those_of_the_reference(found: RankTrace, expected: dict[str
 
 
 @every_rank
-def test_copies_are_those_of_the_reference(found: RankTrace, expected: dict[str, Any]) -> None:
+def test_copies_are_those_of_the_reference(whole: RankTrace, expected: dict[str, Any]) -> None:
+    found = whole
     reference: dict[tuple[str, str | None], tuple[int, Any, int | None]] = {}
     for name, copy in expected["memcpy"].items():
         memory = next((word for word in ("Pageable", "Pinned") if word in name), None)
@@ -123,8 +146,9 @@ def test_gaps_on_streams_are_those_of_the_reference(found: RankTrace, expected: 
 
 @every_rank
 def test_runtime_calls_and_launches_are_those_of_the_reference(
-    found: RankTrace, expected: dict[str, Any]
+    whole: RankTrace, expected: dict[str, Any]
 ) -> None:
+    found = whole
     for name, count in expected["runtime_calls"].items():
         assert found.runtime_us[name][0] == count
     for name, us in expected["runtime_time_us"].items():
@@ -148,9 +172,12 @@ def test_runtime_calls_and_launches_are_those_of_the_reference(
 
 
 @every_rank
-def test_steps_and_dataloader_are_those_of_the_reference(found: RankTrace, expected: dict[str, Any]) -> None:
+def test_steps_and_dataloader_are_those_of_the_reference(
+    found: RankTrace, marked: dict[str, Times], expected: dict[str, Any]
+) -> None:
     steps = {step.name.removeprefix("ProfilerStep#"): step for step in found.steps}
-    assert {name: step.times.span_us for name, step in steps.items()} == {
+    times = {name.removeprefix("ProfilerStep#"): between for name, between in marked.items()}
+    assert {name: times[name].span_us for name in steps} == {
         name: near(us) for name, us in expected["steps"].items()
     }
     assert (found.dataloader_count, found.dataloader_us) == (
@@ -158,7 +185,7 @@ def test_steps_and_dataloader_are_those_of_the_reference(found: RankTrace, expec
         near(expected["dataloader"]["us"]),
     )
     for name, step in (expected.get("per_step") or {}).items():
-        assert by_reference(steps[name].times, steps[name].dataloader_us) == {
+        assert by_reference(times[name], steps[name].dataloader_us) == {
             key: near(step[key])
             for key in ("dur_us", "gpu_busy_us", "compute_us", "comm_us", "dataloader_us")
         }

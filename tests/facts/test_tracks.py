@@ -88,6 +88,11 @@ def test_a_trace_without_a_device_has_no_lane(tmp_path):
     assert tracks.of_trace(trace(tmp_path, trace_files.op())) == []
 
 
+def test_a_device_whose_kernels_were_lost_is_not_drawn_as_idle(tmp_path):
+    copy = trace_files.event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 110, 20, 0, 7)
+    assert tracks.of_trace(trace(tmp_path, trace_files.call(), copy)) == []
+
+
 def test_annotations_tie_the_clocks_together(tmp_path):
     marks = [
         trace_files.event("user_annotation", "ProfilerStep#3", 1000, 50, 1, 7),

@@ -18,6 +18,15 @@ def test_names_shapes_and_the_size_that_is_off():
     )
 
 
+def test_of_numbers_of_32_bits_four_fill_what_is_loaded_at_once():
+    odd = matrix(512, 30_522, 768, 30, dtype="tf32", multiple=2)
+    assert tip(facts.matrices(odd, share=0.3)).because == (
+        "30.0% of the time goes into TF32 products of sizes that are not multiples of 4",
+        "aten::mm, m=512 n=30522 k=768 in tf32: 30.0% of the time (n misaligned)",
+    )
+    assert tip(facts.matrices(matrix(512, 30_524, 768, 30, dtype="tf32", multiple=4), share=0.3)) is None
+
+
 def test_only_the_misaligned_part_counts():
     gain = facts.gain(tip(facts.matrices(ODD, EVEN, share=0.4)))
     assert gain.high == pytest.approx(1 / (1 - 0.2 * 0.75))

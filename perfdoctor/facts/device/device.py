@@ -1,7 +1,7 @@
 """Turns a measured trace into facts on the device that tips can ask for. Shares are of the judged time.
 
-The judged time is that of the steps, where the trace marks them, else the span of the device's work. Figures
-of the whole file (kernels, copies, waits) are scaled to it.
+The judged time is that of the steps, where the trace marks them, without one that warms up; else the span of
+the device's work. Figures of all marked steps (kernels, copies, waits) are scaled to it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from perfdoctor.trace.results import (
 )
 
 COPYING = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")  # operators that copy over it
+WITHIN = ("DtoD", "AtoA", "AtoD", "DtoA")  # directions that never leave the device
 NOT_COMPUTE = (KernelClass.COMMUNICATION, KernelClass.COPY, KernelClass.MEMSET)
 WARM_UP = 1.5  # a first step this much longer than the median of the others warms up: allocation, autotuning
 OTHERS = 2  # steps that must follow before the first can be called longer than usual
@@ -54,10 +55,9 @@ class DeviceFacts:
     steps: int | None  # judged steps; None where the trace marks none
     compute: float  # kernels that are not communication, copies within the device, memsets
     exposed_comm: float  # communication that no compute hides
-    exposed_copy: float  # copies between host and device that nothing hides
+    exposed_copy: float  # copies to and from the device that nothing hides: the host, other devices
     idle: Mapping[IdleCause, float]
     comm: float = 0.0  # all communication, hidden or not
-    left_out: str | None = None  # name of a first step that warmed up
 
     def per_step_s(self, share: float) -> float | None:
         """Seconds per step that `share` stands for, or None where no step is marked."""
@@ -72,7 +72,7 @@ class KernelFacts:
     kernels: tuple[KernelUse, ...]
     scale: float
     work: tuple[WorkUse, ...] = ()  # of the operators whose shapes were recorded
-    files_steps: int | None = None  # steps in the whole file, which the counts are of
+    marked_steps: int | None = None  # which the counts are of
     computing: float = 0.0  # share of the judged time for each microsecond in which anything computes
 
     def share(self, *kinds: KernelClass) -> float:
@@ -98,15 +98,15 @@ class CopyFacts:
 
     copies: tuple[CopyUse, ...]
     scale: float
-    files_steps: int | None  # steps in the whole file, which the counts are of
+    marked_steps: int | None  # which the counts are of
     at: tuple[Location, ...] = ()  # lines whose copies block the host
-    sites: tuple[CopySite, ...] = ()  # by place; times and counts are of the marked steps
+    sites: tuple[CopySite, ...] = ()  # by place
     round_trips: tuple[RoundTrip, ...] = ()
     per_us: float = 0.0  # share of the step for each microsecond of sites and round trips
 
     def per_step(self, count: float) -> float | None:
-        """A count over the whole file as one per step."""
-        return count / self.files_steps if self.files_steps else None
+        """A count over all marked steps as one per step."""
+        return count / self.marked_steps if self.marked_steps else None
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class WaitFacts:
 
     calls: tuple[BlockingCalls, ...]
     span_us: float
-    files_steps: int | None
+    marked_steps: int | None
 
     def behind(self, calls: Sequence[BlockingCalls]) -> tuple[float, float, float]:
         """Shares of the time: waited in these calls, idle behind them, and what goes without them.
@@ -139,8 +139,8 @@ class WaitFacts:
         )
 
     def per_step_s(self, us: float) -> float | None:
-        """Microseconds over the whole file as seconds per step."""
-        return us / US_PER_S / self.files_steps if self.files_steps else None
+        """Microseconds over all marked steps as seconds per step."""
+        return us / US_PER_S / self.marked_steps if self.marked_steps else None
 
 
 def places(sites: Iterable[CopySite], most: int) -> list[tuple[str, Location | None, float]]:
@@ -185,11 +185,16 @@ def judged_steps(steps: Sequence[StepTrace]) -> tuple[StepTrace, ...]:
     return tuple(steps[1:] if steps[0].times.span_us > WARM_UP * later[len(later) // 2] else steps)
 
 
+def left_out(trace: RankTrace) -> str | None:
+    """The name of the first step if it warmed up and is not judged."""
+    return trace.steps[0].name if len(judged_steps(trace.steps)) < len(trace.steps) else None
+
+
 def device_facts(trace: RankTrace) -> DeviceFacts | None:
     """Where the device's time goes, or None in a trace without work of a device."""
     if trace.times is None:
         return None
-    steps = [step for step in judged_steps(trace.steps) if step.times.span_us > 0]
+    steps = judged_steps(trace.steps)
     times = [step.times for step in steps] or [trace.times]
     window_us = sum(time.span_us for time in times)
     if window_us <= 0:
@@ -199,17 +204,15 @@ def device_facts(trace: RankTrace) -> DeviceFacts | None:
     exposed_us = sum(time.exposed_comm_us for time in times)
     copying_us = max(0.0, sum(time.busy_us for time in times) - compute_us - exposed_us)
     over_bus_us = copying_us * _over_the_bus(trace)
-    marked = bool(steps)
     return DeviceFacts(
         name=trace.device,
         window_s=window_us / US_PER_S,
-        steps=len(steps) if marked else None,
+        steps=len(steps) or None,
         compute=(compute_us + copying_us - over_bus_us) / window_us,
         exposed_comm=exposed_us / window_us,
         exposed_copy=over_bus_us / window_us,
         idle={cause: us / window_us for cause, us in idle_us.items() if us > 0},
         comm=sum(time.comm_us for time in times) / window_us,
-        left_out=trace.steps[0].name if marked and len(steps) < len(trace.steps) else None,
     )
 
 
@@ -222,23 +225,28 @@ def _added(parts: Iterable[Mapping[IdleCause, float]]) -> dict[IdleCause, float]
 
 
 def _over_the_bus(trace: RankTrace) -> float:
-    """Share of the time of copies and memsets that passes between host and device."""
+    """Share of the time of copies and memsets that leaves the device or comes to it."""
     all_us = sum(use.us for use in trace.classes if use.kind in (KernelClass.COPY, KernelClass.MEMSET))
-    bus_us = sum(copy.us for copy in trace.copies if copy.direction in ON_BUS)
-    return min(1.0, bus_us / all_us) if all_us > 0 else 1.0
+    return min(1.0, _bus_us(trace) / all_us) if all_us > 0 else 1.0
+
+
+def _bus_us(trace: RankTrace) -> float:
+    """Microseconds of the copies that leave the device or come to it, those between devices among them."""
+    return sum(copy.us for copy in trace.copies if copy.direction not in WITHIN)
 
 
 def kernel_facts(trace: RankTrace, device: DeviceFacts) -> KernelFacts:
     """What the device ran."""
     kernels_us = sum(use.us for use in trace.classes if use.kind not in NOT_COMPUTE)
     alone_us = sum(use.us - use.beside_us for use in trace.kernels if use.kind not in NOT_COMPUTE)
-    computing_us = max(trace.times.compute_us if trace.times else 0.0, alone_us)
+    times = [step.times for step in trace.steps] or ([trace.times] if trace.times else [])
+    computing_us = max(sum(time.compute_us for time in times), alone_us)
     return KernelFacts(
         classes=trace.classes,
         kernels=trace.kernels,
         scale=_compute_scale(trace, device),
         work=trace.work,
-        files_steps=len(trace.steps) or None,
+        marked_steps=len(trace.steps) or None,
         computing=_compute_scale(trace, device) * kernels_us / computing_us if computing_us > 0 else 0.0,
     )
 
@@ -251,13 +259,12 @@ def matrix_facts(trace: RankTrace, device: DeviceFacts) -> MatrixFacts | None:
 def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:
     """Copies over the bus, or None where there are none."""
     copies = tuple(copy for copy in trace.copies if copy.direction in ON_BUS)
-    total_us = sum(copy.us for copy in copies)
-    if total_us <= 0:
+    if sum(copy.us for copy in copies) <= 0:
         return None
     return CopyFacts(
         copies=copies,
-        scale=device.exposed_copy / total_us,
-        files_steps=len(trace.steps) or None,
+        scale=device.exposed_copy / _bus_us(trace),
+        marked_steps=len(trace.steps) or None,
         at=blocked_at(trace),
         sites=trace.sites,
         round_trips=trace.round_trips,
@@ -305,7 +312,7 @@ def _returns(call: BlockingCalls, round_trips: Sequence[RoundTrip]) -> bool:
 def _compute_scale(trace: RankTrace, device: DeviceFacts) -> float:
     """Judged share per microsecond of the device's own work: kernels, and copies and memsets within it.
 
-    Streams overlap, and the file outlasts its steps.
+    Streams overlap, and a step that warms up is not judged.
     """
     kernels_us = sum(use.us for use in trace.classes if use.kind not in NOT_COMPUTE)
     moved_us = sum(use.us for use in trace.classes if use.kind in (KernelClass.COPY, KernelClass.MEMSET))

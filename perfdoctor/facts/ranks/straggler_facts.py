@@ -40,7 +40,8 @@ def of_traces(ranks: Sequence[RankTrace], together: MatchedCollectives | None) -
     most = MOST + (1 - MOST) / len(together.ranks)  # as where timers tell
     if device is None or not others or part.caused_us <= most * all_us:
         return None
-    cause, excess_s = _excess(device, others)
+    per_step = all(one.steps for one in (device, *others))
+    cause, excess_s = _excess(device, others, per_step)
     return Straggler(
         rank=part.rank,
         ranks=len(together.ranks),
@@ -50,6 +51,8 @@ def of_traces(ranks: Sequence[RankTrace], together: MatchedCollectives | None) -
         wait=median(_exposed(other.waiting_us, its_trace) for other, its_trace in by_rank.values()),
         cause=cause,
         excess_s=excess_s,
+        per_step=per_step,
+        file=None if trace.rank is not None else 1 + next(n for n, one in enumerate(ranks) if one is trace),
     )
 
 
@@ -61,10 +64,10 @@ def _exposed(waiting_us: float, trace: RankTrace) -> float:
     return min(waiting_us, times.exposed_comm_us) / times.span_us
 
 
-def _excess(own: DeviceFacts, others: Sequence[DeviceFacts]) -> tuple[Bottleneck, float]:
+def _excess(own: DeviceFacts, others: Sequence[DeviceFacts], per_step: bool) -> tuple[Bottleneck, float]:
     """The class, other than waiting inside collectives, that takes the late rank longer than the median."""
     excess = {
-        kind: _seconds(own, kind) - median(_seconds(other, kind) for other in others)
+        kind: _seconds(own, kind, per_step) - median(_seconds(other, kind, per_step) for other in others)
         for kind in Bottleneck
         if kind is not Bottleneck.NETWORK
     }
@@ -72,5 +75,6 @@ def _excess(own: DeviceFacts, others: Sequence[DeviceFacts]) -> tuple[Bottleneck
     return cause, excess[cause]
 
 
-def _seconds(device: DeviceFacts, kind: Bottleneck) -> float:
-    return attributed_shares(device)[kind] * device.window_s / (device.steps or 1)
+def _seconds(device: DeviceFacts, kind: Bottleneck, per_step: bool) -> float:
+    whole_s = attributed_shares(device)[kind] * device.window_s
+    return whole_s / device.steps if per_step and device.steps else whole_s

@@ -15,7 +15,7 @@ from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.rates import TrainingRates
 from perfdoctor.runs.types import RankRecords
-from perfdoctor.trace.results import KernelClass, RankTrace
+from perfdoctor.trace.results import RankTrace
 from perfdoctor.wire.events.loaders import PaddingEvent
 
 SHAPES = "shapes"  # the window that tells what operators compute
@@ -99,17 +99,10 @@ def _done(trace: RankTrace) -> _Done | None:
         return _Done(flops / steps, {}) if flops and steps else None
     by_type: defaultdict[str, float] = defaultdict(float)
     for use in trace.work:
-        by_type[_computed_with(trace, use.kind, use.dtype)] += use.flops * use.count
+        by_type[use.dtype or "unknown"] += use.flops * use.count
     if not by_type or not steps:
         return None
     return _Done(sum(by_type.values()) / steps, {dtype: done / steps for dtype, done in by_type.items()})
-
-
-def _computed_with(trace: RankTrace, kind: KernelClass, dtype: str | None) -> str:
-    """The number type of the arithmetic: float32 inputs are multiplied as TF32 where kernels say so."""
-    kernels = next((use.dtypes for use in trace.classes if use.kind is kind), {})
-    is_tf32 = dtype == "float32" and next(iter(kernels), None) == "tf32"
-    return "tf32" if is_tf32 else dtype or "unknown"
 
 
 def _peak_s(trace: RankTrace, done: _Done) -> float | None:

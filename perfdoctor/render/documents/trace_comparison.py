@@ -33,7 +33,7 @@ COMPARISON = Document(
     "What `perfdoctor trace --compare A B --json` prints. Times are microseconds.",
     {
         TraceComparison: Shape(
-            "before after per_step times classes kernels ops", before=_before, after=_after
+            "before after per_step times classes kernels ops notes", before=_before, after=_after
         ),
         Difference: Shape("* grown_us"),
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from perfdoctor.diagnosis.trace_ranks import host_step_s
 from perfdoctor.diagnosis.trace_report import TraceReport
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.render import kernel_names, text
@@ -146,13 +147,12 @@ def _device_time(report: TraceReport) -> list[Block]:
 def _host_time(report: TraceReport) -> list[Block]:
     """The same for a trace without a device."""
     trace = report.judged
-    steps_s = sum(step.times.span_us for step in trace.steps) * US
-    whole_s = steps_s / len(trace.steps) if steps_s else (trace.end_ns - trace.begin_ns) / 1e9
+    whole_s = host_step_s(trace) or (trace.end_ns - trace.begin_ns) / 1e9
     parts = [
         (label, report.diagnosis.classes.get(kind, 0.0), colour)
         for kind, (label, colour) in HOST_CLASSES.items()
     ]
-    return _bars("One step" if steps_s else "The trace", whole_s, "no work of a device", parts)
+    return _bars("One step" if trace.steps else "The trace", whole_s, "no work of a device", parts)
 
 
 def _bars(what: str, whole_s: float, told: str, parts: Sequence[tuple[str, float, str]]) -> list[Block]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from perfdoctor.diagnosis.trace_comparison import Difference, TraceComparison
 from perfdoctor.render import kernel_names, text
 from perfdoctor.render import page as blocks
+from perfdoctor.render.notes import all_worded
 from perfdoctor.render.page import Block, Grid, Headline, Page, Paragraph, Section
 
 TOP = 8  # rows of each list
@@ -35,6 +36,8 @@ def _sections(comparison: TraceComparison, rows: int) -> Iterator[Section]:
             yield [_table(f"{heading}, what changed most", moved[:rows])]
         elif changes:
             yield [Paragraph(blocks.quiet(f"{heading}: no change"))]
+    if comparison.notes:
+        yield blocks.listed("Good to know", all_worded(comparison.notes))
 
 
 def _title(comparison: TraceComparison) -> list[Block]:

@@ -52,10 +52,9 @@ def _straggler(report: TraceReport) -> list[Block]:
     because = [f"{told}; {text.percent(straggler.caused)} of all wait time"]
     if straggler.excess_s > 0:
         longer, others = text.seconds(straggler.excess_s), held_against(straggler.ranks - 1)
-        because.append(f"it spends {longer} a step longer on {straggler.cause.value} than {others}")
-    return straggler_blocks(
-        f"rank {straggler.rank}", straggler.cause if straggler.excess_s > 0 else None, because
-    )
+        each = " a step" if straggler.per_step else ""
+        because.append(f"it spends {longer}{each} longer on {straggler.cause.value} than {others}")
+    return straggler_blocks(straggler.name, straggler.cause if straggler.excess_s > 0 else None, because)
 
 
 def _row(time: RankTime) -> Row:

@@ -36,11 +36,14 @@ class Annotations:
     ops: Ints | None  # numbers of the real operators; None: all are
 
     def steps(self) -> list[ProfilerStep]:
-        """The profiler's steps by begin; of several that overlap, as two threads mark them, the first."""
+        """The profiler's steps by begin; of several that overlap, as two threads mark them, the first.
+
+        One without a duration marks nothing: its end was never seen.
+        """
         rows = self.rows(STEP.fullmatch)
         columns = (self.events.name[rows], self.events.begin_ns[rows], self.events.ends_ns(rows))
         entries = zip(*(column.tolist() for column in columns), strict=True)
-        steps = [ProfilerStep(self.names[name], begin, end) for name, begin, end in entries]
+        steps = [ProfilerStep(self.names[name], begin, end) for name, begin, end in entries if begin < end]
         apart: list[ProfilerStep] = []
         for step in sorted(steps, key=lambda step: (step.begin_ns, -step.end_ns)):
             if not apart or step.begin_ns + step.end_ns >= 2 * apart[-1].end_ns:  # its middle lies behind

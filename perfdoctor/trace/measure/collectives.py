@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from perfdoctor.trace.results import Collectives, RankTrace
 class RankWait:
     """One rank's part in the collectives that could be matched."""
 
-    rank: int
+    rank: int  # where its trace does not say it, one that no other has
     comm_us: float  # inside these collectives
     waiting_us: float  # of it, for ranks that entered later: the device counts as busy
     caused_us: float  # how long all others waited for this one
@@ -64,9 +65,11 @@ def match_collectives(ranks: Sequence[RankTrace]) -> MatchedCollectives | None:
     last = duration.argmin(axis=0)
     caused = np.bincount(last, weights=waiting.sum(axis=0), minlength=len(ranks))
     times_last = np.bincount(last, minlength=len(ranks))
+    said = {rank.rank for rank in ranks}
+    free = (number for number in count() if number not in said)
     waits = [
         RankWait(
-            rank=rank.rank if rank.rank is not None else number,
+            rank=rank.rank if rank.rank is not None else next(free),
             comm_us=float(duration[number].sum()),
             waiting_us=float(waiting[number].sum()),
             caused_us=float(caused[number]),

@@ -12,8 +12,9 @@ from perfdoctor.trace.measure.intervals import NS
 from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Flags, Trace
 from perfdoctor.trace.results import ON_BUS, CopyUse
 
-# "Memcpy HtoD (...)", or "CopyHostToDevice" as roctracer calls it.
-DIRECTION = re.compile(r"\b([HDPA])to([HDPA])\b|^Copy(H|D)\w+To(H|D)\w+$")
+# "Memcpy HtoD (...)", or "CopyHostToDevice" as roctracer calls it. On XPU "Memcpy M2D (...)": memory that no
+# device's runtime allocated, which is the host's, is M there.
+DIRECTION = re.compile(r"\b([HDPAM])(?:to|2)([HDPAM])\b|^Copy(H|D)\w+To(H|D)\w+$")
 MEMORIES = ("pageable", "pinned", "unified")
 
 
@@ -23,7 +24,8 @@ def parse(name: str) -> tuple[str, str | None]:
     lower = name.lower()
     memory = next((memory for memory in MEMORIES if memory in lower), None)
     # ROCm says only "Host", and "Memcpy PtoP" names none.
-    return "to".join(filter(None, direction.groups())) if direction else "unknown", memory
+    ends = [end.replace("M", "H") for end in direction.groups() if end] if direction else []
+    return "to".join(ends) or "unknown", memory
 
 
 def on_bus(trace: Trace) -> Flags:

@@ -92,7 +92,7 @@ def _single_copies(
     first = copies.begin_ns.copy()
     known = np.flatnonzero(creators != UNKNOWN)
     first[known] = trace.ops.begin_ns[creators[known]]
-    idle = copies.end_ns - first - activity.busy.within(first, copies.end_ns)
+    idle = (copies.end_ns - first - activity.busy.within(first, copies.end_ns)) / _together(copies)
     for number, (outer, creator) in enumerate(zip(copies.outer.tolist(), creators.tolist(), strict=True)):
         size = int(device.bytes[copies.event[number]])
         op = trace.op_name(outer)
@@ -110,9 +110,16 @@ def _single_copies(
                 bytes=None if size == UNKNOWN else size,
                 us=int(duration[number]) / NS,
                 exposed_us=int(exposed[number]) / NS,
-                idle_us=int(idle[number]) / NS,
+                idle_us=float(idle[number]) / NS,
             )
         )
+
+
+def _together(copies: BusCopies) -> Ints:
+    """(n,) how many copies the operator around each makes, which share the time that passes in it."""
+    _, which, count = np.unique(copies.outer, return_inverse=True, return_counts=True)
+    together: Ints = np.where(copies.outer == UNKNOWN, 1, count[which])
+    return together
 
 
 def _source(op: str | None, inputs: Inputs | None) -> tuple[str | None, tuple[int, ...]]:

@@ -46,7 +46,7 @@ class _AttentionArguments:
     query: int  # its position; key and value follow
     heads_first: bool  # [batch, heads, sequence, size], else [batch, sequence, heads, size]
     products: float  # in units of one product of queries with keys
-    causal: int  # position of the flag
+    causal: int  # position of the flag, or of the number of the mask's kind
 
 
 # Two products forward; backward recomputes one and adds four: 2.5 times as much (Dao, FlashAttention-2, 4.1).
@@ -62,6 +62,7 @@ ATTENTION = {
     "aten::_scaled_dot_product_cudnn_attention_backward": _AttentionArguments(1, True, 5, 14),
     "aten::scaled_dot_product_attention": _AttentionArguments(0, True, 2, 5),
 }
+CAUSAL = ("True", "1", "2")  # masks of a number count from the upper left corner or from the lower right
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,11 @@ class _Forward:
     padding: int  # positions of the arguments
     stride: int
     dilation: int
+    transposed: int | None = None  # of the flag; the padding of the output and the number of groups follow
 
 
 FORWARD = {
-    "aten::convolution": _Forward(4, 3, 5), "aten::_convolution": _Forward(4, 3, 5),
+    "aten::convolution": _Forward(4, 3, 5, 6), "aten::_convolution": _Forward(4, 3, 5, 6),
     "aten::cudnn_convolution": _Forward(2, 3, 4), "aten::miopen_convolution": _Forward(3, 4, 5),
     "aten::cudnn_convolution_relu": _Forward(4, 3, 5), "aten::conv2d": _Forward(4, 3, 5),
     "aten::conv1d": _Forward(4, 3, 5), "aten::conv3d": _Forward(4, 3, 5),
@@ -90,9 +92,10 @@ TRANSPOSED = 7  # position of the flag of aten::convolution_backward
 def work(op: str, inputs: Inputs) -> CallWork | None:
     """What one call of an operator costs; None for operators and inputs that this does not know.
 
-    A product takes 2 m n k operations; a convolution 2 for each output and each weight that reaches it; an
-    attention layer 2 for each query, key and feature, and each of its products, half of it where causal: the
-    counts of torch.utils.flop_counter, which knows no causality.
+    A product takes 2 m n k operations; a convolution 2 for each output and each weight that reaches it, a
+    transposed one 2 for each input and each weight that it meets; an attention layer 2 for each query, key
+    and feature, and each of its products, half of it where causal: the counts of torch.utils.flop_counter,
+    which knows no causality.
     """
     if op in PRODUCTS:
         return _product(inputs, *PRODUCTS[op])
@@ -144,7 +147,7 @@ def _attention(inputs: Inputs, layout: _AttentionArguments) -> CallWork | None:
     if len(query) != 4 or len(key) != 4 or len(value) != 4:
         return None
     keys = key[2] if layout.heads_first else key[1]
-    causal = layout.causal < len(inputs.values) and inputs.values[layout.causal] == "True"
+    causal = layout.causal < len(inputs.values) and inputs.values[layout.causal] in CAUSAL
     flops = 2.0 * math.prod(query) * keys * layout.products * (0.5 if causal else 1.0)
     dtype = _dtype(inputs, layout.query)
     return CallWork(flops, _bytes(dtype, query, key, value, query), dtype)
@@ -156,6 +159,8 @@ def _forward(inputs: Inputs, positions: _Forward) -> CallWork | None:
     stride, dilation = _list(inputs, positions.stride), _list(inputs, positions.dilation)
     if len(data) < 3 or len(data) != len(weight) or not padding or not stride or not dilation:
         return None
+    if _is_true(inputs, positions.transposed):
+        return _transposed(inputs, padding, stride, dilation, (positions.transposed or 0) + 1)
     axes = len(data) - 2
     padding, stride, dilation = padding * axes, stride * axes, dilation * axes  # one number stands for all
     size = tuple(
@@ -165,12 +170,31 @@ def _forward(inputs: Inputs, positions: _Forward) -> CallWork | None:
     return _convolution(inputs, data, weight, (data[0], weight[0], *size), 1)
 
 
-def _backward(inputs: Inputs, output: int, weight: int, gradients: int) -> CallWork | None:
-    out, kernel = _tensor(inputs, output), _tensor(inputs, weight)
-    transposed = "True" in inputs.values[TRANSPOSED : TRANSPOSED + 1] and output == 0
-    if len(out) < 3 or len(out) != len(kernel) or transposed:
+def _transposed(
+    inputs: Inputs, padding: list[int], stride: list[int], dilation: list[int], behind: int
+) -> CallWork | None:
+    """A transposed convolution: an ordinary one's gradient by its input. `behind`: what follows the flag."""
+    data, weight = _tensor(inputs, 0), _tensor(inputs, 1)
+    added, groups = _list(inputs, behind), inputs.values[behind + 1 : behind + 2]
+    if not added or not groups or not groups[0].isdecimal():
         return None
-    return _convolution(inputs, _tensor(inputs, 1 - output), kernel, out, gradients)
+    axes = len(data) - 2
+    padding, stride, dilation, added = padding * axes, stride * axes, dilation * axes, added * axes
+    size = tuple(
+        (data[2 + axis] - 1) * stride[axis] - 2 * padding[axis] + dilation[axis] * (weight[2 + axis] - 1)
+        + added[axis] + 1
+        for axis in range(axes)
+    )  # fmt: skip
+    return _convolution(inputs, (data[0], weight[1] * int(groups[0]), *size), weight, data, 1)
+
+
+def _backward(inputs: Inputs, output: int, weight: int, gradients: int) -> CallWork | None:
+    out, data, kernel = _tensor(inputs, output), _tensor(inputs, 1 - output), _tensor(inputs, weight)
+    if output == 0 and _is_true(inputs, TRANSPOSED):
+        out, data = data, out
+    if len(out) < 3 or len(out) != len(kernel):
+        return None
+    return _convolution(inputs, data, kernel, out, gradients)
 
 
 def _convolution(inputs: Inputs, data: Shape, weight: Shape, out: Shape, products: int) -> CallWork | None:
@@ -181,6 +205,10 @@ def _convolution(inputs: Inputs, data: Shape, weight: Shape, out: Shape, product
     dtype = _dtype(inputs, 0) or _dtype(inputs, 1)
     moved = _bytes(dtype, data, weight, out)
     return CallWork(flops, moved * products if moved is not None else None, dtype)
+
+
+def _is_true(inputs: Inputs, position: int | None) -> bool:
+    return position is not None and inputs.values[position : position + 1] == ("True",)
 
 
 def _list(inputs: Inputs, position: int) -> list[int] | None:

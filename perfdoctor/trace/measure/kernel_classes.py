@@ -11,8 +11,8 @@ from perfdoctor.trace.results import KernelClass
 Rules = tuple[tuple[KernelClass, str], ...]  # of patterns, each compiled when a name comes to it
 
 COMMUNICATION = re.compile(
-    r"^(void )?(nccl|rccl)|nccl\w*DevKernel|mscclp?p?::|nvshmem|rocshmem|deep_?ep::|cross_device_reduce|"
-    r"(one|two|1|2)_?(shot|stage)_?(push_)?all_?reduce|all_?reduce_?\w*(one|two|1|2)_?(shot|stage)|"
+    r"^(void )?(nccl|rccl|msccl)|nccl\w*DevKernel|mscclp?p?::|nvshmem|rocshmem|deep_?ep::|"
+    r"cross_device_reduce|(one|two|1|2)_?(shot|stage)_?(push_)?all_?reduce|all_?reduce_?\w*(one|two|1|2)_?(shot|stage)|"
     r"multimem_\w*(all|reduce|gather)|quick_?(all)?reduce|userbuffers",
     re.IGNORECASE,
 )
@@ -51,8 +51,8 @@ NAMED: Rules = (
     (KernelClass.MATMUL, (
      r"gemm|gemv|cijk_|nvjet|cublas(?!.*transpose)|matmul|(^|_)b?mm_|_mm$|split_?k_?reduce|xmma|tensorop|"
      r"dot_kernel|reduce_1block|wmma|moe_?(fused|gemm)|fused_moe|marlin|postgsu|stream_?k|\b(ger|trsm|syrk|symm)_?kernel")),
-    (KernelClass.COPY, r"copybuffer|copy_?image|memcpy"),
-    (KernelClass.MEMSET, r"fillbuffer|memset|fill_?image"),
+    # What a runtime copies and fills by kernels of its own is work of the device like any other.
+    (KernelClass.POINTWISE, r"copybuffer|copy_?image|memcpy|fillbuffer|memset|fill_?image"),
     (KernelClass.POINTWISE, r"elementwise|distribution"),
     (KernelClass.REDUCTION, (
      r"reduc|softmax|argm(ax|in)|cum(sum|prod)|scan|sort|top_?k|histogram|loss|cross_?entropy|pool|l[2p]_?norm|"

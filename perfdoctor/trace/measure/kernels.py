@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from perfdoctor.trace.results import ClassUse, KernelClass, KernelUse, MatrixUse
 
 CLASSES = tuple(KernelClass)
 WORKING = (KernelClass.MATMUL, KernelClass.CONVOLUTION, KernelClass.ATTENTION)  # whose work shapes tell
+TF32 = "tf32"
 OPTIMIZER = "Optimizer.step#"
 ALIGNED = 64  # no layout asks for more: 128 bytes of half precision
 
@@ -231,7 +232,7 @@ class Kernels:
         return next((dtype for text in types if (dtype := input_type(text))), None)
 
     def _operator_work(self) -> list[OperatorWork]:
-        """The work of the operators whose shapes are known."""
+        """The work of the operators whose shapes are known; float32 inputs may be multiplied as TF32."""
         trace = self.trace
         working = np.array([group.kind in WORKING for group in self.groups], bool)
         events = np.flatnonzero((self.detail != UNKNOWN) & working[self.which])
@@ -239,17 +240,21 @@ class Kernels:
         busy_us = np.bincount(row, weights=trace.device.duration_ns[events], minlength=total) / NS
         kind = np.zeros(total, np.int64)
         kind[row] = np.array([CLASSES.index(group.kind) for group in self.groups])[self.which[events]]
-        used = np.zeros(total, bool)
+        used, is_tf32 = np.zeros(total, bool), np.zeros(total, bool)
         used[row] = True
+        is_tf32[row[np.array([group.dtype == TF32 for group in self.groups], bool)[self.which[events]]]] = (
+            True
+        )
         rows = np.flatnonzero(used & (trace.details.inputs != UNKNOWN))
         name, inputs = trace.ops.name[trace.details.op[rows]], trace.details.inputs[rows]
-        keys = np.stack((name.astype(np.int64), inputs.astype(np.int64), kind[rows]))
+        keys = np.stack((name.astype(np.int64), inputs.astype(np.int64), kind[rows], is_tf32[rows]))
         kinds, which, count = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
         us = np.bincount(which.reshape(-1), weights=busy_us[rows], minlength=kinds.shape[1])
         groups = []
-        for number, (name, inputs, code) in enumerate(kinds.T.tolist()):
+        for number, (name, inputs, code, tf32) in enumerate(kinds.T.tolist()):
             each = work(trace.names[name], trace.inputs[inputs])
             if each:
+                each = replace(each, dtype=TF32) if tf32 and each.dtype == "float32" else each
                 cost = int(count[number]), float(us[number]), each
                 groups.append(OperatorWork(trace.names[name], CLASSES[code], trace.inputs[inputs], *cost))
         return groups

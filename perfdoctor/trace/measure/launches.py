@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
+from perfdoctor.trace.measure.by_name import events_named
 from perfdoctor.trace.measure.intervals import NS
 from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Ints, Trace
 from perfdoctor.trace.results import Launches
+
+LAUNCH = re.compile(r"(cu|cuda|hip)\w*Launch(?!HostFunc)\w*|urEnqueueKernelLaunch\w*")
 
 
 def launching_calls(trace: Trace) -> Ints:
     """(device events,) int32: the number of the runtime call that launched each, UNKNOWN if not in the trace.
 
-    Both carry the same correlation; all events of a replayed graph carry that of the one call.
+    Both carry the same correlation; all events of a replayed graph carry that of the one call. Each process
+    counts its own: in a file that holds several, a number that more than one has used tells nothing.
     """
     calls = trace.calls.correlation
     launching = np.full(len(trace.device), UNKNOWN, np.int32)
@@ -23,8 +29,27 @@ def launching_calls(trace: Trace) -> Ints:
     place = np.minimum(np.searchsorted(calls, wanted, sorter=order), len(calls) - 1)
     call = order[place]
     hit = (calls[call] == wanted) & (wanted > 0)  # the device's library counts from 1
+    hit &= ~np.isin(wanted, _of_several_processes(trace))
     launching[hit] = call[hit]
     return launching
+
+
+def _of_several_processes(trace: Trace) -> Ints:
+    """The correlations that calls of more than one process carry."""
+    numbers = {process: number for number, (process, _) in enumerate(trace.threads)}
+    process = np.array([numbers[process] for process, _ in trace.threads], np.int64)[trace.calls.thread]
+    if (process == process[0]).all():
+        return np.empty(0, np.int64)
+    once = np.unique(np.stack((trace.calls.correlation, process)), axis=1)[0]
+    correlation, count = np.unique(once, return_counts=True)
+    several: Ints = correlation[count > 1]
+    return several
+
+
+def lost_kernels(trace: Trace) -> bool:
+    """Whether kernels were launched and none was recorded: the profiler failed, the device was not idle."""
+    launch = events_named(trace.names, trace.calls.name, LAUNCH.fullmatch)
+    return bool(launch.any()) and not (trace.device.kind == DeviceKind.KERNEL).any()
 
 
 def launches(trace: Trace, call: Ints) -> Launches | None:

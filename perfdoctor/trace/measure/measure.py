@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -17,15 +16,17 @@ from perfdoctor.trace.measure.by_thread import ByThread
 from perfdoctor.trace.measure.collectives import collectives
 from perfdoctor.trace.measure.copies import copies
 from perfdoctor.trace.measure.copy_sites import bus_copies, sites
+from perfdoctor.trace.measure.counted import counted
 from perfdoctor.trace.measure.device_activity import Activity, activity
 from perfdoctor.trace.measure.device_peaks import peak
+from perfdoctor.trace.measure.device_steps import device_steps
 from perfdoctor.trace.measure.host_tensors import HostTensors
 from perfdoctor.trace.measure.host_work import host_work
 from perfdoctor.trace.measure.idle import Idle
 from perfdoctor.trace.measure.intervals import NS, Spans, covered, union
 from perfdoctor.trace.measure.kernel_classes import is_communication
-from perfdoctor.trace.measure.kernels import Kernels
-from perfdoctor.trace.measure.launches import launches, launching_calls
+from perfdoctor.trace.measure.kernels import DeviceUse, Kernels
+from perfdoctor.trace.measure.launches import launches, launching_calls, lost_kernels
 from perfdoctor.trace.measure.memory import memory
 from perfdoctor.trace.measure.operators import Operators, operators
 from perfdoctor.trace.measure.roofline import roofs
@@ -34,9 +35,8 @@ from perfdoctor.trace.measure.step_lanes import step_lanes
 from perfdoctor.trace.measure.streams import streams
 from perfdoctor.trace.measure.sync_calls import SyncCalls, sync_calls
 from perfdoctor.trace.parse.columns import ALL, UNKNOWN, DeviceKind, DeviceProperties, Flags, Ints, Trace
-from perfdoctor.trace.results import INVALID, CopySite, RankTrace, RoundTrip, StepTrace, Times
+from perfdoctor.trace.results import INVALID, CopySite, CopyUse, RankTrace, RoundTrip, StepTrace, Times
 
-LAUNCH = re.compile(r"(cu|cuda|hip)\w*Launch(?!HostFunc)\w*")
 FEW_LAUNCHES = 0.5  # below this share of known launches, idle time has no known causes
 
 
@@ -47,16 +47,17 @@ def measure(trace: Trace) -> RankTrace:
     runtime_us, (begin_ns, end_ns) = _runtime(trace), _extent(trace)
     call, annotated = launching_calls(trace), collect_annotations(trace)
     stream_uses, ahead, waits = streams(trace, call), launches(trace, call), sync_calls(trace, call)
-    ops = operators(trace, annotated.ops, _calls_of_interest(trace, call, waits))
+    steps = annotated.steps()
+    ops, uses, moved, blocking_calls = _counted_work(trace, annotated, call, waits, steps)
     communication = _communication(trace)
     loading = annotated.dataloader()
-    loader, steps = annotated.spans(loading), annotated.steps()
-    uses = Kernels(trace, call, ops, annotated).use(ops)
-    device, invalid = _device(trace), _is_invalid(trace)
+    loader = annotated.spans(loading)
+    device, invalid = _device(trace), lost_kernels(trace)
     limits = peak(device) if device else None
     active = activity(trace.device, communication) if len(trace.device) and not invalid else None
     idle = Idle(trace, active, call, annotated, waits) if active else None
-    blocked = blocking(trace, annotated, ops, call, waits.all, _idle_by_call(trace, idle, steps))
+    worked = device_steps(trace, call, steps) if active else steps  # by the device's time
+    blocked = blocking(trace, annotated, ops, call, blocking_calls, _idle_by_call(trace, idle, worked))
     copy_sites, round_trips = _bus_traffic(trace, ops, call, active, steps, loader) if active else ((), ())
     del ops
     inside = _inside_operators(trace, annotated, loader) if active is None else None
@@ -78,7 +79,7 @@ def measure(trace: Trace) -> RankTrace:
         classes=uses.classes,
         kernels=uses.kernels,
         ops=uses.operators,
-        copies=copies(trace),
+        copies=moved,
         sites=copy_sites,
         round_trips=round_trips,
         blocking=blocked,
@@ -93,13 +94,23 @@ def measure(trace: Trace) -> RankTrace:
         dataloader_us=loader.total_ns / NS,
         dataloader_count=len(loading),
         sync_us=int(trace.calls.duration_ns[waits.synchronize].sum()) / NS,
-        steps=tuple(_step(step, active, idle, loader, inside) for step in steps),
+        steps=tuple(_step(*step, active, idle, loader, inside) for step in zip(steps, worked, strict=True)),
         skipped=trace.skipped,
         notes=_notes(trace, call, invalid, limits is not None),
         operators_us=inside.total_ns / NS if inside is not None else None,
         host_work=host_work(trace, annotated, _spans(steps), loader) if active is None else (),
         lanes=step_lanes(trace, annotated, steps, active, waits, loader) if active is not None else None,
     )
+
+
+def _counted_work(
+    trace: Trace, annotated: Annotations, call: Ints, waits: SyncCalls, steps: Sequence[ProfilerStep]
+) -> tuple[Operators, DeviceUse, tuple[CopyUse, ...], Ints]:
+    """Operators, what was launched, copies, and numbers of the blocking calls: of the steps, if marked."""
+    per_step = counted(trace, annotated.ops, call, _spans(steps))
+    ops = operators(trace, per_step.ops, _calls_of_interest(trace, call, waits))
+    uses = Kernels(per_step.trace, per_step.launching, ops, annotated).use(ops)
+    return ops, uses, copies(per_step.trace), per_step.of_calls(waits.all)
 
 
 def _without_negative_durations(trace: Trace) -> Trace:
@@ -137,12 +148,6 @@ def _device(trace: Trace) -> DeviceProperties | None:
     known = next((device for device in trace.devices if device.id == main), None)
     # Under ROCm events may count devices otherwise than their properties do.
     return known if known or len({device.name for device in trace.devices}) != 1 else trace.devices[0]
-
-
-def _is_invalid(trace: Trace) -> bool:
-    """Whether kernels were launched and none was recorded: the profiler failed, the device was not idle."""
-    launch = events_named(trace.names, trace.calls.name, LAUNCH.fullmatch)
-    return bool(launch.any()) and not (trace.device.kind == DeviceKind.KERNEL).any()
 
 
 def _extent(trace: Trace) -> tuple[int, int]:
@@ -203,15 +208,21 @@ def _inside_operators(trace: Trace, annotated: Annotations, loader: Spans) -> Sp
 
 
 def _step(
-    step: ProfilerStep, active: Activity | None, idle: Idle | None, loader: Spans, inside: Spans | None
+    step: ProfilerStep,
+    worked: ProfilerStep,
+    active: Activity | None,
+    idle: Idle | None,
+    loader: Spans,
+    inside: Spans | None,
 ) -> StepTrace:
     begin_ns, end_ns = step.begin_ns, step.end_ns
+    on_device = worked.begin_ns, worked.end_ns
     return StepTrace(
         name=step.name,
         begin_ns=begin_ns,
-        times=active.times(begin_ns, end_ns) if active else Times((end_ns - begin_ns) / NS, *[0.0] * 6),
+        times=active.times(*on_device) if active else Times((end_ns - begin_ns) / NS, *[0.0] * 6),
         dataloader_us=int(loader.within(begin_ns, end_ns)) / NS,
-        idle_us=idle.within(begin_ns, end_ns) if idle else {},
+        idle_us=idle.within(*on_device) if idle else {},
         operators_us=int(inside.within(begin_ns, end_ns)) / NS if inside is not None else None,
     )
 

@@ -10,8 +10,11 @@ import numpy as np
 from perfdoctor.trace.measure.by_name import events_named
 from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Ints, Trace
 
-# Calls that do nothing but wait: cudaStreamSynchronize, hipDeviceSynchronize, cuEventSynchronize, ...
-SYNCHRONIZE = re.compile(r"(cu|cuda|hip)[A-Z]\w*Synchronize(_\w+)?")
+# Calls that do nothing but wait: cudaStreamSynchronize, hipDeviceSynchronize, cuEventSynchronize, ..., and
+# urQueueFinish, urEventWait, zeEventHostSynchronize; what is enqueued to wait makes only the device wait.
+SYNCHRONIZE = re.compile(
+    r"(cu|cuda|hip)[A-Z]\w*Synchronize(_\w+)?|ur(?!Enqueue)\w*(Finish|Wait)|ze[A-Z]\w*Synchronize"
+)
 # Freeing waits for the whole device (CUDA programming guide, implicit synchronization).
 FREE = re.compile(r"(cuda|hip)(Free|FreeHost|HostFree)|cuMem(Free|FreeHost)(_v\d)?")
 # Copies that return when they are done. hipMemcpyWithStream copies on a stream and waits for it.

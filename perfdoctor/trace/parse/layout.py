@@ -72,11 +72,16 @@ class Details(dict[bytes, Kept]):
     def __init__(self, tables: Tables) -> None:
         super().__init__()
         self.tables = tables
+        self.repaired: set[bytes] = set()  # texts that were no valid JSON
 
     def __missing__(self, text: bytes) -> Kept:
         if len(self) == MOST_KEPT:
             self.clear()
-        self[text] = kept = self.tables.kept(_decoded(text))
+            self.repaired.clear()
+        arguments, is_broken = _decoded(text)
+        if is_broken:
+            self.repaired.add(text)
+        self[text] = kept = self.tables.kept(arguments)
         return kept
 
 
@@ -122,7 +127,7 @@ class KnownLayout:
         self.spelling = spelling
         self.heads = Beginnings(tables.heads)
         self.details = Details(tables)
-        self.repaired = 0  # events whose first fields were no valid JSON
+        self.repaired = 0  # events that were no valid JSON
 
     def cut(self, text: bytes) -> int:
         """Where the last of the events ends that another one follows in `text`; 0 where none does."""
@@ -180,11 +185,11 @@ class KnownLayout:
             chosen = events.only(rows)
             columns = (heads[chosen.head], chosen.begin_ns, chosen.duration_ns)
             if table is EventTable.DEVICE:
-                tables.append_device(*columns, _arguments(data, chosen))
+                tables.append_device(*columns, self._arguments(data, chosen))
             elif table is EventTable.SYNCS:
-                tables.append_syncs(*columns, _arguments(data, chosen))
+                tables.append_syncs(*columns, self._arguments(data, chosen))
             elif table is EventTable.MEMORY:
-                tables.append_memory(chosen.begin_ns, _arguments(data, chosen))
+                tables.append_memory(chosen.begin_ns, self._arguments(data, chosen))
             elif table is EventTable.CALLS:
                 tables.append_calls(*columns, _correlations(data, chosen))
             else:
@@ -195,7 +200,27 @@ class KnownLayout:
         """Keep what was recorded of the operators worth it."""
         details = self.details
         spans = zip(events.at[rows].tolist(), events.end[rows].tolist(), strict=True)
-        self.tables.append_details(rows.tolist(), [details[_kept_text(data, i, j)] for i, j in spans])
+        texts = [_kept_text(data, i, j) for i, j in spans]
+        kept = []
+        for text in texts:
+            kept.append(details[text])
+            self.repaired += text in details.repaired
+        self.tables.append_details(rows.tolist(), kept)
+
+    def _arguments(self, data: bytes, events: Events) -> list[Json]:
+        """The arguments of each event, decoded all at once where they stand where they should."""
+        text = np.frombuffer(data, np.uint8)
+        begin, end = events.below, events.end
+        usual = (begin != UNKNOWN) & (begin < end) & (text[begin] == ord("{")) & (text[end - 1] == ord("}"))
+        if usual.all():
+            spans = zip(begin.tolist(), end.tolist(), strict=True)
+            together = loads(b"[" + b",".join([data[i:j] for i, j in spans]) + b"]")
+            if together is not None and len(together) == len(begin):
+                return together  # type: ignore[no-any-return]
+        spans = zip(events.at.tolist(), events.stop.tolist(), strict=True)
+        single = [_argument(data[i:j]) for i, j in spans]
+        self.repaired += sum(is_broken for _, is_broken in single)
+        return [arguments for arguments, _ in single]
 
 
 def _phases(text: digits.Bytes, at: Ints) -> digits.Bytes:
@@ -254,25 +279,19 @@ def _times(text: digits.Bytes, stamps: Ints, spelling: Spelling) -> tuple[Ints, 
     return begin_ns, duration_ns * lasts, below, good
 
 
-def _arguments(data: bytes, events: Events) -> list[Json]:
-    """The arguments of each event, decoded all at once where they stand where they should."""
-    text = np.frombuffer(data, np.uint8)
-    begin, end = events.below, events.end
-    usual = (begin != UNKNOWN) & (begin < end) & (text[begin] == ord("{")) & (text[end - 1] == ord("}"))
-    if usual.all():
-        spans = zip(begin.tolist(), end.tolist(), strict=True)
-        together = loads(b"[" + b",".join([data[i:j] for i, j in spans]) + b"]")
-        if together is not None and len(together) == len(begin):
-            return together  # type: ignore[no-any-return]
-    return [_argument(data[i:j]) for i, j in zip(events.at.tolist(), events.stop.tolist(), strict=True)]
+def _argument(text: bytes) -> tuple[Json, bool]:
+    """The arguments in an event's text from its time stamp on, and whether it was no valid JSON."""
+    event, is_broken = _object(b"{" + text.rstrip(BLANK))
+    value = event.get("args")
+    return (value if isinstance(value, dict) else {}), is_broken
 
 
-def _argument(text: bytes) -> Json:
-    """The arguments in an event's text from its time stamp on."""
-    block = b"{" + text.rstrip(BLANK)
-    event = loads(block) or repair(block)
-    value = event.get("args") if isinstance(event, dict) else None
-    return value if isinstance(value, dict) else {}
+def _object(block: bytes) -> tuple[Json, bool]:
+    """An object of JSON, repaired if need be, and whether it had to be."""
+    value = loads(block)
+    is_broken = value is None
+    value = repair(block) if is_broken else value
+    return (value if isinstance(value, dict) else {}), is_broken
 
 
 def _kept_text(data: bytes, at: int, end: int) -> bytes:
@@ -291,11 +310,9 @@ def _kept_text(data: bytes, at: int, end: int) -> bytes:
     return data[begin : number if is_last else end]
 
 
-def _decoded(text: bytes) -> Json:
-    """Arguments from `_kept_text`, where their closing brace may be left."""
-    block = b"{" + text.strip(BLANK).removesuffix(b"}").strip(BLANK) + b"}"
-    event = loads(block) or repair(block)
-    return event if isinstance(event, dict) else {}
+def _decoded(text: bytes) -> tuple[Json, bool]:
+    """Arguments from `_kept_text`, where their closing brace may be left; whether they were no valid JSON."""
+    return _object(b"{" + text.strip(BLANK).removesuffix(b"}").strip(BLANK) + b"}")
 
 
 def _correlations(data: bytes, events: Events) -> Ints:

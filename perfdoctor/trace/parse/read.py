@@ -25,6 +25,7 @@ ATTEMPTS = 16  # separators tried from the end of a piece; those inside argument
 RANK_IN_NAME = re.compile(r"(?:rank[-_]?(\d+)|worker[-_]?(\d+)(?!\d|_\d+\.))", re.IGNORECASE)
 BROKEN_END = re.compile(rf'\}}(?=\s*,\s*{EVENT_BEGIN}|\s*\]\s*(?:,\s*"|\}}?\s*$))')
 BETWEEN = re.compile(r"[\s,]*")
+ABOUT = re.compile(r'"(deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:\s*')  # that are of use here
 BARREN_BYTES = 128 << 20  # without an event, after which none is expected any more
 UNFINISHED_BYTES = 16 << 20  # an event longer than this is damage, not an event
 
@@ -49,6 +50,7 @@ class _Reader:
         self.lost_bytes = self.lost_events = self.repaired = 0
         self.preamble = b""
         self.tail: str | None = None  # what follows the list of events; None: the list never ended
+        self.is_about_damaged = False
 
     def read(self) -> Trace:
         blocks = iter(self.source)
@@ -179,6 +181,8 @@ class _Reader:
         tail = (self.tail or "").strip().lstrip(",").encode("utf-8", "surrogateescape")
         for text in (head.rstrip(b", \r\n\t") + b"}" if head else b"{}", b"{" + tail):
             part = loads(text)
+            if part is None and text != b"{":
+                self.is_about_damaged, part = True, _salvaged(text)
             if isinstance(part, dict):
                 about |= part
         return about
@@ -189,6 +193,8 @@ class _Reader:
             reasons.append(self.source.cut)
         if self.tail is None:
             reasons.append("the file ends before its list of events")
+        if self.is_about_damaged:
+            reasons.append("what it says of the recording is damaged")
         if self.lost_events:
             reasons.append(f"{self.lost_events} events could not be read")
         repairs = self.repaired + (self.layout.repaired if self.layout else 0)
@@ -201,6 +207,18 @@ def _together(pieces: list[bytes]) -> list[Any] | None:
     """The events, decoded together; None where that does not go well."""
     events = decoded(b"[" + b",".join(pieces) + b"]")
     return events if events is not None and len(events) == len(pieces) else None
+
+
+def _salvaged(text: bytes) -> dict[str, Any]:
+    """The values in damaged JSON that are whole, by their keys."""
+    plain, decoder = text.decode("utf-8", "replace"), json.JSONDecoder(strict=False)
+    whole_ones = {}
+    for key in ABOUT.finditer(plain):
+        try:
+            whole_ones[key[1]], _ = decoder.raw_decode(plain, key.end())
+        except (ValueError, RecursionError):
+            continue
+    return whole_ones
 
 
 def _devices(properties: Any) -> tuple[DeviceProperties, ...]:

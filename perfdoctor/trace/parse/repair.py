@@ -15,6 +15,9 @@ EVENT_BEGIN = rf'\{{\s*"(?:{KEYS})"\s*:'  # an object that begins with a field o
 STRING = re.compile(rf'("(?:name|cat)":\s*")(.*?)"(?=\s*,\s*"(?:{KEYS})"\s*:|\s*\}}?\s*$)', re.DOTALL)
 ARGUMENTS = re.compile(r',\s*"args"\s*:.*$', re.DOTALL)
 BARE_QUOTE = re.compile(r'(?<!\\)"')
+# A string; nothing, where a value should be; or text without quotes, which is a value of JSON or none.
+VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|(?<=:)\s*(?=[,}\]])|[^\s"\[\]{},:]+', re.DOTALL)
+GOOD = re.compile(r'".*|-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|true|false|null|NaN|-?Infinity', re.DOTALL)
 
 
 def loads(text: bytes) -> Any:
@@ -44,11 +47,13 @@ def repair(text: bytes) -> dict[str, Any] | None:
     """An event that is not valid JSON, read with less strictness; None if nothing helps.
 
     First control characters and bytes that are no UTF-8 are let pass, then quotes inside the name and the
-    category are escaped, then the arguments are given up.
+    category are escaped, then values that are none (nothing at all, `inf`) become null, then the arguments
+    are given up.
     """
     plain = text.decode("utf-8", "replace")
     quoted = STRING.sub(lambda field: field[1] + BARE_QUOTE.sub(r'\\"', field[2]) + '"', plain)
-    for attempt in (plain, quoted, ARGUMENTS.sub("}", quoted)):
+    valued = VALUE.sub(lambda found: found[0] if GOOD.fullmatch(found[0]) else "null", quoted)
+    for attempt in (plain, quoted, valued, ARGUMENTS.sub("}", quoted)):
         try:
             event = json.loads(attempt, strict=False, parse_float=Decimal)
         except (ValueError, RecursionError):

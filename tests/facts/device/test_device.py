@@ -63,11 +63,23 @@ def test_copies_within_the_device_and_memsets_are_its_own_work():
     assert found.compute == pytest.approx(0.65)
 
 
+def test_copies_from_device_to_device_are_transfer_and_no_part_of_what_the_hosts_take():
+    trace = rank(
+        (step(1, compute=50, copy=20),),
+        classes=(use("matmul", 50), use("copy", 20)),
+        copies=(copy("PtoP", None, 15), copy("HtoD", "pinned", 5)),
+    )
+    found = device.device_facts(trace)
+    assert (found.compute, found.exposed_copy) == (pytest.approx(0.5), pytest.approx(0.2))
+    copies = device.copy_facts(trace, found)
+    assert sum(entry.us for entry in copies.copies) * copies.scale == pytest.approx(0.05)
+
+
 def test_a_first_step_that_warms_up_is_left_out_and_named():
     steps = (step(1, span=300), *(step(n) for n in range(2, 6)))
     found = device.device_facts(rank(steps))
     assert found.steps == 4
-    assert found.left_out == "ProfilerStep#1"
+    assert device.left_out(rank(steps)) == "ProfilerStep#1"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.model.change import Estimate
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.trace.results import HostWork
-from tests.support import rank_traces
 from tests.support.facts import step
 from tests.support.rank_traces import A100, host_only, rank, worked
 from tests.support.records import rows, update
@@ -83,9 +82,8 @@ def test_of_several_number_types_each_has_its_own_peak():
     assert found.flops_utilisation == pytest.approx(2 / 100)
 
 
-def test_float32_that_kernels_multiply_as_tf32_has_that_peak():
-    classes = (rank_traces.use("matmul", 60, dtypes={"tf32": 60.0}),)
-    found = rates(shapes=on_a100(worked(flops=156e9, count=5), classes=classes))
+def test_tf32_has_a_peak_of_its_own():
+    found = rates(shapes=on_a100(worked(flops=156e9, count=5, dtype="tf32")))
     assert found.flops_utilisation == pytest.approx(1 / 100)
 
 

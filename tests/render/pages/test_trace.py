@@ -11,7 +11,7 @@ from perfdoctor.render.pages import trace as trace_page
 from perfdoctor.trace.parse.columns import Skipped
 from perfdoctor.trace.results import KernelClass, OpUse, Roof
 from tests.support.drawn import drawn
-from tests.support.rank_traces import copy, host_only, kernel, rank, step, unmarked, use, wait
+from tests.support.rank_traces import copy, host_only, kernel, rank, step, times, unmarked, use, wait
 
 STEPS = tuple(step(number, copy=3, idle={"data_wait": 30}) for number in range(3, 9))
 FULL = rank(
@@ -114,6 +114,15 @@ def test_a_trace_of_the_cpu_says_that_there_is_no_device():
     assert "CPU only" in page
     assert "no work of a device" in page
     assert "in DataLoader" in page
+
+
+def test_a_first_step_that_warms_up_is_no_part_of_a_step_on_the_cpu_either():
+    trace = host_only(data=40)
+    page = shown(
+        replace(trace, steps=(replace(trace.steps[0], times=times(span=900, compute=0)), *trace.steps[1:]))
+    )
+    assert "One step: 100 ms" in page
+    assert "ProfilerStep#3 took much longer than the steps after it and was left out" in page
 
 
 def test_a_trace_without_steps_says_what_its_shares_are_of():

@@ -22,6 +22,11 @@ def test_the_change_of_the_step_comes_first():
     assert "per step" in lines[6]
 
 
+def test_a_step_that_was_left_out_is_named():
+    page = drawn(trace_comparison.page(compare([rank((step(0, span=500), *SLOW.steps[1:]))], [FAST])))
+    assert "ProfilerStep#0 took much longer" in page
+
+
 def test_totals_are_called_totals():
     page = drawn(trace_comparison.page(compare([SLOW], [unmarked()])))
     assert "totals" in page

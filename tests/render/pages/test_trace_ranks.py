@@ -39,6 +39,17 @@ def test_the_rank_that_others_wait_for_is_the_first_row_and_named_above_with_its
     assert waiting.split()[:5] == ["0", "100", "ms", "30", "ms"]
 
 
+def test_a_straggler_without_a_rank_is_named_as_its_row_is():
+    page = drawn(*(replace(entry, rank=None) for entry in (one(0, 50, 40), one(1, 80, 10))))
+    assert "The others wait for file 2: its computing takes longer" in page
+    assert re.search("^  file 2 +straggler", page, re.MULTILINE)
+
+
+def test_what_takes_longer_is_a_steps_only_where_all_mark_steps():
+    page = drawn(one(0, 50, 40), replace(one(1, 80, 10), steps=()))
+    assert "it spends 150 ms longer on compute than the other rank" in page
+
+
 def test_strips_show_what_the_device_does_and_what_it_idles_for():
     page = drawn(one(0, 40, 20, idle={"data_wait": 30}), one(1, 40, 20, idle={"data_wait": 30}))
     strip = rows(page)[0].split("  ")[-1]

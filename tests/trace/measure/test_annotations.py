@@ -27,6 +27,13 @@ def test_without_disguised_annotations_all_operators_are_real() -> None:
     assert found.spans(found.dataloader()).total_ns == 4000
 
 
+def test_a_step_without_a_duration_is_none() -> None:
+    made = Recording()
+    made.mark("ProfilerStep#1", 0, 10)
+    made.mark("ProfilerStep#2", 10, 10)
+    assert [step.name for step in collect_annotations(made.trace()).steps()] == ["ProfilerStep#1"]
+
+
 def test_steps_that_two_threads_mark_or_that_lie_inside_another_count_once() -> None:
     made = Recording()
     for number in range(3):

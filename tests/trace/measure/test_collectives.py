@@ -11,7 +11,7 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4
 BROADCAST = "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def rank(number: int, *kernels: tuple[str, float, float]) -> RankTrace:
+def rank(number: int | None, *kernels: tuple[str, float, float]) -> RankTrace:
     made = Recording()
     made.kernel("gemm", 0, 1)
     for name, begin, end in kernels:
@@ -30,6 +30,15 @@ def test_the_rank_with_the_shortest_kernel_was_waited_for() -> None:
     assert [wait.waiting_us for wait in found.ranks] == [45.0 + 3.0, 2.0, 25.0]
     assert [wait.caused_us for wait in found.ranks] == [0.0, 70.0, 5.0]
     assert [wait.last for wait in found.ranks] == [0, 1, 1]
+
+
+def test_ranks_that_their_traces_do_not_say_are_told_apart_all_the_same() -> None:
+    found = match_collectives([
+        rank(1, (ALL_REDUCE, 10, 60)), rank(None, (ALL_REDUCE, 30, 60)), rank(None, (ALL_REDUCE, 55, 60))
+    ])  # fmt: skip
+    assert found is not None
+    assert [wait.rank for wait in found.ranks] == [1, 0, 2]
+    assert found.late == 2
 
 
 def test_clocks_of_ranks_need_not_agree() -> None:

@@ -15,6 +15,9 @@ from tests.support.traces import Recording
         ("Memcpy PtoP (Device -> Device)", ("PtoP", None)),
         ("Memcpy HtoD (Host -> Device)", ("HtoD", None)),  # ROCm
         ("Memcpy HtoH (Pinned -> Pinned)", ("HtoH", "pinned")),
+        ("Memcpy M2D (MEMORY(Unknown) -> DEVICE)", ("HtoD", None)),  # XPU
+        ("Memcpy D2M (DEVICE -> MEMORY(Unknown))", ("DtoH", None)),
+        ("Memcpy D2D (DEVICE -> DEVICE)", ("DtoD", None)),
         ("CopyHostToDevice", ("HtoD", None)),
         ("CopyDeviceToDevice", ("DtoD", None)),
         ("CopyImage", ("unknown", None)),

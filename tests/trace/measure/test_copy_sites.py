@@ -46,6 +46,17 @@ def test_computing_hides_a_copy_and_a_busy_device_does_not_wait_for_it() -> None
     assert (site.exposed_us, site.idle_us) == (2.0, 1.0)  # idle from 19 to 20
 
 
+def test_copies_of_one_operator_share_the_time_that_the_device_waits_for_it() -> None:
+    made = Recording()
+    made.kernel("k", 0, 10)
+    made.op("aten::_foreach_copy_", 10, 70)
+    for number in range(4):
+        made.call("cudaMemcpyAsync", 12 + 10 * number, 13 + 10 * number, correlation=1 + number)
+        made.copy(PINNED, 15 + 10 * number, 20 + 10 * number, correlation=1 + number, bytes=4000)
+    (site,) = sites(made)
+    assert (site.count, site.us, site.idle_us) == (4, 20.0, 40.0)
+
+
 def test_where_steps_are_marked_only_they_count() -> None:
     made = Recording()
     made.mark("ProfilerStep#1", 0, 25)

@@ -84,8 +84,21 @@ def test_backward_of_a_convolution_computes_two_gradients() -> None:
     found = work("aten::convolution_backward", inputs(*shapes))
     assert found is not None
     assert found.flops == 2 * FORWARD
-    transposed = inputs(*shapes, values=("",) * 7 + ("True",))
-    assert work("aten::convolution_backward", transposed) is None
+
+
+def test_a_transposed_convolution_is_the_gradient_of_an_ordinary_one() -> None:
+    values = ("", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "True", "[1, 1]", "1")
+    for op in ("aten::convolution", "aten::_convolution"):
+        found = work(op, inputs((8, 16, 16, 16), (16, 3, 3, 3), values=values))
+        assert found is not None
+        assert found.flops == FORWARD
+        assert found.bytes == 2 * (8 * 3 * 32 * 32 + 16 * 27 + 8 * 16 * 16 * 16)
+    untold = inputs((8, 16, 16, 16), (16, 3, 3, 3), values=values[:7])
+    assert work("aten::convolution", untold) is None
+    shapes = ((8, 3, 32, 32), (8, 16, 16, 16), (16, 3, 3, 3))
+    backward = work("aten::convolution_backward", inputs(*shapes, values=("",) * 7 + ("True",)))
+    assert backward is not None
+    assert backward.flops == 2 * FORWARD
 
 
 def test_groups_leave_fewer_inputs_to_each_output() -> None:
@@ -120,3 +133,12 @@ def test_causal_attention_does_half() -> None:
     assert full is not None
     assert causal is not None
     assert causal.flops == full.flops / 2
+
+
+@pytest.mark.parametrize(("mask", "part"), [("0", 1.0), ("1", 0.5), ("2", 0.5)])
+def test_memory_efficient_attention_numbers_its_masks(mask: str, part: float) -> None:
+    found = work(
+        "aten::_efficient_attention_forward", inputs(*((2, 10, 4, 16),) * 3, values=("",) * 9 + (mask,))
+    )
+    assert found is not None
+    assert found.flops == 4 * 2 * 10 * 4 * 16 * 10 * part

@@ -85,6 +85,9 @@ NAMES = {
         "LpNormFunctor<float, 2, 1, 1, 0>, float*, int>(TensorListMetadata)"),
     ],
     K.POINTWISE: [
+        "__amd_rocclr_copyBuffer",
+        "__amd_rocclr_copyImage",
+        "__amd_rocclr_fillBufferAligned",
         f"{NATIVE}vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3>>(int)",
         (f"{NATIVE}unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::"
         "{lambda()#2}::operator()() const::{lambda(float)#1}>(int)"),
@@ -118,13 +121,12 @@ NAMES = {
         "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
         "ncclSymkDevKernel_ReduceScatter_LDMC_sum_bf16(ncclSymkDevWorkArgs)",
         "rcclGenericKernel<1, false>(ncclDevComm*)",
+        "mscclKernel_Sum_half_Simple_false(ncclDevComm*, mscclAlgo*, mscclWork*)",
         "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)",
         "void (anonymous namespace)::one_shot_all_reduce_kernel<c10::BFloat16>(P)",
         "void multimem_one_shot_all_reduce_kernel<c10::BFloat16, 16>(P)",
         "void deep_ep::intranode::dispatch<8, 768>(int4*)",
     ],
-    K.COPY: ["__amd_rocclr_copyBuffer", "__amd_rocclr_copyImage"],
-    K.MEMSET: ["__amd_rocclr_fillBufferAligned"],
 }  # fmt: skip
 
 

@@ -30,6 +30,19 @@ def test_a_product_is_one_however_many_kernels_it_takes() -> None:
     assert use == MatrixUse("aten::mm", 1, 64, 16, 96, "bfloat16", 2, 9.0, 16)
 
 
+def test_float32_that_a_kernel_multiplies_as_tf32_is_tf32() -> None:
+    made, kernels = (
+        Recording(),
+        ("ampere_sgemm_128x64_nn", "cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4"),
+    )
+    for begin, name in zip((0, 50), kernels, strict=True):
+        made.op("aten::mm", begin, begin + 9, shapes=((64, 96), (96, 16)), types=("float", "float"))
+        made.launched(name, begin + 2, begin + 20, begin + 24)
+    found = measure(made.trace())
+    assert sorted((use.dtype, use.count) for use in found.work) == [("float32", 1), ("tf32", 1)]
+    assert sorted((use.dtype, use.count) for use in found.matrices) == [("float32", 1), ("tf32", 1)]
+
+
 def test_a_class_adds_up_its_events_and_what_they_computed() -> None:
     matmul, pointwise = measure(products().trace()).classes
     assert (matmul.kind, matmul.count, matmul.us) == (KernelClass.MATMUL, 3, 9.0)

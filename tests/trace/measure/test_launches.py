@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.trace.measure.launches import launches, launching_calls
@@ -23,6 +25,19 @@ def test_correlation_zero_belongs_to_nobody() -> None:
     made.call("cudaStreamIsCapturing", 1, 2, correlation=0)
     made.kernel("a", 10, 11, correlation=0)
     assert launching_calls(made.trace()).tolist() == [UNKNOWN]
+
+
+def test_a_correlation_that_several_processes_have_used_belongs_to_nobody() -> None:
+    made = Recording()
+    made.call("cudaLaunchKernel", 1, 2, correlation=3)
+    made.call("cudaLaunchKernel", 5, 6, correlation=3, thread="other")
+    made.call("cudaLaunchKernel", 7, 8, correlation=4, thread="other")
+    made.kernel("a", 10, 11, correlation=3)
+    made.kernel("b", 11, 12, correlation=4)
+    alone = made.trace()
+    assert launching_calls(alone).tolist() == [0, 2]
+    merged = replace(alone, threads=[("1", "main"), ("2", "other")])
+    assert launching_calls(merged).tolist() == [UNKNOWN, 2]
 
 
 def test_a_replayed_graph_belongs_to_its_launch() -> None:

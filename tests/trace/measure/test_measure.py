@@ -20,9 +20,10 @@ def test_a_trace_of_the_cpu_has_no_times_of_a_device() -> None:
     assert "trace of the CPU" in worded(found.notes[0])
 
 
-def test_launches_without_any_kernel_are_no_idle_device() -> None:
+@pytest.mark.parametrize("launch", ["cudaLaunchKernel", "hipExtModuleLaunchKernel", "urEnqueueKernelLaunch"])
+def test_launches_without_any_kernel_are_no_idle_device(launch: str) -> None:
     made = Recording()
-    made.call("cudaLaunchKernel", 0, 1, correlation=1)
+    made.call(launch, 0, 1, correlation=1)
     made.call("cudaMemcpyAsync", 2, 3, correlation=2)
     made.copy("Memcpy HtoD (Pinned -> Device)", 5, 6, correlation=2)
     found = measure(made.trace())

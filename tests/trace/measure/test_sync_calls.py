@@ -19,6 +19,9 @@ def found(made: Recording) -> SyncCalls:
         ("cudaDeviceSynchronize", "synchronize"),
         ("hipEventSynchronize", "synchronize"),
         ("cuCtxSynchronize", "synchronize"),
+        ("urQueueFinish", "synchronize"),
+        ("urEventWait", "synchronize"),
+        ("zeEventHostSynchronize", "synchronize"),
         ("cudaFree", "free"),
         ("hipHostFree", "free"),
         ("cuMemFree_v2", "free"),
@@ -38,7 +41,7 @@ def test_calls_that_block(name: str, group: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["cudaStreamWaitEvent", "cudaMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cudaLaunchKernel", "cudaEventQuery",
-     "cudaMalloc", "hipMemcpyAsync"],
+     "cudaMalloc", "hipMemcpyAsync", "urEnqueueEventsWait", "urEnqueueKernelLaunch"],
 )  # fmt: skip
 def test_calls_that_do_not(name: str) -> None:
     made = Recording()

@@ -147,6 +147,20 @@ def test_what_the_file_says_of_itself_before_and_after_its_events(tmp_path: Path
     )
 
 
+@pytest.mark.parametrize("damage", ["}", ', "with_flops": }', ', "baseTimeNanoseconds": 17, "cut'])
+def test_of_what_is_damaged_in_it_the_whole_values_are_used_and_the_damage_is_said(
+    tmp_path: Path, damage: str
+) -> None:
+    about = {"deviceProperties": [{"id": 0, "name": "A100"}], "distributedInfo": {"rank": 3, "world_size": 8}}
+    text = trace_files.in_lines([op()], **about).replace(
+        '"deviceProperties"', '"host": "a"b",\n "deviceProperties"'
+    )
+    trace = read(trace_files.save(tmp_path, text.rstrip("}") + damage))
+    assert (trace.rank, trace.world_size, trace.devices[0].name) == (3, 8, "A100")
+    assert trace.epoch_offset_ns == (17 if "17" in damage else 0)
+    assert trace.skipped.because == "what it says of the recording is damaged"
+
+
 @pytest.mark.parametrize("name", ["trace.rank5.0.json", "worker5.pt.trace.json", "rank-5.json"])
 def test_the_rank_may_stand_in_the_name(tmp_path: Path, name: str) -> None:
     assert read(trace_files.save(tmp_path, trace_files.compact([op()]), name)).rank == 5
@@ -198,6 +212,21 @@ def test_names_that_are_no_valid_json_are_mended_and_counted(tmp_path: Path, nam
     assert len(trace.ops) == 4
     assert "2 events were not valid JSON" in (trace.skipped.because or "")
     assert name.replace("\udce9", "�") in trace.names
+
+
+NOTHING = Literal("")
+
+
+@pytest.mark.parametrize("joined", ["lines", "one line"])
+def test_a_value_that_is_none_costs_no_other_argument_and_is_counted(tmp_path: Path, joined: str) -> None:
+    copy = event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 180, 4, 0, 20,
+                 {"memory bandwidth (GB/s)": Literal("inf"), "bytes": 4096, "stream": 20, "correlation": 9})  # fmt: skip
+    product = op("aten::mm", 200, 5, **{"Input Dims": [[8, 16], [16, 4]], "Description": NOTHING})
+    text = trace_files.in_lines([call(), copy, product, op(ts=300), kernel()])
+    trace = read(trace_files.save(tmp_path, text if joined == "lines" else text.replace("\n  ", " ")))
+    assert (trace.device.bytes[0], trace.device.correlation[0]) == (4096, 9)
+    assert [found.shapes for found in trace.inputs] == [((8, 16), (16, 4))]
+    assert "2 events were not valid JSON" in (trace.skipped.because or "")
 
 
 def test_events_without_usable_numbers_are_counted(tmp_path: Path) -> None:

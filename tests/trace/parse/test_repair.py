@@ -27,6 +27,22 @@ def test_the_name_survives(text: bytes, name: str) -> None:
     assert event["name"] == name
 
 
+@pytest.mark.parametrize(
+    "bad", [b"", b" ", b"inf", b"-inf", b"nan", b"-nan(ind)", b"unknown", b"+1", b"0x1f"], ids=repr
+)
+def test_of_arguments_only_the_value_that_is_none_is_lost(bad: bytes) -> None:
+    event = repair(
+        b'{"name": "f<"a">: ,", "args": {"text": "a: , inf", "bad":'
+        + bad
+        + b', "list": [1, 2.5e-3, true], "last": -7}}'
+    )
+    assert event is not None
+    assert event["name"] == 'f<"a">: ,'
+    assert event["args"] == {
+        "text": "a: , inf", "bad": None, "list": [1, Decimal("2.5e-3"), True], "last": -7
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("text", [b"", b"{", b"[1]", b'{"name": "cut', b"{" * 100_000])
 def test_what_cannot_be_mended_is_none(text: bytes) -> None:
     assert repair(text) is None

@@ -1,0 +1,58 @@
+"""Tells what figures per step are of: what was begun or launched in the marked steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfdoctor.trace.measure.intervals import Spans
+from perfdoctor.trace.parse.columns import UNKNOWN, DeviceEvents, Flags, Ints, Trace
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What belongs to the marked steps or, without them, everything."""
+
+    ops: Ints | None  # numbers of the operators; None: all
+    calls: Flags | None  # (calls,) None: all
+    trace: Trace  # with no other work of the device
+    launching: Ints  # by which call each of its device events was launched, UNKNOWN if not in the trace
+
+    def of_calls(self, calls: Ints) -> Ints:
+        """Those of some calls that count."""
+        return calls if self.calls is None else calls[self.calls[calls]]
+
+
+def counted(trace: Trace, ops: Ints | None, launching: Ints, steps: Spans) -> Counted:
+    """What counts of a trace whose operators are numbered `ops`; `launching` as from `launching_calls`.
+
+    A profiler records a little before its first step and behind its last. What the device did belongs to the
+    step that launched it, whenever it ran.
+    """
+    if not len(steps):
+        return Counted(ops, None, trace, launching)
+    calls = _begun(trace.calls.begin_ns, steps)
+    ran = np.flatnonzero(
+        np.where(launching == UNKNOWN, _begun(trace.device.begin_ns, steps), _at(calls, launching))
+    )
+    begun = _begun(trace.ops.begin_ns, steps)
+    if not begun.all():
+        ops = np.flatnonzero(begun).astype(np.int32) if ops is None else ops[begun[ops]]
+    if len(ran) < len(trace.device):
+        columns = {name: column[ran] for name, column in vars(trace.device).items()}
+        trace, launching = replace(trace, device=DeviceEvents(**columns)), launching[ran]
+    return Counted(ops, calls, trace, launching)
+
+
+def _begun(begin_ns: Ints, steps: Spans) -> Flags:
+    """(n,) bool: what began in a step. Steps are few: flags for each take less memory than a search."""
+    flags = np.zeros(len(begin_ns), bool)
+    for begin, end in zip(steps.begin.tolist(), steps.end.tolist(), strict=True):
+        flags |= (begin_ns >= begin) & (begin_ns < end)
+    return flags
+
+
+def _at(flags: Flags, rows: Ints) -> Flags:
+    """(n,) the flags of rows, False where a row is UNKNOWN."""
+    return np.append(flags, False)[rows]
