@@ -60,5 +60,20 @@ def test_what_waits_without_a_core_can_be_fetched_at_once():
     assert "ThreadPoolExecutor" not in works.code
 
 
+@pytest.mark.parametrize(
+    ("of_cpu", "cpu_ms", "waits"),
+    [
+        pytest.param(cpu(cores=2, other_cores=1.6, main_delay=0.4), 12, False, id="ready-without-a-core"),
+        pytest.param(cpu(cores=2, other_cores=1.6), 12, False, id="crowded-and-no-delay-known"),
+        pytest.param(cpu(cores=2, other_cores=1.6, main_delay=0.05), 12, True, id="crowded-but-undisturbed"),
+        pytest.param(cpu(cores=2), 7, False, id="computing-waits-as-well"),
+        pytest.param(cpu(cores=2), 7.5, True, id="sleeps"),
+    ],
+)
+def test_who_has_no_core_waits_for_no_storage(of_cpu, cpu_ms, waits):
+    advice = judge(stacks(*BUILDS), of_cpu, step(other=12, forward=3, backward=5, cpu=cpu_ms))
+    assert any("no core works" in reason for reason in advice.because) == waits
+
+
 def test_fires_just_above_the_threshold():
     assert judge(stacks(line(0.0801, kind="data")), cpu()) is not None
