@@ -2,7 +2,7 @@
 
 ## What it sees
 A noticeable share of the step is spent on lines of the training loop that compute the model's inputs, in the
-training process and without a DataLoader.
+training process and outside the workers of a DataLoader.
 
 ## By hand
     class Batches(torch.utils.data.Dataset):
@@ -17,7 +17,8 @@ Where those lines wait for storage or a network, fetch what a batch needs at onc
 
 ## When not
 Where the algorithm generates its data from the model during training (reinforcement learning, self-play),
-batches cannot be prepared ahead. Where vectorising makes those lines cheap, that is simpler.
+batches cannot be prepared ahead. Where vectorising makes those lines cheap, that is simpler. Where a
+DataLoader without workers delivers the batches, give it some first: `too-few-workers` says what that brings.
 """
 
 from __future__ import annotations
@@ -50,13 +51,19 @@ KNEE = 0.05  # a worker more that brings less than this is not worth its memory
 def batches_built_in_the_loop(
     step: StepFacts, stacks: StackFacts, cpu: CpuFacts, model: StepModel
 ) -> Advice | None:
-    """Advises a DataLoader with workers where the training loop spends much time on preparing batches."""
+    """Advises a DataLoader with workers where the training loop spends much time on preparing batches.
+
+    What a loader's own batches cost is the affair of other tips: beside one, this moves to its workers what
+    the loop does, and credits no more of them.
+    """
+    if model.batches and not model.workers:
+        return None
     lines = [line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "data"]
     share = min(1.0, sum(line.share for line in lines))
     if share < NOTICEABLE or sum(line.samples for line in lines) < SEEN:
         return None
     moved = Change(moved=Estimate(share, share, share))
-    workers = model.after([moved]).knee(max(1, int(cpu.usable_cores)), KNEE)
+    workers = model.workers or model.after([moved]).knee(max(1, int(cpu.usable_cores)), KNEE)
     top = lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""
     vectorised = removes(0.0, VECTORISED * share, share)
