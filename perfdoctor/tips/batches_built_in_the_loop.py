@@ -2,7 +2,7 @@
 
 ## What it sees
 A noticeable share of the step is spent on lines of the training loop that compute the model's inputs, in the
-training process and without a DataLoader.
+training process and outside the workers of a DataLoader.
 
 ## By hand
     class Batches(torch.utils.data.Dataset):
@@ -17,7 +17,8 @@ Where those lines wait for storage or a network, fetch what a batch needs at onc
 
 ## When not
 Where the algorithm generates its data from the model during training (reinforcement learning, self-play),
-batches cannot be prepared ahead. Where vectorising makes those lines cheap, that is simpler.
+batches cannot be prepared ahead. Where vectorising makes those lines cheap, that is simpler. Where a
+DataLoader without workers delivers the batches, give it some first: `too-few-workers` says what that brings.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ SEEN = 5  # samples in those lines: fewer may be chance
 VECTORISED = 0.7
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 WAITS = 0.5  # of the lines' time, without CPU time: fetched at once, as good as all of it overlaps
+SHORT = 0.1  # of computing: where so much of it had no CPU time, it waits as well, and nothing is told
 OVERLAPPED = (0.5, 0.9)  # of that waiting: at worst, likely
 KNEE = 0.05  # a worker more that brings less than this is not worth its memory
 
@@ -49,13 +51,19 @@ KNEE = 0.05  # a worker more that brings less than this is not worth its memory
 def batches_built_in_the_loop(
     step: StepFacts, stacks: StackFacts, cpu: CpuFacts, model: StepModel
 ) -> Advice | None:
-    """Advises a DataLoader with workers where the training loop spends much time on preparing batches."""
+    """Advises a DataLoader with workers where the training loop spends much time on preparing batches.
+
+    What a loader's own batches cost is the affair of other tips: beside one, this moves to its workers what
+    the loop does, and credits no more of them.
+    """
+    if model.batches and not model.workers:
+        return None
     lines = [line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "data"]
     share = min(1.0, sum(line.share for line in lines))
     if share < NOTICEABLE or sum(line.samples for line in lines) < SEEN:
         return None
     moved = Change(moved=Estimate(share, share, share))
-    workers = model.after([moved]).knee(max(1, int(cpu.usable_cores)), KNEE)
+    workers = model.workers or model.after([moved]).knee(max(1, int(cpu.usable_cores)), KNEE)
     top = lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""
     vectorised = removes(0.0, VECTORISED * share, share)
@@ -66,7 +74,7 @@ def batches_built_in_the_loop(
         f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
     )
     at = tuple(line.at for line in lines[:3])
-    waits = _waits(step, share)
+    waits = _waits(step, cpu, share)
     if waits >= WAITS:
         low, likely = (waits * share * overlapped for overlapped in OVERLAPPED)
         said = f"for {waits:.0%} of that time no core works: it waits for storage, a network or a timer"
@@ -76,10 +84,18 @@ def batches_built_in_the_loop(
     return Advice(because, better, at, code=code)
 
 
-def _waits(step: StepFacts, share: float) -> float:
-    """How much of that share of the step passes without CPU time; computing keeps one core busy at least."""
+def _waits(step: StepFacts, cpu: CpuFacts, share: float) -> float:
+    """How much of that share of the step passes without CPU time; computing keeps one core busy at least.
+
+    A thread that is ready and has no core waits for none of these: on a crowded machine its delay counts as
+    work, and where that was not measured nothing is told.
+    """
     building_s = share * step.mean_s
-    if step.process_cpu_s is None or building_s <= 0:
+    untold = cpu.crowded and cpu.main_delay is None
+    if step.process_cpu_s is None or untold or building_s <= 0:
         return 0.0
+    worked_s = step.process_cpu_s + (cpu.main_delay or 0.0) * step.mean_s
     computing_s = sum(step.seconds.get(phase, 0.0) for phase in COMPUTING)
-    return min(1.0, max(0.0, 1.0 - max(0.0, step.process_cpu_s - computing_s) / building_s))
+    if worked_s < (1.0 - SHORT) * computing_s:
+        return 0.0
+    return min(1.0, max(0.0, 1.0 - max(0.0, worked_s - computing_s) / building_s))

@@ -5,7 +5,7 @@ import pytest
 from perfdoctor.facts.predict.step_model import of_loop
 from perfdoctor.tips.batches_built_in_the_loop import batches_built_in_the_loop as tip
 from tests.support import facts
-from tests.support.facts import cpu, line, stacks, step
+from tests.support.facts import cpu, line, loader, stacks, step
 
 SLOW = step(other=12, forward=3, backward=5, cpu=19)
 BUILDS = (line(0.4, 20, "data", text="x = stack(rows)"), line(0.2, 19, "data"))
@@ -60,5 +60,36 @@ def test_what_waits_without_a_core_can_be_fetched_at_once():
     assert "ThreadPoolExecutor" not in works.code
 
 
+@pytest.mark.parametrize(
+    ("of_cpu", "cpu_ms", "waits"),
+    [
+        pytest.param(cpu(cores=2, other_cores=1.6, main_delay=0.4), 12, False, id="ready-without-a-core"),
+        pytest.param(cpu(cores=2, other_cores=1.6), 12, False, id="crowded-and-no-delay-known"),
+        pytest.param(cpu(cores=2, other_cores=1.6, main_delay=0.05), 12, True, id="crowded-but-undisturbed"),
+        pytest.param(cpu(cores=2), 7, False, id="computing-waits-as-well"),
+        pytest.param(cpu(cores=2), 7.5, True, id="sleeps"),
+    ],
+)
+def test_who_has_no_core_waits_for_no_storage(of_cpu, cpu_ms, waits):
+    advice = judge(stacks(*BUILDS), of_cpu, step(other=12, forward=3, backward=5, cpu=cpu_ms))
+    assert any("no core works" in reason for reason in advice.because) == waits
+
+
 def test_fires_just_above_the_threshold():
     assert judge(stacks(line(0.0801, kind="data")), cpu()) is not None
+
+
+WAITS = step(other=3, data_wait=15, forward=12, cpu=28)
+
+
+def test_is_silent_where_a_loader_without_workers_delivers_the_batches():
+    beside = facts.model(WAITS, loader(0, batch=15), cpu(cores=2))
+    assert tip(WAITS, stacks(line(0.09, kind="data")), cpu(cores=2), beside) is None
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_beside_a_loader_with_workers_it_gains_no_more_than_its_own_share(workers):
+    beside = facts.model(WAITS, loader(workers, batch=30 * workers), cpu(cores=8))
+    advice = tip(WAITS, stacks(line(0.1, kind="data")), cpu(cores=8), beside)
+    assert facts.gain(advice, beside).high <= 1 / 0.9 + 1e-9
+    assert f"num_workers={workers})" in advice.code

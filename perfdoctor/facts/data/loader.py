@@ -42,7 +42,9 @@ NEEDED = {
 
 @fact
 def loader_facts(rank: RankRecords, span: MeasuredSpan, steps: Steps) -> LoaderFacts | Missing | None:
-    """The facts of the training loader, or None where the script constructs none."""
+    """The facts of the training loader, or None where the script has none, or loads once for all steps."""
+    if steps.fed_once:
+        return None
     made = _made(rank)
     identity = trained_on(rank, span)
     if identity is None:

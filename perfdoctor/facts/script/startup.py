@@ -80,7 +80,7 @@ def startup_facts(
         seconds=seconds,
         share=min(1.0, seconds / ran_s) if ran_s > 0 else 0.0,
         torch_s=max(0.0, (entry.begin_ns - begin_ns) / 1e9),
-        first_batch_s=beyond(Phase.DATA_WAIT),
+        first_batch_s=steps.loaded_s + beyond(Phase.DATA_WAIT),
         first_compute_s=beyond(*TRAINING),
         waiting_s=sampled_s - worked_s,
         sampled=by_kind,

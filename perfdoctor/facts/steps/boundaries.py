@@ -41,6 +41,13 @@ class Steps:
     skipped_updates: int
     rows: int
     per_step: float  # markers that make one step
+    loaded_s: float = 0.0  # that data was waited for which all steps share: before the first one begins
+
+    @property
+    def fed_once(self) -> bool:
+        """Whether loaders gave batches to the first of several steps, and to no later one."""
+        batches = self.counts["batches"]
+        return bool(len(batches) > 1 and self.weight[0] == 1 and batches[0] > 0 and not batches[1:].any())
 
     @property
     def seconds(self) -> Floats:
@@ -62,9 +69,19 @@ def find(rows: Rows | None) -> Steps | None:
     closes, per_step = _closing(rows, marker)
     if not len(closes):
         return None
-    return _gather(
-        rows, marker, closes, _first_row(rows, int(np.flatnonzero(_bearing(rows, marker))[0])), per_step
-    )
+    first = _first_row(rows, int(np.flatnonzero(_bearing(rows, marker))[0]))
+    return _without_loading(_gather(rows, marker, closes, first, per_step))
+
+
+def _without_loading(steps: Steps) -> Steps:
+    """The steps, of which the first begins when data is there that is loaded once for all of them."""
+    if not steps.fed_once:
+        return steps
+    waited = steps.phases[Phase.DATA_WAIT].copy()
+    begin_ns, loaded_s = steps.begin_ns.copy(), float(waited[0])
+    begin_ns[0], waited[0] = begin_ns[0] + round(loaded_s * 1e9), 0.0
+    phases = {**steps.phases, Phase.DATA_WAIT: waited}
+    return replace(steps, begin_ns=begin_ns, phases=phases, loaded_s=loaded_s)
 
 
 def settled(steps: Steps) -> Steps:

@@ -1,8 +1,9 @@
 """Tells which lines of a training loop build the batch, which compute, and which do neither.
 
-A backward slice over names, from the calls that train (model, backward): what they need and what does not
-come out of the model itself builds the batch. Attributes count for `self` only; order counts for what
-comes out of the model, not for the slice. What it cannot follow it leaves unnamed.
+A backward slice over names, from the calls that train (model, backward): what the model, or work on what it
+gave, needs and what does not come out of the model itself builds the batch. What a backward alone needs is
+a loss of results that were kept from before. Attributes count for `self` only; order counts for what comes
+out of the model, not for the slice. What it cannot follow it leaves unnamed.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-from perfdoctor.facts.user_source.parse import Function, Listing, covers, header, logs, statements
+from perfdoctor.facts.user_source.parse import Function, Listing, calls, covers, header, logs, statements
 
 TO_NUMBERS = {"item", "tolist", "numpy"}  # tensor methods that give what Python and NumPy work on
+BACKWARDS = {"backward", "manual_backward"}
+ADDING = {"sum", "mean", "stack", "cat", "scale"}  # how losses become one, which no model is called by
 
 
 class Role(str, Enum):
@@ -23,7 +26,7 @@ class Role(str, Enum):
 
     TRAINS = "trains"  # calls the model, backward or the optimizer
     DATA = "data"  # builds the batch
-    COMPUTE = "compute"  # works on what the model gave, on the way to the loss
+    COMPUTE = "compute"  # works on what the model gave, now or earlier, on the way to the loss
     ACTS = "acts"  # works on numbers that the model gave, and training needs what comes of it: an environment
     REST = "rest"
     OUTSIDE = "outside"  # not in the loop
@@ -87,9 +90,26 @@ def _split(
 ) -> tuple[set[LoopStatement], set[LoopStatement], set[LoopStatement]]:
     """The units that build the batch, those that compute between model and loss, and those that act."""
     trained, acted = _from_model(units, anchors, results)
-    wanted = _slice(units, {name for unit in units if _anchored(unit, anchors) for name in unit.needs})
+    training = {unit for unit in units if _anchored(unit, anchors)}
+    wanted = _slice(units, _needs(training))
+    fed = _slice(
+        units, _needs(unit for unit in training | (wanted & trained) if not _only_backward(unit.node))
+    )
     touching = {unit for unit in units if unit.needs & {".grad"}}
-    return wanted - trained - acted, (wanted & trained) | touching, wanted & acted
+    compute = (wanted & trained) | (wanted - fed - acted) | touching
+    return fed - trained - acted, compute, wanted & acted
+
+
+def _needs(units: Iterable[LoopStatement]) -> set[str]:
+    return {name for unit in units for name in unit.needs}
+
+
+def _only_backward(node: ast.stmt) -> bool:
+    """Whether a statement runs a backward and calls nothing that may be a model: `sum(losses).backward()`."""
+    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+        return False
+    last, called = node.value.func, {name for _, name in calls(node)}
+    return isinstance(last, ast.Attribute) and last.attr in BACKWARDS and called <= BACKWARDS | ADDING
 
 
 def _slice(units: list[LoopStatement], needed: set[str]) -> set[LoopStatement]:

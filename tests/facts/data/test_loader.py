@@ -134,6 +134,12 @@ def test_without_an_end_of_epoch_batches_prepared_ahead_are_not_counted():
     assert found.batches_per_step == 1.0
 
 
+def test_a_loader_that_feeds_no_step_but_the_first_is_no_training_loader():
+    fed = boundaries.find(rows([update(10, batches=1), *[update(10)] * 99]))
+    rank = RankRecords(0, None, fetches(1, 6), (MADE, epoch()))
+    assert loader_facts(rank, MeasuredSpan.of(fed), fed) is None
+
+
 def test_no_loader_is_an_answer_and_no_batch_a_reason():
     assert facts() is None
     assert facts(MADE) == Missing("no batch of a DataLoader was recorded")

@@ -53,6 +53,11 @@ def test_what_the_first_step_takes_beyond_the_usual_belongs_to_the_start():
     assert found.first_compute_s == pytest.approx(2.0, abs=0.03)
 
 
+def test_data_that_is_loaded_once_for_all_steps_belongs_to_the_start():
+    found = facts(line(2, 80), first=update(1_010, data_wait=1_000, forward=10, batches=1))
+    assert (found.seconds, found.first_batch_s) == (pytest.approx(13.5), pytest.approx(1.0))
+
+
 def test_broken_lines_are_left_out():
     found = facts("no line", {}, line(2, None), line(2, 10, None), line(3, 10))
     assert [each.at.line for each in found.lines] == [3]

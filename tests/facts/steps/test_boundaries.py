@@ -123,6 +123,21 @@ def test_the_first_step_begins_where_its_loader_started():
     assert (found.begin_ns[0], found.end_ns[0]) == (1157 * MS, 1163 * MS)
 
 
+def test_data_that_is_loaded_once_for_all_steps_is_there_before_the_first_one():
+    loads = [row(Marker.OPEN, 1), update(110, data_wait=90, forward=15, batches=1)]
+    once = boundaries.find(rows([*loads, *updates(1, 1, 1)]))
+    assert (once.fed_once, once.loaded_s) == (True, pytest.approx(0.09))
+    assert once.seconds.tolist() == pytest.approx([0.02, 0.01, 0.01, 0.01])
+    assert (once.phases[Phase.DATA_WAIT].sum(), once.phases[Phase.OTHER][0]) == (0, pytest.approx(0.005))
+
+
+@pytest.mark.parametrize("later", [[], [update(10), update(10, batches=1)]], ids=["no-step", "a-batch"])
+def test_a_batch_that_others_may_follow_is_the_first_steps_own(later):
+    found = boundaries.find(rows([update(110, data_wait=90, batches=1), *later]))
+    assert (found.fed_once, found.loaded_s) == (False, 0.0)
+    assert found.phases[Phase.DATA_WAIT][0] == pytest.approx(0.09)
+
+
 def test_rolled_up_rows_stand_for_their_updates():
     described = [*updates(*[1, 2] * 10), *[update(100, optimizer=2, flags=ROLLED_UP, marks=20)] * 3]
     assert count(described) == 10 + 30

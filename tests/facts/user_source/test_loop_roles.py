@@ -206,3 +206,38 @@ def test_a_batch_drawn_from_what_was_played_is_still_a_batch():
         "net(",
         "backward",
     )
+
+
+def test_losses_of_results_that_were_kept_from_before_are_computed():
+    check(
+        """
+        def learn():
+            wins, losses = discounted(rewards), []  # compute
+            for (chance, value), win in zip(kept, wins):  # compute
+                gap = win - value.item()  # compute
+                losses.append(-chance * gap)  # compute
+            opt.zero_grad()  # rest
+            loss = torch.stack(losses).sum()  # compute
+            loss.backward()  # trains
+            opt.step()  # trains
+        """,
+        "backward", "opt.step",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "role"),
+    [
+        ("torch.stack(losses).sum().backward()", "compute"),
+        ("scaler.scale(losses).backward()", "compute"),
+        ("accelerator.backward(losses)", "compute"),
+        ("self.manual_backward(losses)", "compute"),
+        ("sum(losses).backward()", "compute"),
+        ("model(losses).backward()", "data"),
+        ("agent.critic(losses).mean().backward()", "data"),
+        ("F.mse_loss(self.model(losses), y).backward()", "data"),
+        ("fit(losses)", "data"),
+    ],
+)
+def test_what_feeds_a_backward_alone_is_no_batch(line, role):
+    check(f"for i in range(9):\n    losses = make(i)  # {role}\n    {line}", line)
