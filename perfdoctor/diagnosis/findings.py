@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -330,7 +331,10 @@ def _together(
         return None
     gain = _in_combination(model, first, attribution, machine)
     best = max(alone.likely for _, _, alone in first)
-    return Gain(gain.low, max(gain.likely, best), max(gain.high, best))
+    likely = max(gain.likely, best)
+    # that all of them bring their best, and act on seconds of their own, is rarer than that one of them does
+    at_best = math.prod(alone.high for _, _, alone in first)
+    return Gain(gain.low, likely, max(likely, min(gain.high, at_best)))
 
 
 def _why_not(tip: Tip, facts: Facts, attribution: TimeAttribution | None) -> str | None:

@@ -327,8 +327,8 @@ def _doubts(step: StepFacts, facts: Facts, verdict: Verdict, steady: Steadiness)
     late = without_a_core(facts)
     if late >= CROWDED:
         doubts.append(
-            f"other programs had the cores that its threads needed for {late:.0%} of the time: alone on the"
-            " machine it computes faster"
+            f"its threads together lacked a core for {late:.2f} s of each second, as other programs had it:"
+            " alone on the machine it computes faster"
         )
     job = facts.get(JobFacts)
     if verdict is Verdict.NETWORK and job is not None and not job.matched:
@@ -336,7 +336,8 @@ def _doubts(step: StepFacts, facts: Facts, verdict: Verdict, steady: Steadiness)
     delay = core_delay(job)
     if verdict is Verdict.NETWORK and delay >= CROWDED:
         doubts.append(
-            f"threads of ranks waited for a core {delay:.0%} of the time: part of gradient sync is that"
+            f"threads of a rank together lacked a core for {delay:.2f} s of each second: part of gradient"
+            " sync is that"
         )
     if verdict is Verdict.NETWORK and job is not None and job.matched and job.missing:
         doubts.append("ranks are missing: what looks like the network may be waiting for them")

@@ -67,9 +67,11 @@ def small_batch(sizes: BatchSizeFacts, loader: LoaderFacts, room: BatchRoom) -> 
     by_case = zip((low, likely, high), (times / 2, times, times * 2), strict=True)
     gone = [share * (1 - 1 / count) for share, count in by_case]
     size = loader.batch_size * times
+    several = round(sizes.samples / loader.batch_size)  # batches of the loader that one step trains on
+    of_batches = f" ({several} batches of {loader.batch_size})" if several > 1 else ""
     return Advice(
         because=(
-            f"about {likely:.0%} of a step of {sizes.samples:.0f} samples is fixed cost",
+            f"about {likely:.0%} of a step of {sizes.samples:.0f} samples{of_batches} is fixed cost",
             sizes.because,
             *larger.memory,
         ),
@@ -77,7 +79,7 @@ def small_batch(sizes: BatchSizeFacts, loader: LoaderFacts, room: BatchRoom) -> 
         at=(loader.at,) if loader.at else (),
         tweak=f"--batch-size {size}" if (loader.items or math.inf) >= BATCHES * size else None,
         same_result=False,
-        code=f"batch_size={size}",
+        code=f"batch_size={size}" + (f"  # of the loader, now {loader.batch_size}" if several > 1 else ""),
     )
 
 

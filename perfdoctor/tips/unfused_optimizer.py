@@ -47,14 +47,14 @@ FOREACH_GONE = (0.1, 0.3, 0.6)  # on a device, of grouped launches: the passes s
 )
 def unfused_optimizer(step: StepFacts, optimizers: OptimizerFacts) -> Advice | None:
     """Advises fused=True where the update takes a noticeable share and can be fused."""
-    share = step.share(Phase.OPTIMIZER)
+    share = step.share(Phase.OPTIMIZER) * optimizers.own_share
     fusable = [one for one in optimizers.optimizers if one.fusable]
     if not fusable or share < NOTICEABLE:
         return None
     part = sum(one.elements for one in fusable) / max(1, sum(one.elements for one in optimizers.optimizers))
     what = f"{share:.1%} of the step is the update"
     first = max(fusable, key=lambda one: one.elements)
-    low, likely, high = (share * part * gone for gone in _gone(first, step.seconds[Phase.OPTIMIZER]))
+    low, likely, high = (share * part * gone for gone in _gone(first, share * step.mean_s))
     if first.way == "for-loop" and likely < NOTICEABLE:
         return None
     return Advice(

@@ -210,11 +210,11 @@ def test_seconds_of_different_classes_add_up():
 
 @pytest.mark.parametrize("model", [None, of_loop(STEP, cpu())], ids=["no model", "model"])
 def test_within_a_class_each_takes_its_part_of_what_the_other_leaves(model):
-    found = judged(tip("a", 0.4), tip("b", 0.4), model=model, blame=open_to(data=0.8, compute=0.2))
+    found = judged(tip("a", 0.6), tip("b", 0.6), model=model, blame=open_to(data=0.8, compute=0.2))
     assert found.together is not None
     # at worst both take the same seconds, at best different ones: no more than the class has
-    worst = widen(Gain(low=1 / 0.6), widening([Bottleneck.DATA], Checked.SCRIPTS)).low
-    assert astuple(found.together) == pytest.approx((worst, 1 / 0.4, 1 / 0.2))
+    worst = widen(Gain(low=1 / 0.4), widening([Bottleneck.DATA], Checked.SCRIPTS)).low
+    assert astuple(found.together) == pytest.approx((worst, 1 / 0.25, 1 / 0.2))
 
 
 def test_fusing_an_optimizer_beside_a_larger_batch_is_not_promised_its_seconds_again():
@@ -224,6 +224,14 @@ def test_fusing_an_optimizer_beside_a_larger_batch_is_not_promised_its_seconds_a
     assert names(found) == ["batch", "fused"]
     assert found.together is not None
     assert found.together.likely < 11  # one after the other: 6.7x and 1.5x; the sum would be all there is
+
+
+def test_together_they_bring_at_best_what_their_best_gains_multiply_to():
+    made = [tip(name, 0.1, 0.3, 0.6, kind=Bottleneck.COMPUTE) for name in "ab"]
+    found = judged(*made, blame=open_to(compute=1.0))
+    assert found.together is not None
+    singles = [finding.gain.high for finding in found.findings]
+    assert found.together.high == pytest.approx(singles[0] * singles[1])
 
 
 def test_only_the_first_three_are_taken_together():

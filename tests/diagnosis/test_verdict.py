@@ -134,7 +134,13 @@ def test_threads_whose_cores_other_programs_had_are_a_reason_for_doubt(others, d
     crowded = cpu(2, other_cores=others, main_delay=delay)
     found = conclusion(step(data_wait=60, forward=40), crowded, findings=[finding(Bottleneck.DATA, 2.0)])
     assert found.confidence is (Confidence.MEDIUM if doubted else Confidence.HIGH)
-    assert any("for 60% of the time" in sentence for sentence in found.because) is doubted
+    assert any("lacked a core for 0.60 s" in sentence for sentence in found.because) is doubted
+
+
+def test_seconds_that_several_threads_lacked_a_core_are_no_share_of_the_time():
+    found = conclusion(step(forward=100), cpu(2, other_cores=1.5, main_delay=1.25))
+    assert any("together lacked a core for 1.25 s of each second" in why for why in found.because)
+    assert not any("125%" in why for why in found.because)
 
 
 def test_a_device_that_nobody_sampled_is_a_reason_for_doubt():

@@ -29,6 +29,12 @@ def test_says_what_is_fixed_how_that_is_known_and_that_memory_is_free():
     assert (advice.tweak, advice.same_result) == ("--batch-size 16", False)
 
 
+def test_where_steps_accumulate_batches_says_which_size_is_the_loaders():
+    advice = tip(sizes(0.8, samples=8), LOADER, ROOM)
+    assert advice.because[0] == "about 80% of a step of 8 samples (2 batches of 4) is fixed cost"
+    assert (advice.tweak, advice.code) == ("--batch-size 16", "batch_size=16  # of the loader, now 4")
+
+
 def test_the_fixed_part_is_shared_by_twice_to_eight_times_as_many():
     share = tip(FIXED, LOADER, ROOM).change.step
     assert (share.low, share.likely, share.high) == pytest.approx((0.2, 0.6, 0.84))

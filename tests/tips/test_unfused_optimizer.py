@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.tips.unfused_optimizer import unfused_optimizer as tip
@@ -17,6 +19,14 @@ def test_names_the_tensors_the_way_and_the_constructor():
     )
     assert [at.line for at in advice.at] == [30]
     assert (advice.tweak, advice.code) == ("--fused-optimizer", "torch.optim.AdamW(..., fused=True)")
+
+
+def test_what_clips_or_scales_before_the_update_is_not_credited():
+    half = replace(optimizers(), own_share=0.5)
+    advice = tip(UPDATES, half)
+    assert advice.because[0].startswith("20.0% of the step is the update")
+    assert advice.change.step.likely == pytest.approx(0.2 * 0.85, rel=0.03)
+    assert tip(UPDATES, replace(optimizers(), own_share=0.3)) is None
 
 
 def test_of_many_small_tensors_nearly_all_goes():

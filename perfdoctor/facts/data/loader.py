@@ -74,7 +74,7 @@ def _facts(
     return LoaderFacts(
         num_workers=event.num_workers,
         batch_size=event.batch_size,
-        at=location(event.at),
+        at=location(_users(rank, event).at),
         dataset=(event.dataset or "unknown"),
         iterable=event.iterable,
         persistent_workers=event.persistent_workers,
@@ -151,6 +151,23 @@ def _spread(costs: Floats, weight: Floats) -> tuple[float, ...]:
 
 def _made(rank: RankRecords) -> list[LoaderEvent]:
     return [entry for entry in rank.of(LoaderEvent) if entry.id]
+
+
+def _users(rank: RankRecords, event: LoaderEvent) -> LoaderEvent:
+    """The user's own loader, where a library has made the one that delivers around it; else that one.
+
+    Such a library (`accelerator.prepare(loader)`) takes over what the user's loader is made of, which then
+    delivers nothing itself. Of several that one line prepares, each is made after its own.
+    """
+    made, used = _made(rank), {epoch.loader for epoch in rank.of(EpochEvent)}
+    alike = [other for other in made if _made_of(other) == _made_of(event)]
+    around = [other.id for other in alike if other.at == event.at]
+    own = [other for other in alike if other.id < around[0] and other.id not in used]
+    return own[around.index(event.id)] if event.own_batch_sampler and len(own) == len(around) else event
+
+
+def _made_of(event: LoaderEvent) -> tuple[object, ...]:
+    return event.dataset, event.batch_size, event.num_workers, event.pin_memory
 
 
 def trained_on(rank: RankRecords, span: MeasuredSpan) -> int | None:

@@ -29,6 +29,7 @@ from perfdoctor.wire.events.training import EvalEvent
 Place = tuple[str, int]  # file, line
 Marks = Mapping[tuple[str, str], list[tuple[int, Phase]]]  # by file and function
 
+TELLING = 20  # samples of a phase: fewer may miss what takes a tenth of it
 TRAINER = "trainer"  # the kind of what a library does in a loop of its own: `trainer.fit(model)`
 ORDER = tuple(Phase)  # as a step passes through them
 # (phase before, phase after) of time that no wrapper is around, and the phase that the timers charge with it.
@@ -69,6 +70,7 @@ class StackCosts:
     costs: tuple[StackCost, ...]
     unseen_s: Mapping[Phase, float]
     anchors: frozenset[tuple[str, int]]  # (file, line) that training itself passes through
+    in_updates: float = 1.0  # of the optimizer's phase: clipping and what a scaler does lie there as well
 
 
 @fact
@@ -102,6 +104,7 @@ def stack_costs(rank: RankRecords, step: StepFacts, sources: Sources) -> StackCo
         tuple(_together(seen)),
         {phase: max(0.0, whole - _seconds(seen, phase)) for phase, whole in step.seconds.items()},
         frozenset((file, line) for (file, _), anchored in lines.anchors.items() for line in anchored),
+        _in_updates(main, samples[Phase.OPTIMIZER]),
     )
 
 
@@ -118,6 +121,14 @@ def _with_gradient_sync(costs: Sequence[StackCost], step: StepFacts) -> list[Sta
             cost = replace(cost, samples=cost.samples - exchanging)
         divided.append(cost)
     return [cost for cost in divided if cost.samples]
+
+
+def _in_updates(main: Sequence[FrameStack], sampled: int) -> float:
+    """The share of the optimizer's phase in which an optimizer steps; all of it where few samples tell."""
+    if sampled < TELLING:
+        return 1.0
+    inside = (count for frames, count in main if any(frame.phase is Phase.OPTIMIZER for frame in frames))
+    return min(1.0, sum(inside) / sampled)
 
 
 def _seconds(costs: Iterable[StackCost], phase: Phase) -> float:

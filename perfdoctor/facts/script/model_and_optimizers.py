@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from perfdoctor.facts.decode import location
+from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import Location
+from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.script import DoublePrecisionEvent, OptimizerEvent, RootModuleEvent, SettingsEvent
 
@@ -49,6 +51,9 @@ class OptimizerFacts:
     """The optimizers that stepped."""
 
     optimizers: tuple[Optimizer, ...]
+    own_share: float = (
+        1.0  # of their phase that passes in their steps, and not in clipping or a scaler before
+    )
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class ModelFacts:
 
 
 @fact
-def optimizer_facts(rank: RankRecords) -> OptimizerFacts | None:
+def optimizer_facts(rank: RankRecords, costs: StackCosts | Missing | None = None) -> OptimizerFacts | None:
     """The optimizers, or None where none stepped."""
     optimizers = tuple(
         Optimizer(
@@ -81,7 +86,8 @@ def optimizer_facts(rank: RankRecords) -> OptimizerFacts | None:
         )
         for event in rank.of(OptimizerEvent)
     )
-    return OptimizerFacts(optimizers) if optimizers else None
+    own_share = costs.in_updates if isinstance(costs, StackCosts) else 1.0
+    return OptimizerFacts(optimizers, own_share) if optimizers else None
 
 
 @fact

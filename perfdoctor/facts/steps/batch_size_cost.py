@@ -22,7 +22,6 @@ from perfdoctor.trace.results import HostWork, RankTrace
 
 SMALLER = 0.6  # of the usual batch: sizes nearer to it do not tell the two parts of the cost apart
 FEW = 3  # steps of such a size
-CAUGHT_UP = 0.5  # of a batch more than its steps use, or of the epochs: what is nearer to all than to none
 SHAPES = "shapes"  # the window that tells them
 WITH_THE_BATCH = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 # What one operator takes however little it computes. A profiler counts the views and the parts of others as
@@ -102,26 +101,41 @@ def batch_size_facts(
 
 
 def _trained_on(steps: Steps) -> Floats:
-    """The samples that each step trains on, which a loader that runs ahead has delivered some steps before.
+    """The samples that each step trains on, which a loader that runs ahead has delivered some batches before.
 
     Such a loader (accelerate takes the next batch before it hands one out, to know which is the last; others
-    copy the next one to a device meanwhile) gives the last steps of an epoch nothing, and the first step of
-    the next one as many batches more. Without this a smaller last batch is taken for the step before its own.
+    copy the next one to a device meanwhile) gives the last steps of an epoch fewer batches than they use, and
+    the first step of the next one as many more. Without this a smaller last batch is taken for the step
+    before its own, and a step that accumulates gradients for a smaller one.
     """
-    delivered = steps.counts["samples"]
-    empty = np.concatenate([[False], delivered == 0, [False]])
-    borders = np.flatnonzero(empty[1:] != empty[:-1])
-    begin, end = borders[::2], borders[1::2]  # of stretches of steps that got nothing
+    delivered, batches = steps.counts["samples"], steps.counts["batches"]
+    used = _batches_used(steps)
+    lacks = np.concatenate([[False], batches < used, [False]])
+    borders = np.flatnonzero(lacks[1:] != lacks[:-1])
+    begin, end = borders[::2], borders[1::2]  # of stretches of steps that got fewer than they use
     between = (begin > 0) & (end < len(delivered))
     begin, end = begin[between], end[between]
     if not len(begin):
         return delivered
-    usual = float(np.median(delivered[delivered > 0] / steps.weight[delivered > 0]))
-    more = delivered[end] / steps.weight[end] - usual
-    if np.mean(more > (end - begin - CAUGHT_UP) * usual) <= CAUGHT_UP:
-        return delivered  # several steps train on one batch, or none was seen
-    ahead = int(np.median(end - begin))
-    return np.concatenate([np.zeros(ahead), delivered[:-ahead]])
+    late = np.concatenate([[0.0], np.cumsum(used - batches)])
+    ahead = late[end] - late[begin]
+    if np.any(ahead != ahead[0]) or np.any(batches[end] - used[end] < ahead):
+        return delivered  # several steps train on one batch, or no such loader delivers them
+    given = np.minimum(batches, used)  # more is validation's, but for what is taken ahead
+    given[[0, *end]] += ahead[0]
+    come, gone = np.cumsum(given), np.cumsum(used)
+    gone += come[end[0] - 1] - gone[end[0] - 1]  # at the end of an epoch, no batch is left
+    taken = np.interp([gone[0] - used[0], *gone], [0.0, *come], [0.0, *np.cumsum(delivered)])
+    return np.asarray(np.diff(taken))
+
+
+def _batches_used(steps: Steps) -> Floats:
+    """How many batches each step trains on, by its backward passes: as many as a batch usually has."""
+    batches, backwards = steps.counts["batches"], steps.counts["backwards"]
+    both = (batches > 0) & (backwards > 0)
+    if not np.any(both):
+        return batches
+    return np.asarray(np.rint(backwards * float(np.median(batches[both] / backwards[both]))))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,11 @@ SURELY = 1.645  # standard deviations to either side: 90 % of chance
 
 @fact
 def overhead_facts(
-    rank: RankRecords, steps: Steps, step: StepFacts, samples: HostSamples, lines: StackFacts | None
+    rank: RankRecords,
+    steps: Steps,
+    step: StepFacts,
+    samples: HostSamples,
+    lines: StackFacts | Missing | None,
 ) -> OverheadFacts | Missing:
     """What watching cost a step.
 
@@ -61,9 +65,9 @@ def _module_calls(rank: RankRecords, outermost: float) -> float:
     return median(looked) if looked else outermost * max(1, held)
 
 
-def _own_shares(lines: StackFacts | None) -> tuple[float, ...]:
+def _own_shares(lines: StackFacts | Missing | None) -> tuple[float, ...]:
     """(low, likely, high) share of time that the probe was at work, after Wilson; nothing without samples."""
-    if lines is None or lines.own_samples is None or not lines.samples:
+    if not isinstance(lines, StackFacts) or lines.own_samples is None or not lines.samples:
         return ()
     count, share, square = lines.samples, lines.own_samples / lines.samples, SURELY**2
     middle = (share + square / (2 * count)) / (1 + square / count)

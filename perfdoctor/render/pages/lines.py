@@ -55,9 +55,7 @@ def phase(line: LineSeconds) -> str:
     """The phase; of a wait for a batch, what it waits for."""
     if line.wait is None:
         return line.phase.value.replace("_", " ")
-    return (
-        f"wait: {'hand-over' if line.wait is WaitPart.TRANSFER else line.wait.value}"  # no copy
-    )
+    return f"wait: {'hand-over' if line.wait is WaitPart.TRANSFER else line.wait.value}"  # no copy
 
 
 def _name(line: LineSeconds, cwd: str) -> str:

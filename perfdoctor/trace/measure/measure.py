@@ -49,8 +49,7 @@ def measure(trace: Trace) -> RankTrace:
     stream_uses, ahead, waits = streams(trace, call), launches(trace, call), sync_calls(trace, call)
     steps = annotated.steps()
     ops, uses, moved, blocking_calls = _counted_work(trace, annotated, call, waits, steps)
-    communication = _communication(trace)
-    loading = annotated.dataloader()
+    communication, loading = _communication(trace), annotated.dataloader()
     loader = annotated.spans(loading)
     device, invalid = _device(trace), lost_kernels(trace)
     limits = peak(device) if device else None

@@ -51,6 +51,17 @@ def test_the_cost_of_a_batch_is_what_its_maker_spends():
     assert (found.num_workers, found.at.line, found.dataset) == (2, 9, "train.Data")
 
 
+def test_a_loader_that_a_library_makes_around_the_users_is_told_by_the_users_line():
+    prepared = {"own_batch_sampler": True, "at": {"file": "train.py", "line": 12, "function": "main"}}
+    validation = {**MADE, "id": 2, "at": {**MADE["at"], "line": 10}}
+    around = [{**MADE, **prepared, "id": identity} for identity in (3, 4)]
+    fed = fetches(100, 6, loader=3)
+    assert facts(MADE, validation, *around, epoch(3), loader=fed).at.line == 9
+    assert facts(MADE, *around, epoch(3), loader=fed).at.line == 12  # which of them is made around it?
+    others = {**MADE, "id": 1, "dataset": "train.Other"}
+    assert facts(others, around[0], epoch(3), loader=fed).at.line == 12
+
+
 def test_two_epochs_tell_stall_steady_wait_and_batches_per_step():
     events = [epoch(), ended(), epoch(index=1, begin=1500, startup=30, first=10), ended(index=1, t=2000)]
     found = facts(MADE, *events, loader=fetches(104, 6))

@@ -57,6 +57,13 @@ def seconds(found):
     return together
 
 
+@pytest.mark.parametrize(("count", "share"), [(10, 2 / 3), (6, 1.0)], ids=["enough", "too few samples"])
+def test_clipping_before_the_update_is_none_of_it(count, share):
+    clips = stack(at(6), f"clip_grad_norm_ ({TORCH}/nn/utils/clip_grad.py:3)", count=count)
+    steps = stack(at(7), wrapper("optimizer"), f"SGD.step ({TORCH}/optim/sgd.py:7)", count=2 * count)
+    assert facts(*TRAINING[:2], clips, steps).in_updates == pytest.approx(share)
+
+
 def test_the_costs_of_each_phase_and_what_was_not_seen_of_it_add_up_to_it():
     found = facts(*TRAINING, stack(at(8), at(10, "look"), count=7), stack(at(3), count=5))
     for phase, whole_s in STEP.seconds.items():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.script.model_and_optimizers import model_facts, optimizer_facts
 from perfdoctor.facts.user_source.parse import Sources
 from tests.support.records import no_source, records, source_of
@@ -39,6 +40,11 @@ def test_an_optimizer_is_told_with_both_lines():
     assert (found.kind, found.way, found.tensors, found.elements) == ("AdamW", "for-loop", 4, 100)
     assert (found.constructed_at.line, found.at.line) == (9, 20)
     assert found.fusable
+
+
+def test_their_own_share_of_the_phase_is_what_stack_samples_say():
+    assert optimizer_facts(own(adam())).own_share == 1.0
+    assert optimizer_facts(own(adam()), StackCosts(100, (), {}, frozenset(), 0.7)).own_share == 0.7
 
 
 def test_fused_foreign_and_special_ones_cannot_be_fused():

@@ -31,18 +31,17 @@ def one(samples, fixed=6.0, each=0.5):
     return update(2 * half + 2, samples=samples, forward=half, backward=half, data_wait=2)
 
 
-def delivered_ahead(sizes, ahead):
-    """An epoch of steps that train on `sizes`, whose loader is `ahead` batches in front of them."""
-    last = len(sizes) - 1
-    given = [
-        sum(sizes[: ahead + 1]),
-        *(sizes[at + ahead] if at + ahead <= last else 0 for at in range(1, last + 1)),
-    ]
-    halves = [(6.0 + 0.5 * size) / 2 for size in sizes]
-    return [
-        update(2 * half + 2, samples=samples, forward=half, backward=half, data_wait=2)
-        for half, samples in zip(halves, given, strict=True)
-    ]
+def delivered_ahead(sizes, ahead, accumulated=1):
+    """An epoch of steps that train on so many batches of `sizes`, whose loader is `ahead` in front of them."""
+    steps = []
+    given = 0
+    for used in range(accumulated, len(sizes) + 1, accumulated):
+        new = sizes[given : used + ahead]
+        half = (6.0 * accumulated + 0.5 * sum(sizes[used - accumulated : used])) / 2
+        counts = {"samples": sum(new), "batches": len(new), "backwards": accumulated}
+        steps.append(update(2 * half + 2, forward=half, backward=half, data_wait=2, **counts))
+        given += len(new)
+    return steps
 
 
 def window(calls, on_device=False):
@@ -65,9 +64,23 @@ def test_a_loader_that_runs_ahead_has_delivered_the_smaller_batch_before_its_ste
     assert facts.because == "8 samples take 10.00 ms to compute and to learn from, 2 still take 7.00 ms"
 
 
+def test_of_accumulated_batches_that_a_loader_delivers_ahead_the_last_step_has_no_fewer():
+    assert batch_size_facts(seen(delivered_ahead([8] * 20, 1, accumulated=2) * 6), None) is None
+    facts = batch_size_facts(seen(delivered_ahead([8] * 21 + [1], 1, accumulated=2) * 6), None)
+    assert facts.samples == 16
+    assert facts.because == "16 samples take 20.00 ms to compute and to learn from, 9 still take 16.50 ms"
+
+
+def test_batches_of_validation_are_not_taken_for_those_of_a_loader_that_runs_ahead():
+    validates = {**one(8), "batches": 7, "backwards": 1}
+    facts = batch_size_facts(seen([validates, *delivered_ahead([8] * 19 + [2], 0)] * 5), None)
+    assert facts.because == "8 samples take 10.00 ms to compute and to learn from, 2 still take 7.00 ms"
+
+
 def test_steps_that_train_on_one_batch_together_are_no_loader_that_runs_ahead():
-    again = [update(12, samples=0, forward=5, backward=5, data_wait=2)]
-    facts = batch_size_facts(seen(([one(8), *again] * 10 + [one(2), *again]) * 5), None)
+    again = update(12, samples=0, forward=5, backward=5, data_wait=2, backwards=1)
+    new, smaller = ({**one(samples), "batches": 1, "backwards": 1} for samples in (8, 2))
+    facts = batch_size_facts(seen(([new, again] * 10 + [smaller, again]) * 5), None)
     assert facts.because == "8 samples take 10.00 ms to compute and to learn from, 2 still take 7.00 ms"
 
 
