@@ -5,7 +5,8 @@ Every so many steps, or seconds, a step takes much longer than the others, nearl
 step does; the additional time lies in one phase and takes a noticeable share of the run. Validation,
 checkpoints, logging, pauses of the garbage collector, waits for batches and workers that start anew have
 findings of their own and do not count here. Stalls of which no line of
-yours is known are told only if they lie between the phases.
+yours is known are told only if they lie between the phases, and call no models for the steps that follow, as
+a rollout does.
 
 ## By hand
     if step % 500 == 0:                       # less often
@@ -60,7 +61,7 @@ def periodic_stalls(run: RunFacts, stalls: PeriodicStalls) -> Advice | None:
         because=tuple(because),
         change=removes(SURE * share, share * (1 - 1 / RARER), share),
         at=(stalls.line.at,) if stalls.line is not None else (),
-        code=_rarer(stalls) if stalls.line is not None and stalls.every_steps is not None else None,
+        code=_rarer(stalls) if stalls.every_steps is not None else None,
         bottleneck=charged(stalls.phase, stalls.line),
     )
 
@@ -71,10 +72,11 @@ def _is_plain(run: RunFacts, stalls: PeriodicStalls) -> bool:
     Passes of a model may be the method's own, such as those that collect experience for the steps that
     follow, and beside a device the host may wait for whatever that does.
     """
-    return stalls.every_steps is not None and stalls.phase is Phase.OTHER and not run.on_device
+    between = stalls.phase is Phase.OTHER and not stalls.collects
+    return stalls.every_steps is not None and between and not run.on_device
 
 
 def _rarer(stalls: PeriodicStalls) -> str:
     every = RARER * (stalls.every_steps or 1)
     text = stalls.line.at.text if stalls.line is not None else None
-    return f"if step % {every} == 0:\n    {text or '...'}"
+    return f"if step % {every} == 0:\n    {text or f'...  # what runs every {stalls.every_steps} steps now'}"

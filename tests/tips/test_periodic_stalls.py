@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.model.concluded import Bottleneck
@@ -39,6 +41,11 @@ def test_time_goes_to_the_class_of_the_phase_or_of_its_line():
 def test_steps_alone_are_enough_to_tell_an_interval_in_steps():
     advice = tip(run(), stalling(text=None))
     assert (advice.at, len(advice.because)) == ((), 3)
+    assert advice.code == "if step % 500 == 0:\n    ...  # what runs every 50 steps now"
+
+
+def test_a_rollout_for_the_steps_that_follow_is_the_methods_own():
+    assert tip(run(), replace(stalling(text=None), collects=True)) is None
 
 
 @pytest.mark.parametrize(

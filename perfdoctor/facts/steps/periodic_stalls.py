@@ -52,6 +52,7 @@ class PeriodicStalls:
     phase: Phase  # that most of the excess lies in
     phase_share: float
     line: LineCost | None  # that runs in these steps
+    collects: bool = False  # these steps call models more often, with as many backward passes: a rollout
 
 
 @fact
@@ -111,7 +112,18 @@ def periodic_stalls(
         phase=phase,
         phase_share=min(1.0, by_phase[phase]),
         line=line,
+        collects=_collects(steps, own, hits),
     )
+
+
+def _collects(steps: Steps, own: slice, hits: Ints) -> bool:
+    """Whether the long steps call models several times as often as usual, and train no more.
+
+    What they compute without learning from it, the steps that follow do: such as a rollout of actions.
+    """
+    calls, backwards = (steps.counts[name][own] for name in ("calls", "backwards"))
+    often = float(np.median(calls[hits])) >= SEVERAL * max(1.0, float(np.median(calls)))
+    return often and float(np.median(backwards[hits])) <= float(np.median(backwards))
 
 
 def _timed_alone(steps: Steps) -> slice:

@@ -65,6 +65,15 @@ def every(steps, ms=50.0):
     return lambda n: ms if n % steps == 0 else 0.0
 
 
+@pytest.mark.parametrize(("calls", "backwards", "collects"), [(65, 1, True), (1, 1, False), (65, 64, False)])
+def test_stalls_that_call_models_often_and_train_no_more_collect_for_the_steps_that_follow(
+    calls, backwards, collects
+):
+    rest = update(10, forward=3, backward=3, calls=1, backwards=1)
+    long = update(60, forward=10, backward=3, calls=calls, backwards=backwards)
+    assert judged([long if n % 40 == 0 else rest for n in range(500)]).collects is collects
+
+
 def test_every_fortieth_step_stalls():
     found = stalls(every(40))
     assert (found.every_steps, found.count, found.phase) == (40, 11, Phase.OTHER)
