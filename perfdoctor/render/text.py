@@ -29,6 +29,12 @@ SENTENCES = {
     Verdict.INCONCLUSIVE: "No verdict",
 }
 
+# Where another class takes more of the time: training is bound by that one, though no cure of it is known.
+AVOIDABLE = {
+    Verdict.COMPUTE: "Training could save most in computing",
+    Verdict.HOST: "Training could save most in Python code",
+}
+
 # For an output that cannot encode Unicode: one ASCII letter or two for each sign the pages use.
 ASCII = str.maketrans(
     {"█": "#", "·": "-", "–": "-", "—": "-", "×": "x", "µ": "u", "…": "~", "≤": "<=", "≥": ">="}
@@ -131,6 +137,8 @@ def headline(diagnosis: Diagnosis) -> str:
         return f"{sentence}: {' and '.join(classes(diagnosis)[:2])}"
     if diagnosis.verdict in (Verdict.HEALTHY, Verdict.INCONCLUSIVE):
         return sentence
+    if diagnosis.share < max(diagnosis.classes.values(), default=0.0):
+        sentence = AVOIDABLE.get(diagnosis.verdict, sentence)
     return f"{sentence}: {percent(diagnosis.share)} of its time"
 
 

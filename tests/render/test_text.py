@@ -146,6 +146,14 @@ def test_a_balanced_headline_names_the_two_largest_classes():
     assert text.headline(balanced) == "No single cause: data 50% and compute 48%"
 
 
+def test_what_is_avoidable_is_not_said_to_bind_where_other_time_is_larger():
+    less = {Bottleneck.HOST: 0.11, Bottleneck.COMPUTE: 0.89}
+    avoidable = replace(reports.DIAGNOSIS, verdict=Verdict.HOST, share=0.11, classes=less)
+    assert text.headline(avoidable) == "Training could save most in Python code: 11% of its time"
+    most = replace(avoidable, share=0.89, classes={Bottleneck.HOST: 0.89, Bottleneck.COMPUTE: 0.11})
+    assert text.headline(most) == "Training is bound by Python code: 89% of its time"
+
+
 def test_the_summary_is_one_line_with_verdict_best_change_and_place():
     line = text.summary(reports.STARVED)
     assert "\n" not in line
