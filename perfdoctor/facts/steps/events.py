@@ -76,7 +76,12 @@ def _modules(rank: RankRecords) -> float:
 
 
 def _compute_s(step: StepFacts) -> float:
-    return step.seconds.get(Phase.FORWARD, 0.0) + step.seconds.get(Phase.BACKWARD, 0.0)
+    """Forward and backward, as far as the process had a core: on a crowded machine, no more is computed."""
+    seconds = step.seconds.get(Phase.FORWARD, 0.0) + step.seconds.get(Phase.BACKWARD, 0.0)
+    working_s = step.mean_s - step.seconds.get(Phase.DATA_WAIT, 0.0)
+    if step.process_cpu_s is None or working_s <= 0:
+        return seconds
+    return seconds * min(1.0, step.process_cpu_s / working_s)
 
 
 @fact

@@ -39,6 +39,13 @@ def test_the_size_of_operations_is_compute_per_module():
     assert found.per_module_s == pytest.approx(0.002)
 
 
+@pytest.mark.parametrize(("cpu", "module_s"), [(5, 0.001), (10, 0.002), (19, 0.002)])
+def test_what_a_module_computes_is_no_more_for_a_core_that_others_had(cpu, module_s):
+    crowded = step(data_wait=5, forward=3, backward=5, other=2, cpu=cpu)  # at work for 10 ms
+    found = threads_of(of({"event": "root", "modules": 4}), {"threads": 2}, crowded)
+    assert found.per_module_s == pytest.approx(module_s)
+
+
 def test_modules_that_a_step_calls_again_and_again_compute_less_each():
     look = {"event": "calls", "look": 1, "seconds": 0.01, "calls": 16, "autocast": None, "wide_inputs": False}
     look |= {"synced": 0, "unsynced": 0, "biased": 0, "biased_elements": 0}
