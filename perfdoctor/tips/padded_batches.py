@@ -37,7 +37,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfdoctor.facts.data.padding import PaddingFacts
-from perfdoctor.facts.predict.thread_speedup import LARGE_S
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import Location, Phase, RunFacts, StepFacts, ThreadFacts
@@ -55,17 +54,22 @@ PART = 0.10  # of positions: a way of padding that less goes by is not worth its
 GROUPED = (0.7, 0.93, 0.98)
 # Of the computing on positions that go: at worst, likely, at best. Measured on one core, half or three
 # quarters of them gone: transformers 1.0 to 1.35, LSTM and GRU 0.93 to 0.98, convolutions 0.9. What calling
-# operations takes stays: transformers of 7 ms 0.8 to 0.9, of 1 ms 0.15. A device that waits for its
-# host gains nothing.
-GONE, GONE_SMALL, GONE_ON_DEVICE = (0.85, 1.0, 1.0), (0.1, 0.7, 1.0), (0.0, 0.9, 1.0)
-# Attention computes on pairs of positions: of all computing, none (recurrent), some, or most of it. At 256
-# positions 0.1 to 0.4 were measured, 0.6 and more where scores are kept in memory.
-PAIRS = (0.0, 0.2, 0.7)
+# operations takes stays, however few they compute on: transformers of 7 ms 0.8 to 0.9, of 1 ms 0.15. A device
+# that waits for its host gains nothing.
+GONE, GONE_OF_SMALLEST, GONE_ON_DEVICE = (0.85, 1.0, 1.0), (0.1, 0.15, 1.0), (0.0, 0.9, 1.0)
+CALLS_S = (0.2e-3, 0.1e-3, 0.0)  # of a module: some operations, forward and backward
+# Attention computes on pairs of positions: of all computing, none (recurrent), some, or most of it, and in
+# proportion to the positions. At 256 of them 0.1 to 0.4 were measured, 0.6 and more where scores are kept.
+PAIRS, PAIRS_AT = (0.0, 0.2, 0.7), 256
 SHOWN = 2  # lines that pad
 
 OWN = "pad_sequence(texts, batch_first=True)  # in collate_fn: pads to the longest of the batch"
 TOKENIZED = "tokenizer(texts, truncation=True)  # without padding: DataCollatorWithPadding pads each batch"
-ALIKE = "batches = torch.tensor(lengths).argsort().split(batch_size)  # for batch_sampler, in random order"
+UNPADDED = "# where rows are padded now: leave them as long as their sequences\n"
+ALIKE = """\
+batches = torch.tensor(lengths).argsort().split(batch_size)
+order = [batches[i].tolist() for i in torch.randperm(len(batches))]
+DataLoader(..., batch_sampler=order)  # without batch_size, shuffle, sampler and drop_last"""
 
 
 @tip(
@@ -97,7 +101,7 @@ def padded_batches(
     at = (padding.at,) if padding.at else ()
     pads = padding.lines[:SHOWN]
     low, likely, high = (
-        compute * part * _of_pairs(beyond + within * grouped, pairs)
+        compute * part * _of_pairs(beyond + within * grouped, _pairs(pairs, width))
         for part, grouped, pairs in zip(_gone(run, threads), GROUPED, PAIRS, strict=True)
     )
     return Advice(
@@ -111,15 +115,29 @@ def padded_batches(
 
 def _own(pads: Sequence[Location]) -> str:
     """How each batch is padded to its own longest sequence, by what pads it now."""
-    return TOKENIZED if any("padding=" in (line.text or "") for line in pads) else OWN
+    if any("padding=" in (line.text or "") for line in pads):
+        return TOKENIZED
+    in_batches = not pads or any("pad_sequence" in (line.text or "") for line in pads)
+    return OWN if in_batches else UNPADDED + OWN
 
 
 def _gone(run: RunFacts, threads: ThreadFacts) -> tuple[float, float, float]:
     """The share of computing on the removed positions that is saved: at worst, likely and at best."""
     if run.device != "cpu":
         return GONE_ON_DEVICE
-    small = threads.per_module_s is not None and threads.per_module_s < LARGE_S
-    return GONE_SMALL if small else GONE
+    if threads.per_module_s is None:
+        return GONE
+    low, likely, high = (
+        min(most, max(least, 1.0 - calls_s / threads.per_module_s))
+        for most, least, calls_s in zip(GONE, GONE_OF_SMALLEST, CALLS_S, strict=True)
+    )
+    return low, likely, high
+
+
+def _pairs(share: float, width: float) -> float:
+    """The share of computing on pairs in rows of so many positions, by that in rows of `PAIRS_AT`."""
+    times = share / (1.0 - share) * width / PAIRS_AT
+    return times / (1.0 + times)
 
 
 def _of_pairs(share: float, pairs: float) -> float:

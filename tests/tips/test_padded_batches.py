@@ -38,7 +38,7 @@ def test_a_tokenizer_that_pads_is_told_to_leave_it_to_the_collator():
 
 
 def test_what_goes_is_computing_on_positions_and_on_pairs_of_them():
-    found = gain(tip(STEP, padding(beyond=0.5, within=0.0)))
+    found = gain(tip(STEP, padding(beyond=0.5, within=0.0, width=256.0), module=None))
     assert found.likely == pytest.approx(1 / (1 - 0.8 * (0.8 * 0.5 + 0.2 * 0.75)))
     assert 1 < found.low < found.likely < found.high <= 1 / (1 - 0.8)
 
@@ -57,11 +57,22 @@ def test_of_what_lies_within_it_a_part_stays_and_the_loader_comes_first():
     assert gain(advice).likely < gain(tip(STEP, padding(beyond=0.4, within=0.05))).likely
 
 
-def test_of_small_operations_less_goes():
-    small, usual = (gain(tip(STEP, padding(), module=ms)) for ms in (0.4, 0.6))
-    assert small.low < usual.low
-    assert small.likely < usual.likely
-    assert gain(tip(STEP, padding(), module=None)) == usual
+def test_of_short_rows_hardly_any_computing_is_on_pairs():
+    found = gain(tip(STEP, padding(beyond=0.5, within=0.0, width=16.0), module=None))
+    assert found.likely == pytest.approx(1 / (1 - 0.8 * 0.5), rel=0.02)
+
+
+def test_of_small_operations_what_calling_them_takes_stays():
+    tiny, small, usual, large = (gain(tip(STEP, padding(), module=ms)) for ms in (0.1, 0.4, 0.6, 40))
+    assert tiny.low <= small.low < usual.low < large.low
+    assert tiny.likely < small.likely < usual.likely < large.likely
+    assert gain(tip(STEP, padding(), module=None)).low == large.low
+
+
+def test_rows_that_the_dataset_pads_are_to_be_left_as_they_are_first():
+    pads = Location("train.py", 12, "__getitem__", "row[:len(word)] = word")
+    assert tip(STEP, padding(lines=(pads,))).code.startswith("# where rows are padded now: leave them")
+    assert not tip(STEP, padding(lines=(PADS,))).code.startswith("#")
 
 
 def test_a_device_that_waits_for_its_host_gains_nothing():
