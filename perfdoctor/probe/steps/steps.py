@@ -61,9 +61,16 @@ def install(steps: StepTracker) -> None:
     patch.replace(torch.nn.Module, "__call__", modules.wrapped)
     patch.replace(torch.autograd, "backward", backwards.wrapped)
     patch.replace(torch.autograd, "grad", backwards.wrapped)
+    patch.guarded("torchscript", _tell_torchscript)(torch)
     scaler = torch.amp.grad_scaler.GradScaler
     patch.wrap(scaler, "step", updates.before_scaled_step, updates.after_scaled_step, "optimizer")
     patch.wrap(scaler, "scale", steps.losses.before_scale, _nothing, "scale")
+
+
+def _tell_torchscript(torch: Any) -> None:
+    """TorchScript knows by their identity the functions that it compiles to operators of its own."""
+    for name in ("grad", "backward"):
+        torch.jit._builtins._register_builtin(getattr(torch.autograd, name), f"aten::{name}")
 
 
 def _nothing(token: Any, args: Any, result: Any) -> None:

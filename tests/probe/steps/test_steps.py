@@ -312,3 +312,23 @@ def test_tracing_exporting_and_fake_tensors_work_as_without_us(tmp_path):
     )
     assert len(updates(records)) == 3
     assert (updates(records)["loss"][1:] > 0).all()
+
+
+def test_torchscript_compiles_code_that_asks_for_gradients(tmp_path):
+    watched(
+        tmp_path,
+        MODEL
+        + """
+    from typing import Optional
+    @torch.jit.script
+    def slope(x: torch.Tensor) -> Optional[torch.Tensor]:
+        return torch.autograd.grad([x.pow(2).sum()], [x])[0]
+    @torch.jit.script
+    def fill(x: torch.Tensor):
+        torch.autograd.backward([x.pow(2).sum()])
+    x = torch.ones(2, requires_grad=True)
+    assert slope(x).tolist() == [2.0, 2.0]
+    fill(x)
+    assert x.grad.tolist() == [2.0, 2.0]
+    """,
+    )
