@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from types import CodeType, FrameType
-from typing import Any, Dict, Optional, Tuple
+from types import CodeType, FrameType, FunctionType
+from typing import Any, Dict, Optional, Set, Tuple
 
 from . import patch
 from .user_frames import is_users, user_line
@@ -62,22 +62,30 @@ def watch(torch: Any) -> ConstructorLines:
 
 def _constructing_line(module: Any) -> Optional[CodeLine]:
     """The innermost line of the user's that is not itself inside the module's constructor."""
+    constructors = _constructors(type(module))
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if is_users(code.co_filename) and not _constructs(frame, module):
-            return code, frame.f_lineno
+        if is_users(code.co_filename):
+            if code not in constructors:
+                return code, frame.f_lineno
+            constructors.remove(code)  # where it comes again it constructs another module of this class
         frame = frame.f_back
     return None
 
 
-def _constructs(frame: FrameType, module: Any) -> bool:
-    code = frame.f_code
-    return (
-        code.co_name == "__init__"
-        and bool(code.co_varnames)
-        and frame.f_locals.get(code.co_varnames[0]) is module
-    )
+def _constructors(kind: type) -> Set[CodeType]:
+    """The code of `__init__` of a class and of those that it derives from, decorated or not.
+
+    What a frame's first argument is would tell the same, but to read it changes what `locals()` returned.
+    """
+    found = set()
+    for base in kind.__mro__:
+        function = vars(base).get("__init__")
+        while isinstance(function, FunctionType):
+            found.add(function.__code__)
+            function = vars(function).get("__wrapped__")
+    return found
 
 
 def _described(line: CodeLine) -> Dict[str, Any]:

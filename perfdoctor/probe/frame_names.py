@@ -8,18 +8,25 @@ from types import FrameType
 from typing import Any, Dict
 
 OURS = 3  # references to a frame's snapshot: the frame's, our name for it, the argument of getrefcount
+# Code that names one of these may hold its snapshot, or keep names of its own there.
+SHOWS_LOCALS = frozenset(("locals", "vars", "dir", "exec", "eval", "f_locals"))
 
 
 def names_of(frame: FrameType) -> Dict[str, Any]:
     """Locals of a frame, and the globals that its code names.
 
     Before Python 3.13 a function's `f_locals` is a snapshot that stays with the frame, and what it holds
-    lives as long: it is emptied again, unless the script itself holds it through a call of `locals()`.
+    lives as long: it is emptied again. Where the script may hold it as well, by a call of `locals()`, to read it
+    would change what the script holds: of such a function there are only globals.
     """
     code = frame.f_code
     found = {name: frame.f_globals[name] for name in code.co_names if name in frame.f_globals}
-    snapshot = frame.f_locals
-    found.update(snapshot)
-    if sys.version_info < (3, 13) and code.co_flags & CO_OPTIMIZED and sys.getrefcount(snapshot) <= OURS:
-        snapshot.clear()
+    if sys.version_info >= (3, 13) or not code.co_flags & CO_OPTIMIZED:
+        found.update(frame.f_locals)
+    elif SHOWS_LOCALS.isdisjoint(code.co_names):
+        snapshot = frame.f_locals
+        found.update(snapshot)
+        if sys.getrefcount(snapshot) <= OURS:
+            for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+                snapshot.pop(name, None)
     return found

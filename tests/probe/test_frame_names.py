@@ -3,6 +3,8 @@ from __future__ import annotations
 import sys
 import weakref
 
+import pytest
+
 from perfdoctor.probe.frame_names import names_of
 
 OUTSIDE = "a global"
@@ -12,27 +14,82 @@ class Thing:
     pass
 
 
-def test_it_gives_locals_and_the_globals_that_are_named():
+# pytest writes calls of `locals()` into functions that assert: what is read lies in others.
+def of_locals():
     inside = Thing()
-    found = names_of(sys._getframe())
+    return inside, names_of(sys._getframe())
+
+
+def of_deleted():
+    thing = Thing()
+    gone = weakref.ref(thing)
+    names_of(sys._getframe())
+    del thing
+    return gone
+
+
+def of_own_locals():
+    thing = Thing()
+    own = locals()
+    later = Thing()
+    names_of(sys._getframe())
+    return thing, later, own
+
+
+def of_exec():
+    exec("made = 1")
+    names_of(sys._getframe())
+    return eval("made")
+
+
+def of_kept():
+    thing = Thing()
+    frame = sys._getframe()
+    keep_name(frame)
+    assert_is(names_of(frame)["thing"], thing)
+    return kept_name(frame)
+
+
+def assert_is(one, other):
+    assert one is other
+
+
+def keep_name(frame):
+    frame.f_locals["made"] = 1
+
+
+def kept_name(frame):
+    return frame.f_locals["made"]
+
+
+snapshots = pytest.mark.skipif(sys.version_info >= (3, 13), reason="f_locals is no snapshot any more")
+
+
+def test_it_gives_locals_and_the_globals_that_are_named():
+    inside, found = of_locals()
     assert found["inside"] is inside
     assert found["Thing"] is Thing
     assert "OUTSIDE" not in found
 
 
 def test_nothing_is_kept_alive():
-    thing = Thing()
-    gone = weakref.ref(thing)
-    names_of(sys._getframe())
-    del thing
-    assert gone() is None
+    assert of_deleted()() is None
 
 
-def test_locals_that_the_script_holds_itself_stay():
-    thing = Thing()
-    own = locals()
-    names_of(sys._getframe())
-    assert own["thing"] is thing
+@snapshots
+def test_locals_that_the_script_holds_itself_stay_as_they_are():
+    thing, _, own = of_own_locals()
+    assert own == {"thing": thing}
+
+
+@snapshots
+def test_names_that_the_script_made_by_exec_stay():
+    assert of_exec() == 1
+
+
+@snapshots
+def test_what_others_keep_in_the_snapshot_of_a_frame_stays():
+    assert of_kept() == 1
 
 
 def test_the_names_of_a_module_are_not_emptied():

@@ -43,6 +43,29 @@ def test_a_layer_is_known_by_the_line_that_built_it_and_a_copy_by_the_one_around
     assert (biased["path"], biased["at"]["line"], biased["at"]["function"]) == ("conv.0", 9, "__init__")
 
 
+def test_a_constructor_keeps_what_it_took_from_its_locals(tmp_path):
+    records = watched(
+        tmp_path,
+        TRAIN
+        + """
+    class Net(torch.nn.Module):
+        def __init__(self, width, inner=None):
+            given = locals()
+            del given["self"], given["__class__"]
+            super().__init__()
+            assert set(given) == {"width", "inner"}, given
+            self.body = torch.nn.Linear(width, 4)
+            self.inner = inner or Net(width, self.body)
+        def forward(self, x):
+            return self.body(x)
+    net = Net(4)
+    train(net, torch.optim.SGD(net.parameters(), lr=0.1), torch.randn(2, 4))
+    """,
+    )
+    (root,) = records.ranks[0].of("root")
+    assert root["built"]["line"] == 18
+
+
 def test_a_model_tells_its_number_types(tmp_path):
     records = watched(
         tmp_path,
