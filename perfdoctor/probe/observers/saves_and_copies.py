@@ -89,6 +89,8 @@ def saves_and_copies(watch: Watch) -> None:
     """Time checkpoints, and copies to a device once there is one that trains."""
     torch, hooks = watch.torch, SaveAndCopyHooks(watch.session, watch.torch)
     watch.wrap(torch, "save", hooks.before_save, hooks.after_save, "checkpoint")
+    # By its module and name: so `pickle` looks for what is handed to another process.
+    patch.replace(torch.serialization, "save", lambda _: torch.save)
     watch.wrap(torch, "set_num_threads", _always, hooks.after_threads, "threads")
 
     def watch_safetensors(module: Any) -> None:

@@ -36,6 +36,21 @@ def test_saving_is_checkpoint_with_its_size_and_line(tmp_path):
     assert seconds(rows, "checkpoint") == pytest.approx(sum(save["seconds"] for save in saves), rel=0.01)
 
 
+def test_saving_can_be_handed_to_another_process(tmp_path):
+    records = watched(
+        tmp_path,
+        LOOP
+        + """
+    import pickle
+    step()
+    pickle.loads(pickle.dumps(torch.save))(net.state_dict(), "net.pt")
+    torch.serialization.save(net.state_dict(), "net.pt")
+    step()
+    """,
+    )
+    assert len(records.ranks[0].of("save")) == 2
+
+
 def test_safetensors_are_checkpoints_too(tmp_path):
     pytest.importorskip("safetensors")
     records = watched(
