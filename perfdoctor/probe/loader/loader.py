@@ -135,9 +135,15 @@ class Loaders:
         recorder.enter(DATA_WAIT)
         recorder.decide(recorder.base, recorder.base, VALIDATION)
 
+    def _still_trains(self, recorder: Recorder) -> bool:
+        """Whether another thread has not turned out to be the one that trains since this one began to wait."""
+        return recorder.owner == get_ident()
+
     def after_iter(self, token: Tuple[Recorder, int], args: Args, result: Any) -> None:
         """Remember the iterator, so that its first batch can be told from later ones."""
         recorder, begin = token
+        if not self._still_trains(recorder):
+            return
         recorder.leave()
         if result is None:
             return
@@ -182,6 +188,7 @@ class Loaders:
                     return other(iterator)
                 self.may_open = True
                 self.waiting = True
+                owner = recorder.owner
                 begin = clock()
                 recorder.spent[before] += begin - recorder.since
                 if recorder.undecided:
@@ -195,13 +202,14 @@ class Loaders:
                     return batch
                 finally:
                     self.waiting = False
-                    if recorder.stack:
-                        recorder.unwind(0)
-                    now = clock()
-                    recorder.spent[recorder.current] += now - recorder.since
-                    recorder.since = now
-                    recorder.current = OTHER
-                    come(recorder, begin, iterator, batch)
+                    if recorder.owner == owner:  # else another thread turned out to be the one that trains
+                        if recorder.stack:
+                            recorder.unwind(0)
+                        now = clock()
+                        recorder.spent[recorder.current] += now - recorder.since
+                        recorder.since = now
+                        recorder.current = OTHER
+                        come(recorder, begin, iterator, batch)
             except BaseException as error:
                 patch.cut(error)
                 raise
@@ -228,8 +236,9 @@ class Loaders:
         """The batch is here, or the epoch is over."""
         recorder, begin, depth = token
         self.waiting = False
-        recorder.unwind(depth)
-        self._come(recorder, begin, args[0], result)
+        if self._still_trains(recorder):
+            recorder.unwind(depth)
+            self._come(recorder, begin, args[0], result)
 
     def _come(self, recorder: Recorder, begin: int, iterator: Any, result: Any) -> None:
         """Count a batch that was waited for since `begin`; None: there are no more, or it failed."""
@@ -279,6 +288,8 @@ class Loaders:
     def after_stop(self, token: Tuple[Recorder, int, List[int]], args: Args, result: Any) -> None:
         """Write down how long that took."""
         recorder, begin, workers = token
+        if not self._still_trains(recorder):
+            return
         recorder.leave()
         self.session.write(WorkersEndEvent(workers=workers, wait_ns=recorder.since - begin))
 

@@ -163,3 +163,37 @@ def test_batches_of_a_loader_within_another_one_are_its_work(tmp_path):
     assert (steps["batches"][1:] == 1).all()
     assert (steps["samples"][1:] == 4).all()
     assert len(records.ranks[0].of("epoch")) == 2
+
+
+PREFETCHED = """
+    import queue, threading, time, torch
+    from torch.utils.data import DataLoader, Dataset
+    class Items(Dataset):
+        def __len__(self): return 48
+        def __getitem__(self, i):
+            if i == 8: ready.wait(60)
+            return torch.ones(4)
+    class Net(torch.nn.Linear):
+        def forward(self, x):
+            ready.set()
+            time.sleep(0.05)  # the batch that was waited for comes in here
+            return super().forward(x)
+    net = Net(4, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    ready, batches = threading.Event(), queue.Queue()
+    def fetch():
+        for batch in DataLoader(Items(), batch_size=4):
+            batches.put(batch)
+        batches.put(None)
+    thread = threading.Thread(target=fetch)
+    thread.start()
+    while (x := batches.get()) is not None:
+        net(x).sum().backward(); opt.step(); opt.zero_grad()
+    thread.join()
+"""
+
+
+def test_a_thread_that_fetches_ahead_leaves_the_phases_of_the_one_that_trains_alone(tmp_path):
+    records = watched(tmp_path, PREFETCHED)
+    assert len(updates(records)) == 12
+    assert (updates(records)["calls"][1:] == 1).all()
