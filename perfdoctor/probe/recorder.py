@@ -114,9 +114,13 @@ class Recorder:
         self.rest()
 
     def leave_to(self, phase: int) -> None:
-        """Leave; what is around turns into `phase`, of which only what comes next tells what it was."""
+        """Leave; what follows is `phase`, of which only what comes next tells what it was.
+
+        Within another phase than what undecided time falls back to, what follows belongs to that one.
+        """
         self.leave()
-        self.current = phase
+        if self.current in (self.base, AFTER_FORWARD, AFTER_BACKWARD):
+            self.current = phase
 
     def touch(self) -> None:
         """Charge the time up to now, before a mark that does not follow the end of a phase."""

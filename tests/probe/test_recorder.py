@@ -115,6 +115,19 @@ def test_time_between_forward_and_backward_is_the_loss(clock, recorder):
     assert recorder.rows.rows[0]["forward"] == 14
 
 
+def test_what_follows_a_backward_within_a_forward_is_the_forward(clock, recorder):
+    recorder.enter(FORWARD)
+    clock.now += 5
+    recorder.enter(BACKWARD)
+    clock.now += 3
+    recorder.leave_to(AFTER_BACKWARD)
+    clock.now += 7
+    recorder.leave_to(AFTER_FORWARD)
+    recorder.mark(UPDATE, 1)
+    (row,) = recorder.rows.rows
+    assert (row["forward"], row["backward"]) == (12, 3)
+
+
 def test_time_after_a_forward_without_backward_is_other_work(clock, recorder):
     spend(clock, recorder, FORWARD, 10, then=AFTER_FORWARD)
     clock.now += 4
