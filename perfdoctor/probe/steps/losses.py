@@ -47,7 +47,7 @@ class LossReader:
                     return  # one of each sample
             if type(loss) is not self.tensor:
                 return  # a fake or distributed tensor has no value to read here
-        if repeated or loss.numel() != 1:
+        if repeated or loss.numel() != 1 or not loss.dtype.is_floating_point:  # a complex one is no loss
             return
         if loss.is_cpu:
             value = loss.item()

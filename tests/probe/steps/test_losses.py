@@ -3,7 +3,8 @@ from types import SimpleNamespace
 import pytest
 
 from perfdoctor.probe.accelerators import Accelerator
-from perfdoctor.probe.steps.losses import SLOTS, DeviceLosses
+from perfdoctor.probe.moments import Moments
+from perfdoctor.probe.steps.losses import SLOTS, DeviceLosses, LossReader
 
 
 class Scalar:
@@ -84,3 +85,13 @@ def test_a_graph_capture_is_left_alone():
     Event.done = True
     losses.collect()
     assert rows == {}
+
+
+def test_a_complex_value_is_no_loss():
+    torch = pytest.importorskip("torch")
+    recorder = SimpleNamespace(loss=float("nan"), written=0)
+    reader = LossReader(Moments(), torch)
+    reader.read(recorder, torch.tensor(1 + 2j), False)
+    assert recorder.loss != recorder.loss
+    reader.read(recorder, torch.tensor(0.5), False)
+    assert recorder.loss == 0.5
