@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from ...wire.events.script import DoublePrecisionEvent, OptimizerEvent, RootModuleEvent
 from ..constructor_lines import ConstructorLines
+from ..module_parts import parameters_of
 from ..observer import Watch, observer
 from ..session import Session
 from ..user_frames import user_line
@@ -27,7 +28,7 @@ class Constructors:
 
     def root_seen(self, module: Any, size: int) -> None:
         """Write down a model that the script calls, when it is called for the first time."""
-        parameters = [p for p in module.parameters() if not _is_lazy(p)]
+        parameters = [p for p in parameters_of(module) if not _is_lazy(p)]
         count = sum(p.numel() for p in parameters)
         self.session.write(
             RootModuleEvent(
@@ -37,7 +38,7 @@ class Constructors:
                 parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
                 float64=_share_of(parameters, self.torch.float64, count),
                 float16=_share_of(parameters, self.torch.float16, count),
-                device=str(next(module.parameters()).device),
+                device=str(next(parameters_of(module)).device),
                 built=self.lines.line_of(module, ""),
                 at=user_line(),
             )

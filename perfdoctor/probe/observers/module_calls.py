@@ -15,6 +15,7 @@ from .. import accelerators, patch
 from ..autocast import autocast_of
 from ..constructor_lines import ConstructorLines
 from ..function_transforms import is_wrapped
+from ..module_parts import modules_of, parameters_of
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
 from ..user_frames import user_line
@@ -261,7 +262,7 @@ class ModuleCalls:
         drawn = used.ask("get_rng_state") if used is not None else None
         held = [
             id(value)
-            for inner in module.modules()
+            for inner in modules_of(module)
             for value in (*vars(inner).values(), *inner._buffers.values())
         ]
         return bytes(drawn.tolist()) if drawn is not None else None, held
@@ -339,7 +340,7 @@ def _now(args: Args, kwargs: Kwargs) -> int:
 def _versions(module: Any) -> Any:
     """Something that changes when a parameter is updated in place or exchanged; None: that cannot be told."""
     first, total = None, 0
-    for parameter in module.parameters():
+    for parameter in parameters_of(module):
         if parameter.is_inference():
             return None
         first = first or id(parameter)

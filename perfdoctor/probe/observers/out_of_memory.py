@@ -15,6 +15,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from ...wire.events.memory import OutOfMemoryEvent
 from .. import accelerators
+from ..module_parts import parameters_of
 from ..observer import Watch, observer
 from ..user_frames import is_users
 
@@ -43,7 +44,7 @@ class MemoryAtEnd:
     def model(self, model: Any, modules: int) -> None:
         """A model is called for the first time."""
         if not self.base:
-            parameters = sum(_bytes(parameter, HOST) for parameter in model.parameters())
+            parameters = sum(_bytes(parameter, HOST) for parameter in parameters_of(model))
             status = _kibibytes("/proc/self/status")
             self.base = {name: max(0, size - parameters) for name, size in status.items()}
         self.models.add(model)
@@ -86,7 +87,7 @@ class MemoryAtEnd:
         """Bytes of parameters, of gradients and of what optimizers keep, on one device."""
         seen: Dict[int, Any] = {}
         for model in list(self.models):
-            seen.update((id(parameter), parameter) for parameter in model.parameters())
+            seen.update((id(parameter), parameter) for parameter in parameters_of(model))
         kept = 0
         for optimizer in list(self.optimizers):
             for group in optimizer.param_groups:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from ...wire.step_rows import BACKWARD, CALL, CHECKPOINT, DATA_WAIT, FORWARD, OTHER, VALIDATION
 from .. import patch
 from ..compile_question import compile_question
+from ..module_parts import modules_of, parameters_of
 from ..recorder import AFTER_FORWARD, BEFORE_CALL, EVAL_FORWARD, Recorder, clock
 from .eval_passes import EvalPasses
 from .samples import SampleCount
@@ -205,17 +206,17 @@ class ModuleCallPhases:
     def _meet(self, module: Any) -> _KnownModule:
         if len(self.known) >= MODULES_MAX:
             self.known.clear()
-        has_parameters = next(module.parameters(), None) is not None
+        has_parameters = next(parameters_of(module), None) is not None
         key, forget = id(module), self.known.pop
         # Another module may come to lie where this one did.
         alive = weakref.ref(module, lambda _: forget(key, None))
         known = self.known[key] = _KnownModule(has_parameters, alive)
         if has_parameters:
-            size = sum(1 for _ in module.modules())
+            size = sum(1 for _ in modules_of(module))
             self.largest = max(self.largest, size)
             for call in self.thread.moments.model:
                 call(module, size)
-            device = next(module.parameters()).device
+            device = next(parameters_of(module)).device
             for tell in self.thread.moments.device:
                 tell(device)
         return known

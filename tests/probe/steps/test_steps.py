@@ -332,3 +332,20 @@ def test_torchscript_compiles_code_that_asks_for_gradients(tmp_path):
     assert x.grad.tolist() == [2.0, 2.0]
     """,
     )
+
+
+def test_a_model_may_have_parameters_and_modules_of_its_own(tmp_path):
+    records = watched(
+        tmp_path,
+        MODEL
+        + """
+    class Net(Slow):
+        modules = None
+        def parameters(self, group): return [self.weight, self.bias][group:]
+    net = Net(4, 1)
+    opt = torch.optim.SGD(net.parameters(0), lr=0.1)
+    for _ in range(3):
+        net(x).mean().backward(); opt.step(); opt.zero_grad()
+    """,
+    )
+    assert (updates(records)["forward"][1:] >= 10_000_000).all()

@@ -1,0 +1,16 @@
+"""The parts of a module as torch tells them: a script may have methods `parameters` or `modules` of its own."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Iterator
+
+
+def parameters_of(module: Any) -> Iterator[Any]:
+    """Each parameter of a module and of those inside it."""
+    return sys.modules["torch"].nn.Module.parameters(module)  # type: ignore[no-any-return]
+
+
+def modules_of(module: Any) -> Iterator[Any]:
+    """The module and each one inside it."""
+    return sys.modules["torch"].nn.Module.modules(module)  # type: ignore[no-any-return]
