@@ -16,8 +16,8 @@ def names_of(frame: FrameType) -> Dict[str, Any]:
     """Locals of a frame, and the globals that its code names.
 
     Before Python 3.13 a function's `f_locals` is a snapshot that stays with the frame, and what it holds
-    lives as long: it is emptied again. Where the script may hold it as well, by a call of `locals()`, to read it
-    would change what the script holds: of such a function there are only globals.
+    lives as long: it is emptied again. Where the script may hold it as well, by a call of `locals()`, reading
+    it would change what the script holds: of such a function there are only globals.
     """
     code = frame.f_code
     found = {name: frame.f_globals[name] for name in code.co_names if name in frame.f_globals}

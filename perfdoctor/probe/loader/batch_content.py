@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import collections
+from itertools import islice
 from typing import Any, List, Optional
 
 LEAVES_MAX = 64  # tensors of one batch that are looked at
+ITEMS_MAX = 512  # of a batch that are looked at to find them
+PLAIN = (str, bytes, int, float, type(None))  # of a list that begins with one of these nothing is looked at
 
 
 def items_of(dataset: Any) -> Optional[int]:
@@ -20,16 +24,18 @@ def items_of(dataset: Any) -> Optional[int]:
 def leaves(batch: Any, tensor: type) -> List[Any]:
     """The tensors of a batch, at most LEAVES_MAX."""
     tensors: List[Any] = []
-    pending = [batch]
-    while pending and len(tensors) < LEAVES_MAX:
+    pending, left = [batch], ITEMS_MAX
+    while pending and left and len(tensors) < LEAVES_MAX:
         item = pending.pop()
+        left -= 1
         if isinstance(item, tensor):
             tensors.append(item)
         elif isinstance(item, dict):
-            pending.extend(reversed(list(item.values())[:LEAVES_MAX]))
+            pending.extend(reversed(list(islice(item.values(), LEAVES_MAX))))
         elif isinstance(item, (list, tuple)):
-            pending.extend(reversed(item[:LEAVES_MAX]))
-        elif hasattr(item, "data") and isinstance(item.data, dict):  # a UserDict, as tokenizers return
+            if item and not isinstance(item[0], PLAIN):
+                pending.extend(reversed(item[:LEAVES_MAX]))
+        elif isinstance(item, collections.UserDict):  # as tokenizers return
             pending.append(item.data)
     return tensors
 
@@ -38,10 +44,10 @@ def samples_of(batch: Any, tensor: Any) -> int:
     """How many samples a batch holds: the first dimension of its first tensor; 0 if it has none."""
     first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
     if isinstance(first, tensor) and first.dim():
-        return int(first.shape[0])
+        return int(first.size(0))  # a nested tensor has no shape
     for leaf in leaves(batch, tensor):
         if leaf.dim():
-            return int(leaf.shape[0])
+            return int(leaf.size(0))
     return 0
 
 

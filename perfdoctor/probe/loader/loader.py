@@ -80,6 +80,7 @@ class Loaders:
         self.waiting = False  # for a batch, or for the end of an epoch
         self.delivered = False  # a batch is being worked on, where batches are the steps
         self.may_open = True
+        self.samples_of = patch.guarded("samples", samples_of)  # of batches of whatever kind
         self.made = Making(session, torch.Tensor, steps.fetches)
 
     # ------------------------------------------------------------ construction
@@ -136,7 +137,7 @@ class Loaders:
         recorder.decide(recorder.base, recorder.base, VALIDATION)
 
     def _still_trains(self, recorder: Recorder) -> bool:
-        """Whether another thread has not turned out to be the one that trains since this one began to wait."""
+        """Whether no other thread turned out to be the one that trains since this one began to wait."""
         return recorder.owner == get_ident()
 
     def after_iter(self, token: Tuple[Recorder, int], args: Args, result: Any) -> None:
@@ -255,8 +256,8 @@ class Loaders:
         recorder.batches += 1
         self.delivered = recorder.level <= BATCH
         first = result[0] if type(result) in PLAIN and result else result
-        shape = first.shape if type(first) is self.tensor else None
-        count = shape[0] if shape else samples_of(result, self.tensor)
+        shape = first.shape if type(first) is self.tensor and not first.is_nested else None
+        count = shape[0] if shape else self.samples_of(result, self.tensor) or 0
         samples = self.samples
         samples.loader_delivers = True
         # The batch before it that only a pass in eval mode used was no training batch.

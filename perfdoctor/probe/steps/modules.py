@@ -51,7 +51,7 @@ class ModuleCallPhases:
         self.torch = torch
         self.is_tracing = getattr(torch._C, "_is_tracing", torch.jit.is_tracing)  # what the latter asks
         self.is_recording = torch.is_grad_enabled
-        self.count_samples = patch.part(NAME, self._count_samples)
+        self.count_samples = patch.part("samples", self._count_samples)
         self.in_call: Any = False  # or what `watcher` was when the outermost call began
         self.watcher: Any = True  # or who watches the calls inside one
         self.known: Dict[int, _KnownModule] = {}
@@ -201,7 +201,8 @@ class ModuleCallPhases:
         updates = self.updates
         one_loss = not updates.several_losses or len(updates.numbers) <= 1
         if one_loss and isinstance(batch, self.torch.Tensor) and batch.dim():
-            self.samples.pending = batch.shape[0]  # `len` takes four times as long
+            # `len` takes four times as long as `shape`, which a nested tensor does not have.
+            self.samples.pending = batch.size(0) if batch.is_nested else batch.shape[0]
 
     def _meet(self, module: Any) -> _KnownModule:
         if len(self.known) >= MODULES_MAX:

@@ -197,3 +197,28 @@ def test_a_thread_that_fetches_ahead_leaves_the_phases_of_the_one_that_trains_al
     records = watched(tmp_path, PREFETCHED)
     assert len(updates(records)) == 12
     assert (updates(records)["calls"][1:] == 1).all()
+
+
+def test_batches_that_answer_in_unusual_ways_are_waited_for_all_the_same(tmp_path):
+    records = watched(
+        tmp_path,
+        """
+        import collections, torch
+        from torch.utils.data import DataLoader
+        class Row:
+            def __init__(self, **names): self.names = names
+            def __getattr__(self, name): return self.__dict__["names"][name]
+        class Batch(collections.UserDict): pass
+        nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+        batches = [Row(x=1), nested, [nested], Batch(x=torch.ones(3, 4)), torch.ones(4, 4)]
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(2):
+            for batch in DataLoader(batches, batch_size=None, collate_fn=lambda batch: batch):
+                net(torch.ones(2, 4)).sum().backward(); opt.step(); opt.zero_grad()
+        """,
+    )
+    rows = updates(records)
+    assert len(rows) == 10
+    assert (rows["data_wait"] > 0).all()
+    assert list(rows["samples"][5:]) == [0, 2, 2, 3, 4]
