@@ -1,4 +1,4 @@
-"""The parts of a module as torch tells them: a script may have methods `parameters` or `modules` of its own."""
+"""The parts of a module as torch tells them: a script may have methods of these names of its own."""
 
 from __future__ import annotations
 

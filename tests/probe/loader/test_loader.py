@@ -220,5 +220,5 @@ def test_batches_that_answer_in_unusual_ways_are_waited_for_all_the_same(tmp_pat
     )
     rows = updates(records)
     assert len(rows) == 10
-    assert (rows["data_wait"] > 0).all()
+    assert (rows["data_wait"][1:] > 0).all()
     assert list(rows["samples"][5:]) == [0, 2, 2, 3, 4]
