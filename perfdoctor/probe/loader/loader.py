@@ -260,9 +260,10 @@ class Loaders:
         count = shape[0] if shape else self.samples_of(result, self.tensor) or 0
         samples = self.samples
         samples.loader_delivers = True
-        # The batch before it that only a pass in eval mode used was no training batch.
-        samples.pending = count if samples.evaluated else count + samples.pending
-        samples.evaluated = False
+        if samples.evaluated:  # by a pass in eval mode alone: the batch before it was no training batch
+            samples.pending, samples.evaluated = 0, False
+            self.steps.modules.before_batch()
+        samples.pending += count
         if epoch is None:
             return
         turn = epoch.before + epoch.batches

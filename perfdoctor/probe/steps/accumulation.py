@@ -7,7 +7,7 @@ hold what the last backward left in them are being accumulated.
 from __future__ import annotations
 
 import weakref
-from typing import Any, Optional, Set
+from typing import Any, Optional, Sequence, Set
 
 LEAF_SEARCH_NODES = 2_000  # how far to look for a parameter in a graph
 
@@ -22,7 +22,7 @@ class AccumulationDetector:
     def is_fresh(self, loss: Any) -> bool:
         """Whether gradients were cleared or parameters changed since `remember`."""
         if self._leaf is None or self._leaf() is None:
-            leaf = _find_leaf(loss)
+            leaf = find_leaf(loss)
             self._leaf = None if leaf is None else weakref.ref(leaf)
             return True
         return bool(self._now() != self._state)
@@ -39,20 +39,20 @@ class AccumulationDetector:
         return (leaf._version, None) if grad is None else (leaf._version, id(grad), grad._version)
 
 
-def _find_leaf(loss: Any) -> Any:
-    """Some parameter that `loss` depends on, or None."""
+def find_leaf(loss: Any, nodes: int = LEAF_SEARCH_NODES, besides: Sequence[Any] = ()) -> Any:
+    """Some parameter that `loss` depends on, none of those `besides`, or None."""
     if isinstance(loss, (list, tuple)):
         loss = loss[0] if loss else None
     node = getattr(loss, "grad_fn", None)
     waiting = [] if node is None else [node]
     seen: Set[Any] = set()
-    while waiting and len(seen) < LEAF_SEARCH_NODES:
+    while waiting and len(seen) < nodes:
         node = waiting.pop()
         if node in seen:
             continue
         seen.add(node)
         leaf = getattr(node, "variable", None)
-        if leaf is not None:
+        if leaf is not None and all(leaf is not one for one in besides):
             return leaf
         waiting.extend(parent for parent, _ in node.next_functions if parent is not None)
     return None

@@ -11,6 +11,7 @@ from ..compile_question import compile_question
 from ..recorder import AFTER_BACKWARD, BEFORE_BACKWARD, Recorder, clock
 from ..schedule import SamplingSchedule
 from .accumulation import AccumulationDetector
+from .derivatives import Derivatives
 from .forward_names import ForwardNames
 from .gradient_clearing import GradientClearing
 from .losses import LossReader
@@ -48,6 +49,7 @@ class Backwards:
         self.names = names
         self.modules = modules
         self.accumulation = AccumulationDetector()
+        self.derivatives = Derivatives(thread, updates, modules)
         self.gradient_sync: Any = None  # of DistributedDataParallel, where there is one
 
     def wrapped(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,6 +59,24 @@ class Backwards:
         """
         other = patch.around(original, self.before, self.after, NAME)
         return patch.finished(self._in_place(original, other), original, NAME)
+
+    def wrapped_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The same for `torch.autograd.grad`; where it derives with respect to data it trains nothing."""
+        tracing, compiler = compile_question()
+        derivatives, training = self.derivatives, self.wrapped(original)
+        of_data = patch.guarded(NAME, derivatives.is_of_data)
+        apart = patch.around(original, derivatives.before, derivatives.after, NAME)
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if tracing() or compiler._is_compiling_flag:
+                return original(*args, **kwargs)
+            try:
+                return (apart if of_data(args, kwargs) else training)(*args, **kwargs)
+            except BaseException as error:
+                patch.cut(error)
+                raise
+
+        return patch.finished(wrapper, original, NAME)
 
     def _in_place(self, original: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
         tracing, compiler = compile_question()

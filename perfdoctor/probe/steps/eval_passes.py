@@ -32,16 +32,21 @@ class EvalPasses:
             if self.grad_line is None:
                 self.grad_line = user_line()
 
-    def take_back(self, seconds: float) -> None:
-        """A pass that recorded gradients was none in eval mode, as it turns out."""
-        totals = self.totals
-        for calls, spent in (("calls", "seconds"), ("grad_calls", "grad_seconds")):
-            totals[calls] -= 1
-            totals[spent] = max(0.0, totals[spent] - seconds)
-        if not totals["calls"]:
-            self.lines = []
-        if not totals["grad_calls"]:
+    def derive(self, seconds: float) -> None:
+        """A pass recorded gradients for a purpose, as it turns out."""
+        self._subtract("grad_calls", 1, "grad_seconds", seconds)
+        if not self.totals["grad_calls"]:
             self.grad_line = None
+
+    def take_back(self, calls: int, seconds: float) -> None:
+        """Passes were a part of the training step, as it turns out."""
+        self._subtract("calls", calls, "seconds", seconds)
+        if not self.totals["calls"]:
+            self.lines = []
+
+    def _subtract(self, calls: str, count: int, spent: str, seconds: float) -> None:
+        self.totals[calls] -= count
+        self.totals[spent] = max(0.0, self.totals[spent] - seconds)
 
     def pulse(self) -> None:
         """Write the totals, if they changed."""

@@ -28,13 +28,14 @@ MODULES_MAX = 1_000  # modules remembered by identity; scripts that build one pe
 class _KnownModule:
     """What is known of one module: whether it has parameters, and in which modes it trains."""
 
-    __slots__ = ("alive", "has_parameters", "trained", "trains_in_eval_mode")
+    __slots__ = ("alive", "has_parameters", "trained", "trains_in_eval_mode", "validates")
 
     def __init__(self, has_parameters: bool, alive: Any) -> None:
         self.has_parameters = has_parameters
         self.alive = alive  # a weak reference, which forgets the module
         self.trained = False  # it was called in train mode
         self.trains_in_eval_mode = False  # a backward pass went through a pass in eval mode
+        self.validates = False  # no backward followed its last pass in train mode without gradients
 
 
 class ModuleCallPhases:
@@ -57,12 +58,20 @@ class ModuleCallPhases:
         self.known: Dict[int, _KnownModule] = {}
         # The last pass in eval mode if it recorded: of which module, which call of its row, and its ns.
         self.evaluated: Optional[Tuple[_KnownModule, int, int]] = None
+        # Such passes since the last batch or backward that were derived with respect to data, and their ns.
+        self.derived: Tuple[int, int] = (0, 0)
+        self.derived_call = 0  # the last of them
+        # What was given the last batch in train mode, without gradients.
+        self.unsure: Optional[_KnownModule] = None
+        self.validating = False  # what the outermost call was taken for as it began
         self.largest = 0  # modules in the largest model
 
     def wrapped(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`nn.Module.__call__`, watched: the usual call in place, any other by `before` and `after`."""
         tracing, compiler = compile_question()
         other = patch.around_method(original, self.before, self.after, NAME)
+        validation = patch.around_method(original, self.before, self.after, "validation")
+        validates = patch.guarded(NAME, self._validates)
         phases, session, samples, modules, unwind = (
             self, self.session, self.samples, self.known, self.updates.unwind
         )  # fmt: skip
@@ -89,7 +98,7 @@ class ModuleCallPhases:
                     or (not samples.loader_delivers and is_tracing())
                     or NAME in turned_off
                 ):
-                    return other(self, *args, **kwargs)
+                    return (validation if validates(self) else other)(self, *args, **kwargs)
                 now = clock()
                 recorder.spent[before] += now - recorder.since
                 if recorder.undecided:
@@ -133,27 +142,49 @@ class ModuleCallPhases:
         if not known.has_parameters:
             return None
         recording = self.is_recording()
-        trains = module.training or (recording and known.trains_in_eval_mode)
+        phase = self._phase(module, known, recording)
+        trains = phase == FORWARD
         recorder = self.thread.recorder() if recording and trains else self.session.recording()
         if recorder is None or recorder.current in INDIVISIBLE:
             return None
-        if trains:
-            known.trained = True
-            phase = FORWARD
-        else:
-            phase = VALIDATION if known.trained else EVAL_FORWARD
+        known.trained |= trains or module.training
         watcher = self.in_call = self.watcher
         recorder.calls += 1
-        if not self.samples.loader_delivers and phase == FORWARD:
+        if not self.samples.loader_delivers and trains:
             self.count_samples(args[1:])
         recorder.enter(phase)
         depth = len(recorder.stack)
-        if phase == VALIDATION:
+        if phase == VALIDATION and not self.derived_call:  # else those before wait for what follows
             recorder.decide(recorder.base, recorder.base, VALIDATION)
         elif recorder.undecided:
             recorder.set_aside(recorder.base, recorder.base)
         watched = None if watcher is True else watcher.enter(args, kwargs)
         return recorder, watched, phase, recording, depth, known
+
+    def _phase(self, module: Any, known: _KnownModule, recording: bool) -> int:
+        """What an outermost call is.
+
+        In train mode one that records no gradients may validate, if it comes with a batch that no backward
+        has used: what follows tells, as with a module that has only been called in eval mode. With used ones
+        it makes the data of later steps, as in reinforcement learning.
+        """
+        if module.training:
+            unused = not recording and self.samples.loader_delivers and self.samples.pending
+            return EVAL_FORWARD if unused else FORWARD
+        if recording and known.trains_in_eval_mode:
+            return FORWARD
+        return VALIDATION if known.trained else EVAL_FORWARD
+
+    def _validates(self, module: Any) -> bool:
+        """Whether a call seems to be validation: the name of the wrapper around it tells stack samples."""
+        if self.in_call:
+            return self.validating
+        known = self.known.get(id(module))
+        self.validating = known is not None and (
+            (phase := self._phase(module, known, self.is_recording())) == VALIDATION
+            or (phase == EVAL_FORWARD and module.training and known.validates)
+        )
+        return self.validating
 
     def after(self, token: Any, args: Args, result: Any) -> None:
         """Leave the phase; in train mode what follows is the loss, until something else begins."""
@@ -178,18 +209,54 @@ class ModuleCallPhases:
             self.evals.count(ns / 1e9, recording)
             self.evaluated = (known, recorder.calls, ns) if recording else None
             self.samples.evaluated = True
+        elif phase == EVAL_FORWARD and known.trained:
+            self.unsure = known
+            self.samples.evaluated = True
         if recorder.level <= CALL:
             recorder.mark(CALL)
 
     def before_backward(self, recorder: Recorder) -> None:
-        """If nothing was called since a pass in eval mode, it was a forward, as its next ones will be."""
-        if self.evaluated is None:
-            return
-        (known, call, ns), self.evaluated = self.evaluated, None
-        if call == recorder.calls:
+        """Evaluations since the last batch were a part of the step; one right before it was a forward."""
+        calls, ns = self.derived
+        if self.evaluated is not None and self.evaluated[1] == recorder.calls:
+            known, call, own_ns = self.evaluated
             known.trains_in_eval_mode = True
-            recorder.move(VALIDATION, FORWARD, ns)
-            self.evals.take_back(ns / 1e9)
+            if call != self.derived_call:
+                recorder.move(VALIDATION, FORWARD, own_ns)
+                self.evals.derive(own_ns / 1e9)
+                calls, ns = calls + 1, ns + own_ns
+        if calls:
+            self.evals.take_back(calls, ns / 1e9)
+        if self.unsure is not None:
+            self.unsure.validates = False
+        self._forget()
+
+    def before_batch(self) -> None:
+        """No backward used the batch before, which was evaluated."""
+        if self.unsure is not None:
+            self.unsure.validates = True
+        self._forget()
+
+    def before_derivative(self, recorder: Recorder) -> bool:
+        """Whether gradients with respect to data are asked for of a pass in eval mode.
+
+        That may evaluate, as with forces, or be a part of the step, as with adversarial samples: what follows
+        tells.
+        """
+        if self.evaluated is None or self.evaluated[1] != recorder.calls:
+            return False
+        _, call, ns = self.evaluated
+        if call != self.derived_call:
+            self.derived_call = call
+            self.derived = self.derived[0] + 1, self.derived[1] + ns
+            self.evals.derive(ns / 1e9)
+            recorder.move(VALIDATION, EVAL_FORWARD, ns)
+            recorder.undecided = True
+        return True
+
+    def _forget(self) -> None:
+        self.evaluated = self.unsure = None
+        self.derived, self.derived_call = (0, 0), 0
 
     def any_trained(self) -> bool:
         """Whether a module was called in train mode."""

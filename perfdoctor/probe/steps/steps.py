@@ -60,7 +60,7 @@ def install(steps: StepTracker) -> None:
     register_optimizer_step_post_hook(ends)
     patch.replace(torch.nn.Module, "__call__", modules.wrapped)
     patch.replace(torch.autograd, "backward", backwards.wrapped)
-    patch.replace(torch.autograd, "grad", backwards.wrapped)
+    patch.replace(torch.autograd, "grad", backwards.wrapped_grad)
     patch.guarded("torchscript", _tell_torchscript)(torch)
     scaler = torch.amp.grad_scaler.GradScaler
     patch.wrap(scaler, "step", updates.before_scaled_step, updates.after_scaled_step, "optimizer")

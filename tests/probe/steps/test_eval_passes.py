@@ -96,3 +96,90 @@ def test_passes_in_eval_mode_for_their_gradients_are_no_validation(tmp_path):
     rank = watched(tmp_path, ADVERSARIAL).ranks[0]
     assert sum(totals["grad_calls"] for totals in rank.of("eval")) == 0
     assert (rank.steps["validation"] == 0).all()
+
+
+BATCHES = """
+    import time, torch
+    from torch.utils.data import DataLoader, TensorDataset
+    class Net(torch.nn.Linear):
+        def forward(self, batch):
+            time.sleep(0.01)
+            return super().forward(batch)
+    net = Net(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    data = TensorDataset(torch.randn(32, 4))
+    train, valid = DataLoader(data, batch_size=8), DataLoader(data, batch_size=16)
+    def step(x):
+        net(x).sum().backward(); optimizer.step(); optimizer.zero_grad()
+"""
+
+
+def test_validation_in_train_mode_is_told_by_the_batches_that_no_backward_uses(tmp_path):
+    rank = watched(
+        tmp_path,
+        BATCHES
+        + """
+    for _ in range(3):
+        for x, in train: step(x)
+        with torch.no_grad():
+            for x, in valid: net(x)
+    """,
+    ).ranks[0]
+    steps = rank.steps
+    assert steps["samples"].sum() == 3 * 32
+    assert steps["validation"].sum() >= 6 * 10e6
+    assert (steps["forward"] < 20e6).all()
+
+
+def test_passes_without_gradients_within_a_step_or_between_batches_are_forwards(tmp_path):
+    rank = watched(
+        tmp_path,
+        BATCHES
+        + """
+    teacher = Net(4, 1)
+    for _ in range(3):
+        for x, in train:
+            with torch.no_grad(): teacher(x)
+            step(x)
+        with torch.no_grad():  # what the next epoch is to learn from
+            for _ in range(5): net(x)
+    """,
+    ).ranks[0]
+    steps = rank.steps[rank.steps["marker"] == UPDATE]
+    assert (steps["validation"][1:] == 0).all()
+    assert (steps["forward"][1:] > 19e6).all()
+    assert (steps["samples"][1:] == 8).all()
+
+
+FORCES = (
+    BATCHES
+    + """
+    def forces(x, **options):
+        x = x.clone().requires_grad_()
+        energy = net(x).sum()
+        return energy, torch.autograd.grad(energy, x, **options)[0]
+    for _ in range(3):
+        net.train()
+        for x, in train:
+            energy, found = forces(x, create_graph=True)
+            (energy + found.pow(2).sum()).backward(); optimizer.step(); optimizer.zero_grad()
+        net.eval()
+        for x, in valid: forces(x)
+"""
+)
+
+
+def test_gradients_with_respect_to_data_neither_train_nor_have_a_loss(tmp_path):
+    rank = watched(tmp_path, FORCES).ranks[0]
+    steps = rank.steps
+    assert steps["samples"].sum() == 3 * 32
+    assert steps["validation"].sum() >= 6 * 10e6
+    assert (steps["forward"] < 20e6).all()
+    (totals,) = rank.of("eval")[-1:]
+    assert (totals["calls"], totals["grad_calls"], totals["at"]) == (6, 0, None)
+
+
+def test_the_loss_of_a_step_is_not_that_of_which_it_derives(tmp_path):
+    code = FORCES.replace("(energy + found.pow(2).sum())", "(0 * energy + 0 * found.sum() + 7.0)")
+    steps = watched(tmp_path, code).ranks[0].steps
+    assert (steps["loss"][steps["marker"] == UPDATE][1:] == 7.0).all()
