@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from perfdoctor.facts.decode import Json, as_count, number, positive, sanitized
 from perfdoctor.facts.gather import first_trained
 from perfdoctor.facts.steps.boundaries import Steps
-from perfdoctor.facts.user_source.frames import Owner, parse
+from perfdoctor.facts.user_source.frames import Owner, parse, wrapped
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.recorded import HostSample, Recorded, RecordedStack, RecordedStep
 from perfdoctor.runs.types import RankRecords, RunRecords
@@ -83,8 +83,9 @@ def recorded_stacks(rank: RankRecords) -> Iterator[RecordedStack]:
         frames = [(name, parse(name)) for name in names]
         if any(frame is not None and frame.profiles for _, frame in frames):
             continue
-        wrapped = [frame.phase for _, frame in frames if frame is not None and frame.phase is not None]
-        phase = wrapped[-1].value if wrapped else Phase.OTHER.value
+        known = [frame for _, frame in frames if frame is not None]
+        phases = [phase for index in wrapped(known) if (phase := known[index].phase) is not None]
+        phase = phases[-1].value if phases else Phase.OTHER.value
         shown = tuple(name for name, frame in frames if frame is None or frame.owner is not Owner.PROBE)
         counts[thread, LOADER if thread.startswith("worker ") else phase, shown] += samples
     for (thread, phase, shown), samples in sorted(counts.items()):

@@ -15,18 +15,15 @@ from operator import attrgetter
 from perfdoctor.facts.data import wait_parts
 from perfdoctor.facts.data.batch_stages import FETCH
 from perfdoctor.facts.data.batch_stages import FEW as FEW_OF_WORKERS
-from perfdoctor.facts.decode import location
-from perfdoctor.facts.host.stacks import FEW, NO_STACKS, TORN, TRAINING, FrameStack, StackLines, threads
+from perfdoctor.facts.host.stacks import FEW, NO_STACKS, OF_STEPS, TORN, FrameStack, StackLines, threads
 from perfdoctor.facts.registry import fact
-from perfdoctor.facts.user_source.frames import Frame, Owner
+from perfdoctor.facts.user_source.frames import Frame, Owner, wrapped
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import Phase, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
-from perfdoctor.wire.events.training import EvalEvent
 
-Place = tuple[str, int]  # file, line
 Marks = Mapping[tuple[str, str], list[tuple[int, Phase]]]  # by file and function
 
 TELLING = 20  # samples of a phase: fewer may miss what takes a tenth of it
@@ -86,10 +83,8 @@ def stack_costs(rank: RankRecords, step: StepFacts, sources: Sources) -> StackCo
     ]
     if sum(count for _, count in main) < FEW:
         return Missing("too few stack samples of the training thread were taken")
-    lines, marks, evals = StackLines(main, rank, sources), _marks(main), _evals(rank)
-    found = [
-        cost for frames, count in main if (cost := _cost(frames, count, lines, marks, evals)) is not None
-    ]
+    lines, marks = StackLines(main, rank, sources), _marks(main)
+    found = [cost for frames, count in main if (cost := _cost(frames, count, lines, marks)) is not None]
     found = _with_gradient_sync(found, step)
     samples = Counter[Phase]()
     for cost in found:
@@ -135,14 +130,12 @@ def _seconds(costs: Iterable[StackCost], phase: Phase) -> float:
     return sum(cost.seconds for cost in costs if cost.phase is phase)
 
 
-def _cost(
-    frames: Sequence[Frame], count: int, lines: StackLines, marks: Marks, evals: set[Place]
-) -> StackCost | None:
+def _cost(frames: Sequence[Frame], count: int, lines: StackLines, marks: Marks) -> StackCost | None:
     """What a stack is at; one of a phase that passes no line of the user's has no path."""
-    wrapped = [index for index, frame in enumerate(frames) if frame.phase is not None]
+    phases = wrapped(frames)
     users = [index for index, frame in enumerate(frames) if frame.owner is Owner.USER]
     if not users:
-        blind = frames[wrapped[-1]].phase if wrapped else None
+        blind = frames[phases[-1]].phase if phases else None
         return StackCost(blind, (), (), count) if blind is not None else None
     phase, (_, _, kind) = lines.cost(frames)
     if phase is None:
@@ -160,29 +153,20 @@ def _cost(
     if phase is Phase.OTHER:
         charged = Phase.OTHER if kind in {"data", "queue"} else _charged(frames, marks)
         return replace(cost, phase=charged, kind=kind or "rest")
-    if phase is Phase.FORWARD and (frames[level].file, frames[level].line) in evals:
-        return replace(cost, phase=Phase.VALIDATION)
     if phase is Phase.DATA_WAIT:
-        return replace(cost, wait=wait_parts.of_main(frames[wrapped[-1] + 1 :]))
+        return replace(cost, wait=wait_parts.of_main(frames[phases[-1] + 1 :]))
     return cost
-
-
-def _evals(rank: RankRecords) -> set[Place]:
-    """The lines that call modules in eval mode: the wrapper around a call is the same in either mode."""
-    # What was told first may have been taken back: a pass that a backward went through.
-    called = [location(event.lines[0]) for event in rank.of(EvalEvent)[-1:] if event.lines]
-    return {(at.file, at.line) for at in called if at is not None}
 
 
 def _marks(main: Sequence[FrameStack]) -> Marks:
     """By function, the lines that lead into a phase of training; samples torn between lines are outvoted."""
     counted: dict[tuple[str, str], Counter[tuple[int, Phase]]] = defaultdict(Counter)
     for frames, count in main:
-        wrapped = [index for index, frame in enumerate(frames) if frame.phase in TRAINING]
-        if not wrapped:
+        steps = [index for index in wrapped(frames) if frames[index].phase in OF_STEPS]
+        if not steps:
             continue
-        phase = frames[wrapped[-1]].phase
-        for frame in frames[: wrapped[-1]]:
+        phase = frames[steps[-1]].phase
+        for frame in frames[: steps[-1]]:
             if frame.owner is not Owner.PROBE and phase is not None:
                 counted[frame.file, frame.name][frame.line, phase] += count
     return {place: _outvoted(marks) for place, marks in counted.items()}

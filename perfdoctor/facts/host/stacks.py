@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from perfdoctor.facts.decode import location
-from perfdoctor.facts.user_source.frames import Frame, Owner, parse
+from perfdoctor.facts.user_source.frames import Frame, Owner, parse, wrapped
 from perfdoctor.facts.user_source.library_table import of_wait
 from perfdoctor.facts.user_source.loop_roles import Loop, Role
 from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves
@@ -29,7 +29,7 @@ TORN_OF_LINE = 0.03  # of a line's own samples: fewer in training are torn, thou
 MOSTLY = 0.5  # of all samples in training: a line with more of them leads to it, however long it does else
 MOST_LINES = 20  # per phase
 WRAP_C = {Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.GRAD_SYNC}  # wrappers of what may be written in C
-TRAINING = {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER}
+OF_STEPS = {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION}
 LOGGING_FILES = re.compile(
     r"[/\\](?:tqdm|rich|tensorboard|tensorboardX|wandb|mlflow|neptune|comet_ml|aim|clearml|loguru|logging)"
     r"(?:[/\\]|\.py)"
@@ -144,14 +144,14 @@ class StackLines:
     def cost(self, frames: Sequence[Frame]) -> tuple[Phase | None, tuple[Frame, str | None, str | None]]:
         """Phase, user's line, innermost function beyond it, and kind; no phase outside the loop."""
         nowhere = (Frame("", "", 0, Owner.LIBRARY), None, None)
-        wrapped = [index for index, frame in enumerate(frames) if frame.phase is not None]
+        phases = wrapped(frames)
         indices = [index for index, frame in enumerate(frames) if frame.owner is Owner.USER]
         if not indices:
             return None, nowhere
         beyond = frames[indices[-1] + 1 :]
         user, leaf = frames[indices[-1]], beyond[-1].function if beyond else None
-        if wrapped and not _in_closure(frames[wrapped[-1] :]):
-            return frames[wrapped[-1]].phase, (user, leaf, None)
+        if phases and not _in_closure(frames[phases[-1] :]):
+            return frames[phases[-1]].phase, (user, leaf, None)
         role, level = self._role(frames)
         if role is Role.OUTSIDE:
             return None, nowhere
@@ -169,10 +169,10 @@ class StackLines:
 
     def level(self, frames: Sequence[Frame]) -> int:
         """The frame from which on a stack is part of the step: in the training loop, or calling the phase."""
-        wrapped = [index for index, frame in enumerate(frames) if frame.phase is not None]
-        if not wrapped or _in_closure(frames[wrapped[-1] :]):
+        phases = wrapped(frames)
+        if not phases or _in_closure(frames[phases[-1] :]):
             return max(0, self._role(frames)[1])
-        first = next(index for index in wrapped if frames[index].phase is frames[wrapped[-1]].phase)
+        first = next(index for index in phases if frames[index].phase is frames[phases[-1]].phase)
         return max((index for index in range(first) if frames[index].owner is Owner.USER), default=first)
 
     def only_reported(self, at: Location) -> bool:
@@ -264,9 +264,9 @@ def _anchors(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:
     for frames, count in main:
         for place_and_line in {((frame.file, frame.name), frame.line) for frame in frames}:
             passed[place_and_line] += count
-        wrapped = [index for index, frame in enumerate(frames) if frame.phase in TRAINING]
-        trained += count if wrapped else 0
-        for frame in frames[: wrapped[-1]] if wrapped else ():
+        steps = [index for index in wrapped(frames) if frames[index].phase in OF_STEPS]
+        trained += count if steps else 0
+        for frame in frames[: steps[-1]] if steps else ():
             if frame.owner is not Owner.PROBE:
                 seen[frame.file, frame.name][frame.line] += count
     lines = {

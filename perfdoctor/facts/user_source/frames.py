@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
@@ -71,6 +72,13 @@ class Frame:
         if self.owner is Owner.TORCH and self.name == "wrapper" and _OPTIMIZER.search(self.file):
             return Phase.OPTIMIZER
         return WRAPPERS.get(self.name) if self.owner is Owner.PROBE else None
+
+
+def wrapped(frames: Sequence[Frame]) -> list[int]:
+    """The frames that stand for phases, from the outermost in; what a validation calls belongs to it."""
+    found = [index for index, frame in enumerate(frames) if frame.phase is not None]
+    begin = next((index for index in found if frames[index].phase is Phase.VALIDATION), len(frames))
+    return [index for index in found if index < begin or frames[index].phase is not Phase.FORWARD]
 
 
 @lru_cache(maxsize=65536)

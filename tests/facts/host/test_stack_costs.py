@@ -110,11 +110,17 @@ def test_a_loss_on_the_line_of_all_of_it_is_forward():
     assert {cost.phase for cost in found.costs if cost.samples == 5} == {Phase.FORWARD}
 
 
-def test_a_pass_in_eval_mode_is_validation_though_its_wrapper_is_the_same():
-    seen = {"event": "eval", "lines": [{"file": "/home/me/train.py", "line": 8, "function": "<module>"}]}
+def test_calls_of_modules_within_one_that_validates_are_validation():
     of_step = step(forward=40, validation=10)
-    found = facts(*TRAINING, stack(at(8), wrapper("module_call")), of_step=of_step, events=(seen,))
-    assert seconds(found)[Phase.VALIDATION, (8,)] == pytest.approx(10)
+    inside = wrapper("module_call"), wrapper("validation"), at(10, "look"), wrapper("module_call")
+    found = facts(*TRAINING, stack(at(8), *inside), of_step=of_step)
+    assert seconds(found)[Phase.VALIDATION, (8, 10)] == pytest.approx(10)
+    assert seconds(found)[Phase.FORWARD, (2,)] == pytest.approx(40)
+
+
+def test_what_lies_between_a_validation_and_a_backward_is_no_forward():
+    found = facts(stack(at(4), wrapper("validation")), *TRAINING[1:], stack(at(4), at(10, "look"), count=5))
+    assert {cost.phase for cost in found.costs if cost.samples == 5} == {Phase.OTHER}
 
 
 def test_profiling_of_our_own_is_no_time_of_the_scripts():

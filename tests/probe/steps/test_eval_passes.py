@@ -183,3 +183,38 @@ def test_the_loss_of_a_step_is_not_that_of_which_it_derives(tmp_path):
     code = FORCES.replace("(energy + found.pow(2).sum())", "(0 * energy + 0 * found.sum() + 7.0)")
     steps = watched(tmp_path, code).ranks[0].steps
     assert (steps["loss"][steps["marker"] == UPDATE][1:] == 7.0).all()
+
+
+NAMED = """
+    import sys, torch
+    class Net(torch.nn.Linear):
+        def forward(self, batch):
+            frame, names = sys._getframe(), set()
+            while frame is not None:
+                names.add(frame.f_code.co_name)
+                frame = frame.f_back
+            seen.append("validation" in names)
+            return super().forward(batch)
+    seen = []
+    net, x = Net(4, 1), torch.ones(2, 4)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    def step():
+        net(x).sum().backward(); optimizer.step()
+    for _ in range(3): step()
+    net.eval()
+    with torch.no_grad(): net(x), net(x)
+    for _ in range(3): step()  # of these the first one is not known to train
+    assert seen == [False] * 3 + [True] * 2 + [True] + [False] * 2, seen
+    net.train()
+    seen.clear()
+    def evaluate():
+        with torch.no_grad():
+            for x in torch.utils.data.DataLoader(torch.ones(6, 4), batch_size=2): net(x)
+    for x in torch.utils.data.DataLoader(torch.ones(6, 4), batch_size=2): step()
+    evaluate()
+    assert seen == [False] * 3 + [False] + [True] * 2, seen  # again the first one
+"""
+
+
+def test_a_wrapper_named_validation_is_around_a_pass_that_validates(tmp_path):
+    watched(tmp_path, NAMED)
