@@ -84,7 +84,7 @@ def recorded_stacks(rank: RankRecords) -> Iterator[RecordedStack]:
         if any(frame is not None and frame.profiles for _, frame in frames):
             continue
         known = [frame for _, frame in frames if frame is not None]
-        phases = [phase for index in wrapped(known) if (phase := known[index].phase) is not None]
+        phases = [each for index in wrapped(known) if (each := known[index].phase) is not None]
         phase = phases[-1].value if phases else Phase.OTHER.value
         shown = tuple(name for name, frame in frames if frame is None or frame.owner is not Owner.PROBE)
         counts[thread, LOADER if thread.startswith("worker ") else phase, shown] += samples
