@@ -23,7 +23,7 @@ import re
 from perfdoctor.facts.steps.events import SaveFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import Phase, StepFacts
+from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.03  # share of wall time
@@ -44,21 +44,31 @@ TRAINERS = (
 )
 def frequent_checkpoints(step: StepFacts, saves: SaveFacts) -> Advice | None:
     """Advises a longer interval where saving takes a noticeable share of the run."""
-    share = min(step.share(Phase.CHECKPOINT) + saves.beside_share, 0.99)
+    saved = step.share(Phase.CHECKPOINT)
+    share = min(saved + saves.beside_share, 0.99)
     if saves.count < SEVERAL or share < NOTICEABLE or saves.steps_between is None:
         return None
     each_s = share * step.mean_s * saves.steps_between
     size = f" of {saves.bytes / 1e6:.1f} MB" if saves.bytes else ""
+    own = (saves.at,) if saves.at else ()
+    beside = _elsewhere(saves)
+    places = (*beside, *own) if saves.beside_share > saved else (*own, *beside)
     return Advice(
         because=(
             f"saving takes {share:.0%} of the training time",
             f"a checkpoint{size} every {saves.steps_between:.0f} steps, {each_s * 1e3:.0f} ms each",
         ),
         change=removes(SURE * share, share * (1 - 1 / RARER), share),
-        at=(saves.at,) if saves.at else (),
+        at=places,
         code=_rarer(saves, max(1, round(saves.steps_between * RARER))),
-        phase=Phase.CHECKPOINT,
+        phase=None if beside else Phase.CHECKPOINT,  # what lies beside is in no phase of its own
     )
+
+
+def _elsewhere(saves: SaveFacts) -> tuple[Location, ...]:
+    """The lines that save, or prepare it, other than the one that writes most of what torch saves."""
+    own = (saves.at.file, saves.at.line) if saves.at else None
+    return tuple(at for at in saves.beside if (at.file, at.line) != own)
 
 
 def _rarer(saves: SaveFacts, every: int) -> str:
@@ -67,5 +77,6 @@ def _rarer(saves: SaveFacts, every: int) -> str:
     setting = next((setting for pattern, setting in TRAINERS if pattern.search(text)), None)
     if setting is not None:
         return setting.format(every)
-    call = text if saves.only_reported and text else "...  # the lines that save, and nothing else"
+    alone = saves.only_reported and not _elsewhere(saves)
+    call = text if text and alone else "...  # the lines that save, and nothing else"
     return f"if step % {every} == 0:\n    {call}"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfdoctor.model.measured import Location
+from perfdoctor.model.measured import Location, Phase
 from perfdoctor.tips.frequent_checkpoints import frequent_checkpoints as tip
 from tests.support import facts
 from tests.support.facts import saves, step
@@ -44,6 +44,22 @@ def test_copying_and_writing_around_a_save_is_part_of_it():
     advice = tip(step(forward=9.9, checkpoint=0.1), replace(saves(count=50, between=10), beside_share=0.2))
     assert advice is not None
     assert advice.because[0] == "saving takes 21% of the training time"
+
+
+def test_the_lines_that_save_most_come_first_and_no_other_finding_is_about_them():
+    write, save = (Location("train.py", line, "main", "save(net)") for line in (71, 70))
+    found = replace(saves(between=10), at=save, beside_share=0.4, beside=(write, save), only_reported=True)
+    advice = tip(step(forward=9.9, checkpoint=0.1), found)
+    assert advice is not None
+    assert [at.line for at in advice.at] == [71, 70]
+    assert (advice.phase, advice.code) == (
+        None,
+        "if step % 100 == 0:\n    ...  # the lines that save, and nothing else",
+    )
+    alone = tip(SLOW, replace(found, beside=(save,)))
+    assert alone is not None
+    assert [at.line for at in alone.at] == [70]
+    assert alone.phase is Phase.CHECKPOINT
 
 
 @pytest.mark.parametrize(

@@ -104,17 +104,21 @@ def stack_costs(rank: RankRecords, step: StepFacts, sources: Sources) -> StackCo
 
 
 def _with_gradient_sync(costs: Sequence[StackCost], step: StepFacts) -> list[StackCost]:
-    """Where gradients are exchanged inside backward, which has no frame: its stacks, by the timers."""
-    sync_s, backward_s = (step.seconds.get(phase, 0.0) for phase in (Phase.GRAD_SYNC, Phase.BACKWARD))
-    if not sync_s or any(cost.phase is Phase.GRAD_SYNC for cost in costs):
-        return list(costs)
+    """Gradients exchanged inside backward have no frame: of its stacks, as many as the timers tell.
+
+    What the samples in collectives of the script's own do not account for was exchanged there.
+    """
+    samples = Counter[Phase]()
+    for cost in costs:
+        samples[cost.phase] += cost.samples
+    own_s = step.mean_s * samples[Phase.GRAD_SYNC] / max(1, samples.total())
+    inside_s = max(0.0, step.seconds.get(Phase.GRAD_SYNC, 0.0) - own_s)
+    share = inside_s / (inside_s + step.seconds.get(Phase.BACKWARD, 0.0)) if inside_s else 0.0
     divided = []
     for cost in costs:
-        exchanging = round(cost.samples * sync_s / (sync_s + backward_s))
-        if cost.phase is Phase.BACKWARD and exchanging:
-            divided.append(replace(cost, phase=Phase.GRAD_SYNC, samples=exchanging))
-            cost = replace(cost, samples=cost.samples - exchanging)
-        divided.append(cost)
+        exchanging = round(cost.samples * share) if cost.phase is Phase.BACKWARD else 0
+        divided.append(replace(cost, phase=Phase.GRAD_SYNC, samples=exchanging))
+        divided.append(replace(cost, samples=cost.samples - exchanging))
     return [cost for cost in divided if cost.samples]
 
 

@@ -43,6 +43,7 @@ class SaveFacts:
     steps_between: float | None
     only_reported: bool = False  # the source shows that no update depends on the line
     beside_share: float = 0.0  # of the step: copying, collecting and writing around them, by stack samples
+    beside: tuple[Location, ...] = ()  # the lines of that, costliest first
 
 
 @fact
@@ -116,7 +117,8 @@ def save_facts(
         begin_ns = _begun_ns(entry)
         sizes[int(np.searchsorted(span.step_ends_ns, begin_ns))] += entry.bytes or 0
         lines[location(entry.at)] += round(entry.seconds * 1e9)
-    beside = stacks.phases.get(Phase.OTHER, ()) if isinstance(stacks, StackFacts) else ()
+    other = stacks.phases.get(Phase.OTHER, ()) if isinstance(stacks, StackFacts) else ()
+    beside = [line for line in other if line.kind == "checkpoint"]
     gaps = np.diff(sorted(sizes))
     at = sources.shown(lines.most_common(1)[0][0])
     return SaveFacts(
@@ -126,7 +128,8 @@ def save_facts(
         at=at,
         steps_between=float(np.median(gaps)) if len(gaps) else span.steps,
         only_reported=only_reported(sources, at),
-        beside_share=min(1.0, sum(line.share for line in beside if line.kind == "checkpoint")),
+        beside_share=min(1.0, sum(line.share for line in beside)),
+        beside=tuple(dict.fromkeys(line.at for line in beside)),
     )
 
 

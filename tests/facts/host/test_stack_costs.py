@@ -78,8 +78,15 @@ def test_gradients_exchanged_inside_backward_are_at_its_line():
     assert seconds(found)[Phase.GRAD_SYNC, (5,)] == pytest.approx(60)
     assert seconds(found)[Phase.BACKWARD, (5,)] == pytest.approx(20)
     assert found.samples == 70  # none counts twice
-    waited = stack(at(7), wrapper("grad_sync"), count=10)
-    assert seconds(facts(*TRAINING, waited, of_step=exchanging))[Phase.GRAD_SYNC, (7,)] == pytest.approx(60)
+
+
+def test_collectives_of_the_scripts_own_have_what_their_samples_stand_for():
+    exchanging = step(data_wait=20, forward=40, backward=20, optimizer=10, other=10, grad_sync=60)
+    few, many = (stack(at(7), wrapper("grad_sync"), count=count) for count in (1, 60))
+    found = seconds(facts(*TRAINING, few, of_step=exchanging))
+    assert found[Phase.GRAD_SYNC, (7,)] == pytest.approx(60 / 16)
+    assert found[Phase.GRAD_SYNC, (5,)] == pytest.approx(60 * 15 / 16)
+    assert seconds(facts(*TRAINING, many, of_step=exchanging))[Phase.GRAD_SYNC, (7,)] == pytest.approx(60)
 
 
 def test_a_line_below_a_call_is_reached_through_it():
