@@ -20,7 +20,7 @@ UNPACKED = ("CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "constraints.
 
 # The training, and on its last line: the interpreter, and where the parts of perfdoctor in this process come from.
 SCRIPT = """
-import json, sys
+import json, re, sys
 import torch
 
 model = torch.nn.Linear(16, 4)
@@ -31,7 +31,8 @@ for _ in range(40):
     optimizer.step()
 
 files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
-print(json.dumps([sys.executable, [file for file in files if "/perfdoctor/" in file]]))
+own = [file for file in files if re.search("/perfdoctor/(?![.]venv/)", file)]  # not a checkout's environment
+print(json.dumps([sys.executable, own]))
 """
 
 pytestmark = [
