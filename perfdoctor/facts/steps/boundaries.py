@@ -107,14 +107,27 @@ def _closing(rows: Rows, marker: Marker) -> tuple[Ints, float]:
     """The rows that end a step, and how many markers make one."""
     at = np.flatnonzero(rows["marker"] == marker)
     if marker is Marker.UPDATE:
+        updates, at = len(at), _last_of_backward(rows, at)
         rolled = rows["marks"][at] > 1
         ends, per_step = step_ends(rows["optimizer"][at[~rolled]].astype(np.int64))
         closes = np.sort(np.concatenate([at[~rolled][ends], at[rolled]]))
-        return np.concatenate([_before_updates(rows, at[0], closes), closes]), per_step
+        return np.concatenate([_before_updates(rows, at[0], closes), closes]), per_step * updates / len(at)
     if marker is Marker.BACKWARD:
         ends = np.append(_fresh(rows, at[1:]), True)
         return at[ends], len(at) / max(1, int(ends.sum()))
     return at, 1.0
+
+
+def _last_of_backward(rows: Rows, at: Ints) -> Ints:
+    """Updates without those that the same optimizer follows up with no backward between: a part at a time.
+
+    Where no update has a backward, backwards were not seen.
+    """
+    before = np.diff(np.cumsum(rows["backwards"].astype(np.int64))[at])
+    if not before.any():
+        return at
+    parts = (before == 0) & (rows["optimizer"][at[1:]] == rows["optimizer"][at[:-1]])
+    return at[np.append(~parts, True)]
 
 
 def _before_updates(rows: Rows, first_update: int, closes: Ints) -> Ints:

@@ -215,3 +215,18 @@ def test_phases_partition_every_step_whatever_the_rows_say(described):
 def test_a_repeated_pattern_is_a_step_or_a_part_of_one(pattern, times):
     steps_found = count(updates(*pattern * times))
     assert times - 1 <= steps_found <= len(pattern) * times
+
+
+def test_an_optimizer_that_steps_a_part_at_a_time_makes_one_step_a_backward():
+    parts = [update(backwards=1), update(backwards=0), update(backwards=0)]
+    found = boundaries.find(rows(parts * 8))
+    assert found is not None
+    assert (found.weight.sum(), found.per_step) == (8, 3)
+
+
+def test_updates_without_backwards_are_steps_where_no_backward_was_seen_between_any():
+    assert count([update(backwards=1), *[update(backwards=0)] * 7]) == 8
+
+
+def test_other_optimizers_without_a_backward_of_their_own_are_told_by_the_pattern():
+    assert count([update(optimizer=1, backwards=1), update(optimizer=2, backwards=0)] * 8) == 8
