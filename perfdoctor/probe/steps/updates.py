@@ -25,6 +25,7 @@ Hook = Callable[[Any, Any, Any], None]
 Last = Tuple[Callable[[], Any], int, Optional[UpdateCounts]]
 
 NAME = "optimizer"
+NO_TASK = -1  # of autograd's, in the calling thread
 SCALER = 0  # in the place of an optimizer's identity; the end of its step is seen also where it raises
 
 
@@ -35,6 +36,7 @@ class Updates:
         self.thread = thread
         self.session = thread.session
         self.clearing = clearing
+        self.graph_task = getattr(torch._C, "_current_graph_task_id", lambda: NO_TASK + 1)
         self.hooked_step = _hooked_step(torch.optim.Optimizer)
         self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.several_losses = False  # a further optimizer made its first update after a backward of its own
@@ -156,7 +158,8 @@ class Updates:
     def _begin(self, identity: int) -> None:
         recorder = self.session.recorder
         if recorder is not None and recorder.owner != get_ident() and self.in_backward:
-            self.made_in_backward = True  # a gradient hook, in a thread of autograd's own
+            # A gradient hook, in a thread of autograd's own; one of the script's has no part in this step.
+            self.made_in_backward |= self.graph_task() != NO_TASK
             return
         recorder = self.thread.recorder()
         if recorder is None:

@@ -349,3 +349,26 @@ def test_a_model_may_have_parameters_and_modules_of_its_own(tmp_path):
     """,
     )
     assert (updates(records)["forward"][1:] >= 10_000_000).all()
+
+
+def test_updates_of_another_thread_while_a_backward_goes_on_make_no_step(tmp_path):
+    records = watched(
+        tmp_path,
+        MODEL
+        + """
+    import threading
+    other = torch.nn.Parameter(torch.ones(2))
+    beside = torch.optim.SGD([other], lr=0.1)
+    def aside():
+        other.grad = torch.ones(2)
+        beside.step()
+    def in_backward(gradient):
+        thread = threading.Thread(target=aside)
+        thread.start(); thread.join()
+    for step in range(4):
+        loss = net(x).mean()
+        if step > 1: loss.register_hook(in_backward)
+        loss.backward(); opt.step(); opt.zero_grad()
+    """,
+    )
+    assert len(updates(records)) == 4
