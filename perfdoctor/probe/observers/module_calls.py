@@ -259,7 +259,7 @@ class ModuleCalls:
     def _state(self, module: Any) -> Any:
         """What a call changes if it draws random numbers or remembers something."""
         used = accelerators.in_use(self.torch)
-        drawn = used.ask("get_rng_state") if used is not None else None
+        drawn = used.ask("get_rng_state", *_places(module, used.kind)) if used is not None else None
         held = [
             id(value)
             for inner in modules_of(module)
@@ -346,6 +346,13 @@ def _versions(module: Any) -> Any:
         first = first or id(parameter)
         total += parameter._version
     return id(module), first, total
+
+
+def _places(module: Any, kind: str) -> List[Any]:
+    """The device of a module, for functions of its kind that take one: there is but one of MPS."""
+    if kind == accelerators.MPS:
+        return []
+    return [device for device in (one.device for one in parameters_of(module)) if device.type == kind][:1]
 
 
 def _on_cpu(call: Call) -> bool:

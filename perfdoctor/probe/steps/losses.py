@@ -8,7 +8,7 @@ not read.
 from __future__ import annotations
 
 import collections
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
 from .. import accelerators, patch
 from ..function_transforms import is_batched
@@ -80,31 +80,32 @@ class DeviceLosses:
         self._torch = torch
         self._used = used
         self._amend = amend
-        self._slots: Optional[List[Tuple[Any, Any]]] = None  # (pinned scalar, event)
+        self._values: Any = None  # pinned, one for each slot
+        self._events: Dict[Tuple[int, Any], Any] = {}  # by slot and device, to which an event belongs
         self._free: Deque[int] = collections.deque(range(SLOTS))
-        self._under_way: Deque[Tuple[int, int]] = collections.deque()  # (slot, row)
+        self._under_way: Deque[Tuple[int, Any, int]] = collections.deque()  # (slot, event, row)
 
     def add(self, loss: Any, row: int) -> None:
         """Send the loss on its way to row number `row`."""
         self.collect()
         if not self._free or self._used.is_capturing:  # a graph capture must not see our copy
             return
-        if self._slots is None:
-            values = self._torch.empty(SLOTS, dtype=self._torch.float32, pin_memory=True)
-            self._slots = [(values[slot], self._used.module.Event()) for slot in range(SLOTS)]
-        slot = self._free.popleft()
-        value, event = self._slots[slot]
-        value.copy_(loss.detach().reshape(()), non_blocking=True)
-        event.record()
-        self._under_way.append((slot, row))
+        if self._values is None:
+            self._values = self._torch.empty(SLOTS, dtype=self._torch.float32, pin_memory=True)
+        slot, device = self._free.popleft(), loss.device
+        event = self._events.get((slot, device))
+        if event is None:
+            event = self._events[slot, device] = self._used.module.Event()
+        self._values[slot].copy_(loss.detach().reshape(()), non_blocking=True)
+        event.record(self._used.module.current_stream(device))  # the device's own, current or not
+        self._under_way.append((slot, event, row))
 
     def collect(self) -> None:
         """Hand over every loss that has arrived."""
-        while self._under_way and self._slots is not None:
-            slot, row = self._under_way[0]
-            value, event = self._slots[slot]
+        while self._under_way:
+            slot, event, row = self._under_way[0]
             if not event.query():
                 return
             self._under_way.popleft()
             self._free.append(slot)
-            self._amend(row, float(value))
+            self._amend(row, float(self._values[slot]))

@@ -23,17 +23,20 @@ class Scalar:
 
 class Event:
     done = False
+    stream = None
 
-    def record(self):
-        pass
+    def record(self, stream):
+        assert self.stream in (None, stream), "an event belongs to the device where it was recorded first"
+        self.stream = stream
 
     def query(self):
         return Event.done
 
 
 class Loss:
-    def __init__(self, value):
+    def __init__(self, value, device="xpu:0"):
         self.value = value
+        self.device = device
 
     def detach(self):
         return self
@@ -46,7 +49,11 @@ class Loss:
 def device(capturing=False):
     """A torch and its accelerator."""
     Event.done = False
-    module = SimpleNamespace(Event=Event, is_current_stream_capturing=lambda: capturing)
+    module = SimpleNamespace(
+        Event=Event,
+        is_current_stream_capturing=lambda: capturing,
+        current_stream=lambda device: f"stream of {device}",
+    )
     torch = SimpleNamespace(float32="f4", empty=lambda n, dtype, pin_memory: [Scalar() for _ in range(n)])
     return torch, Accelerator("xpu", module)
 
@@ -75,6 +82,16 @@ def test_with_every_slot_under_way_a_loss_is_left_out_and_nothing_waits():
     losses.add(Loss(9.0), 100)
     losses.collect()
     assert rows[100] == 9.0
+
+
+def test_losses_on_several_devices_are_told_by_events_of_theirs():
+    rows = {}
+    losses = DeviceLosses(*device(), rows.__setitem__)
+    Event.done = True
+    for row in range(2 * SLOTS + 1):
+        losses.add(Loss(float(row), f"xpu:{row // SLOTS}"), row)
+    losses.collect()
+    assert rows == {row: float(row) for row in range(2 * SLOTS + 1)}
 
 
 @pytest.mark.shows("cuda-graphs")
