@@ -127,7 +127,7 @@ def _last_of_backward(rows: Rows, at: Ints) -> Ints:
     if not before.any():
         return at
     parts = (before == 0) & (rows["optimizer"][at[1:]] == rows["optimizer"][at[:-1]])
-    return at[np.append(~parts, True)]
+    return np.asarray(at[np.append(~parts, True)])
 
 
 def _before_updates(rows: Rows, first_update: int, closes: Ints) -> Ints:
