@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dis
 import sys
+from functools import lru_cache
 from inspect import CO_OPTIMIZED
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Dict
 
 OURS = 3  # references to a frame's snapshot: the frame's, our name for it, the argument of getrefcount
 # Code that names one of these may hold its snapshot, or keep names of its own there.
 SHOWS_LOCALS = frozenset(("locals", "vars", "dir", "exec", "eval", "f_locals"))
+CODES_MAX = 256  # whose answer is remembered
 
 
 def names_of(frame: FrameType) -> Dict[str, Any]:
@@ -23,10 +26,19 @@ def names_of(frame: FrameType) -> Dict[str, Any]:
     found = {name: frame.f_globals[name] for name in code.co_names if name in frame.f_globals}
     if sys.version_info >= (3, 13) or not code.co_flags & CO_OPTIMIZED:
         found.update(frame.f_locals)
-    elif SHOWS_LOCALS.isdisjoint(code.co_names):
+    elif SHOWS_LOCALS.isdisjoint(code.co_names) or not _shows_locals(code):
         snapshot = frame.f_locals
         found.update(snapshot)
         if sys.getrefcount(snapshot) <= OURS:
             for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
                 snapshot.pop(name, None)
     return found
+
+
+@lru_cache(maxsize=CODES_MAX)
+def _shows_locals(code: CodeType) -> bool:
+    """Whether code calls one of these by its name: `model.eval()` is another one."""
+    return any(
+        one.argval in SHOWS_LOCALS and (one.opname.startswith("LOAD_GLOBAL") or one.argval == "f_locals")
+        for one in dis.get_instructions(code)
+    )
