@@ -42,6 +42,12 @@ def of_exec():
     return eval("made")
 
 
+def of_a_method(model):
+    inside = Thing()
+    model.eval()
+    return inside, names_of(sys._getframe())
+
+
 def of_kept():
     thing = Thing()
     frame = sys._getframe()
@@ -80,6 +86,15 @@ def test_nothing_is_kept_alive():
 def test_locals_that_the_script_holds_itself_stay_as_they_are():
     thing, _, own = of_own_locals()
     assert own == {"thing": thing}
+
+
+def test_a_method_with_the_name_of_what_shows_locals_shows_none():
+    class Model:
+        def eval(self):
+            return self
+
+    inside, found = of_a_method(Model())
+    assert found["inside"] is inside
 
 
 @snapshots

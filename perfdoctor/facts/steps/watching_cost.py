@@ -47,7 +47,7 @@ def overhead_facts(
         + cost.call_ns * _module_calls(rank, float(steps.counts["calls"].sum()) / count)
     ) / 1e9 + collectives_s / count
     sampled_s = tuple(share * step.mean_s for share in _own_shares(lines))
-    low_s, likely_s = (max((pieces_s, *sampled_s[index : index + 1])) for index in (0, 1))
+    low_s, likely_s = sampled_s[:2] if sampled_s and sampled_s[0] > pieces_s else (pieces_s, pieces_s)
     windows = windows_s(rank, step.mean_s) / count
     return OverheadFacts(
         seconds_per_step=likely_s + windows,
