@@ -6,13 +6,9 @@ hold what the last backward left in them are being accumulated.
 
 from __future__ import annotations
 
-import sys
 import weakref
-from typing import Any, Optional, Sequence, Set, Tuple
+from typing import Any, Optional, Sequence, Set
 
-from ..function_transforms import is_wrapped
-
-PIECE = 1_024  # elements of the parameter and of its gradient that are added up, on a CPU
 LEAF_SEARCH_NODES = 2_000  # how far to look for a parameter in a graph
 
 
@@ -40,17 +36,7 @@ class AccumulationDetector:
         if leaf is None:
             return None
         grad = leaf.grad
-        known = leaf._version, _content(leaf)
-        return known if grad is None else (*known, id(grad), grad._version, _content(grad))
-
-
-def _content(tensor: Any) -> Optional[Tuple[int, str]]:
-    """What a change through `.data` changes; a sum as text, in which what is no number equals itself."""
-    torch = sys.modules["torch"]
-    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
-    if not plain or not tensor.is_cpu or is_wrapped(torch, tensor):
-        return None
-    return tensor.data_ptr(), str(tensor.detach().reshape(-1)[:PIECE].sum().item())
+        return (leaf._version, None) if grad is None else (leaf._version, id(grad), grad._version)
 
 
 def find_leaf(loss: Any, nodes: int = LEAF_SEARCH_NODES, besides: Sequence[Any] = ()) -> Any:

@@ -41,19 +41,7 @@ def clip(weight):
     weight.grad.mul_(0.5)
 
 
-def update_data(weight):
-    weight.data -= 0.1 * weight.grad
-
-
-def replace_data(weight):
-    weight.data = weight.data.clone()
-
-
-def zero_data(weight):
-    weight.grad.data.zero_()
-
-
-@pytest.mark.parametrize("change", [clear, zero, update, clip, update_data, replace_data, zero_data])
+@pytest.mark.parametrize("change", [clear, zero, update, clip])
 def test_cleared_gradients_or_changed_parameters_begin_a_new_step(seen, change):
     weight, detector = seen
     change(weight)
@@ -68,15 +56,6 @@ def test_a_parameter_that_was_replaced_begins_a_new_step():
         detector.remember()
         del weight
         gc.collect()
-
-
-def test_values_that_are_no_numbers_are_no_change():
-    weight, detector = torch.ones(3, requires_grad=True), AccumulationDetector()
-    for _ in range(2):
-        fresh = detector.is_fresh((weight * float("nan")).sum())
-        (weight * float("nan")).sum().backward()
-        detector.remember()
-    assert not fresh
 
 
 def test_a_loss_without_a_graph_is_no_error():
