@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -96,8 +95,6 @@ def _last(following: Following) -> None:
     now = following.now or following.look()
     view = live_view.LiveView(output.wants_colour(sys.stdout))
     lines = view.whole(now, following.conclude(), output.columns(sys.stdout))
-    where = str(following.path)
-    with suppress(OSError):  # the current folder was removed
-        where = text.path(where, directory.working_folder())
+    where = text.path(str(following.path), directory.working_folder())
     more = text.escape_control(f"  The run is over. Its report: perfdoctor report {where}")
     output.emit("\n".join(["", *lines, "", more, ""]), sys.stdout)

@@ -6,12 +6,14 @@ import dis
 import sys
 from functools import lru_cache
 from inspect import CO_OPTIMIZED
+from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any, Dict
 
 OURS = 3  # references to a frame's snapshot: the frame's, our name for it, the argument of getrefcount
 # Code that names one of these may hold its snapshot, or keep names of its own there.
 SHOWS_LOCALS = frozenset(("locals", "vars", "dir", "exec", "eval", "f_locals"))
+OF_ARGUMENT = frozenset(("vars", "dir"))  # of these, those that are given a thing show its names
 CODES_MAX = 256  # whose answer is remembered
 
 
@@ -37,8 +39,13 @@ def names_of(frame: FrameType) -> Dict[str, Any]:
 
 @lru_cache(maxsize=CODES_MAX)
 def _shows_locals(code: CodeType) -> bool:
-    """Whether code calls one of these by its name: `model.eval()` is another one."""
+    """Whether code asks for locals by one of these names: `model.eval()` and `vars(thing)` do not."""
     return any(
-        one.argval in SHOWS_LOCALS and (one.opname.startswith("LOAD_GLOBAL") or one.argval == "f_locals")
-        for one in dis.get_instructions(code)
+        one.argval == "f_locals"
+        or (
+            one.opname.startswith("LOAD_GLOBAL")
+            and one.argval in SHOWS_LOCALS
+            and (one.argval not in OF_ARGUMENT or "CALL" in following.opname)  # it is given nothing
+        )
+        for one, following in pairwise(dis.get_instructions(code))
     )

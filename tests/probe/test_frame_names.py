@@ -45,7 +45,16 @@ def of_exec():
 def of_a_method(model):
     inside = Thing()
     model.eval()
+    assert_is(vars(model), model.__dict__)
     return inside, names_of(sys._getframe())
+
+
+def of_own_vars():
+    thing = Thing()
+    own = vars()
+    later = Thing()
+    names_of(sys._getframe())
+    return thing, later, own
 
 
 def of_kept():
@@ -88,7 +97,13 @@ def test_locals_that_the_script_holds_itself_stay_as_they_are():
     assert own == {"thing": thing}
 
 
-def test_a_method_with_the_name_of_what_shows_locals_shows_none():
+@snapshots
+def test_vars_of_nothing_are_the_locals_that_the_script_holds():
+    thing, _, own = of_own_vars()
+    assert own == {"thing": thing}
+
+
+def test_a_method_of_that_name_and_vars_of_a_thing_show_no_locals():
     class Model:
         def eval(self):
             return self

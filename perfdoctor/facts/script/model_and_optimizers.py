@@ -51,9 +51,7 @@ class OptimizerFacts:
     """The optimizers that stepped."""
 
     optimizers: tuple[Optimizer, ...]
-    own_share: float = (
-        1.0  # of their phase that passes in their steps, and not in clipping or a scaler before
-    )
+    own_share: float = 1.0  # of their phase: the time in their steps, without clipping or a scaler before
 
 
 @dataclass(frozen=True)

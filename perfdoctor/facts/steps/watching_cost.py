@@ -31,10 +31,10 @@ def overhead_facts(
 ) -> OverheadFacts | Missing:
     """What watching cost a step.
 
-    At least: how often each of the probe's moves was made, times what it costs here in a loop of its own;
-    in a training step, whose own code takes the caches, each costs more. How much more the stack samples
-    tell, by how many met the probe at work. What profiler windows took, by how much they slowed their steps,
-    and what recording collectives took is spread over all steps.
+    At least: how often each of the probe's moves was made, times what it costs here after other work. In a
+    training step each costs more; how much more is told by the stack samples that met the probe at work.
+    What profiler windows took, by how much they slowed their steps, and what recording collectives took is
+    spread over all steps.
     """
     costs = rank.of(CostEvent)
     if not costs or step.mean_s <= 0:
