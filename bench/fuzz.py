@@ -19,7 +19,6 @@ import os
 import resource
 import signal
 import sys
-import tarfile
 import tempfile
 import traceback
 import warnings
@@ -61,7 +60,7 @@ from perfdoctor.trace import perfetto  # noqa: E402
 from perfdoctor.trace.measure import files as trace_files  # noqa: E402
 from perfdoctor.trials import trial_file  # noqa: E402
 from perfdoctor.watch.machine import link  # noqa: E402
-from tests.support import nets, trial_results  # noqa: E402
+from tests.support import nets, old_runs, trial_results  # noqa: E402
 from tests.support.damage import damaged  # noqa: E402
 
 DATA = ROOT / "tests" / "data"
@@ -190,10 +189,7 @@ def _ending(run: Path, ending: str) -> tuple[str, ...]:
 
 
 def _old_run(name: str, folder: Path) -> Path:
-    with tarfile.open(DATA / "old_runs" / f"{name}.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
-    (run,) = folder.iterdir()
-    return run.rename(folder / "run")
+    return old_runs.unpacked(name, folder).rename(folder / "run")
 
 
 def _complete(run: Path) -> None:

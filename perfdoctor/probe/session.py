@@ -22,8 +22,8 @@ from .recorder import Recorder, clock
 
 TAG_VARIABLE = "PERFDOCTOR_TAG"  # tells spawned loader workers whose they are
 PULSE_NS = 1_000_000_000  # how often running totals are written, until a run is long
-CALIBRATION_CALLS = 11
-OTHER_WORK_BYTES = 1 << 19  # what a core's second cache holds, on most machines
+CALIBRATION_CALLS = 7
+OTHER_WORK_BYTES = 1 << 18  # more than a core's first cache holds, and much of its second
 EVENTS_MAX = 5_000  # of each kind, per process: a script that builds a loader per step must not fill the disk
 
 
