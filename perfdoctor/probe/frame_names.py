@@ -6,7 +6,6 @@ import dis
 import sys
 from functools import lru_cache
 from inspect import CO_OPTIMIZED
-from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any, Dict
 
@@ -40,6 +39,7 @@ def names_of(frame: FrameType) -> Dict[str, Any]:
 @lru_cache(maxsize=CODES_MAX)
 def _shows_locals(code: CodeType) -> bool:
     """Whether code asks for locals by one of these names: `model.eval()` and `vars(thing)` do not."""
+    instructions = list(dis.get_instructions(code))
     return any(
         one.argval == "f_locals"
         or (
@@ -47,5 +47,5 @@ def _shows_locals(code: CodeType) -> bool:
             and one.argval in SHOWS_LOCALS
             and (one.argval not in OF_ARGUMENT or "CALL" in following.opname)  # it is given nothing
         )
-        for one, following in pairwise(dis.get_instructions(code))
+        for one, following in zip(instructions, instructions[1:])
     )

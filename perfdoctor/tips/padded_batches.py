@@ -125,7 +125,7 @@ def _gone(run: RunFacts, threads: ThreadFacts) -> tuple[float, float, float]:
     """The share of computing on the removed positions that is saved: at worst, likely and at best."""
     if run.device != "cpu":
         return GONE_ON_DEVICE
-    if threads.per_module_s is None:
+    if not threads.per_module_s:
         return GONE
     low, likely, high = (
         min(most, max(least, 1.0 - calls_s / threads.per_module_s))

@@ -66,7 +66,8 @@ def test_of_small_operations_what_calling_them_takes_stays():
     tiny, small, usual, large = (gain(tip(STEP, padding(), module=ms)) for ms in (0.1, 0.4, 0.6, 40))
     assert tiny.low <= small.low < usual.low < large.low
     assert tiny.likely < small.likely < usual.likely < large.likely
-    assert gain(tip(STEP, padding(), module=None)).low == large.low
+    for unknown in (None, 0.0):
+        assert gain(tip(STEP, padding(), module=unknown)).low == large.low
 
 
 def test_rows_that_the_dataset_pads_are_to_be_left_as_they_are_first():
