@@ -80,6 +80,9 @@ class Straggler:
     whole_node: bool = False  # `last` and `caused` are those of all ranks of its node
     crowded: bool = False  # what it takes longer is explained by others who have its cores
     strangers: float = 0.0  # share of its node's usable cores that others than ranks keep busy
+    more_data: float | None = None  # times the median rank's samples, or elements of as many; None: not more
+    lines: tuple[Location, ...] = ()  # at which it takes longer, longest first
+    dealt: tuple[Location, ...] = ()  # that divide the data among the ranks, where its part takes longer
 
     @property
     def name(self) -> str:

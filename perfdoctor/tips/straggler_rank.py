@@ -6,9 +6,12 @@ arrived last. A comparison with its own phases shows what it does longer than th
 ranks show the same in the lengths of their collectives.
 
 ## By hand
-Find what takes longer on that rank: its loader, its share of the work (uneven batches, uneven
-shards), another program on its cores, what only rank 0 does (checkpoints, logging), a device that is hot and
-therefore slow.
+Where its model is given more than the others' are, deal the data out anew: sorted by length (or cost), then
+in turn, `batches[rank::world]`, so that each step holds batches of about the same cost on all ranks; a
+sampler that groups by length does it before the ranks' part is taken.
+
+Else find what takes longer on that rank: its loader, another program on its cores, what only rank 0 does
+(checkpoints, logging), a device that is hot and therefore slow.
 
 ## When not
 Recordings of a single step start at different moments on each rank: the first collectives then show a wait
@@ -26,6 +29,8 @@ from perfdoctor.tips.catalogue import Checked, tip
 NOTICEABLE = 0.05  # share of the time that the others wait
 OFTEN = 0.5  # of all collectives: a rank that is last to fewer takes turns with the others
 ENOUGH = 5  # collectives; in fewer, one odd moment decides
+IN_TURN = """\
+mine = batches[rank::world]  # sorted by length, then dealt in turn: each rank gets short and long ones"""
 PART = 0.5  # of the waiting, if the next slowest rank is nearly as late
 # Of the step. Cores of one processor differ by that much from run to run (clocks, hyper-threads, neighbours
 # on a shared machine), and nobody who trains on them can fix it.
@@ -64,11 +69,19 @@ def straggler_rank(run: RunFacts, straggler: Straggler) -> Advice | None:
         each = " a step" if straggler.per_step else ""
         longer = f"{straggler.excess_s * 1e3:.2f} ms{each} longer than {held_against(straggler.ranks - 1)}"
         because.append(f"it spends {longer} on {straggler.cause.value}")
-    return Advice(because=tuple(because), change=change, bottleneck=straggler.cause)
+    return Advice(
+        because=tuple(because),
+        change=change,
+        bottleneck=straggler.cause,
+        at=straggler.dealt or straggler.lines,
+        code=IN_TURN if straggler.dealt else None,
+    )
 
 
 def _is_slow_core(straggler: Straggler, likely: float) -> bool:
     """Whether it computes longer by no more than cores may differ, with no other program on its own."""
+    if straggler.more_data:
+        return False
     timed = straggler.saved is not None  # traces of a CPU's ranks are compared by what they show
     uneven = BESIDE_NEIGHBOURS if straggler.strangers >= NEIGHBOURS else UNEVEN_CORES
     return timed and straggler.cause is Bottleneck.COMPUTE and not straggler.crowded and likely < uneven
@@ -77,7 +90,8 @@ def _is_slow_core(straggler: Straggler, likely: float) -> bool:
 def _change(straggler: Straggler) -> Change:
     """The time saved if it arrives with the others; where only sums are known, its part of all waiting."""
     if straggler.saved is not None:
-        most = max(straggler.saved, min(1.0, straggler.wait))
+        # what is dealt anew others compute: no more than evenly
+        most = straggler.saved if straggler.more_data else max(straggler.saved, min(1.0, straggler.wait))
         return removes(PART * straggler.saved, straggler.saved, most)
     often = straggler.last >= OFTEN
     likely = straggler.wait * straggler.caused if often else 0.0

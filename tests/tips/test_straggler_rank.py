@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.measured import Location
 from perfdoctor.tips.straggler_rank import straggler_rank as tip
 from tests.support import facts
 
@@ -44,6 +45,27 @@ def test_the_gain_of_a_run_is_how_much_sooner_all_would_go_on():
 
 def test_a_rank_that_is_late_now_and_then_and_by_much_is_late():
     assert tip(facts.run(), facts.straggler(last=20, saved=0.2)) is not None
+
+
+def test_data_that_are_dealt_unevenly_are_dealt_anew_and_others_compute_more_then():
+    dealt, model = Location("train.py", 40), Location("model.py", 3)
+    late = facts.straggler(waiting=0.5, saved=0.2, more_data=3.0, dealt=(dealt,), lines=(model,))
+    advice = tip(facts.run(), late)
+    assert advice.at == (dealt,)
+    assert advice.code.startswith("mine = batches[rank::world]")
+    assert advice.change.step.high == pytest.approx(0.2)
+
+
+def test_of_more_data_cores_are_not_to_blame():
+    given = {"saved": 0.15, "why": WHY}
+    assert tip(facts.run(device="cpu"), facts.straggler(**given)) is None
+    assert tip(facts.run(device="cpu"), facts.straggler(**given, more_data=1.5)) is not None
+
+
+def test_else_the_lines_at_which_it_takes_longer_are_named():
+    lines = (Location("model.py", 3),)
+    advice = tip(facts.run(), facts.straggler(saved=0.25, why=WHY, lines=lines))
+    assert (advice.at, advice.code) == (lines, None)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from perfdoctor.facts.decode import Json, number
 from perfdoctor.facts.ranks import straggler as stragglers
 from perfdoctor.facts.ranks.gradient_sync import Flow, flow_of, in_one, sync_facts
 from perfdoctor.facts.ranks.nodes import NOTHING, Node, node_of
+from perfdoctor.facts.ranks.rank_work import input_size, line_seconds
 from perfdoctor.facts.ranks.skew import (
     EVERYONE,
     Matcher,
@@ -151,6 +152,8 @@ def _summary(
         facts.data_cores,
         host.available,
         host.strangers,
+        input_size(own),
+        line_seconds(own, step, world),
     )
     return _RankSummary(facts, flow, wrapper, habits, host, largest)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import median
+from dataclasses import dataclass, field, replace
+from statistics import mean, median
 
 import numpy as np
 
+from perfdoctor.facts.ranks.rank_work import InputSize, Lines, slower_lines, times_larger
 from perfdoctor.facts.ranks.skew import SPENT, Skew, steady_mean
 from perfdoctor.facts.steps.boundaries import Bools, Floats, Ints
 from perfdoctor.model.concluded import Bottleneck
@@ -56,6 +57,8 @@ class Habits:
     data_cores: float | None  # that its loader workers keep busy
     available: float | None = None  # the least memory that was left on its node, as a share of it
     strangers: float = 0.0  # share of its node's usable cores that others than ranks keep busy
+    input_size: InputSize | None = None  # of what its model is called with
+    lines: Lines = field(default_factory=dict)
 
     def at_work(self, waiting_s: float) -> Habits:
         """The delay per second in which it did not wait for other ranks: who waits needs no core.
@@ -114,6 +117,7 @@ def find(skew: Skew, habits: Sequence[Habits]) -> Straggler | None:
     waited_s = skew.waiting_s.mean(axis=1) * skew.per_step
     habits_at_work = [habit.at_work(float(waited_s[row])) for row, habit in enumerate(habits)]
     why = _why(phase, float(excess_s[place]), row, others, habits_at_work)
+    crowded = _is_crowded(phase, float(excess_s[place]), _lacking_s(row, others, habits_at_work))
     whole_node = len(unit.rows) > 1
     if whole_node:
         why = f"all {len(unit.rows)} ranks of its node come late; {why}"
@@ -132,8 +136,14 @@ def find(skew: Skew, habits: Sequence[Habits]) -> Straggler | None:
         why=why,
         saved_s=unit.saved_s * skew.per_step,
         whole_node=whole_node,
-        crowded=_is_crowded(phase, float(excess_s[place]), _lacking_s(row, others, habits_at_work)),
+        crowded=crowded,
         strangers=habits[row].strangers,
+        more_data=_more_data(row, others, habits) if cause is Bottleneck.COMPUTE else None,
+        lines=()
+        if crowded
+        else slower_lines(
+            phase, float(excess_s[place]), habits[row].lines, [habits[one].lines for one in others]
+        ),
     )
 
 
@@ -142,13 +152,23 @@ def among(straggler: Straggler, ranks: Sequence[RankFacts], world: int, nodes: i
     others = [rank for rank in ranks if rank.rank != straggler.rank and rank.mean_s > 0]
     if not others:
         return straggler
+    saved_s = straggler.saved_s
+    if straggler.more_data is not None and saved_s is not None:
+        saved_s = min(saved_s, _over_the_mean_s(straggler, ranks))
     return replace(
         straggler,
         ranks=world,
         nodes=nodes,
+        saved_s=saved_s,
         wait=min(1.0, median(rank.waiting_s / rank.mean_s for rank in others)),
         step_s=median(rank.mean_s for rank in others),
     )
+
+
+def _over_the_mean_s(straggler: Straggler, ranks: Sequence[RankFacts]) -> float:
+    """How much longer than the mean rank it is at work: data that it need not work on, others must."""
+    at_work_s = {rank.rank: rank.mean_s - rank.waiting_s for rank in ranks if rank.mean_s > 0}
+    return max(0.0, at_work_s.get(straggler.rank, 0.0) - mean(at_work_s.values()))
 
 
 def _most_awaited(skew: Skew, groups: list[list[int]]) -> _Unit:
@@ -251,10 +271,12 @@ def _why(phase: Phase, excess_s: float, row: int, others: list[int], habits: Seq
 
 def _computing(row: int, others: list[int], habits: Sequence[Habits], excess_s: float) -> list[str]:
     """Why computing may take longer: more samples, more CPU time for as many, or cores that are not there."""
-    habit = habits[row]
-    samples, usual = habit.samples, _usual(habits, others, "samples")
-    if samples and usual and samples > usual * (1 + DIFFERENT):
-        return [f"its steps hold {samples:.4g} samples, {held_against(len(others))}'s {usual:.4g}"]
+    habit, usual_rank = habits[row], held_against(len(others))
+    if (times := _more_samples(row, others, habits)) is not None:
+        samples = habit.samples or 0.0
+        return [f"its steps hold {samples:.4g} samples, {usual_rank}'s {samples / times:.4g}"]
+    if (times := _times_larger(row, others, habits)) is not None:
+        return [f"its model is called with {times:.1f} times as much as {usual_rank}'s, in as many samples"]
     longer_s = _more(habits, row, others, "cpu_s")
     if longer_s is None or habit.cpu_s is None:
         return []
@@ -265,6 +287,20 @@ def _computing(row: int, others: list[int], habits: Sequence[Habits], excess_s: 
     if lacked_s >= excess_s:  # as the others' do, on a machine where all cores are taken: so it may be that
         return [f"it needs no more CPU time for it ({against}): others may have its cores"]
     return [f"it needs no more CPU time for it ({against}): it waits for something"]
+
+
+def _more_data(row: int, others: list[int], habits: Sequence[Habits]) -> float | None:
+    """How many times as much its model is given as the usual rank's; None where it is not more."""
+    return _more_samples(row, others, habits) or _times_larger(row, others, habits)
+
+
+def _more_samples(row: int, others: list[int], habits: Sequence[Habits]) -> float | None:
+    samples, usual = habits[row].samples, _usual(habits, others, "samples")
+    return samples / usual if samples and usual and samples > usual * (1 + DIFFERENT) else None
+
+
+def _times_larger(row: int, others: list[int], habits: Sequence[Habits]) -> float | None:
+    return times_larger(habits[row].input_size, [habits[other].input_size for other in others])
 
 
 def _usual(habits: Sequence[Habits], others: list[int], name: str) -> float | None:

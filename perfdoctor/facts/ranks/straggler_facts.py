@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
 from perfdoctor.facts.device.device import DeviceFacts, attributed_shares, device_facts
 from perfdoctor.facts.given import AllRanks
+from perfdoctor.facts.ranks.dealing import dealing_lines
 from perfdoctor.facts.ranks.straggler import MOST
 from perfdoctor.facts.registry import fact
+from perfdoctor.facts.script.model_and_optimizers import files_of
+from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.ranks import Straggler
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.trace.measure.collectives import MatchedCollectives
 from perfdoctor.trace.results import RankTrace
 
@@ -20,11 +25,16 @@ ONE_RANK = Missing("one rank's window does not tell: perfdoctor trace RUN holds 
 
 @fact
 def straggler_facts(
-    device: DeviceFacts | Missing | None, ranks: AllRanks | None
+    device: DeviceFacts | Missing | None, ranks: AllRanks | None, rank: RankRecords, sources: Sources
 ) -> Straggler | Missing | None:
     """The rank that the others wait for, by the timers of all of them."""
-    if ranks is not None and ranks.job.straggler is not None:
-        return ranks.job.straggler
+    straggler = ranks.job.straggler if ranks is not None else None
+    if straggler is not None:
+        return replace(
+            straggler,
+            lines=tuple(at for line in straggler.lines if (at := sources.shown(line)) is not None),
+            dealt=dealing_lines(files_of(rank), sources) if straggler.more_data else (),
+        )
     return ONE_RANK if isinstance(device, DeviceFacts) else device
 
 

@@ -138,7 +138,7 @@ REPORT = Document(
             " exchange=gradient_sync each=ranks"
         ),
         Straggler: Shape(
-            "rank node last caused behind_s cause phase excess_s why saved_s whole_node crowded"
+            "rank node last caused behind_s cause phase excess_s why saved_s whole_node crowded more_data"
         ),
         GradientSyncFacts: Shape("* -exposed -all -each_s", by_kind=_by_kind),
         RankFacts: Shape("* -mean_s -seconds step_s=mean_s phases=seconds"),

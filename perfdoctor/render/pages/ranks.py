@@ -128,7 +128,8 @@ def _reasons(late: Straggler) -> Iterator[str]:
     yield f"{last}, {behind}; {text.percent(late.caused)} of all wait time"
     yield from late.why.split("; ")
     if late.saved_s:
-        yield f"if it were as fast as the others, each step would take {text.seconds(late.saved_s)} less"
+        cured = "all computed as much" if late.more_data else "it were as fast as the others"
+        yield f"if {cured}, each step would take {text.seconds(late.saved_s)} less"
 
 
 def straggler_blocks(rank: str, cause: Bottleneck | None, because: Sequence[str]) -> list[Block]:

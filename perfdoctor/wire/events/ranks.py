@@ -42,6 +42,13 @@ class GroupEvent(Event, name="group"):
     ranks: list[int] | None  # None: all
 
 
+class InputSizeEvent(Event, name="input_size"):
+    """What a model that trains was called with, in one of a few steps of a rank."""
+
+    elements: int  # of all tensors
+    samples: int
+
+
 class CollectivesEvent(Event, name="collectives"):
     """Running totals of recorded collectives."""
 

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from perfdoctor.facts.ranks.straggler import Habits, _why
+from perfdoctor.facts.ranks.rank_work import InputSize
+from perfdoctor.facts.ranks.straggler import Habits, _why, among
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import Phase
+from perfdoctor.model.ranks import RankFacts, Straggler
 from tests.support import ranks
 
 
@@ -73,6 +77,21 @@ USUAL = Habits("a", 0.020, 0.010, 32.0, 0.0, 0.5, 0.5)
 def why(phase=Phase.FORWARD, excess=4.0, **own):
     habits = [USUAL, USUAL, Habits(**{**vars(USUAL), **own})]
     return _why(phase, excess / 1e3, 2, [0, 1], habits)
+
+
+def test_longer_samples_are_the_reason_where_there_are_no_more_of_them():
+    usual, larger = InputSize(100.0, 2.0), InputSize(340.0, 5.0)
+    habits = [replace(USUAL, input_size=usual)] * 2 + [replace(USUAL, input_size=larger)]
+    assert _why(Phase.FORWARD, 0.004, 2, [0, 1], habits).endswith(
+        "its model is called with 3.4 times as much as the median rank's, in as many samples"
+    )
+
+
+def test_what_it_has_more_to_compute_on_the_others_would_share():
+    ranks_ = [RankFacts(n, "a", 9, 0.060, {}, waiting_s=wait) for n, wait in enumerate((0.04, 0.04, 0.0))]
+    late_ = Straggler(2, 3, 9, 1.0, 1.0, 0.0, Bottleneck.COMPUTE, 0.04, saved_s=0.04)
+    assert among(late_, ranks_, 3, 1).saved_s == pytest.approx(0.04)
+    assert among(replace(late_, more_data=3.0), ranks_, 3, 1).saved_s == pytest.approx(0.04 * 2 / 3)
 
 
 def test_cores_that_others_have_are_the_reason_where_its_threads_wait_for_them():

@@ -1,0 +1,67 @@
+"""Finds the lines that deal data out to the ranks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.measured import Location
+
+RANK = re.compile(r"(^|_)rank(_|$|id)", re.IGNORECASE)  # names that hold a rank, or tell it
+HELD_OUT = re.compile(r"(^|_)(val|valid|validation|eval|test|dev)(_|$)", re.IGNORECASE)
+DEALERS = frozenset(("DistributedSampler", "split_dataset_by_node", "shard"))
+SHOWN = 2
+
+
+def dealing_lines(files: Iterable[str], sources: Sources) -> tuple[Location, ...]:
+    """Lines that give each rank a part of the training data: pieces first, then those that deal in turn."""
+    found = [line for file in files for line in _of_file(file, sources)]
+    return tuple(at for _, at in sorted(found, key=lambda one: one[0])[:SHOWN])
+
+
+def _of_file(file: str, sources: Sources) -> Iterator[tuple[int, Location]]:
+    """(order, line) of what deals in one file."""
+    tree = sources.file(file).tree
+    seen = set()
+    for statement in ast.walk(tree) if tree is not None else ():
+        if not isinstance(statement, ast.stmt) or _is_held_out(statement):
+            continue
+        for node in _expressions(statement):
+            order = _order(node)
+            if order is not None and node.lineno not in seen:
+                seen.add(node.lineno)
+                yield order, Location(file, node.lineno, None, sources.text(file, node.lineno))
+
+
+def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
+    """The expressions of a statement, those of statements inside it left out."""
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, ast.expr):
+            yield from (node for node in ast.walk(child) if isinstance(node, ast.expr))
+
+
+def _is_held_out(statement: ast.stmt) -> bool:
+    """Whether a statement is about data that nothing is trained on."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else ()
+    return any(HELD_OUT.search(name) for target in targets for name in _names(target))
+
+
+def _order(node: ast.expr) -> int | None:
+    """0 for one piece by rank, 1 for every n-th from the rank on, 2 for what a library deals; else None."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        ends = [end for end in (node.slice.lower, node.slice.upper) if end is not None]
+        if any(RANK.search(name) for end in ends for name in _names(end)):
+            return 1 if node.slice.step is not None else 0
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+        if name in DEALERS:
+            return 2
+    return None
+
+
+def _names(node: ast.AST) -> set[str]:
+    parts = list(ast.walk(node))
+    names = {inner.id for inner in parts if isinstance(inner, ast.Name)}
+    return names | {inner.attr for inner in parts if isinstance(inner, ast.Attribute)}

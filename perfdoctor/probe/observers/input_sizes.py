@@ -1,0 +1,38 @@
+"""How much a rank's model is called with: one whose samples are longer computes longer on as many."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Tuple
+
+from ...wire.events.ranks import InputSizeEvent
+from ..loader.batch_content import leaves, samples_of
+from ..observer import Watch, observer
+from ..session import Session
+
+CALLS_MAX = 200  # written; looks grow rarer as a run goes on
+
+
+class InputSizes:
+    """The calls of one rank that are looked at."""
+
+    def __init__(self, session: Session, torch: Any) -> None:
+        self.session = session
+        self.torch = torch
+        self.calls = 0
+
+    def called(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+        """A model that trains is called, in a step in which calls are watched."""
+        distributed = self.torch.distributed
+        if self.calls >= CALLS_MAX or not (distributed.is_available() and distributed.is_initialized()):
+            return
+        self.calls += 1
+        given = (*args[1:], kwargs)
+        elements = sum(leaf.numel() for leaf in leaves(given, self.torch.Tensor))
+        samples = samples_of(given, self.torch.Tensor)
+        self.session.write(InputSizeEvent(elements=elements, samples=samples))
+
+
+@observer
+def input_sizes(watch: Watch) -> None:
+    """Count what models are called with, in a few steps of each rank."""
+    watch.on_sampled_call("input sizes", InputSizes(watch.session, watch.torch).called)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.facts.ranks.dealing import dealing_lines
+from perfdoctor.facts.user_source.parse import Sources
+from tests.support.records import source_of
+
+
+def lines(text):
+    """The numbers of the lines that deal, in the order in which they are named."""
+    return [at.line for at in dealing_lines(["/home/me/train.py"], Sources(source_of(train=text)))]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mine = batches[rank * each : (rank + 1) * each]",
+        "mine = batches[dist.get_rank() :: world]",
+        "return order[self.local_rank * n : self.local_rank * n + n]",
+        "sampler = DistributedSampler(data, shuffle=True)",
+        "data = data.shard(num_shards=world, index=rank)",
+        "data = split_dataset_by_node(data, rank=rank, world_size=world)",
+    ],
+)
+def test_a_part_of_the_data_for_each_rank_is_dealt(line):
+    assert lines(f"def part(order):\n    {line}\n") == [2]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "device = devices[rank]",
+        "model = DistributedDataParallel(model, device_ids=[rank])",
+        "head = batches[:frank]",
+        "valid_set = batches[rank::world]",
+        "print(losses[-1], rank)",
+    ],
+)
+def test_other_uses_of_a_rank_deal_nothing(line):
+    assert lines(line) == []
+
+
+def test_pieces_come_before_what_is_dealt_in_turn():
+    text = "a = rows[rank::world]\nb = DistributedSampler(a)\nc = rows[rank * n : rank * n + n]\n"
+    assert lines(text) == [3, 1]
