@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, List, Sequence, Set, Tuple
 
 NODES_MAX = 5_000  # of a graph; of a larger one nothing is told
@@ -44,3 +45,9 @@ def needless(parents: Sequence[Sequence[int]], leaves: Set[int], used: Set[int])
         else:
             found.append(index)
     return found
+
+
+def compiles_backward() -> bool:
+    """Whether the compiler traces backward itself, where hooks of ours would become part of it."""
+    compiled = sys.modules.get("torch._dynamo.compiled_autograd")
+    return bool(getattr(compiled, "compiled_autograd_enabled", False))

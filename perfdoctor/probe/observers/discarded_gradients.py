@@ -8,7 +8,6 @@ ends the question.
 
 from __future__ import annotations
 
-import sys
 import weakref
 from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple
 
@@ -16,7 +15,7 @@ from ...wire.events.training import DiscardedGradientsEvent
 from .. import patch
 from ..constructor_lines import ConstructorLines
 from ..frame_names import names_of
-from ..loss_graph import needless, nodes_of, parents_of
+from ..loss_graph import compiles_backward, needless, nodes_of, parents_of
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
 from ..steps.steps import StepTracker
@@ -261,7 +260,7 @@ class DiscardedGradients:
         if len(self.lines.optimizers) < 2 or (self.look is not None and self.look in schedule.looks):
             return
         owners = self._owners()
-        if owners and not _compiles_backward():
+        if owners and not compiles_backward():
             self.look = RoundsLook(self.steps, owners, self.optimizers)
             schedule.looks.append(self.look)
             self.steps.moments.update.append(self.look.updated)
@@ -311,9 +310,3 @@ def _named(names: Dict[str, Any]) -> Iterator[Tuple[str, Any]]:
     yield from names.items()
     for name, value in list(vars(names["self"]).items()) if hasattr(names.get("self"), "__dict__") else ():
         yield f"self.{name}", value
-
-
-def _compiles_backward() -> bool:
-    """Whether the compiler traces backward itself, where hooks of ours would become part of it."""
-    compiled = sys.modules.get("torch._dynamo.compiled_autograd")
-    return bool(getattr(compiled, "compiled_autograd_enabled", False))

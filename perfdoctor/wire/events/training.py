@@ -148,6 +148,16 @@ class BiasedLayerEvent(Event, name="biased"):
     at: Line | None
 
 
+class IgnoredTargetsEvent(Event, name="ignored_targets"):
+    """Running totals of the backwards whose loss was looked at: targets that it ignores."""
+
+    looks: int
+    targets: int  # that were read
+    ignored: int  # of those
+    classes: int
+    seconds: float  # of backward, from the loss to behind the product that gave its scores
+
+
 class WindowEvent(Event, name="window"):
     """A profiler window is over, or did not come about."""
 

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from perfdoctor.facts.script.ignored_targets import IgnoredTargetFacts
 from perfdoctor.facts.script.repeated_backward import RepeatedBackwardFacts
 from perfdoctor.model.measured import Location
 
 AT = Location("train.py", 9, "main", "loss.backward(retain_graph=True)")
-HEALTHY = {RepeatedBackwardFacts: RepeatedBackwardFacts(0.01, 3, AT)}
+HEALTHY = {
+    RepeatedBackwardFacts: RepeatedBackwardFacts(0.01, 3, AT),
+    IgnoredTargetFacts: IgnoredTargetFacts(0.1, 0.002, 1_000, (AT,)),
+}
 
 
 @st.composite
 def odd(draw):
     """Facts of any run, however odd."""
     shared, at = draw(st.floats(0, 1)), draw(st.none() | st.just(AT))
-    return {RepeatedBackwardFacts: RepeatedBackwardFacts(shared, draw(st.integers(1, 9)), at)}
+    ignored = IgnoredTargetFacts(
+        draw(st.floats(0, 1)), draw(st.floats(0, 1e6)), draw(st.integers(1, 10**9)), (at,) if at else ()
+    )
+    return {
+        RepeatedBackwardFacts: RepeatedBackwardFacts(shared, draw(st.integers(1, 9)), at),
+        IgnoredTargetFacts: ignored,
+    }

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from perfdoctor.facts.script.ignored_targets import ignored_target_facts
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.runs.types import RankRecords
+from tests.support.facts import step
+from tests.support.records import source_of
+
+ROOT = {"event": "root", "at": {"file": "/home/me/train.py", "line": 1}}
+SCRIPT = """
+class Model(nn.Module):
+    def forward(self, tokens, labels):
+        scores = self.head(self.encode(tokens))
+        return F.cross_entropy(scores.view(-1, 50), labels.view(-1), ignore_index=-100)
+"""
+CRITERION = """
+criterion = nn.CrossEntropyLoss(ignore_index=0)
+for tokens, labels in loader:
+    loss = criterion(model(tokens).flatten(0, 1), labels.flatten())
+"""
+
+
+def totals(**fields):
+    return {
+        "event": "ignored_targets",
+        "looks": 4,
+        "targets": 100,
+        "ignored": 85,
+        "classes": 50,
+        "seconds": 0.4,
+    } | fields
+
+
+def facts(*events, script=SCRIPT, of_step=None):
+    records = RankRecords(0, None, None, (ROOT, *events))
+    return ignored_target_facts(records, of_step or step(), Sources(source_of(train=script)), None)
+
+
+def test_the_last_totals_count_and_the_lines_of_scores_and_loss_are_named():
+    found = facts(totals(ignored=1), totals())
+    assert (found.ignored, found.classes) == (0.85, 50)
+    assert found.backward_s == pytest.approx(0.1)
+    assert [at.text.split(" ")[0] for at in found.at] == ["scores", "return"]
+
+
+def test_a_criterion_is_a_loss_as_well():
+    assert [at.line for at in facts(totals(), script=CRITERION).at] == [4]
+
+
+def test_a_loss_in_a_library_has_no_line():
+    assert facts(totals(), script="trainer.train()").at == ()
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param((), id="no-looks"),
+        pytest.param((totals(looks=2),), id="few-looks"),
+        pytest.param((totals(ignored=0),), id="all-count"),
+        pytest.param((totals(ignored=200),), id="broken"),
+    ],
+)
+def test_where_all_targets_count_or_nothing_is_known_there_is_nothing(events):
+    assert facts(*events) is None

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional
+
+from perfdoctor.probe.observers.ignored_targets import IgnoredTargets
+from tests.support.sessions import Session
+
+HIDDEN, LABELS = 8, torch.tensor([[1, -100, -100, 2], [-100, 3, -100, -100]])
+
+
+def looks(loss_of, times=1):
+    """What is written of backwards of a loss of hidden states."""
+    session, schedule = Session(), SimpleNamespace(looks=[])
+    watched = IgnoredTargets(SimpleNamespace(torch=torch, schedule=schedule, session=session))
+    for _ in range(times):
+        loss = loss_of(torch.randn(2, 4, HIDDEN, requires_grad=True) * 1.0)
+        watched.sample(None, loss)
+        for look in list(schedule.looks):
+            look.before_backward(loss)
+        loss.backward()
+        for look in list(schedule.looks):
+            look.after_backward()
+    assert schedule.looks == []
+    return session.events
+
+
+def head(bias=True):
+    return torch.nn.Linear(HIDDEN, 50, bias=bias)
+
+
+def test_targets_that_are_ignored_are_counted_and_the_backward_of_their_scores_is_timed():
+    layer = head()
+    first, last = looks(lambda x: functional.cross_entropy(layer(x).flatten(0, 1), LABELS.flatten()), times=2)
+    assert (first["looks"], first["targets"], first["ignored"], first["classes"]) == (1, 8, 5, 50)
+    assert (last["looks"], last["targets"], last["ignored"]) == (2, 16, 10)
+    assert 0 < first["seconds"] < last["seconds"]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_scores_in_other_shapes_and_losses_of_other_kinds_are_followed(bias):
+    layer = head(bias)
+    for loss in (
+        lambda x: functional.cross_entropy(layer(x).transpose(1, 2), LABELS),
+        lambda x: functional.cross_entropy(layer(x).flatten(0, 1), LABELS.flatten(), label_smoothing=0.1),
+        lambda x: functional.nll_loss(functional.log_softmax(layer(x).flatten(0, 1), -1), LABELS.flatten()),
+        lambda x: functional.cross_entropy((x @ layer.weight.T).flatten(0, 1), LABELS.flatten()) / 4,
+    ):
+        (event,) = looks(loss)
+        assert (event["targets"], event["ignored"]) == (8, 5)
+
+
+def test_another_number_may_stand_for_what_is_ignored():
+    layer, labels = head(), LABELS.clamp(min=0)
+    (event,) = looks(
+        lambda x: functional.cross_entropy(layer(x).flatten(0, 1), labels.flatten(), ignore_index=0)
+    )
+    assert event["ignored"] == 5
+
+
+def test_other_losses_scores_of_convolutions_and_several_losses_are_left_alone():
+    layer, convolution = head(), torch.nn.Conv1d(HIDDEN, 50, 1)
+    one = lambda x: functional.cross_entropy(layer(x).flatten(0, 1), LABELS.flatten())  # noqa: E731
+    assert looks(lambda x: layer(x).square().mean()) == []
+    assert looks(lambda x: functional.cross_entropy(convolution(x.transpose(1, 2)), LABELS)) == []
+    assert looks(lambda x: one(x) + one(x)) == []
+    assert looks(lambda x: functional.cross_entropy(layer(x).flatten(0, 1), torch.full((8, 50), 0.02))) == []
+
+
+def test_gradients_are_those_of_a_backward_that_nobody_looked_at():
+    layer, given = head(), torch.randn(2, 4, HIDDEN)
+    bare = torch.autograd.grad(
+        functional.cross_entropy(layer(given).flatten(0, 1), LABELS.flatten()), layer.weight
+    )[0]
+    looks(lambda x: functional.cross_entropy(layer(given + 0 * x).flatten(0, 1), LABELS.flatten()))
+    assert torch.equal(layer.weight.grad, bare)
