@@ -92,9 +92,9 @@ def _card(
     again: str,
 ) -> Card:
     advice = found.advice
-    ranges = [_range("predicted", found.gain, ends)] if advice.change else []
+    ranges = [_range("predicted", found.gain, ends, text.gain(found.gain))] if advice.change else []
     if tried is not None and tried.speedup is not None:
-        ranges.append(_range("measured", tried.speedup, ends))
+        ranges.append(_range("measured", tried.speedup, ends, trial_words.ratio(tried.speedup)))
     code = advice.code or ""
     change = next(filter(None, (_diff(code, at, excerpts) for at in advice.at)), ())
     return Card(
@@ -114,8 +114,8 @@ def _card(
     )
 
 
-def _range(name: str, gain: Gain, ends: tuple[float, float]) -> RangeRow:
-    return RangeRow(name, charts.gain_bar(gain, ends), trial_words.ratio(gain))
+def _range(name: str, gain: Gain, ends: tuple[float, float], told: str) -> RangeRow:
+    return RangeRow(name, charts.gain_bar(gain, ends), told)
 
 
 def _known(at: Location, excerpts: Excerpts) -> Excerpt | None:

@@ -98,10 +98,17 @@ def test_stack_samples_that_met_the_probe_tell_what_it_really_took():
     assert 0.0011 < found.high_seconds_per_step < 0.0013
 
 
-def test_few_samples_leave_the_sum_of_its_moves_and_a_wide_range():
-    found = sampled(0, 100)
+def test_where_none_of_enough_samples_met_it_the_upper_end_is_below_a_hundredth():
+    found = sampled(0, 270)
     assert found.seconds_per_step == found.low_seconds_per_step == pytest.approx(1.9e-6)
-    assert found.high_seconds_per_step == pytest.approx(0.010 * 0.0263, rel=0.02)
+    assert found.high_seconds_per_step == pytest.approx(0.010 * 0.00992, rel=0.02)
+
+
+def test_few_samples_leave_the_sum_of_its_moves_without_an_upper_end():
+    found = sampled(0, 100)
+    assert found.seconds_per_step == pytest.approx(1.9e-6)
+    assert found.high_seconds_per_step is None
+    assert sampled(10, 100).seconds_per_step == pytest.approx(0.00061, rel=0.02)  # at least that
 
 
 def test_reports_of_samples_that_do_not_tell_have_no_upper_end():

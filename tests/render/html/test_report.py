@@ -16,6 +16,7 @@ from perfdoctor.model.ranks import WaitsOverTime
 from perfdoctor.model.timeline import Excerpt, SampleChart, SampledCurve, StepBins, Timeline
 from perfdoctor.model.trial import Setting, Variant
 from perfdoctor.model.waterfall import Lane, LaneStretch, Waterfall
+from perfdoctor.render import text
 from perfdoctor.render.html.report import html
 from perfdoctor.render.page import Headline, Paragraph
 from tests.support import reports, trial_results
@@ -134,7 +135,7 @@ def test_every_panel_is_there_and_says_something():
     assert "confidence: high" in first
     assert "at most 2.6× as fast" in first
     changes = outline.texts["changes"]
-    for shown in ("train.py:41", "num_workers=3", "perfdoctor try --workers 3", "2.3× (1.8–2.6×)"):
+    for shown in ("train.py:41", "num_workers=3", "perfdoctor try --workers 3", "2.3× faster (1.8–2.6×)"):
         assert shown in changes
     assert "data wait" in outline.texts["step"]
     assert "no accelerator was sampled" in outline.texts["machine"]
@@ -267,6 +268,8 @@ def test_what_was_tried_stands_beside_what_was_predicted():
     page = html(reports.STARVED, TIMELINE, trials=[trial_results.trial(tried, trial_results.UNCLEAR)])
     texts = Outline(page).texts
     assert re.search(r"measured\s+.*1\.9× \(1\.8–2\.0×\)", texts["changes"], re.DOTALL)
+    gain = text.gain(reports.STARVED.findings[0].gain)  # as the terminal says it
+    assert gain in texts["changes"]
     assert "faster: 1.9× (1.8–2.0×)" in texts["changes"]
     assert "--amp" in texts["trials"]
     assert 'id="trials"' not in html(reports.STARVED, TIMELINE)
