@@ -50,16 +50,13 @@ def overhead_facts(
     ) / 1e9 + collectives_s / count
     sampled_s = tuple(share * step.mean_s for share in _own_shares(lines))
     low_s, likely_s = sampled_s[:2] if sampled_s and sampled_s[0] > pieces_s else (pieces_s, pieces_s)
-    telling = isinstance(lines, StackFacts) and lines.samples >= TELLING
-    if not telling:
-        likely_s = low_s
     windows = windows_s(rank, step.mean_s) / count
     return OverheadFacts(
         seconds_per_step=likely_s + windows,
         share=min(1.0, (likely_s + windows) / step.mean_s),
         sampler_cores=_sampler_cores(samples),
         low_seconds_per_step=low_s + windows,
-        high_seconds_per_step=max(likely_s, sampled_s[2]) + windows if sampled_s and telling else None,
+        high_seconds_per_step=max(likely_s, sampled_s[2]) + windows if sampled_s else None,
     )
 
 
@@ -71,8 +68,8 @@ def _module_calls(rank: RankRecords, outermost: float) -> float:
 
 
 def _own_shares(lines: StackFacts | Missing | None) -> tuple[float, ...]:
-    """(low, likely, high) share of time that the probe was at work, after Wilson; nothing without samples."""
-    if not isinstance(lines, StackFacts) or lines.own_samples is None or not lines.samples:
+    """(low, likely, high) share of time that the probe was at work, after Wilson; nothing of few samples."""
+    if not isinstance(lines, StackFacts) or lines.own_samples is None or lines.samples < TELLING:
         return ()
     count, share, square = lines.samples, lines.own_samples / lines.samples, SURELY**2
     middle = (share + square / (2 * count)) / (1 + square / count)
