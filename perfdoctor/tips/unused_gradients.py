@@ -8,6 +8,8 @@ steps.
     model.backbone.requires_grad_(False)      # once, before training
     # or: with torch.no_grad(): features = backbone(images)
 
+    # a model of its own, such as a teacher: with torch.no_grad(): targets = teacher(images)
+
 Backward then ends where the trained part begins, and forward keeps nothing in memory for the rest.
 
 ## When not
@@ -28,6 +30,8 @@ NOTICEABLE = 0.05  # share of the step, likely
 GONE = (0.4, 0.9, 1.0)
 # Beside trained parameters a layer's gradient has to pass on: only the half for its own weights goes.
 WEIGHTS = 0.5
+OF_A_PART = "model.backbone.requires_grad_(False)  # each part that is not trained, before training"
+OF_ITS_OWN = "with torch.no_grad():  # around this call, where its inputs need no gradients either"
 
 
 @tip(
@@ -53,6 +57,6 @@ def unused_gradients(step: StepFacts, orphans: UnusedGradientFacts) -> Advice | 
             f"{orphans.needless:.0%} of backward's operations serve only these",
         ),
         change=removes(low, likely, high),
-        at=(orphans.at,) if orphans.at else (),
-        code="model.backbone.requires_grad_(False)  # each part that is not trained, before training",
+        at=tuple(at for at in (orphans.called_at, orphans.at) if at is not None),
+        code=OF_ITS_OWN if orphans.called_at is not None else OF_A_PART,
     )

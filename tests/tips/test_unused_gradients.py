@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.facts.script.unused_gradients import UnusedGradientFacts
@@ -26,6 +28,15 @@ def test_names_the_gradients_that_nobody_uses_and_the_optimizer_that_lacks_them(
     assert advice.at == (AT,)
     found = gain(advice)
     assert 1 < found.low < found.likely < found.high <= 1 / (1 - 0.6)
+
+
+def test_a_model_of_its_own_is_called_without_gradients():
+    call = Location("train.py", 50, "main", "targets = teacher(images)")
+    advice = tip(STEP, replace(orphans(0.8), called_at=call))
+    assert advice is not None
+    assert advice.at == (call, AT)
+    assert advice.code is not None
+    assert advice.code.startswith("with torch.no_grad():")
 
 
 def test_beside_trained_layers_only_the_gradients_of_their_own_weights_go():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfdoctor.facts.decode import location
@@ -9,8 +10,10 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import Location
 from perfdoctor.runs.types import RankRecords
-from perfdoctor.wire.events.script import OptimizerEvent
+from perfdoctor.wire.events.script import OptimizerEvent, RootModuleEvent
 from perfdoctor.wire.events.training import UnusedGradientsEvent
+
+ALIKE = 0.02  # a part of a model need not be reached by backward, as a head that only texts go through
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class UnusedGradientFacts:
     of_elements: float  # share of all elements that get a gradient
     needless: float  # share of backward's nodes from which gradients go to such parameters only
     at: Location | None  # the line that constructs the optimizer
+    called_at: Location | None = None  # that calls a model of its own which has just these parameters
 
 
 @fact
@@ -38,4 +42,11 @@ def unused_gradient_facts(rank: RankRecords, sources: Sources) -> UnusedGradient
         of_elements=min(1.0, last.elements / max(1.0, last.of_elements)),
         needless=min(1.0, last.needless / max(1.0, last.nodes)),
         at=sources.shown(constructed_at[0]) if constructed_at else None,
+        called_at=sources.shown(_called_at(rank.of(RootModuleEvent), last.elements)),
     )
+
+
+def _called_at(roots: Sequence[RootModuleEvent], elements: int) -> Location | None:
+    """Where the only model of so many parameters is called; None of a part of one, or where in doubt."""
+    alike = [root for root in roots if abs(root.parameters - elements) <= ALIKE * elements]
+    return location(alike[0].at) if len(alike) == 1 and len(roots) > 1 else None

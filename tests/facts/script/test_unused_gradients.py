@@ -24,6 +24,18 @@ def test_the_last_look_counts_and_the_optimizer_is_named():
     assert found.at.text == "optimizer = SGD(head.parameters())"
 
 
+def root(parameters, line):
+    return {"event": "root", "parameters": parameters, "at": {"file": "/home/me/train.py", "line": line}}
+
+
+def test_a_model_of_its_own_is_named_where_it_is_called():
+    last = look(tensors=4, elements=900, of_elements=1000, nodes=20, needless=15)
+    assert facts(root(100, 3), root(905, 4), last).called_at.line == 4
+    assert facts(root(1000, 3), last).called_at is None
+    assert facts(root(900, 3), root(905, 4), last).called_at is None
+    assert facts(root(900, 3), last).called_at is None  # it is all that there is
+
+
 def test_without_orphans_or_with_broken_records_there_is_nothing():
     assert facts() is None
     assert facts(look(tensors=0, elements=0, of_elements=9, nodes=3, needless=0)) is None
