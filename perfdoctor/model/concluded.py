@@ -77,6 +77,13 @@ class Advice:
     start_s: float | None = None
     phase: Phase | None = None
 
+    def __post_init__(self) -> None:
+        """Name each line once, whichever functions it was seen in."""
+        named: dict[tuple[str, int], Location] = {}
+        for at in self.at:
+            named.setdefault((at.file, at.line), at)
+        object.__setattr__(self, "at", tuple(named.values()))
+
     @property
     def about(self) -> Literal["time", "start", "risk"]:
         """What it is about: time of steps that a change saves, time before the first one, or a risk."""
