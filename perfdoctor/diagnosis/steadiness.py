@@ -34,6 +34,7 @@ class Steadiness:
     kind: Bottleneck
     led: int
     tenths: int  # 0 where the run was too short to be cut in ten
+    by_avoidable: bool = False  # by what of each class can be saved, and not by its share of the time
 
     @property
     def held(self) -> bool:
@@ -42,7 +43,8 @@ class Steadiness:
 
     def __str__(self) -> str:
         each = "each" if self.led == self.tenths else f"{self.led}"
-        return f"{self.kind.value} leads in {each} of them"
+        leads = "has most that can be saved" if self.by_avoidable else "leads"
+        return f"{self.kind.value} {leads} in {each} of them"
 
 
 def of_phases(shares: Mapping[Phase, float]) -> dict[Bottleneck, float]:

@@ -226,7 +226,7 @@ def steadiness(attribution: TimeAttribution, findings: Sequence[Finding]) -> Ste
     _, kind = decide(attribution, findings)
     by = avoidable if avoidable[kind] >= WORTHWHILE else None
     count = led(kind, attribution.tenths, attribution.classes, by)
-    return Steadiness(kind, count, len(attribution.tenths))
+    return Steadiness(kind, count, len(attribution.tenths), by_avoidable=by is not None)
 
 
 def _verdict(

@@ -226,6 +226,15 @@ class MemoryFacts:
     shm_free_bytes: int | None = None  # the least that any sample saw
     shm_bytes: int | None = None  # its size
     available_bytes: int | None = None  # the least that was left, of the machine's and of a container's limit
+    # Of the processes that are no loader workers, which share what they were forked with: no file's pages.
+    anonymous_bytes: int | None = None
+
+    @property
+    def most_bytes(self) -> int | None:
+        """The most that was held at once: each page once, where that was read, which is seldom."""
+        if not self.private_bytes:
+            return self.peak_rss_bytes
+        return max(self.private_bytes + (self.shared_bytes or 0), self.anonymous_bytes or 0)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,10 @@ PART = 4  # one in so many
 PAIRS = 8  # in a whole run
 ENOUGH = 3  # pairs, where what is looked for takes next to no time
 LITTLE = 0.01  # of a step
+# What looking may take: of one step, whose rest is not shown, and, from the fourth pair on, of the time since
+# the first one was asked for. A step of many micro-batches makes thousands of calls.
+STEP_NS = 25_000_000
+SHARE = 0.005
 TRAINED = (BACKWARD, OPTIMIZER)  # phases in which all depends on parameters
 LEAD = 3  # updates from asking to looking: a look at the calls of modules, asked for then too, is over
 LINES_MAX = 10  # written down, of each look
@@ -104,6 +108,8 @@ class CallLooks:
         self.looking = 0  # the step of a pair that is under way, 1 or 2
         self.owner = self.begin_ns = 0
         self.own_ns = 0  # what looking took in that step
+        self.full_ns = 0  # when that was as much as it may, or 0
+        self.spent_ns = 0  # what it took in all steps before
         self.ended_ns = 0  # the last call that was shown, of this step and without an update since; 0: none
         self.has_torch_function: Any = None
         self.border = patch.guarded("call_looks", self._at_border)
@@ -141,6 +147,8 @@ class CallLooks:
         slow = recorder.since - self.first_ns >= self.turn_ns and backwards * PART >= self.turn
         if self.asked or self.off or not (slow or backwards >= self.turn):
             return
+        if self.pairs >= ENOUGH and self.spent_ns > SHARE * (recorder.since - self.first_ns):
+            return
         self.asked = True
         self.next_turn = 2 * max(self.turn, backwards)
         self.updates = 0
@@ -169,7 +177,8 @@ class CallLooks:
             self._next()
             self.begin_ns = recorder.since
         else:
-            share = self._tell(max(0, recorder.since - self.begin_ns - self.own_ns) / 1e9)
+            end_ns = self.full_ns or recorder.since
+            share = self._tell(max(0, end_ns - self.begin_ns - self.own_ns) / 1e9)
             self._finish(give_up=self.pairs >= ENOUGH and share < LITTLE)
 
     def _may(self) -> bool:
@@ -186,7 +195,7 @@ class CallLooks:
             self.mode = mode_of(self)
             os.register_at_fork(after_in_child=patch.guarded("call_looks", self._remove))
         self.owner = get_ident()
-        self.updates = self.own_ns = self.ended_ns = 0
+        self.updates = self.own_ns = self.ended_ns = self.full_ns = 0
         for viewer in self.viewers:
             viewer.begin()
         self.looking = 1
@@ -197,13 +206,15 @@ class CallLooks:
     def _next(self) -> None:
         """From the first step of a pair to the second."""
         self.looking = 2
-        self.updates = self.own_ns = self.ended_ns = 0
+        self.spent_ns += self.own_ns
+        self.updates = self.own_ns = self.ended_ns = self.full_ns = 0
         for viewer in self.viewers:
             viewer.next()
 
     def _tell(self, step_s: float) -> float:
         """Have all viewers write down what they saw; the share of what they look for."""
         self.pairs += 1
+        self.spent_ns += self.own_ns
         self.turn = self.next_turn  # a pair that a window cut short keeps its turn
         self.turn_ns *= 2
         return max(viewer.tell(self.pairs, step_s) or 0.0 for viewer in self.viewers)
@@ -247,9 +258,12 @@ class CallLooks:
 
     def _before(self, function: Any, args: Args, kwargs: Kwargs) -> Optional[Tuple[List[Any], int]]:
         recorder = self.steps.session.recorder
-        if not self.looking or recorder is None or get_ident() != self.owner:
+        if not self.looking or recorder is None or self.full_ns or get_ident() != self.owner:
             return None
         begin = clock()
+        if self.own_ns > STEP_NS:
+            self.full_ns = begin
+            return None
         phase = recorder.current
         if phase in TRAINED:
             self.ended_ns = 0
@@ -294,6 +308,10 @@ def mode_of(looks: CallLooks) -> Any:
     class Looking(base):  # type: ignore[misc]
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
+            if (
+                "_stacklevel" in kwargs
+            ):  # of a warning: our frame and two of torch's lie between it and the script
+                kwargs = {**kwargs, "_stacklevel": kwargs["_stacklevel"] + 3}
             token = looks.before(function, args, kwargs)
             try:
                 result = function(*args, **kwargs)

@@ -67,8 +67,7 @@ def _cores(samples: HostSamples, cpu: CpuFacts | Missing) -> Iterator[UsedResour
 def _memory(memory: MemoryFacts | Missing) -> Iterator[UsedResource]:
     if isinstance(memory, Missing) or not memory.total_bytes:
         return
-    own = (memory.private_bytes or 0) + (memory.shared_bytes or 0)
-    peak = own if memory.private_bytes else memory.peak_rss_bytes
+    peak = memory.most_bytes
     if peak:
         yield _bytes("memory", None, peak, memory.total_bytes)
 

@@ -168,8 +168,8 @@ def memory_facts(samples: HostSamples) -> MemoryFacts | Missing:
     if not samples:
         return Missing("memory was not sampled while training stepped")
 
-    def most(key: str) -> int | None:
-        sums = [_sum(entry, key) for entry in samples]
+    def most(key: str, roles: Sequence[str] | None = None) -> int | None:
+        sums = [_sum(entry, key, roles) for entry in samples]
         known = [value for value in sums if value is not None]
         return round(max(known)) if known else None
 
@@ -187,11 +187,16 @@ def memory_facts(samples: HostSamples) -> MemoryFacts | Missing:
         shm_free_bytes=least("shm", "free_bytes"),
         shm_bytes=_whole((last.get("shm") or {}).get("total_bytes")),
         available_bytes=min((value for value in left if value is not None), default=None),
+        anonymous_bytes=most("anonymous_bytes", ("main", "rank")),
     )
 
 
-def _sum(entry: Json, key: str) -> float | None:
-    values = [number(proc.get(key)) for proc in entry.get("procs") or () if proc.get(key) is not None]
+def _sum(entry: Json, key: str, roles: Sequence[str] | None = None) -> float | None:
+    values = [
+        number(proc.get(key))
+        for proc in entry.get("procs") or ()
+        if proc.get(key) is not None and (roles is None or proc.get("role") in roles)
+    ]
     return sum(values) if values else None
 
 

@@ -45,6 +45,10 @@ CONVERSIONS = frozenset(
 )
 COPYING_FILE = re.compile(r"python\d[^/\\]*[/\\]copy\.py$")  # a copy of the weights computes nothing
 TOOLS_OF_TORCH = re.compile(r"torch[/\\]utils[/\\]")  # the rest of torch computes
+MODULE_FILE = re.compile(r"torch[/\\]nn[/\\]modules[/\\]module\.py$")
+TRANSFORMS = re.compile(
+    r"torchvision[/\\]|torchaudio[/\\]|kornia[/\\]"
+)  # whose modules change what a batch holds
 OPTIMIZERS = re.compile(r"torch[/\\]optim[/\\](?!optimizer\.py)")
 IN_PLACE = re.compile(r"[a-z]_$")  # `weight.mul_(x)`: tensors changed in place
 
@@ -239,6 +243,8 @@ class StackLines:
             return "logging"
         if any(LOGGING_NAMES.search(frame.name) for frame in chain[1:]) or self._called_to_log(chain):
             return "logging"
+        if role is Role.DATA and _calls_model(beyond):
+            return "compute"  # of an environment's or a policy's, with weights that are trained
         if role is Role.DATA:
             return "queue" if beyond and of_wait(beyond[-1]) else "data"
         in_torch = any(
@@ -246,6 +252,12 @@ class StackLines:
         ) and not any(COPYING_FILE.search(frame.file) for frame in beyond)
         in_place = node is not None and any(IN_PLACE.search(name) for _, name in calls(node))
         return "compute" if role in {Role.COMPUTE, Role.TRAINS} or in_torch or in_place else None
+
+
+def _calls_model(beyond: Sequence[Frame]) -> bool:
+    """Whether a module of torch's is called, other than one that prepares data."""
+    called = any(MODULE_FILE.search(frame.file) for frame in beyond)
+    return called and not any(TRANSFORMS.search(frame.file) for frame in beyond)
 
 
 def _in_closure(frames: Sequence[Frame]) -> bool:

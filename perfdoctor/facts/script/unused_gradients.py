@@ -9,6 +9,7 @@ from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import Location
+from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.script import OptimizerEvent, RootModuleEvent
 from perfdoctor.wire.events.training import UnusedGradientsEvent
@@ -29,10 +30,12 @@ class UnusedGradientFacts:
 
 
 @fact
-def unused_gradient_facts(rank: RankRecords, sources: Sources) -> UnusedGradientFacts | None:
+def unused_gradient_facts(rank: RankRecords, sources: Sources) -> UnusedGradientFacts | Missing | None:
     """What the last sample shows, or None where every gradient has its use."""
     sampled = rank.of(UnusedGradientsEvent)
     last = sampled[-1] if sampled else None
+    if last is not None and len(sampled) == 1 and not last.tensors:
+        return Missing("after so few backward passes it is not known which gradients are used")
     if last is None or not last.tensors:
         return None
     constructed_at = [location(event.built) or location(event.at) for event in rank.of(OptimizerEvent)]

@@ -36,12 +36,12 @@ def dependence(
     `anchors` are lines that are known to train, where the source alone does not show it; `imported` gives
     the listing of a module of the user's, with the function that does the same for that one.
     """
-    node = listing.statement(line)
     scope = listing.scope(line)
-    if node is None or scope is None:
+    nodes = [node for node in statements(scope.body) if covers(node, line)] if scope is not None else []
+    if not nodes or scope is None:
         return Dependence.UNKNOWN
-    finder = EffectsFinder(listing, imported)
-    return _Scope(finder, scope, frozenset(anchors), listing.outermost_loop(line)).of(node)
+    around = _Scope(EffectsFinder(listing, imported), scope, frozenset(anchors), listing.outermost_loop(line))
+    return _worst(around.of(node) for node in nodes)
 
 
 def only_reported(sources: Sources, at: Location | None, anchors: Iterable[int] = ()) -> bool:
@@ -219,8 +219,7 @@ class _Scope:
         if not calls or len(named) > len(calls):
             return Dependence.UNKNOWN  # somebody else may call it
         uses = [self._at_call(call, given) for call in calls]
-        worst = (Dependence.UPDATE, Dependence.UNKNOWN)
-        return next((one for one in worst if one in uses), Dependence.REPORTED)
+        return _worst(uses)
 
     def _at_call(self, call: ast.Call, given: set[str]) -> Dependence:
         listing = self.file.listing
@@ -231,10 +230,16 @@ class _Scope:
         handed = [self.file.refers(value) for name, value in bound(self.scope, call) if name in given]
         names = set().union(*handed)
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node in outer.effects:
-            names |= outer.effects[node].binds
+            names |= outer.effects[node].binds | outer.effects[node].changes  # `results[i] = f()` too
         elif not (isinstance(node, ast.Expr) and node.value is call):
             return Dependence.UNKNOWN
         return outer.use(names, [node])
+
+
+def _worst(found: Iterable[Dependence]) -> Dependence:
+    """Of several statements or uses, what the update has to do with any of them."""
+    seen = set(found)
+    return next((one for one in (Dependence.UPDATE, Dependence.UNKNOWN) if one in seen), Dependence.REPORTED)
 
 
 def _names(node: ast.AST, name: str) -> bool:

@@ -27,6 +27,10 @@ Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
 
 CALLS_MAX = 4_000  # in one look: a validation that lies between two updates must not fill memory
+FREE_NS, SHARE = (
+    20_000_000,
+    0.005,
+)  # what looks may cost, or that of the time since the first one was asked for
 UPDATES_MAX = 64  # in one look, or before one: the optimizer that ends a step may have had its last
 SHORT_NS = 50_000  # calls below it are not remembered: to look at what they return costs as much
 SHOWN = 64  # elements of a result that are compared
@@ -99,6 +103,8 @@ class ModuleCalls:
         self.under_way = False
         self.updates = 0  # since the look was asked for, or since it began
         self.begin_ns = self.owner = 0
+        self.first_ns: Optional[int] = None  # when it was first asked whether a look is due
+        self.own_ns = 0  # what all looks took
         self.told: Set[int] = set()
         self.enter = patch.guarded("calls", self._enter)
         self.leave = patch.guarded("calls", self._leave)
@@ -121,7 +127,11 @@ class ModuleCalls:
 
     def ask(self, recorder: Recorder, loss: Any) -> None:
         """Before some backwards: look at the step after this one, if a look is due."""
+        if self.first_ns is None:
+            self.first_ns = recorder.since
         if self.under_way or recorder.held or self.steps.schedule.backwards < self.turn:
+            return
+        if self.own_ns > max(FREE_NS, SHARE * (recorder.since - self.first_ns)):
             return
         self.turn = 2 * self.steps.schedule.backwards
         self.under_way = True
@@ -151,6 +161,7 @@ class ModuleCalls:
     def _enter(self, args: Args, kwargs: Kwargs) -> Optional[ModuleCalls]:
         if self.count >= CALLS_MAX or get_ident() != self.owner:
             return None
+        asked_ns = clock()
         self.count += 1
         module = args[0]
         call = Call(module, self.stack[0].versions if self.stack else _versions(module))
@@ -169,10 +180,12 @@ class ModuleCalls:
             call.state = self._state(module)
         self.stack.append(call)
         call.begin = clock()
+        self.own_ns += call.begin - asked_ns
         return self
 
     def _leave(self, result: Any) -> None:
-        ns = clock() - self.stack[-1].begin
+        ended_ns = clock()
+        ns = ended_ns - self.stack[-1].begin
         call = self.stack.pop()
         module, nn = call.module, self.torch.nn
         tensor = isinstance(result, self.torch.Tensor)
@@ -188,6 +201,7 @@ class ModuleCalls:
             else:  # a call that differs by chance is made twice on purpose, and what is inside with it
                 found = [(first, call, ns)] if self._alike(first, call) else []
         (self.stack[-1].inside if self.stack else self.repeats).extend(found)
+        self.own_ns += clock() - ended_ns
 
     def _look_at(self, module: Any, args: Args) -> None:
         """What is asked of every call: number types, a batch normalisation's input, exchange of gradients."""

@@ -1,6 +1,6 @@
 """Gradients that nobody uses: parameters that backward reaches and no optimizer has.
 
-The graph of a loss is walked before three of the early backwards; a parameter counts once nothing has
+The graph of a loss is walked before four of the early backwards; a parameter counts once nothing has
 changed it from one of them to the next.
 """
 
@@ -17,7 +17,7 @@ from ..recorder import Recorder
 if TYPE_CHECKING:
     from ..steps.steps import StepTracker
 
-SAMPLED = (8, 16, 32)  # backwards: by then every optimizer is there, the rarest of a GAN included
+SAMPLED = (4, 8, 16, 32)  # backwards: by the last, every optimizer is there, the rarest of a GAN included
 
 
 class UnusedGradients:
@@ -67,5 +67,5 @@ class UnusedGradients:
 
 @observer
 def unused_gradients(watch: Watch) -> None:
-    """Walk the graph of a loss before three of the early backwards."""
+    """Walk the graph of a loss before four of the early backwards."""
     watch.before_some_backwards("orphans", UnusedGradients(watch.steps, watch.lines.optimizers).sample)

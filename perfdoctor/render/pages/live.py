@@ -174,8 +174,7 @@ def _of_host(host: LiveHost) -> Iterator[tuple[Words, Words]]:
         yield "cores", text.joined([f"{sum(host.cores.values()):.1f}{usable}{beside}", *parts])
     memory = host.memory
     if memory is not None and memory.peak_rss_bytes:
-        own = (memory.private_bytes or 0) + (memory.shared_bytes or 0)
-        used = own if memory.private_bytes else memory.peak_rss_bytes
+        used = memory.most_bytes or memory.peak_rss_bytes
         total = f" of {text.size(memory.total_bytes)}" if memory.total_bytes else ""
         left = f"{text.size(memory.available_bytes)} left" if memory.available_bytes else ""
         yield "memory", text.joined([f"{text.size(used)}{total}", left])

@@ -74,6 +74,8 @@ def test_memory_has_room_above_its_peak_and_no_more_than_there_is():
     assert memory.enough == HEADROOM * 4 * GB
     (full,) = use(memory=MemoryFacts(None, None, 60 * GB, 64 * GB)).resources
     assert (full.peak, full.enough) == (60 * GB, 64 * GB)
+    (grown,) = use(memory=replace(MACHINE, anonymous_bytes=9 * GB)).resources
+    assert grown.peak == 9 * GB  # pages were read before it grew
 
 
 def test_a_device_tells_its_memory_its_load_and_its_power():

@@ -129,6 +129,11 @@ def test_memory_is_the_largest_sum_over_the_tree():
     assert (found.total_bytes, found.shm_free_bytes) == (100, 50)
 
 
+def test_workers_share_what_they_were_forked_with_and_count_no_anonymous_memory():
+    procs = [{"role": role, "anonymous_bytes": 7} for role in ("main", "rank", "worker")]
+    assert resources.memory_facts([{"procs": procs}]).anonymous_bytes == 14
+
+
 def test_disk_rates():
     samples = [
         {"t_ns": t * SECOND, "procs": [{"pid": 1, "role": "main", "read_bytes": t * 10}]} for t in (1, 2, 3)

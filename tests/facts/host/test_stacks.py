@@ -173,6 +173,13 @@ def test_an_argument_made_within_the_call_is_data():
     assert set(found) == {(12, "data")}
 
 
+def test_a_line_that_calls_a_module_prepares_no_batch_unless_that_is_a_transform():
+    called = f"_call_impl ({TORCH}/nn/modules/module.py:9)"
+    assert set(other(stack(at(3), at(12, "get_batch"), called))) == {(12, "compute")}
+    transform = f"forward ({TORCH.replace('torch', 'torchvision')}/transforms/v2/_transform.py:9)"
+    assert set(other(stack(at(3), at(12, "get_batch"), called, transform))) == {(12, "data")}
+
+
 def test_an_argument_converted_within_the_call_is_data_though_it_has_no_frame():
     script = SCRIPT.replace("model(x)", "model(torch.tensor(x))")
     assert set(other(stack(at(4)), source=source_of(train=script))) == {(4, "data")}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from perfdoctor.facts.script.unused_gradients import unused_gradient_facts
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from tests.support.records import source_of
 
@@ -36,8 +37,13 @@ def test_a_model_of_its_own_is_named_where_it_is_called():
     assert facts(root(900, 3), last).called_at is None  # it is all that there is
 
 
+def test_one_look_tells_nothing_since_nothing_came_before_it():
+    assert isinstance(facts(look(tensors=0, elements=0, of_elements=9, nodes=3, needless=0)), Missing)
+
+
 def test_without_orphans_or_with_broken_records_there_is_nothing():
     assert facts() is None
-    assert facts(look(tensors=0, elements=0, of_elements=9, nodes=3, needless=0)) is None
-    assert facts(look()) is None
+    nothing = look(tensors=0, elements=0, of_elements=9, nodes=3, needless=0)
+    assert facts(nothing, nothing) is None
+    assert facts(look(), look()) is None
     assert facts(look(tensors=3)).needless == 0.0

@@ -347,6 +347,35 @@ def test_a_value_returned_to_a_caller():
     assert of(text.split("def main")[0].rstrip()) is UNKNOWN
 
 
+EVALUATES = """
+    def evaluate(policy):
+        total = 0
+        for _ in range(9):
+            {line}
+        return total
+
+    for generation in range(9):
+        optimizer.zero_grad()
+        for i in range(4):
+            {stored} = evaluate(policy)
+        loss = -(rewards * out).mean()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("stored", ["rewards[i]", "rewards"])
+def test_a_value_that_a_caller_stores_in_a_part_of_something(stored):
+    assert of(EVALUATES.format(line="total += float(step())  # ?", stored=stored)) is not REPORTED
+
+
+def test_of_several_statements_on_a_line_the_one_that_matters_most_counts():
+    lines = "for x, y in loader:\n    {}  # ?\n    loss = model(x * scale)\n    loss.backward()\n    optimizer.step()"
+    assert of(lines.format("seen = 1; print(seen)")) is REPORTED
+    assert of(lines.format("scale = 2; seen = 1")) is UPDATE
+    assert of(lines.format("seen = 1; scale = 2")) is UPDATE
+
+
 def test_a_step_function_that_somebody_else_calls():
     text = """
     def training_step(self, batch, index):
