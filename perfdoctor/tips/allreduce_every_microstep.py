@@ -7,6 +7,8 @@ Several backward passes with a gradient sync between two updates of one optimize
     with model.no_sync() if micro_step < last else contextlib.nullcontext():
         criterion(model(x), y).backward()
 
+Forward belongs inside: it is there that DistributedDataParallel decides whether backward synchronises.
+
 ## When not
 With FSDP, gradients that are not synchronised stay unsharded in memory.
 """
@@ -52,7 +54,8 @@ def allreduce_every_microstep(step: StepFacts, parallel: ParallelFacts) -> Advic
         change=removes(low, likely, high),
         at=(parallel.backward_at,) if parallel.backward_at else (),
         tweak="--no-sync",
-        code="with model.no_sync():  # for all but the last backward of an update\n    loss.backward()",
+        code="with model.no_sync():  # for all but the last backward of an update, and its forward\n"
+        "    criterion(model(x), y).backward()",
     )
 
 

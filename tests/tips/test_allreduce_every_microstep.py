@@ -22,6 +22,11 @@ def test_counts_the_exchanges_and_names_the_backward():
     assert advice.tweak == "--no-sync"
 
 
+def test_forward_runs_inside_as_well_for_there_it_is_decided_whether_gradients_are_synchronised():
+    within = tip(FOUR, SYNCED).code.partition("no_sync():")[2]
+    assert "criterion(model(x), y).backward()" in within
+
+
 def test_the_extra_exchanges_go():
     share = tip(FOUR, replace(SYNCED, device="cuda")).change.step
     assert (share.low, share.likely, share.high) == pytest.approx((0.15, 0.27, 0.3))
