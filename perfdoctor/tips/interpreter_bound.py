@@ -28,6 +28,7 @@ WORTH_NAMING = 0.02  # share of the time
 # almost none left.
 LATENCY_S = 10e-6  # of a launch, generously; a longer gap is another stream's, or code being loaded
 SHORTER = (0.0, 0.5, 0.9)
+UNPROFILED = (1.0, 1.0, 1.0)  # times as long as the timers say: what the profiler adds is left out already
 REMOVED = (0.5, 0.7, 0.95)  # of the rest: launches become fewer and cheaper, not free
 
 
@@ -42,9 +43,10 @@ def interpreter_bound(device: DeviceFacts, launches: Launches) -> Advice | None:
     """Advises fewer launches where the device waits for them."""
     late, gaps = (device.idle.get(cause, 0.0) for cause in (IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP))
     gaps = min(gaps, launches.count * LATENCY_S / device.window_s) if device.window_s > 0 else 0.0
+    slowed = PROFILED if device.profiled else UNPROFILED
     low, likely, high = (
         max(0.0, late - (1 - 1 / slower)) * removed + gaps * shorter
-        for slower, removed, shorter in zip(PROFILED, REMOVED, SHORTER, strict=True)
+        for slower, removed, shorter in zip(slowed, REMOVED, SHORTER, strict=True)
     )
     if late + gaps < NOTICEABLE or likely <= 0.0 or launches.queue_mean > AHEAD:
         return None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.tips.interpreter_bound import interpreter_bound as tip
@@ -23,6 +25,13 @@ def test_the_profilers_own_time_is_taken_off_before_anything_is_promised():
     gain = facts.gain(tip(facts.device(host_late=0.5), launches()))
     assert gain.likely == pytest.approx(1 / (1 - 0.7 * (0.5 - (1 - 1 / 1.2))))
     assert gain.high == pytest.approx(1 / (1 - 0.95 * 0.5))
+
+
+def test_what_a_device_idles_without_a_profiler_goes_whole():
+    unprofiled = replace(facts.device(host_late=0.12), profiled=False)
+    gain = facts.gain(tip(unprofiled, launches()))
+    assert gain.likely == pytest.approx(1 / (1 - 0.7 * 0.12))
+    assert gain.low == pytest.approx(1 / (1 - 0.5 * 0.12))
 
 
 def test_launches_on_their_way_count_as_far_as_a_launch_takes():

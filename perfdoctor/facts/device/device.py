@@ -58,6 +58,7 @@ class DeviceFacts:
     exposed_copy: float  # copies to and from the device that nothing hides: the host, other devices
     idle: Mapping[IdleCause, float]
     comm: float = 0.0  # all communication, hidden or not
+    profiled: bool = True  # the judged time is that of a host that a profiler slows
 
     def per_step_s(self, share: float) -> float | None:
         """Seconds per step that `share` stands for, or None where no step is marked."""

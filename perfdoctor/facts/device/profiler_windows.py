@@ -227,5 +227,6 @@ def unprofiled(trace: RankTrace, step: StepFacts) -> DeviceFacts | None:
         exposed_comm=shares.exposed_comm * stretch,
         exposed_copy=shares.exposed_copy * stretch,
         comm=shares.comm * stretch,
+        profiled=False,
         idle={cause: share * left for cause, share in shares.idle.items()},
     )

@@ -32,7 +32,7 @@ from perfdoctor.model.measured import Location, RunFacts, StackFacts, StepFacts,
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.ranks import GradientSyncFacts, Straggler
 from perfdoctor.render.notes import all_worded
-from perfdoctor.runs.types import RunRecords
+from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.trace.results import INVALID, DevicePeak, Launches, OpUse
 from tests.support import facts
 from tests.support.judging import report
@@ -49,8 +49,9 @@ def groups_of(
     windows: MeasuredWindows, of_step: StepFacts, on_device: bool, recorded: RunRecords | None = None
 ) -> dict[object, object]:
     """What facts on the windows come to in a run with this step."""
+    given = recorded or records()
     known: dict[object, object] = {
-        RunRecords: recorded or records(), MeasuredWindows: windows, StepFacts: of_step, RunFacts: facts.run(device="V100" if on_device else "cpu"),
+        RunRecords: given, RankRecords: given.ranks.get(0), MeasuredWindows: windows, StepFacts: of_step, RunFacts: facts.run(device="V100" if on_device else "cpu"),
         Sources: Sources(no_source), StepLines: None, StackFacts: Missing("no stack samples were taken"), AllRanks: None,
     }  # fmt: skip
     for fact in registry.facts():
@@ -171,6 +172,13 @@ def test_the_devices_time_keeps_its_length_when_the_host_is_not_slowed(mean_s: f
         found.idle.values()
     ) == pytest.approx(1.0)
     assert found.per_step_s(1.0) == pytest.approx(mean_s)
+    assert not found.profiled
+
+
+def test_without_marked_steps_the_shares_are_those_of_a_profiled_host() -> None:
+    found = unprofiled(replace(rank(), steps=()), facts.step(forward=100))
+    assert found is not None
+    assert found.profiled
 
 
 GPU_RUN = [{"event": "device", "name": "Tesla V100-SXM2-16GB", "backend": "cuda"}]
