@@ -126,18 +126,16 @@ class WaitFacts:
     calls: tuple[BlockingCalls, ...]
     span_us: float
     marked_steps: int | None
+    idles: float = 1.0  # share of the step that the device idles in all: without a profiler, if that is known
 
     def behind(self, calls: Sequence[BlockingCalls]) -> tuple[float, float, float]:
         """Shares of the time: waited in these calls, idle behind them, and what goes without them.
 
         The host is then ahead by as much as it waited, and the device idles no longer than it did.
         """
-        waited, idle = sum(call.us for call in calls), sum(call.idle_us for call in calls)
-        return (
-            waited / self.span_us,
-            idle / self.span_us,
-            min(waited / self.span_us, idle / self.span_us, 1.0),
-        )
+        waited = sum(call.us for call in calls) / self.span_us
+        idle = min(sum(call.idle_us for call in calls) / self.span_us, self.idles)
+        return waited, idle, min(waited, idle, 1.0)
 
     def per_step_s(self, us: float) -> float | None:
         """Microseconds over all marked steps as seconds per step."""

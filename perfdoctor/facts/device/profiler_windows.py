@@ -170,7 +170,10 @@ def copy_facts(windows: DeviceWindows, lines: LineFinder) -> CopyFacts | None:
 def wait_facts(windows: DeviceWindows, lines: LineFinder) -> WaitFacts | None:
     """Calls that made the host wait for the device, by the lines of the script where those are known."""
     waits = device.wait_facts(windows.stacks or windows.plain)
-    return exact_lines.of_waits(waits, lines) if waits is not None else None
+    if waits is None:
+        return None
+    idles = max(0.0, sum(windows.device.idle.values()))  # recording stacks leaves it idle longer
+    return exact_lines.of_waits(replace(waits, idles=idles), lines)
 
 
 @fact

@@ -181,6 +181,15 @@ def test_without_marked_steps_the_shares_are_those_of_a_profiled_host() -> None:
     assert found.profiled
 
 
+@pytest.mark.parametrize(("mean_s", "idle"), [(0.100, 0.4), (0.080, 0.25), (0.060, 0.0)])
+def test_waits_promise_no_more_than_the_device_idles_without_a_profiler(mean_s: float, idle: float) -> None:
+    windows = {"plain": rank(), "stacks": rank(blocking=(wait(ms=300, idle=250),))}
+    waits = groups_of(windows, facts.step(forward=mean_s * 1e3), on_device=True)[WaitFacts]
+    assert isinstance(waits, WaitFacts)
+    _, idles, gone = waits.behind(waits.calls)
+    assert (idles, gone) == pytest.approx((idle, idle))
+
+
 GPU_RUN = [{"event": "device", "name": "Tesla V100-SXM2-16GB", "backend": "cuda"}]
 STEPS = rows([update(100, data_wait=30, forward=40, backward=20, process_cpu_ns=60 * MS)] * 300)
 
