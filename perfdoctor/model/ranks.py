@@ -123,7 +123,7 @@ class GradientSyncFacts:
     exposed: float  # share of the shown rank's step that it blocks; waits for stragglers left out if known
     all: float  # share of that step that it takes, hidden behind computing or not
     each_s: float | None  # of the shown rank: what is exposed, per step
-    # What only the timers of a run tell, not a trace of one rank:
+    # What only a run tells, not a trace of one rank; of a device's window, no more than this and `at`:
     kind: str | None = None  # "DistributedDataParallel", "FSDP", or the collective that takes most
     ranks: int = 1
     exchanges: float = 0.0  # syncs per step

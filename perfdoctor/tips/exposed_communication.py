@@ -39,6 +39,7 @@ MERGED = (0.5, 0.85, 1.0)  # of what setting out takes: one large bucket begins 
 CASTS = (1e9, 2e9, 4e9)
 HALF = 0.5  # of the bytes are left of 16-bit numbers, and of the exchanges if every second step accumulates
 WORTHWHILE = 0.2  # of the exposed time: a compression that saves less of it is eaten up elsewhere
+AHEAD = "layer.set_modules_to_forward_prefetch([next_layer])  # for each layer, and one for backward"
 # Gradients that the script reduces by itself, one tensor at a time.
 IN_ONE = """model = DistributedDataParallel(model)  # reduces few large buckets, during backward
 # or: flat = torch.cat([p.grad.flatten() for p in model.parameters()]); dist.all_reduce(flat)"""
@@ -53,20 +54,19 @@ IN_ONE = """model = DistributedDataParallel(model)  # reduces few large buckets,
 )
 def exposed_communication(run: RunFacts, sync: GradientSyncFacts) -> Advice | None:
     """Advises overlapping or shrinking gradient sync where it blocks training."""
-    if sync.exposed < NOTICEABLE:
+    if sync.exposed < NOTICEABLE or sync.kind == "DataParallel":  # which another tip takes for its problem
         return None
     hidden = max(0.0, 1 - sync.exposed / sync.all) if sync.all else 0.0
     a_step = f" ({sync.each_s * 1e3:.2f} ms a step)" if sync.each_s is not None else ""
     because = (f"{sync.exposed:.1%} of the time is communication that no computation overlaps{a_step}",)
-    if sync.kind is None:
-        return Advice(
-            because=(*because, f"{hidden:.0%} of all communication is overlapped"),
-            change=removes(*(sync.exposed * gone for gone in GONE)),
-            tweak=_half(run)[0],
-            same_result=False,
-            code=_half(run)[1],
-        )
-    return _of_run(run, sync, because)
+    if sync.buckets:
+        return _of_run(run, sync, because)
+    both = (*because, f"{hidden:.0%} of all communication is overlapped")
+    change = removes(*(sync.exposed * gone for gone in GONE))
+    if sync.kind == "FSDP":
+        return Advice(both, change, placed(sync), code=AHEAD)
+    tweak, code = _half(run)
+    return Advice(both, change, placed(sync), tweak, same_result=False, code=code)
 
 
 def _half(run: RunFacts) -> tuple[str, str]:
@@ -84,8 +84,7 @@ def _of_run(run: RunFacts, sync: GradientSyncFacts, because: tuple[str, ...]) ->
     because = (*because, f"{sync.kind} of {sync.ranks} ranks: {much} of {size(each)}{rate}")
     change = removes(*(sync.exposed * gone for gone in GONE))
     if sync.kind == "FSDP":
-        code = "layer.set_modules_to_forward_prefetch([next_layer])  # for each layer, and one for backward"
-        return Advice(because, change, placed(sync), code=code)
+        return Advice(because, change, placed(sync), code=AHEAD)
     small = each < SMALL_BYTES and sync.buckets >= SEVERAL * max(1.0, sync.exchanges)
     if sync.kind != "DistributedDataParallel" and small:
         many = f"such small ones take longer to start than to transfer: one of {size(sync.bytes)} starts once"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.tips.exposed_communication import exposed_communication as tip
@@ -80,6 +82,23 @@ def test_fsdp_gathers_ahead():
     advice = tip(GPU, facts.exchanged(kind="FSDP"))
     assert advice.tweak is None
     assert "prefetch" in advice.code
+
+
+def untimed(kind):
+    return replace(facts.comm(exposed=0.2, all=0.5), kind=kind, at=facts.LOADER_LINE)
+
+
+def test_on_a_device_each_wrapper_has_a_cure_of_its_own():
+    sharded, replicated = (tip(GPU, untimed(kind)) for kind in ("FSDP", "DistributedDataParallel"))
+    assert "prefetch" in sharded.code
+    assert (sharded.tweak, sharded.same_result) == (None, True)
+    assert replicated.tweak == "--ddp-compress bf16"
+    assert [advice.at for advice in (sharded, replicated)] == [(facts.LOADER_LINE,)] * 2
+    assert sharded.because[-1] == "60% of all communication is overlapped"
+
+
+def test_one_process_that_drives_several_devices_has_no_gradients_to_compress():
+    assert tip(GPU, untimed("DataParallel")) is None
 
 
 def test_calls_of_the_script_itself_need_not_block():

@@ -9,7 +9,7 @@ from statistics import median_high
 import numpy as np
 
 from perfdoctor.facts.decode import Json, as_count, location
-from perfdoctor.facts.device.device import DeviceFacts
+from perfdoctor.facts.device.device import DeviceFacts, without_waiting
 from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.ranks.skew import CollectiveCalls, Members, Skew
 from perfdoctor.facts.registry import fact
@@ -18,7 +18,10 @@ from perfdoctor.model.lines import StepLines
 from perfdoctor.model.measured import Location, Phase
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.ranks import GradientSyncFacts, RankFacts
+from perfdoctor.runs.events import absent
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.collective_rows import OP_NAMES
+from perfdoctor.wire.events.ranks import WrapperEvent
 
 # How often each byte of a call passes the slowest link, by the ring's law (Patarasuk and Yuan, 2009), times
 # n: an all-reduce of n ranks sends 2 (n - 1) / n of it, a call that only gathers or only scatters half of
@@ -175,14 +178,21 @@ def in_one(sync: GradientSyncFacts) -> float:
 
 @fact
 def gradient_sync_facts(
-    device: DeviceFacts | Missing | None, ranks: AllRanks | None, lines: StepLines | Missing | None
+    device: DeviceFacts | Missing | None,
+    ranks: AllRanks | None,
+    lines: StepLines | Missing | None,
+    rank: RankRecords,
 ) -> GradientSyncFacts | Missing | None:
     """Gradient sync as the device's window shows it; without one, as the ranks' own timers do.
 
     Where nothing wraps the model, it is at the line that most of its time is spent below.
     """
     if isinstance(device, DeviceFacts):
-        return of_device(device)
+        shown = ranks.shown if ranks is not None else None
+        waiting = shown.waiting_s / shown.mean_s if shown is not None and shown.mean_s > 0 else 0.0
+        wrapper = next(iter(rank.of(WrapperEvent)[-1:]), absent(WrapperEvent))
+        sync = of_device(without_waiting(device, waiting))
+        return replace(sync, kind=wrapper.kind, at=location(wrapper.at))
     if ranks is None or ranks.shown is None or ranks.job.gradient_sync is None:
         return device
     sync = ranks.job.gradient_sync

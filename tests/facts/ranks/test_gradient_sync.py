@@ -7,6 +7,7 @@ import pytest
 from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.ranks.gradient_sync import gradient_sync_facts, in_one, startup_share
 from perfdoctor.model.measured import Phase
+from perfdoctor.runs.types import RankRecords
 from tests.support import facts, line_facts, ranks
 
 
@@ -77,12 +78,34 @@ def test_exposed_is_what_moves_and_what_other_programs_hold_up_is_left_out():
     assert facts.exchanged(moving=10, crowded=4).exposed == pytest.approx(0.06)
 
 
+def of_window(wrappers=(), shown=None):
+    """What a device's window says of a fifth of the time, in a run with these events of wrappers."""
+    job = replace(ranks.job_facts(ranks.team({}, {})), gradient_sync=None)
+    if shown is not None:
+        job = replace(job, ranks=(shown, *job.ranks[1:]))
+    events = tuple({"event": "wrapper", "at": {"file": "train.py", "line": 22}, **each} for each in wrappers)
+    device = facts.device(exposed_comm=0.2, comm=0.5)
+    return gradient_sync_facts(device, AllRanks(job), None, RankRecords(0, None, None, events))
+
+
+def test_a_window_of_a_device_leaves_how_the_model_is_wrapped_to_the_script():
+    found = of_window([{"kind": "DataParallel"}, {"kind": "FSDP", "at": {"file": "train.py", "line": 31}}])
+    assert (found.kind, found.at.line, found.exposed) == ("FSDP", 31, 0.2)
+    assert of_window().kind is None
+
+
+def test_what_a_ranks_kernels_wait_for_a_late_rank_is_no_gradient_sync():
+    found = of_window(shown=facts.among(moving=2, waiting=15))
+    assert (found.exposed, found.all) == pytest.approx((0.05, 0.35))
+    assert of_window(shown=facts.among(waiting=90)).exposed == 0.0
+
+
 @pytest.mark.parametrize("wrapped", [True, False])
 def test_it_is_where_the_model_was_wrapped_else_where_collectives_are_called(wrapped):
     job = ranks.job_facts(ranks.team({}, {}))
     wrapper = facts.exchange().at if wrapped else None
     job = replace(job, gradient_sync=replace(job.gradient_sync, at=wrapper))
     lines = line_facts.lines((60, Phase.BACKWARD, 5.0), (38, Phase.GRAD_SYNC, 3.0), (9, Phase.GRAD_SYNC, 1.0))
-    found = gradient_sync_facts(None, AllRanks(job), lines)
+    found = gradient_sync_facts(None, AllRanks(job), lines, RankRecords(0, None, None, ()))
     assert found.at.line == (wrapper.line if wrapped else 38)
-    assert gradient_sync_facts(None, AllRanks(job), None).at == wrapper
+    assert gradient_sync_facts(None, AllRanks(job), None, RankRecords(0, None, None, ())).at == wrapper
