@@ -33,8 +33,10 @@ OF_STEPS = {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION}
 LOGGING_FILES = re.compile(
     r"[/\\](?:tqdm|rich|tensorboard|tensorboardX|wandb|mlflow|neptune|comet_ml|aim|clearml|loguru|logging)"
     r"(?:[/\\]|\.py)"
-    r"|[/\\](?:loggers|csv|json[/\\]\w+|progress\w*)\.py"
+    r"|[/\\](?:loggers|progress\w*)\.py"
 )
+WRITING_FILES = re.compile(r"[/\\](?:csv|json[/\\]\w+)\.py")  # which read as well
+WRITING_NAMES = re.compile(r"dump|encode|write|_dict_to_list")
 LOGGING_NAMES = re.compile(
     r"(?:^|_)(?:log|logs|logging|logger|print|report|progress|dump_metrics|write_metrics)(?:_|$)"
 )
@@ -239,7 +241,7 @@ class StackLines:
             return "checkpoint"
         if any(SAVING_NAMES.search(frame.name) for frame in (*chain[1:], *beyond)):
             return "checkpoint"
-        if any(LOGGING_FILES.search(frame.file) for frame in beyond) or (node is not None and logs(node)):
+        if any(_is_of_a_log(frame) for frame in beyond) or (node is not None and logs(node)):
             return "logging"
         if any(LOGGING_NAMES.search(frame.name) for frame in chain[1:]) or self._called_to_log(chain):
             return "logging"
@@ -291,6 +293,13 @@ def _anchors(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:
         for place, counts in seen.items()
     }
     return defaultdict(set, lines)
+
+
+def _is_of_a_log(frame: Frame) -> bool:
+    """Whether a frame of a library's writes what is logged."""
+    if WRITING_FILES.search(frame.file):
+        return WRITING_NAMES.search(frame.name) is not None
+    return LOGGING_FILES.search(frame.file) is not None
 
 
 def _called(call: ast.Call) -> str | None:

@@ -127,6 +127,21 @@ def test_a_logging_library_below_the_line_is_logging(library):
     assert found[9, "logging"].leaf == "add"
 
 
+@pytest.mark.parametrize(
+    ("frame", "kind"),
+    [
+        ("raw_decode (/usr/lib/python3.11/json/decoder.py:353)", "data"),
+        ("loads (/usr/lib/python3.11/json/__init__.py:299)", "data"),
+        ("DictReader.__next__ (/usr/lib/python3.11/csv.py:110)", "data"),
+        ("_dict_to_list (/usr/lib/python3.11/csv.py:147)", "logging"),
+        ("dumps (/usr/lib/python3.11/json/__init__.py:183)", "logging"),
+        ("_iterencode_dict (/usr/lib/python3.11/json/encoder.py:353)", "logging"),
+    ],
+)
+def test_what_reads_json_or_csv_is_no_logging_and_what_writes_it_is(frame, kind):
+    assert set(other(stack(at(3), at(12, "get_batch"), frame))) == {(3 if kind == "logging" else 12, kind)}
+
+
 def test_a_function_that_logs_is_named_by_the_line_that_calls_it():
     assert (9, "logging") in other(stack(at(9), at(15, "log_all")))
 
