@@ -15,7 +15,7 @@ from perfdoctor.facts.user_source.frames import Frame, Owner, parse, wrapped
 from perfdoctor.facts.user_source.library_table import of_wait
 from perfdoctor.facts.user_source.loop_roles import Loop, Role
 from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves
-from perfdoctor.facts.user_source.update_dependence import only_reported
+from perfdoctor.facts.user_source.update_dependence import Dependence, of_line, only_reported
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
@@ -37,8 +37,14 @@ LOGGING_FILES = re.compile(
 )
 WRITING_FILES = re.compile(r"[/\\](?:csv|json[/\\]\w+)\.py")  # which read as well
 WRITING_NAMES = re.compile(r"dump|encode|write|_dict_to_list")
+# What a function named log_... takes the logarithm of.
+LOGARITHMS = (
+    r"(?:probs?|probabilit\w+|likelihoods?|lik|softmax|sigmoid|mel|spec\w*|sum|mean_exp|add|cosh|abs|det|pdf|cdf|"
+    r"pmf|densit\w+|normal|gaussian|bernoulli|marginals?|joint|prior|posterior|evidence|partition|odds|ratios?|"
+    r"var|variance|std|scale|sigma|alpha|pi|p|q|z|transform|domain|sinkhorn|optimal|map|uniform)(?:_|$)"
+)
 LOGGING_NAMES = re.compile(
-    r"(?:^|_)(?:log|logs|logging|logger|print|report|progress|dump_metrics|write_metrics)(?:_|$)"
+    rf"(?:^|_)(?:log(?!_(?:{LOGARITHMS}))|logs|logging|logger|print|report|progress|dump_metrics|write_metrics)(?:_|$)"
 )
 SAVING_NAMES = re.compile(r"save_(?:checkpoint|model|state|weights|pretrained)|(?:^|_)save\w*_checkpoint")
 SAVING_FILES = re.compile(r"torch[/\\]serialization\.py|safetensors[/\\]|[/\\]shutil\.py")
@@ -121,6 +127,7 @@ class StackLines:
         self.anchors: dict[CodePlace, set[int]] = _anchors(main)
         self.results: dict[CodePlace, set[str]] = defaultdict(set)
         self._loops: dict[CodePlace, Loop | None] = {}
+        self._needs: dict[tuple[str, int], bool] = {}
         for event in (*rank.of("root"), *rank.of("settings"), *rank.of("grad_names")):
             at = location(event.get("at"))
             if at is not None and at.function:
@@ -186,6 +193,15 @@ class StackLines:
         function = (at.function or "").rpartition(".")[2]
         return only_reported(self.sources, at, self.anchors.get((at.file, function), ()))
 
+    def _needed(self, frame: Frame) -> bool:
+        """Whether the source shows that an update depends on a line, whatever the names are that it calls."""
+        place = frame.file, frame.line
+        if place not in self._needs:
+            anchors = self.anchors.get((frame.file, frame.name), ())
+            found = of_line(self.sources, Location(frame.file, frame.line, frame.name), anchors)
+            self._needs[place] = found is Dependence.UPDATE
+        return self._needs[place]
+
     def with_dependence(self, cost: LineCost) -> LineCost:
         """A line that logs, with whether an update depends on it."""
         return replace(cost, only_reported=self.only_reported(cost.at)) if cost.kind == "logging" else cost
@@ -243,7 +259,8 @@ class StackLines:
             return "checkpoint"
         if any(_is_of_a_log(frame) for frame in beyond) or (node is not None and logs(node)):
             return "logging"
-        if any(LOGGING_NAMES.search(frame.name) for frame in chain[1:]) or self._called_to_log(chain):
+        named = any(LOGGING_NAMES.search(frame.name) for frame in chain[1:]) or self._called_to_log(chain)
+        if named and not self._needed(chain[0]):
             return "logging"
         if role is Role.DATA and _calls_model(beyond):
             return "compute"  # of an environment's or a policy's, with weights that are trained

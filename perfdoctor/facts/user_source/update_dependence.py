@@ -46,10 +46,12 @@ def dependence(
 
 def only_reported(sources: Sources, at: Location | None, anchors: Iterable[int] = ()) -> bool:
     """Whether the source shows that the update does not depend on what a line does."""
-    if at is None:
-        return False
-    found = dependence(sources.file(at.file), at.line, anchors, _modules(sources, at.file))
-    return found is Dependence.REPORTED
+    return at is not None and of_line(sources, at, anchors) is Dependence.REPORTED
+
+
+def of_line(sources: Sources, at: Location, anchors: Iterable[int] = ()) -> Dependence:
+    """What the update has to do with a line of the user's, with what the modules do that its file imports."""
+    return dependence(sources.file(at.file), at.line, anchors, _modules(sources, at.file))
 
 
 def _modules(sources: Sources, file: str) -> Imported:
@@ -93,16 +95,22 @@ class _Scope:
         looped = [one for one in self.nodes if self.loop is None or _within(one, self.loop)]
         training = [one for one in looped if self.effects[one].trains]
         outside = self.loop is None and any(self._around(one) for one in training)
-        if total.unknown or total.forwards or not training or outside:
+        if not training or outside:
             return Dependence.UNKNOWN
+        if total.unknown or total.forwards:
+            return Dependence.UPDATE if self._feeds(total.binds, inside) else Dependence.UNKNOWN
         return self.use(total.binds | total.changes, inside)
+
+    def _feeds(self, names: set[str], inside: list[ast.stmt]) -> bool:
+        """Whether what trains, or ends, skips or fails a step needs these names; not what is inside."""
+        others = [node for node in self.nodes if node not in inside]
+        return bool(names & self._needed(others, [node for node in others if self._is_sink(node)], inside))
 
     def use(self, names: set[str], inside: Iterable[ast.stmt] = ()) -> Dependence:
         """What becomes of these names, apart from the statements inside."""
         inside = list(inside)
         others = [node for node in self.nodes if node not in inside]
-        sinks = [node for node in others if self._is_sink(node)]
-        if names & self._needed(others, sinks, inside):
+        if self._feeds(names, inside):
             return Dependence.UPDATE
         doubtful = [node for node in others if self.effects[node].unknown or self.effects[node].forwards]
         if names & self._needed(others, doubtful, inside) or self._shares(names):

@@ -142,6 +142,28 @@ def test_what_reads_json_or_csv_is_no_logging_and_what_writes_it_is(frame, kind)
     assert set(other(stack(at(3), at(12, "get_batch"), frame))) == {(3 if kind == "logging" else 12, kind)}
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["log_prob", "log_probs", "compute_log_likelihood", "log_softmax", "log_mel", "log_abs_det_jacobian"],
+)
+def test_a_function_that_takes_a_logarithm_does_not_log(name):
+    found = other(stack(at(9), at(3, f"Flow.{name}", "/home/me/flow.py")))
+    assert set(found) == {(3, None)}
+
+
+@pytest.mark.parametrize("name", ["log_step", "log_loss_to_file", "print_log", "catalog_log"])
+def test_a_function_that_writes_a_log_does(name):
+    assert set(other(stack(at(9), at(3, name, "/home/me/notes.py")))) == {(9, "logging")}
+
+
+def test_a_name_that_logs_does_not_make_logging_of_what_an_update_depends_on():
+    script = SCRIPT.replace("ema.update(model)", "scale = progress(model)").replace(
+        "criterion(model(x), y)", "scale * criterion(model(x), y)"
+    )
+    found = other(stack(at(7), at(3, "progress", "/home/me/curriculum.py")), source=source_of(train=script))
+    assert set(found) == {(3, "data")}
+
+
 def test_a_function_that_logs_is_named_by_the_line_that_calls_it():
     assert (9, "logging") in other(stack(at(9), at(15, "log_all")))
 

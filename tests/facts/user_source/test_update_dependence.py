@@ -179,6 +179,12 @@ def test_a_helper_of_another_file_is_unknown():
     assert in_loop("after_step()  # ?", imports="from helpers import after_step") is UNKNOWN
 
 
+def test_a_result_that_trains_is_needed_whatever_else_its_function_does():
+    used = in_loop(after_forward="weight = weigh(step)  # ?", after_loss="loss = weight * loss")
+    assert used is UPDATE
+    assert in_loop(after_forward="weight = weigh(step)  # ?", after_loss="print(weight)") is UNKNOWN
+
+
 def test_an_average_of_the_weights_is_no_report():
     ema = "from helpers import EMA"
     assert in_loop("ema.update(model)  # ?", before="ema = EMA(0.99)", imports=ema) is UNKNOWN
