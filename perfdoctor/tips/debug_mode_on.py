@@ -11,9 +11,9 @@ time.
     torch.use_deterministic_algorithms(False)
 
 ## When not
-While you are hunting an error. A check for NaN that skips an update is part of training: keep it. Where
-results must be bitwise reproducible, deterministic algorithms are worth their cost. A profiler that records a
-few steps and stops is not reported.
+While you are hunting an error. A check for NaN that skips an update is part of training: keep it. A mask of
+missing values is no check. Where results must be bitwise reproducible, deterministic algorithms are worth
+their cost. A profiler that records a few steps and stops is not reported.
 """
 
 from __future__ import annotations

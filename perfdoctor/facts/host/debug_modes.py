@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.model.measured import GpuFacts, LineCost, Location, StackFacts
+from perfdoctor.facts.user_source.update_dependence import only_reported
+from perfdoctor.model.measured import GpuFacts, LineCost, Location, Phase, StackFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.training import AnomalyEvent, DebugModeEvent
 
 MOST = 0.5  # of the samples: what is on for less than most steps was turned on for a while, on purpose
 CHECKS = re.compile(r"\b(?:isnan|isinf|isfinite|assert_all_finite|check_numerics)\b")
+RAISES = re.compile(r"\b(?:assert_all_finite|check_numerics)\b")  # which are tests by themselves
+TESTS = (ast.If, ast.While, ast.Assert, ast.Raise)
+TESTING_TEXT = re.compile(r"(?:if|elif|while|assert|raise)\b")  # of a line whose file is not to be had
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,9 @@ def debug_mode_facts(
         if entry.seen > MOST * entry.looks > 0
     )
     phases = stacks.phases if isinstance(stacks, StackFacts) else {}
-    lines = [line for lines in phases.values() for line in lines]
+    lines = [line for phase, lines in phases.items() if phase is not Phase.DATA_WAIT for line in lines]
     busy = gpu.utilisation if isinstance(gpu, GpuFacts) else None
-    checks = tuple(line for line in lines if is_check(line))
+    checks = tuple(line for line in lines if is_check(line, sources))
     return DebugModeFacts(modes, checks, busy, _anomaly(rank)) if modes or checks else None
 
 
@@ -70,6 +75,13 @@ def _anomaly(rank: RankRecords) -> tuple[float, float] | None:
     )
 
 
-def is_check(line: LineCost) -> bool:
-    """Whether a line looks for NaN or infinities."""
-    return line.at.text is not None and CHECKS.search(line.at.text) is not None
+def is_check(line: LineCost, sources: Sources) -> bool:
+    """Whether a line tests or reports NaN or infinities; a mask of missing values does not."""
+    if line.at.text is None or not CHECKS.search(line.at.text):
+        return False
+    node = sources.file(line.at.file).statement(line.at.line)
+    if RAISES.search(line.at.text):
+        return True
+    if node is None:
+        return TESTING_TEXT.match(line.at.text) is not None
+    return isinstance(node, TESTS) or only_reported(sources, line.at)

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.facts.host.debug_modes import debug_mode_facts
+from perfdoctor.facts.host.debug_modes import debug_mode_facts, is_check
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
 from perfdoctor.runs.types import RankRecords
 from tests.support.facts import line, stacks
 from tests.support.records import source_of
@@ -32,6 +33,49 @@ def test_lines_that_look_for_nan_are_found_by_their_text():
     check = line(0.1, text="assert torch.isfinite(loss)")
     found = facts(of_stacks=stacks(check, line(0.1, text="plan.is_finished()")))
     assert found.checks == (check,)
+
+
+LOOP = """for x, y in loader:
+    mask = ~torch.isnan(y)
+    filled = torch.where(
+        torch.isnan(x), zero, x)
+    loss = criterion(model(filled)[mask], y[mask])
+    if not torch.isfinite(loss).all():
+        continue
+    loss.backward()
+    assert_all_finite(loss)
+    optimizer.step()
+    bad = torch.isnan(loss).sum()
+    while torch.isinf(scale): scale /= 2
+    print(bad)"""
+
+
+@pytest.mark.parametrize(
+    ("number", "counts"),
+    [
+        pytest.param(2, False, id="a-mask-of-missing-targets"),
+        pytest.param(6, True, id="a-test"),
+        pytest.param(4, False, id="the-second-line-of-what-fills-gaps"),
+        pytest.param(9, True, id="a-call-that-raises"),
+        pytest.param(11, True, id="it-is-only-printed"),
+        pytest.param(12, True, id="the-test-of-a-loop"),
+    ],
+)
+def test_a_line_checks_where_it_tests_or_where_its_result_is_only_reported(number, counts):
+    text = LOOP.split("\n")[number - 1].strip()
+    at = Location("/home/me/train.py", number, "<module>", text)
+    sources = Sources(source_of(train=LOOP))
+    assert is_check(LineCost(at, 0.1, 50, None, None), sources) is counts
+
+
+@pytest.mark.parametrize("text", ["keep = ~np.isnan(row)", "return loss[torch.isfinite(y)].mean()"])
+def test_without_the_source_a_line_checks_where_it_begins_like_a_test(text):
+    assert facts(of_stacks=stacks(line(0.1, text=text))) is None
+
+
+def test_what_a_dataset_tests_is_the_datas():
+    check = line(0.1, text="if np.isnan(row).any():")
+    assert facts(of_stacks=StackFacts(1000, "py-spy", {Phase.DATA_WAIT: (check,)})) is None
 
 
 def test_without_either_there_is_nothing():
