@@ -2,7 +2,8 @@
 
 ## What it sees
 The optimizer takes a large share of the step, each update follows few samples, and the optimizer is already
-as fast as its options allow: what is left is to update less often.
+as fast as its options allow: what is left is to update less often. On a device the update is what its kernels
+take.
 
 ## By hand
     loss = criterion(model(x), y) / 4
@@ -21,7 +22,7 @@ from __future__ import annotations
 from perfdoctor.facts.script.model_and_optimizers import OptimizerFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import Phase, StepFacts
+from perfdoctor.model.measured import StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.15  # share of the step: below it, four accumulated batches save less than a tenth
@@ -38,7 +39,7 @@ USUAL = 4
 )
 def frequent_updates(step: StepFacts, optimizers: OptimizerFacts) -> Advice | None:
     """Advises accumulation where the update takes a large part of a step of few samples."""
-    share = step.share(Phase.OPTIMIZER)
+    share = optimizers.share(step)
     samples = step.samples_per_s * step.mean_s if step.samples_per_s else None
     if share < NOTICEABLE or (samples is not None and samples > SMALL):
         return None
@@ -52,7 +53,7 @@ def frequent_updates(step: StepFacts, optimizers: OptimizerFacts) -> Advice | No
             f"{share:.0%} of the step is the update of {largest.elements:,} parameters{each}",
             f"one update per {USUAL} backward passes would take {share / USUAL:.0%}",
         ),
-        change=removes(low, likely, high),
+        change=removes(low if optimizers.is_sure else 0.0, likely, high),
         at=(largest.at,) if largest.at else (),
         tweak=f"--accumulate {USUAL}" if len(optimizers.optimizers) == 1 else None,  # whose turn is it?
         same_result=False,

@@ -4,6 +4,7 @@
 The update takes a large share of the step, torch's own optimizer updates its parameters one by one (its
 default on a CPU) or group by group, although it has a fused implementation for this device, and a noticeable
 share of the step would go with it. What `step()` itself costs stays, and so does the one pass of plain SGD.
+On a device the update is what its kernels take: the host waits there for what was launched before.
 
 ## By hand
     torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
@@ -18,7 +19,7 @@ from __future__ import annotations
 from perfdoctor.facts.script.model_and_optimizers import Optimizer, OptimizerFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import Phase, StepFacts
+from perfdoctor.model.measured import StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
 # Share of the step that would go; torch updates one by one on a CPU by default: less is no fault of a script.
@@ -47,7 +48,7 @@ FOREACH_GONE = (0.1, 0.3, 0.6)  # on a device, of grouped launches: the passes s
 )
 def unfused_optimizer(step: StepFacts, optimizers: OptimizerFacts) -> Advice | None:
     """Advises fused=True where the update takes a noticeable share and can be fused."""
-    share = step.share(Phase.OPTIMIZER) * optimizers.own_share
+    share = optimizers.share(step)
     fusable = [one for one in optimizers.optimizers if one.fusable]
     if not fusable or share < NOTICEABLE:
         return None
@@ -62,7 +63,7 @@ def unfused_optimizer(step: StepFacts, optimizers: OptimizerFacts) -> Advice | N
             f"{what} of {first.tensors:,} tensors by {first.kind} ({first.way})",
             f"{first.elements:,} elements, {first.elements / max(1, first.tensors):,.0f} per tensor",
         ),
-        change=removes(low, likely, high),
+        change=removes(low if optimizers.is_sure else 0.0, likely, high),
         at=(first.constructed_at,) if first.constructed_at else (),
         tweak="--fused-optimizer",
         same_result=False,

@@ -39,6 +39,15 @@ def test_is_silent(of_step, found):
     assert tip(of_step, found) is None
 
 
+def test_only_what_the_optimizer_itself_takes_counts():
+    assert tip(UPDATES, replace(FUSED, own_share=0.5)).because[0].startswith("20% of the step")
+    assert tip(UPDATES, replace(FUSED, own_share=0.3)) is None
+    on_device = optimizers(optimizer(way="fused", device="cuda"))
+    assert tip(UPDATES, on_device).change.step.low == 0.0
+    assert tip(UPDATES, replace(on_device, scaled=True)) is None
+    assert tip(UPDATES, replace(on_device, scaled=True, on_device=0.2)).change.step.low == pytest.approx(0.1)
+
+
 def test_samples_need_not_be_known():
     assert tip(step(forward=4.5, backward=3.9, optimizer=1.6), FUSED) is not None
 

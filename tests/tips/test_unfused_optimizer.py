@@ -29,6 +29,15 @@ def test_what_clips_or_scales_before_the_update_is_not_credited():
     assert tip(UPDATES, replace(optimizers(), own_share=0.3)) is None
 
 
+def test_on_a_device_without_a_window_nothing_of_it_may_be_the_update():
+    grouped = optimizers(optimizer(way="foreach", device="cuda"))
+    assert tip(UPDATES, grouped).change.step.low == 0.0
+    assert tip(UPDATES, replace(grouped, scaled=True)) is None
+    told = tip(UPDATES, replace(grouped, scaled=True, on_device=0.3))
+    assert told.because[0].startswith("30.0% of the step is the update")
+    assert told.change.step.low == pytest.approx(0.03)
+
+
 def test_of_many_small_tensors_nearly_all_goes():
     change = tip(UPDATES, optimizers()).change
     assert change.step.likely == pytest.approx(0.4 * 0.85, rel=0.02)

@@ -123,11 +123,18 @@ def _with_gradient_sync(costs: Sequence[StackCost], step: StepFacts) -> list[Sta
 
 
 def _in_updates(main: Sequence[FrameStack], sampled: int) -> float:
-    """The share of the optimizer's phase in which an optimizer steps; all of it where few samples tell."""
+    """The share of the optimizer's phase in which an optimizer steps; all of it where few samples tell.
+
+    The probe's own wrapper is around a scaler, which waits for the device before it calls the optimizer.
+    """
     if sampled < TELLING:
         return 1.0
-    inside = (count for frames, count in main if any(frame.phase is Phase.OPTIMIZER for frame in frames))
+    inside = (count for frames, count in main if any(map(_steps, frames)))
     return min(1.0, sum(inside) / sampled)
+
+
+def _steps(frame: Frame) -> bool:
+    return frame.owner is Owner.TORCH and frame.phase is Phase.OPTIMIZER
 
 
 def _seconds(costs: Iterable[StackCost], phase: Phase) -> float:

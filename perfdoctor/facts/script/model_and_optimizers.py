@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from perfdoctor.facts.decode import location
+from perfdoctor.facts.device.device import KernelFacts
 from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.model.measured import Location
+from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
+from perfdoctor.trace.results import KernelClass
 from perfdoctor.wire.events.script import DoublePrecisionEvent, OptimizerEvent, RootModuleEvent, SettingsEvent
 
 FUSED = frozenset(("Adam", "AdamW", "SGD"))  # on a CPU and on CUDA devices; Adagrad on a CPU only
@@ -52,6 +54,32 @@ class OptimizerFacts:
 
     optimizers: tuple[Optimizer, ...]
     own_share: float = 1.0  # of their phase: the time in their steps, without clipping or a scaler before
+    on_device: float | None = None  # share of the step that the kernels of updates take, where a window tells
+    scaled: bool = False  # a GradScaler reads in that phase whether gradients are finite
+
+    def share(self, step: StepFacts) -> float:
+        """Share of the step that updating takes.
+
+        On a device the phase of the host tells less: it waits in there for what was launched before. Where a
+        scaler makes it do so in each step, the phase tells nothing.
+        """
+        if self._of_kernels is not None:
+            return self._of_kernels
+        waits = self.scaled and self._uses_device
+        return 0.0 if waits else step.share(Phase.OPTIMIZER) * self.own_share
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether none of that share can be waiting for the device."""
+        return not self._uses_device or self._of_kernels is not None
+
+    @property
+    def _uses_device(self) -> bool:
+        return any(one.device != "cpu" for one in self.optimizers)
+
+    @property
+    def _of_kernels(self) -> float | None:
+        return self.on_device if self._uses_device else None
 
 
 @dataclass(frozen=True)
@@ -68,7 +96,11 @@ class ModelFacts:
 
 
 @fact
-def optimizer_facts(rank: RankRecords, costs: StackCosts | Missing | None = None) -> OptimizerFacts | None:
+def optimizer_facts(
+    rank: RankRecords,
+    costs: StackCosts | Missing | None = None,
+    kernels: KernelFacts | Missing | None = None,
+) -> OptimizerFacts | None:
     """The optimizers, or None where none stepped."""
     optimizers = tuple(
         Optimizer(
@@ -85,7 +117,9 @@ def optimizer_facts(rank: RankRecords, costs: StackCosts | Missing | None = None
         for event in rank.of(OptimizerEvent)
     )
     own_share = costs.in_updates if isinstance(costs, StackCosts) else 1.0
-    return OptimizerFacts(optimizers, own_share) if optimizers else None
+    told = kernels.share(KernelClass.OPTIMIZER) if isinstance(kernels, KernelFacts) else 0.0
+    scaled = any(event.scaled for event in rank.of(SettingsEvent))
+    return OptimizerFacts(optimizers, own_share, told or None, scaled) if optimizers else None
 
 
 @fact

@@ -60,8 +60,16 @@ def seconds(found):
 @pytest.mark.parametrize(("count", "share"), [(10, 2 / 3), (6, 1.0)], ids=["enough", "too few samples"])
 def test_clipping_before_the_update_is_none_of_it(count, share):
     clips = stack(at(6), f"clip_grad_norm_ ({TORCH}/nn/utils/clip_grad.py:3)", count=count)
-    steps = stack(at(7), wrapper("optimizer"), f"SGD.step ({TORCH}/optim/sgd.py:7)", count=2 * count)
+    stepping = f"wrapper ({TORCH}/optim/optimizer.py:516)", f"SGD.step ({TORCH}/optim/sgd.py:7)"
+    steps = stack(at(7), *stepping, count=2 * count)
     assert facts(*TRAINING[:2], clips, steps).in_updates == pytest.approx(share)
+
+
+def test_what_a_scaler_waits_for_before_the_update_is_none_of_it():
+    scales = at(7), wrapper("optimizer"), f"GradScaler.step ({TORCH}/amp/grad_scaler.py:461)"
+    steps = f"wrapper ({TORCH}/optim/optimizer.py:516)", f"SGD.step ({TORCH}/optim/sgd.py:7)"
+    found = facts(*TRAINING[:2], stack(*scales, count=30), stack(*scales, *steps, count=10))
+    assert found.in_updates == pytest.approx(1 / 4)
 
 
 def test_the_costs_of_each_phase_and_what_was_not_seen_of_it_add_up_to_it():

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import pytest
+
 from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.script.model_and_optimizers import model_facts, optimizer_facts
 from perfdoctor.facts.user_source.parse import Sources
+from tests.support.facts import kernels, step
+from tests.support.rank_traces import kernel
 from tests.support.records import no_source, records, source_of
 
 TRAIN = "/home/me/train.py"
@@ -31,6 +35,11 @@ def adam(**given):
     }
 
 
+UPDATES = step(forward=3, backward=3, optimizer=4)
+SCALED = {"event": "settings", "scaled": True}
+KERNELS = kernels(kernel("gemm", "matmul", 90), kernel("adam_math", "optimizer", 10))
+
+
 def test_without_an_optimizer_there_are_no_facts():
     assert optimizer_facts(own()) is None
 
@@ -45,6 +54,20 @@ def test_an_optimizer_is_told_with_both_lines():
 def test_their_own_share_of_the_phase_is_what_stack_samples_say():
     assert optimizer_facts(own(adam())).own_share == 1.0
     assert optimizer_facts(own(adam()), StackCosts(100, (), {}, frozenset(), 0.7)).own_share == 0.7
+
+
+def test_on_a_device_the_update_takes_what_its_kernels_take():
+    found = optimizer_facts(own(adam(device="cuda"), SCALED), None, KERNELS)
+    assert (found.share(UPDATES), found.is_sure) == (pytest.approx(0.1), True)
+    on_cpu = optimizer_facts(own(adam()), None, KERNELS)
+    assert (on_cpu.share(UPDATES), on_cpu.is_sure) == (0.4, True)
+
+
+def test_on_a_device_without_a_window_the_host_may_have_waited_in_the_update():
+    found = optimizer_facts(own(adam(device="cuda")))
+    assert (found.share(UPDATES), found.is_sure) == (0.4, False)
+    assert optimizer_facts(own(adam(device="cuda"), SCALED)).share(UPDATES) == 0.0
+    assert optimizer_facts(own(adam(), SCALED)).share(UPDATES) == 0.4
 
 
 def test_fused_foreign_and_special_ones_cannot_be_fused():
