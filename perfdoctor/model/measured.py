@@ -248,6 +248,7 @@ class GpuFacts:
     power_w: float | None = None
     memory_peak_bytes: int | None = None  # the most that any sample saw on one of them
     reasons: Mapping[str, str] = field(default_factory=dict)
+    free: int | None = None  # others that the run can see and nobody uses; None where that is not known
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,15 @@
 
 ## What it sees
 More devices than ranks (or than DataParallel uses), those in use are busy, and computing is most of the step.
+Devices that others compute on or keep memory of are left to them.
 
 ## By hand
     torchrun --nproc-per-node 8 train.py
     model = DistributedDataParallel(model.to(rank), device_ids=[rank])    # and a DistributedSampler
 
 ## When not
-If others use the devices. A model too large for one device needs to be sharded (FSDP) or split into stages.
-More samples go into each update: the learning rate may have to change.
+If others will need the devices. A model too large for one device needs to be sharded (FSDP) or split into
+stages. More samples go into each update: the learning rate may have to change.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ BYTES = 4  # of a gradient
 # Bytes per second on the links of the ring, and how much of the gradient sync backward overlaps: a shared
 # PCIe bus, a PCIe bus each, NVLink (published: 8, 16 to 32 and 300 to 900 GB/s; a ring reaches half).
 LINKS = (4e9, 10e9, 100e9)
+FREE_ONES = "export CUDA_VISIBLE_DEVICES=...  # those that others leave free, and yours\n"
 HIDDEN = (0.0, 0.5, 0.9)
 
 
@@ -44,12 +46,15 @@ def idle_gpus(
     ranks_here = run.ranks if run.ranks > 1 else parallel.world  # all, if those of this node are unknown
     used = max(ranks_here, parallel.device_ids, 1)
     computing = step.share(Phase.FORWARD) + step.share(Phase.BACKWARD) + step.share(Phase.OPTIMIZER)
-    if parallel.devices <= used or (gpu.utilisation or 0.0) < BUSY or computing < NOTICEABLE:
+    free = parallel.devices if gpu.free is None else gpu.free
+    devices = min(parallel.devices, used + free)
+    if devices <= used or (gpu.utilisation or 0.0) < BUSY or computing < NOTICEABLE:
         return None
-    times = parallel.devices / used
+    times, taken = devices / used, parallel.devices - devices
     busy = f"{used} {'is' if used == 1 else 'are'} in use ({gpu.utilisation or 0.0:.0%} busy)"
+    busy += f", {taken} {'is' if taken == 1 else 'are'} busy with other programs" if taken else ""
     low, likely, high = (
-        computing * max(0.0, 1 - (1 + _exposed(model, parallel.devices, step, *case)) / times)
+        computing * max(0.0, 1 - (1 + _exposed(model, devices, step, *case)) / times)
         for case in zip(LINKS, HIDDEN, strict=True)
     )
     return Advice(
@@ -60,7 +65,7 @@ def idle_gpus(
         change=removes(low, likely, high),
         at=(model.at,) if model.at else (),
         same_result=False,
-        code=torchrun(run.command, parallel.devices),
+        code=(FREE_ONES if taken else "") + torchrun(run.command, devices),
     )
 
 

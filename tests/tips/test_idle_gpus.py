@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.tips.idle_gpus import idle_gpus as tip
@@ -30,6 +32,18 @@ def test_exchange_of_a_large_model_eats_the_gain():
     share = tip(HERE, STEP, ALONE, gpu(), model(parameters=300_000_000)).change.step
     assert share.low == 0.0
     assert 0.5 < share.likely < 0.75
+
+
+def test_devices_that_others_use_are_left_to_them():
+    advice = tip(HERE, STEP, ALONE, replace(gpu(), free=1), model())
+    assert (
+        advice.because[0] == "4 devices are visible, 1 is in use (90% busy), 2 are busy with other programs"
+    )
+    assert advice.code.startswith("export CUDA_VISIBLE_DEVICES=...")
+    assert advice.code.endswith("\ntorchrun --nproc-per-node 2 train.py --name 'a b'")
+    assert advice.change.step.likely == pytest.approx(0.5, abs=0.001)
+    assert tip(HERE, STEP, ALONE, replace(gpu(), free=0), model()) is None
+    assert tip(HERE, STEP, ALONE, replace(gpu(), free=3), model()) == tip(HERE, STEP, ALONE, gpu(), model())
 
 
 def test_of_several_hosts_each_has_its_own_devices():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NewType
 
@@ -13,10 +13,11 @@ from perfdoctor.facts.steps.summary import TimedStep
 from perfdoctor.model.measured import CpuFacts, GpuFacts, LoaderFacts, MemoryFacts, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords, RunRecords
-from perfdoctor.wire.events.script import DeviceEvent
+from perfdoctor.wire.events.script import DeviceEvent, TrainedDevicesEvent
 
 CHILDREN = ("worker", "other")  # roles of processes that a rank may have started
 CUDA = "cuda"  # torch's name for devices of NVIDIA and AMD, whose libraries are asked
+SPARE = 0.05  # of a device's time and memory: a driver, or a process that does nothing there, takes less
 ENOUGH = 3  # samples inside the steps: below it, the once-a-second sampler saw mostly borders
 
 
@@ -220,12 +221,13 @@ def disk_facts(samples: HostSamples) -> DiskFacts | Missing:
 def gpu_facts(
     records: RunRecords, run: RunFacts, span: MeasuredSpan, trained_on: list[DeviceEvent]
 ) -> GpuFacts | Missing | None:
-    """What NVML or amdsmi said of the devices while training stepped; idle ones do not count as used."""
+    """What NVML or amdsmi said of the devices that trained; of all busy ones where that is not known."""
     if not run.on_device:
         return None
     sampled = {index: inside(rows, span) for index, rows in records.gpus.items()}
-    used = [rows for rows in sampled.values() if rows and _mean(rows, "utilisation", default=1.0)]
-    used = used or [rows for rows in sampled.values() if rows]
+    busy = {index for index, rows in sampled.items() if rows and _mean(rows, "utilisation", default=1.0)}
+    training = _training(sampled, records) or busy or {index for index, rows in sampled.items() if rows}
+    used = [rows for index, rows in sampled.items() if index in training]
     if not used:
         kind = trained_on[-1].backend if trained_on else None
         if kind not in (None, CUDA):
@@ -249,7 +251,49 @@ def gpu_facts(
         power_w=over_devices("power_w", sum),
         memory_peak_bytes=round(max(peaks)) if peaks else None,
         reasons=reasons,
+        free=_free([rows for index, rows in sampled.items() if index not in training]),
     )
+
+
+def _training(sampled: Mapping[int, Sequence[Json]], records: RunRecords) -> set[int]:
+    """The devices that the ranks train on; none where it is not known of all: others may use the rest."""
+    found: set[int] = set()
+    for rank in records.ranks.values():
+        told = {
+            one
+            for event in rank.of(TrainedDevicesEvent)
+            for one in zip(event.devices, event.uuids, strict=False)
+        }
+        numbers = {_sampled_as(sampled, number, uuid) for number, uuid in told}
+        known = {number for number in numbers if number is not None}
+        if not known or len(known) < len(numbers):
+            return set()
+        found |= known
+    return found
+
+
+def _sampled_as(sampled: Mapping[int, Sequence[Json]], number: int, uuid: str) -> int | None:
+    """Which of the sampled devices is torch's: by its identifier, else by its number among like ones."""
+    last = {index: rows[-1] for index, rows in sampled.items() if rows}
+    if uuid:
+        ends = uuid.lower()
+        named = [index for index, row in last.items() if str(row.get("uuid")).lower().endswith(ends)]
+        return named[0] if len(named) == 1 else None
+    alike = len({row.get("name") for row in last.values()}) == 1
+    return number if alike and number in last else None
+
+
+def _free(others: Sequence[Sequence[Json]]) -> int | None:
+    """How many of these devices nobody computes on or keeps memory of; None where that is not told."""
+    free = 0
+    for rows in others:
+        busy, used, total = (
+            _mean(rows, key) for key in ("utilisation", "memory_used_bytes", "memory_total_bytes")
+        )
+        if busy is None or used is None or not total:
+            return None
+        free += busy < SPARE and used < SPARE * total
+    return free
 
 
 def _mean(rows: Sequence[Json], key: str, default: float | None = None) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from perfdoctor.model.batch import BatchFacts, Stage
 from perfdoctor.model.concluded import Diagnosis, Finding
-from perfdoctor.model.measured import LineCost, LoaderFacts, Location, Phase, RunFacts, StepFacts
+from perfdoctor.model.measured import GpuFacts, LineCost, LoaderFacts, Location, Phase, RunFacts, StepFacts
 from perfdoctor.model.ranks import GradientSyncFacts, JobFacts, RankFacts, Straggler
 from perfdoctor.model.report import Report
 from perfdoctor.render.documents.encoder import Document, Shape, Shapes
@@ -133,6 +133,7 @@ REPORT = Document(
             stages=_stages,
         ),
         LineCost: Shape("at share function=leaf"),
+        GpuFacts: Shape("* -free"),
         JobFacts: Shape(
             "world nodes missing matched shown attempt clock_error_s skew notes waits scale late=straggler"
             " exchange=gradient_sync each=ranks"

@@ -57,6 +57,13 @@ class DeviceEvent(Event, name="device"):
     name: str | None
 
 
+class TrainedDevicesEvent(Event, name="trained_devices"):
+    """The accelerators that hold what a process trains."""
+
+    devices: list[int]  # as torch numbers those that the process can see
+    uuids: list[str]  # of the same; "" where torch does not tell
+
+
 class SaveEvent(Event, name="save"):
     """A checkpoint was written."""
 

@@ -32,9 +32,20 @@ def cpu_of(host, samples, of_step, of_loader):
     return resources.cpu_facts(records(run={"host": host}), samples, TimedStep(of_step), of_loader)
 
 
-def gpus_of(rows, device="A100", backend="cuda"):
+def gpus_of(rows, device="A100", backend="cuda", events=()):
     trained_on = [DeviceEvent(backend=backend, name=device)]
-    return resources.gpu_facts(records(gpus=rows), run(device=device), window(), trained_on)
+    return resources.gpu_facts(records(gpus=rows, events=events), run(device=device), window(), trained_on)
+
+
+def device_rows(utilisation, name="A100", used=40.0, uuid=""):
+    """Two samples of a device with 80 GB."""
+    row = {"utilisation": utilisation, "name": name, "power_w": 100.0, "uuid": uuid}
+    memory = {"memory_used_bytes": used * 1e9, "memory_total_bytes": 80e9}
+    return tuple({"t_ns": t * SECOND, **row, **memory} for t in (1, 2))
+
+
+def trained(*devices, uuids=None):
+    return {"event": "trained_devices", "devices": list(devices), "uuids": uuids or [""] * len(devices)}
 
 
 def test_only_samples_between_the_first_step_and_the_last_count():
@@ -151,6 +162,36 @@ def test_devices_that_idle_are_not_those_in_use():
 
     found = gpus_of({0: rows_of(0.0, "idle"), 1: rows_of(0.5, "busy")})
     assert (found.names, found.utilisation, found.power_w) == (("busy",), 0.5, 100.0)
+
+
+def test_devices_that_others_keep_busy_are_not_those_that_train():
+    shared = {0: device_rows(0.9, uuid="GPU-aa-1"), 1: device_rows(0.4, uuid="GPU-bb-2")}
+    assert gpus_of(shared).utilisation == pytest.approx(0.65)
+    assert gpus_of(shared, events=[trained(1)]).utilisation == 0.4
+    # a script may number devices in its own way: CUDA_VISIBLE_DEVICES set inside it
+    assert gpus_of(shared, events=[trained(0, uuids=["BB-2"])]).utilisation == 0.4
+    assert gpus_of(shared, events=[trained(0), trained(0, 1)]).utilisation == pytest.approx(0.65)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param([trained(7)], id="not-sampled"),
+        pytest.param([trained(1, uuids=["cc-3"])], id="another-one"),
+        pytest.param([trained("x")], id="garbage"),
+    ],
+)
+def test_where_it_is_not_known_what_trains_every_busy_device_does(events):
+    shared = {0: device_rows(0.9, uuid="GPU-aa-1"), 1: device_rows(0.4, uuid="GPU-bb-2")}
+    assert gpus_of(shared, events=events).utilisation == pytest.approx(0.65)
+
+
+def test_a_device_is_free_if_nobody_computes_there_or_keeps_its_memory():
+    others = {1: device_rows(0.0, used=0.5), 2: device_rows(0.8, used=0.5), 3: device_rows(0.0, used=60.0)}
+    assert gpus_of({0: device_rows(0.9), **others}, events=[trained(0)]).free == 1
+    assert gpus_of({0: device_rows(0.9)}, events=[trained(0)]).free == 0
+    unknown = {1: ({"t_ns": SECOND, "utilisation": None, "name": "A100"},)}
+    assert gpus_of({0: device_rows(0.9), **unknown}, events=[trained(0)]).free is None
 
 
 def test_a_metric_that_the_driver_lacks_keeps_its_reason():
