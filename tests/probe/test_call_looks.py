@@ -92,6 +92,25 @@ def test_where_steps_take_long_fewer_of_them_pass_between_pairs(step_s, pairs):
     assert Asked().pairs(step_s, 200) == pairs
 
 
+def test_after_three_pairs_looking_costs_no_more_than_its_share_of_the_time():
+    dear = Asked()
+    dear.looks.own_ns = 40_000_000  # each pair
+    assert dear.pairs(1.0, 200) == [16, 32, 64, 128]
+    assert Asked().pairs(0.1, 600) == [16, 32, 64, 128, 256, 512]
+    dear = Asked()
+    dear.looks.own_ns = 100_000_000
+    assert dear.pairs(0.1, 700) == [16, 32, 64, 601]
+
+
+def test_of_a_step_with_very_many_calls_only_the_begin_is_shown_and_timed(tmp_path):
+    script = LOOP.format(line="x = table * 2\n        for _ in range(5_000): x + 1").replace(
+        "range(600)", "range(90)"
+    )
+    _, look, *_ = watched(tmp_path, script).ranks[0].of("constants_look")
+    assert 0 < look["constants"] < 5_000
+    assert look["seconds"] <= look["step_s"]  # both of what was shown
+
+
 def test_a_pair_that_is_cut_short_comes_again():
     assert Asked().pairs(0.001, 200, cut_short=[64, 65]) == [64, 65, 66, 132]
 
@@ -160,6 +179,14 @@ UNTOUCHED = """
 
 
 @pytest.mark.shows("randomness")
+def test_a_warning_names_the_line_of_the_script(tmp_path, capfd):
+    line = "x = nn.functional.softmax(table * 2)"
+    watched(tmp_path, LOOP.format(line=line))
+    warned = [text for text in capfd.readouterr().err.splitlines() if "Implicit dimension" in text]
+    assert len(warned) == 1
+    assert "script.py" in warned[0]
+
+
 def test_results_and_tracebacks_are_those_of_a_bare_run_to_the_last_bit(tmp_path, capfd):
     looks = watched(tmp_path, UNTOUCHED).ranks[0].of("constants_look")
     assert looks
