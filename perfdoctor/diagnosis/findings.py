@@ -116,8 +116,16 @@ def _ask(
         with contained(f"the tip {tip.id}", failures):
             advice = tip.judge(**groups)
             if advice is not None:
-                advised.append((tip, advice, _gain(tip, advice, model, attribution, machine_of(facts))))
+                gain = _gain(tip, advice, model, attribution, machine_of(facts))
+                advised.append((tip, _as_told(advice, facts), gain))
     return sorted(advised, key=lambda entry: (-_worth(*entry), entry[0].id)), not_judged
+
+
+def _as_told(advice: Advice, facts: Facts) -> Advice:
+    """The change by hand as arguments, where a trainer makes the loader and the optimizer."""
+    if advice.arguments is None or facts.run.trainer is None:
+        return advice
+    return replace(advice, code=f"TrainingArguments(..., {advice.arguments})")
 
 
 def _gain(

@@ -64,7 +64,8 @@ class Advice:
     `because` holds sentences with numbers. `change` says what it takes out of the step, or None where it is
     about something else than the time of a step. `start_s` is what it saves before the first step, in
     seconds. `tweak` is the flag and value of `perfdoctor try`, or None. `code` is the change by hand, written
-    for this script where its names are known. `phase` is the one that all of that time lies in, if it is one.
+    for this script where its names are known; `arguments` is the same for TrainingArguments, where they have
+    it. `phase` is the one that all of that time lies in, if it is one.
     """
 
     because: tuple[str, ...]
@@ -76,6 +77,7 @@ class Advice:
     bottleneck: Bottleneck | None = None  # what the time is charged to, where that is not the tip's own class
     start_s: float | None = None
     phase: Phase | None = None
+    arguments: str | None = None
 
     def __post_init__(self) -> None:
         """Name each line once, whichever functions it was seen in."""

@@ -63,6 +63,7 @@ class RunFacts:
     python: str | None = None
     torch: str | None = None
     outcome: str = "ok"  # ok | failed | signalled | stopped | not_started | lost
+    trainer: str | None = None  # the library whose options make the loader and the optimizer: transformers
 
     @property
     def on_device(self) -> bool:

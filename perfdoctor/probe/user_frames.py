@@ -13,6 +13,7 @@ _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 _GENERATED = re.compile(r"torchinductor_|(^|[/\\])c[a-z2-7]{51}\.py$")  # what torch.compile writes
 FRAMES_MAX = 8  # of the user's, from the inside: a training loop is not called from further out
+LIBRARIES = ("transformers", "lightning", "pytorch_lightning", "accelerate")  # whose options build loaders
 _known: Dict[str, bool] = {}  # file name as compiled -> is it the user's
 
 
@@ -67,3 +68,13 @@ def line_of(frame: FrameType) -> Dict[str, Any]:
     """Where a frame is: {file, line, function}."""
     code = frame.f_code
     return {"file": os.path.abspath(code.co_filename), "line": frame.f_lineno, "function": code.co_name}
+
+
+def library_between() -> Optional[str]:
+    """The library that makes or iterates a loader for the user, if one does."""
+    names: List[str] = []
+    frame: Optional[FrameType] = sys._getframe(1)
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        names.append(str(frame.f_globals.get("__name__", "")).split(".")[0])
+        frame = frame.f_back
+    return next((name for name in LIBRARIES if name in names), None)

@@ -79,4 +79,5 @@ def no_mixed_precision(kernels: KernelFacts, peak: DevicePeak) -> Advice | None:
         tweak="--amp",
         same_result=False,
         code=f'with torch.autocast("cuda", dtype=torch.{narrow}):{scaler}\n    ...  # forward and loss',
+        arguments="bf16=True" if narrow == "bfloat16" else "fp16=True",
     )

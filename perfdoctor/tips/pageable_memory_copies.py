@@ -62,6 +62,7 @@ def pageable_memory_copies(device: DeviceFacts, copies: CopyFacts) -> Advice | N
         at=tuple(at for _, at, _ in sites if at is not None) or copies.at,
         tweak="--pin-memory --non-blocking",
         code="DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
+        arguments='dataloader_pin_memory=True, accelerator_config={"non_blocking": True}',
     )
 
 

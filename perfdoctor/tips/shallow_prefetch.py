@@ -53,4 +53,5 @@ def shallow_prefetch(step: StepFacts, loader: LoaderFacts, model: StepModel) -> 
         at=(loader.at,) if loader.at else (),
         tweak=f"--prefetch {depth}",
         code=f"DataLoader(..., num_workers={loader.num_workers}, prefetch_factor={depth})",
+        arguments=f"dataloader_num_workers={loader.num_workers}, dataloader_prefetch_factor={depth}",
     )

@@ -80,6 +80,7 @@ def small_batch(sizes: BatchSizeFacts, loader: LoaderFacts, room: BatchRoom) -> 
         tweak=f"--batch-size {size}" if (loader.items or math.inf) >= BATCHES * size else None,
         same_result=False,
         code=f"batch_size={size}" + (f"  # of the loader, now {loader.batch_size}" if several > 1 else ""),
+        arguments=f"per_device_train_batch_size={size}",
     )
 
 

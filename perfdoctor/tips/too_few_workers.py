@@ -65,4 +65,5 @@ def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: 
         tweak=None if loader.iterable else f"--workers {workers}{live_on}",
         same_result=not loader.iterable,
         code=f"DataLoader(..., num_workers={workers}, persistent_workers=True)",
+        arguments=f"dataloader_num_workers={workers}, dataloader_persistent_workers=True",
     )

@@ -65,6 +65,7 @@ def too_many_workers(
         tweak=None if loader.iterable else f"--workers {workers}",
         same_result=not loader.iterable,  # each worker makes whole batches of its part
         code=f"DataLoader(..., num_workers={workers})",
+        arguments=f"dataloader_num_workers={workers}",
     )
 
 

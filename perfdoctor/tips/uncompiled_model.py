@@ -56,4 +56,5 @@ def uncompiled_model(kernels: KernelFacts) -> Advice | None:
         tweak="--compile",
         same_result=False,
         code="model = torch.compile(model)",
+        arguments="torch_compile=True",
     )

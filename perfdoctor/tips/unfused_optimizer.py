@@ -68,7 +68,14 @@ def unfused_optimizer(step: StepFacts, optimizers: OptimizerFacts) -> Advice | N
         tweak="--fused-optimizer",
         same_result=False,
         code=f"torch.optim.{first.kind}(..., fused=True)",
+        arguments=_arguments(first),
     )
+
+
+def _arguments(one: Optimizer) -> str | None:
+    """For a trainer, where the line that has it train also constructs the optimizer; it fuses AdamW alone."""
+    by_trainer = one.at is not None and one.constructed_at == one.at
+    return 'optim="adamw_torch_fused"' if by_trainer and one.kind == "AdamW" else None
 
 
 def _gone(one: Optimizer, update_s: float) -> tuple[float, float, float]:

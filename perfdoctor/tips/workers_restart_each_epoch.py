@@ -46,6 +46,7 @@ def workers_restart_each_epoch(step: StepFacts, loader: LoaderFacts) -> Advice |
         at=(loader.at,) if loader.at else (),
         tweak="--persistent-workers",
         code=f"DataLoader(..., num_workers={loader.num_workers}, persistent_workers=True)",
+        arguments=f"dataloader_num_workers={loader.num_workers}, dataloader_persistent_workers=True",
     )
 
 

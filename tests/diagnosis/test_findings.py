@@ -327,3 +327,16 @@ def test_a_tip_that_raises_costs_itself_and_is_told(monkeypatch):
     assert failure.feature == "the tip b"
     assert failure.error.startswith("ZeroDivisionError: no step (perfdoctor/diagnosis/findings.py:")
     assert "raise ZeroDivisionError" in failure.trace
+
+
+@pytest.mark.parametrize(
+    ("trainer", "code"), [(None, "call(option=1)"), ("transformers", "TrainingArguments(..., option=1)")]
+)
+def test_where_a_trainer_makes_the_call_its_arguments_are_named(trainer, code):
+    called = tip("called", 0.2)
+    told = replace(called.judge(), code="call(option=1)", arguments="option=1")
+    groups = {StepFacts: STEP, RunFacts: run(trainer=trainer)}
+    judged = judge([replace(called, judge=lambda step: told)], Facts(groups), BLAME)
+    assert judged.findings[0].advice.code == code
+    plain = replace(called, judge=lambda step: replace(told, arguments=None))
+    assert judge([plain], Facts(groups), BLAME).findings[0].advice.code == "call(option=1)"

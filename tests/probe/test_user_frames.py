@@ -41,3 +41,14 @@ def test_callers_are_told_from_the_inside_out():
     lines = inner()
     assert [line["function"] for line in lines[:2]] == ["inner", "test_callers_are_told_from_the_inside_out"]
     assert len(lines) <= user_frames.FRAMES_MAX
+
+
+def test_the_library_between_is_the_one_whose_options_count():
+    """Transformers asks accelerate, which makes the loader."""
+    asked = {"inner": user_frames.library_between, "__name__": "accelerate.data_loader"}
+    exec(compile("def make(): return inner()", "/v/site-packages/accelerate/data_loader.py", "exec"), asked)
+    asking = {"make": asked["make"], "__name__": "transformers.trainer"}
+    exec(compile("def train(): return make()", "/v/site-packages/transformers/trainer.py", "exec"), asking)
+    assert asking["train"]() == "transformers"
+    assert asked["make"]() == "accelerate"
+    assert user_frames.library_between() is None

@@ -30,6 +30,8 @@ def test_says_what_share_is_computed_in_32_bits_and_what_the_device_could():
 def test_without_bfloat16_it_advises_float16_with_a_scaler():
     assert "GradScaler" in tip(facts.kernels(WIDE), V100).code
     assert "bfloat16" in tip(facts.kernels(WIDE), A100).code
+    assert tip(facts.kernels(WIDE), V100).arguments == "fp16=True"
+    assert tip(facts.kernels(WIDE), A100).arguments == "bf16=True"
 
 
 def test_trainings_gain_as_published_ones_by_what_their_32_bits_are():

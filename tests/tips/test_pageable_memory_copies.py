@@ -19,6 +19,7 @@ def test_says_how_much_of_the_time_copies_from_pageable_memory_take_and_how_fast
     )
     assert advice.at == (LINE,)
     assert advice.tweak == "--pin-memory --non-blocking"
+    assert "dataloader_pin_memory=True" in advice.arguments
 
 
 def test_at_best_the_copies_hide_behind_computing_altogether():

@@ -28,6 +28,7 @@ def test_names_the_wait_the_spread_and_the_depth():
     )
     assert advice.at == (LOADER_LINE,)
     assert advice.tweak == f"--prefetch {depth}"
+    assert advice.arguments == f"dataloader_num_workers=2, dataloader_prefetch_factor={depth}"
 
 
 def test_expects_what_the_simulated_queue_says():

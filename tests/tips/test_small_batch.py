@@ -27,6 +27,7 @@ def test_says_what_is_fixed_how_that_is_known_and_that_memory_is_free():
     )
     assert advice.at == (LOADER_LINE,)
     assert (advice.tweak, advice.same_result) == ("--batch-size 16", False)
+    assert advice.arguments == "per_device_train_batch_size=16"
 
 
 def test_where_steps_accumulate_batches_says_which_size_is_the_loaders():

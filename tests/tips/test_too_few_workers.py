@@ -27,6 +27,8 @@ def test_names_the_wait_the_batch_and_the_cores():
         "8 cores are usable, 1.0 of them busy",
     )
     assert advice.at == (LOADER_LINE,)
+    assert advice.code == "DataLoader(..., num_workers=2, persistent_workers=True)"
+    assert advice.arguments == "dataloader_num_workers=2, dataloader_persistent_workers=True"
 
 
 def test_recommends_the_knee_and_not_every_core():

@@ -22,6 +22,7 @@ def test_names_the_crowd_and_the_smaller_number():
     assert advice.at == (LOADER_LINE,)
     assert advice.tweak == f"--workers {advice.change.workers}"
     assert advice.change.workers < 8
+    assert advice.arguments == f"dataloader_num_workers={advice.change.workers}"
 
 
 def test_expects_no_more_than_what_fewer_workers_can_bring():

@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.tips.unfused_optimizer import unfused_optimizer as tip
 from tests.support.facts import step
-from tests.support.script_facts import optimizer, optimizers
+from tests.support.script_facts import at, optimizer, optimizers
 
 UPDATES = step(forward=3, backward=3, optimizer=4)
 
@@ -19,6 +19,13 @@ def test_names_the_tensors_the_way_and_the_constructor():
     )
     assert [at.line for at in advice.at] == [30]
     assert (advice.tweak, advice.code) == ("--fused-optimizer", "torch.optim.AdamW(..., fused=True)")
+
+
+def test_a_trainer_is_told_of_an_optimizer_that_it_constructs_on_the_line_that_has_it_train():
+    assert tip(UPDATES, optimizers()).arguments is None
+    by_trainer = optimizer(constructed_at=at(50))
+    assert tip(UPDATES, optimizers(by_trainer)).arguments == 'optim="adamw_torch_fused"'
+    assert tip(UPDATES, optimizers(optimizer("Adam", constructed_at=at(50)))).arguments is None
 
 
 def test_what_clips_or_scales_before_the_update_is_not_credited():

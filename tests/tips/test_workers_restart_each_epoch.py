@@ -21,6 +21,7 @@ def test_fires_on_the_stalls_and_takes_them_out():
     assert facts.gain(advice).likely == pytest.approx(10 / 7)
     assert advice.at == (LOADER_LINE,)
     assert advice.tweak == "--persistent-workers"
+    assert advice.arguments == "dataloader_num_workers=4, dataloader_persistent_workers=True"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,9 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.model.measured import RunFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords, RunRecords
+from perfdoctor.wire.events.loaders import LoaderEvent
+
+TRANSFORMERS = "transformers"  # its options are TrainingArguments
 
 
 @fact
@@ -28,6 +31,7 @@ def run_facts(records: RunRecords, rank: RankRecords | Missing, ranks: AllRanks 
         python=_text(boot.get("python")),
         torch=_text(boot.get("torch")),
         outcome=str(run.get("outcome") or "lost"),
+        trainer=_trainer(rank),
     )
 
 
@@ -37,6 +41,13 @@ def _ranks_here(rank: RankRecords | Missing, ranks: AllRanks | Missing | None) -
         return 0
     nodes = {one.rank: one.node for one in ranks.job.ranks}
     return sum(node == nodes.get(rank.rank) for node in nodes.values())
+
+
+def _trainer(rank: RankRecords | Missing) -> str | None:
+    """Transformers, where its Trainer makes the loader, and not one around a loader of the user's."""
+    made = rank.of(LoaderEvent) if isinstance(rank, RankRecords) else []
+    own = (event.library == TRANSFORMERS and not event.own_batch_sampler for event in made)
+    return TRANSFORMERS if any(own) else None
 
 
 def _text(value: object) -> str | None:

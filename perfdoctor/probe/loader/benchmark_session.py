@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from ...wire.events.loader_benchmark import (
     LoadingEndEvent,
@@ -21,13 +21,12 @@ from ...wire.names import MEASURED, MEASURING
 from .. import patch
 from ..session import Session
 from ..trial.stop import EarlyExit
-from ..user_frames import is_users, user_line
+from ..user_frames import library_between, user_line
 from .batch_costs import Caught, described
 from .benchmark import Loading
 from .loader import Args, Kwargs, Loaders
 
 WITHOUT_LOADER = 20  # updates without a loader: this script trains on something else
-LIBRARIES = ("transformers", "lightning", "pytorch_lightning", "accelerate")  # whose options build the loader
 
 
 class Only:
@@ -133,7 +132,7 @@ class Only:
                 same_dataset=[
                     key for other, key in self.loaders.numbers.items() if other.dataset is loader.dataset
                 ],
-                library=_library(),
+                library=library_between(),
             )
         )
         Loading(loader, self.torch, {**self.options, "ranks": ranks}, self.session.write, self._mark).run()
@@ -173,13 +172,3 @@ def _ranks() -> int:
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_world_size())
     return 1
-
-
-def _library() -> Optional[str]:
-    """The library that iterates the loader for the user, if one does."""
-    names: List[str] = []
-    frame = sys._getframe(1)
-    while frame is not None and not is_users(frame.f_code.co_filename):
-        names.append(str(frame.f_globals.get("__name__", "")).split(".")[0])
-        frame = frame.f_back  # type: ignore[assignment]
-    return next((name for name in LIBRARIES if name in names), None)

@@ -20,7 +20,7 @@ from ..compile_question import compile_question
 from ..recorder import BEFORE_NEXT, Recorder, clock
 from ..session import Session
 from ..steps.steps import StepTracker
-from ..user_frames import user_line
+from ..user_frames import library_between, user_line
 from .batch_content import items_of, samples_of
 from .making import Making
 
@@ -111,6 +111,7 @@ class Loaders:
                 sampler=type(loader.sampler).__name__,
                 own_batch_sampler=loader.batch_size is None and loader.batch_sampler is not None,
                 at=user_line(),
+                library=library_between(),
             )
         )
 

@@ -22,6 +22,7 @@ class LoaderEvent(Event, name="loader"):
     sampler: str | None
     own_batch_sampler: bool
     at: Line | None
+    library: str | None = None  # that makes it for the user, if one does
 
 
 class EpochEvent(Event, name="epoch"):

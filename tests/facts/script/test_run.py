@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.script.run import run_facts
 from perfdoctor.model.missing import Missing
@@ -39,3 +41,20 @@ def test_a_run_without_its_end_and_without_samples_lasted_until_the_last_step():
     begin_ns, end_ns = int(steps["end_ns"][0]), int(steps["end_ns"][-1])
     run = records(steps, host=[], run={"end_ns": None, "begin_ns": begin_ns})
     assert run_facts(run, run.ranks[0], None).duration_s == (end_ns - begin_ns) / 1e9 > 0
+
+
+MADE = {"event": "loader", "id": 1, "library": "transformers", "own_batch_sampler": False}
+
+
+@pytest.mark.parametrize(
+    ("loader", "trainer"),
+    [
+        pytest.param(MADE, "transformers", id="the-trainer's"),
+        pytest.param({**MADE, "library": None}, None, id="the-script's"),
+        pytest.param({**MADE, "library": "accelerate"}, None, id="accelerate"),
+        pytest.param({**MADE, "own_batch_sampler": True}, None, id="made-around-the-script's"),
+    ],
+)
+def test_the_trainer_of_transformers_is_known_by_the_loader_that_it_makes(loader, trainer):
+    run = records(rows([update()] * 3), events=[loader])
+    assert run_facts(run, run.ranks[0], None).trainer == trainer
