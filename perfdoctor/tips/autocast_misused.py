@@ -1,8 +1,8 @@
 """Autocast is on where it should not be, or float16 gradients are not scaled.
 
 ## What it sees
-In the sampled steps: autocast still on when the backward pass begins; float16 autocast without a GradScaler;
-or autocast around a model whose parameters are already float16.
+In the sampled steps: a `with` of autocast around the line that goes backward; float16 autocast without a
+GradScaler; or autocast around a model whose trained parameters are already float16.
 
 ## By hand
     with torch.autocast("cuda", dtype=torch.float16):
@@ -23,7 +23,7 @@ from perfdoctor.model.change import Effort
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.tips.catalogue import tip
 
-HALF = 0.5  # of the parameters
+HALF = 0.5  # of the parameters that are trained
 
 
 @tip(
@@ -34,14 +34,16 @@ HALF = 0.5  # of the parameters
 def autocast_misused(precision: PrecisionFacts, model: ModelFacts) -> Advice | None:
     """Names each misuse of autocast: a risk for the result more than for speed."""
     because = []
-    if precision.in_backward is not None:
+    if precision.in_backward is not None and precision.autocast_at is not None:  # else a library's own
         because.append(
             f"autocast ({precision.in_backward}) is still on in the backward pass: torch advises against it"
         )
     if precision.autocast == "float16" and not precision.scaled:
         because.append("autocast computes in float16 without a GradScaler: small gradients underflow to 0")
-    if precision.autocast is not None and model.float16 >= HALF:
-        because.append(f"autocast is on, although {model.float16:.0%} of the parameters are already float16")
+    if precision.autocast is not None and model.float16_trained >= HALF:
+        because.append(
+            f"autocast is on, although {model.float16_trained:.0%} of what is trained is already float16"
+        )
     if not because:
         return None
     places = (precision.autocast_at, precision.at)

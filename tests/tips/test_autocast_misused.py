@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.tips.autocast_misused import autocast_misused as tip
@@ -23,8 +25,8 @@ def test_float16_wants_a_scaler():
 
 
 def test_autocast_and_half_are_one_too_many():
-    advice = tip(precision("float16", scaled=True), model(float16=1.0))
-    assert advice.because == ("autocast is on, although 100% of the parameters are already float16",)
+    advice = tip(precision("float16", scaled=True), model(float16_trained=1.0))
+    assert advice.because == ("autocast is on, although 100% of what is trained is already float16",)
 
 
 @pytest.mark.parametrize(
@@ -32,8 +34,14 @@ def test_autocast_and_half_are_one_too_many():
     [
         pytest.param(precision(), model(), id="no-autocast"),
         pytest.param(precision("float16", scaled=True), model(), id="scaled"),
-        pytest.param(precision("bfloat16"), model(float16=0.49), id="bfloat16-needs-no-scaling"),
-        pytest.param(precision(), model(float16=1.0), id="half-alone"),
+        pytest.param(precision("bfloat16"), model(float16_trained=0.49), id="bfloat16-needs-no-scaling"),
+        pytest.param(precision(), model(float16_trained=1.0), id="half-alone"),
+        pytest.param(precision("float16", scaled=True), model(float16=1.0), id="a-frozen-base-in-half"),
+        pytest.param(
+            replace(precision("bfloat16", in_backward="bfloat16"), autocast_at=None),
+            model(),
+            id="a-library's-autocast",
+        ),
     ],
 )
 def test_is_silent(found, of_model):

@@ -93,6 +93,7 @@ class ModelFacts:
     wide_loss: bool  # the loss is in double precision
     at: Location | None  # the line that constructs it
     widened: tuple[tuple[str, Location], ...] = ()  # what brings double precision in, and where
+    float16_trained: float = 0.0  # share of the parameters that are trained: adapters, without a frozen base
 
 
 @fact
@@ -141,7 +142,13 @@ def model_facts(rank: RankRecords, sources: Sources) -> ModelFacts | None:
         wide_loss=bool(settings) and settings[-1].loss_dtype == "float64",
         at=location(largest.built) or location(largest.at),
         widened=tuple(_widened(rank, sources)) if float64 else (),
+        float16_trained=_float16_trained(root) if root is not None else 0.0,
     )
+
+
+def _float16_trained(root: RootModuleEvent) -> float:
+    """Of the trained parameters; of all, where an older probe recorded no other."""
+    return min(1.0, root.float16 if root.float16_trained is None else root.float16_trained)
 
 
 def _widened(rank: RankRecords, sources: Sources) -> Iterator[tuple[str, Location]]:

@@ -30,6 +30,7 @@ class Constructors:
         """Write down a model that the script calls, when it is called for the first time."""
         parameters = [p for p in parameters_of(module) if not _is_lazy(p)]
         count = sum(p.numel() for p in parameters)
+        trained = [p for p in parameters if p.requires_grad]
         self.session.write(
             RootModuleEvent(
                 module=type(module).__module__ + "." + type(module).__qualname__,
@@ -41,6 +42,7 @@ class Constructors:
                 device=str(next(parameters_of(module)).device),
                 built=self.lines.line_of(module, ""),
                 at=user_line(),
+                float16_trained=_share_of(trained, self.torch.float16, sum(p.numel() for p in trained)),
             )
         )
 

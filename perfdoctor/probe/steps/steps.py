@@ -7,6 +7,7 @@ from typing import Any
 from .. import patch
 from ..fetch_turns import FetchTurns
 from ..moments import Moments
+from ..on_import import on_import
 from ..schedule import SamplingSchedule
 from ..session import Session
 from .backwards import Backwards
@@ -65,6 +66,11 @@ def install(steps: StepTracker) -> None:
     scaler = torch.amp.grad_scaler.GradScaler
     patch.wrap(scaler, "step", updates.before_scaled_step, updates.after_scaled_step, "optimizer")
     patch.wrap(scaler, "scale", steps.losses.before_scale, _nothing, "scale")
+
+    def shards(module: Any) -> None:  # FSDP's scaler has a `scale` of its own, and inherits the rest
+        patch.wrap(module.ShardedGradScaler, "scale", steps.losses.before_scale, _nothing, "scale")
+
+    on_import("torch.distributed.fsdp.sharded_grad_scaler", patch.guarded("scale", shards))
 
 
 def _tell_torchscript(torch: Any) -> None:

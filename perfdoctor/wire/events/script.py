@@ -17,6 +17,7 @@ class RootModuleEvent(Event, name="root"):
     device: str | None
     built: Line | None
     at: Line | None
+    float16_trained: float | None = None  # of the parameters that are trained
 
 
 class OptimizerEvent(Event, name="optimizer"):

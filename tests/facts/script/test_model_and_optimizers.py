@@ -129,3 +129,10 @@ def test_without_such_a_call_the_lines_that_name_double_precision_are_told():
 def test_a_narrow_model_has_no_such_lines():
     facts = model_facts(own({**WIDE, "float64": 0.0}), Sources(source_of(train=TEXT)))
     assert facts.widened == ()
+
+
+def test_adapters_of_a_frozen_base_are_what_is_trained():
+    root = {"event": "root", "module": "m.Net", "parameters": 100, "float16": 0.9, "built": at(9)}
+    lora = model_facts(own({**root, "float16_trained": 0.0}), Sources(no_source))
+    assert (lora.float16, lora.float16_trained) == (0.9, 0.0)
+    assert model_facts(own(root), Sources(no_source)).float16_trained == 0.9  # an older probe's

@@ -86,6 +86,20 @@ def test_a_model_tells_its_number_types(tmp_path):
     assert (double["what"], double["at"]["line"]) == ("Module.double", 8)
 
 
+def test_a_frozen_base_is_none_of_the_number_types_that_are_trained(tmp_path):
+    records = watched(
+        tmp_path,
+        TRAIN
+        + """
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4).half().requires_grad_(False), torch.nn.Linear(4, 4))
+    net[0].forward = lambda x: x
+    train(net, torch.optim.SGD(net[1].parameters(), lr=0.1), torch.randn(2, 4))
+    """,
+    )
+    (root,) = records.ranks[0].of("root")
+    assert (root["float16"], root["float16_trained"]) == (0.5, 0.0)
+
+
 def test_an_optimizer_tells_how_it_acts_and_where_it_was_built(tmp_path):
     records = watched(
         tmp_path,

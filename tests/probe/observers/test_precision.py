@@ -46,3 +46,14 @@ def test_autocast_around_backward_is_seen_there(tmp_path):
 def test_a_scaled_loss_is_seen(tmp_path):
     seen, _ = settings(tmp_path, outside="scaler.scale(loss).backward()")
     assert seen[-1]["scaled"] is True
+
+
+def test_a_loss_that_fsdps_own_scaler_scales_is_seen(tmp_path):
+    pytest.importorskip("torch.distributed.fsdp.sharded_grad_scaler")
+    script = LOOP.format(inside="pass", outside="scaler.scale(loss).backward()")
+    own = """
+    from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+    scaler = ShardedGradScaler("cpu", process_group=None)
+    for step"""
+    records = watched(tmp_path, script.replace("\n    for step", own))
+    assert records.ranks[0].of("settings")[-1]["scaled"] is True
