@@ -124,7 +124,7 @@ class GradientSyncFacts:
     all: float  # share of that step that it takes, hidden behind computing or not
     each_s: float | None  # of the shown rank: what is exposed, per step
     # What only a run tells, not a trace of one rank; of a device's window, no more than this and `at`:
-    kind: str | None = None  # "DistributedDataParallel", "FSDP", or the collective that takes most
+    kind: str | None = None  # what the model is wrapped in, or the collective that takes most
     ranks: int = 1
     exchanges: float = 0.0  # syncs per step
     buckets: float = 0.0  # collectives per step

@@ -10,7 +10,8 @@ overlaps.
     model = DistributedDataParallel(model, bucket_cap_mb=25, gradient_as_bucket_view=True)   # not tiny
     model.register_comm_hook(None, default_hooks.bf16_compress_hook)    # half the bytes, on a slow link
     with model.no_sync():                                               # accumulate, synchronise less often
-    layer.set_modules_to_forward_prefetch([next_layer])                 # FSDP: gather ahead
+    layer.set_modules_to_forward_prefetch([next_layer])                 # fully_shard: gather ahead
+    FSDP(model, forward_prefetch=True, ...)                             # FullyShardedDataParallel: likewise
 
 ## When not
 If one rank is a straggler, the others wait inside their collectives: fix that rank, not the network. The
@@ -39,7 +40,11 @@ MERGED = (0.5, 0.85, 1.0)  # of what setting out takes: one large bucket begins 
 CASTS = (1e9, 2e9, 4e9)
 HALF = 0.5  # of the bytes are left of 16-bit numbers, and of the exchanges if every second step accumulates
 WORTHWHILE = 0.2  # of the exposed time: a compression that saves less of it is eaten up elsewhere
-AHEAD = "layer.set_modules_to_forward_prefetch([next_layer])  # for each layer, and one for backward"
+# What gathers the next layer's parameters ahead, by what shards them.
+AHEAD = {
+    "FSDP": "layer.set_modules_to_forward_prefetch([next_layer])  # for each layer, and one for backward",
+    "FullyShardedDataParallel": "FSDP(..., forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE)",
+}
 # Gradients that the script reduces by itself, one tensor at a time.
 IN_ONE = """model = DistributedDataParallel(model)  # reduces few large buckets, during backward
 # or: flat = torch.cat([p.grad.flatten() for p in model.parameters()]); dist.all_reduce(flat)"""
@@ -63,8 +68,8 @@ def exposed_communication(run: RunFacts, sync: GradientSyncFacts) -> Advice | No
         return _of_run(run, sync, because)
     both = (*because, f"{hidden:.0%} of all communication is overlapped")
     change = removes(*(sync.exposed * gone for gone in GONE))
-    if sync.kind == "FSDP":
-        return Advice(both, change, placed(sync), code=AHEAD)
+    if sync.kind in AHEAD:
+        return Advice(both, change, placed(sync), code=AHEAD[sync.kind])
     tweak, code = _half(run)
     return Advice(both, change, placed(sync), tweak, same_result=False, code=code)
 
@@ -83,8 +88,8 @@ def _of_run(run: RunFacts, sync: GradientSyncFacts, because: tuple[str, ...]) ->
     much = f"{size(sync.bytes)} a step in {count(max(1, round(sync.buckets)), 'collective')}"
     because = (*because, f"{sync.kind} of {sync.ranks} ranks: {much} of {size(each)}{rate}")
     change = removes(*(sync.exposed * gone for gone in GONE))
-    if sync.kind == "FSDP":
-        return Advice(because, change, placed(sync), code=AHEAD)
+    if sync.kind in AHEAD:
+        return Advice(because, change, placed(sync), code=AHEAD[sync.kind])
     small = each < SMALL_BYTES and sync.buckets >= SEVERAL * max(1.0, sync.exchanges)
     if sync.kind != "DistributedDataParallel" and small:
         many = f"such small ones take longer to start than to transfer: one of {size(sync.bytes)} starts once"

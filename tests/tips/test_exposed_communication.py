@@ -81,7 +81,10 @@ def test_where_casting_costs_as_much_as_it_saves_the_exchange_is_made_less_often
 def test_fsdp_gathers_ahead():
     advice = tip(GPU, facts.exchanged(kind="FSDP"))
     assert advice.tweak is None
-    assert "prefetch" in advice.code
+    assert "set_modules_to_forward_prefetch" in advice.code
+    older = tip(GPU, facts.exchanged(kind="FullyShardedDataParallel"))
+    assert "forward_prefetch=True" in older.code
+    assert "set_modules" not in older.code
 
 
 def untimed(kind):

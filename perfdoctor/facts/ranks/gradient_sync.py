@@ -121,7 +121,7 @@ def sync_facts(
     moving_s = busy_s * skews[most].moving_busy if most is not None else busy_s
     first = timed[0]
     kind = wrapper.get("kind")
-    named = str(kind) if kind and (first.ddp or kind == "FSDP") else None
+    named = str(kind) if kind and (first.ddp or kind in ("FSDP", "FullyShardedDataParallel")) else None
     costliest = max(first.by_kind, key=lambda name: first.by_kind[name][2])
     passes = sum(figures[1] * RING.get(name, 0.0) for name, figures in first.by_kind.items())
     sent = passes * (first.ranks - 1) / first.ranks

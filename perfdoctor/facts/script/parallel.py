@@ -36,7 +36,7 @@ RUNNERS = ("uv", "poetry", "pdm", "hatch")  # `... run COMMAND`
 class ParallelFacts:
     """How a model is spread over processes and devices. Gradient sync is DistributedDataParallel's."""
 
-    wrapper: str | None  # "DistributedDataParallel", "DataParallel", "FSDP" or None
+    wrapper: str | None  # the class, "FSDP" of fully_shard, or None
     wrapped_at: Location | None
     devices: int  # that this process can see
     device_ids: int  # that its wrapper uses

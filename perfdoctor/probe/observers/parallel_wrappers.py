@@ -47,6 +47,10 @@ class ParallelWrappers:
             for call in self.moments.ddp:
                 call(wrapper)
 
+    def after_sharding_wrapper(self, token: Any, args: Args, result: Any) -> None:
+        """Note that a model was wrapped in the older of torch's two ways to shard one."""
+        self.session.write(WrapperEvent(kind="FullyShardedDataParallel", at=user_line()))
+
     def after_sharding(self, token: Any, args: Args, result: Any) -> None:
         """Note that a model was sharded; `fully_shard` is called once per block."""
         self.session.write(WrapperEvent(kind="FSDP", at=user_line()))
@@ -80,7 +84,7 @@ def parallel_wrappers(watch: Watch) -> None:
 
     def watch_sharding(module: Any) -> None:
         owner = module.FullyShardedDataParallel
-        watch.wrap(owner, "__init__", _always, seen.after_sharding, "wrapper", True)
+        watch.wrap(owner, "__init__", _always, seen.after_sharding_wrapper, "wrapper", True)
 
     def watch_composable(module: Any) -> None:
         _wrap_exported(module, "fully_shard", seen.after_sharding, "torch.distributed.fsdp")

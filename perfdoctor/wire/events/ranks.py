@@ -10,7 +10,8 @@ from . import Event, Line
 class WrapperEvent(Event, name="wrapper"):
     """A model was wrapped for several processes or devices."""
 
-    kind: str | None  # DistributedDataParallel | DataParallel | FSDP
+    # DistributedDataParallel | DataParallel | FSDP (by fully_shard) | FullyShardedDataParallel
+    kind: str | None
     at: Line | None
     devices: int = 0
     backend: str | None = None  # from here on: of DistributedDataParallel

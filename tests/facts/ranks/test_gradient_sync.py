@@ -109,3 +109,12 @@ def test_it_is_where_the_model_was_wrapped_else_where_collectives_are_called(wra
     found = gradient_sync_facts(None, AllRanks(job), lines, RankRecords(0, None, None, ()))
     assert found.at.line == (wrapper.line if wrapped else 38)
     assert gradient_sync_facts(None, AllRanks(job), None, RankRecords(0, None, None, ())).at == wrapper
+
+
+@pytest.mark.parametrize("kind", ["FSDP", "FullyShardedDataParallel"])
+def test_what_shards_the_model_is_told_apart(kind):
+    wrapped = {"event": "wrapper", "kind": kind}
+    calls = ({"op": 2, "flags": 1, "bytes": 8_000_000},)
+    team = ranks.team({}, {}, calls=calls)
+    team = replace(team, ranks=[replace(own, events=(*own.events, wrapped)) for own in team.ranks])
+    assert ranks.job_facts(team).gradient_sync.kind == kind
