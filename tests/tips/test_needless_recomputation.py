@@ -3,11 +3,14 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.facts.script.recomputation import RecomputationFacts
+from perfdoctor.facts.steps.batch_room import BatchRoom
 from perfdoctor.model.change import Estimate
 from perfdoctor.tips.needless_recomputation import needless_recomputation as tip
 from tests.support.facts import gain
 from tests.support.load_facts import GB
 from tests.support.script_facts import at
+
+ROOM = BatchRoom(2 * GB, 80 * GB)
 
 
 def again(share=0.2, used=2, free=8, line=12, on_device=False):
@@ -17,7 +20,7 @@ def again(share=0.2, used=2, free=8, line=12, on_device=False):
 
 
 def test_says_what_runs_again_and_that_memory_is_free():
-    advice = tip(again())
+    advice = tip(again(), ROOM)
     assert advice.because == (
         "20% of each step runs parts of the forward pass again, about 6 a step",
         "2 GB of memory are in use, 8 GB are free",
@@ -28,7 +31,7 @@ def test_says_what_runs_again_and_that_memory_is_free():
 
 
 def test_on_a_device_it_is_an_estimate():
-    advice = tip(again(on_device=True))
+    advice = tip(again(on_device=True), ROOM)
     assert advice.because == (
         "about 20% of each step runs parts of the forward pass again, about 6 a step",
         "2 GB of the device's memory are in use, 8 GB are free",
@@ -38,12 +41,12 @@ def test_on_a_device_it_is_an_estimate():
 
 
 def test_what_goes_is_about_the_time_that_computing_again_takes():
-    share = tip(again()).change.step
+    share = tip(again(), ROOM).change.step
     assert (share.low, share.likely, share.high) == pytest.approx((0.16, 0.2, 0.24))
 
 
 def test_a_line_that_is_not_known_is_left_out():
-    assert tip(again(line=None)).at == ()
+    assert tip(again(line=None), ROOM).at == ()
 
 
 @pytest.mark.parametrize(
@@ -57,4 +60,19 @@ def test_a_line_that_is_not_known_is_left_out():
     ],
 )
 def test_fires_only_where_it_costs_time_and_memory_is_free(of_again, fires):
-    assert (tip(of_again) is not None) is fires
+    assert (tip(of_again, ROOM) is not None) is fires
+
+
+@pytest.mark.parametrize(
+    ("room", "fits"),
+    [
+        pytest.param(BatchRoom(2 * GB, 10 * GB), False, id="what-else-is-in-memory-is-not-known"),
+        pytest.param(BatchRoom(20 * GB, 80 * GB, 12 * GB), True, id="little-is-activations"),
+        pytest.param(BatchRoom(30 * GB, 80 * GB, 12 * GB), False, id="much-is-activations"),
+    ],
+)
+def test_where_all_activations_may_not_fit_every_second_block_is_advised(room, fits):
+    advice = tip(again(), room)
+    assert ("index % 2" not in advice.code) is fits
+    assert ("keep half" not in advice.because[-1]) is fits
+    assert advice.change.step.likely == pytest.approx(0.2 if fits else 0.1)
