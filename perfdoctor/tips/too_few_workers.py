@@ -10,12 +10,13 @@ cores are free (or, where batches wait for a disk or a network, more of them cou
 ## When not
 With all cores busy, more workers only take them from the training step. Each worker holds its own copy of the
 dataset object: watch host memory. An IterableDataset that does not shard itself yields its samples once per
-worker.
+worker. Where processes are not forked (macOS, Windows, Linux from Python 3.14 on), a worker takes seconds to
+start and imports the script, whose training has to be below `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
 
-from perfdoctor.facts.predict.step_model import StepModel
+from perfdoctor.facts.predict.step_model import FORK, StepModel
 from perfdoctor.facts.predict.worker_count import good_workers
 from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.concluded import Advice, Bottleneck
@@ -24,6 +25,7 @@ from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.08  # share of step time; a shorter wait drowns in step-to-step noise
 ENOUGH = 1.03  # a likely gain below it is not worth a change
+GUARD = '\nif __name__ == "__main__":  # around all that trains: each worker imports the script\n    main()'
 
 
 @tip(
@@ -64,6 +66,7 @@ def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: 
         at=(loader.at,) if loader.at else (),
         tweak=None if loader.iterable else f"--workers {workers}{live_on}",
         same_result=not loader.iterable,
-        code=f"DataLoader(..., num_workers={workers}, persistent_workers=True)",
+        code=f"DataLoader(..., num_workers={workers}, persistent_workers=True)"
+        + ("" if loader.start_method in (None, FORK) else GUARD),
         arguments=f"dataloader_num_workers={workers}, dataloader_persistent_workers=True",
     )

@@ -106,3 +106,9 @@ def test_a_model_that_misses_widens_the_range():
     sound = gain(STARVED, loader(batch=12), cpu())
     odd = gain(STARVED, loader(batch=18), cpu())
     assert odd.high / odd.low > sound.high / sound.low
+
+
+def test_where_workers_import_the_script_the_code_has_its_guard():
+    many = step(count=50_000, data_wait=12, forward=3, backward=5, cpu=19)
+    assert "__main__" in judge(many, loader(batch=12, start_method="spawn"), cpu()).code
+    assert "__main__" not in judge(many, loader(batch=12, start_method="fork"), cpu()).code

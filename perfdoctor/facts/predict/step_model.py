@@ -24,6 +24,9 @@ BEST, LIKELY, WORST = 0, 1, 2
 TRANSFER_S = (0.0003, 0.0010, 0.0015)
 # Per worker, forked, once: new workers are advised to live on between epochs.
 WORKER_START_S = (0.02, 0.05, 0.15)
+# Where it is not forked, it imports torch and the script first.
+FRESH_START_S = (1.0, 2.5, 5.0)
+FORK = "fork"
 ROUNDS = 25  # of the damped fixed point, which settles within 20
 UNEVEN = 1.5  # p95 over p50 from which batches are queued one by one
 EVEN = (1.0,)  # the spread of batches that all cost the same
@@ -54,6 +57,7 @@ class StepModel:
     epoch_s: float  # waits at the starts and ends of epochs, per step
     epochs_per_step: float
     starts_per_step: float = 0.0  # one over the steps seen
+    start_s: tuple[float, float, float] = WORKER_START_S  # of one new worker
     fixed_s: float = 0.0  # waits for other loaders, which no number of workers of this one changes
     modelled_s: float = 0.0
     main_s: float = 0.0  # of the measured step, what the training thread did not wait
@@ -164,9 +168,7 @@ class StepModel:
         """
         first_batches_s = self.epochs_per_step * self.data_s / max(self.batches, 1.0)
         if not self.workers:
-            return (first_batches_s if workers else 0.0) + self.starts_per_step * WORKER_START_S[
-                case
-            ] * workers
+            return (first_batches_s if workers else 0.0) + self.starts_per_step * self.start_s[case] * workers
         first_batches_s = min(first_batches_s, self.epoch_s)
         least = min(self.workers, math.ceil(self.cores))
         return first_batches_s + (self.epoch_s - first_batches_s) * max(least, workers) / self.workers
@@ -233,6 +235,7 @@ def build(
         epoch_s=_epochs_s(step, loader) if loader.num_workers else 0.0,
         epochs_per_step=loader.epochs / max(1, step.count),
         starts_per_step=1 / max(1, step.count),
+        start_s=WORKER_START_S if loader.start_method in (None, FORK) else FRESH_START_S,
         fixed_s=max(0.0, loader.other_wait_s - (loader.others_restart_s if loader.num_workers else 0.0)),
         contention=contention,
     )

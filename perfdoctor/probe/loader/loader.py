@@ -6,6 +6,7 @@ Waits and steps are two streams on one clock and are never paired. What a batch 
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import sys
 import weakref
 from _thread import get_ident
@@ -105,7 +106,7 @@ class Loaders:
                 prefetch_factor=loader.prefetch_factor,
                 persistent_workers=loader.persistent_workers,
                 pin_memory=loader.pin_memory,
-                start_method=None if context is None else context.get_start_method(),
+                start_method=_start_method(context),
                 dataset=type(dataset).__module__ + "." + type(dataset).__qualname__,
                 iterable=isinstance(dataset, self.torch.utils.data.IterableDataset),
                 sampler=type(loader.sampler).__name__,
@@ -373,3 +374,11 @@ def _batch_size(loader: Any) -> Optional[int]:
         return int(loader.batch_size)
     size = getattr(loader.batch_sampler, "batch_size", None)
     return size if isinstance(size, int) else None
+
+
+def _start_method(context: Any) -> Optional[str]:
+    """How workers start: as the loader is told, or as processes do here; asking must not settle it."""
+    if context is not None:
+        return str(context.get_start_method())
+    settled = multiprocessing.get_start_method(allow_none=True)
+    return settled or multiprocessing.get_all_start_methods()[0]  # the default comes first

@@ -176,3 +176,12 @@ def test_predictions_are_finite_and_ordered(
     )
     gain = built.gain(Change(workers=asked))
     assert 0 < gain.low <= gain.likely <= gain.high < float("inf")
+
+
+@pytest.mark.parametrize(
+    ("method", "start_s"), [(None, 0.05), ("fork", 0.05), ("spawn", 2.5), ("forkserver", 2.5)]
+)
+def test_a_worker_that_is_not_forked_takes_seconds_to_start(method, start_s):
+    # of 500 steps
+    more_s = built(start_method=method).step_with(2) - built().step_with(2)
+    assert more_s == pytest.approx(2 * (start_s - 0.05) / 500)

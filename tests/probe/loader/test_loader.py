@@ -1,3 +1,5 @@
+import multiprocessing
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,7 @@ def test_a_batch_costs_what_reading_and_collating_it_takes(tmp_path, start_metho
     (built,) = rank.of("loader")
     assert (built["num_workers"], built["batch_size"]) == (2 if start_method else 0, 4)
     assert built["at"]["function"] == "main"
+    assert built["start_method"] == (start_method or multiprocessing.get_all_start_methods()[0])
 
 
 def test_without_workers_a_batch_is_waited_for_as_long_as_it_costs(tmp_path):
