@@ -43,7 +43,9 @@ WORTHWHILE = 0.2  # of the exposed time: a compression that saves less of it is 
 # What gathers the next layer's parameters ahead, by what shards them.
 AHEAD = {
     "FSDP": "layer.set_modules_to_forward_prefetch([next_layer])  # for each layer, and one for backward",
-    "FullyShardedDataParallel": "FSDP(..., forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE)",
+    "FullyShardedDataParallel": (
+        "FSDP(..., forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE)"
+    ),
 }
 # Gradients that the script reduces by itself, one tensor at a time.
 IN_ONE = """model = DistributedDataParallel(model)  # reduces few large buckets, during backward

@@ -41,16 +41,16 @@ def frequent_updates(step: StepFacts, optimizers: OptimizerFacts) -> Advice | No
     """Advises accumulation where the update takes a large part of a step of few samples."""
     share = optimizers.share(step)
     samples = step.samples_per_s * step.mean_s if step.samples_per_s else None
-    if share < NOTICEABLE or (samples is not None and samples > SMALL):
+    if share < NOTICEABLE or samples is None or samples > SMALL:
         return None
     if any(one.fusable for one in optimizers.optimizers):
         return None  # the fix that leaves training unchanged comes first
     largest = max(optimizers.optimizers, key=lambda one: one.elements)
     low, likely, high = (share * (1 - 1 / count) for count in TOGETHER)
-    each = f" after every {samples:.0f} samples" if samples is not None else ""
+    each = f"{largest.elements:,} parameters after every {samples:.0f} samples"
     return Advice(
         because=(
-            f"{share:.0%} of the step is the update of {largest.elements:,} parameters{each}",
+            f"{share:.0%} of the step is the update of {each}",
             f"one update per {USUAL} backward passes would take {share / USUAL:.0%}",
         ),
         change=removes(low if optimizers.is_sure else 0.0, likely, high),

@@ -32,7 +32,12 @@ def test_takes_all_but_one_update_in_so_many():
     [
         pytest.param(UPDATES, optimizers(), id="a-faster-way-leaves-the-result-as-it-is"),
         pytest.param(replace(UPDATES, samples_per_s=3_400.0), FUSED, id="34-samples-an-update"),
-        pytest.param(step(forward=4.5, backward=4.1, optimizer=1.4), FUSED, id="just-under-the-threshold"),
+        pytest.param(replace(UPDATES, samples_per_s=None), FUSED, id="samples-are-not-known"),
+        pytest.param(
+            replace(step(forward=4.5, backward=4.1, optimizer=1.4), samples_per_s=400.0),
+            FUSED,
+            id="just-under-the-threshold",
+        ),
     ],
 )
 def test_is_silent(of_step, found):
@@ -48,8 +53,9 @@ def test_only_what_the_optimizer_itself_takes_counts():
     assert tip(UPDATES, replace(on_device, scaled=True, on_device=0.2)).change.step.low == pytest.approx(0.1)
 
 
-def test_samples_need_not_be_known():
-    assert tip(step(forward=4.5, backward=3.9, optimizer=1.6), FUSED) is not None
+def test_just_over_the_threshold_it_speaks():
+    over = replace(step(forward=4.5, backward=3.9, optimizer=1.6), samples_per_s=400.0)
+    assert tip(over, FUSED) is not None
 
 
 def test_several_optimizers_are_advised_without_a_tweak():
