@@ -45,6 +45,7 @@ from perfdoctor.facts.device.device import (
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.ranks.gradient_sync import of_device
 from perfdoctor.facts.ranks.straggler_facts import of_traces
+from perfdoctor.facts.script.backends import Tf32Settings
 from perfdoctor.model.concluded import Bottleneck, Confidence, Diagnosis, Finding, NotJudged, Verdict
 from perfdoctor.model.measured import RunFacts, WindowFacts
 from perfdoctor.model.missing import Missing
@@ -180,7 +181,7 @@ def _facts(
     groups: dict[Any, object] = dict.fromkeys(
         (made.kind for made in registry.facts()), Missing(ONLY_A_RUN_TELLS)
     )
-    groups |= {RunFacts: run, AttentionFacts: None, WindowFacts: None}
+    groups |= {RunFacts: run, AttentionFacts: None, WindowFacts: None, Tf32Settings: Tf32Settings()}
     little = _too_little(trace)
     if device is None or little is not None:
         groups |= dict.fromkeys(ON_DEVICE, Missing(little or NO_DEVICE))

@@ -2,7 +2,8 @@
 
 ## What it sees
 Matrix products or convolutions in float32 take a noticeable share of the time, none of their kernels uses
-TF32, and the device's published TF32 rate is at least twice its float32 rate.
+TF32, and the device's published TF32 rate is at least twice its float32 rate. What the script has switched on
+already, as far as that was recorded, is left out.
 
 ## By hand
     torch.set_float32_matmul_precision("high")       # at the top of the script
@@ -16,6 +17,7 @@ TF32 keeps 10 bits of the mantissa: where a model needs all 23, as in some physi
 from __future__ import annotations
 
 from perfdoctor.facts.device.device import KernelFacts
+from perfdoctor.facts.script.backends import Tf32Settings
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.tips.catalogue import tip
@@ -28,6 +30,10 @@ IN_USE = 0.05  # of a class's 32-bit time in TF32 shows that it is on, and other
 # being the same. Trainings were said to become about three times as fast (huggingface/transformers #14450).
 WELL_TUNED = 0.7
 LEAST, LIKELY = 1.1, 2.0
+SWITCHES = {
+    KernelClass.MATMUL: 'torch.set_float32_matmul_precision("high")',
+    KernelClass.CONVOLUTION: "torch.backends.cudnn.allow_tf32 = True",
+}
 
 
 @tip(
@@ -37,12 +43,13 @@ LEAST, LIKELY = 1.1, 2.0
     applies=("gpu",),
     rivals=("no-mixed-precision",),
 )
-def tf32_off(kernels: KernelFacts, peak: DevicePeak) -> Advice | None:
+def tf32_off(kernels: KernelFacts, peak: DevicePeak, settings: Tf32Settings) -> Advice | None:
     """Advises TF32 where float32 products take the time and none of their kind uses it."""
     wide, fast = peak.flops_per_s.get("float32"), peak.flops_per_s.get("tf32")
     if not wide or not fast or fast < WORTH_IT * wide:
         return None
-    plain = [use for kind in (KernelClass.MATMUL, KernelClass.CONVOLUTION) for use in _without(kernels, kind)]
+    is_on = {KernelClass.MATMUL: settings.products, KernelClass.CONVOLUTION: settings.convolutions}
+    plain = [use for kind in SWITCHES if not is_on[kind] for use in _without(kernels, kind)]
     share = min(1.0, kernels.scale * sum(use.us for use in plain))
     if share < NOTICEABLE:
         return None
@@ -58,7 +65,8 @@ def tf32_off(kernels: KernelFacts, peak: DevicePeak) -> Advice | None:
         change=removes(low, likely, high),
         tweak="--tf32",
         same_result=False,
-        code='torch.set_float32_matmul_precision("high")',
+        code="\n".join(code for kind, code in SWITCHES.items() if any(use.kind is kind for use in plain)),
+        arguments="tf32=True",
     )
 
 

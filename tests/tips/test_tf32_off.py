@@ -2,18 +2,20 @@ from __future__ import annotations
 
 import pytest
 
+from perfdoctor.facts.script.backends import Tf32Settings
 from perfdoctor.tips.tf32_off import tf32_off as tip
 from perfdoctor.trace.results import DevicePeak
 from tests.support import facts
 from tests.support.rank_traces import A100, V100, kernel
 
+UNKNOWN = Tf32Settings()
 PLAIN = kernel("ampere_sgemm_128x64_nn", "matmul", 40)
 OTHER = kernel("vectorized", "pointwise", 60)
 SLOW_TF32 = DevicePeak("A10G", {"float32": 35e12, "tf32": 35e12}, 600e9, "the maker's data sheet")
 
 
 def test_holds_the_devices_rates_against_each_other():
-    advice = tip(facts.kernels(PLAIN, OTHER), A100)
+    advice = tip(facts.kernels(PLAIN, OTHER), A100, UNKNOWN)
     assert advice.because == (
         "40.0% of the time goes into float32 products without TF32",
         "most of it in ampere_sgemm_128x64_nn",
@@ -23,14 +25,14 @@ def test_holds_the_devices_rates_against_each_other():
 
 
 def test_the_gain_is_bounded_by_what_well_tuned_products_reach():
-    gain = facts.gain(tip(facts.kernels(PLAIN, OTHER), A100))
+    gain = facts.gain(tip(facts.kernels(PLAIN, OTHER), A100, UNKNOWN))
     assert gain.likely == pytest.approx(1 / (1 - 0.4 / 2))
     assert gain.high == pytest.approx(1 / (1 - 0.4 * (1 - 1 / 5.6)))
 
 
 def test_convolutions_and_products_are_set_apart():
     on = kernel("sm80_xmma_fprop_tf32f32", "convolution", 30, dtype="tf32", tensor=True)
-    assert tip(facts.kernels(PLAIN, on, OTHER), A100).because[0].startswith("30.8%")
+    assert tip(facts.kernels(PLAIN, on, OTHER), A100, UNKNOWN).because[0].startswith("30.8%")
 
 
 @pytest.mark.parametrize(
@@ -47,4 +49,27 @@ def test_convolutions_and_products_are_set_apart():
     ],
 )
 def test_is_silent(used, device):
-    assert tip(facts.kernels(*used), device) is None
+    assert tip(facts.kernels(*used), device, UNKNOWN) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "share", "code"),
+    [
+        (
+            UNKNOWN,
+            "60.0%",
+            'torch.set_float32_matmul_precision("high")\ntorch.backends.cudnn.allow_tf32 = True',
+        ),
+        (Tf32Settings(False, True), "40.0%", 'torch.set_float32_matmul_precision("high")'),
+        (Tf32Settings(True, False), "20.0%", "torch.backends.cudnn.allow_tf32 = True"),
+        (Tf32Settings(True, True), None, None),
+    ],
+)
+def test_what_is_switched_on_is_left_out_and_what_is_off_has_its_own_line(settings, share, code):
+    convolution = kernel("implicit_convolve_sgemm", "convolution", 20)
+    used = facts.kernels(PLAIN, convolution, kernel("vectorized", "pointwise", 40))
+    advice = tip(used, A100, settings)
+    assert (advice is None) is (share is None)
+    if advice is not None:
+        assert advice.because[0].startswith(share)
+        assert advice.code == code

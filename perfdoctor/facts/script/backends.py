@@ -1,4 +1,4 @@
-"""Tells how torch's device libraries were set while training: BackendFacts."""
+"""Tells how torch's device libraries were set while training: BackendFacts, Tf32Settings."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.script import SettingsEvent
 
 NOT_SEEN = Missing("the settings of the device's libraries were not recorded")
+FULL = "highest"  # torch's word for float32 products without TF32
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,24 @@ class BackendFacts:
 
     cudnn_benchmark: bool | None
     at: Location | None  # the user's line that was running: settings have no line of their own
+
+
+@dataclass(frozen=True)
+class Tf32Settings:
+    """Whether float32 operations may use TF32; None where that could not be read, as of a trace."""
+
+    products: bool | None = None
+    convolutions: bool | None = None
+
+
+@fact
+def tf32_settings(rank: RankRecords | Missing | None) -> Tf32Settings:
+    """The settings when they were last read."""
+    events = rank.of(SettingsEvent) if isinstance(rank, RankRecords) else []
+    read = [event for event in events if event.matmul_precision is not None]
+    if not read:
+        return Tf32Settings()
+    return Tf32Settings(read[-1].matmul_precision != FULL, read[-1].cudnn_tf32)
 
 
 @fact

@@ -1,6 +1,12 @@
 from __future__ import annotations
 
-from perfdoctor.facts.script.backends import NOT_SEEN, BackendFacts, backend_facts
+from perfdoctor.facts.script.backends import (
+    NOT_SEEN,
+    BackendFacts,
+    Tf32Settings,
+    backend_facts,
+    tf32_settings,
+)
 from perfdoctor.model.measured import Location
 from perfdoctor.runs.types import RankRecords
 from tests.support.facts import run
@@ -29,3 +35,11 @@ def test_what_was_not_recorded_is_said_to_be_missing() -> None:
 
 def test_on_a_cpu_there_are_no_such_libraries() -> None:
     assert backend_facts(own({"event": "settings", "cudnn_benchmark": False}), run()) is None
+
+
+def test_tf32_is_on_for_products_by_their_precision_and_for_convolutions_by_cudnn() -> None:
+    off = {"event": "settings", "matmul_precision": "highest", "cudnn_tf32": True}
+    high = {"event": "settings", "matmul_precision": "high", "cudnn_tf32": False}
+    assert tf32_settings(own(high, off)) == Tf32Settings(products=False, convolutions=True)
+    assert tf32_settings(own(off, high)) == Tf32Settings(products=True, convolutions=False)
+    assert tf32_settings(own({"event": "settings"})) == tf32_settings(NOT_SEEN) == Tf32Settings()

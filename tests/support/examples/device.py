@@ -12,7 +12,7 @@ from perfdoctor.facts.device.device import (
     MatrixFacts,
     WaitFacts,
 )
-from perfdoctor.facts.script.backends import BackendFacts
+from perfdoctor.facts.script.backends import BackendFacts, Tf32Settings
 from perfdoctor.model.measured import (
     Location,
 )
@@ -32,6 +32,7 @@ HEALTHY = {
         work=(rank_traces.worked(ms=90, count=50, dtype="bfloat16", flops=150e9),),
     ),
     BackendFacts: BackendFacts(False, None),
+    Tf32Settings: Tf32Settings(False, True),
     AttentionFacts: facts.attention(rank_traces.attention(between=4)),
     MatrixFacts: facts.matrices(rank_traces.matrix(512, 512, 512, 90, multiple=64)),
     CopyFacts: facts.copies(
@@ -80,6 +81,7 @@ def odd(draw):
             ),
         ),
         BackendFacts: BackendFacts(draw(st.none() | st.booleans()), None),
+        Tf32Settings: Tf32Settings(draw(st.none() | st.booleans()), draw(st.none() | st.booleans())),
         AttentionFacts: facts.attention(
             *(
                 rank_traces.attention(draw(MS), draw(MS), draw(st.booleans()))
