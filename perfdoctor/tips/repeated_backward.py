@@ -43,7 +43,7 @@ def repeated_backward(step: StepFacts, repeats: RepeatedBackwardFacts) -> Advice
     backward = step.share(Phase.BACKWARD)
     if passes < SEVERAL:
         return None
-    again = backward * (1.0 - 1.0 / passes)  # if they had all in common
+    again = backward * max(0.0, 1.0 - repeats.batches / passes)  # if those of a batch had all in common
     low, likely = (again * repeats.shared * gone for gone in GONE)
     if likely < NOTICEABLE:
         return None

@@ -40,3 +40,9 @@ def test_all_but_one_of_the_common_parts_go():
 )
 def test_is_silent(passes, shared):
     assert tip(replace(STEP, backwards_per_step=passes), replace(HALF, shared=shared)) is None
+
+
+def test_where_batches_accumulate_one_backward_of_each_stays():
+    accumulated = replace(HALF, batches=2.0)
+    assert gain(tip(STEP, accumulated)).high == pytest.approx(1 / (1 - 0.6 * 0.5))
+    assert tip(STEP, replace(HALF, batches=4.0)) is None  # one each: nothing goes
