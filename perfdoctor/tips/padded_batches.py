@@ -18,7 +18,8 @@ Pad each batch to its own longest sequence, in the collate function, instead of 
 Put sequences of similar length into one batch:
 
     alike = (lengths * torch.empty(len(lengths)).uniform_(0.9, 1.1)).argsort().split(batch_size)
-    DataLoader(..., batch_sampler=[alike[i].tolist() for i in torch.randperm(len(alike))])
+    order = [alike[i].tolist() for i in torch.randperm(len(alike))]  # anew for each epoch
+    DataLoader(..., batch_sampler=order)       # of several ranks, each takes order[rank::world]
 
     TrainingArguments(train_sampling_strategy="group_by_length")     # transformers 5
     TrainingArguments(group_by_length=True)                          # before
@@ -69,6 +70,7 @@ UNPADDED = "# where rows are padded now: leave them as long as their sequences\n
 ALIKE = """\
 batches = torch.tensor(lengths).argsort().split(batch_size)
 order = [batches[i].tolist() for i in torch.randperm(len(batches))]
+# order is a list: make it and the loader anew each epoch; of several ranks each takes order[rank::world]
 DataLoader(..., batch_sampler=order)  # without batch_size, shuffle, sampler and drop_last"""
 
 

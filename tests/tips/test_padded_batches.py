@@ -28,6 +28,8 @@ def test_says_how_much_is_padding_and_where_it_comes_from():
     assert not advice.same_result
     assert "pad_sequence" in advice.code
     assert "argsort" in advice.code
+    assert "anew each epoch" in advice.code
+    assert "order[rank::world]" in advice.code
 
 
 def test_a_tokenizer_that_pads_is_told_to_leave_it_to_the_collator():
