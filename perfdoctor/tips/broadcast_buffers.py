@@ -7,7 +7,11 @@ hides it: forward begins when the buffers have come.
 
 ## By hand
     DistributedDataParallel(model, broadcast_buffers=False)       # in newer torch: forward_sync_buffers=False
-    self.register_buffer("table", table, persistent=False)        # or no buffer: a constant of each rank
+    self.table = table                                            # no buffer: a constant of each rank
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ["table"])   # before wrapping
+
+A plain attribute does not move with `model.to(device)`: put it there by hand. `persistent=False` keeps a
+buffer out of the `state_dict`, and it is sent all the same.
 
 ## When not
 Where ranks change a buffer each in their own way and have to agree on it. Running statistics of batch norm
