@@ -6,7 +6,8 @@ process that collates, and stack samples find the line.
 
 ## By hand
 Allocate one array for the batch and fill it in one call (`np.stack`, `torch.nn.utils.rnn.pad_sequence`), or
-fetch the whole batch at once: a dataset with `__getitems__(indices)` and `collate_fn=lambda batch: batch`.
+fetch the whole batch at once: a dataset with `__getitems__(indices)`, and a collate function that returns
+what it is given. Define it in the module: where workers are not forked, a lambda cannot be sent to them.
 
 ## When not
 Where samples are large, memory bandwidth limits copying them into one batch: return them in the type that the
@@ -27,6 +28,10 @@ LARGE = 0.35  # of a batch's cost: removing half of it shortens the batch by a s
 # hundred times as long as one call that does the same; stacking large samples keeps most of its cost, because
 # it is that copy.
 KEPT_OWN, KEPT_TORCH = (0.5, 0.1, 0.01), (0.9, 0.6, 0.3)
+# Not a lambda: it could not be sent to workers that are not forked.
+WHOLE = """\
+def __getitems__(self, indices): return self.data[indices]  # of the dataset
+def as_it_is(rows): return rows  # in the module: collate_fn=as_it_is"""
 
 
 @tip(
@@ -51,7 +56,5 @@ def slow_collate(step: StepFacts, loader: LoaderFacts, batch: BatchFacts) -> Adv
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:3]) or ((loader.at,) if loader.at else ()),
-        code=None
-        if lines
-        else "def __getitems__(self, indices): return self.data[indices]  # and collate_fn=lambda rows: rows",
+        code=None if lines else WHOLE,
     )
