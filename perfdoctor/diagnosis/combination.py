@@ -47,6 +47,7 @@ def together(parts: Sequence[Saving], classes: Mapping[Bottleneck, float]) -> Ch
         batch=_from(BATCH, [change.batch for change in every]),
         starts=_from(1.0, [change.starts for change in every]),
         moved=moved,
+        others=_from(1.0, [change.others for change in every]),
         workers=max((change.workers for change in every if change.workers is not None), default=None),
         prefetch=max((change.prefetch for change in every if change.prefetch is not None), default=None),
     )

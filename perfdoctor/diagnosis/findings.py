@@ -286,7 +286,7 @@ def gain_of(model: StepModel | None, changes: Sequence[Change]) -> Gain:
         return Gain()
     if model is not None:
         return model.gain(*changes)
-    shares = [change.step for change in changes] + [change.starts for change in changes]
+    shares = [share for change in changes for share in (change.step, change.starts, change.others)]
     low, likely, high = (sum(getattr(share, name) for share in shares) for name in ("low", "likely", "high"))
     return without(low, likely, high)
 

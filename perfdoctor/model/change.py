@@ -37,7 +37,9 @@ class Change:
     `step`: share of the mean step's wall time that goes from the training thread (or from the device).
     `batch`: share of the cost of preparing a batch that goes. `starts`: share of the mean step's wall time
     that goes from the waits at epoch starts. `moved`: share of the mean step's wall time that moves from the
-    training thread into workers. `workers`, `prefetch`: the setting of the training loader from then on.
+    training thread into workers. `others`: share of the mean step's wall time that goes from the waits for
+    other loaders than the training one. `workers`, `prefetch`: the setting of the training loader from then
+    on.
     `is_published`: the range is that of published gains, which needs no widening.
     """
 
@@ -45,14 +47,20 @@ class Change:
     batch: Estimate = NOTHING
     starts: Estimate = NOTHING
     moved: Estimate = NOTHING
+    others: Estimate = NOTHING
     workers: int | None = None
     prefetch: int | None = None
     is_published: bool = False
 
     @property
+    def shares(self) -> tuple[Estimate, ...]:
+        """What goes or moves, of whatever it is a share."""
+        return self.step, self.batch, self.starts, self.moved, self.others
+
+    @property
     def is_setting(self) -> bool:
         """Whether no measured time goes or moves: the step model plays the setting through."""
-        return all(share == NOTHING for share in (self.step, self.batch, self.starts, self.moved))
+        return all(share == NOTHING for share in self.shares)
 
 
 def removes(low: float, likely: float, high: float) -> Change:

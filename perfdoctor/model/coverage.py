@@ -97,3 +97,5 @@ def covers(advice: Advice) -> Iterator[Cover]:
         yield Cover(1.0, Phase.DATA_WAIT, waits=MAKING)
     elif change.starts != NOTHING:
         yield Cover(change.starts.high, Phase.DATA_WAIT)
+    elif change.others != NOTHING:
+        yield Cover(change.others.high, Phase.DATA_WAIT)

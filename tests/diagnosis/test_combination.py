@@ -50,6 +50,12 @@ def test_the_cost_of_a_batch_is_paid_once():
     assert shares(both.batch) == (0.5, 0.9, 1.0)
 
 
+def test_waits_for_other_loaders_go_beside_what_the_step_saves():
+    both = together(parts(Change(others=Estimate(0.1, 0.2, 0.3)), removes(0.1, 0.1, 0.1)), HALVES)
+    assert shares(both.others) == (0.1, 0.2, 0.3)
+    assert both.step.likely == pytest.approx(0.1)
+
+
 def test_of_two_settings_the_larger_is_taken():
     both = together(parts(Change(workers=2, prefetch=4), Change(workers=8)), HALVES)
     assert (both.workers, both.prefetch) == (8, 4)

@@ -63,6 +63,11 @@ def test_waits_at_epoch_starts_are_a_part_of_the_waits():
     assert found == pytest.approx([0.3])
 
 
+def test_waits_for_other_loaders_are_a_part_of_the_waits():
+    found = left(Change(others=Estimate(0.1, 0.1, 0.1)), suspect(0.4, Phase.DATA_WAIT, 12))
+    assert found == pytest.approx([0.3])
+
+
 def test_a_change_that_names_no_line_may_be_about_any():
     assert left(removes(0, 0.1, 0.3), suspect(0.2, Phase.OTHER, 20)) == [0.0]
 

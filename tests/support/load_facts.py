@@ -10,6 +10,7 @@ from perfdoctor.facts.data.item_work import How, RepeatedWork
 from perfdoctor.facts.data.padding import PaddingFacts
 from perfdoctor.facts.data.small_calls import Library, SmallCalls
 from perfdoctor.facts.data.storage import StorageFacts
+from perfdoctor.facts.data.validation_loader import ValidationLoaderFacts
 from perfdoctor.facts.data.worker_memory import WorkerMemory
 from perfdoctor.facts.host.network import Link, NetworkFacts
 from perfdoctor.facts.host.resources import DiskFacts
@@ -37,6 +38,27 @@ def batch(*costs: StageCost, ms: float = 12.0, **given: Any) -> BatchFacts:
             "samples": 200,
             "costs": costs,
             "worker_start_s": 0.3,
+            **given,
+        }
+    )
+
+
+def held_back(
+    workers: int = 0, batch: float = 20.0, wait: float = 4.0, per_step: float = 0.2, **given: Any
+) -> ValidationLoaderFacts:
+    """A loader that validation waits for, `wait` ms a step; a batch of it costs `batch` ms."""
+    return ValidationLoaderFacts(
+        **{
+            "num_workers": workers,
+            "at": Location("train.py", 43, "main", "held_back = DataLoader(rest, batch_size=32)"),
+            "iterable": False,
+            "built": 1,
+            "epochs": 5,
+            "batches": 100,
+            "batches_per_step": per_step,
+            "batch_s": batch / 1e3,
+            "batch_cpu_s": batch / 1e3,
+            "wait_s": wait / 1e3,
             **given,
         }
     )

@@ -92,7 +92,7 @@ def test_it_never_raises_and_its_change_is_in_order(tip, data):
     if advice.tweak is not None:  # one that exists, with a value that it takes
         flags.read(advice.tweak.split(), TWEAKS)
     change = advice.change or Change()
-    for share in (change.step, change.batch, change.starts, change.moved):
+    for share in change.shares:
         assert -1e9 < share.low <= share.likely <= share.high <= 1 + 1e-9
     gain = gain_of(patient[StepModel] if isinstance(patient[StepModel], StepModel) else None, [change])
     assert 0 < gain.low <= gain.likely <= gain.high < float("inf")

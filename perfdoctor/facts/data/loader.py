@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
@@ -45,11 +45,11 @@ def loader_facts(rank: RankRecords, span: MeasuredSpan, steps: Steps) -> LoaderF
     """The facts of the training loader, or None where the script has none, or loads once for all steps."""
     if steps.fed_once:
         return None
-    made = _made(rank)
+    made = made_loaders(rank)
     identity = trained_on(rank, span)
     if identity is None:
         return None
-    rows = _rows_of(rank.loader, identity, span)
+    rows = rows_of(rank.loader, identity, span)
     if rows is None or not len(rows):
         return Missing("no batch of a DataLoader was recorded")
     event = next(entry for entry in made if entry.id == identity)
@@ -74,7 +74,7 @@ def _facts(
     return LoaderFacts(
         num_workers=event.num_workers,
         batch_size=event.batch_size,
-        at=location(_users(rank, event).at),
+        at=location(user_made(rank, event).at),
         dataset=(event.dataset or "unknown"),
         iterable=event.iterable,
         persistent_workers=event.persistent_workers,
@@ -99,7 +99,7 @@ def _facts(
         worker_start_s=_worker_start_s(rank, event.id),
         loaders=loaders,
         epoch_wait_s=sum(starts) / 1e9 / span.steps,
-        other_wait_s=_other_wait_s(rank, event.id, span),
+        other_wait_s=wait_s(rank, _others(rank, event.id), span),
         others_restart_s=_others_restart_s(rank, event.id, span),
         spread=_spread(costs / batches, batches),
         samples=int(rows["samples"].sum()),
@@ -131,7 +131,7 @@ def _stops_ns(rank: RankRecords, identity: int) -> list[float]:
 def _others_restart_s(rank: RankRecords, identity: int, span: MeasuredSpan) -> float:
     """Seconds per step that workers of other loaders (validation) take to start again and to stop."""
     restarted_ns = 0.0
-    for event in _made(rank):
+    for event in made_loaders(rank):
         epochs = _epochs(rank, event.id, span)
         if event.id == identity or not event.num_workers or event.persistent_workers or len(epochs) < 2:
             continue
@@ -139,6 +139,10 @@ def _others_restart_s(rank: RankRecords, identity: int, span: MeasuredSpan) -> f
         end_s = _epoch_end_s(rank, event.id) or 0.0
         restarted_ns += (once_ns + end_s * 1e9) * (len(epochs) - 1)
     return min(restarted_ns / 1e9, span.seconds) / span.steps
+
+
+def _others(rank: RankRecords, identity: int) -> set[int | None]:
+    return {entry.loader for entry in rank.of(EpochEvent)} - {identity}
 
 
 def _spread(costs: Floats, weight: Floats) -> tuple[float, ...]:
@@ -149,17 +153,18 @@ def _spread(costs: Floats, weight: Floats) -> tuple[float, ...]:
     return tuple(cost / mean for cost in values) if mean > 0 else (1.0,)
 
 
-def _made(rank: RankRecords) -> list[LoaderEvent]:
+def made_loaders(rank: RankRecords) -> list[LoaderEvent]:
+    """The loaders that the script, or a library, has made."""
     return [entry for entry in rank.of(LoaderEvent) if entry.id]
 
 
-def _users(rank: RankRecords, event: LoaderEvent) -> LoaderEvent:
+def user_made(rank: RankRecords, event: LoaderEvent) -> LoaderEvent:
     """The user's own loader, where a library has made the one that delivers around it; else that one.
 
     Such a library (`accelerator.prepare(loader)`) takes over what the user's loader is made of, which then
     delivers nothing itself. Of several that one line prepares, each is made after its own.
     """
-    made, used = _made(rank), {epoch.loader for epoch in rank.of(EpochEvent)}
+    made, used = made_loaders(rank), {epoch.loader for epoch in rank.of(EpochEvent)}
     alike = [other for other in made if _made_of(other) == _made_of(event)]
     around = [other.id for other in alike if other.at == event.at]
     own = [other for other in alike if other.id < around[0] and other.id not in used]
@@ -172,13 +177,14 @@ def _made_of(event: LoaderEvent) -> tuple[object, ...]:
 
 def trained_on(rank: RankRecords, span: MeasuredSpan) -> int | None:
     """The loader inside whose epochs most steps ended; of several, the one whose batches cost most."""
-    made = _made(rank)
-    ends = {entry.id: _steps_inside(rank, entry.id, span) for entry in made}
-    costs = {entry.id: _cost(_rows_of(rank.loader, entry.id, span)) for entry in made}
+    made = made_loaders(rank)
+    ends = {entry.id: steps_inside(rank, entry.id, span) for entry in made}
+    costs = {entry.id: _cost(rows_of(rank.loader, entry.id, span)) for entry in made}
     return max(ends, key=lambda identity: (ends[identity], costs[identity]), default=None)
 
 
-def _steps_inside(rank: RankRecords, identity: int, span: MeasuredSpan) -> int:
+def steps_inside(rank: RankRecords, identity: int, span: MeasuredSpan) -> int:
+    """How many steps ended inside a loader's epochs."""
     finished = {entry.index: entry for entry in rank.of(EpochEndEvent) if entry.loader == identity}
     inside = 0
     for entry in (entry for entry in rank.of(EpochEvent) if entry.loader == identity):
@@ -195,7 +201,7 @@ def _left_ns(ended: EpochEndEvent | None) -> float:
     return ended.last_ns if ended.end_wait_ns is None else ended.t_ns
 
 
-def _rows_of(rows: Rows | None, identity: int, span: MeasuredSpan) -> Rows | None:
+def rows_of(rows: Rows | None, identity: int, span: MeasuredSpan) -> Rows | None:
     """A loader's rows up to the last step. Those from before the first step fed it: they count."""
     if rows is None or not set(rows.dtype.names or ()) >= NEEDED:
         return None
@@ -248,16 +254,16 @@ def _steady_wait_s(rank: RankRecords, identity: int, span: MeasuredSpan) -> floa
     return sum(entry.wait_ns for entry in ended) / later / 1e9 if later else None
 
 
-def _other_wait_s(rank: RankRecords, identity: int, span: MeasuredSpan) -> float:
-    """Seconds per step that the loop waited for other loaders, as far as whole epochs were seen."""
+def wait_s(rank: RankRecords, identities: Container[int | None], span: MeasuredSpan) -> float:
+    """Seconds per step that the loop waited for these loaders, as far as whole epochs were seen."""
     waited_ns = sum(
         entry.startup_ns + entry.first_wait_ns
         for entry in rank.of(EpochEvent)
-        if entry.loader != identity and span.holds(entry.t_ns)
+        if entry.loader in identities and span.holds(entry.t_ns)
     ) + sum(
         entry.wait_ns + (entry.end_wait_ns or 0)
         for entry in rank.of(EpochEndEvent)
-        if entry.loader != identity and span.holds(entry.t_ns)
+        if entry.loader in identities and span.holds(entry.t_ns)
     )
     return min(waited_ns / 1e9, span.seconds) / span.steps
 

@@ -106,6 +106,7 @@ class StepModel:
         kept = 1.0 - min(REMOVABLE, _ratio(gone_s, self.main_s))
         lighter = math.prod(1.0 - min(REMOVABLE, change.batch.at(case)) for change in changes)
         starts_s = sum(change.starts.at(case) for change in changes) * self.step_s
+        others_s = sum(change.others.at(case) for change in changes) * self.step_s
         prefetch = [change.prefetch for change in changes if change.prefetch is not None]
         return replace(
             self,
@@ -115,6 +116,7 @@ class StepModel:
             data_cpu_s=(self.data_cpu_s + moved_s) * lighter,
             batches=self.batches or float(moved_s > 0),
             epoch_s=max(0.0, self.epoch_s - starts_s),
+            fixed_s=max(0.0, self.fixed_s - others_s),
             prefetch=max(prefetch, default=self.prefetch),
         )
 

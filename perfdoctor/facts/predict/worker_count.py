@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from perfdoctor.facts.predict.step_model import StepModel
+from perfdoctor.facts.data.validation_loader import ValidationLoaderFacts
+from perfdoctor.facts.predict.step_model import BEST, EVEN, LIKELY, WORST, StepModel
 from perfdoctor.model.change import NOTHING, Estimate
 from perfdoctor.model.measured import CpuFacts, LoaderFacts, StepFacts
 
@@ -49,6 +51,37 @@ def slowed(step: StepFacts, loader: LoaderFacts) -> Estimate:
         return NOTHING
     share = min(1.0, loader.epoch_slowed_s * (loader.epochs - 1) / step.wall_s)
     return Estimate(0.0, share, share)  # a first step of an epoch may be slower for another reason
+
+
+def of_validation(model: StepModel, slow: ValidationLoaderFacts, computed_s: float, workers: int) -> Estimate:
+    """The share of the training time that goes if so many workers prepare the batches of validation.
+
+    A batch of validation is played through like a step: what is computed on it, and what preparing it costs.
+    """
+    busy = model.compute_cpu_s / model.compute_s if model.compute_s > 0 else 1.0
+    one = replace(
+        model,
+        step_s=computed_s + slow.batch_s,
+        compute_s=computed_s,
+        compute_cpu_s=computed_s * busy,
+        main_s=computed_s,
+        data_s=slow.batch_s,
+        data_cpu_s=slow.batch_cpu_s,
+        batches=1.0,
+        spread=EVEN,
+        workers=slow.num_workers,
+        transfer_s=0.0,
+        epoch_s=0.0,
+        epochs_per_step=slow.epochs / slow.batches,
+        starts_per_step=1 / slow.batches,
+        fixed_s=0.0,
+    )
+    saved = (
+        (one.step_with(slow.num_workers, case) - one.step_with(workers, case)) * slow.batches_per_step
+        for case in (WORST, LIKELY, BEST)
+    )
+    waits_s = min(slow.wait_s, model.fixed_s)  # what starts other loaders' workers is counted apart
+    return Estimate(*sorted(max(0.0, min(waits_s, each_s)) / model.step_s for each_s in saved))
 
 
 def _restart(loader: LoaderFacts) -> bool:

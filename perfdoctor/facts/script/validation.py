@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.facts.data.validation_loader import ValidationLoaderFacts
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Steps
@@ -25,7 +26,7 @@ class ValidationFacts:
     count: int
     steps_between: float
     seconds_per_step: float  # in the passes
-    wait_per_step_s: float  # waiting for other loaders than the training one
+    wait_per_step_s: float  # for other loaders, but for what fewer workers than training has are the cause of
     at: Location | None  # the line of the loop that validates again and again
     passes: Location | None  # the line that calls the model
     only_reported: bool = False  # the source shows that no update depends on what the line at `at` does
@@ -38,6 +39,7 @@ def validation_facts(
     step: StepFacts,
     loader: LoaderFacts | Missing | None,
     sources: Sources,
+    other: ValidationLoaderFacts | Missing | None,
 ) -> ValidationFacts | None:
     """What validating took from the run, or None where no step was followed by one."""
     seconds = step.seconds.get(Phase.VALIDATION, 0.0)
@@ -54,11 +56,18 @@ def validation_facts(
         count=round(share * step.count),
         steps_between=between,
         seconds_per_step=seconds,
-        wait_per_step_s=loader.other_wait_s if isinstance(loader, LoaderFacts) else 0.0,
+        wait_per_step_s=_wait_s(loader, other) if isinstance(loader, LoaderFacts) else 0.0,
         at=at,
         passes=lines[0] if lines else None,
         only_reported=only_reported(sources, at),
     )
+
+
+def _wait_s(loader: LoaderFacts, other: ValidationLoaderFacts | Missing | None) -> float:
+    """Waits for other loaders; those that workers would take away are no reason to validate less often."""
+    if isinstance(other, ValidationLoaderFacts) and other.is_slower_than(loader.num_workers):
+        return max(0.0, loader.other_wait_s - other.wait_s)
+    return loader.other_wait_s
 
 
 def _again(lines: Sequence[Location], sources: Sources) -> Location | None:

@@ -112,6 +112,12 @@ def test_what_goes_from_a_step_that_waits_for_batches_is_no_gain():
     assert late.gain(Change(batch=Estimate(0.5, 0.5, 0.5))).likely > 1.5
 
 
+def test_waits_for_other_loaders_go_from_any_step():
+    late = built(workers=2, batch=40, wait=16.5, compute=8.5, other_wait_s=0.005)
+    assert late.gain(Change(others=Estimate(0.2, 0.2, 0.2))).likely == pytest.approx(1.25, rel=0.05)
+    assert late.gain(Change(others=Estimate(0.9, 0.9, 0.9))).likely == pytest.approx(1.25, rel=0.05)
+
+
 def test_what_moves_into_workers_runs_beside_the_step():
     loop = of_loop(step(other=10, forward=10, cpu=20), cpu(cores=8))
     assert loop.gain(Change(moved=Estimate(0.5, 0.5, 0.5), workers=1)).likely == pytest.approx(1.8, abs=0.2)

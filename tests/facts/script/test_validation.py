@@ -8,6 +8,7 @@ from perfdoctor.facts.steps.summary import step_facts
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.runs.types import RankRecords
 from tests.support.facts import loader
+from tests.support.load_facts import held_back
 from tests.support.records import rows, source_of, update
 
 TRAIN = "/home/me/train.py"
@@ -29,13 +30,13 @@ LINES = [
 ]
 
 
-def facts(lines, every=10, of_loader=None):
+def facts(lines, every=10, of_loader=None, other=None):
     described = [update(20, validation=10) if n % every == 0 else update(10) for n in range(1, 101)]
     steps = find(rows(described))
     events = ({"event": "eval", "calls": 10, "lines": lines},)
     source = Sources(source_of(train=SCRIPT))
     records = RankRecords(0, None, None, events)
-    return validation_facts(records, steps, step_facts(steps, None, None), of_loader, source)
+    return validation_facts(records, steps, step_facts(steps, None, None), of_loader, source, other)
 
 
 def test_stretches_between_updates_are_counted():
@@ -43,6 +44,14 @@ def test_stretches_between_updates_are_counted():
     assert (found.count, found.steps_between) == (10, 10)
     assert found.seconds_per_step == pytest.approx(0.001)
     assert found.wait_per_step_s == 0.0005
+
+
+def test_waits_that_more_workers_take_away_are_no_part_of_it():
+    feeding = loader(workers=2, other_wait_s=0.0005)
+    assert facts(LINES, of_loader=feeding, other=held_back(0, wait=0.4)).wait_per_step_s == pytest.approx(
+        1e-4
+    )
+    assert facts(LINES, of_loader=feeding, other=held_back(2, wait=0.4)).wait_per_step_s == 0.0005
 
 
 def test_the_loop_that_calls_again_and_again_is_named_and_the_call_of_the_model():

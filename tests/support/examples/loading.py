@@ -8,6 +8,7 @@ from perfdoctor.facts.data.copy_lines import CopyLines
 from perfdoctor.facts.data.helper_threads import HelperThreadFacts
 from perfdoctor.facts.data.padding import PaddingFacts
 from perfdoctor.facts.data.storage import StorageFacts
+from perfdoctor.facts.data.validation_loader import ValidationLoaderFacts
 from perfdoctor.facts.data.worker_memory import WorkerMemory
 from perfdoctor.facts.host.network import NetworkFacts
 from perfdoctor.facts.host.resources import DiskFacts
@@ -33,6 +34,7 @@ HEALTHY = {
     HelperThreadFacts: load_facts.threads(running=0.1, blocked=0.02),
     CopyLines: load_facts.copied(in_loop=0.02, in_batch=0.5),
     StorageFacts: load_facts.storage("network", "nfs4"),
+    ValidationLoaderFacts: load_facts.held_back(workers=2, wait=0.2),
     DiskFacts: load_facts.disk(),
     NetworkFacts: load_facts.network(),
     WorkerMemory: load_facts.growth(last=205e6, late=1e3),
@@ -67,6 +69,13 @@ def odd(draw):
             draw(st.sampled_from(["network", "rotational", "solid", "unknown"]))
         ),
         DiskFacts: load_facts.disk(draw(MS)),
+        ValidationLoaderFacts: load_facts.held_back(
+            draw(st.integers(0, 99)),
+            draw(MS),
+            draw(MS),
+            draw(st.floats(0.001, 1e3)),
+            iterable=draw(st.booleans()),
+        ),
         NetworkFacts: load_facts.network(
             draw(MS),
             draw(st.none() | st.floats(0.01, 400)),
