@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from perfdoctor.facts.script.model_and_optimizers import ModelFacts, OptimizerFacts
 from perfdoctor.facts.script.module_calls import BiasFacts, PrecisionFacts, RepeatedCallFacts
 from perfdoctor.facts.script.parallel import ParallelFacts
+from perfdoctor.facts.script.skipped_updates import SkippedUpdateFacts
 from perfdoctor.facts.steps.batch_room import BatchRoom
 from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
 from perfdoctor.model.measured import (
@@ -27,6 +28,7 @@ HEALTHY = {
     RepeatedCallFacts: script_facts.repeats(0.0),
     BiasFacts: script_facts.biases(0.01),
     PrecisionFacts: script_facts.precision("bfloat16"),
+    SkippedUpdateFacts: SkippedUpdateFacts(4000, 2),
     ParallelFacts: script_facts.parallel(),
     BatchSizeFacts: script_facts.sizes(),
     BatchRoom: BatchRoom(2 * 10**9, 16 * 10**9),
@@ -43,6 +45,7 @@ def odd(draw):
     )
     count = st.integers(0, 10**9)
     some = st.floats(0, 99)
+    updates = draw(st.integers(1, 10**9))
     return {
         OptimizerFacts: script_facts.optimizers(
             *(
@@ -62,6 +65,7 @@ def odd(draw):
         PrecisionFacts: script_facts.precision(
             draw(st.none() | st.just("float16")), None, draw(st.booleans())
         ),
+        SkippedUpdateFacts: SkippedUpdateFacts(updates, draw(st.integers(1, updates))),
         ParallelFacts: script_facts.parallel(
             wrapper=draw(st.sampled_from(["DistributedDataParallel", "DataParallel", None])),
             devices=draw(st.integers(0, 16)),
