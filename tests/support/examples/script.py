@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from perfdoctor.facts.device.held_clock import HeldClockFacts
+from perfdoctor.facts.device.timed_copies import TimedCopyFacts
 from perfdoctor.facts.script.model_and_optimizers import ModelFacts, OptimizerFacts
 from perfdoctor.facts.script.module_calls import BiasFacts, PrecisionFacts, RepeatedCallFacts
 from perfdoctor.facts.script.parallel import ParallelFacts
@@ -34,6 +35,7 @@ HEALTHY = {
     BatchSizeFacts: script_facts.sizes(),
     BatchRoom: BatchRoom(2 * 10**9, 16 * 10**9),
     GpuFacts: script_facts.gpu(),
+    TimedCopyFacts: TimedCopyFacts(0.02, 4e6, (), pinned_by_hand=False),
     HeldClockFacts: HeldClockFacts("Tesla V100", 60, 0.0, 0.9, 1400, 1600, 0.95, 70, 300),
 }
 
@@ -84,6 +86,9 @@ def odd(draw):
             small_for_device=draw(st.sampled_from([None, True, False])),
         ),
         BatchRoom: draw(rooms),
+        TimedCopyFacts: TimedCopyFacts(
+            draw(SHARE), draw(st.floats(0, 1e12)), draw(st.sampled_from([(), (AT,)])), draw(st.booleans())
+        ),
         HeldClockFacts: HeldClockFacts(
             "", 99, draw(SHARE), draw(SHARE), draw(st.floats(1, 1e4)), draw(st.floats(1, 1e4)), draw(SHARE)
         ),
