@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfdoctor.errors import PerfdoctorError
@@ -52,6 +52,7 @@ class Bench:
     def compare(self, variants: Sequence[Variant], base: Variant = ORIGINAL) -> list[VariantResult]:
         """Measure each variant against executions of `base` in the same rounds: of the original, usually."""
         originals: list[Execution] = []
+        decided: dict[str, VariantResult] = {}  # in turns, before trainings were told apart
         executions: dict[str, list[Execution]] = {variant.name: [] for variant in variants}
         alive = [variant for variant in variants if self.out_of_reach(variant) is None]
         began = first = self.rounds
@@ -70,10 +71,13 @@ class Bench:
             except KeyboardInterrupt as stop:  # between two executions
                 self.ended_by = signals.number_of(stop)
             except lockstep.Apart as why:
+                over = [each for each in variants if each not in alive]
+                decided = {each.name: self._judged(each, executions, originals, base) for each in over}
+                self.originals += originals if decided and not base.settings else []
                 self._part(str(why))
-                for _, before in turns:
+                for _, before in turns[1:]:
                     before.clear()
-                first = self.rounds
+                originals, first = [], self.rounds
                 continue
             self.rounds += 1
             longest_s = max(longest_s, self.clock() - round_s)
@@ -83,22 +87,26 @@ class Bench:
             alive = [
                 variant for variant in alive if self._goes_on(variant, originals, executions[variant.name])
             ]
-        decided = not alive and first < self.rounds < first + self.plan.rounds
-        self.stopped_early |= decided and not self._ended
+        all_told = not alive and first < self.rounds < first + self.plan.rounds
+        self.stopped_early |= all_told and not self._ended
         if not base.settings:
             self.originals += originals
-        verdicts = [
-            verdict(
-                variant,
-                executions[variant.name],
-                originals,
-                [self.calibration] if base == ORIGINAL else [],
-                self.plan.rounds,
-                self.predict(variant),
-            )
-            for variant in variants
+        return [
+            decided.get(each.name) or self._judged(each, executions, originals, base) for each in variants
         ]
-        return [replace(each, because=self.out_of_reach(each.variant) or each.because) for each in verdicts]
+
+    def _judged(
+        self,
+        variant: Variant,
+        executions: Mapping[str, Sequence[Execution]],
+        originals: Sequence[Execution],
+        base: Variant,
+    ) -> VariantResult:
+        """The verdict on a variant by what was measured so far, as it was planned."""
+        more = [self.calibration] if base == ORIGINAL else []
+        planned, predicted = self.plan.rounds, self.predict(variant)
+        found = verdict(variant, executions[variant.name], originals, more, planned, predicted)
+        return replace(found, because=self.out_of_reach(variant) or found.because)
 
     def out_of_reach(self, variant: Variant) -> str | None:
         """Why what a variant changes cannot be measured in the time there is, or None where it can."""

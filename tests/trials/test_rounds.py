@@ -264,3 +264,26 @@ def test_where_none_failed_who_made_no_step_is_executed_alone(monkeypatch: pytes
     because = "--workers 4 fails beside another: no training step"
     assert made.notes == [Note("whole-executions", {"because": because})]
     assert verdict.outcome is Outcome.FASTER
+
+
+def test_what_was_decided_in_turns_stays_decided_where_they_are_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    executor = Scripted(original=noisy(0.1), workers=noisy(0.1), amp=noisy(0.09))
+    made = alive_at_once(monkeypatch, executor)
+
+    def execute(_: Any, sides: Any, number: int, *more: Any) -> Any:
+        if number == 4:
+            raise lockstep.Apart("--amp did not go on after it had rested")
+        costs = {"original": 0.1, WORKERS.name: 0.05, AMP.name: 0.07 + 0.06 * (number % 2)}
+        return [replace(noisy_turns(costs[variant.name], number), round=number) for variant, _ in sides], None
+
+    monkeypatch.setattr(lockstep, "execute", execute)
+    decided, parted = made.compare([WORKERS, AMP])
+    assert decided.outcome is Outcome.FASTER
+    assert decided.speedup is not None
+    assert decided.speedup.likely == pytest.approx(2.0)
+    assert parted.outcome is Outcome.FASTER
+    assert not any("workers" in name for name in executor.asked)
+    assert {len(each.turns_s) for each in parted.executions} == {0}
+    assert [len(each.turns_s) for each in made.originals] == [4, 4, 4, 4, 0, 0, 0]
