@@ -187,7 +187,10 @@ class Bench:
         at_fault = endings & CRASHED or endings & {ExecutionEnd.NO_STEPS}  # others may be cut before a step
         for (variant, before), execution in zip(sides, executions, strict=True):
             if execution.ending in at_fault:
-                before.append(self._alone(variant, execution))
+                alone = self._alone(variant, execution)
+                if alone is None:
+                    return
+                before.append(alone)
         if at_fault:
             return  # what the others did meanwhile is cut short
         for (variant, before), execution in zip(sides, executions, strict=True):
@@ -195,11 +198,21 @@ class Bench:
                 raise lockstep.Apart(f"{variant.name} is too short for turns")
             before.append(execution)
 
-    def _alone(self, variant: Variant, execution: Execution) -> Execution:
-        """What failed beside others, executed by itself. Raises lockstep.Apart where it works then."""
+    def _alone(self, variant: Variant, execution: Execution) -> Execution | None:
+        """What failed beside others, executed by itself. Raises lockstep.Apart where it works then.
+
+        None where the trial ends meanwhile.
+        """
         assert self.whole is not None
         name = self._name(0, variant) + "-alone"
-        alone = self.executor.execute(variant, name, self.rounds, self.whole)
+        try:
+            alone = self.executor.execute(variant, name, self.rounds, self.whole)
+        except PerfdoctorError as error:
+            self._end_for(error)
+            return None
+        if alone.ending is ExecutionEnd.INTERRUPTED:
+            self.ended_by = alone.ended_by
+            return None
         if variant.settings and alone.ending in BROKEN:
             return alone
         raise lockstep.Apart(f"{variant.name} fails beside another: {execution.error or 'no training step'}")

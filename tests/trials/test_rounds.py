@@ -287,3 +287,27 @@ def test_what_was_decided_in_turns_stays_decided_where_they_are_given_up(
     assert not any("workers" in name for name in executor.asked)
     assert {len(each.turns_s) for each in parted.executions} == {0}
     assert [len(each.turns_s) for each in made.originals] == [4, 4, 4, 4, 0, 0, 0]
+
+
+def no_room(number: int) -> Execution:
+    raise PerfdoctorError("cannot write to trials: No space left on device", "make room there")
+
+
+@pytest.mark.parametrize("alone", [broken(ExecutionEnd.INTERRUPTED, ended_by=signal.SIGINT), no_room])
+def test_what_ends_the_trial_while_one_is_executed_alone_keeps_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch, alone: Any
+) -> None:
+    made = alive_at_once(monkeypatch, Scripted(original=noisy(0.1), workers=alone))
+
+    def execute(_: Any, sides: Any, number: int, *more: Any) -> Any:
+        ends = [noisy_turns(0.1, number), replace(noisy_turns(0.05, number))]
+        if number == 3:
+            ends = [broken(ExecutionEnd.TOO_SHORT), broken(ExecutionEnd.FAILED, error="killed")]
+        return [replace(each, round=number) for each in ends], None
+
+    monkeypatch.setattr(lockstep, "execute", execute)
+    monkeypatch.setattr(Bench, "_goes_on", lambda *_: True)
+    (verdict,) = made.compare([WORKERS])
+    assert verdict.outcome is Outcome.FASTER
+    assert made.notes == []
+    assert (made.ended_by == signal.SIGINT) or made.trouble
