@@ -176,7 +176,8 @@ def _interrupted(execution: Execution) -> Execution:
 
 def _take_turns(sides: Sequence[_LiveTraining], plan: TrialPlan, tell: Callable[[int], None]) -> None:
     """Let all settle, then each have its turns, every other time in the opposite order."""
-    _settle(sides, plan)
+    if not _settle(sides, plan):
+        return
     for number in range(plan.turns):
         tell(number)
         for side in sides if number % 2 == 0 else sides[::-1]:
@@ -184,15 +185,15 @@ def _take_turns(sides: Sequence[_LiveTraining], plan: TrialPlan, tell: Callable[
                 return
 
 
-def _settle(sides: Sequence[_LiveTraining], plan: TrialPlan) -> None:
-    """Let all train until each has settled; who has, rests until all have."""
+def _settle(sides: Sequence[_LiveTraining], plan: TrialPlan) -> bool:
+    """Let all train until each has settled; who has, rests until all have. False where one ended before."""
     until_s = time.monotonic() + FIRST_STEP_S + plan.limit_s
     begun_s: float | None = None
     unsettled = list(sides)
     while unsettled:
         for side in list(unsettled):
             if side.living.is_over:
-                return  # it failed, or is too short: what it printed tells
+                return False  # it failed, or is too short: what it printed tells
             updates = side.updates
             if updates and begun_s is None:
                 begun_s = time.monotonic()
@@ -205,6 +206,7 @@ def _settle(sides: Sequence[_LiveTraining], plan: TrialPlan) -> None:
             names = " and ".join(side.variant.name for side in unsettled)
             raise Apart(f"{names} did not get on beside the others")
         time.sleep(LONGEST_POLL_S)
+    return True
 
 
 def _turn(side: _LiveTraining, plan: TrialPlan) -> bool:

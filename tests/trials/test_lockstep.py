@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -175,6 +176,15 @@ def test_those_that_cannot_live_beside_each_other_are_told_apart(tmp_path: Path)
     sides = [(ORIGINAL, "one"), (ORIGINAL, "other")]
     executions, _ = lockstep.execute(executor(tmp_path, with_port), sides, 0, PLAN, untold)
     assert ExecutionEnd.FAILED in [each.ending for each in executions]
+
+
+def test_nobody_has_a_turn_where_one_ended_before_all_had_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def side(is_over: bool) -> Any:
+        living = SimpleNamespace(is_over=is_over, suspensions=0, go_on=lambda: None, rest=lambda: None)
+        return SimpleNamespace(living=living, updates=0, warm_up=5, variant=ORIGINAL)
+
+    monkeypatch.setattr(lockstep, "SLACK_S", 0.0)
+    lockstep._take_turns([side(is_over=False), side(is_over=True)], PLAN, untold)
 
 
 def free_port_number() -> int:
