@@ -147,9 +147,7 @@ def _prepare(
     calibration, records = executor.calibrate(first)
     _check(calibration, first)
     assert records is not None  # of an execution that took steps
-    longest = baseline.longest_steps if baseline is not None else None
-    if not calibration.ended_early:
-        longest = len(calibration.losses)
+    longest = _longest_steps(calibration, baseline)
     batch = measure.batch(records)
     most_held = max((plan.times_held(variant, batch) for variant in variants), default=1.0)
     known: dict[str, Any] = {
@@ -195,6 +193,15 @@ def _prepare(
         bench.notes.append(Note("whole-executions", {"because": because}))
     _promise(request, progress, strategy, bench.plan, records, time.monotonic() - began_s)
     return bench, executor.protection
+
+
+def _longest_steps(calibration: Execution, baseline: BaselineRun | None) -> int | None:
+    """How many steps the script takes by itself; None where neither run tells."""
+    taken = len(calibration.losses)
+    if not calibration.ended_early:
+        return taken
+    longest = baseline.longest_steps if baseline is not None else None
+    return None if longest is not None and taken >= longest else longest  # that run was of a shorter training
 
 
 def _promise(

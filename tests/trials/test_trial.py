@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,13 @@ from perfdoctor import trials
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.trial import Outcome, Trial, Variant
+from perfdoctor.trials import trial as trial_module
+from perfdoctor.trials.baseline_run import BaselineRun
 from perfdoctor.trials.sandbox import leftovers, protect
 from perfdoctor.trials.settings import flags, tweak_catalogue
 from tests.support.launching import environment
 from tests.support.processes import wait_for
+from tests.support.trial_runs import execution
 
 pytestmark = [pytest.mark.clock, pytest.mark.process]
 
@@ -151,6 +155,16 @@ def test_a_script_that_fails_after_a_while_is_no_short_one(tmp_path: Path) -> No
     code = SCRIPT.replace("    torch.save", "    raise KeyError(epoch)\n    torch.save")
     with pytest.raises(PerfdoctorError, match="fails as it is: KeyError: 0"):
         trial(tmp_path, code, "--workers", "2")
+
+
+@pytest.mark.parametrize(("of_run", "longest"), [(400, 400), (300, None), (60, None), (None, None)])
+def test_an_old_run_that_ended_where_training_goes_on_now_tells_no_length(
+    of_run: int | None, longest: int | None
+) -> None:
+    cut = execution(losses=(1.0,) * 300, ended_early=True)
+    baseline = BaselineRun(None, None, of_run)  # type: ignore[arg-type]
+    assert trial_module._longest_steps(cut, baseline) == longest
+    assert trial_module._longest_steps(replace(cut, ended_early=False), baseline) == 300
 
 
 @pytest.mark.slow
