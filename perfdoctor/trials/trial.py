@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -31,6 +32,7 @@ from perfdoctor.trials.settings.auto_values import resolve
 from perfdoctor.trials.statistics.speedup import LEAST_ROUNDS
 from perfdoctor.watch import command, samplers
 
+MOST_TIME = 10  # times what was given: more is not advised, so that trainings can take turns
 SETTLING_SHARE = 0.5  # of the time given, that the first epochs of all may take
 
 
@@ -174,8 +176,11 @@ def _prepare(
     epoch = measure.epoch(records)
     bench = Bench(executor, progress, whole, calibration, None, predict, epoch=epoch, longest_steps=longest)
     why = lockstep.obstacle(calibration, variants, strategy.abreast) or _by_the_clock(request)
-    if request.seconds is not None:  # of which each comparison has its part
-        known["seconds"] = request.seconds * strategy.abreast / strategy.comparisons
+    share, spent_s = strategy.abreast / strategy.comparisons, known["spent_s"]
+    if request.seconds is not None:  # of what is left, each comparison has its part
+        known |= {"seconds": (request.seconds - spent_s) * share, "spent_s": 0.0}
+        bench.plan = whole = replace(whole, budget_s=known["seconds"])
+    told = None if request.auto and request.seconds is None else share  # a walk shares only what is given
     known |= {
         "variants": strategy.abreast,
         "processes": max(1, len(records.ranks)),
@@ -183,13 +188,12 @@ def _prepare(
         "spare_updates": lockstep.spare_updates(records),
     }
     turns = None if why is not None else plan.in_turns(whole, **known)
-    if request.seconds is not None:
-        left_s = request.seconds - known["spent_s"]
-        bench.plan = whole = replace(whole, budget_s=left_s * strategy.abreast / strategy.comparisons)
     if turns is not None and not _only_whole(bench, turns, variants, strategy.abreast, budget_s):
         bench.plan, bench.whole = turns, whole
     else:
-        because = why or (_without_turns(whole, known) if turns is None else "no turn holds an epoch")
+        because = why or (
+            _without_turns(whole, known, spent_s, told) if turns is None else "no turn holds an epoch"
+        )
         bench.notes.append(Note("whole-executions", {"because": because}))
     _promise(request, progress, strategy, bench.plan, records, time.monotonic() - began_s)
     return bench, executor.protection
@@ -223,11 +227,18 @@ def _promise(
         progress.say(note)
 
 
-def _without_turns(whole: plan.TrialPlan, known: dict[str, Any]) -> str:
-    """Why there is no plan for turns, in half a sentence."""
+def _without_turns(whole: plan.TrialPlan, known: dict[str, Any], spent_s: float, share: float | None) -> str:
+    """Why there is no plan for turns, in half a sentence; a comparison has this share of all time."""
     most = plan.in_turns(whole, **known | {"steps": None})
     if most is not None and whole.steps > most.steps:
         return "--steps asks for more than turns hold"
+    for percent in range(110, 100 * MOST_TIME, 10):
+        enough_s = (known["seconds"] or plan.BUDGET_S) * percent / 100.0
+        if plan.in_turns(whole, **known | {"seconds": enough_s, "spent_s": 0.0}) is not None:
+            because = "too little time for turns"
+            return (
+                because if share is None else f"{because}: --seconds {math.ceil(spent_s + enough_s / share)}"
+            )
     return "its steps are too few, or too long"
 
 

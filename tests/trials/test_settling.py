@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,6 +15,7 @@ from perfdoctor.model.note import Note
 from perfdoctor.model.trial import ORIGINAL, Execution, Outcome, Setting, Variant
 from perfdoctor.runs.types import RunRecords
 from perfdoctor.trials import measure, trial
+from perfdoctor.trials.auto import Candidate, Walk
 from perfdoctor.trials.plan import times_held
 from perfdoctor.trials.request import Request
 from perfdoctor.trials.rounds import Bench
@@ -249,3 +251,31 @@ def test_more_steps_than_turns_hold_are_executed_whole_and_that_is_said(
     assert bench.notes == [Note("whole-executions", {"because": "--steps asks for more than turns hold"})]
     few, _ = planned("tf32", trained(3_000), monkeypatch, steps=10)
     assert few.notes == [Note("whole-executions", {"because": "its steps are too few, or too long"})]
+
+
+def walked(monkeypatch: pytest.MonkeyPatch, seconds: float) -> Bench:
+    """The bench of a walk through five candidates, after a calibration run of 55 seconds."""
+    now_s = iter((0.0, 55.0))
+    monkeypatch.setattr(trial, "time", SimpleNamespace(monotonic=lambda: next(now_s, 55.0)))
+    monkeypatch.setattr(trial.lockstep, "obstacle", lambda *sides: None)
+    monkeypatch.setattr(trial, "_executor", lambda request: Calibrated(trained(3_000)))
+    walk = Walk([Candidate(variant("tf32").settings)] * 5, comparisons=11)
+    request = Request(("train.py",), (), auto=True, seconds=seconds)
+    return trial._prepare(request, Silent(), walk)[0]
+
+
+def test_what_the_calibration_run_took_is_taken_from_a_walks_time_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = walked(monkeypatch, 1_155.0)
+    assert bench.plan.turns
+    assert bench.plan.budget_s == pytest.approx(100.0)
+
+
+def test_where_time_is_too_short_for_turns_it_says_how_much_would_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (note,) = walked(monkeypatch, 255.0).notes
+    because = str(note.values["because"])
+    assert because.startswith("too little time for turns: --seconds ")
+    assert walked(monkeypatch, float(because.split()[-1])).plan.turns
