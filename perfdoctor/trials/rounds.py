@@ -55,12 +55,14 @@ class Bench:
         decided: dict[str, VariantResult] = {}  # in turns, before trainings were told apart
         executions: dict[str, list[Execution]] = {variant.name: [] for variant in variants}
         alive = [variant for variant in variants if self.out_of_reach(variant) is None]
+        out_of_time: list[Variant] = []
         began = first = self.rounds
         began_s, longest_s = self.clock(), 0.0
         while alive and self.rounds - first < self.plan.rounds and not self._ended:
             turns = [(base, originals), *((each, executions[each.name]) for each in alive)]
             round_s = self.clock()
             if self._has_to_stop(round_s - began_s + longest_s, self.rounds - first):
+                out_of_time = alive
                 break
             self.begun += 1
             try:
@@ -92,7 +94,9 @@ class Bench:
         if not base.settings:
             self.originals += originals
         return [
-            decided.get(each.name) or self._judged(each, executions, originals, base) for each in variants
+            decided.get(each.name)
+            or self._judged(each, executions, originals, base, is_last=each in out_of_time)
+            for each in variants
         ]
 
     def _judged(
@@ -101,11 +105,15 @@ class Bench:
         executions: Mapping[str, Sequence[Execution]],
         originals: Sequence[Execution],
         base: Variant,
+        is_last: bool = False,
     ) -> VariantResult:
-        """The verdict on a variant by what was measured so far, as it was planned."""
-        more = [self.calibration] if base == ORIGINAL else []
-        planned, predicted = self.plan.rounds, self.predict(variant)
-        found = verdict(variant, executions[variant.name], originals, more, planned, predicted)
+        """The verdict on a variant by what was measured so far, as it was planned.
+
+        Where the clock ended it (`is_last`), whatever was measured, the last look spends what is unspent.
+        """
+        mine, more = executions[variant.name], [self.calibration] if base == ORIGINAL else []
+        planned = min(self.plan.rounds, len(Rounds.of(originals, mine).both) if is_last else math.inf)
+        found = verdict(variant, mine, originals, more, int(planned), self.predict(variant))
         return replace(found, because=self.out_of_reach(variant) or found.because)
 
     def out_of_reach(self, variant: Variant) -> str | None:

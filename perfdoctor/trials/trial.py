@@ -157,7 +157,7 @@ def _prepare(
         "start_s": calibration.start_s or 0.0,
         "longest_steps": longest,
         "most_held": most_held,
-        "variants": strategy.comparisons,
+        "variants": strategy.comparisons * (strategy.abreast + 1) // strategy.abreast - 1,
         "spent_s": time.monotonic() - began_s,
         "rounds": request.rounds,
         "steps": request.steps,

@@ -4,7 +4,9 @@ import signal
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.note import Note, Remark
@@ -206,6 +208,15 @@ class Slow(Scripted):
         return super().execute(variant, name, number, plan)
 
 
+class Timed(Slow):
+    """Each execution takes as long as its step."""
+
+    def execute(self, variant: Variant, name: str, number: int, plan: TrialPlan) -> Execution:
+        made = super().execute(variant, name, number, plan)
+        self.now_s += made.step_s or 0.0
+        return made
+
+
 @pytest.mark.parametrize(("seconds", "rounds"), [(4.0, 9), (8.0, 7), (10.0, 6), (20.0, 3), (30.0, 3)])
 def test_no_round_begins_that_would_not_end_in_time_unless_it_is_one_of_the_least(
     seconds: float, rounds: int
@@ -218,6 +229,36 @@ def test_no_round_begins_that_would_not_end_in_time_unless_it_is_one_of_the_leas
     spent_s = executor.now_s - Slow.now_s
     assert found.rounds == rounds
     assert spent_s <= 1.1 * found.plan.budget_s or rounds == 3
+
+
+def test_where_the_clock_ends_it_the_last_look_spends_what_is_left_of_the_five_percent() -> None:
+    executor = Slow(
+        20.0, original=execution(), workers=lambda number: tweaked(0.1 / (1.05, 1.06, 1.08)[number])
+    )
+    found = bench(executor)
+    found.plan, found.clock = replace(PLAN, budget_s=120.0), lambda: executor.now_s
+    (verdict,) = found.compare([WORKERS])
+    assert found.rounds == 3 < PLAN.rounds
+    assert verdict.outcome is Outcome.FASTER
+
+
+def timed(seconds: np.ndarray) -> Outcome:
+    """The outcome where each execution takes so long, and the clock allows four rounds or so."""
+    executor = Timed(
+        0.0, original=lambda number: execution(seconds[number, 0]), workers=lambda n: tweaked(seconds[n, 1])
+    )
+    found = bench(executor)
+    found.plan = replace(PLAN, rounds=9, budget_s=85.0)
+    found.clock = lambda: executor.now_s
+    return found.compare([WORKERS])[0].outcome
+
+
+def test_equal_programs_are_called_different_in_at_most_five_percent_where_the_clock_ends_it() -> None:
+    random = np.random.default_rng(11)
+    trials = 1_000
+    outcomes = [timed(10.0 * np.exp(random.normal(0.0, 0.05, (9, 2)))) for _ in range(trials)]
+    alarms = sum(outcome is not Outcome.NO_DIFFERENCE for outcome in outcomes)
+    assert alarms <= stats.binom.ppf(0.999, trials, 0.05)
 
 
 # ---------------------------------------------------------------- trainings that take turns

@@ -279,3 +279,11 @@ def test_where_time_is_too_short_for_turns_it_says_how_much_would_do(
     because = str(note.values["because"])
     assert because.startswith("too little time for turns: --seconds ")
     assert walked(monkeypatch, float(because.split()[-1])).plan.turns
+
+
+def test_whole_executions_of_a_walk_are_planned_two_for_each_comparison(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = walked(monkeypatch, 1_155.0)
+    assert bench.whole is not None
+    assert 11 * bench.whole.rounds * 2 * bench.whole.execution_s == pytest.approx(1_100.0, rel=0.02)
