@@ -113,7 +113,7 @@ class Bench:
         """
         mine, more = executions[variant.name], [self.calibration] if base == ORIGINAL else []
         planned = min(self.plan.rounds, len(Rounds.of(originals, mine).both) if is_last else math.inf)
-        found = verdict(variant, mine, originals, more, int(planned), self.predict(variant))
+        found = verdict(variant, mine, originals, more, int(planned), self.predict(variant), base)
         return replace(found, because=self.out_of_reach(variant) or found.because)
 
     def out_of_reach(self, variant: Variant) -> str | None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from statistics import median
 
 from perfdoctor.model.concluded import Gain
-from perfdoctor.model.trial import Execution, ExecutionEnd, Outcome, Variant, VariantResult
+from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Outcome, Variant, VariantResult
 from perfdoctor.trials.plan import LEAST_TURNS, resizing
 from perfdoctor.trials.statistics import losses, payoff, speedup
 from perfdoctor.tweaks import BITWISE, PATH, RESULTS
@@ -89,8 +89,12 @@ def verdict(
     more: Sequence[Execution],
     planned_rounds: int,
     predicted: Gain | None,
+    base: Variant = ORIGINAL,
 ) -> VariantResult:
-    """The verdict on a variant that was executed beside `originals`; `more` of them only show the losses."""
+    """The verdict on a variant that was executed beside `originals`; `more` of them only show the losses.
+
+    `base` is what these executed: what it changes is in the losses of both.
+    """
     result = VariantResult(variant, Outcome.NOT_MEASURED, "", tuple(executions), predicted=predicted)
     finished = [execution for execution in executions if execution.ending is not ExecutionEnd.INTERRUPTED]
     if not finished:
@@ -108,7 +112,7 @@ def verdict(
     result = replace(
         result,
         per="sample" if rounds.per_sample else "step",
-        equivalence=losses.compare([*more, *originals], finished, _strongest(variant)),
+        equivalence=losses.compare([*more, *originals], finished, _strongest(variant, base)),
         metric=_metric(originals, finished),
     )
     resized = resizing(variant)
@@ -159,11 +163,12 @@ def _samples(execution: Execution) -> float | None:
     return execution.samples_per_s * execution.step_s or None
 
 
-def _strongest(variant: Variant) -> str:
-    """What the variant does to the result: the most that one of its tweaks does, or more ranks."""
+def _strongest(variant: Variant, base: Variant) -> str:
+    """What the variant does to the result of `base`: the most that one of its tweaks does, or more ranks."""
     if variant.ranks is not None:
         return PATH
-    return max((setting.result for setting in variant.settings), key=list(RESULTS).index, default=BITWISE)
+    added = (setting.result for setting in variant.settings if setting not in base.settings)
+    return max(added, key=list(RESULTS).index, default=BITWISE)
 
 
 def _why_broken(execution: Execution) -> str:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from perfdoctor.model.trial import Outcome, VariantResult
+from perfdoctor.model.trial import Outcome, Setting, Variant, VariantResult
+from perfdoctor.probe.trial.tweak import ROUNDING
 from perfdoctor.trials.statistics.verdict import verdict
 from tests.support.trial_runs import WORKERS, execution, tweaked
 
@@ -32,3 +34,14 @@ def test_a_round_whose_turns_have_no_pairs_is_not_counted(disturbed) -> None:
     assert judged(CALM, disturbed, CALM, CALM).speedup == without.speedup
     few = judged(CALM, disturbed, CALM)
     assert (few.outcome, few.because) == (Outcome.NOT_MEASURED, "only 2 of at least 3 rounds were measured")
+
+
+def test_what_is_added_to_a_base_has_to_keep_its_own_promise_only() -> None:
+    amp = Setting("amp", ("--amp",), {}, ROUNDING)
+    both = Variant((amp, *WORKERS.settings))
+    curve = tuple(math.exp(-step / 20.0) for step in range(40))
+    originals = [execution(0.1, number, losses=curve) for number in range(3)]
+    variants = [tweaked(0.05, number, losses=tuple(loss * 1.0001 for loss in curve)) for number in range(3)]
+    over_amp = verdict(both, variants, originals, [], 9, None, Variant((amp,)))
+    assert over_amp.outcome is Outcome.CHANGED
+    assert over_amp == replace(verdict(WORKERS, variants, originals, [], 9, None), variant=both)
