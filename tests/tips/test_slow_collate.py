@@ -27,6 +27,7 @@ def test_of_torchs_own_collate_function_it_names_the_loader_and_expects_less():
     advice = tip(STARVED, LOADER, batch(StageCost(Stage.COLLATING, "", "torch", 0.8, 100)))
     assert advice is not None
     assert advice.at == (LOADER.at,)
+    assert "lambda" not in advice.code  # it could not be sent to workers that are not forked
     of = facts.model(STARVED, LOADER, cpu())
     assert facts.gain(advice, of).likely < facts.gain(tip(STARVED, LOADER, PADS), of).likely < 20 / 8
 

@@ -5,6 +5,7 @@ import pytest
 from perfdoctor.facts.script.repeated_backward import repeated_backward_facts
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.runs.types import RankRecords
+from tests.support.facts import loader
 from tests.support.records import source_of
 
 SOURCES = Sources(source_of(train="a\nb\nloss.backward(retain_graph=True)\n"))
@@ -26,3 +27,10 @@ def test_the_median_of_the_pairs():
 @pytest.mark.parametrize("pairs", [(), ((10, 0), (10, 0)), ((10, 9), (10, 0), (10, 0)), ((0, 0),)])
 def test_graphs_without_a_common_part_are_none(pairs):
     assert found(*pairs) is None
+
+
+def test_batches_that_accumulate_in_a_step_are_told_of():
+    pair = {"event": "repeated_backward", "at": AT, "nodes": 10, "shared": 9}
+    rank = RankRecords(0, None, None, (pair,))
+    assert repeated_backward_facts(rank, SOURCES).batches == 1.0
+    assert repeated_backward_facts(rank, SOURCES, loader(batches_per_step=4.0)).batches == 4.0
