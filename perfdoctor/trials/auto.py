@@ -32,6 +32,7 @@ from perfdoctor.trials.settings import flags, tweak_catalogue
 from perfdoctor.trials.settings.auto_values import resolve, with_value
 from perfdoctor.trials.settings.flags import VALUE
 from perfdoctor.trials.statistics.speedup import LEAST_ROUNDS, NOTICEABLE
+from perfdoctor.trials.statistics.verdict import BROKEN
 from perfdoctor.tweaks import PATH
 
 BACK_OFFS = 2  # halvings of the way: a value that is still slower after them was no small mistake
@@ -311,6 +312,8 @@ class Walk:
 
 def _is_good(verdict: VariantResult) -> bool:
     equivalence = verdict.equivalence
+    if any(execution.ending in BROKEN for execution in verdict.executions):
+        return False  # in a later round: what may fail is not kept
     return verdict.outcome is Outcome.FASTER and (equivalence is None or equivalence.same is not False)
 
 

@@ -100,8 +100,12 @@ def verdict(
     if not finished:
         return replace(result, because="the trial ended before it was measured")
     last = finished[-1]
-    if last.ending in BROKEN:
-        return replace(result, outcome=BROKEN[last.ending], because=_why_broken(last))
+    failed = last if last.ending in BROKEN else None
+    if failed is not None:
+        finished = finished[:-1]
+        if len(Rounds.of(originals, finished).both) < speedup.LEAST_ROUNDS:
+            return replace(result, outcome=BROKEN[failed.ending], because=_why_broken(failed))
+        last = finished[-1]
     if last.broken:
         return replace(
             result, outcome=Outcome.FAILED, because=f"it turned itself off: {'; '.join(last.broken)}"
@@ -125,7 +129,10 @@ def verdict(
     if len(rounds.both) < speedup.LEAST_ROUNDS:
         because = f"only {len(rounds.both)} of at least {speedup.LEAST_ROUNDS} rounds were measured"
         return replace(result, because=because)
-    return _compared(result, rounds, planned_rounds)
+    result = _compared(result, rounds, planned_rounds)
+    if failed is None:
+        return result
+    return replace(result, because=f"{result.because}; in a later round it failed: {_why_broken(failed)}")
 
 
 def _compared(result: VariantResult, rounds: Rounds, planned_rounds: int) -> VariantResult:

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from perfdoctor.model.trial import Outcome, Setting, Variant, VariantResult
+from perfdoctor.model.trial import ExecutionEnd, Outcome, Setting, Variant, VariantResult
 from perfdoctor.probe.trial.tweak import ROUNDING
+from perfdoctor.trials import auto
 from perfdoctor.trials.statistics.verdict import verdict
-from tests.support.trial_runs import WORKERS, execution, tweaked
+from tests.support.trial_runs import WORKERS, broken, execution, tweaked
 
 LOST = math.nan  # a turn that was disturbed
 CALM = ((0.1, 0.101, 0.1, 0.099), (0.05, 0.05, 0.051, 0.05))
@@ -45,3 +46,15 @@ def test_what_is_added_to_a_base_has_to_keep_its_own_promise_only() -> None:
     over_amp = verdict(both, variants, originals, [], 9, None, Variant((amp,)))
     assert over_amp.outcome is Outcome.CHANGED
     assert over_amp == replace(verdict(WORKERS, variants, originals, [], 9, None), variant=both)
+
+
+def test_what_fails_after_enough_rounds_has_a_verdict_and_says_so() -> None:
+    originals = [execution(0.1, number) for number in range(4)]
+    failed = broken(ExecutionEnd.FAILED, 3, error="OSError: no space")
+    variants = [*(tweaked(0.05 + 0.0001 * number, number) for number in range(3)), failed]
+    found = verdict(WORKERS, variants, originals, [], 5, None)
+    assert found.outcome is Outcome.FASTER
+    assert found.because.endswith("; in a later round it failed: OSError: no space")
+    assert not auto._is_good(found)
+    few = verdict(WORKERS, variants[1:], originals, [], 5, None)
+    assert (few.outcome, few.because) == (Outcome.FAILED, "OSError: no space")
