@@ -192,7 +192,15 @@ def _why_untouched(execution: Execution) -> str:
 
 
 def _metric(originals: Sequence[Execution], executions: Sequence[Execution]) -> tuple[float, float] | None:
-    """The figure that each printed last, the original's and the variant's; medians over rounds."""
-    before = [execution.printed[-1] for execution in originals if execution.printed]
-    after = [execution.printed[-1] for execution in executions if execution.printed]
-    return (median(before), median(after)) if before and after else None
+    """The last figure that all of them printed, the original's and the variant's; medians over rounds.
+
+    Some get further in their time: the same place among the figures is the same point of training.
+    """
+    before, after = (
+        [each.printed for each in side if each.printed and each.ending is ExecutionEnd.MEASURED]
+        for side in (originals, executions)
+    )
+    if not before or not after:
+        return None
+    last = min(map(len, (*before, *after))) - 1
+    return median(each[last] for each in before), median(each[last] for each in after)

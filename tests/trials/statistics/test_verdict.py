@@ -58,3 +58,10 @@ def test_what_fails_after_enough_rounds_has_a_verdict_and_says_so() -> None:
     assert not auto._is_good(found)
     few = verdict(WORKERS, variants[1:], originals, [], 5, None)
     assert (few.outcome, few.because) == (Outcome.FAILED, "OSError: no space")
+
+
+def test_a_figure_is_compared_at_the_last_point_of_training_that_all_printed() -> None:
+    originals = [execution(0.1, number, printed=(0.5, 0.6, 0.7)) for number in range(3)]
+    variants = [tweaked(0.05, number, printed=(0.5, 0.6, 0.7, 0.8)[: 4 - number]) for number in range(3)]
+    assert verdict(WORKERS, variants, originals, [], 9, None).metric == (0.6, 0.6)
+    assert verdict(WORKERS, variants[:1], originals, [], 9, None).metric == (0.7, 0.7)
