@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.facts.gather import NO_STEPS, gather
+from perfdoctor.facts.script.backends import Tf32Settings
 from perfdoctor.facts.script.model_and_optimizers import ModelFacts, OptimizerFacts
 from perfdoctor.model.coverage import Covered
 from perfdoctor.model.measured import GpuFacts, LoaderFacts, OverheadFacts, RunFacts, StepFacts
@@ -34,7 +35,8 @@ def test_without_a_step_all_but_the_run_is_missing_for_one_reason():
     facts = gather(records(None), no_source, {})
     assert facts.run.command == ("train.py",)
     needs = {kind for tip in catalogue.tips() for kind in tip.needs.values()}
-    needs -= {RunFacts, Covered}  # what was run, and what other findings are about: no group of its records
+    # what was run and set, and what other findings are about: no group of its steps
+    needs -= {RunFacts, Tf32Settings, Covered}
     assert {facts.missing(kind) for kind in needs} == {Missing(NO_STEPS)}
 
 
