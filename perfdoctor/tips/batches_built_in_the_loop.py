@@ -39,6 +39,7 @@ COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 WAITS = 0.5  # of the lines' time, without CPU time: fetched at once, as good as all of it overlaps
 SHORT = 0.1  # of computing: where so much of it had no CPU time, it waits as well, and nothing is told
 OVERLAPPED = (0.5, 0.9)  # of that waiting: at worst, likely
+FASTER = 1.02
 KNEE = 0.05  # a worker more that brings less than this is not worth its memory
 
 
@@ -66,8 +67,9 @@ def batches_built_in_the_loop(
     workers = model.workers or model.after([moved]).knee(max(1, int(cpu.usable_cores)), KNEE)
     top = lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""
+    by_workers = replace(moved, workers=workers)
     vectorised = removes(0.0, VECTORISED * share, share)
-    better = max(replace(moved, workers=workers), vectorised, key=lambda change: model.gain(change).likely)
+    better = max(by_workers, vectorised, key=lambda change: model.gain(change).likely)
     ms = share * step.mean_s * 1e3
     because = (
         f"{share:.0%} of each step ({ms:.1f} ms) is spent preparing the next batch in the training loop",
@@ -80,6 +82,8 @@ def batches_built_in_the_loop(
         said = f"for {waits:.0%} of that time no core works: it waits for storage, a network or a timer"
         code = "items = list(pool.map(fetch, keys))  # pool = ThreadPoolExecutor(16), once, before the loop"
         return Advice((*because, said), removes(low, likely, share), at, code=code)
+    if model.gain(by_workers).likely < FASTER:  # handing a small batch over costs more than preparing it
+        return None
     code = f"for batch in DataLoader(batches, batch_size=None, num_workers={workers}):  # a batch an item"
     return Advice(because, better, at, code=code)
 

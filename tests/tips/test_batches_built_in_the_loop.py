@@ -89,7 +89,22 @@ def test_is_silent_where_a_loader_without_workers_delivers_the_batches():
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_beside_a_loader_with_workers_it_gains_no_more_than_its_own_share(workers):
-    beside = facts.model(WAITS, loader(workers, batch=30 * workers), cpu(cores=8))
-    advice = tip(WAITS, stacks(line(0.1, kind="data")), cpu(cores=8), beside)
+    computes = step(other=3, forward=27, cpu=30)
+    beside = facts.model(computes, loader(workers, batch=10 * workers), cpu(cores=8))
+    advice = tip(computes, stacks(line(0.1, kind="data")), cpu(cores=8), beside)
     assert facts.gain(advice, beside).high <= 1 / 0.9 + 1e-9
     assert f"num_workers={workers})" in advice.code
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_is_silent_beside_workers_that_training_waits_for_already(workers):
+    beside = facts.model(WAITS, loader(workers, batch=30 * workers), cpu(cores=8))
+    assert tip(WAITS, stacks(line(0.1, kind="data")), cpu(cores=8), beside) is None
+
+
+def test_is_silent_where_handing_a_batch_over_takes_longer_than_preparing_it():
+    tiny = step(other=0.06, forward=0.15, backward=0.15)
+    assert judge(stacks(line(0.17, kind="data")), cpu(), tiny) is None
+    assert (
+        judge(stacks(line(0.17, kind="data")), cpu(), step(other=60, forward=150, backward=150)) is not None
+    )
