@@ -60,4 +60,5 @@ def frequent_updates(step: StepFacts, optimizers: OptimizerFacts) -> Advice | No
         code=f"(loss / {USUAL}).backward()\nif step % {USUAL} == {USUAL - 1}:\n"
         "    ...  # clip gradients here\n    optimizer.step()\n    optimizer.zero_grad()\n"
         "    ...  # the schedule and averages of the weights here",
+        arguments=f"gradient_accumulation_steps={USUAL}",
     )

@@ -96,7 +96,7 @@ def notes(run: Path, command: Sequence[str], unwatched: Iterable[UnwatchedProces
     if booted:
         return []
     if next(_lines(run / "started.jsonl"), None) is not None:
-        return ["the command ended without importing torch"]
+        return ["the command ended before it imported torch"]
     why, fix = _suspect(command)
     return [f"no Python process could be watched: {why}; {fix}"]
 

@@ -129,7 +129,7 @@ def test_a_command_as_typed_sees_the_same_world(tmp_path: Path) -> None:
     env = environment(PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     for words in (("python", "script.py", "a"), ("bash", "train.sh", "a b")):
         assert watched(tmp_path, *words, env=env) == bare(tmp_path, *words, env=env)
-        assert record(tmp_path)["notes"] == ["the command ended without importing torch"]
+        assert record(tmp_path)["notes"] == ["the command ended before it imported torch"]
 
 
 @pytest.mark.shows("surroundings")

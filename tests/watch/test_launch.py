@@ -205,7 +205,7 @@ def test_a_rank_that_is_left_nothing_but_pythonpath_is_reached(folder: Path) -> 
     )  # as ssh and pdsh start what deepspeed tells them to
     assert (seen.status, seen.stdout) == (0, "False\n")
     assert len((runs(folder)[0] / "started.jsonl").read_text().splitlines()) == 1
-    assert record(folder)["notes"] == ["the command ended without importing torch"]
+    assert record(folder)["notes"] == ["the command ended before it imported torch"]
 
 
 @pytest.mark.shows("long-and-many")

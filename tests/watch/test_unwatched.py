@@ -44,7 +44,7 @@ def test_never_importing_torch_is_told_apart_from_never_being_reached(tmp_path: 
     (nothing,) = notes(tmp_path, "true")
     assert "no Python process could be watched" in nothing
     (tmp_path / "started.jsonl").write_text(STARTED)
-    assert notes(tmp_path, "python", "x.py") == ["the command ended without importing torch"]
+    assert notes(tmp_path, "python", "x.py") == ["the command ended before it imported torch"]
     (note,) = notes(tmp_path, "bash", "train.sh", found=(UNSEEN,))
     assert "`python -I train.py` was not watched" in note
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from perfdoctor.facts.script.accumulation import AccumulationFacts
 from perfdoctor.facts.script.ignored_targets import IgnoredTargetFacts
 from perfdoctor.facts.script.repeated_backward import RepeatedBackwardFacts
 from perfdoctor.model.measured import Location
@@ -12,6 +13,7 @@ AT = Location("train.py", 9, "main", "loss.backward(retain_graph=True)")
 HEALTHY = {
     RepeatedBackwardFacts: RepeatedBackwardFacts(0.01, 3, AT),
     IgnoredTargetFacts: IgnoredTargetFacts(0.1, 0.002, 1_000, (AT,)),
+    AccumulationFacts: AccumulationFacts(4, 64, (AT,)),
 }
 
 
@@ -25,4 +27,5 @@ def odd(draw):
     return {
         RepeatedBackwardFacts: RepeatedBackwardFacts(shared, draw(st.integers(1, 9)), at),
         IgnoredTargetFacts: ignored,
+        AccumulationFacts: AccumulationFacts(draw(st.integers(2, 99)), draw(st.integers(1, 10**6)), (AT,)),
     }
