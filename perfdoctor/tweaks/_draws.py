@@ -11,6 +11,9 @@ from ..probe.trial.tweak import Tweaking
 
 LOOKS = 4  # at the first batches of a process: a dataset that draws random numbers does so for each
 
+# Of workers that persist.
+UNSEEDED = "the dataset draws random numbers, and workers that live on are not seeded again in each epoch"
+
 
 def notice_draws(here: Tweaking, because: str, only_workers: bool = False) -> None:
     """Tell that results may differ, and why, if random numbers are drawn while batches are prepared."""

@@ -20,7 +20,8 @@ allow.
 
 ## Same result
 Bit for bit. Random numbers from the dataset's own generator that the comparison above misses, or a change
-that the script makes to its dataset after the second epoch, would show as a different loss.
+that the script makes to its dataset after the second epoch, would show as a different loss. Workers that
+persist are not seeded again in each epoch: where the dataset draws random numbers in them, that is said.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from typing import Any, Callable, Dict, Hashable, List, Optional, Sequence, Tupl
 from ..probe.trial.tweak import BITWISE, SECOND_EPOCH, Tweaking, tweak
 from ..probe.user_frames import user_line
 from ..wire.events.process import TweakEvent
+from ._draws import UNSEEDED, notice_draws
 from ._items import Uncopied, copied, key_of, same
 from ._loaders import keeping_shuffles, on_built
 from ._memory import left_share
@@ -60,6 +62,7 @@ def cache_dataset(here: Tweaking) -> None:
         stores.of(loader.dataset).at = user_line()
         if loader.num_workers and not loader.persistent_workers:
             vars(loader)["persistent_workers"] = True  # torch allows it in the constructor only
+            here.applied("DataLoader persistent_workers", False, True)
             persists(loader)
 
     def before_fetcher(args: Any, kwargs: Any) -> Any:
@@ -71,6 +74,7 @@ def cache_dataset(here: Tweaking) -> None:
         return result
 
     on_built(here, built)
+    notice_draws(here, UNSEEDED, only_workers=True)
     here.alter(fetch._BaseDatasetFetcher, "__init__", before_fetcher, after_fetcher)
 
 

@@ -23,10 +23,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..probe.trial.tweak import BITWISE, EPOCH_BORDERS, Tweaking, WatchedRun, tweak
-from ._draws import notice_draws
+from ._draws import UNSEEDED, notice_draws
 from ._loaders import keeping_shuffles, predicted, set_each
-
-DRAWS = "the dataset draws random numbers, and workers that live on are not seeded again in each epoch"
 
 
 def predict(run: WatchedRun) -> Any:
@@ -44,4 +42,4 @@ def persistent_workers(here: Tweaking) -> None:
         lambda loader: None if loader.num_workers else "it has no workers",
         keeping_shuffles(here),
     )
-    notice_draws(here, DRAWS, only_workers=True)
+    notice_draws(here, UNSEEDED, only_workers=True)

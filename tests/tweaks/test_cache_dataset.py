@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import weakref
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
 from perfdoctor.tweaks import cache_dataset
+from perfdoctor.tweaks._draws import UNSEEDED
 from tests.support import loading
 from tests.support.applying import Told, applied, ran
 
@@ -256,6 +258,33 @@ LINE = SCRIPT[: SCRIPT.index("loader =")].count("\n") + 1
 
 def test_what_workers_find_out_is_told_by_the_first_of_them(tmp_path: Any) -> None:
     told = ran(tmp_path, SCRIPT, {"cache_dataset": {}}).told
-    assert [place["what"] for place in told.applied] == ["items of Items"]
+    assert [place["what"] for place in told.applied] == ["DataLoader persistent_workers", "items of Items"]
     assert [place["what"] for place in told.left_alone] == ["items of Noisy"]
-    assert [place["at"]["line"] for place in told.applied + told.left_alone] == [LINE, LINE]
+    assert [place["at"]["line"] for place in told.applied + told.left_alone] == 3 * [LINE]
+
+
+DRAWING = """
+    import random
+    from torch.utils.data import DataLoader, Dataset
+    class Drawing(Dataset):
+        def __len__(self): return 8
+        def __getitem__(self, index): return index + random.random()
+    for _ in range(2):
+        list(DataLoader(Drawing(), 4, num_workers=WORKERS))
+"""
+
+
+@pytest.mark.parametrize(("workers", "reasons"), [(1, {UNSEEDED}), (0, set())])
+def test_random_numbers_drawn_in_workers_that_persist_make_other_results(
+    tmp_path: Path, workers: int, reasons: set[str]
+) -> None:
+    script = ran(tmp_path, DRAWING.replace("WORKERS", str(workers)), {"cache_dataset": {}})
+    told = [event for event in script.told.events if event.get("outcome") == "may_differ"]
+    assert {event["because"] for event in told} == reasons
+
+
+def test_workers_that_are_made_to_persist_are_told() -> None:
+    with applied("cache_dataset") as told:
+        DataLoader(loading.Pairs(), 4, num_workers=1)
+    (place,) = told.applied
+    assert (place["what"], place["was"], place["now"]) == ("DataLoader persistent_workers", False, True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.tweaks import persistent_workers
+from perfdoctor.tweaks._draws import UNSEEDED
 from tests.support import loading
 from tests.support.applying import applied, ran
 
@@ -49,7 +49,7 @@ DRAWING = """
 """
 
 
-@pytest.mark.parametrize(("workers", "reasons"), [(1, {persistent_workers.DRAWS}), (0, set())])
+@pytest.mark.parametrize(("workers", "reasons"), [(1, {UNSEEDED}), (0, set())])
 def test_random_numbers_drawn_in_workers_make_other_results(
     tmp_path: Path, workers: int, reasons: set[str]
 ) -> None:
