@@ -27,6 +27,7 @@ Within rounding: products are computed with fewer digits, sums and losses are no
 from __future__ import annotations
 
 import weakref
+from threading import get_ident
 from typing import Any, Dict, List, Optional
 
 from ..probe.trial.tweak import ROUNDING, OneOf, Tweaking, tweak
@@ -61,10 +62,16 @@ class _Mixed:
         self.modes: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # None: left alone
         self.reported: weakref.WeakSet[Any] = weakref.WeakSet()  # as changed
         self.ours: Any = None  # the autocast that is entered
+        self.thread = 0  # in which it is
         self.script_entered = False  # one of its own, inside
 
     def before(self, module: Any, args: Args, kwargs: Kwargs) -> Any:
         """Enters autocast."""
+        if self.ours is not None and self.thread != get_ident() and _is_on(self.torch, self.ours.device):
+            # A replica of DataParallel: torch turns autocast on in its thread, perhaps with another type.
+            replica = self.torch.autocast(self.ours.device, dtype=self.ours.fast_dtype)
+            replica.__enter__()
+            return args, kwargs, (None, replica, args)
         if module not in self.modes:
             self.modes[module] = self._chosen(module)
         mode = self.modes[module]
@@ -74,7 +81,7 @@ class _Mixed:
             self._leave(module, "the script calls it under autocast")
             return None
         self.script_entered = False
-        self.ours = self.torch.autocast(**mode)
+        self.ours, self.thread = self.torch.autocast(**mode), get_ident()
         self.ours.__enter__()
         return args, kwargs, (module, self.ours, args)
 
@@ -82,6 +89,8 @@ class _Mixed:
         """Leaves autocast, and returns float32."""
         module, entered, args = token
         entered.__exit__(None, None, None)
+        if module is None:
+            return result
         self.ours = None
         if self.script_entered:
             self._leave(module, "it enters autocast by itself")
@@ -96,7 +105,9 @@ class _Mixed:
 
     def script_enters(self, args: Args, kwargs: Kwargs) -> None:
         """Called when a module enters autocast by itself: leaves it alone."""
-        if self.ours is not None and args[0] is not self.ours and args[0]._enabled:
+        if self.ours is None or self.thread != get_ident():
+            return
+        if args[0] is not self.ours and args[0]._enabled:
             self.script_entered = True
 
     def _leave(self, module: Any, because: str) -> None:

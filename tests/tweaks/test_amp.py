@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -285,3 +286,38 @@ def test_in_a_script_recorded_losses_and_norms_are_the_unscaled_ones(tmp_path: A
     printed = [line.split() for line in execution.printed.splitlines()]
     assert list(execution.losses[1:-1]) == [float(loss) for loss, _ in printed[1:]]  # it ends before a print
     assert all(0 < float(norm) < 1 for _, norm in printed)
+
+
+class Replicas(nn.Module):
+    """Computes in threads of its own as DataParallel does, which turns autocast on there: parallel_apply."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.module = model()
+
+    def forward(self, x: Any) -> Any:
+        replicas = [copy.deepcopy(self.module) for _ in range(2)]
+        is_on, found = torch.is_autocast_enabled("cpu"), {}
+
+        def work(index: int) -> None:
+            with torch.autocast("cpu", torch.float16, enabled=is_on):  # a thread begins with torch's own type
+                found[index] = replicas[index](x)
+
+        threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.computed_in = [found[index].dtype for index in range(2)]
+        return torch.cat([found[0], found[1]])
+
+
+def test_replicas_in_threads_of_their_own_compute_in_16_bits_too() -> None:
+    module = Replicas()
+    with applied("amp") as told:
+        for _ in range(2):
+            out = module(torch.ones(2, 16))
+            assert out.dtype is torch.float32
+            assert module.computed_in == [torch.bfloat16] * 2
+    assert not told.left_alone
+    assert [place["what"] for place in told.applied] == ["Replicas"]
