@@ -96,10 +96,7 @@ class _Sizes:
     def built(self, loader: Any) -> None:
         """Decide on a loader that is just built, where that is possible."""
         if loader.batch_size is None:
-            batches = loader.batch_sampler
-            if not self._is_made(
-                getattr(batches, "batch_sampler", batches)
-            ):  # of a loader built anew, or split
+            if not self._is_made(_innermost(loader)):  # of a loader built anew, or split
                 self._here.left_alone("DataLoader", "something else makes its batches")
             return
         self._made[loader.batch_sampler] = user_line()
@@ -111,7 +108,7 @@ class _Sizes:
     def before_iter(self, args: Any, kwargs: Any) -> None:
         """Decide on a loader when it is used."""
         loader = args[0]
-        batches = loader.batch_sampler
+        batches = _innermost(loader)
         if not self._is_made(batches) or batches not in self._undecided:
             return
         if not self._here.torch.is_grad_enabled():
@@ -132,17 +129,24 @@ class _Sizes:
         return isinstance(sampler, (data.RandomSampler, data.SubsetRandomSampler, data.WeightedRandomSampler))
 
     def _leave(self, loader: Any, because: str) -> None:
-        self._here.left_alone("DataLoader", because, self._made[loader.batch_sampler])
+        self._here.left_alone("DataLoader", because, self._made[_innermost(loader)])
 
     def _train(self, loader: Any) -> None:
         self._one_trains = True
-        batches = loader.batch_sampler
+        outer, batches = loader.batch_sampler, _innermost(loader)
         was = batches.batch_size
-        if was != self._count:
-            batches.batch_size = self._count
+        if getattr(outer, "split_batches", False) and self._count % outer.num_processes:
+            self._leave(loader, f"accelerate splits each batch among {outer.num_processes} processes")
+        elif was != self._count:
+            outer.batch_size = batches.batch_size = self._count
             if loader.batch_size is not None:
                 vars(loader)["batch_size"] = self._count  # torch allows it in the constructor only
             self._changed.add(id(loader.dataset))
             self._here.applied("DataLoader batch_size", was, self._count, self._made[batches])
         elif id(loader.dataset) not in self._changed:
             self._leave(loader, f"batch_size is already {was}")
+
+
+def _innermost(loader: Any) -> Any:
+    """The batch sampler of a loader, without accelerate's around it, which has the share of one process."""
+    return getattr(loader.batch_sampler, "batch_sampler", loader.batch_sampler)

@@ -141,13 +141,32 @@ def test_a_loader_that_accelerate_builds_anew_is_told_once(shuffle: bool) -> Non
     assert not told.left_alone
 
 
-def test_the_share_of_a_process_in_accelerates_batches_has_this_size() -> None:
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize(("split", "share"), [(False, 8), (True, 4)])
+def test_the_share_of_a_process_in_accelerates_batches_has_this_size(
+    shuffle: bool, split: bool, share: int
+) -> None:
     accelerate = pytest.importorskip("accelerate")
     with applied("batch_size", 8) as told:
-        loader = DataLoader(loading.Processes(), 4, shuffle=True)
+        loader = DataLoader(loading.Processes(), 4, shuffle=shuffle)
         prepared = accelerate.data_loader.prepare_data_loader(
-            loader, num_processes=2, process_index=0, put_on_device=False
+            loader, num_processes=2, process_index=0, put_on_device=False, split_batches=split
         )
-        assert set(sizes(prepared)) == {8}
+        assert set(sizes(prepared)) == {share}
+        assert prepared.batch_sampler.batch_size == 8
     assert len(told.applied) == 1
     assert not told.left_alone
+
+
+def test_batches_that_accelerate_cannot_split_into_equal_shares_are_left_alone() -> None:
+    accelerate = pytest.importorskip("accelerate")
+    with applied("batch_size", 7) as told:
+        prepared = accelerate.data_loader.prepare_data_loader(
+            DataLoader(loading.Processes(), 4),
+            num_processes=2,
+            process_index=0,
+            put_on_device=False,
+            split_batches=True,
+        )
+        assert set(sizes(prepared)) == {2}
+    assert reasons(told) == ["accelerate splits each batch among 2 processes"]
