@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
+from perfdoctor.facts.steps import boundaries
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.trial import Execution, Variant
 from perfdoctor.runs.types import RunRecords
@@ -29,15 +32,27 @@ def _loading(variants: Sequence[Variant]) -> list[dict[str, int]]:
 def settled_after(
     records: RunRecords, variants: Sequence[Variant], calibration: Execution, longest_s: float
 ) -> int:
-    """Steps until all have settled: a whole epoch, of at most `longest_s`, if it is unlike later ones."""
+    """Steps until all have settled.
+
+    Where a first epoch is unlike later ones, it comes first, and so does the first validation, whose passes
+    compile as well: each if it takes `longest_s` at most.
+    """
     declared = _declared(variants)
     looks = max((each.waits + 1 for each in declared), default=0)
     steps = measure.warm_up(records, _loading(variants), max(measure.LEAST_WARM_UP, looks))
-    every = measure.epoch(records)
-    unlike = any(each.first_epoch for each in declared)
-    if unlike and every is not None and every * (calibration.step_s or 0.0) <= longest_s:
-        return int(every) + steps
-    return steps
+    if not any(each.first_epoch for each in declared):
+        return steps
+    firsts, step_s = (measure.epoch(records), _first_validation(records)), calibration.step_s or 0.0
+    return steps + int(max((each for each in firsts if each and each * step_s <= longest_s), default=0))
+
+
+def _first_validation(records: RunRecords) -> int | None:
+    """Steps until the first validation is over; None where there was none."""
+    found = (boundaries.find(rank.steps) for _, rank in sorted(records.ranks.items()))
+    steps = next((steps for steps in found if steps is not None), None)
+    if steps is None or not (validating := np.flatnonzero(steps.phases[Phase.VALIDATION] > 0)).size:
+        return None
+    return int(validating[0]) + 1
 
 
 def recurring(

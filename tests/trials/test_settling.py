@@ -287,3 +287,17 @@ def test_whole_executions_of_a_walk_are_planned_two_for_each_comparison(
     bench = walked(monkeypatch, 1_155.0)
     assert bench.whole is not None
     assert 11 * bench.whole.rounds * 2 * bench.whole.execution_s == pytest.approx(1_100.0, rel=0.02)
+
+
+@pytest.mark.parametrize("tweak", ["compile", "cudnn-benchmark"])
+def test_what_the_first_validation_compiles_is_not_measured(
+    tweak: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validates_at = (79, 159, 239)
+    steps = [
+        update(STEP_S * 1e3, samples=BATCH, batches=1, validation=5.0 if index in validates_at else 0.0)
+        for index in range(SEEN)
+    ]
+    bench, tried = planned(tweak, records(rows(steps)), monkeypatch)
+    assert bench.out_of_reach(tried) is None
+    assert bench.plan.warm_up_steps >= 80 + measure.LEAST_WARM_UP
