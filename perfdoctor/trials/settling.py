@@ -12,6 +12,7 @@ from perfdoctor.model.measured import Phase
 from perfdoctor.model.trial import Execution, Variant
 from perfdoctor.runs.types import RunRecords
 from perfdoctor.trials import measure
+from perfdoctor.trials.plan import LEAST_STEPS
 from perfdoctor.trials.settings import flags, tweak_catalogue
 from perfdoctor.tweaks import COMPILED, EPOCH_BORDERS, VALIDATION, Declared
 
@@ -42,7 +43,11 @@ def settled_after(
     steps = measure.warm_up(records, _loading(variants), max(measure.LEAST_WARM_UP, looks))
     if not any(each.first_epoch for each in declared):
         return steps
-    firsts, step_s = (measure.epoch(records), _first_validation(records)), calibration.step_s or 0.0
+    validation, step_s = _first_validation(records), calibration.step_s or 0.0
+    if validation and not calibration.ended_early:
+        left = len(calibration.losses) - validation - steps
+        validation = validation if left >= LEAST_STEPS else None  # at the end of a script there is only one
+    firsts = (measure.epoch(records), validation)
     return steps + int(max((each for each in firsts if each and each * step_s <= longest_s), default=0))
 
 

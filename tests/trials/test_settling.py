@@ -14,7 +14,7 @@ import pytest
 from perfdoctor.model.note import Note
 from perfdoctor.model.trial import ORIGINAL, Execution, Outcome, Setting, Variant
 from perfdoctor.runs.types import RunRecords
-from perfdoctor.trials import measure, trial
+from perfdoctor.trials import measure, settling, trial
 from perfdoctor.trials.auto import Candidate, Walk
 from perfdoctor.trials.plan import times_held
 from perfdoctor.trials.request import Request
@@ -289,15 +289,25 @@ def test_whole_executions_of_a_walk_are_planned_two_for_each_comparison(
     assert 11 * bench.whole.rounds * 2 * bench.whole.execution_s == pytest.approx(1_100.0, rel=0.02)
 
 
+def validated(*after: int) -> RunRecords:
+    """Training without a known end of epochs that validates with these steps."""
+    usual = {"samples": BATCH, "batches": 1}
+    steps = [
+        update(STEP_S * 1e3, **usual, validation=5.0 if index in after else 0.0) for index in range(SEEN)
+    ]
+    return records(rows(steps))
+
+
 @pytest.mark.parametrize("tweak", ["compile", "cudnn-benchmark"])
 def test_what_the_first_validation_compiles_is_not_measured(
     tweak: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    validates_at = (79, 159, 239)
-    steps = [
-        update(STEP_S * 1e3, samples=BATCH, batches=1, validation=5.0 if index in validates_at else 0.0)
-        for index in range(SEEN)
-    ]
-    bench, tried = planned(tweak, records(rows(steps)), monkeypatch)
+    bench, tried = planned(tweak, validated(79, 159, 239), monkeypatch)
     assert bench.out_of_reach(tried) is None
     assert bench.plan.warm_up_steps >= 80 + measure.LEAST_WARM_UP
+
+
+def test_a_script_that_validates_once_before_it_ends_is_measured_before_that() -> None:
+    whole = execution(STEP_S, losses=(1.0,) * SEEN)
+    for at, settled in ((SEEN - 1, measure.LEAST_WARM_UP), (99, 100 + measure.LEAST_WARM_UP)):
+        assert settling.settled_after(validated(at), [variant("compile")], whole, math.inf) == settled
