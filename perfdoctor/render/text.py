@@ -92,8 +92,8 @@ def watching(cost: OverheadFacts) -> str:
         return f"at least {seconds(cost.seconds_per_step)} a step ({percent(cost.share)} of it)"
     if seconds(low_s) == seconds(high_s):
         return f"{seconds(high_s)} a step ({percent(each * high_s)} of it)"
-    shares = f"{percent(each * low_s)} to {percent(min(1.0, each * high_s))} of it"
-    return f"{seconds(low_s)} to {seconds(high_s)} a step ({shares})"
+    ends = dict.fromkeys((percent(each * low_s), percent(min(1.0, each * high_s))))
+    return f"{seconds(low_s)} to {seconds(high_s)} a step ({' to '.join(ends)} of it)"
 
 
 def times(speedup: float) -> str:

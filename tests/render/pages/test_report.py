@@ -137,6 +137,9 @@ def test_what_watching_cost_is_said_where_it_was_measured():
     least = replace(reports.STARVED, overhead=unsampled)
     assert "Watching cost at least 20 µs a step (0.03% of it)." in shown(least)
     assert "Watching cost" not in shown(replace(reports.STARVED, overhead=None))
+    narrow = replace(reports.STARVED.overhead, low_seconds_per_step=59.8e-6)
+    alike = shown(replace(reports.STARVED, overhead=narrow))
+    assert "Watching cost 59.8 µs to 60 µs a step (0.09% of it)." in alike
 
 
 def test_a_speedup_bound_is_said_only_where_one_is_known():
