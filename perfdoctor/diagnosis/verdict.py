@@ -207,7 +207,12 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
         share=attribution.classes[kind],
         ceiling_speedup=attribution.bounds[kind],
         confidence=max(most, seen, key=list(Confidence).index),
-        because=(*because, *doubt, *_doubts(step, facts, verdict, steady)),
+        because=(
+            *because,
+            *_waits(step, facts.get(JobFacts)),
+            *doubt,
+            *_doubts(step, facts, verdict, steady),
+        ),
         classes=attribution.classes,
         ceilings=attribution.bounds,
         model_error=model.error if model is not None else None,
@@ -300,6 +305,20 @@ def _because(
     if verdict is Verdict.HEALTHY:
         return (first, NOTHING_WORTHWHILE)
     return (first,)
+
+
+def _waits(step: StepFacts, job: JobFacts | None) -> tuple[str, ...]:
+    """That a wait for another rank is charged to what keeps that one."""
+    if job is None or job.straggler is None:
+        return ()
+    share = (
+        sum(seconds for kind, seconds in job.waits.items() if kind is not Bottleneck.NETWORK) / step.mean_s
+    )
+    if share < WORTHWHILE:
+        return ()
+    return (
+        f"{min(1.0, share):.0%} of it waits for {job.straggler.name}, and counts as what keeps that rank",
+    )
 
 
 def _wandering(step: StepFacts, steady: Steadiness) -> str:
