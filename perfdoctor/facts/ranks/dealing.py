@@ -12,6 +12,10 @@ from perfdoctor.model.measured import Location
 RANK = re.compile(r"(^|_)rank(_|$|id)", re.IGNORECASE)  # names that hold a rank, or tell it
 HELD_OUT = re.compile(r"(^|_)(val|valid|validation|eval|test|dev)(_|$)", re.IGNORECASE)
 DEALERS = frozenset(("DistributedSampler", "split_dataset_by_node", "shard"))
+NUMBERS = frozenset(("range", "arange"))  # of items, from one to another
+CUTTERS = frozenset(
+    ("chunk", "split", "array_split", "tensor_split", "random_split")
+)  # into one piece a rank
 SHOWN = 2
 
 
@@ -52,13 +56,29 @@ def _order(node: ast.expr) -> int | None:
     """0 for one piece by rank, 1 for every n-th from the rank on, 2 for what a library deals; else None."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
         ends = [end for end in (node.slice.lower, node.slice.upper) if end is not None]
-        if any(RANK.search(name) for end in ends for name in _names(end)):
-            return 1 if node.slice.step is not None else 0
-    if isinstance(node, ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
-        if name in DEALERS:
-            return 2
-    return None
+        return (1 if node.slice.step is not None else 0) if any(map(_tells_rank, ends)) else None
+    if isinstance(node, ast.Subscript):
+        return 0 if _called(node.value) in CUTTERS and _tells_rank(node.slice) else None
+    if isinstance(node, ast.Compare):  # `index % world == rank`
+        remainder = isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Mod)
+        return 1 if remainder and any(map(_tells_rank, node.comparators)) else None
+    name = _called(node)
+    if name in NUMBERS and isinstance(node, ast.Call) and any(map(_tells_rank, node.args)):
+        return 1 if len(node.args) > 2 else 0
+    if name == "islice" and isinstance(node, ast.Call) and any(map(_tells_rank, node.args[1:])):
+        return 1
+    return 2 if name in DEALERS else None
+
+
+def _called(node: ast.expr) -> str | None:
+    """The last name of what is called."""
+    if not isinstance(node, ast.Call):
+        return None
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+
+
+def _tells_rank(node: ast.expr) -> bool:
+    return any(RANK.search(name) for name in _names(node))
 
 
 def _names(node: ast.AST) -> set[str]:
