@@ -317,7 +317,7 @@ def _waits(step: StepFacts, job: JobFacts | None) -> tuple[str, ...]:
     if share < WORTHWHILE:
         return ()
     return (
-        f"{min(1.0, share):.0%} of it waits for {job.straggler.name}, and counts as what keeps that rank",
+        f"{min(1.0, share):.0%} is waiting for {job.straggler.name}, counted as what makes that rank late",
     )
 
 

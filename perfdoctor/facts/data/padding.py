@@ -13,7 +13,7 @@ from perfdoctor.facts.decode import as_count
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.model_and_optimizers import files_of
 from perfdoctor.facts.steps.span import MeasuredSpan
-from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.facts.user_source.parse import Sources, names_in
 from perfdoctor.model.batch import BatchFacts
 from perfdoctor.model.measured import LoaderFacts, Location
 from perfdoctor.model.missing import Missing
@@ -176,7 +176,7 @@ def _pads(node: ast.AST) -> bool:
         )
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
         ends = (inner.upper for inner in ast.walk(node.slice) if isinstance(inner, ast.Slice))
-        return any(end is not None and "len" in _names(end) for end in ends)
+        return any(end is not None and "len" in names_in(end) for end in ends)
     return isinstance(node, ast.Call) and _calls_for_padding(node)
 
 
@@ -194,14 +194,8 @@ def _calls_for_padding(call: ast.Call) -> bool:
 def _is_missing(node: ast.AST) -> bool:
     """Whether a number is what a sequence lacks of a length."""
     differences = (inner for inner in ast.walk(node) if isinstance(inner, ast.BinOp))
-    return any(isinstance(inner.op, ast.Sub) and "len" in _names(inner) for inner in differences)
+    return any(isinstance(inner.op, ast.Sub) and "len" in names_in(inner) for inner in differences)
 
 
 def _names_padding(node: ast.AST) -> bool:
-    return any(NAMED.search(name) for name in _names(node))
-
-
-def _names(node: ast.AST) -> set[str]:
-    parts = list(ast.walk(node))
-    names = {inner.id for inner in parts if isinstance(inner, ast.Name)}
-    return names | {inner.attr for inner in parts if isinstance(inner, ast.Attribute)}
+    return any(NAMED.search(name) for name in names_in(node))

@@ -54,9 +54,7 @@ CONVERSIONS = frozenset(
 COPYING_FILE = re.compile(r"python\d[^/\\]*[/\\]copy\.py$")  # a copy of the weights computes nothing
 TOOLS_OF_TORCH = re.compile(r"torch[/\\]utils[/\\]")  # the rest of torch computes
 MODULE_FILE = re.compile(r"torch[/\\]nn[/\\]modules[/\\]module\.py$")
-TRANSFORMS = re.compile(
-    r"torchvision[/\\]|torchaudio[/\\]|kornia[/\\]"
-)  # whose modules change what a batch holds
+TRANSFORMS = re.compile(r"(?:torchvision|torchaudio|kornia)[/\\]")  # whose modules prepare data
 OPTIMIZERS = re.compile(r"torch[/\\]optim[/\\](?!optimizer\.py)")
 IN_PLACE = re.compile(r"[a-z]_$")  # `weight.mul_(x)`: tensors changed in place
 

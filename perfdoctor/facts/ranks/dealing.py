@@ -6,16 +6,16 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.facts.user_source.origins import called_name
+from perfdoctor.facts.user_source.parse import Sources, names_in
 from perfdoctor.model.measured import Location
 
 RANK = re.compile(r"(^|_)rank(_|$|id)", re.IGNORECASE)  # names that hold a rank, or tell it
 HELD_OUT = re.compile(r"(^|_)(val|valid|validation|eval|test|dev)(_|$)", re.IGNORECASE)
 DEALERS = frozenset(("DistributedSampler", "split_dataset_by_node", "shard"))
 NUMBERS = frozenset(("range", "arange"))  # of items, from one to another
-CUTTERS = frozenset(
-    ("chunk", "split", "array_split", "tensor_split", "random_split")
-)  # into one piece a rank
+# Into pieces, of which each rank takes one.
+CUTTERS = frozenset(("chunk", "split", "array_split", "tensor_split", "random_split"))
 SHOWN = 2
 
 
@@ -49,7 +49,7 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
 def _is_held_out(statement: ast.stmt) -> bool:
     """Whether a statement is about data that nothing is trained on."""
     targets = statement.targets if isinstance(statement, ast.Assign) else ()
-    return any(HELD_OUT.search(name) for target in targets for name in _names(target))
+    return any(HELD_OUT.search(name) for target in targets for name in names_in(target))
 
 
 def _order(node: ast.expr) -> int | None:
@@ -58,30 +58,22 @@ def _order(node: ast.expr) -> int | None:
         ends = [end for end in (node.slice.lower, node.slice.upper) if end is not None]
         return (1 if node.slice.step is not None else 0) if any(map(_tells_rank, ends)) else None
     if isinstance(node, ast.Subscript):
-        return 0 if _called(node.value) in CUTTERS and _tells_rank(node.slice) else None
+        cut = isinstance(node.value, ast.Call) and called_name(node.value) in CUTTERS
+        return 0 if cut and _tells_rank(node.slice) else None
     if isinstance(node, ast.Compare):  # `index % world == rank`
         remainder = isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Mod)
         return 1 if remainder and any(map(_tells_rank, node.comparators)) else None
-    name = _called(node)
-    if name in NUMBERS and isinstance(node, ast.Call) and any(map(_tells_rank, node.args)):
-        return 1 if len(node.args) > 2 else 0
-    if name == "islice" and isinstance(node, ast.Call) and any(map(_tells_rank, node.args[1:])):
+    return _order_of_call(node) if isinstance(node, ast.Call) else None
+
+
+def _order_of_call(call: ast.Call) -> int | None:
+    name = called_name(call)
+    if name in NUMBERS and any(map(_tells_rank, call.args)):
+        return 1 if len(call.args) > 2 else 0
+    if name == "islice" and any(map(_tells_rank, call.args[1:])):
         return 1
     return 2 if name in DEALERS else None
 
 
-def _called(node: ast.expr) -> str | None:
-    """The last name of what is called."""
-    if not isinstance(node, ast.Call):
-        return None
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
-
-
 def _tells_rank(node: ast.expr) -> bool:
-    return any(RANK.search(name) for name in _names(node))
-
-
-def _names(node: ast.AST) -> set[str]:
-    parts = list(ast.walk(node))
-    names = {inner.id for inner in parts if isinstance(inner, ast.Name)}
-    return names | {inner.attr for inner in parts if isinstance(inner, ast.Attribute)}
+    return any(RANK.search(name) for name in names_in(node))

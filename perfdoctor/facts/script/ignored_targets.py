@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.model_and_optimizers import files_of
+from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import Sources, statements
 from perfdoctor.model.measured import Location, StepFacts
 from perfdoctor.model.missing import Missing
@@ -70,11 +71,11 @@ def _losses(file: str, sources: Sources) -> Iterator[tuple[Location, ...]]:
         for node in nodes
         if isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Call)
-        and _name(node.value.func) in CLASSES
+        and called_name(node.value) in CLASSES
         for target in node.targets
     }
     for node in nodes:
-        if isinstance(node, ast.Call) and node.args and _name(node.func) in FUNCTIONS | criteria:
+        if isinstance(node, ast.Call) and node.args and called_name(node) in FUNCTIONS | criteria:
             scope = listing.scope(node.lineno)
             scores = _base(node.args[0])
             made = [

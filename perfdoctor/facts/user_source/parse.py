@@ -163,6 +163,13 @@ def calls(node: ast.stmt) -> Iterator[tuple[str | None, str]]:
                     yield _last_name(inner.func.value), inner.func.attr
 
 
+def names_in(node: ast.AST) -> set[str]:
+    """All names and attributes that a piece of text holds."""
+    parts = list(ast.walk(node))
+    names = {inner.id for inner in parts if isinstance(inner, ast.Name)}
+    return names | {inner.attr for inner in parts if isinstance(inner, ast.Attribute)}
+
+
 def _last_name(node: ast.expr) -> str | None:
     if isinstance(node, ast.Name):
         return node.id

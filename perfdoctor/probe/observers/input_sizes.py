@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Tuple
 
 from ...wire.events.ranks import InputSizeEvent
-from ..loader.batch_content import leaves, samples_of
+from ..loader.batch_content import leaves
 from ..observer import Watch, observer
 from ..session import Session
 
@@ -26,10 +26,8 @@ class InputSizes:
         if self.calls >= CALLS_MAX or not (distributed.is_available() and distributed.is_initialized()):
             return
         self.calls += 1
-        given = (*args[1:], kwargs)
-        elements = sum(leaf.numel() for leaf in leaves(given, self.torch.Tensor))
-        samples = samples_of(given, self.torch.Tensor)
-        self.session.write(InputSizeEvent(elements=elements, samples=samples))
+        given = leaves((*args[1:], kwargs), self.torch.Tensor)
+        self.session.write(InputSizeEvent(elements=sum(leaf.numel() for leaf in given)))
 
 
 @observer

@@ -47,7 +47,6 @@ class InputSizeEvent(Event, name="input_size"):
     """What a model that trains was called with, in one of a few steps of a rank."""
 
     elements: int  # of all tensors
-    samples: int
 
 
 class CollectivesEvent(Event, name="collectives"):
