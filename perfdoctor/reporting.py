@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from perfdoctor.model.dataclass import dataclass
 
 if TYPE_CHECKING:
     from perfdoctor.diagnosis.trace_report import TraceReport

@@ -7,11 +7,11 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfdoctor.errors import CannotStart, NoSuchRun, PerfdoctorError
+from perfdoctor.model.dataclass import dataclass
 
 if TYPE_CHECKING:
     from perfdoctor.watch.command import Command

@@ -21,13 +21,14 @@ import math
 import operator
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from statistics import median
 from types import MappingProxyType
 
 from perfdoctor.model.change import Effort
 from perfdoctor.model.checked import Checked
 from perfdoctor.model.concluded import Bottleneck, Gain
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.widening import FEWEST, MachineRanges, Widening
 
 ONE_SIDE = 0.9  # of the cases lie above the low end, and as many below the high end

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from perfdoctor.model.change import NOTHING, Change, Estimate
 from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.dataclass import dataclass
 
 BATCH = 1.0  # what changes of a batch's cost share: all of it
 CASES = range(3)  # of an Estimate: best, likely, worst

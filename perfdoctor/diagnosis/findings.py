@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 
 from perfdoctor.diagnosis.calibration import (
@@ -23,6 +23,7 @@ from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.checked import Checked
 from perfdoctor.model.concluded import CLOSE_TO_ALL, Advice, Bottleneck, Finding, Gain, NotJudged
 from perfdoctor.model.coverage import Covered
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Note
 from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.model.tip import Tip

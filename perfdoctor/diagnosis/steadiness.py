@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from perfdoctor.facts.steps.tenths import PhaseTenths
 from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase, StepFacts
 
 # Of the tenths. Of two classes that are level, chance has one lead in nine or ten of ten once in 93 runs.

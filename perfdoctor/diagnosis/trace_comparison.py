@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from perfdoctor.facts.device.device import judged_steps, left_out
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Note, Remark
 from perfdoctor.trace.results import IdleCause, RankTrace, Times
 

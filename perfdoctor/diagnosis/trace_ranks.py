@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from perfdoctor.diagnosis.trace_report import TraceReport, attribute_time
 from perfdoctor.facts.device.device import DeviceFacts, device_facts, judged_steps, without_waiting
 from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.ranks import Straggler
 from perfdoctor.trace.measure.collectives import RankWait
 from perfdoctor.trace.results import RankTrace

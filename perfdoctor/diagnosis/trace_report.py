@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from perfdoctor.diagnosis.confidence import UNSTEADY
@@ -47,6 +46,7 @@ from perfdoctor.facts.ranks.gradient_sync import of_device
 from perfdoctor.facts.ranks.straggler_facts import of_traces
 from perfdoctor.facts.script.backends import Tf32Settings
 from perfdoctor.model.concluded import Bottleneck, Confidence, Diagnosis, Finding, NotJudged, Verdict
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import RunFacts, WindowFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.note import Note, Remark

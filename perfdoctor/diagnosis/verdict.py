@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from perfdoctor.diagnosis import confidence
 from perfdoctor.diagnosis.confidence import CROWDED, UNEXPLAINED, UNSTEADY, core_delay, without_a_core
@@ -23,6 +22,7 @@ from perfdoctor.model.concluded import (
     Finding,
     Verdict,
 )
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import GpuFacts, Marker, Phase, StackFacts, StepFacts
 from perfdoctor.model.ranks import JobFacts
 

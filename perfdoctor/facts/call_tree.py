@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
 from perfdoctor.facts.user_source.frames import Owner, parse
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.flame import FrameOwner
 
 NARROW = 0.001  # of the whole: narrower frames are folded together

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from perfdoctor.facts.call_tree import CallTree, key_of, laid_out
 from perfdoctor.facts.flames import (
@@ -20,6 +19,7 @@ from perfdoctor.facts.flames import (
 )
 from perfdoctor.facts.gather import first_trained
 from perfdoctor.facts.recorded import recorded_stacks
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.flame import DifferenceFrame, FlameDifference, RunDifference
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.recorded import RecordedStack

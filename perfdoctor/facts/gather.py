@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from perfdoctor.facts import registry
@@ -14,6 +13,7 @@ from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.steps import boundaries, tweak_notes
 from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.facts.user_source.parse import LineReader, Sources
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import CpuFacts, RunFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.note import Note, Remark

@@ -19,11 +19,11 @@ import pkgutil
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeVar
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.own_failures import contained

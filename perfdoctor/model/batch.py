@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LineCost, Phase, StepFacts
 
 NAMED = 0.01  # of the step: a smaller loss is not mentioned

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from perfdoctor.model.dataclass import dataclass
 
 
 class Effort(str, Enum):

@@ -6,12 +6,12 @@ A gain is a speedup (1.0 = none), a `share` runs from 0 to 1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
 from perfdoctor.model.change import Change
 from perfdoctor.model.checked import Checked
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, Phase
 
 CLOSE_TO_ALL = 100.0  # speedup bounds end here: "more than a hundred times" says as much as a larger number

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from perfdoctor.model.change import NOTHING
 from perfdoctor.model.concluded import Advice
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import Location, Phase
 

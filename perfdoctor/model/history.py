@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.model.concluded import Bottleneck, Gain
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.trial import Outcome
 
 SCHEMA = "perfdoctor.history/1"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from perfdoctor.model.dataclass import dataclass
 
 SCRIPT_SUFFIXES = (".py", ".pyc", ".pyw", ".pyz")
 TORCHRUN_MODULE = ("-m", "torch.distributed.run")  # torchrun, by an interpreter of choice

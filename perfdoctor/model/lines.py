@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, Phase
 
 

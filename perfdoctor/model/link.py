@@ -9,9 +9,10 @@ the slowest link, whatever n is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
+
+from perfdoctor.model.dataclass import dataclass
 
 SCHEMA = "perfdoctor.net/1"
 LEAST_SIZES = 3  # a line through fewer fits anything

@@ -7,8 +7,10 @@ A measured group that a run does not have is absent, never zero.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
+
+from perfdoctor.model.dataclass import dataclass
 
 
 class Phase(str, Enum):

@@ -7,9 +7,10 @@ on. Only what no computing hides counts: that is the phase `grad_sync` of the st
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from perfdoctor.model.concluded import Bottleneck, Gain
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, Phase
 from perfdoctor.model.note import Note, Remark
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase
 
 NUMBER = re.compile(r"\d+(?:[_-]\d+)*")  # that tells processes, and threads of one pool, apart

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.model.batch import BatchFacts
 from perfdoctor.model.concluded import Diagnosis, Finding, Gain, NotJudged
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import StepLines
 from perfdoctor.model.measured import (
     CpuFacts,

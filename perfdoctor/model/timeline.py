@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.flame import Flame, RunDifference, ThreadUse
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.ranks import WaitsOverTime

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from perfdoctor.model.change import Effort
 from perfdoctor.model.checked import Checked
 from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.dataclass import dataclass
 
 Judge = Callable[..., "Advice | None"]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.dataclass import dataclass
 
 FEWEST = 9  # cases; of fewer, the ceil(0.9 (n + 1))-th smallest does not exist
 

@@ -6,9 +6,10 @@ Nothing here is escaped or folded: whoever draws a page does so for everything t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from statistics import fmean
+
+from perfdoctor.model.dataclass import dataclass
 
 SIGNS = "▁▂▃▄▅▆▇█"  # of levels, lowest first
 

@@ -11,10 +11,11 @@ import platform
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from perfdoctor.errors import NoSuchRun, NotARun
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.runs import raw
 from perfdoctor.runs.directory import Json, read_json
 from perfdoctor.runs.records import whole

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from perfdoctor.errors import NoSuchRun, NotARun
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Note
 from perfdoctor.runs.directory import RANGES, SHARING, Json, full_since, read_json
 from perfdoctor.runs.json_text import whole

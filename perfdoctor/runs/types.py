@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import overload
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Remark
 from perfdoctor.runs.directory import Json
 from perfdoctor.runs.events import AnyEvent, decoded

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from perfdoctor.errors import NotATrace
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.runs import records
 from perfdoctor.runs.directory import Json
 from perfdoctor.runs.types import RankRecords

@@ -24,12 +24,12 @@ of them in one call first.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from perfdoctor.facts.steps.batch_room import BatchRoom
 from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LoaderFacts
 from perfdoctor.tips.catalogue import Checked, tip
 

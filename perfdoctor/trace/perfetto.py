@@ -12,13 +12,13 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import orjson
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.parse.repair import EVENT_BEGIN
 from perfdoctor.trace.parse.source import TraceSource
 

@@ -8,9 +8,10 @@ intersection. What a trace cannot tell is None, never zero.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Remark
 from perfdoctor.trace.parse.columns import Skipped

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.concluded import Finding, Gain
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.trial import (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from perfdoctor import reporting
 from perfdoctor.facts.gather import Facts
 from perfdoctor.model.concluded import Gain
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.report import Report
 from perfdoctor.model.trial import Trial, Variant, VariantResult
 from perfdoctor.runs import directory

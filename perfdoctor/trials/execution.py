@@ -7,11 +7,12 @@ import os
 import re
 import shutil
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model import redact
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Variant
 from perfdoctor.runs import records as recorded
 from perfdoctor.trials import measure

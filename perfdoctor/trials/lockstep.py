@@ -13,10 +13,11 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from perfdoctor.facts.steps import boundaries
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.trial import Execution, ExecutionEnd, Variant
 from perfdoctor.runs import records as recorded
 from perfdoctor.runs.types import RunRecords

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from perfdoctor.facts.data.loader import most_ahead
 from perfdoctor.facts.decode import as_count, location, positive
 from perfdoctor.facts.steps import boundaries as recorded_steps
 from perfdoctor.facts.steps.boundaries import Floats, Ints, Steps
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Marker, Phase
 from perfdoctor.model.trial import Execution, ExecutionEnd, Place
 from perfdoctor.runs.directory import Json

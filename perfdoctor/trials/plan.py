@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.trial import Variant
 from perfdoctor.trials.settings import tweak_catalogue
 from perfdoctor.trials.settings.flags import VALUE

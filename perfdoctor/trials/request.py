@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Remark
 from perfdoctor.model.trial import Variant
 

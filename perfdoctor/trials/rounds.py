@@ -6,10 +6,11 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.concluded import Gain
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Note
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Variant, VariantResult
 from perfdoctor.trials import lockstep, measure, settling

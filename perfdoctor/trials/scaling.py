@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -12,6 +12,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.facts.predict.scaling import ScaleModel
 from perfdoctor.facts.predict.step_model import BEST, LIKELY, WORST
 from perfdoctor.model.concluded import Gain
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.note import Note
 from perfdoctor.model.trial import (

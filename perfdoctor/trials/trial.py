@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from perfdoctor.facts.user_source.clock_schedule import scheduling_line
 from perfdoctor.facts.user_source.parse import Listing
 from perfdoctor.model import redact
 from perfdoctor.model.concluded import Gain
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Note
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Trial, Variant, VariantResult
 from perfdoctor.runs import directory

@@ -9,10 +9,10 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from perfdoctor.errors import CannotStart, PerfdoctorError
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.launchers import SCRIPT_SUFFIXES
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # what a shell answers

@@ -14,11 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.own_failures import guarded
 from perfdoctor.runs import directory
 from perfdoctor.watch import command, failures, limits, scheduler_task, signals, unwatched

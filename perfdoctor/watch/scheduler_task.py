@@ -10,11 +10,11 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.runs.directory import read_json
 
 if TYPE_CHECKING:

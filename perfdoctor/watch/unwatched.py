@@ -10,7 +10,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import orjson
 import psutil
 
 from perfdoctor.model import redact
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.runs.directory import PROBE, full_since
 from perfdoctor.watch.command import OPTIONS_WITH_VALUE, PYTHON
 from perfdoctor.wire.names import RUN_VARIABLE

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.library_table import copies
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.batch import BatchFacts, Stage
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LineCost, StackFacts
 from perfdoctor.model.missing import Missing
 

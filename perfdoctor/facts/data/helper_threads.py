@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfdoctor.facts.data.batch_stages import FETCH
 from perfdoctor.facts.decode import Json
@@ -16,6 +16,7 @@ from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.library_table import of_frame, of_statement, of_wait
 from perfdoctor.facts.user_source.parse import Sources, calls
 from perfdoctor.model.batch import Stage
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LineCost, Phase, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords

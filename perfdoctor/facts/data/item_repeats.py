@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 from perfdoctor.facts.data.loader import trained_on
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.item_repeats import ItemRepeatsEvent
 

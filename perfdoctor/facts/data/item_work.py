@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
@@ -24,6 +24,7 @@ from perfdoctor.facts.user_source.parse import (
     header,
     statements,
 )
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LoaderFacts, Location
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords

@@ -6,7 +6,6 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from perfdoctor.facts.data.loader import trained_on
 from perfdoctor.facts.decode import as_count
@@ -15,6 +14,7 @@ from perfdoctor.facts.script.model_and_optimizers import files_of
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.parse import Sources, names_in
 from perfdoctor.model.batch import BatchFacts
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LoaderFacts, Location
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords

@@ -6,7 +6,7 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from perfdoctor.facts.data.batch_stages import FEW, prepared
@@ -15,6 +15,7 @@ from perfdoctor.facts.host.stacks import NO_STACKS, StackLines, share_of, thread
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.parse import COMPREHENSIONS, LOOPS, Sources, header, statements
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LoaderFacts, Location, Phase, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords

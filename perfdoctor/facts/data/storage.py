@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from perfdoctor.facts.decode import number
 from perfdoctor.facts.host.resources import HostSamples
 from perfdoctor.facts.registry import fact
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.missing import Missing
 
 FEW = 4  # samples with a file open: below it, which mount the data is on is chance

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from perfdoctor.facts.data.loader import made_loaders, rows_of, steps_inside, trained_on, user_made, wait_s
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.loaders import EpochEvent, LoaderEvent

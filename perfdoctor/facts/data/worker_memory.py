@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from perfdoctor.facts.decode import Json, as_count, number, positive
 from perfdoctor.facts.host.resources import HostSamples
 from perfdoctor.facts.registry import fact
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.missing import Missing
 
 FEW = 4  # readings of a worker: below it, growth after warm-up cannot be told from warm-up

@@ -8,10 +8,10 @@ So would a product of few samples with many weights, which takes as long as read
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from perfdoctor.facts.device.device import NOT_COMPUTE, DeviceFacts, KernelFacts, MatrixFacts
 from perfdoctor.facts.registry import fact
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.missing import Missing
 from perfdoctor.trace.measure.dtypes import BYTES
 from perfdoctor.trace.results import (

@@ -7,9 +7,10 @@ the device's work. Figures of all marked steps (kernels, copies, waits) are scal
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfdoctor.model.concluded import Bottleneck, Gain
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.trace.results import (
     ON_BUS,

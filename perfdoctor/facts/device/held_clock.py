@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from perfdoctor.facts.decode import Json, number, positive
 from perfdoctor.facts.host.resources import inside
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.runs.types import RunRecords
 
 COMPUTING = 0.5  # of the time before a sample a kernel ran: an idle device lowers its clock by itself

@@ -7,7 +7,7 @@ step from the timers, and what the device idles is what is left of that step.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfdoctor.facts.device import device, exact_lines
 from perfdoctor.facts.device.attention import written_out
@@ -22,6 +22,7 @@ from perfdoctor.facts.device.device import (
 from perfdoctor.facts.device.exact_lines import LineFinder
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import OperatorCost, RunFacts, StackFacts, StepFacts, WindowFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RunRecords

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.facts.device.device import DeviceFacts
 from perfdoctor.facts.host.resources import CUDA
 from perfdoctor.facts.registry import fact
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LoaderFacts, Location, Phase, RunFacts, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.wire.events.script import DeviceEvent

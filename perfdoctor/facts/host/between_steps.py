@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 
 from perfdoctor.facts.host.stacks import FEW, NO_STACKS, StackLines, share_of, threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords

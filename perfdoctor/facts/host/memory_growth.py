@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from perfdoctor.facts.decode import Json, number
 from perfdoctor.facts.host.resources import ENOUGH, OwnSamples
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.trend import slope
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RunRecords
 

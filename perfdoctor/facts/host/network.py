@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from perfdoctor.facts.decode import Json, number, positive
 from perfdoctor.facts.host.resources import HostSamples
 from perfdoctor.facts.registry import fact
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import RunFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RunRecords

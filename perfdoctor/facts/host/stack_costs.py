@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 
 from perfdoctor.facts.data import wait_parts
@@ -19,6 +19,7 @@ from perfdoctor.facts.host.stacks import FEW, NO_STACKS, OF_STEPS, TORN, FrameSt
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner, wrapped
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import Phase, StepFacts
 from perfdoctor.model.missing import Missing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from perfdoctor.facts.host.resources import ENOUGH, OwnSamples
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Floats, Ints, Steps
 from perfdoctor.facts.steps.trend import rank_correlation, slope
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase
 
 SETTLING = 0.2  # of the steps: they warm up, and memory is still being allocated

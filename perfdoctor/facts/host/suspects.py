@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from perfdoctor.facts.data.batch_stages import short_loop
 from perfdoctor.facts.device.device import DeviceFacts
@@ -19,6 +18,7 @@ from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.library_table import library
 from perfdoctor.facts.user_source.parse import LOOPS, Listing, Sources, calls, statements
 from perfdoctor.facts.user_source.recurrences import recurs
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import GpuFacts, Location, Phase, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 from perfdoctor.facts.host.stack_costs import StackCosts
@@ -12,6 +12,7 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.loop_roles import LoopStatement, unit_of
 from perfdoctor.facts.user_source.parse import LOOPS, Sources, statements
 from perfdoctor.model.change import NOTHING, Estimate
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import StepLines
 from perfdoctor.model.measured import LineCost, Phase, StackFacts, StepFacts, WindowFacts
 from perfdoctor.model.missing import Missing

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.facts.host.resources import OwnSamples, growth
 from perfdoctor.facts.registry import fact
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.missing import Missing
 
 

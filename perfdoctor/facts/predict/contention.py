@@ -8,9 +8,9 @@ for any degree of contention: 1 = as even sharing says, 2 = twice the loss.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from perfdoctor.facts.decode import Json, number, positive
+from perfdoctor.model.dataclass import dataclass
 
 LARGEST = 10.0  # times the loss of even sharing; more was something else on the machine
 SEEN_DOUBT = 0.2  # of a loss that the run itself showed, either way: another number of workers may lose more

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from enum import Enum
 
 from perfdoctor.model.change import Change, Estimate
 from perfdoctor.model.concluded import Gain
+from perfdoctor.model.dataclass import dataclass
 
 USUAL = 0.5  # of the computing is products in models like the measured ones; with less, less is gained
 NARROW, WIDE = 8.0, 64.0  # channels of a group between which gains were seen to fall

@@ -8,13 +8,14 @@ rank.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.predict.step_model import BEST, LIKELY, WORST
 from perfdoctor.facts.ranks.gradient_sync import startup_share
 from perfdoctor.facts.registry import fact
 from perfdoctor.model.concluded import Bottleneck, Gain
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import CpuFacts, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.note import Note

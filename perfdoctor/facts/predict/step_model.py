@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from perfdoctor.facts.predict.contention import USUAL, CpuContention
 from perfdoctor.model.change import Change
 from perfdoctor.model.concluded import Gain
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import CpuFacts, LoaderFacts, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 

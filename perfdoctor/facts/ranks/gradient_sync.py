@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median_high
 
 import numpy as np
@@ -14,6 +14,7 @@ from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.ranks.skew import CollectiveCalls, Members, Skew
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Ints, Steps
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import StepLines
 from perfdoctor.model.measured import Location, Phase
 from perfdoctor.model.missing import Missing

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import step_facts
 from perfdoctor.model import units
 from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.note import Note
 from perfdoctor.model.ranks import JobFacts, RankFacts, Straggler, WaitsOverTime

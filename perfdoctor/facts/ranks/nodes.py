@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from perfdoctor.facts.decode import Json, as_count, number
 from perfdoctor.facts.host.resources import ENOUGH
 from perfdoctor.facts.steps.span import MeasuredSpan
+from perfdoctor.model.dataclass import dataclass
 
 # What is added up of each kind of process that a rank has.
 WATCHED = {"main": ("cpu_s", "threads_delay_s", "thread_cpu_s", "thread_delay_s"), "worker": ("cpu_s",)}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median_high
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from perfdoctor.facts.decode import Json, as_count
 from perfdoctor.facts.steps.boundaries import Bools, Floats, Ints, Steps
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase
 from perfdoctor.runs.records import Rows
 from perfdoctor.wire.collective_rows import (

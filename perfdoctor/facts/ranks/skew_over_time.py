@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from perfdoctor.facts.ranks.skew import Skew
 from perfdoctor.facts.steps.boundaries import Floats, Ints
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.ranks import WaitsOverTime
 
 PARTS = 40  # of the run: what fits into a line

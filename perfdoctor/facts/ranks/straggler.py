@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from statistics import mean, median
 
 import numpy as np
@@ -12,6 +12,7 @@ from perfdoctor.facts.ranks.rank_work import InputSize, Lines, slower_lines, tim
 from perfdoctor.facts.ranks.skew import SPENT, Skew, steady_mean
 from perfdoctor.facts.steps.boundaries import Bools, Floats, Ints
 from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.ranks import RankFacts, Straggler, held_against
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.model_and_optimizers import files_of
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LoaderFacts, Location, StepFacts
 from perfdoctor.runs.types import RankRecords
 

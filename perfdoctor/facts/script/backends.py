@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, RunFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords

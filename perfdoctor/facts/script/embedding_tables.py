@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, StepFacts
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.embeddings import EmbeddingTableEvent

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.device.device import KernelFacts
 from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from perfdoctor.facts.decode import location, positive
@@ -13,6 +12,7 @@ from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.ranks.gradient_sync import startup_share
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.module_calls import settled
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.launchers import counting, launcher_of
 from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.model.ranks import GradientSyncFacts, RankFacts

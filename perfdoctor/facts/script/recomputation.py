@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.device.device import DeviceFacts
@@ -13,6 +12,7 @@ from perfdoctor.facts.steps.running_totals import latest
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.parse import Sources, calls
 from perfdoctor.model.change import Estimate
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import GpuFacts, Location, MemoryFacts, Phase, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.wire.events.recomputation import RecomputationEvent

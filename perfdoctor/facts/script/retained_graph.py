@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.host.memory_growth import MemoryGrowth
@@ -12,6 +12,7 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.facts.user_source.growing_names import ADDING, written
 from perfdoctor.facts.user_source.parse import Function, Listing, Sources, header, statements
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from perfdoctor.facts.registry import fact
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Marker
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.step_rows import ROLLED_UP, SKIPPED

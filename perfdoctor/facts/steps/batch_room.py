@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.model_and_optimizers import ModelFacts, OptimizerFacts
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import GpuFacts, MemoryFacts, RunFacts
 from perfdoctor.model.missing import Missing
 

@@ -8,14 +8,13 @@ of its operators, each of which takes some microseconds however small its tensor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from perfdoctor.facts.device.batch_fill import BatchFill
 from perfdoctor.facts.device.profiler_windows import MeasuredWindows
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Floats, Steps
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Marker, Phase, RunFacts, WindowFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.trace.results import HostWork, RankTrace

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Marker, Phase
 from perfdoctor.runs.records import Rows
 from perfdoctor.wire.step_rows import DISTURBED, FRESH, PHASE_COLUMNS, ROLLED_UP, SKIPPED

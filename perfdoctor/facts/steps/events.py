@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -14,6 +13,7 @@ from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import boot_of
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.facts.user_source.update_dependence import only_reported
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, Phase, StackFacts, StepFacts, ThreadFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords, RunRecords

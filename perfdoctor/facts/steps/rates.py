@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from perfdoctor.facts.data.loader import trained_on
 from perfdoctor.facts.device.profiler_windows import MeasuredWindows
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.recomputation import RecomputationFacts
 from perfdoctor.facts.steps.span import MeasuredSpan
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.rates import TrainingRates

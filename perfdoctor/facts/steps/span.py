@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.facts.decode import number
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Ints, Steps
+from perfdoctor.model.dataclass import dataclass
 
 
 @dataclass(frozen=True)

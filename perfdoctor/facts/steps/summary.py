@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from perfdoctor.facts.decode import Json, positive
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps import tenths
 from perfdoctor.facts.steps.boundaries import Bools, Floats, Steps
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Marker, Phase, StepFacts
 from perfdoctor.runs.types import RankRecords, RunRecords
 

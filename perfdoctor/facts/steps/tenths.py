@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Bools, Floats, Ints, Steps
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase
 
 TENTHS = 10  # a burst of a starved loader evens out within a tenth of a run

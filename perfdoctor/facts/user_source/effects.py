@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from perfdoctor.facts.user_source import known_calls as known
 from perfdoctor.facts.user_source.origins import (
@@ -27,6 +27,7 @@ from perfdoctor.facts.user_source.parse import (
     header,
     statements,
 )
+from perfdoctor.model.dataclass import dataclass
 
 DEEPEST = 6  # calls within calls that are followed; beyond it nothing is known
 Imported = Callable[[str], "tuple[Listing, Imported] | None"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.user_code import GENERATED
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
 from perfdoctor.facts.user_source.parse import Function, Listing, calls, covers, header, logs, statements
+from perfdoctor.model.dataclass import dataclass
 
 TO_NUMBERS = {"item", "tolist", "numpy"}  # tensor methods that give what Python and NumPy work on
 BACKWARDS = {"backward", "manual_backward"}

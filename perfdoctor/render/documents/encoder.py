@@ -6,13 +6,14 @@ Fields are added, never renamed. What was not measured is null or absent, never 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
 import orjson
 
 from perfdoctor.model import json_bytes
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, Marker
 from perfdoctor.model.note import Note
 from perfdoctor.render.notes import worded

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.diagnosis.link import advice, remarks
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.link import SCHEMA, AllReduce, Law, Net
 from perfdoctor.render.documents.encoder import Document, Shape
 from perfdoctor.render.notes import all_worded, worded

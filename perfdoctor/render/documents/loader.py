@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.loader_curve import LoaderCurve, Rate, WorkerSetting
 from perfdoctor.model.measured import Location
 from perfdoctor.render.documents.encoder import Document, Shape

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.model.batch import BatchFacts, Stage
 from perfdoctor.model.concluded import Diagnosis, Finding
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import GpuFacts, LineCost, LoaderFacts, Location, Phase, RunFacts, StepFacts
 from perfdoctor.model.ranks import GradientSyncFacts, JobFacts, RankFacts, Straggler
 from perfdoctor.model.report import Report

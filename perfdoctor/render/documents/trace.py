@@ -6,9 +6,9 @@ Times are microseconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from perfdoctor.diagnosis.trace_report import TraceReport
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.render.documents.encoder import Document, Shape
 from perfdoctor.render.documents.report import CONCLUDED, CONCLUSIONS
 from perfdoctor.trace.results import (

@@ -5,9 +5,8 @@ Times are microseconds; `grown_us` is what came after less what was before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perfdoctor.diagnosis.trace_comparison import Difference, TraceComparison
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.render.documents.encoder import Document, Shape
 
 

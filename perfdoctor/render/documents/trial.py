@@ -5,8 +5,7 @@ The document is also what is kept of a trial: it holds everything that the page 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.trial import SCHEMA, Execution, ExecutionSummary, Trial, VariantResult
 from perfdoctor.render.documents.encoder import Document, Shape
 

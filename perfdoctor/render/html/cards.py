@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from perfdoctor.model.concluded import Advice, Finding, Gain
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.model.timeline import Excerpt
 from perfdoctor.model.trial import Trial, VariantResult

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from perfdoctor.model.dataclass import dataclass
 
 LONGEST = 6  # lines of a call that is written over several
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.flame import DifferenceFrame, FlameDifference, RunDifference
 from perfdoctor.render import text
 from perfdoctor.render.html import charts

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.render import text
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.waterfall import Lane, LaneStretch, Waterfall
 from perfdoctor.render import text

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.flame import DifferenceFrame, Flame, FlameFrame, ThreadUse
 from perfdoctor.render import text
 from perfdoctor.render.html import charts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.trial import Trial, VariantResult
 from perfdoctor.render import text
 from perfdoctor.render.html import charts

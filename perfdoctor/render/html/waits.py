@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.ranks import WaitsOverTime
 from perfdoctor.render import text
 from perfdoctor.render.html import charts

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfdoctor.diagnosis.outliers import outliers, quantile
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.render import page as blocks
 from perfdoctor.render import text
 from perfdoctor.render.page import (

@@ -7,8 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Remark
 from perfdoctor.render import text
 from perfdoctor.render.notes import worded

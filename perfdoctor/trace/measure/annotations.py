@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.measure.by_name import events_named
 from perfdoctor.trace.measure.intervals import Spans, covered
 from perfdoctor.trace.parse.columns import HostEvents, Ints, Trace

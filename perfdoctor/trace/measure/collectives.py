@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.measure.intervals import NS
 from perfdoctor.trace.parse.columns import Flags, Trace
 from perfdoctor.trace.results import Collectives, RankTrace

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.measure.intervals import Spans
 from perfdoctor.trace.parse.columns import UNKNOWN, DeviceEvents, Flags, Ints, Trace
 

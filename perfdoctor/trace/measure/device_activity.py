@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.measure.intervals import NS, Spans, either, union
 from perfdoctor.trace.parse.columns import DeviceEvents, DeviceKind, Flags
 from perfdoctor.trace.results import Times

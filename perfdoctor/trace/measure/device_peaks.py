@@ -6,8 +6,8 @@ Data sheets round: 989 where the white paper has 989.4.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.parse.columns import DeviceProperties
 from perfdoctor.trace.results import DevicePeak
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import math
 import re
-from dataclasses import dataclass
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.measure.dtypes import BYTES, input_type
 from perfdoctor.trace.parse.columns import Inputs
 

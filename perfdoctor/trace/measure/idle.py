@@ -13,10 +13,10 @@ them happens inside communication kernels, where the device is busy (see collect
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.measure.annotations import Annotations
 from perfdoctor.trace.measure.by_thread import ByThread
 from perfdoctor.trace.measure.device_activity import Activity

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.parse.columns import ALL, Ints, TimedEvents
 
 NS = 1e3  # nanoseconds in a microsecond: time is counted in the first and reported in the second

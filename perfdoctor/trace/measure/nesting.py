@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.parse.columns import UNKNOWN, HostEvents, Ints
 
 PIECE = 1 << 16  # events nested at once: small enough for the processor's cache

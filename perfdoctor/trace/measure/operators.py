@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.measure.by_thread import ByThread
 from perfdoctor.trace.measure.nesting import Forest, forests
 from perfdoctor.trace.parse.columns import UNKNOWN, Inputs, Ints, Trace

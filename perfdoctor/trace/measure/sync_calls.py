@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.measure.by_name import events_named
 from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Ints, Trace
 

@@ -9,10 +9,11 @@ is handed back to be decoded as JSON: a file of another layout is read slower, n
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.parse import digits
 from perfdoctor.trace.parse.columns import UNKNOWN, Flags, Ints
 from perfdoctor.trace.parse.events import HOST_TABLES, EventTable, Heads

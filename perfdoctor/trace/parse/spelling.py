@@ -16,10 +16,10 @@ behind the other, at a brace behind the last event's, with one of the fields tha
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.parse.columns import Flags, Ints
 from perfdoctor.trace.parse.digits import WORD, Bytes, words_at
 

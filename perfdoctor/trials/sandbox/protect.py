@@ -12,10 +12,11 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.runs.directory import make_private
 from perfdoctor.trials.sandbox.overlay import REAL, inside
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from perfdoctor.facts.predict.worker_count import KNEE, good_workers, restarts, 
 from perfdoctor.facts.steps.batch_room import BatchRoom
 from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
 from perfdoctor.model.change import Change, Estimate
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import CpuFacts, LoaderFacts, MemoryFacts, StepFacts, ThreadFacts
 from perfdoctor.watch import samplers
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
 
 import numpy as np
 
 from perfdoctor.facts.steps.boundaries import Floats, Ints
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.trial import Execution, LossEquivalence
 from perfdoctor.trials.statistics.speedup import quantile
 from perfdoctor.tweaks import BITWISE, PATH

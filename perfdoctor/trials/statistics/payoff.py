@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.trial import Execution
 
 

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from statistics import fmean, median, variance
 
 from perfdoctor.model.concluded import Gain
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.trial import Outcome, is_narrow
 
 # Two have one degree of freedom: their 95 % interval is 13 standard errors wide to each side.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from perfdoctor.model.dataclass import dataclass
 
 UNLIMITED_BYTES = 1 << 60  # version 1 writes "no limit" as the largest multiple of a page
 

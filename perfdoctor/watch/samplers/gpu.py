@@ -7,10 +7,10 @@ import ctypes
 import importlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.runs.directory import append_line
 
 LIBRARY = "libnvidia-ml.so.1"

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Marker
 from perfdoctor.runs import hangs
 from perfdoctor.runs.directory import append_line, working_folder

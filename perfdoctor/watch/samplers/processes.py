@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 import psutil
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.wire.rows import HEADER_BYTES
 
 SETTLED_S = 3.0  # a fresh fork still shows its parent's command line: younger processes are looked at again

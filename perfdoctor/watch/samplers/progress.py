@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Marker
 from perfdoctor.runs.tails import CountedSteps, RowsTail
 from perfdoctor.watch.samplers.processes import has_row, read_header, steps_name

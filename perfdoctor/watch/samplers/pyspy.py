@@ -18,13 +18,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import orjson
 import psutil
 
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.wire.folded_stacks import short
 
 LOOK_S = 10.0  # for one look at some processes; half a second does where cores are free

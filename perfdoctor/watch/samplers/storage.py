@@ -10,8 +10,9 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from perfdoctor.model.dataclass import dataclass
 
 MOST_FILES = 256  # of one process that are looked at
 WRITE_ONLY = 1  # the lowest two bits of the flags in /proc/PID/fdinfo
