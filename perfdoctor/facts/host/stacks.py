@@ -29,6 +29,7 @@ TORN_OF_LINE = 0.03  # of a line's own samples: fewer in training are torn, thou
 MOSTLY = 0.5  # of all samples in training: a line with more of them leads to it, however long it does else
 MOST_LINES = 20  # per phase
 WRAP_C = {Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.GRAD_SYNC}  # wrappers of what may be written in C
+LETS_THROUGH = "__torch_function__"  # the mode that shows each call of torch's in a step that is looked at
 OF_STEPS = {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION}
 LOGGING_FILES = re.compile(
     r"[/\\](?:tqdm|rich|tensorboard|tensorboardX|wandb|mlflow|neptune|comet_ml|aim|clearml|loguru|logging)"
@@ -92,9 +93,9 @@ def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> Stack
 
 
 def _is_own(innermost: Frame) -> bool:
-    """Whether the probe was at work, and not a function in C that it wraps, which has no frame."""
+    """Whether the probe was at work, and not a function in C that it lets through, which has no frame."""
     at_work = innermost.owner is Owner.PROBE and not innermost.profiles  # windows are counted by themselves
-    return at_work and innermost.phase not in WRAP_C
+    return at_work and innermost.phase not in WRAP_C and not innermost.name.endswith(LETS_THROUGH)
 
 
 def share_of(step: StepFacts, phase: Phase, samples: int, total: int) -> float:

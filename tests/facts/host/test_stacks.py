@@ -298,6 +298,13 @@ def test_a_line_that_waits_for_what_threads_make_is_a_queue():
     assert (12, "queue") in other(stack(at(3), at(12, "get_batch"), queue, wait))
 
 
+def test_the_probe_is_at_work_in_frames_of_its_own_not_in_what_it_lets_through():
+    look = "Looking.__torch_function__ (/opt/tools/perfdoctor/probe/call_looks.py:317)"
+    let_through = stack(at(4), wrapper("module_call"), look, count=50)
+    at_work = stack(at(4), wrapper("module_call"), look, f"StepCalls.before ({PROBE}:10)", count=3)
+    assert facts(*TRAINING, let_through, at_work).own_samples == 3
+
+
 def test_too_few_samples_are_a_reason():
     assert facts(stack(at(3), count=4)) == Missing("only 4 stack samples of the training thread were taken")
     assert facts() == Missing("no stack samples were taken")
