@@ -245,6 +245,8 @@ def build(
     # more CPU seconds than the cores have: batches prepared ahead, or a clock read late
     fit = min(1.0, _ratio(cores * step.mean_s, seen.compute_cpu_s + seen.data_cpu_s) or 1.0)
     seen = replace(seen, compute_cpu_s=seen.compute_cpu_s * fit, data_cpu_s=seen.data_cpu_s * fit)
+    if not seen.workers:
+        return replace(_without_crowd(seen, cpu), modelled_s=seen.step_with(0))
     lost_s = None
     if cpu.worker_delay is not None and cpu.main_delay is not None:
         lost_s = cpu.main_delay * step.mean_s, cpu.worker_delay * seen.data_cpu_s
@@ -290,8 +292,6 @@ def _calibrated(seen: StepModel, lost_s: tuple[float, float] | None) -> StepMode
     `lost_s`: how long the threads of the training process and the makers of a step's batches were ready but
     had no core, where that was measured.
     """
-    if not seen.workers:
-        return replace(seen, modelled_s=seen.step_with(0))
     usual_s = TRANSFER_S[LIKELY] * seen.batches
     pace_s = seen.slower(seen.compute_s, seen.data_s, seen.workers)
     missing_s = max(0.0, seen.step_s - seen.epoch_s - seen.fixed_s - pace_s)
@@ -302,6 +302,23 @@ def _calibrated(seen: StepModel, lost_s: tuple[float, float] | None) -> StepMode
     modelled_s = pace_s + seen.epoch_s + seen.fixed_s
     alone = _alone(seen) if lost_s is None else _without_contention(seen, *lost_s)
     return replace(alone, transfer_s=transfer_s, modelled_s=modelled_s)
+
+
+def _without_crowd(seen: StepModel, cpu: CpuFacts) -> StepModel:
+    """The demands of a training without workers, less the time for which other programs had its cores.
+
+    While it wants a core, it lacks one as often in a batch as in computing; what is left of a batch is no CPU
+    time, and no lack of cores, waits for a disk or a network.
+    """
+    if not (cpu.crowded and cpu.main_delay and cpu.main_cores):
+        return seen
+    lacked = cpu.main_delay / cpu.main_cores  # for each second that it ran
+    alone_s = max(seen.compute_s / (1 + lacked), seen.compute_s * LEAST_LEFT, seen.compute_cpu_s / seen.cores)
+    return replace(
+        seen,
+        compute_s=min(seen.compute_s, alone_s),
+        data_s=max(seen.data_cpu_s, seen.data_s - lacked * seen.data_cpu_s),
+    )
 
 
 def _without_contention(seen: StepModel, main_lost_s: float, data_lost_s: float) -> StepModel:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor.facts.predict.contention import CpuContention
 from perfdoctor.facts.predict.step_model import BEST, EVEN, LIKELY, WORST, build, of_loop, queue
+from perfdoctor.facts.predict.worker_count import good_workers
 from perfdoctor.model.change import Change, Estimate, removes
 from tests.support.facts import cpu, loader, model, step
 
@@ -129,6 +132,19 @@ def test_time_without_a_core_is_no_time_at_a_disk():
     core = model(of_step, of_loader, cpu(cores=2, worker_delay=3.0, main_delay=0.2))
     assert core.data_s == pytest.approx(0.010)
     assert disk.data_s > 0.030
+
+
+def test_without_workers_what_other_programs_took_is_no_time_at_a_disk():
+    of_step = step(data_wait=148, forward=16, cpu=45)
+    of_loader = loader(workers=0, batch=148, cpu=38)
+    crowd = replace(cpu(cores=2), main_cores=0.27, other_cores=1.5, main_delay=0.7)
+    crowded, alone = (
+        model(of_step, of_loader, crowd),
+        model(of_step, of_loader, replace(crowd, other_cores=0.1)),
+    )
+    assert crowded.error == alone.error == pytest.approx(0.0)
+    assert crowded.data_s == pytest.approx(0.050, rel=0.1)
+    assert good_workers(crowded, crowd) <= 2 < good_workers(alone, crowd)
 
 
 def test_what_training_lost_to_its_workers_comes_back_without_them():
