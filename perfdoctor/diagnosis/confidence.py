@@ -34,13 +34,13 @@ def earned(
     """
     if verdict is Verdict.HEALTHY:
         return Confidence.MEDIUM, ()
-    if verdict is Verdict.COMPUTE:
-        gains = [each.gain for each in findings if each.bottleneck is kind and each.advice.change is not None]
-        low = max((gain.low for gain in gains), default=1.0)
-        if low < 1.0:
-            return Confidence.LOW, ("what is found may as well bring nothing",)
-        return (Confidence.HIGH if job is None else Confidence.MEDIUM), ()
     top = max(classes, key=lambda each: classes[each])
+    gains = [each.gain for each in findings if each.bottleneck is kind and each.advice.change is not None]
+    uncertain = max((gain.low for gain in gains), default=1.0) < 1.0
+    if uncertain and (verdict is Verdict.COMPUTE or top is not kind):
+        return Confidence.LOW, ("what is found may as well bring nothing",)
+    if verdict is Verdict.COMPUTE:
+        return (Confidence.HIGH if job is None else Confidence.MEDIUM), ()
     if top is not kind:
         return Confidence.MEDIUM, (
             f"{top.value} takes more of the time ({classes[top]:.0%}), with no known cure",
@@ -51,9 +51,10 @@ def earned(
 def seen(step: StepFacts, facts: Facts, verdict: Verdict, kind: Bottleneck, steady: Steadiness) -> Confidence:
     """How far what was seen can be trusted.
 
-    *low*: few steps, little time, or an accelerator that nobody sampled: what is not known could be all of
-    it. *medium*: enough was seen, and one thing speaks against it: an estimate instead of a measurement, step
-    time that wanders, a class that does not lead throughout. *high*: nothing does.
+    *low*: few steps, little time, less than half of the cores that it asked for, or an accelerator that
+    nobody sampled: what is not known could be all of it. *medium*: enough was seen, and one thing speaks
+    against it: an estimate instead of a measurement, step time that wanders, a class that does not lead
+    throughout. *high*: nothing does.
     """
     model = facts.get(StepModel)
     accelerated = facts.run.device != "cpu"
@@ -61,6 +62,7 @@ def seen(step: StepFacts, facts: Facts, verdict: Verdict, kind: Bottleneck, stea
         verdict is Verdict.INCONCLUSIVE
         or step.count < FEW_STEPS
         or step.wall_s < SHORT_S
+        or _starved(facts)
         or (accelerated and facts.get(GpuFacts) is None)
     )
     if low:
@@ -87,6 +89,12 @@ def without_a_core(facts: Facts) -> float:
     """
     cpu = facts.get(CpuFacts)
     return (cpu.main_delay or 0.0) if cpu is not None and cpu.crowded else 0.0
+
+
+def _starved(facts: Facts) -> bool:
+    """Whether its threads waited longer for cores that other programs had than they ran."""
+    cpu = facts.get(CpuFacts)
+    return cpu is not None and cpu.main_cores is not None and without_a_core(facts) > cpu.main_cores
 
 
 def core_delay(job: JobFacts | None) -> float:

@@ -21,3 +21,9 @@ def size(value_bytes: float) -> str:
 def count(number: int, noun: str) -> str:
     """`1 step`, `1,200 steps`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def every(number: float, noun: str, digits: int = 0) -> str:
+    """`every step`, `every 1,200 steps`."""
+    text = f"{number:,.{digits}f}"
+    return f"every {noun}" if float(text.replace(",", "")) == 1 else f"every {text} {noun}s"

@@ -11,7 +11,8 @@ from typing import Any, Dict, List, Optional
 _OURS = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep  # probe and tweaks
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
-_GENERATED = re.compile(r"torchinductor_|(^|[/\\])c[a-z2-7]{51}\.py$")  # what torch.compile writes
+# what torch.compile writes, and torch_geometric
+_GENERATED = re.compile(r"torchinductor_|(^|[/\\])c[a-z2-7]{51}\.py$|_(?:propagate|edge_updater)_\w{8}\.py$")
 FRAMES_MAX = 8  # of the user's, from the inside: a training loop is not called from further out
 LIBRARIES = ("transformers", "lightning", "pytorch_lightning", "accelerate")  # whose options build loaders
 _known: Dict[str, bool] = {}  # file name as compiled -> is it the user's

@@ -24,6 +24,7 @@ from perfdoctor.facts.steps.events import SaveFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import Location, Phase, StepFacts
+from perfdoctor.model.units import every
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.03  # share of wall time
@@ -56,7 +57,7 @@ def frequent_checkpoints(step: StepFacts, saves: SaveFacts) -> Advice | None:
     return Advice(
         because=(
             f"saving takes {share:.0%} of the training time",
-            f"a checkpoint{size} every {saves.steps_between:.0f} steps, {each_s * 1e3:.0f} ms each",
+            f"a checkpoint{size} {every(saves.steps_between, 'step')}, {each_s * 1e3:.0f} ms each",
         ),
         change=removes(SURE * share, share * (1 - 1 / RARER), share),
         at=places,

@@ -23,6 +23,7 @@ from perfdoctor.facts.script.model_and_optimizers import OptimizerFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
+from perfdoctor.model.units import every
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.15  # share of the step: below it, four accumulated batches save less than a tenth
@@ -47,7 +48,7 @@ def frequent_updates(step: StepFacts, optimizers: OptimizerFacts) -> Advice | No
         return None  # the fix that leaves training unchanged comes first
     largest = max(optimizers.optimizers, key=lambda one: one.elements)
     low, likely, high = (share * (1 - 1 / count) for count in TOGETHER)
-    each = f"{largest.elements:,} parameters after every {samples:.0f} samples"
+    each = f"{largest.elements:,} parameters after " + every(samples, "sample")
     return Advice(
         because=(
             f"{share:.0%} of the step is the update of {each}",

@@ -25,6 +25,7 @@ from perfdoctor.facts.steps.events import EvalFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
+from perfdoctor.model.units import count, every
 from perfdoctor.tips.catalogue import Checked, tip
 
 # Share of wall time. A forward pass is a third of a step: validating on a fifth of the data after each epoch
@@ -60,7 +61,8 @@ def frequent_validation(step: StepFacts, evals: EvalFacts, validation: Validatio
     return Advice(
         because=(
             f"validation takes {share:.0%} of the training time",
-            f"{validation.count:,} validations of {seconds * between:,.2f} s, one every {between:,.0f} steps",
+            f"{count(validation.count, 'validation')} of {seconds * between:,.2f} s, one "
+            + every(between, "step"),
         ),
         change=removes(low * passes, likely * share, high * share),
         at=tuple(dict.fromkeys(at for at in places if at is not None)),

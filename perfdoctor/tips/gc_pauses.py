@@ -24,6 +24,7 @@ from perfdoctor.facts.host.gc_pauses import GcPauseFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
+from perfdoctor.model.units import every
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.03  # share of the step in pauses; an ordinary script spends a tenth of that
@@ -62,4 +63,4 @@ def _full(pauses: GcPauseFacts) -> str:
     if not pauses.full_per_step:
         return "all of it in collections of young generations"
     each_ms = pauses.full_seconds_per_step / pauses.full_per_step * 1e3
-    return f"one full collection every {1 / pauses.full_per_step:,.1f} steps, {each_ms:.1f} ms each"
+    return f"one full collection {every(1 / pauses.full_per_step, 'step', 1)}, {each_ms:.1f} ms each"

@@ -55,14 +55,14 @@ def slow_postprocessing(run: RunFacts, step: StepFacts, between: BetweenStepsFac
     top = lines[0]
     metrics = _is_metric(top)
     low = 0.0 if run.on_device else SURE * share  # a device may be busy meanwhile
-    inside = f", most of it at line {top.inside.line}" if top.inside != top.at else ""
     text = f": `{top.at.text}`" if top.at.text else ""
+    inside = f", most of it at {_within(top)}" if top.inside != top.at else ""
     ms = share * step.mean_s * 1e3
     places = [place for line in lines[:SHOWN] for place in (line.at, line.inside)]
     return Advice(
         because=(
             f"{share:.0%} of each step ({ms:.2f} ms) goes into work that training does not need",
-            f"line {top.at.line} takes {min(1.0, top.share):.0%} of the step{inside}{text}",
+            f"line {top.at.line} takes {min(1.0, top.share):.0%} of the step{text}{inside}",
         ),
         change=removes(low, share * (1 - 1 / EVERY), share),
         at=tuple(dict.fromkeys(places)),
@@ -74,6 +74,12 @@ def _is_claimed(run: RunFacts, line: BetweenLine) -> bool:
     texts = [text for text in (line.at.text, line.inside.text) if text is not None]
     claimed = any(CLAIMED.search(text) or CHECKS.search(text) for text in texts)
     return claimed or waits_for_device(run, line.at, line.inside)
+
+
+def _within(line: BetweenLine) -> str:
+    """The line that the costly one leads to, in whatever file."""
+    file = re.split(r"[/\\]", line.inside.file)[-1]
+    return f"line {line.inside.line}" + ("" if line.inside.file == line.at.file else f" of {file}")
 
 
 def _is_metric(line: BetweenLine) -> bool:

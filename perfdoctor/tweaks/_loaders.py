@@ -11,12 +11,11 @@ import inspect
 import weakref
 from typing import Any, Callable, Dict, Optional, Set
 
+from ..probe.loader.loader import STATEFUL
 from ..probe.trial.tweak import Tweaking, WatchedRun
 
 Given = Dict[str, Any]
 
-# A DataLoader whose constructor does not call torch's.
-STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
 BUILT = "_iterator"  # what torch's constructor sets last
 
 

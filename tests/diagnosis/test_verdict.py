@@ -137,6 +137,12 @@ def test_threads_whose_cores_other_programs_had_are_a_reason_for_doubt(others, d
     assert any("lacked a core for 0.60 s" in sentence for sentence in found.because) is doubted
 
 
+@pytest.mark.parametrize(("delay", "confidence"), [(0.9, Confidence.MEDIUM), (1.1, Confidence.LOW)])
+def test_threads_that_waited_longer_for_a_core_than_they_ran_leave_little_to_say(delay, confidence):
+    starved = cpu(2, main_cores=1.0, other_cores=1.5, main_delay=delay)
+    assert conclusion(step(forward=60, backward=40), starved).confidence is confidence
+
+
 def test_seconds_that_several_threads_lacked_a_core_are_no_share_of_the_time():
     found = conclusion(step(forward=100), cpu(2, other_cores=1.5, main_delay=1.25))
     assert any("together lacked a core for 1.25 s of each second" in why for why in found.because)
@@ -158,6 +164,12 @@ def test_avoidable_compute_is_as_certain_as_its_findings(low, confidence):
     found = conclusion(step(forward=60, backward=40), findings=[finding(Bottleneck.COMPUTE, 1.6, low)])
     assert (found.verdict, found.confidence) == (Verdict.COMPUTE, confidence)
     assert ("what is found may as well bring nothing" in found.because) is (low < 1)
+
+
+@pytest.mark.parametrize(("low", "confidence"), [(1.0, Confidence.MEDIUM), (0.99, Confidence.LOW)])
+def test_what_takes_less_of_the_time_is_as_certain_as_its_findings(low, confidence):
+    found = conclusion(step(data_wait=15, forward=85), findings=[finding(Bottleneck.DATA, 1.1, low)])
+    assert (found.verdict, found.confidence) == (Verdict.DATA, confidence)
 
 
 def test_a_risk_without_a_gain_makes_no_other_finding_more_certain():

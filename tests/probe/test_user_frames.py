@@ -20,6 +20,8 @@ def test_what_torch_compile_writes_is_not_the_users():
     name = "c" + "abcdefghijklmnopqrstuvwxyz234567"[:32] + "abcdefghijklmnopqrs" + ".py"
     assert not user_frames.is_users(f"/scratch/cache/ab/{name}")
     assert not user_frames.is_users("/tmp/torchinductor_me/ab/other.py")
+    assert not user_frames.is_users("/tmp/torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_xv_4qogx.py")
+    assert user_frames.is_users("/home/me/labels_propagate.py")
 
 
 def test_scripts_and_code_from_stdin_are_the_users():

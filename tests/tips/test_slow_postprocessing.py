@@ -15,7 +15,7 @@ def test_names_the_line_of_the_loop_and_the_hottest_line_inside():
     assert advice is not None
     assert advice.because == (
         "20% of each step (2.00 ms) goes into work that training does not need",
-        "line 30 takes 20% of the step, most of it at line 41: `stats.update(net)`",
+        "line 30 takes 20% of the step: `stats.update(net)`, most of it at line 41",
     )
     assert [at.line for at in advice.at] == [30, 41]
     assert advice.code == "if step % 10 == 0:\n    stats.update(net)"

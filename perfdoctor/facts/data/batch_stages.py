@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from perfdoctor.facts.host.stacks import NO_STACKS, line_costs, threads
+from perfdoctor.facts.host.stacks import NO_STACKS, line_costs, threads, too_few_of
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.library_table import (
@@ -73,8 +73,7 @@ def prepared(rank: RankRecords, loader: LoaderFacts) -> Iterator[tuple[tuple[Fra
 
 def too_few(samples: int) -> Missing:
     """What is said where no more than these of batches being prepared were taken."""
-    few = f"only {samples}" if samples else "no"
-    return Missing(f"{few} stack samples of batch preparation were taken")
+    return too_few_of("batch preparation", samples)
 
 
 def prepares(thread: str, workers: bool) -> bool:

@@ -7,6 +7,7 @@ import re
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
+from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.facts.user_source.update_dependence import only_reported
 from perfdoctor.model.dataclass import dataclass
@@ -19,6 +20,10 @@ MOST = 0.5  # of the samples: what is on for less than most steps was turned on 
 CHECKS = re.compile(r"\b(?:isnan|isinf|isfinite|assert_all_finite|check_numerics)\b")
 RAISES = re.compile(r"\b(?:assert_all_finite|check_numerics)\b")  # which are tests by themselves
 TESTS = (ast.If, ast.While, ast.Assert, ast.Raise)
+ENDS = (ast.Raise, ast.Assert, ast.Break, ast.Continue, ast.Return)
+TELLS = re.compile(
+    r"print|warn|error|exception|critical|info|debug|write|exit|abort|breakpoint|set_trace|fail"
+)
 TESTING_TEXT = re.compile(r"(?:if|elif|while|assert|raise)\b")  # of a line whose file is not to be had
 
 
@@ -84,4 +89,15 @@ def is_check(line: LineCost, sources: Sources) -> bool:
         return True
     if node is None:
         return TESTING_TEXT.match(line.at.text) is not None
+    if isinstance(node, ast.If) and not _acts(node):
+        return not only_reported(sources, line.at)  # it chooses what is shown
     return isinstance(node, TESTS) or only_reported(sources, line.at)
+
+
+def _acts(test: ast.If) -> bool:
+    """Whether something ends or is told where the test holds, or where it does not."""
+    within = [inner for node in (*test.body, *test.orelse) for inner in ast.walk(node)]
+    calls = [inner for inner in within if isinstance(inner, ast.Call)]
+    return any(isinstance(inner, ENDS) for inner in within) or any(
+        TELLS.search(called_name(call)) for call in calls
+    )

@@ -16,6 +16,7 @@ from perfdoctor.facts.user_source.library_table import of_wait
 from perfdoctor.facts.user_source.loop_roles import Loop, Role
 from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves
 from perfdoctor.facts.user_source.update_dependence import Dependence, of_line, only_reported
+from perfdoctor.model import units
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
@@ -73,7 +74,7 @@ def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> Stack
     main = [(frames, count) for label, frames, count in threads(rank) if label == "main"]
     seen = sum(count for _, count in main)
     if seen < FEW:
-        return Missing(f"only {seen} stack samples of the training thread were taken")
+        return too_few_of("the training thread", seen)
     lines = StackLines(main, rank, sources)
     counted: dict[Phase, Counter[tuple[Frame, str | None, str | None]]] = defaultdict(Counter)
     for frames, count in main:
@@ -90,6 +91,12 @@ def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> Stack
     }
     own = sum(count for frames, count in main if frames and _is_own(frames[-1]))
     return StackFacts(total, rank.stacks_source or "in-process", phases, min(own, total))
+
+
+def too_few_of(what: str, samples: int) -> Missing:
+    """What is said where no more than these were taken."""
+    few = f"only {units.count(samples, 'stack sample')}" if samples else "no stack samples"
+    return Missing(f"{few} of {what} {'was' if samples == 1 else 'were'} taken")
 
 
 def _is_own(innermost: Frame) -> bool:

@@ -18,6 +18,7 @@ from ...wire.files import AppendedRows
 from ...wire.step_rows import BATCH, DATA_WAIT, OPEN, OTHER, VALIDATION
 from .. import patch
 from ..compile_question import compile_question
+from ..on_import import on_import
 from ..recorder import BEFORE_NEXT, Recorder, clock
 from ..session import Session
 from ..steps.steps import StepTracker
@@ -29,6 +30,7 @@ Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
 
 WAIT = "data_wait"
+STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
 PLAIN = (list, tuple)  # what batches usually are: of these the first tensor is looked for in place
 
 LOOKS_FIRST, LOOKS_STRIDE = 8, 64  # batches that are looked at: a loader's first, then one in so many
@@ -340,16 +342,25 @@ def install(loaders: Loaders) -> None:
         for call in loaders.steps.moments.fetcher:
             call(number, loaders.started.get(number, 0), fetcher)
 
-    patch.wrap(data.DataLoader, "__init__", loaders.before_init, loaders.after_init, "loader_init")
-    patch.wrap(data.DataLoader, "__iter__", loaders.before_iter, loaders.after_iter, WAIT)
+    def watch_kind(kind: Any, with_workers: Any) -> None:
+        """A class of loaders, and of its iterators the one that has workers."""
+        patch.wrap(kind, "__init__", loaders.before_init, loaders.after_init, "loader_init")
+        patch.wrap(kind, "__iter__", loaders.before_iter, loaders.after_iter, WAIT)
+        patch.replace(
+            with_workers,
+            "_shutdown_workers",
+            lambda original: _while_alive(
+                patch.around(original, loaders.before_stop, loaders.after_stop, WAIT), original
+            ),
+        )
+
+    def watch_stateful(module: Any) -> None:
+        """torchdata's loaders build and iterate themselves; their iterators wait as torch's do."""
+        watch_kind(module.StatefulDataLoader, module._StatefulMultiProcessingDataLoaderIter)
+
+    watch_kind(data.DataLoader, iterators._MultiProcessingDataLoaderIter)
+    on_import(STATEFUL, patch.guarded("loader_init", watch_stateful))
     patch.replace(iterators._BaseDataLoaderIter, "__next__", loaders.wrapped_next)
-    patch.replace(
-        iterators._MultiProcessingDataLoaderIter,
-        "_shutdown_workers",
-        lambda original: _while_alive(
-            patch.around(original, loaders.before_stop, loaders.after_stop, WAIT), original
-        ),
-    )
     patch.wrap(fetchers._BaseDatasetFetcher, "__init__", before_fetcher, after_fetcher, "fetcher_init")
     kinds = [fetchers._MapDatasetFetcher, fetchers._IterableDatasetFetcher]
     loaders.steps.fetches.install(kinds)

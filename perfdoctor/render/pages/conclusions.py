@@ -40,7 +40,7 @@ REMEDIES = {
     r"imported torch|no training": "watch the command that trains",
     r"only .* steps? seen": "let it train for longer",
     r"^no stack samples were": "watch it for longer; with --no-stacks none are taken",
-    r"stack samples|while training stepped|too rarely|too few open files": WATCH_LONGER,
+    r"stack samples?|while training stepped|too rarely|too few open files": WATCH_LONGER,
     r"^no torch.profiler window": "watch it for longer, or raise --profiler-share",
 }
 

@@ -104,8 +104,7 @@ def _title(report: TraceReport) -> list[Block]:
     facts = [
         trace.device or _no_device(trace),
         text.count(ranks, "rank") if ranks > 1 else "",
-        steps,
-        text.duration((trace.end_ns - trace.begin_ns) / 1e9),
+        f"{steps} in {text.duration((trace.end_ns - trace.begin_ns) / 1e9)}",
         _memory(trace),
     ]
     name = (blocks.strong("perfdoctor trace  "), blocks.Span(trace.file, code=True))

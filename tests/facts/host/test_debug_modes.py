@@ -94,3 +94,23 @@ def test_what_anomaly_detection_costs_comes_from_the_last_graph_that_was_weighed
     assert found.anomaly_s == (pytest.approx(0.03), pytest.approx(0.0035))
     assert facts(mode("anomaly", 9, 9)).anomaly_s is None
     assert facts(mode("anomaly", 9, 9), weighed()).anomaly_s == (0.0, 0.0)
+
+
+SHOWN = """for step, (x, y) in enumerate(loader):
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    shown = {}
+    if not torch.isnan(loss):
+        shown["loss"] = loss.item()
+    print(shown)
+    if torch.isnan(loss):
+        logger.warning("loss is not a number")
+    if not torch.isinf(loss):
+        scheduler.step()"""
+
+
+@pytest.mark.parametrize(("number", "counts"), [(6, False), (9, True), (11, True)])
+def test_a_test_that_only_chooses_what_is_shown_looks_for_no_error(number, counts):
+    at = Location("/home/me/train.py", number, "<module>", SHOWN.splitlines()[number - 1].strip())
+    assert is_check(LineCost(at, 0.1, 10, None, None), Sources(source_of(train=SHOWN))) is counts

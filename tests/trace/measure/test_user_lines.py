@@ -37,6 +37,7 @@ def test_the_users_own_code_is_located(frame: str, expected: Location) -> None:
         "nn.Module: Linear_0",
         "<built-in method item of Tensor object at 0x7f>",
         "/tmp/torchinductor_root/ag/cag.py(18): call",
+        "/tmp/torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_xv_4qogx.py(96): propagate",
     ],
 )
 def test_other_code_is_not(frame: str) -> None:
