@@ -73,6 +73,8 @@ order = [batches[i].tolist() for i in torch.randperm(len(batches))]
 # order is a list: make it and the loader anew each epoch; of several ranks each takes order[rank::world]
 DataLoader(..., batch_sampler=order)  # without batch_size, shuffle, sampler and drop_last"""
 
+GROUPED_BY_TRAINER = 'train_sampling_strategy="group_by_length"'  # transformers 5
+
 
 @tip(
     title="Pad each batch to its own longest sequence, and group similar lengths",
@@ -112,6 +114,7 @@ def padded_batches(
         at=(*pads, *at) if beyond else (*at, *pads),
         same_result=not within,
         code="\n".join(code for share, code in ((beyond, _own(pads)), (within, ALIKE)) if share),
+        arguments=None if beyond else GROUPED_BY_TRAINER,
     )
 
 

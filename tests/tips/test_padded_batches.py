@@ -30,6 +30,7 @@ def test_says_how_much_is_padding_and_where_it_comes_from():
     assert "argsort" in advice.code
     assert "anew each epoch" in advice.code
     assert "order[rank::world]" in advice.code
+    assert advice.arguments is None
 
 
 def test_a_tokenizer_that_pads_is_told_to_leave_it_to_the_collator():
@@ -56,6 +57,7 @@ def test_of_what_lies_within_it_a_part_stays_and_the_loader_comes_first():
     advice = tip(STEP, padding(beyond=0.05, within=0.4, lines=(PADS,), at=LOADER_LINE))
     assert advice.at == (LOADER_LINE, PADS)
     assert "pad_sequence" not in advice.code
+    assert advice.arguments == 'train_sampling_strategy="group_by_length"'
     assert gain(advice).likely < gain(tip(STEP, padding(beyond=0.4, within=0.05))).likely
 
 
