@@ -28,6 +28,7 @@ LARGE = 0.35  # of a batch's cost: removing half of it shortens the batch by a s
 # hundred times as long as one call that does the same; stacking large samples keeps most of its cost, because
 # it is that copy.
 KEPT_OWN, KEPT_TORCH = (0.5, 0.1, 0.01), (0.9, 0.6, 0.3)
+TORCH, SEEN = "torch", 0.05  # of a batch: less may be a sample that was torn
 # Not a lambda: it could not be sent to workers that are not forked.
 WHOLE = """\
 def __getitems__(self, indices): return self.data[indices]  # of the dataset
@@ -47,14 +48,21 @@ def slow_collate(step: StepFacts, loader: LoaderFacts, batch: BatchFacts) -> Adv
         return None
     lines = batch.lines(Stage.COLLATING)
     low, likely, high = sorted(share * (1 - kept) for kept in (KEPT_OWN if lines else KEPT_TORCH))
+    by = _whose(batch)
     where = f"line {lines[0].at.line} takes {lines[0].share:.0%} of the batch" if lines else None
     return Advice(
         because=(
             waits(step),
             f"collating takes {loader.collate_s * 1e3:.1f} ms of a batch's {batch.batch_s * 1e3:.1f} ms",
-            where or "all of it in torch's own collate function, one call per sample",
+            where or f"all of it in the collate function of {by}, one call per sample",
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:3]) or ((loader.at,) if loader.at else ()),
-        code=None if lines else WHOLE,
+        code=WHOLE if not lines and by == TORCH else None,
     )
+
+
+def _whose(batch: BatchFacts) -> str:
+    """The library whose collate function it is: others call torch's, and not the other way round."""
+    costs = [cost for cost in batch.of(Stage.COLLATING) if cost.library not in (None, TORCH, "numpy")]
+    return next((cost.library for cost in costs if cost.library and cost.share >= SEEN), TORCH)

@@ -544,8 +544,9 @@ ATTACKS = (
     Attack(
         "bench/chaos.py",
         "Kills the script, perfdoctor, its py-spy, a loader worker or a rank, at moments drawn at random. Asked for are 200 rounds.",
-        "130 rounds: no other exit status, no step lost but those of the last second. After one of them, a process still ran; most "
-        "likely a loader worker whose rank was killed while it started it, which lives on in a bare training as well.",
+        "200 rounds (`--seed 29`): no other exit status, no step lost but those of the last second, and nothing went on running. "
+        "After one of 130 earlier rounds, a process still ran; most likely a loader worker whose rank was killed while it started "
+        "it, which lives on in a bare training as well.",
     ),
     Attack(
         "bench/killed.py",

@@ -32,6 +32,14 @@ def test_of_torchs_own_collate_function_it_names_the_loader_and_expects_less():
     assert facts.gain(advice, of).likely < facts.gain(tip(STARVED, LOADER, PADS), of).likely < 20 / 8
 
 
+def test_of_a_librarys_collate_function_it_says_whose_it_is_and_shows_no_way_around_torchs():
+    by = [StageCost(Stage.COLLATING, "", each, 0.4, 50) for each in ("torch", "torch_geometric")]
+    advice = tip(STARVED, LOADER, batch(*by))
+    assert advice is not None
+    assert advice.because[-1] == "all of it in the collate function of torch_geometric, one call per sample"
+    assert advice.code is None
+
+
 @pytest.mark.parametrize(
     ("of_step", "of_batch"),
     [
