@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -22,6 +23,9 @@ PASSED_ON = (
     signal.SIGCONT,
 )
 ENDS = (*FROM_KEYBOARD, signal.SIGTERM, signal.SIGHUP)
+# A scheduler may end a whole group, the script with it: one that ends by itself at the first signal is not to
+# die of a second while Python takes its handlers down.
+AGAIN_S = 0.2
 
 
 class SignalForwarding:
@@ -62,6 +66,10 @@ class SignalForwarding:
             self.ended_by = number
         if self._process is None:
             self._early.append(number)
+        elif number in (signal.SIGTERM, signal.SIGHUP):
+            later = threading.Timer(AGAIN_S, _send, (self._process, number))
+            later.daemon = True
+            later.start()
         elif number not in FROM_KEYBOARD or not _in_foreground():
             _send(self._process, number)
 
