@@ -80,7 +80,8 @@ def last(run: str | None) -> Again:
     try:
         path = lookup.run_directory(run, None)
     except NoSuchRun as error:
-        raise NoSuchRun(f"there is no command to try: {error}", f"{error.hint}; or {GIVE_IT}") from None
+        otherwise = directory.WATCH_FIRST if run is None else error.hint
+        raise NoSuchRun(f"there is no command to try: {error}", f"{otherwise}; or {GIVE_IT}") from None
     facts = directory.read_json(path / "run.json") or {}
     words, cwd = _words(path, facts), _folder(path, facts)
     first = os.path.join(cwd, words[0]) if os.sep in words[0] else words[0]

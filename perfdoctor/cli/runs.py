@@ -13,14 +13,13 @@ def runs(
 ) -> None:
     """List the saved runs, newest first; a job with several runs is one line, that of its lowest rank."""
     from perfdoctor.cli import output
-    from perfdoctor.errors import NoSuchRun
     from perfdoctor.render.pages import runs as listing
     from perfdoctor.runs import directory, spans
 
     places = directory.places(out)
     found = {path: run for place in places for path, run in directory.kept(place).items()}
     if not found:
-        raise NoSuchRun(f"no runs in {places[0]}", "watch a script first: perfdoctor run train.py")
+        raise directory.none_in(places[0])
     groups = [[path] for path in found]
     if spans.meeting(found):
         from perfdoctor.runs import job  # here: it needs numpy, whose import takes as long as a list

@@ -102,8 +102,10 @@ def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Pa
         path = lookup.named(Path(text.path(str(path), directory.working_folder())))
         if not path.is_dir():
             paths.append(path)
-        elif windows.is_run(path):
-            paths += [file.path for file in windows.of_run(path, window)]
+            continue
+        run = path if files.any_in(path) else lookup.run_in(path)
+        if directory.is_run(run):
+            paths += [file.path for file in windows.of_run(run, window)]
         else:
             paths += files.of_folder(path)
     return paths

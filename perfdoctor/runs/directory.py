@@ -27,6 +27,7 @@ SHARING = "sharing.json"  # how the machine shares its cores, measured after the
 SOURCES = "sources.json"  # the code that its report read, for later ones
 RANGES = "ranges.json"  # of predicted gains, as the machine's own trials asked for when the run ended
 RESERVE, RESERVE_BYTES = "reserve", 32_768  # room for run.json and report.json on a disk that is full
+WATCH_FIRST = "watch a script first: perfdoctor run train.py"
 PROBE = "probe"  # a link to what is injected, while the command runs
 
 Json = dict[str, Any]
@@ -83,7 +84,12 @@ def working_folder() -> str:
 def here(kind: str = "runs") -> Path | None:
     """The folder for runs below the current one; None where that was removed."""
     folder = working_folder()
-    return Path(folder) / ".perfdoctor" / kind if folder else None
+    return below(Path(folder), kind) if folder else None
+
+
+def below(folder: Path, kind: str = "runs") -> Path:
+    """Where runs of scripts that were started in a folder are kept."""
+    return folder / ".perfdoctor" / kind
 
 
 def create(parent: Path, name: str) -> Path:
@@ -285,8 +291,18 @@ def latest(parent: Path) -> Path:
     """The same; raises NoSuchRun where there is none."""
     found = newest(parent)
     if found is None:
-        raise NoSuchRun(f"no runs in {parent}", "watch a script first: perfdoctor run train.py")
+        raise none_in(parent)
     return found
+
+
+def none_in(parent: Path) -> NoSuchRun:
+    """What is said where a folder holds no run."""
+    return NoSuchRun(f"no runs in {parent}", f"{WATCH_FIRST} (what was kept elsewhere: --out DIR)")
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder is a run directory."""
+    return (path / RUN).is_file() or any(path.glob("steps.rank*.bin"))
 
 
 def _folders(parent: Path) -> list[Path]:

@@ -11,16 +11,27 @@ from perfdoctor.runs import directory
 
 
 def run_directory(run: str | None, out: str | None) -> Path:
-    """The run directory that a path or an id names; the newest one for None. Raises NoSuchRun."""
+    """The run directory that a path or an id names; the newest one for None. Raises NoSuchRun.
+
+    A folder that holds runs stands for its newest one.
+    """
     places = directory.places(out)
     if run is None:
         newest = (found for place in places if (found := directory.newest(place)) is not None)
         return next(newest, None) or directory.latest(places[0])
     for path in (Path(run), *(place / run for place in places)):
         if path.is_dir():
-            return named(path)
+            return named(run_in(path))
     hint = "list the runs here with: perfdoctor runs" + (f" --out {out}" if out else "")
     raise NoSuchRun(f"no run called {run}", hint)
+
+
+def run_in(folder: Path) -> Path:
+    """The folder itself where it is a run, or nothing at all; else the newest run that it holds."""
+    if directory.is_run(folder):
+        return folder
+    parents = (folder, folder / "runs", directory.below(folder))
+    return next((run for parent in parents if (run := directory.newest(parent)) is not None), folder)
 
 
 def named(path: Path) -> Path:

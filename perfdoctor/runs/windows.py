@@ -9,7 +9,7 @@ from pathlib import Path
 
 from perfdoctor.errors import NotATrace
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.runs import records
+from perfdoctor.runs import directory, records
 from perfdoctor.runs.directory import Json
 from perfdoctor.runs.types import RankRecords
 
@@ -33,14 +33,9 @@ class WindowFile:
         return self.path.parent
 
 
-def is_run(path: Path) -> bool:
-    """Whether a folder is a run directory."""
-    return (path / "run.json").is_file() or any(path.glob("steps.rank*.bin"))
-
-
 def of_file(path: Path) -> WindowFile | None:
     """The window that a file holds; None where it is not one of the run that it lies in."""
-    if not WINDOW_FILE.fullmatch(path.name) or not is_run(path.parent):
+    if not WINDOW_FILE.fullmatch(path.name) or not directory.is_run(path.parent):
         return None
     windows = _windows(path.parent, _ranks_with_events(path.parent)).values()
     return next((file for files in windows for file in files if file.path == path), None)

@@ -95,6 +95,11 @@ def test_without_a_path_it_is_the_newest_runs_window(saved, perfdoctor):
     assert "trace.rank0.0.json" in perfdoctor("trace").stdout
     assert "trace.rank0.0.json" in perfdoctor("trace", "20260102-030405-train").stdout
     assert "trace.rank0.0.json" in perfdoctor("trace", str(run)).stdout
+    assert "trace.rank0.0.json" in perfdoctor("trace", str(run.parent)).stdout
+    trace_files.save(run.parent, text(), "profiled.json")
+    assert (
+        "profiled.json" in perfdoctor("trace", str(run.parent)).stdout
+    )  # traces of the user's own come first
 
 
 def test_what_to_try_names_the_run_of_a_window_or_has_the_script_named(saved, folder, perfdoctor):

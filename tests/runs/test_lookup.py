@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.errors import NoSuchRun
-from perfdoctor.runs import lookup
+from perfdoctor.runs import directory, lookup
 
 
 def test_the_hint_for_a_run_in_another_folder_names_that_folder(tmp_path):
@@ -16,3 +16,19 @@ def test_of_several_names_one_that_is_not_there_is_left_to_the_report(tmp_path):
     (tmp_path / "node0").mkdir()
     found = lookup.run_directories(["node0", "node1"], str(tmp_path))
     assert [str(path) for path in found] == [str(tmp_path / "node0"), "node1"]
+
+
+@pytest.mark.parametrize("below", ["", "runs", ".perfdoctor/runs"])
+def test_a_folder_that_holds_runs_stands_for_its_newest(tmp_path, below):
+    for second, name in enumerate(["first", "second"]):
+        run = tmp_path / below / name
+        run.mkdir(parents=True)
+        directory.write_json(run / directory.RUN, {"started_epoch_s": 1000.0 * (second + 1)})
+    assert lookup.run_directory(str(tmp_path), None) == tmp_path / below / "second"
+
+
+def test_a_run_directory_is_itself_whatever_lies_in_it(tmp_path):
+    (tmp_path / "inner").mkdir()
+    for run in (tmp_path, tmp_path / "inner"):
+        directory.write_json(run / directory.RUN, {})
+    assert lookup.run_directory(str(tmp_path), None) == tmp_path

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from perfdoctor.errors import NotATrace
-from perfdoctor.runs import records, windows
+from perfdoctor.runs import directory, records, windows
 
 
 def touch(folder, *names):
@@ -34,7 +34,7 @@ def names(found):
 
 def test_the_latest_plain_window_of_a_run_is_meant_unless_one_is_named(tmp_path):
     folder = run(tmp_path / "run", window(0), window(1), window(2, "stacks"))
-    assert windows.is_run(folder)
+    assert directory.is_run(folder)
     assert names(windows.of_run(folder)) == ["trace.rank0.1.json"]
     assert names(windows.of_run(folder, 2)) == ["trace.rank0.2.json"]
 
@@ -90,7 +90,7 @@ def test_what_a_run_does_not_have_is_said(tmp_path):
 
 
 def test_a_folder_of_ranks_is_no_run(tmp_path):
-    assert not windows.is_run(touch(tmp_path / "ranks", "rank0.json"))
+    assert not directory.is_run(touch(tmp_path / "ranks", "rank0.json"))
 
 
 def test_the_windows_of_the_lowest_rank_are_given_by_kind_the_last_of_each(tmp_path):
