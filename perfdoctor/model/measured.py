@@ -113,14 +113,17 @@ class StepFacts:
 
 @dataclass(frozen=True)
 class LoaderFacts:
-    """The training DataLoader (the one that delivered most batches that were trained on)."""
+    """The training DataLoader (the one that delivered most batches that were trained on).
+
+    One that the same line makes again, for each epoch or each fold, is one loader.
+    """
 
     num_workers: int
     batch_size: int | None
     at: Location | None  # the `DataLoader(...)` call
     dataset: str  # "module.Class"
     iterable: bool
-    persistent_workers: bool
+    persistent_workers: bool  # they live on from epoch to epoch; not those of a loader that is made again
     prefetch_factor: int | None
     pin_memory: bool
     start_method: str | None
@@ -138,6 +141,7 @@ class LoaderFacts:
     steady_wait_s: float | None  # mean wait for a later batch
     worker_start_s: float | None  # mean time from a worker's birth to its first fetch
     loaders: int = 1  # how many DataLoaders the script built
+    built: int = 1  # how often the line made this one
     epoch_wait_s: float = 0.0  # waits at this loader's epoch starts, seconds per step
     other_wait_s: float = 0.0  # waits for other loaders (validation), seconds per step
     samples: int = 0  # prepared while watched

@@ -25,6 +25,7 @@ from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.08  # share of step time; a shorter wait drowns in step-to-step noise
 ENOUGH = 1.03  # a likely gain below it is not worth a change
+MADE_ONCE = "  # made once, before the loop over epochs"
 GUARD = '\nif __name__ == "__main__":  # around all that trains: each worker imports the script\n    main()'
 
 
@@ -47,7 +48,8 @@ def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: 
     change = Change(workers=workers)
     if workers <= loader.num_workers or model.gain(change).likely < ENOUGH:
         return None
-    live_on = "" if loader.persistent_workers or loader.epochs < 2 else " --persistent-workers"
+    restarts = not loader.persistent_workers and loader.epochs > 1
+    live_on = " --persistent-workers" if restarts and loader.built == 1 else ""
     late = (
         "their batches arrive late"
         if loader.num_workers
@@ -67,6 +69,7 @@ def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: 
         tweak=None if loader.iterable else f"--workers {workers}{live_on}",
         same_result=not loader.iterable,
         code=f"DataLoader(..., num_workers={workers}, persistent_workers=True)"
+        + ("" if loader.built == 1 else MADE_ONCE)
         + ("" if loader.start_method in (None, FORK) else GUARD),
         arguments=f"dataloader_num_workers={workers}, dataloader_persistent_workers=True",
     )

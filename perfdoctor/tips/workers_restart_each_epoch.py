@@ -7,6 +7,9 @@ also slows training down: how much longer these steps train than others is measu
 ## By hand
     DataLoader(dataset, ..., num_workers=4, persistent_workers=True)
 
+Where the line makes a loader anew for each epoch, make it once, before the loop: its workers end with it. A
+dataset that is another one in each epoch can have a method that says which (`dataset.set_epoch(epoch)`).
+
 ## When not
 Persistent workers keep their copy of the dataset: they do not see changes that the script makes to it between
 epochs. A dataset that opens files and never closes them keeps them open.
@@ -19,6 +22,7 @@ from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import LoaderFacts, StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
+from perfdoctor.tips.too_few_workers import MADE_ONCE
 
 NOTICEABLE = 0.02  # share of wall time: the smallest gain that is reported
 
@@ -39,15 +43,24 @@ def workers_restart_each_epoch(step: StepFacts, loader: LoaderFacts) -> Advice |
             f"each of {loader.epochs} epochs begins with a wait of {loader.epoch_start_s or 0.0:.2f} s",
             f"a batch costs {loader.batch_s * 1e3:.1f} ms: the rest restarts {loader.num_workers} workers",
             *_others(step, loader),
+            *_made_again(loader),
             f"that is {starts.likely:.0%} of the training time",
             *_slower(slower.likely),
         ),
         change=Change(step=slower, starts=starts),
         at=(loader.at,) if loader.at else (),
-        tweak="--persistent-workers",
-        code=f"DataLoader(..., num_workers={loader.num_workers}, persistent_workers=True)",
+        tweak="--persistent-workers" if loader.built == 1 else None,
+        code=f"DataLoader(..., num_workers={loader.num_workers}, persistent_workers=True)"
+        + ("" if loader.built == 1 else MADE_ONCE),
         arguments=f"dataloader_num_workers={loader.num_workers}, dataloader_persistent_workers=True",
     )
+
+
+def _made_again(loader: LoaderFacts) -> tuple[str, ...]:
+    """That workers end with their loader, where the line makes another one."""
+    if loader.built == 1:
+        return ()
+    return (f"the line made {loader.built} loaders, and the workers of each end with it",)
 
 
 def _slower(share: float) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from perfdoctor.facts.data.loader import trained_on
+from perfdoctor.facts.data.training_loader import trained_on
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.model.dataclass import dataclass
@@ -37,12 +37,12 @@ def item_repeats(
     rank: RankRecords, looks: list[ItemRepeatsEvent], span: MeasuredSpan
 ) -> ItemRepeatFacts | None:
     """What the checksums of items tell; None where no loader was trained on."""
-    loader = trained_on(rank, span)
-    if loader is None:
+    loaders = trained_on(rank, span)
+    if not loaders:
         return None
     seen: dict[int, list[int]] = defaultdict(list)
     for event in looks:
-        if event.loader == loader:
+        if event.loader in loaders:
             for index, checksum in zip(event.indices, event.checksums, strict=False):
                 seen[index].append(checksum)
     again = [checksums for checksums in seen.values() if len(checksums) > 1]

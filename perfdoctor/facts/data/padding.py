@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from perfdoctor.facts.data.loader import trained_on
+from perfdoctor.facts.data.training_loader import trained_on
 from perfdoctor.facts.decode import as_count
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.model_and_optimizers import files_of
@@ -77,9 +77,9 @@ def padding_facts(
     """Of the training loader's batches, else of what models are called with; None where nothing is padded."""
     samples = [event for event in rank.of(PaddingEvent) if _is_whole(event)]
     origin = trained_on(rank, span)
-    if not any(event.loader == origin for event in samples):
-        origin = MODELS
-    tensors = list(_sequences([event for event in samples if event.loader == origin]))
+    if not any(event.loader in origin for event in samples):
+        origin = frozenset((MODELS,))
+    tensors = list(_sequences([event for event in samples if event.loader in origin]))
     positions = sum(rows.positions for rows in tensors)
     padding = sum(rows.padding for rows in tensors)
     if not padding:

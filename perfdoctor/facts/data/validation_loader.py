@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfdoctor.facts.data.loader import made_loaders, rows_of, steps_inside, trained_on, user_made, wait_s
+from perfdoctor.facts.data.loader import wait_s
+from perfdoctor.facts.data.training_loader import (
+    epochs_seen,
+    made_loaders,
+    rows_of,
+    steps_inside,
+    trained_on,
+    user_made,
+)
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
@@ -43,9 +51,10 @@ class ValidationLoaderFacts:
 def validation_loader_facts(rank: RankRecords, span: MeasuredSpan) -> ValidationLoaderFacts | None:
     """The facts of that loader, or None where the loop waits for no other loader than the training one."""
     training = trained_on(rank, span)
+    inside = steps_inside(epochs_seen(rank, span), span)
     groups: dict[Made, list[LoaderEvent]] = {}
     for event in made_loaders(rank):
-        if event.id != training and not steps_inside(rank, event.id, span):
+        if event.id not in training and not inside.get(event.id):
             made = location(user_made(rank, event).at), event.num_workers
             groups.setdefault(made, []).append(event)
     found = [_facts(rank, span, made, events) for made, events in groups.items()]
@@ -56,17 +65,16 @@ def _facts(
     rank: RankRecords, span: MeasuredSpan, made: Made, events: Sequence[LoaderEvent]
 ) -> ValidationLoaderFacts | None:
     at, num_workers = made
-    each = [rows_of(rank.loader, event.id, span) for event in events]
-    kept = [rows for rows in each if rows is not None and len(rows)]
     identities = {event.id for event in events}
     waited_s = wait_s(rank, identities, span)
-    batches = sum(int(rows["batches"].sum()) for rows in kept)
-    if not batches or waited_s <= 0:
+    rows = rows_of(rank.loader, identities, span)
+    if rows is None or not len(rows) or waited_s <= 0:
         return None
+    batches = int(rows["batches"].sum())
     epochs = [entry for entry in rank.of(EpochEvent) if entry.loader in identities and span.holds(entry.t_ns)]
 
     def mean_s(*columns: str) -> float:
-        return float(sum(rows[column].sum() for rows in kept for column in columns)) / 1e9 / batches
+        return float(sum(rows[column].sum() for column in columns)) / 1e9 / batches
 
     return ValidationLoaderFacts(
         num_workers=num_workers,

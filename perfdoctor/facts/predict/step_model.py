@@ -57,7 +57,7 @@ class StepModel:
     transfer_s: float  # per step; what it is with workers, as far as this run tells
     epoch_s: float  # waits at the starts and ends of epochs, per step
     epochs_per_step: float
-    starts_per_step: float = 0.0  # one over the steps seen
+    starts_per_step: float = 0.0  # how often workers would start, over the steps seen
     start_s: tuple[float, float, float] = WORKER_START_S  # of one new worker
     fixed_s: float = 0.0  # waits for other loaders, which no number of workers of this one changes
     modelled_s: float = 0.0
@@ -237,7 +237,7 @@ def build(
         transfer_s=0.0,
         epoch_s=_epochs_s(step, loader) if loader.num_workers else 0.0,
         epochs_per_step=loader.epochs / max(1, step.count),
-        starts_per_step=1 / max(1, step.count),
+        starts_per_step=loader.built / max(1, step.count),
         start_s=WORKER_START_S if loader.start_method in (None, FORK) else FRESH_START_S,
         fixed_s=max(0.0, loader.other_wait_s - (loader.others_restart_s if loader.num_workers else 0.0)),
         contention=contention,

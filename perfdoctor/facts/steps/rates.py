@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from perfdoctor.facts.data.loader import trained_on
+from perfdoctor.facts.data.training_loader import trained_on
 from perfdoctor.facts.device.profiler_windows import MeasuredWindows
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.recomputation import RecomputationFacts
@@ -73,7 +73,7 @@ def _token_width(rank: RankRecords, span: MeasuredSpan) -> float | None:
     """Positions of a text in the training loader's batches, else in what models are called with."""
     looks = [event for event in rank.of(PaddingEvent) if event.width and event.loader is not None]
     origin = trained_on(rank, span)
-    of_origin = [event for event in looks if event.loader == origin]
+    of_origin = [event for event in looks if event.loader in origin]
     by_place: dict[int, list[PaddingEvent]] = defaultdict(list)
     for event in of_origin or [event for event in looks if event.loader == MODELS]:
         by_place[event.place].append(event)

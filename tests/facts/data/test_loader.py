@@ -157,3 +157,39 @@ def test_no_loader_is_an_answer_and_no_batch_a_reason():
     assert facts(MADE, loader=np.zeros(3, dtype=[("end_ns", "<i8")])) == Missing(
         "no batch of a DataLoader was recorded"
     )
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_that_its_line_makes_for_each_epoch_is_one_loader(workers):
+    made = [
+        {**MADE, "id": each, "num_workers": workers, "persistent_workers": workers > 0}
+        for each in (1, 2, 3, 4)
+    ]
+    times = [(1, 1000, 1240), (2, 1250, 1490), (3, 1500, 1740), (4, 1750, 2000)]
+    epochs = [epoch(each, begin=begin, startup=8, first=2) for each, begin, _ in times]
+    ends = [{**ended(each, t=t, batches=25, wait=24), "end_wait_ns": 0} for each, _, t in times]
+    fed = np.concatenate([fetches(25, 6, loader=each) for each in (1, 2, 3, 4)])
+    found = facts(*made, *epochs, *ends, loader=fed)
+    assert (found.built, found.epochs, found.batches, found.batches_per_step) == (4, 4, 100, 1.0)
+    assert found.other_wait_s == 0.0
+    assert found.epoch_wait_s == pytest.approx(4 * 0.010 / 100)
+    assert found.steady_wait_s == pytest.approx(0.001)
+    assert not found.persistent_workers  # of each loader, they end with it
+
+
+def test_loaders_of_one_line_that_deliver_side_by_side_are_several():
+    made = [{**MADE, "id": each} for each in (1, 2)]
+    epochs = [epoch(1), epoch(2, begin=1001)]
+    ends = [{**ended(each, t=2000, batches=100), "end_wait_ns": 0} for each in (1, 2)]
+    fed = np.concatenate([fetches(100, 6, loader=1), fetches(100, 9, loader=2)])
+    found = facts(*made, *epochs, *ends, loader=fed)
+    assert (found.built, found.batches_per_step, found.batch_s) == (1, 1.0, pytest.approx(0.009))
+
+
+def test_a_pass_over_the_data_before_training_feeds_no_step():
+    before = [epoch(begin=100), {**ended(t=900, batches=100), "end_wait_ns": 0}]
+    training = [epoch(index=1), {**ended(index=1, t=2000, batches=100), "end_wait_ns": 0}]
+    looked = fetches(100, 20, begin_ms=100, every_ms=8)
+    found = facts(MADE, *before, *training, loader=np.concatenate([looked, fetches(100, 6)]))
+    assert (found.epochs, found.batches, found.batches_per_step) == (1, 100, 1.0)
+    assert found.batch_s == pytest.approx(0.006)
