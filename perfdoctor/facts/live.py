@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from perfdoctor.facts.decode import Json, as_count, number, positive, sanitized
-from perfdoctor.facts.host.resources import HostSamples, growth, memory_facts
+from perfdoctor.facts.host.resources import HostSamples, busy_cores, growth, memory_facts
 from perfdoctor.facts.script.run import run_facts
 from perfdoctor.facts.steps import boundaries
 from perfdoctor.model.live import LiveDevice, LiveHost, LiveNow, LiveRank, LiveState
@@ -104,8 +104,8 @@ def _host(samples: Sequence[Json]) -> LiveHost | None:
         return None
     rates = {role: growth(samples, "cpu_s", (role,)) for role in ROLES}
     cores = {role: rate for role, rate in rates.items() if rate is not None}
-    busy = samples[-1].get("machine_busy_cores")
-    others = max(0.0, number(busy) - sum(cores.values())) if busy is not None and cores else None
+    busy = busy_cores(samples[-1:])
+    others = max(0.0, busy[0] - sum(cores.values())) if busy and cores else None
     memory = memory_facts(HostSamples(samples[-1:]))
     known = memory if isinstance(memory, MemoryFacts) else None
     return LiveHost(cores, positive(samples[-1].get("usable_cores")), others, known)

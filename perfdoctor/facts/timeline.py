@@ -114,7 +114,7 @@ def _of_host(host: Sequence[Json]) -> list[_Samples]:
     at_ns = [_t_ns(entry) for entry in host]
     own = "Traffic of the processes of the run with the disk itself."
     return [
-        _Samples("CPU", "cores", at_ns, cores | {"whole machine": machine}, usable),
+        _Samples("CPU", "cores", at_ns, cores | {"all programs": machine}, usable),
         _Samples("Memory", "bytes", at_ns, held, note=shared),
         _Samples("Disk", "bytes_per_s", at_ns, disk, note=own),
         _Samples("Network", "bytes_per_s", at_ns, net, note=whole),

@@ -89,15 +89,30 @@ def cpu_facts(
     parts = (main, workers, sampled["rank"], sampled["other"], _unseen(samples))
     known = [value for value in parts if value is not None]
     busy = min(usable, sum(known)) if main is not None else None
-    machine = [
-        number(entry.get("machine_busy_cores"))
-        for entry in samples
-        if entry.get("machine_busy_cores") is not None
-    ]
+    machine = busy_cores(samples)
     others = max(0.0, sum(machine) / len(machine) - sum(known)) if len(machine) >= ENOUGH and known else None
     limited_by = str(run_host.get("limited_by") or "machine")
     main_delay = growth(samples, "threads_delay_s", {"main"}) if len(samples) >= ENOUGH else None
     return CpuFacts(usable, busy, main, workers, limited_by, others, _delay(samples), main_delay)
+
+
+def busy_cores(samples: Sequence[Json]) -> list[float]:
+    """Usable cores that are busy with whatever process, in each sample that tells.
+
+    Where a quota allows fewer cores than the machine has, others take of these only what its idle ones do not
+    leave.
+    """
+    return [
+        max(0.0, number(entry["machine_busy_cores"]) - _beyond(entry))
+        for entry in samples
+        if entry.get("machine_busy_cores") is not None
+    ]
+
+
+def _beyond(entry: Json) -> float:
+    """How many cores more than it may use at once the run can be scheduled to."""
+    reachable, usable = positive(entry.get("machine_cores")), positive(entry.get("usable_cores"))
+    return max(0.0, reachable - usable) if reachable and usable else 0.0
 
 
 def _unseen(samples: Sequence[Json]) -> float | None:

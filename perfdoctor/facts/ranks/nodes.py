@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from perfdoctor.facts.decode import Json, as_count, number
-from perfdoctor.facts.host.resources import ENOUGH
+from perfdoctor.facts.host.resources import ENOUGH, busy_cores
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.model.dataclass import dataclass
 
@@ -36,9 +36,7 @@ def node_of(samples: Sequence[Json], window: MeasuredSpan) -> Node:
     if len(inside) < ENOUGH or seconds <= 0:
         return NOTHING
     rates = {key: grown / seconds for key, grown in _grown(inside).items()}
-    busy = [
-        number(entry["machine_busy_cores"]) for entry in inside if entry.get("machine_busy_cores") is not None
-    ]
+    busy = busy_cores(inside)
     usable = number(inside[-1].get("usable_cores"))
     ours = sum(rate for (_, _, name), rate in rates.items() if name == "cpu_s")
     delay = {rank: rate for (rank, _, name), rate in rates.items() if name == "threads_delay_s"}

@@ -57,12 +57,17 @@ def usable_cores(
     candidates = [(machine, "machine")]
     if limits.cpuset_cores is not None:
         candidates.append((float(limits.cpuset_cores), "cpuset"))
-    affinity = frozenset().union(*map(_affinity, {pid or 0, *ranks}))
+    affinity = reachable_cores(pid, ranks)
     if affinity:
         candidates.append((float(len(affinity)), "affinity"))
     if limits.quota_cores is not None:
         candidates.append((limits.quota_cores, "cgroup quota"))
     return min(candidates, key=lambda candidate: candidate[0])
+
+
+def reachable_cores(pid: int | None, ranks: Sequence[int] = ()) -> frozenset[int]:
+    """The cores on which these processes may run, by number; none where that cannot be known."""
+    return frozenset().union(*map(_affinity, {pid or 0, *ranks}))
 
 
 def _affinity(pid: int) -> frozenset[int]:
@@ -97,9 +102,10 @@ class HostSampler:
         self._began_s = time.monotonic()
         self._last_s: float | None = None
         self._due_s = self._began_s
-        self._machine: tuple[float, float] | None = None
+        self._busy = _BusyCores()
         self._cost_s = 0.0  # of a sample, smoothed
         self._limits: tuple[float, float] | None = None  # (read when, cores)
+        self._reachable: frozenset[int] = frozenset()
         self._memory_left_bytes: int | None = None  # by control groups, read with the limits
         self._maps = _Maps()
         self._storage = Storage()
@@ -127,7 +133,8 @@ class HostSampler:
             "t_ns": time.perf_counter_ns(),
             "interval_s": interval,
             "usable_cores": self._usable_cores(members, now_s),
-            "machine_busy_cores": self._machine_busy_cores(),
+            "machine_busy_cores": self._busy.of(self._reachable),
+            "machine_cores": len(self._reachable) or None,
             "clock_hz": clock_hz(Path(CPU_FOLDER)),
             "procs": listed,
             "left_out": max(0, len(members) - MOST_LISTED),
@@ -172,6 +179,7 @@ class HostSampler:
             # Before there is a training process, ask again soon: it may have narrowed itself.
             read_s = now_s if main is not None else -math.inf
             self._limits = (read_s, usable_cores(main, ranks=mains)[0])
+            self._reachable = reachable_cores(main, mains)
             self._memory_left_bytes = cgroup.memory_left_bytes(main)
         return self._limits[1]
 
@@ -187,15 +195,29 @@ class HostSampler:
             "swapped_in_bytes": _swapped_in_bytes(),
         }
 
-    def _machine_busy_cores(self) -> float | None:
-        """Mean busy cores of the whole machine since the last sample."""
-        times = psutil.cpu_times()
-        idle = times.idle + getattr(times, "iowait", 0.0)
-        busy = sum(times) - idle - sum(getattr(times, name, 0.0) for name in NOT_BUSY)
-        before, self._machine = self._machine, (busy, time.monotonic())
-        if before is None or self._machine[1] <= before[1]:
+
+class _BusyCores:
+    """How many of some cores are busy, with whatever process."""
+
+    def __init__(self) -> None:
+        self._before: tuple[frozenset[int], float, float] | None = None  # cores, CPU seconds, when
+
+    def of(self, cores: frozenset[int]) -> float | None:
+        """Their mean since the last call, which was about the same cores; of all where there are none."""
+        each = psutil.cpu_times(percpu=True) if 0 < len(cores) < (os.cpu_count() or 1) else []
+        # Where cores are offline, which have no line, those behind them have another place: all, then.
+        known = bool(each) and max(cores) < len(each)
+        chosen = [each[core] for core in sorted(cores)] if known else [psutil.cpu_times()]
+        busy_s = sum(map(_busy_s, chosen))
+        before, self._before = self._before, (cores, busy_s, time.monotonic())
+        if before is None or before[0] != cores or self._before[2] <= before[2]:
             return None
-        return round(max(0.0, (busy - before[0]) / (self._machine[1] - before[1])), 3)
+        return round(max(0.0, (busy_s - before[1]) / (self._before[2] - before[2])), 3)
+
+
+def _busy_s(times: Any) -> float:
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    return float(sum(times) - idle - sum(getattr(times, name, 0.0) for name in NOT_BUSY))
 
 
 def _readers(members: list[RunProcess]) -> list[int]:

@@ -221,3 +221,15 @@ def test_the_least_memory_that_was_left_counts_a_containers_limit_too():
     found = resources.memory_facts(samples)
     assert not isinstance(found, Missing)
     assert (found.shm_bytes, found.shm_free_bytes, found.available_bytes) == (64, 10, 300)
+
+
+@pytest.mark.parametrize(
+    ("machine", "usable", "others"), [(64, 4, 0.0), (64, 48, 3.0), (24, 4, 0.0), (20, 20, 19.0)]
+)
+def test_beyond_a_quota_others_take_only_what_idle_cores_do_not_leave(machine, usable, others):
+    samples = [
+        sample(t, (1, "main", t * 1.0), machine_busy_cores=20.0, machine_cores=machine, usable_cores=usable)
+        for t in range(1, 6)
+    ]
+    found = cpu_of({"usable_cores": usable}, samples, step(forward=10, cpu=10), None)
+    assert found.other_cores == pytest.approx(others)

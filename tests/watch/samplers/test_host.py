@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 import psutil
@@ -228,3 +229,20 @@ def test_the_sampler_never_costs_more_than_its_share_nor_waits_too_long(
     if interval < host.LONGEST_INTERVAL_S:
         assert cost_s <= host.COST_SHARE * interval * (1 + 1e-9)
     assert math.isfinite(interval)
+
+
+class Times(NamedTuple):
+    """CPU seconds of a core."""
+
+    user: float
+    idle: float
+
+
+def test_only_cores_that_the_run_may_use_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([[Times(0.0, 5.0), Times(0.0, 5.0)], [Times(1e9, 5.0), Times(0.0, 5.0)]])
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu=False: next(looks) if percpu else Times(1e9, 5.0))
+    busy = host._BusyCores()
+    assert busy.of(frozenset((1,))) is None
+    assert busy.of(frozenset((1,))) == 0.0  # a neighbour keeps the other one busy
+    assert busy.of(frozenset((0, 1))) is None  # the cores are others than before
