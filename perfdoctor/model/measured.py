@@ -97,6 +97,7 @@ class StepFacts:
     first_loss: float | None = None
     last_loss: float | None = None
     drift: float = 0.0  # spread of block means over their mean: 0 = steady
+    first_longer_s: float = 0.0  # that the first step trains longer than the usual one: compiling, warm-up
     contention_s: float = 0.0  # seconds per step by which loader workers on the same cores slow training
 
     def share(self, phase: Phase) -> float:

@@ -17,7 +17,7 @@ start and imports the script, whose training has to be below `if __name__ == "__
 from __future__ import annotations
 
 from perfdoctor.facts.predict.step_model import FORK, StepModel
-from perfdoctor.facts.predict.worker_count import good_workers
+from perfdoctor.facts.predict.worker_count import good_workers, restarts
 from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import CpuFacts, LoaderFacts, Phase, StepFacts
@@ -44,12 +44,13 @@ def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: 
     )
     if waited_s < NOTICEABLE * step.mean_s:
         return None
-    workers = good_workers(model, cpu)
-    change = Change(workers=workers)
+    living_on = restarts(step, loader)  # as is advised beside their number
+    workers = good_workers(model.after((Change(starts=living_on),)), cpu)
+    change = Change(workers=workers, starts=living_on)
     if workers <= loader.num_workers or model.gain(change).likely < ENOUGH:
         return None
-    restarts = not loader.persistent_workers and loader.epochs > 1
-    live_on = " --persistent-workers" if restarts and loader.built == 1 else ""
+    again = not loader.persistent_workers and loader.epochs > 1
+    live_on = " --persistent-workers" if again and loader.built == 1 else ""
     late = (
         "their batches arrive late"
         if loader.num_workers

@@ -112,3 +112,25 @@ def test_where_workers_import_the_script_the_code_has_its_guard():
     many = step(count=50_000, data_wait=12, forward=3, backward=5, cpu=19)
     assert "__main__" in judge(many, loader(batch=12, start_method="spawn"), cpu()).code
     assert "__main__" not in judge(many, loader(batch=12, start_method="fork"), cpu()).code
+
+
+def test_what_restarts_cost_is_no_reason_against_workers_that_are_advised_to_live_on():
+    """100 steps an epoch, whose worker takes half a second to start."""
+    start_s = 0.5
+    of_step = step(count=2000, data_wait=15 + start_s * 10, forward=5, cpu=5)
+    waits = {"epoch_start_s": start_s + 0.02, "steady_wait_s": 0.015, "epoch_wait_s": (start_s + 0.02) / 100}
+    of_loader = loader(workers=1, batch=20, cpu=2, epochs=20, **waits)
+    advice = judge(of_step, of_loader, cpu(cores=8, busy=0.5))
+    assert advice is not None
+    assert advice.tweak == "--workers 4 --persistent-workers"
+    assert 3.0 < gain(of_step, of_loader, cpu(cores=8, busy=0.5)).likely < 4.5
+
+
+def test_a_loader_that_is_made_for_each_epoch_is_told_to_be_made_once():
+    advice = judge(STARVED, loader(batch=12, epochs=5, built=5), cpu(cores=8, busy=1))
+    assert advice is not None
+    assert advice.tweak == "--workers 2"
+    assert (
+        advice.code
+        == "DataLoader(..., num_workers=2, persistent_workers=True)  # made once, before the loop over epochs"
+    )

@@ -65,3 +65,12 @@ def test_steps_that_train_longer_while_workers_start_are_credited_if_not_for_sur
 
 def test_fires_just_above_the_threshold():
     assert tip(STEPS, loader(**{**STALLED, "epoch_start_s": 0.0401})) is not None
+
+
+def test_workers_that_end_with_a_loader_made_anew_need_one_that_is_made_once():
+    advice = tip(STEPS, loader(**STALLED, built=11))
+    assert advice is not None
+    assert "the line made 11 loaders, and the workers of each end with it" in advice.because
+    assert advice.tweak is None  # nothing lives on with a loader that goes
+    assert advice.code is not None
+    assert "made once" in advice.code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
@@ -134,10 +135,19 @@ def _others_restart_s(rank: RankRecords, loaders: Loaders, span: MeasuredSpan) -
         epochs = _epochs(rank, {event.id}, span)
         if event.id in loaders or not event.num_workers or event.persistent_workers or len(epochs) < 2:
             continue
-        once_ns = sum(entry.startup_ns for entry in epochs) / len(epochs)
+        batch_ns = _batch_ns(rows_of(rank.loader, {event.id}, span))
+        starts_ns = [entry.startup_ns + max(0.0, entry.first_wait_ns - batch_ns) for entry in epochs]
+        once_ns = sum(starts_ns) / len(starts_ns)
         end_s = _epoch_end_s(rank, {event.id}) or 0.0
         restarted_ns += (once_ns + end_s * 1e9) * (len(epochs) - 1)
     return min(restarted_ns / 1e9, span.seconds) / span.steps
+
+
+def _batch_ns(rows: Rows | None) -> float:
+    """What a batch costs who prepares it; infinity where none was seen."""
+    if rows is None or not len(rows):
+        return math.inf
+    return float((rows["read_ns"] + rows["collate_ns"]).sum() / rows["batches"].sum())
 
 
 def _spread(costs: Floats, weight: Floats) -> tuple[float, ...]:

@@ -66,7 +66,7 @@ def share_of(cpu: CpuFacts, ranks: int) -> CpuFacts:
     if ranks < 2:
         return cpu
     others = cpu.other_cores / ranks if cpu.other_cores is not None else None
-    return replace(cpu, usable_cores=max(1.0, cpu.usable_cores / ranks), other_cores=others)
+    return replace(cpu, usable_cores=cpu.usable_cores / ranks, other_cores=others)
 
 
 @fact

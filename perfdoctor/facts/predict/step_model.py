@@ -21,11 +21,12 @@ from perfdoctor.model.measured import CpuFacts, LoaderFacts, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 
 BEST, LIKELY, WORST = 0, 1, 2
+PAUSES = (Phase.VALIDATION, Phase.CHECKPOINT)  # in one piece, between epochs as a rule
 # A batch through queue and shared memory: costs its maker and its taker.
 TRANSFER_S = (0.0003, 0.0010, 0.0015)
 # Per worker, forked, once: new workers are advised to live on between epochs.
 WORKER_START_S = (0.02, 0.05, 0.15)
-# Where it is not forked, it imports torch and the script first.
+# Where it is not forked, it imports torch and the script first, beside the others that do.
 FRESH_START_S = (1.0, 2.5, 5.0)
 FORK = "fork"
 ROUNDS = 25  # of the damped fixed point, which settles within 20
@@ -45,7 +46,7 @@ class StepModel:
     """Demands of one step, each as if it ran alone, and what the model says of the run as it was."""
 
     step_s: float  # measured mean
-    compute_s: float  # all but waiting for batches
+    compute_s: float  # all but waiting for batches, and but pauses
     compute_cpu_s: float
     data_s: float  # preparing one step's batches in one process
     data_cpu_s: float
@@ -59,6 +60,9 @@ class StepModel:
     epochs_per_step: float
     starts_per_step: float = 0.0  # how often workers would start, over the steps seen
     start_s: tuple[float, float, float] = WORKER_START_S  # of one new worker
+    forked: bool = True  # one after the other; else they start side by side
+    # validation, checkpoints, what the first step takes longer: they hide no batch, but for a queue full
+    pauses_s: float = 0.0
     fixed_s: float = 0.0  # waits for other loaders, which no number of workers of this one changes
     modelled_s: float = 0.0
     main_s: float = 0.0  # of the measured step, what the training thread did not wait
@@ -73,7 +77,7 @@ class StepModel:
     def step_with(self, workers: int, case: int = LIKELY) -> float:
         """Modelled seconds of a step with that many workers."""
         if workers == 0:
-            return self.compute_s + self.data_s + self.fixed_s + self._epoch_starts(0, case)
+            return self.compute_s + self.data_s + self._apart_s + self._epoch_starts(0, case)
         transfer_s = self.transfer_s if self.workers else TRANSFER_S[case] * self.batches
         step_s = max(self.compute_s, self.data_s / workers) + transfer_s
         for _ in range(ROUNDS):
@@ -81,7 +85,12 @@ class StepModel:
             step_s = (step_s + self.slower(compute_s + transfer_s, data_s + transfer_s, workers)) / 2
         # no arrangement does the CPU work of a step in less than all cores need for it
         at_least_s = (self.compute_cpu_s + self.data_cpu_s) / self.cores
-        return max(step_s, at_least_s) + self.fixed_s + self._epoch_starts(workers, case)
+        return max(step_s, at_least_s) + self._apart_s + self._epoch_starts(workers, case)
+
+    @property
+    def _apart_s(self) -> float:
+        """What no number of workers hides or shortens."""
+        return self.fixed_s + self.pauses_s
 
     def gain(self, *changes: Change) -> Gain:
         """The speedup of the whole step with these changes made together."""
@@ -106,13 +115,15 @@ class StepModel:
         gone_s = moved_s + sum(change.step.at(case) for change in changes) * self.step_s
         kept = 1.0 - min(REMOVABLE, _ratio(gone_s, self.main_s))
         lighter = math.prod(1.0 - min(REMOVABLE, change.batch.at(case)) for change in changes)
-        starts_s = sum(change.starts.at(case) for change in changes) * self.step_s
+        # of the same starts: workers that live on, however many there are
+        starts_s = max((change.starts.at(case) for change in changes), default=0.0) * self.step_s
         others_s = sum(change.others.at(case) for change in changes) * self.step_s
         prefetch = [change.prefetch for change in changes if change.prefetch is not None]
         return replace(
             self,
             compute_s=self.compute_s * kept,
             compute_cpu_s=self.compute_cpu_s * kept,
+            pauses_s=self.pauses_s * kept,
             data_s=(self.data_s + moved_s) * lighter,
             data_cpu_s=(self.data_cpu_s + moved_s) * lighter,
             batches=self.batches or float(moved_s > 0),
@@ -171,7 +182,8 @@ class StepModel:
         """
         first_batches_s = self.epochs_per_step * self.data_s / max(self.batches, 1.0)
         if not self.workers:
-            return (first_batches_s if workers else 0.0) + self.starts_per_step * self.start_s[case] * workers
+            at_once = workers if self.forked else max(1.0, workers / self.cores) if workers else 0.0
+            return (first_batches_s if workers else 0.0) + self.starts_per_step * self.start_s[case] * at_once
         first_batches_s = min(first_batches_s, self.epoch_s)
         least = min(self.workers, math.ceil(self.cores))
         return first_batches_s + (self.epoch_s - first_batches_s) * max(least, workers) / self.workers
@@ -201,7 +213,7 @@ def _shuffled(spread: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _free(cpu: CpuFacts) -> float:
-    return max(1.0, cpu.usable_cores - (1 - YIELDED) * (cpu.other_cores or 0.0))
+    return max(min(1.0, cpu.usable_cores), cpu.usable_cores - (1 - YIELDED) * (cpu.other_cores or 0.0))
 
 
 def _ratio(part: float, whole: float) -> float:
@@ -218,15 +230,20 @@ def build(
         loader.batch_s * loader.batches_per_step,
         loader.batch_cpu_s * loader.batches_per_step,
     )
-    compute_s = max(0.0, step.mean_s - step.seconds.get(Phase.DATA_WAIT, 0.0))
-    process_cpu_s = step.process_cpu_s if step.process_cpu_s is not None else compute_s
+    main_s = max(0.0, step.mean_s - step.seconds.get(Phase.DATA_WAIT, 0.0))
+    first_s = step.first_longer_s / max(1, step.count)
+    pauses_s = min(main_s, first_s + sum(step.seconds.get(phase, 0.0) for phase in PAUSES))
+    process_cpu_s = step.process_cpu_s if step.process_cpu_s is not None else main_s
     cores = _free(cpu)
     in_main_s = 0.0 if loader.num_workers else data_cpu_s
+    main_cpu_s = min(max(0.0, process_cpu_s - in_main_s), main_s * cores)
+    pauses_cpu_s = main_cpu_s * _ratio(pauses_s, main_s)
+    forked = loader.start_method in (None, FORK)
     seen = StepModel(
         step_s=step.mean_s,
-        compute_s=compute_s,
-        compute_cpu_s=min(max(0.0, process_cpu_s - in_main_s), compute_s * cores),
-        main_s=compute_s,
+        compute_s=main_s - pauses_s,
+        compute_cpu_s=main_cpu_s - pauses_cpu_s,
+        main_s=main_s,
         data_s=data_s,
         data_cpu_s=min(data_cpu_s, data_s),
         batches=loader.batches_per_step,
@@ -238,12 +255,15 @@ def build(
         epoch_s=_epochs_s(step, loader) if loader.num_workers else 0.0,
         epochs_per_step=loader.epochs / max(1, step.count),
         starts_per_step=loader.built / max(1, step.count),
-        start_s=WORKER_START_S if loader.start_method in (None, FORK) else FRESH_START_S,
+        start_s=WORKER_START_S if forked else FRESH_START_S,
+        forked=forked,
+        pauses_s=pauses_s,
         fixed_s=max(0.0, loader.other_wait_s - (loader.others_restart_s if loader.num_workers else 0.0)),
         contention=contention,
     )
     # more CPU seconds than the cores have: batches prepared ahead, or a clock read late
-    fit = min(1.0, _ratio(cores * step.mean_s, seen.compute_cpu_s + seen.data_cpu_s) or 1.0)
+    given_s = max(0.0, cores * step.mean_s - pauses_cpu_s)
+    fit = min(1.0, _ratio(given_s, seen.compute_cpu_s + seen.data_cpu_s) or 1.0)
     seen = replace(seen, compute_cpu_s=seen.compute_cpu_s * fit, data_cpu_s=seen.data_cpu_s * fit)
     if not seen.workers:
         return replace(_without_crowd(seen, cpu), modelled_s=seen.step_with(0))
@@ -294,12 +314,12 @@ def _calibrated(seen: StepModel, lost_s: tuple[float, float] | None) -> StepMode
     """
     usual_s = TRANSFER_S[LIKELY] * seen.batches
     pace_s = seen.slower(seen.compute_s, seen.data_s, seen.workers)
-    missing_s = max(0.0, seen.step_s - seen.epoch_s - seen.fixed_s - pace_s)
+    missing_s = max(0.0, seen.step_s - seen.epoch_s - seen.fixed_s - seen.pauses_s - pace_s)
     late = seen.data_s > OUTRUN * seen.compute_s * seen.workers
     # where the wait is for the workers, each of them hands over while the others prepare
     transfer_s = min(missing_s * seen.workers, usual_s) if late else min(missing_s, 3 * usual_s)
     pace_s = seen.slower(seen.compute_s + transfer_s, seen.data_s + transfer_s, seen.workers)
-    modelled_s = pace_s + seen.epoch_s + seen.fixed_s
+    modelled_s = pace_s + seen.epoch_s + seen.fixed_s + seen.pauses_s
     alone = _alone(seen) if lost_s is None else _without_contention(seen, *lost_s)
     return replace(alone, transfer_s=transfer_s, modelled_s=modelled_s)
 
@@ -313,10 +333,14 @@ def _without_crowd(seen: StepModel, cpu: CpuFacts) -> StepModel:
     if not (cpu.crowded and cpu.main_delay and cpu.main_cores):
         return seen
     lacked = cpu.main_delay / cpu.main_cores  # for each second that it ran
-    alone_s = max(seen.compute_s / (1 + lacked), seen.compute_s * LEAST_LEFT, seen.compute_cpu_s / seen.cores)
+    # a team's threads run, and lack cores, at the same time; what waits for a device lacks none
+    lost_s = min(lacked * seen.compute_cpu_s, seen.compute_s * lacked / (1 + lacked))
+    alone_s = max(seen.compute_s - lost_s, seen.compute_s * LEAST_LEFT, seen.compute_cpu_s / seen.cores)
+    alone_s = min(seen.compute_s, alone_s)
     return replace(
         seen,
-        compute_s=min(seen.compute_s, alone_s),
+        compute_s=alone_s,
+        pauses_s=seen.pauses_s * (_ratio(alone_s, seen.compute_s) or 1.0),
         data_s=max(seen.data_cpu_s, seen.data_s - lacked * seen.data_cpu_s),
     )
 
@@ -339,10 +363,10 @@ def _without_contention(seen: StepModel, main_lost_s: float, data_lost_s: float)
         contention_s=seen.compute_s - compute_s,
     )
     unit = replace(alone, contention=CpuContention((1.0,) * 3, (1.0,) * 3))
-    _, stretched_s = unit.together(seen.workers, seen.step_s)
+    _, stretched_s = unit.together(seen.workers, seen.step_s - seen.pauses_s)
     worker = _ratio(seen.data_s - data_s, stretched_s - data_s)
     unit = replace(unit, contention=CpuContention((1.0,) * 3, (worker,) * 3))
-    stretched_s, _ = unit.together(seen.workers, seen.step_s)
+    stretched_s, _ = unit.together(seen.workers, seen.step_s - seen.pauses_s)
     compute = _ratio(seen.compute_s - compute_s, stretched_s - compute_s)
     return replace(alone, contention=alone.contention.seen(compute, worker))
 
@@ -351,7 +375,7 @@ def _alone(seen: StepModel) -> StepModel:
     """Take the contention out of demands that were measured while they ran together."""
     alone = seen
     for _ in range(ROUNDS):
-        compute_s, data_s = alone.together(seen.workers, seen.step_s)
+        compute_s, data_s = alone.together(seen.workers, seen.step_s - seen.pauses_s)
         alone = replace(
             alone,
             # neither can be less than its CPU seconds need on the cores it can use

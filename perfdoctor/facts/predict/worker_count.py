@@ -75,6 +75,7 @@ def of_validation(model: StepModel, slow: ValidationLoaderFacts, computed_s: flo
         epochs_per_step=slow.epochs / slow.batches,
         starts_per_step=1 / slow.batches,
         fixed_s=0.0,
+        pauses_s=0.0,
     )
     saved = (
         (one.step_with(slow.num_workers, case) - one.step_with(workers, case)) * slow.batches_per_step

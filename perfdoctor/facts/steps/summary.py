@@ -14,6 +14,7 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Marker, Phase, StepFacts
 from perfdoctor.runs.types import RankRecords, RunRecords
 
+FEW = 5  # steps, of which the first is told from the others
 SELDOM = (Phase.VALIDATION, Phase.CHECKPOINT)  # once in hundreds of steps: leaving one out may be all of them
 
 
@@ -83,7 +84,17 @@ def step_facts(steps: Steps, process_begin_ns: int | None, process_end_ns: int |
         first_loss=float(known[0]) if len(known) else None,
         last_loss=float(known[-1]) if len(known) else None,
         drift=tenths.drift(steps),
+        first_longer_s=_first_longer_s(steps, timed),
     )
+
+
+def _first_longer_s(steps: Steps, timed: Bools) -> float:
+    """Seconds by which the first step takes longer than the median one, waits and pauses aside."""
+    single = timed & (steps.weight == 1)
+    if not single[0] or single.sum() < FEW:
+        return 0.0
+    trained_s = steps.seconds - sum(steps.phases[phase] for phase in (Phase.DATA_WAIT, *SELDOM))
+    return max(0.0, float(trained_s[0] - np.median(trained_s[single])))
 
 
 def _of_all(seconds: Floats, timed: Bools) -> float:

@@ -129,6 +129,16 @@ def test_workers_of_other_loaders_that_start_again_are_known_apart(how, seconds)
     assert found.other_wait_s == pytest.approx(5 * (0.04 + 0.02 + 0.098 + 0.007) / 100)
 
 
+def test_a_first_batch_that_other_loaders_workers_are_late_with_is_part_of_their_restart():
+    events = [MADE, {**MADE, "id": 2}, epoch(), ended(t=2000, batches=100)]
+    for index in range(3):
+        begin = 1001 + 300 * index
+        events.append(epoch(2, index=index, begin=begin, startup=5, first=90))
+        events.append({**ended(2, index=index, t=begin + 120, batches=3), "end_wait_ns": 0})
+    both = np.concatenate([fetches(100, 6), fetches(9, 10, loader=2)])
+    assert facts(*events, loader=both).others_restart_s == pytest.approx(2 * (0.005 + 0.090 - 0.010) / 100)
+
+
 def test_workers_start_when_their_epoch_does():
     born = {"event": "worker", "pid": 77, "first_fetch_ns": 1030 * MS}
     found = facts(MADE, epoch(workers=[77]), born, loader=fetches(10, 6))
