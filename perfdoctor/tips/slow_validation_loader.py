@@ -55,7 +55,7 @@ def slow_validation_loader(
             f"a batch of it costs {costs_ms:.1f} ms, and validation computes {computes_ms:.1f} ms on it",
             *(made if slow.built > 1 else ()),
         ),
-        change=Change(others=of_validation(model, slow, computed_s, workers)),
+        change=Change(others=of_validation(model, slow, validation, workers)),
         at=(slow.at,) if slow.at else (),
         tweak=None if slow.iterable else f"--workers {workers} --persistent-workers",
         same_result=not slow.iterable,

@@ -41,17 +41,17 @@ PARTS = "each worker makes batches of its own part of the dataset"
 
 
 def predict(run: WatchedRun, count: int) -> Any:
-    """That many workers in the model of the step; without any, no epoch waits for their start."""
+    """That many workers in the model of the step, and for validation; without any, none start in an epoch."""
 
     def change(loader: Any) -> Any:
-        restarts = not run.value("--persistent-workers")
+        restarts, others = not run.value("--persistent-workers"), run.other_waits(count)
         if count == loader.num_workers:
-            return run.changes()
+            return run.changes(others=others)
         if loader.iterable:
             return run.as_advised(restarts=restarts)  # whether it shares itself out is not known
         if count:
-            return run.changes(workers=count, restarts=restarts)
-        return run.changes(workers=0, starts=(run.epoch_waits,) * 3)
+            return run.changes(workers=count, others=others, restarts=restarts)
+        return run.changes(workers=0, others=others, starts=(run.epoch_waits,) * 3)
 
     return predicted(run, change)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from perfdoctor.facts.data.validation_loader import ValidationLoaderFacts
 from perfdoctor.facts.predict.step_model import BEST, EVEN, LIKELY, WORST, StepModel
+from perfdoctor.facts.script.validation import ValidationFacts
 from perfdoctor.model.change import NOTHING, Estimate
 from perfdoctor.model.measured import CpuFacts, LoaderFacts, StepFacts
 
@@ -53,11 +54,14 @@ def slowed(step: StepFacts, loader: LoaderFacts) -> Estimate:
     return Estimate(0.0, share, share)  # a first step of an epoch may be slower for another reason
 
 
-def of_validation(model: StepModel, slow: ValidationLoaderFacts, computed_s: float, workers: int) -> Estimate:
+def of_validation(
+    model: StepModel, slow: ValidationLoaderFacts, validation: ValidationFacts, workers: int
+) -> Estimate:
     """The share of the training time that goes if so many workers prepare the batches of validation.
 
     A batch of validation is played through like a step: what is computed on it, and what preparing it costs.
     """
+    computed_s = validation.seconds_per_step / slow.batches_per_step
     busy = model.compute_cpu_s / model.compute_s if model.compute_s > 0 else 1.0
     one = replace(
         model,

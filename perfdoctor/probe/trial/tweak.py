@@ -64,10 +64,13 @@ class WatchedRun(Protocol):
     def good_workers(self) -> Optional[int]:
         """The fewest workers, from 0 on, that are nearly as good as any number of them."""
 
+    def other_waits(self, workers: int) -> Any:
+        """Share of a step's waits for other loaders that goes if so many workers prepare their batches."""
+
     def changes(self, **quantities: Any) -> Any:
-        """A prediction: `step`, `batch` and `starts` are shares of what was measured that go (low, likely,
-        high), `workers`, `prefetch` and `threads` the numbers from then on, `restarts` that new workers start
-        in every epoch. Without any, nothing changes.
+        """A prediction: `step`, `batch`, `starts` and `others` are shares of what was measured that go
+        (low, likely, high), `workers`, `prefetch` and `threads` the numbers from then on, `restarts` that new
+        workers start in every epoch. Without any, nothing changes.
         """
 
     def as_advised(self, **quantities: Any) -> Any:

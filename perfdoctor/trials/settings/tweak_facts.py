@@ -7,9 +7,11 @@ from dataclasses import field
 from functools import cached_property
 from typing import Any
 
+from perfdoctor.facts.data.validation_loader import ValidationLoaderFacts
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
-from perfdoctor.facts.predict.worker_count import KNEE, good_workers, restarts, slowed
+from perfdoctor.facts.predict.worker_count import KNEE, good_workers, of_validation, restarts, slowed
+from perfdoctor.facts.script.validation import ValidationFacts
 from perfdoctor.facts.steps.batch_room import BatchRoom
 from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
 from perfdoctor.model.change import Change, Estimate
@@ -128,19 +130,36 @@ class TweakFacts:
         best = good_workers(model, cpu)
         return 0 if model.step_with(0) <= model.step_with(best) * (1 + KNEE) else best
 
+    def other_waits(self, workers: int) -> Range:
+        """The share of a step that goes if so many workers prepare the batches of validation."""
+        model, slow = self._group(StepModel), self._group(ValidationLoaderFacts)
+        validation = self._group(ValidationFacts)
+        if model is None or slow is None or validation is None or slow.iterable:
+            return 0.0, 0.0, 0.0
+        share = of_validation(model, slow, validation, workers)
+        return share.low, share.likely, share.high
+
     def changes(
         self,
         step: Range = (0.0, 0.0, 0.0),
         batch: Range = (0.0, 0.0, 0.0),
         starts: Range = (0.0, 0.0, 0.0),
+        others: Range = (0.0, 0.0, 0.0),
         workers: int | None = None,
         prefetch: int | None = None,
         threads: int | None = None,
         restarts: bool = False,
     ) -> Prediction:
         """A prediction of these quantities: see `WatchedRun.changes`."""
-        shares = Estimate(*step), Estimate(*batch), Estimate(*starts)
-        return Prediction(Change(*shares, workers=workers, prefetch=prefetch), threads, restarts)
+        change = Change(
+            Estimate(*step),
+            Estimate(*batch),
+            Estimate(*starts),
+            others=Estimate(*others),
+            workers=workers,
+            prefetch=prefetch,
+        )
+        return Prediction(change, threads, restarts)
 
     def as_advised(self, restarts: bool = False) -> Prediction:
         """A prediction that is left to the findings."""

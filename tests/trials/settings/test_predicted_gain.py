@@ -25,7 +25,9 @@ from perfdoctor.trials.settings.predicted_gain import flags, predict
 from tests.diagnosis.test_report import starved
 from tests.support import facts as charts
 from tests.support.facts import cpu, loader, model, run, step, threads
+from tests.support.host_facts import validation
 from tests.support.judging import examine, report
+from tests.support.load_facts import held_back
 from tests.support.records import no_source
 from tests.support.reports import STARVED as REPORT
 
@@ -97,6 +99,20 @@ def test_workers_that_make_it_slower_are_predicted_as_well():
 def test_fewer_workers_than_the_run_had_are_slower():
     late = patient(LATE, loader(workers=4, batch=60), cpu(cores=8))
     assert gain("--workers 1", late).likely < 0.5
+
+
+def test_workers_that_validation_gets_too_count():
+    of_loader = loader(workers=0, batch=20, cpu=2, other_wait_s=0.020)
+    of_step = step(data_wait=40, forward=10, validation=5, cpu=15)
+    slow, scored = (
+        held_back(batch=20, wait=20, per_step=1.0, batch_cpu_s=0.002),
+        validation(seconds=5, wait=20),
+    )
+    alone = patient(of_step, of_loader, cpu(cores=8))
+    both = patient(of_step, of_loader, cpu(cores=8), slow=slow, scored=scored)
+    assert gain("--workers 4", both).likely > 1.5 * gain("--workers 4", alone).likely
+    has = patient(of_step, replace(of_loader, num_workers=4), cpu(cores=8), slow=slow, scored=scored)
+    assert gain("--workers 4", has).likely > 1.2
 
 
 def test_as_many_workers_as_there_are_change_nothing():
