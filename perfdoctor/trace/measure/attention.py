@@ -73,7 +73,7 @@ class Attention:
         )
         rows = np.flatnonzero(kind[ops.name]) if (kind == 2).any() else np.empty(0, np.int64)
         if len(steps):
-            rows = rows[steps.within(ops.begin_ns[rows], ops.begin_ns[rows] + 1) > 0]
+            rows = rows[steps.hold(ops.begin_ns[rows])]
         rows = rows[np.lexsort((ops.begin_ns[rows], ops.thread[rows]))]
         what, thread = kind[ops.name[rows]], ops.thread[rows]
         fits = (what[:-2] == 1) & (what[1:-1] == 2) & (what[2:] == 1) & (thread[:-2] == thread[2:])

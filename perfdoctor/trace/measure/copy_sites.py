@@ -43,8 +43,7 @@ def bus_copies(trace: Trace, ops: Operators, launching: Ints, steps: Spans) -> B
     calls = trace.calls
     event = np.flatnonzero((trace.device.kind == DeviceKind.COPY) & (launching != UNKNOWN) & on_bus(trace))
     if len(steps):
-        launched_ns = calls.begin_ns[launching[event]]
-        event = event[steps.within(launched_ns, launched_ns + 1) > 0]
+        event = event[steps.hold(calls.begin_ns[launching[event]])]
     call = launching[event]
     outer = ops.outermost[call]
     begin, end = calls.begin_ns[call].copy(), calls.ends_ns(call)

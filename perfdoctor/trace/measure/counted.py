@@ -33,25 +33,17 @@ def counted(trace: Trace, ops: Ints | None, launching: Ints, steps: Spans) -> Co
     """
     if not len(steps):
         return Counted(ops, None, trace, launching)
-    calls = _begun(trace.calls.begin_ns, steps)
+    calls = steps.hold(trace.calls.begin_ns)
     ran = np.flatnonzero(
-        np.where(launching == UNKNOWN, _begun(trace.device.begin_ns, steps), _at(calls, launching))
+        np.where(launching == UNKNOWN, steps.hold(trace.device.begin_ns), _at(calls, launching))
     )
-    begun = _begun(trace.ops.begin_ns, steps)
+    begun = steps.hold(trace.ops.begin_ns)
     if not begun.all():
         ops = np.flatnonzero(begun).astype(np.int32) if ops is None else ops[begun[ops]]
     if len(ran) < len(trace.device):
         columns = {name: column[ran] for name, column in vars(trace.device).items()}
         trace, launching = replace(trace, device=DeviceEvents(**columns)), launching[ran]
     return Counted(ops, calls, trace, launching)
-
-
-def _begun(begin_ns: Ints, steps: Spans) -> Flags:
-    """(n,) bool: what began in a step. Steps are few: flags for each take less memory than a search."""
-    flags = np.zeros(len(begin_ns), bool)
-    for begin, end in zip(steps.begin.tolist(), steps.end.tolist(), strict=True):
-        flags |= (begin_ns >= begin) & (begin_ns < end)
-    return flags
 
 
 def _at(flags: Flags, rows: Ints) -> Flags:

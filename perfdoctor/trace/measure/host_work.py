@@ -13,7 +13,7 @@ from perfdoctor.trace.measure.flops import work
 from perfdoctor.trace.measure.intervals import NS, Spans
 from perfdoctor.trace.measure.nesting import Forest, forests
 from perfdoctor.trace.measure.operators import recorded_inputs
-from perfdoctor.trace.parse.columns import UNKNOWN, Inputs, Ints, Trace
+from perfdoctor.trace.parse.columns import UNKNOWN, Flags, Inputs, Ints, Trace
 from perfdoctor.trace.results import HostWork
 
 OPTIMIZER = "Optimizer."
@@ -30,8 +30,7 @@ def host_work(trace: Trace, annotated: Annotations, steps: Spans, loader: Spans)
     calls: dict[tuple[int, Inputs | None], list[int]] = defaultdict(list)
     for forest in forests(trace.ops, annotated.ops):
         begin_ns = forest.begin_ns
-        outside = [spans.within(begin_ns, begin_ns + 1) == 0 for spans in (updates, loader)]
-        counts = (steps.within(begin_ns, begin_ns + 1) > 0) & outside[0] & outside[1]
+        counts = steps.hold(begin_ns) & ~updates.hold(begin_ns) & ~loader.hold(begin_ns)
         for name, inputs, duration_ns in _calls(trace, forest, counts):
             calls[name, inputs].append(duration_ns)
     uses = [
@@ -41,7 +40,7 @@ def host_work(trace: Trace, annotated: Annotations, steps: Spans, loader: Spans)
     return tuple(sorted(uses, key=lambda use: -use.us))
 
 
-def _calls(trace: Trace, forest: Forest, counts: Ints) -> Iterator[tuple[int, Inputs | None, int]]:
+def _calls(trace: Trace, forest: Forest, counts: Flags) -> Iterator[tuple[int, Inputs | None, int]]:
     """Name, inputs and nanoseconds of each call that counts, without those inside one whose work is known."""
     inputs = recorded_inputs(trace, forest.rows)
     names = trace.ops.name[forest.rows].tolist()

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.trace.parse.columns import ALL, Ints, TimedEvents
+from perfdoctor.trace.parse.columns import ALL, Flags, Ints, TimedEvents
 
 NS = 1e3  # nanoseconds in a microsecond: time is counted in the first and reported in the second
 TimeStamps = Ints | int  # time stamps, ns: one or many
+PART = 1 << 16  # time stamps looked up at once, to save memory
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,15 @@ class Spans:
     def within(self, begin_ns: TimeStamps, end_ns: TimeStamps) -> Any:
         """Nanoseconds covered between two time stamps; arrays for arrays."""
         return self.before(end_ns) - self.before(begin_ns)
+
+    def hold(self, times_ns: Ints) -> Flags:
+        """Whether each of n time stamps is inside an interval: (n,) bool."""
+        edges = np.stack((self.begin, self.end), axis=1).ravel()
+        inside = np.empty(len(times_ns), bool)
+        for first in range(0, len(times_ns), PART):
+            part = slice(first, first + PART)
+            inside[part] = np.searchsorted(edges, times_ns[part], side="right") % 2  # behind a begin
+        return inside
 
     def gaps(self) -> Spans:
         """What lies between the intervals."""

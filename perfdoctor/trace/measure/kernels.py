@@ -321,8 +321,7 @@ def _in_optimizer(trace: Trace, annotations: Annotations) -> Flags:
     for thread in sorted(set(annotations.events.thread[rows].tolist())):
         spans = annotations.spans(rows[annotations.events.thread[rows] == thread])
         calls = np.flatnonzero(trace.calls.thread == thread)
-        at_ns = trace.calls.begin_ns[calls]
-        inside[calls] = spans.within(at_ns, at_ns + 1) > 0
+        inside[calls] = spans.hold(trace.calls.begin_ns[calls])
     return inside
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,6 +51,15 @@ def test_what_lies_within_a_window_is_counted(rows: list[tuple[int, int]], one: 
 def test_many_time_stamps_at_once_give_what_each_gives_alone(rows: list[tuple[int, int]]) -> None:
     found, times = spans(rows), np.arange(-3, FAR + 15)
     assert found.before(times).tolist() == [int(found.before(int(time))) for time in times]
+
+
+@settings(deadline=None)
+@given(events, st.integers(1, FAR))
+def test_time_stamps_are_told_to_be_inside_or_not(rows: list[tuple[int, int]], part: int) -> None:
+    times = np.arange(-3, FAR + 15)
+    with patch("perfdoctor.trace.measure.intervals.PART", part):
+        held = spans(rows).hold(times)
+    assert set(times[held].tolist()) == covered(rows)
 
 
 @settings(deadline=None)
