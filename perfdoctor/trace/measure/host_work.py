@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from statistics import median
 
 import numpy as np
 
 from perfdoctor.trace.measure.annotations import Annotations
-from perfdoctor.trace.measure.flops import work
+from perfdoctor.trace.measure.flops import CallWork, work
 from perfdoctor.trace.measure.intervals import NS, Spans
 from perfdoctor.trace.measure.nesting import Forest, forests
-from perfdoctor.trace.measure.operators import recorded_inputs
-from perfdoctor.trace.parse.columns import UNKNOWN, Flags, Inputs, Ints, Trace
+from perfdoctor.trace.measure.operators import input_numbers
+from perfdoctor.trace.parse.columns import UNKNOWN, Flags, Ints, Trace
 from perfdoctor.trace.results import HostWork
 
 OPTIMIZER = "Optimizer."
+
+Kind = tuple[int, int]  # of calls: index into Trace.names, and into Trace.inputs or UNKNOWN
 
 
 def host_work(trace: Trace, annotated: Annotations, steps: Spans, loader: Spans) -> tuple[HostWork, ...]:
@@ -27,34 +28,33 @@ def host_work(trace: Trace, annotated: Annotations, steps: Spans, loader: Spans)
     if not len(trace.inputs):
         return ()
     updates = annotated.spans(annotated.rows(lambda name: name.startswith(OPTIMIZER)))
-    calls: dict[tuple[int, Inputs | None], list[int]] = defaultdict(list)
+    calls: dict[Kind, list[Ints]] = defaultdict(list)
     for forest in forests(trace.ops, annotated.ops):
         begin_ns = forest.begin_ns
         counts = steps.hold(begin_ns) & ~updates.hold(begin_ns) & ~loader.hold(begin_ns)
-        for name, inputs, duration_ns in _calls(trace, forest, counts):
-            calls[name, inputs].append(duration_ns)
-    uses = [
-        _use(trace.names[name], inputs, len(each_ns), len(each_ns) * median(each_ns) / NS)
-        for (name, inputs), each_ns in calls.items()
-    ]
+        for kind, each_ns in _calls(trace, forest, counts):
+            calls[kind].append(each_ns)
+    uses = [_use(trace, kind, np.concatenate(parts)) for kind, parts in calls.items()]
     return tuple(sorted(uses, key=lambda use: -use.us))
 
 
-def _calls(trace: Trace, forest: Forest, counts: Flags) -> Iterator[tuple[int, Inputs | None, int]]:
-    """Name, inputs and nanoseconds of each call that counts, without those inside one whose work is known."""
-    inputs = recorded_inputs(trace, forest.rows)
-    names = trace.ops.name[forest.rows].tolist()
-    known = np.array(
-        [
-            given is not None and work(trace.names[name], given) is not None
-            for name, given in zip(names, inputs, strict=True)
-        ],
-        bool,
-    )
+def _calls(trace: Trace, forest: Forest, counts: Flags) -> Iterator[tuple[Kind, Ints]]:
+    """Nanoseconds of each call that counts, without those inside one whose work is known: (n,) int64 of each
+    kind, by its first call.
+    """
+    of_name = len(trace.inputs) + 1  # kinds of one name are numbered one behind the other
+    numbers = trace.ops.name[forest.rows] * np.int64(of_name) + (input_numbers(trace, forest.rows) - UNKNOWN)
+    found, which = np.unique(numbers, return_inverse=True)
+    kinds = [(number // of_name, number % of_name + UNKNOWN) for number in found.tolist()]
+    known = np.array([_work(trace, kind) is not None for kind in kinds], bool)[which]
     owner = _owners(forest.parent, known)
-    spent_ns = np.where(owner == np.arange(len(owner)), forest.end_ns - forest.begin_ns, forest.self_ns())
-    for place in np.flatnonzero(counts & ((owner == UNKNOWN) | (owner == np.arange(len(owner))))).tolist():
-        yield names[place], inputs[place], int(spent_ns[place])
+    is_own = owner == np.arange(len(owner))
+    spent_ns = np.where(is_own, forest.end_ns - forest.begin_ns, forest.self_ns())
+    places = np.flatnonzero(counts & ((owner == UNKNOWN) | is_own))
+    places = places[np.argsort(which[places], kind="stable")]
+    alike = np.split(places, np.flatnonzero(np.diff(which[places])) + 1) if len(places) else []
+    for calls in sorted(alike, key=lambda calls: int(calls[0])):
+        yield kinds[which[calls[0]]], spent_ns[calls]
 
 
 def _owners(parent: Ints, known: Ints) -> Ints:
@@ -69,6 +69,12 @@ def _owners(parent: Ints, known: Ints) -> Ints:
         owner[inner[changed]] = above[changed]
 
 
-def _use(op: str, inputs: Inputs | None, count: int, us: float) -> HostWork:
-    each = work(op, inputs) if inputs is not None else None
-    return HostWork(op, count, us, each.flops if each is not None else None)
+def _work(trace: Trace, kind: Kind) -> CallWork | None:
+    name, inputs = kind
+    return work(trace.names[name], trace.inputs[inputs]) if inputs != UNKNOWN else None
+
+
+def _use(trace: Trace, kind: Kind, each_ns: Ints) -> HostWork:
+    each = _work(trace, kind)
+    us = len(each_ns) * float(np.median(each_ns)) / NS
+    return HostWork(trace.names[kind[0]], len(each_ns), us, each.flops if each is not None else None)

@@ -53,14 +53,20 @@ def details(trace: Trace, op: Ints) -> Ints:
     known = trace.details.op
     rows = np.full(len(op), UNKNOWN, np.int32)
     if len(known):
-        nearest = np.minimum(np.searchsorted(known, op), len(known) - 1)
+        # Of one type: numpy would convert the whole table for each look-up.
+        nearest = np.minimum(np.searchsorted(known, op.astype(known.dtype)), len(known) - 1)
         hit = known[nearest] == op
         rows[hit] = nearest[hit]
     return rows
 
 
+def input_numbers(trace: Trace, op: Ints) -> Ints:
+    """What was recorded of the inputs of operators, (n,) int32 as in OpDetails; UNKNOWN where nothing was."""
+    rows = details(trace, op)
+    return np.where(rows == UNKNOWN, UNKNOWN, trace.details.inputs[rows]) if len(trace.details) else rows
+
+
 def recorded_inputs(trace: Trace, op: Ints) -> list[Inputs | None]:
     """What was recorded of the inputs of operators; None where nothing was."""
-    rows = details(trace, op)
-    numbers = np.where(rows == UNKNOWN, UNKNOWN, trace.details.inputs[rows]) if len(trace.details) else rows
-    return [trace.inputs[number] if number != UNKNOWN else None for number in numbers.tolist()]
+    numbers = input_numbers(trace, op).tolist()
+    return [trace.inputs[number] if number != UNKNOWN else None for number in numbers]
