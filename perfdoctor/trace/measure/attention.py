@@ -7,8 +7,9 @@ dropout), the script has nothing written out, and nothing is found.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -39,21 +40,21 @@ class Attention:
 
     def __init__(self, trace: Trace, launching: Ints, host: Spans | None) -> None:
         self.trace = trace
+        self.launching = launching
         self.host = host
-        launched = np.flatnonzero(launching != UNKNOWN)
-        self.device_ns = np.bincount(
-            launching[launched], weights=trace.device.duration_ns[launched], minlength=len(trace.calls)
-        )
         self.calls = ByThread(trace.calls)
+        self.sizes: Mapping[int, Product | None] = {}  # of the products beside a softmax, by their numbers
         self.device_ns_before: dict[int, Ints] = {}  # by thread: what was launched before each of its calls
 
     def all(self, steps: Spans) -> tuple[AttentionUse, ...]:
         """Those of one kind added up, costliest first."""
+        found = list(self._triples(steps))
+        self.sizes = self._sizes([op for first, _, last, _ in found for op in (first, last)])
         triples = self._by_script(
             [
                 triple
-                for triple in self._triples(steps)
-                if self._is_backward(triple[1]) or _fit(self._sizes(triple[0]), self._sizes(triple[2]))
+                for triple in found
+                if self._is_backward(triple[1]) or _fit(self.sizes[triple[0]], self.sizes[triple[2]])
             ]
         )
         softmax = np.array([triple[1] for triple in triples], np.int64)
@@ -114,7 +115,7 @@ class Attention:
     def _use(self, first: int, softmax: int, last: int, products: Ints, at: Location | None) -> AttentionUse:
         ops, backward = self.trace.ops, self._is_backward(softmax)
         thread = int(ops.thread[softmax])
-        scores = None if backward else self._sizes(first)
+        scores = None if backward else self.sizes[first]
         begins, ends = ops.begin_ns[products].tolist(), ops.ends_ns(products).tolist()
         return AttentionUse(
             backward=backward,
@@ -134,19 +135,30 @@ class Attention:
             return int(self.host.within(begin_ns, end_ns)) / NS
         rows, begin = self.calls.of(thread)
         if thread not in self.device_ns_before:
-            total_ns = np.cumsum(self.device_ns[rows]).astype(np.int64)
+            total_ns = np.cumsum(self._device_ns[rows])
             self.device_ns_before[thread] = np.concatenate(([0], total_ns))
         before = self.device_ns_before[thread]
         first, last = np.searchsorted(begin, (begin_ns, end_ns))
         return int(before[last] - before[first]) / NS
 
+    @cached_property
+    def _device_ns(self) -> Ints:
+        """(calls,) int64: nanoseconds of what each launched. Without attention, nothing asks for it."""
+        launched = np.flatnonzero(self.launching != UNKNOWN)
+        durations = self.trace.device.duration_ns[launched]
+        ns = np.bincount(self.launching[launched], weights=durations, minlength=len(self.trace.calls))
+        return ns.astype(np.int64)  # a float64 holds whole nanoseconds exactly up to 104 days
+
     def _is_backward(self, softmax: int) -> bool:
         return bool(self.trace.names[self.trace.ops.name[softmax]] == BACKWARD)
 
-    def _sizes(self, op: int) -> Product | None:
-        (inputs,) = recorded_inputs(self.trace, np.array([op]))
-        cost = work(self.trace.names[self.trace.ops.name[op]], inputs) if inputs else None
-        return cost.product if cost else None
+    def _sizes(self, ops: Sequence[int]) -> Mapping[int, Product | None]:
+        """The product that each operator computes, by its number; None where shapes do not tell."""
+        recorded = recorded_inputs(self.trace, np.array(ops, np.int64))
+        names = (self.trace.op_name(op) or "" for op in ops)
+        given = zip(names, recorded, strict=True)
+        costs = [work(name, inputs) if inputs is not None else None for name, inputs in given]
+        return {op: cost.product if cost else None for op, cost in zip(ops, costs, strict=True)}
 
 
 def _fit(scores: Product | None, values: Product | None) -> bool:
