@@ -19,11 +19,14 @@ class ByThread:
         """Numbers and begins of a thread's events."""
         if thread not in self._threads:
             if self.rows is None:
-                rows = np.flatnonzero(self.events.thread == thread)
+                rows = np.flatnonzero(self.events.thread == thread).astype(np.int32)
             else:
                 rows = self.rows[self.events.thread[self.rows] == thread]
-            rows = rows[np.argsort(self.events.begin_ns[rows], kind="stable")]
-            self._threads[thread] = rows, self.events.begin_ns[rows]
+            begin = self.events.begin_ns[rows]
+            if (begin[1:] < begin[:-1]).any():
+                rows = rows[np.argsort(begin, kind="stable")]
+                begin = self.events.begin_ns[rows]
+            self._threads[thread] = rows, begin
         return self._threads[thread]
 
     def before(self, thread: int, at_ns: int, most: int) -> Ints:

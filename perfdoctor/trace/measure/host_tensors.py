@@ -26,12 +26,13 @@ NEAR = 24  # operators looked at before a copy: a factory and a view call a few 
 
 
 class HostTensors:
-    """Finds who created a tensor; `launched` holds the operators around calls that launched something."""
+    """Finds who created a tensor; `launched` numbers the operators around calls that launched something."""
 
     def __init__(self, trace: Trace, ops: ByThread, launched: Ints, loader: Spans) -> None:
         self.trace = trace
         self.ops = ops
-        self.launched = set(launched.tolist())
+        self.launched = np.zeros(len(trace.ops), bool)
+        self.launched[launched] = True
         self.loader = loader
         self.factory = np.array([FACTORY.fullmatch(name) is not None for name in trace.names], bool)
         self.view = np.array([VIEW.fullmatch(name) is not None for name in trace.names], bool)
@@ -51,7 +52,7 @@ class HostTensors:
         usable = (
             bool(self.factory[ops.name[creator]])
             and bool(self.view[ops.name[later]].all())
-            and creator not in self.launched
+            and not self.launched[creator]
             and not self.loader.within(begin_ns, end_ns)
             and self._fits(creator, copy)
         )

@@ -52,10 +52,10 @@ def measure(trace: Trace) -> RankTrace:
     communication, loading = _communication(trace), annotated.dataloader()
     loader = annotated.spans(loading)
     device, invalid = _device(trace), lost_kernels(trace)
+    worked = steps if invalid else device_steps(trace, call, steps)  # by the device's time
     limits = peak(device) if device else None
     active = activity(trace.device, communication) if len(trace.device) and not invalid else None
     idle = Idle(trace, active, call, annotated, waits) if active else None
-    worked = device_steps(trace, call, steps) if active else steps  # by the device's time
     blocked = blocking(trace, annotated, ops, call, blocking_calls, _idle_by_call(trace, idle, worked))
     copy_sites, round_trips = _bus_traffic(trace, ops, call, active, steps, loader) if active else ((), ())
     del ops
@@ -196,7 +196,8 @@ def _bus_traffic(
     copies, by_thread = bus_copies(trace, ops, call, _spans(steps)), ByThread(trace.ops)
     if not len(copies.event):
         return (), ()
-    host_tensors = HostTensors(trace, by_thread, ops.outermost[call[call != UNKNOWN]], loader)
+    around = ops.outermost[call[call != UNKNOWN]]
+    host_tensors = HostTensors(trace, by_thread, around[around != UNKNOWN], loader)
     copy_sites = sites(trace, copies, host_tensors, active)
     return copy_sites, RoundTrips(trace, copies, by_thread, active).all(call, steps, loader)
 
