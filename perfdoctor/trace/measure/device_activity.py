@@ -56,13 +56,14 @@ def activity(device: DeviceEvents, communication: Flags) -> Activity:
     communicating = union(begin[communication], end[communication])
     copying = union(begin[~kernel], end[~kernel])
     kernels = either(computing, communicating)
+    busy = either(kernels, copying)
     return Activity(
-        busy=either(kernels, copying),
+        busy=busy,
         kernels=kernels,
         compute=computing,
         comm=communicating,
         copies=copying,
-        compute_or_copies=either(computing, copying),
+        compute_or_copies=either(computing, copying) if len(communicating) else busy,  # held once
         begin_ns=int(begin.min()),
         end_ns=int(end.max()),
     )

@@ -18,7 +18,7 @@ def device_steps(trace: Trace, launching: Ints, steps: Sequence[ProfilerStep]) -
     lasts until that is done, and so long does the next one not begin. A device that keeps up has the host's.
     """
     known = np.flatnonzero(launching != UNKNOWN)
-    if not len(known):
+    if not len(known) or not steps:
         return list(steps)
     launched_ns = trace.calls.begin_ns[launching[known]]
     order = np.argsort(launched_ns, kind="stable")
