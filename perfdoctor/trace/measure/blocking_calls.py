@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from perfdoctor.trace.measure.annotations import STEP, Annotations
@@ -29,20 +31,20 @@ def blocking(
     annotation = innermost(annotations.events, no_steps, thread, at_ns)
     outer = ops.outermost[calls]
     place = places(trace, thread, at_ns, ops.innermost[calls], outer)
-    keys = np.stack((
+    keys = (
         trace.calls.name[calls],
         _names(trace.ops.name, outer),
         _names(annotations.events.name, annotation),
         place.function,
         place.stack,
         _copied(trace, ops, launching, calls),
-    )).astype(np.int64)  # fmt: skip
-    kinds, which, count = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
-    which = which.reshape(-1)
+    )
+    first, which, count = _alike(keys)
     us = np.bincount(which, weights=trace.calls.duration_ns[calls]) / NS
     idle_us = np.bincount(which, weights=idle_ns[calls]) / NS
+    kinds = zip(*(key[first].tolist() for key in keys), strict=True)
     groups = []
-    for number, (call, op, annotation, function, stack, copy) in enumerate(kinds.T.tolist()):
+    for number, (call, op, annotation, function, stack, copy) in enumerate(kinds):
         direction, memory = parse(trace.names[copy]) if copy != UNKNOWN else (None, None)
         groups.append(
             BlockingCalls(
@@ -58,6 +60,16 @@ def blocking(
             )
         )
     return tuple(sorted(groups, key=lambda use: (-use.us, use.call)))
+
+
+def _alike(keys: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
+    """Of rows that all `keys` have in common, in their order: one, which row is of them, and how many are."""
+    which: Ints = np.zeros(len(keys[0]), np.int64)
+    for key in keys:  # one by one: np.unique(axis=1) takes several times as much memory and time
+        number = key.astype(np.int64) - UNKNOWN
+        _, which = np.unique(which * (number.max() + 1) + number, return_inverse=True)
+    _, first, count = np.unique(which, return_index=True, return_counts=True)
+    return first, which, count
 
 
 def _copied(trace: Trace, ops: Operators, launching: Ints, calls: Ints) -> Ints:

@@ -20,7 +20,7 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.measure.annotations import Annotations
 from perfdoctor.trace.measure.by_thread import ByThread
 from perfdoctor.trace.measure.device_activity import Activity
-from perfdoctor.trace.measure.intervals import NS, Spans, covered, either
+from perfdoctor.trace.measure.intervals import NS, Spans, covered, either, parts
 from perfdoctor.trace.measure.sync_calls import SyncCalls
 from perfdoctor.trace.parse.columns import UNKNOWN, Ints, Trace
 from perfdoctor.trace.results import IdleCause
@@ -29,7 +29,6 @@ CAUSES = (
     IdleCause.DATA_WAIT, IdleCause.COPY, IdleCause.SYNC, IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP,
     IdleCause.UNKNOWN,
 )  # fmt: skip
-PART = 1 << 15  # gaps charged at once, to save memory
 FAR = np.iinfo(np.int64).max // 2  # beyond every time stamp, and differences fit
 
 
@@ -109,7 +108,7 @@ class Idle:
         """The gaps that reach into a stretch of time."""
         first = int(np.searchsorted(self.gaps.end_ns, begin_ns, side="right"))
         last = int(np.searchsorted(self.gaps.begin_ns, end_ns))
-        return _parts(first, last)
+        return parts(first, last)
 
     def _gaps(self, call: Ints) -> Gaps:
         """All gaps, and the stretches before the first device event and after the last.
@@ -172,8 +171,3 @@ class Idle:
         lost = thread == UNKNOWN
         charged[5, lost] = (end - begin)[lost]
         return charged
-
-
-def _parts(first: int, last: int) -> list[slice]:
-    """Slices of at most PART from `first` to `last`."""
-    return [slice(begin, min(begin + PART, last)) for begin in range(first, last, PART)]

@@ -12,7 +12,7 @@ from perfdoctor.trace.parse.columns import ALL, Flags, Ints, TimedEvents
 
 NS = 1e3  # nanoseconds in a microsecond: time is counted in the first and reported in the second
 TimeStamps = Ints | int  # time stamps, ns: one or many
-PART = 1 << 16  # time stamps looked up at once, to save memory
+PART = 1 << 15  # rows of a table looked at once, to save memory
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,7 @@ class Spans:
         """Whether each of n time stamps is inside an interval: (n,) bool."""
         edges = np.stack((self.begin, self.end), axis=1).ravel()
         inside = np.empty(len(times_ns), bool)
-        for first in range(0, len(times_ns), PART):
-            part = slice(first, first + PART)
+        for part in parts(0, len(times_ns)):
             inside[part] = np.searchsorted(edges, times_ns[part], side="right") % 2  # behind a begin
         return inside
 
@@ -114,3 +113,8 @@ def either(one: Spans, other: Spans) -> Spans:
     if not len(one) or not len(other):
         return one if len(one) else other
     return union(np.concatenate((one.begin, other.begin)), np.concatenate((one.end, other.end)))
+
+
+def parts(first: int, last: int) -> list[slice]:
+    """Slices of at most PART from `first` to `last`."""
+    return [slice(begin, min(begin + PART, last)) for begin in range(first, last, PART)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfdoctor.trace.measure.annotations import Annotations, ProfilerStep
 from perfdoctor.trace.measure.device_activity import Activity
-from perfdoctor.trace.measure.intervals import NS, Spans, covered, union
+from perfdoctor.trace.measure.intervals import NS, Spans, covered, parts, union
 from perfdoctor.trace.measure.sync_calls import SyncCalls
 from perfdoctor.trace.parse.columns import HostEvents, Ints, Trace
 from perfdoctor.trace.results import StepLanes, WorkLane
@@ -46,7 +46,9 @@ def step_lanes(
 
 def _within(events: HostEvents, rows: Ints | None, step: ProfilerStep) -> Spans:
     """The time that events cover; of those that reach into a step, of millions."""
-    reach = (events.begin_ns < step.end_ns) & (events.ends_ns() > step.begin_ns)
+    reach = events.begin_ns < step.end_ns
+    for part in parts(0, len(events)):
+        reach[part] &= events.ends_ns(part) > step.begin_ns
     found = np.flatnonzero(reach)
     return covered(events, found if rows is None else np.intersect1d(found, rows, assume_unique=True))
 
