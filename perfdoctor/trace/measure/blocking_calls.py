@@ -76,12 +76,12 @@ def _copied(trace: Trace, ops: Operators, launching: Ints, calls: Ints) -> Ints:
     """Numbers of the names of the copies over the bus that blocking calls or their operators made."""
     device = trace.device
     copies = np.flatnonzero((device.kind == DeviceKind.COPY) & (launching != UNKNOWN) & on_bus(trace))
-    by_call = dict(zip(launching[copies].tolist(), device.name[copies].tolist(), strict=True))
-    outer = ops.outermost[launching[copies]]
-    by_op = dict(zip(outer.tolist(), device.name[copies].tolist(), strict=True))
-    by_op.pop(UNKNOWN, None)
-    pairs = zip(calls.tolist(), ops.outermost[calls].tolist(), strict=True)
-    return np.array([by_call.get(call, by_op.get(op, UNKNOWN)) for call, op in pairs], np.int64)
+    by_call = np.full(len(trace.calls), UNKNOWN, np.int32)
+    by_call[launching[copies]] = device.name[copies]
+    by_op = np.full(len(trace.ops) + 1, UNKNOWN, np.int32)  # the last one is no operator's
+    by_op[ops.outermost[launching[copies]]] = device.name[copies]
+    by_op[UNKNOWN] = UNKNOWN
+    return np.where(by_call[calls] == UNKNOWN, by_op[ops.outermost[calls]], by_call[calls])
 
 
 def _names(column: Ints, rows: Ints) -> Ints:
