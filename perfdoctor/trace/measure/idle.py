@@ -12,7 +12,7 @@ them happens inside communication kernels, where the device is busy (see collect
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -100,8 +100,9 @@ class Idle:
         """The call that each gap's waiting is charged to, UNKNOWN where its thread had not waited."""
         culprit: Ints = self.gaps.drained.copy()
         for thread in self.hosts:
-            unsolved = np.flatnonzero((self.gaps.thread == thread) & (culprit == UNKNOWN))
-            culprit[unsolved] = self._last_blocking(thread, self.gaps.end_ns[unsolved] - 1)
+            for rows in self._ended_by(thread):
+                unsolved = rows[culprit[rows] == UNKNOWN]
+                culprit[unsolved] = self._last_blocking(thread, self.gaps.end_ns[unsolved] - 1)
         return culprit
 
     def _touched(self, begin_ns: int, end_ns: int) -> list[slice]:
@@ -140,10 +141,15 @@ class Idle:
     def _find_drained(self, thread: int) -> None:
         """Note for the gaps that a thread ended whether it was in a blocking call when they began."""
         gaps = self.gaps
-        rows = np.flatnonzero(gaps.thread == thread)
-        call = self._last_blocking(thread, gaps.begin_ns[rows])
-        lasting = (call != UNKNOWN) & (self.trace.calls.ends_ns(call) >= gaps.begin_ns[rows])
-        gaps.drained[rows[lasting]] = call[lasting]
+        for rows in self._ended_by(thread):
+            call = self._last_blocking(thread, gaps.begin_ns[rows])
+            lasting = (call != UNKNOWN) & (self.trace.calls.ends_ns(call) >= gaps.begin_ns[rows])
+            gaps.drained[rows[lasting]] = call[lasting]
+
+    def _ended_by(self, thread: int) -> Iterator[Ints]:
+        """Numbers of the gaps that a thread ended, some at a time."""
+        for part in parts(0, len(self.gaps.thread)):
+            yield part.start + np.flatnonzero(self.gaps.thread[part] == thread)
 
     def _last_blocking(self, thread: int, at_ns: Ints) -> Ints:
         """The last blocking call that a thread had begun at points in time, UNKNOWN if there was none."""

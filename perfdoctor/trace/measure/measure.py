@@ -55,9 +55,9 @@ def measure(trace: Trace) -> RankTrace:
     worked = steps if invalid else device_steps(trace, call, steps)  # by the device's time
     limits = peak(device) if device else None
     active = activity(trace.device, communication) if len(trace.device) and not invalid else None
+    copy_sites, round_trips = _bus_traffic(trace, ops, call, active, steps, loader) if active else ((), ())
     idle = Idle(trace, active, call, annotated, waits) if active else None
     blocked = blocking(trace, annotated, ops, call, blocking_calls, _idle_by_call(trace, idle, worked))
-    copy_sites, round_trips = _bus_traffic(trace, ops, call, active, steps, loader) if active else ((), ())
     del ops
     inside = _inside_operators(trace, annotated, loader) if active is None else None
     return RankTrace(
