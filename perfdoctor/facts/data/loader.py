@@ -68,7 +68,11 @@ def _facts(
 
     starts = [entry.startup_ns + entry.first_wait_ns for entry in epochs]
     ended = _ends(rank, epochs)
-    delivered = sum(entry.batches for entry in ended) if len(ended) == len(epochs) else 0
+    if len(ended) == len(epochs):
+        delivered = float(sum(entry.batches for entry in ended))
+    else:  # the steps know what they were given, but not by which loader
+        used = {entry.loader for entry in rank.of(EpochEvent)}
+        delivered = float(steps.counts["batches"].sum()) if used <= loaders else 0.0
     size = float(rows["bytes"].sum()) / total
     return LoaderFacts(
         num_workers=event.num_workers,

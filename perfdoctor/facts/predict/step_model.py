@@ -347,7 +347,8 @@ def _without_crowd(seen: StepModel, cpu: CpuFacts) -> StepModel:
 
 def _without_contention(seen: StepModel, main_lost_s: float, data_lost_s: float) -> StepModel:
     """The demands without the time for which cores were missing, and what each loses to the other by it."""
-    main_lost_s = min(main_lost_s, seen.data_cpu_s)  # workers hold cores for no longer than they run
+    # workers hold cores for no longer than they run; threads of a team that lack cores at once wait once
+    main_lost_s = min(main_lost_s / _lacking_at_once(seen), seen.data_cpu_s)
     # what the others of its team spin for, while one thread has no core, is CPU time that training alone
     # does not need
     spun_s = main_lost_s * (1 - 1 / seen.contention.threads)
@@ -369,6 +370,12 @@ def _without_contention(seen: StepModel, main_lost_s: float, data_lost_s: float)
     stretched_s, _ = unit.together(seen.workers, seen.step_s - seen.pauses_s)
     compute = _ratio(seen.compute_s - compute_s, stretched_s - compute_s)
     return replace(alone, contention=alone.contention.seen(compute, worker))
+
+
+def _lacking_at_once(seen: StepModel) -> float:
+    """How many threads of the team that trains lack a core when one of them does."""
+    busy = min(seen.workers, _ratio(seen.data_cpu_s, seen.step_s - seen.pauses_s))
+    return max(1.0, min(seen.contention.threads, seen.contention.threads + busy - seen.cores))
 
 
 def _alone(seen: StepModel) -> StepModel:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -203,3 +205,10 @@ def test_a_pass_over_the_data_before_training_feeds_no_step():
     found = facts(MADE, *before, *training, loader=np.concatenate([looked, fetches(100, 6)]))
     assert (found.epochs, found.batches, found.batches_per_step) == (1, 100, 1.0)
     assert found.batch_s == pytest.approx(0.006)
+
+
+def test_batches_of_an_epoch_that_was_not_seen_to_its_end_are_those_that_the_steps_were_given():
+    found = boundaries.find(STEPS)
+    given = replace(found, counts={**found.counts, "batches": found.weight})
+    ahead = RankRecords(0, STEPS, fetches(102, 6), ({**MADE, "num_workers": 16}, epoch()))
+    assert loader_facts(ahead, MeasuredSpan.of(given), given).batches_per_step == 1.0

@@ -252,3 +252,11 @@ def test_half_a_core_is_no_whole_one(ranks, cores):
     seen = model(step(data_wait=20, forward=20, cpu=20), loader(workers=0, batch=20, cpu=10), of_rank)
     assert seen.cores == pytest.approx(0.5)
     assert max(seen.step_with(0) / seen.step_with(count, BEST) for count in (1, 2, 4)) < 1.1
+
+
+def test_threads_of_a_team_that_lack_cores_at_once_wait_once():
+    """6 ms of one thread, then 4 ms of eight, of which four lack a core for 2 ms beside four busy workers."""
+    team = CpuContention((1.0, 1.2, 1.6), (0.8, 1.0, 1.2), threads=8.0)
+    crowd = replace(cpu(cores=8, busy=7.0), main_delay=8 / 12, worker_delay=0.05)
+    seen = build(step(data_wait=0, forward=12, cpu=38), loader(workers=4, batch=44, cpu=44), crowd, team)
+    assert seen.contention_s == pytest.approx(0.002, rel=0.2)
