@@ -17,7 +17,8 @@ def runs(
     from perfdoctor.runs import directory, spans
 
     places = directory.places(out)
-    found = {path: run for place in places for path, run in directory.kept(place).items()}
+    kept = [told for place in places for told in directory.kept(place).items()]
+    found = dict(sorted(kept, key=lambda run: directory.begun(*run), reverse=True))
     if not found:
         raise directory.none_in(places[0])
     groups = [[path] for path in found]

@@ -20,6 +20,7 @@ from perfdoctor.wire.names import DISK_FULL
 from perfdoctor.wire.rows import CONTROL_BYTE
 
 SCHEMA = "perfdoctor.run/1"
+FOLDER = ".perfdoctor"  # of a project, where its runs are kept
 RUN = "run.json"  # what was run, when, and how it ended
 CLOCKS_S = 60.0  # two machines may differ by this much in the time of day; with NTP it is milliseconds
 GZIP_LEVEL = 3  # traces shrink to a tenth at 100 MB/s; level 9 takes four times as long for little more
@@ -89,7 +90,7 @@ def here(kind: str = "runs") -> Path | None:
 
 def below(folder: Path, kind: str = "runs") -> Path:
     """Where runs of scripts that were started in a folder are kept."""
-    return folder / ".perfdoctor" / kind
+    return folder / FOLDER / kind
 
 
 def create(parent: Path, name: str) -> Path:
@@ -97,6 +98,8 @@ def create(parent: Path, name: str) -> Path:
     stem = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "run"
     base = f"{time.strftime('%Y%m%d-%H%M%S')}-{stem[:60]}"
     make_private(parent)
+    if parent.parent.name == FOLDER:
+        _keep_from_git(parent.parent)
     for attempt in range(1000):
         path = parent / (base if attempt == 0 else f"{base}-{attempt + 1}")
         try:
@@ -105,6 +108,12 @@ def create(parent: Path, name: str) -> Path:
             continue
         return path
     raise NotARun(f"cannot create a run directory in {parent}", "give another folder with --out")
+
+
+def _keep_from_git(folder: Path) -> None:
+    """Have git take in nothing of our folder in a project, as caches of other tools do."""
+    with suppress(OSError), open(folder / ".gitignore", "x", opener=opened_private) as file:
+        file.write("*\n")
 
 
 def make_private(folder: Path) -> None:
@@ -211,9 +220,13 @@ def pack_traces(path: Path) -> None:
         draft.unlink(missing_ok=True)
     for plain in sorted(path.glob("trace.rank*.json")):
         draft = plain.with_name(plain.name + ".gz.part")
-        with open(plain, "rb") as source, gzip.open(draft, "wb", compresslevel=GZIP_LEVEL) as target:
-            os.chmod(draft, 0o600)
-            shutil.copyfileobj(source, target, 1 << 20)
+        try:
+            with open(plain, "rb") as source, gzip.open(draft, "wb", compresslevel=GZIP_LEVEL) as target:
+                os.chmod(draft, 0o600)
+                shutil.copyfileobj(source, target, 1 << 20)
+        except OSError:
+            draft.unlink(missing_ok=True)  # the report needs the room
+            raise
         os.replace(draft, plain.with_name(plain.name + ".gz"))
         plain.unlink()
 
@@ -263,9 +276,9 @@ def kept(parent: Path) -> dict[Path, Json]:
     found = {}
     for path in _folders(parent):
         told = read_json(path / RUN)
-        if told is not None or (path / RUN).is_file():  # one that is damaged is a run, too
+        if told is not None or is_run(path):  # one that is damaged is a run, too
             found[path] = told or {}
-    return dict(sorted(found.items(), key=lambda run: _started(*run), reverse=True))
+    return dict(sorted(found.items(), key=lambda run: begun(*run), reverse=True))
 
 
 def newest(parent: Path) -> Path | None:
@@ -282,7 +295,7 @@ def newest(parent: Path) -> Path | None:
     for written_s, path in sorted(written, reverse=True):
         if best is not None and written_s < best[0] - CLOCKS_S:
             break
-        started = (*_started(path, read_json(path / RUN) or {}), path)
+        started = (*begun(path, read_json(path / RUN) or {}), path)
         best = started if best is None else max(best, started)
     return None if best is None else best[2]
 
@@ -301,15 +314,22 @@ def none_in(parent: Path) -> NoSuchRun:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder is a run directory."""
-    return (path / RUN).is_file() or any(path.glob("steps.rank*.bin"))
+    """Whether a folder is a run directory; False for one of somebody else's that may not be entered."""
+    try:
+        return (path / RUN).is_file() or any(path.glob("steps.rank*.bin"))
+    except OSError:
+        return False
 
 
 def _folders(parent: Path) -> list[Path]:
-    return list(parent.iterdir()) if parent.is_dir() else []
+    try:
+        return list(parent.iterdir())
+    except OSError:  # there is none, or it is somebody else's, made by root in a container as a rule
+        return []
 
 
-def _started(path: Path, told: Json) -> tuple[float, str]:
+def begun(path: Path, told: Json) -> tuple[float, str]:
+    """When a run began, with its name, by what its run.json says: later runs come after earlier ones."""
     started = told.get("started_epoch_s")
     return (started if isinstance(started, (int, float)) else 0.0, path.name)
 

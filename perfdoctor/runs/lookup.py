@@ -17,13 +17,20 @@ def run_directory(run: str | None, out: str | None) -> Path:
     """
     places = directory.places(out)
     if run is None:
-        newest = (found for place in places if (found := directory.newest(place)) is not None)
-        return next(newest, None) or directory.latest(places[0])
+        return _newest(places) or directory.latest(places[0])
     for path in (Path(run), *(place / run for place in places)):
         if path.is_dir():
             return named(run_in(path))
     hint = "list the runs here with: perfdoctor runs" + (f" --out {out}" if out else "")
     raise NoSuchRun(f"no run called {run}", hint)
+
+
+def _newest(places: Sequence[Path]) -> Path | None:
+    """The newest run of these places that was started here; else the newest of the first that has any."""
+    found = [run for place in places if (run := directory.newest(place)) is not None]
+    told = {run: directory.read_json(run / directory.RUN) or {} for run in found}
+    here = [run for run in found if told[run].get("cwd") == directory.working_folder()]
+    return max(here, key=lambda run: directory.begun(run, told[run]), default=next(iter(found), None))
 
 
 def run_in(folder: Path) -> Path:

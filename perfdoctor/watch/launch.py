@@ -183,6 +183,7 @@ def _attend(
             stack.callback(sampler.stop)
             stack.enter_context(watch(path, child.process))
             _stand_by(child.end, limit, ending.tick if options.stop else sampler.stop, lookout)
+            ending.finish()
     finally:
         child.end.wait()
         directory.free_reserve(path)

@@ -120,33 +120,47 @@ class WatchLimit:
 
 
 class Termination:
-    """Ends the process `pid` and all below it, ever more firmly, tick by tick."""
+    """Ends the process `pid` and all that was below it, ever more firmly, tick by tick."""
 
     def __init__(self, pid: int) -> None:
         self.begun = False
         self._pid = pid
-        self._left = iter(ENDINGS)
+        self._members: set[psutil.Process] = set()
+        self._left = list(ENDINGS)
         self._due_s = 0.0
 
     def tick(self) -> None:
         """Send the next signal if the last one had its time."""
         now_s = time.monotonic()
-        step = next(self._left, None) if now_s >= self._due_s else None
-        if step is not None:
+        if self._left and now_s >= self._due_s:
+            step = self._left.pop(0)
             self.begun = True
             self._due_s = now_s + step[1]
-            send_to_tree(self._pid, step[0])
+            self._members.update(tree_of(self._pid))
+            for member in self._members:
+                with suppress(psutil.Error):  # it has ended, whoever may have its number now
+                    member.send_signal(step[0])
+
+    def finish(self) -> None:
+        """Go on for what outlives the command: a shell dies of a signal that its ranks may ignore."""
+        while self.begun and any(map(_lives, self._members)):
+            if time.monotonic() >= self._due_s and not self._left:
+                return
+            self.tick()
+            time.sleep(POLL_S)
 
 
-def send_to_tree(pid: int, number: int) -> None:
-    """Signal a process and all below it, as a key on the terminal would."""
+def tree_of(pid: int) -> list[psutil.Process]:
+    """A process and all below it."""
     try:
         process = psutil.Process(pid)
-        tree = [*process.children(recursive=True), process]
+        return [*process.children(recursive=True), process]
     except psutil.Error:
-        return
-    for member in tree:
-        try:
-            member.send_signal(number)
-        except psutil.Error:
-            continue
+        return []
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

@@ -211,3 +211,42 @@ def test_a_run_whose_file_is_damaged_is_a_run_and_the_oldest(tmp_path):
     }
     assert directory.newest(tmp_path) == tmp_path / "good"
     assert directory.newest(tmp_path / "nowhere") is None
+
+
+def test_what_may_not_be_entered_holds_no_run(tmp_path, monkeypatch):
+    """Made by root in a container, as a rule; root itself may enter everything."""
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "mine").mkdir()
+    directory.write_json(tmp_path / "mine" / directory.RUN, {})
+
+    def refuse(path, *more, **options):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    real = directory.Path.is_file
+    monkeypatch.setattr(
+        directory.Path, "is_file", lambda path: refuse(path) if "theirs" in path.parts else real(path)
+    )
+    assert list(directory.kept(tmp_path)) == [tmp_path / "mine"]
+    monkeypatch.setattr(directory.Path, "iterdir", refuse)
+    assert directory.kept(tmp_path) == {}
+    assert directory.newest(tmp_path) is None
+
+
+def test_git_takes_in_nothing_of_a_projects_runs(tmp_path):
+    directory.create(tmp_path / ".perfdoctor" / "runs", "train")
+    directory.create(tmp_path / ".perfdoctor" / "runs", "train")
+    assert (tmp_path / ".perfdoctor" / ".gitignore").read_text() == "*\n"
+    directory.create(tmp_path / "kept", "train")
+    assert not (tmp_path / ".gitignore").exists()
+
+
+def test_a_draft_for_which_there_is_no_room_gives_the_room_back(tmp_path, monkeypatch):
+    (tmp_path / "trace.rank0.0.json").write_text("{}")
+
+    def full(*given):
+        raise OSError(28, "disk full")
+
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    with pytest.raises(OSError, match="disk full"):
+        directory.pack_traces(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["trace.rank0.0.json"]

@@ -32,3 +32,16 @@ def test_a_run_directory_is_itself_whatever_lies_in_it(tmp_path):
     for run in (tmp_path, tmp_path / "inner"):
         directory.write_json(run / directory.RUN, {})
     assert lookup.run_directory(str(tmp_path), None) == tmp_path
+
+
+def test_the_newest_run_is_that_of_any_place_if_it_was_started_here(tmp_path, monkeypatch):
+    """Where the folder cannot be written to any more, its runs go to the user's own."""
+    monkeypatch.chdir(tmp_path)
+    places = [tmp_path / "here", tmp_path / "home"]
+    monkeypatch.setattr(directory, "places", lambda out: places)
+    for place, cwd, started in ((places[0], tmp_path, 1000.0), (places[1], tmp_path, 2000.0)):
+        (place / "a").mkdir(parents=True)
+        directory.write_json(place / "a" / directory.RUN, {"cwd": str(cwd), "started_epoch_s": started})
+    assert lookup.run_directory(None, None) == places[1] / "a"
+    directory.write_json(places[1] / "a" / directory.RUN, {"cwd": "/other", "started_epoch_s": 2000.0})
+    assert lookup.run_directory(None, None) == places[0] / "a"

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from types import SimpleNamespace
+from unittest import mock
 
+import psutil
 import pytest
 
 from perfdoctor.model.measured import Marker
 from perfdoctor.watch import limits
+from tests.support.processes import wait_for
 
 
 @pytest.fixture
@@ -88,7 +92,9 @@ def test_a_watch_ends_after_its_seconds_whatever_the_script_does(tmp_path, clock
 def test_a_script_that_swallows_every_signal_is_killed_in_time(clock, monkeypatch):
     """What `--stop` takes beyond the seconds asked for."""
     sent = []
-    monkeypatch.setattr(limits, "send_to_tree", lambda pid, number: sent.append((clock[0], number)))
+    process = mock.Mock()
+    process.send_signal.side_effect = lambda number: sent.append((clock[0], number))
+    monkeypatch.setattr(limits, "tree_of", lambda pid: [process])
     ending, begin_s = limits.Termination(7), clock[0]
     for _ in range(300):
         ending.tick()
@@ -106,3 +112,21 @@ def test_a_watch_that_somebody_else_ends_leaves_the_script_time_to_end(tmp_path,
     assert limit.reached
     clock[0] += 6
     assert limit.is_over()
+
+
+@pytest.mark.process
+def test_ranks_that_outlive_their_shell_are_ended_too(tmp_path, monkeypatch):
+    """A shell's background jobs ignore SIGINT, of which the shell dies."""
+    monkeypatch.setattr(
+        limits, "ENDINGS", ((signal.SIGINT, 0.5), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
+    )
+    shell = subprocess.Popen(["sh", "-c", "sleep 60 & sleep 60 & wait"])
+    wait_for(lambda: len(psutil.Process(shell.pid).children()) == 2)
+    ranks = psutil.Process(shell.pid).children()
+    ending = limits.Termination(shell.pid)
+    ending.tick()
+    assert shell.wait(10) == -signal.SIGINT
+    assert all(rank.is_running() for rank in ranks)
+    ending.finish()
+    _, alive = psutil.wait_procs(ranks, timeout=5)
+    assert not alive

@@ -191,8 +191,9 @@ def memory_facts(samples: HostSamples) -> MemoryFacts | Missing:
         return round(max(known)) if known else None
 
     def least(group: str, key: str) -> int | None:
-        known = [value for entry in samples if (value := _whole((entry.get(group) or {}).get(key)))]
-        return min(known) if known else None
+        told = ((entry.get(group) or {}).get(key) for entry in samples)
+        known = [value for each in told if (value := as_count(each)) is not None]
+        return min(known, default=None)
 
     last = samples[-1]
     left = [least("memory", key) for key in ("available_bytes", "limit_left_bytes")]

@@ -44,8 +44,13 @@ def limits(pid: int | None = None, root: Path = Path("/")) -> CgroupLimits:
 
 def memory_left_bytes(pid: int | None = None, root: Path = Path("/")) -> int | None:
     """Memory that control groups leave to `pid` (this process where None); None where none limits it."""
-    limits = (bytes_ for folder in _folders(pid, root) for bytes_ in _memory_left(folder))
-    return min(limits, default=None)
+    return memory(pid, root)[1]
+
+
+def memory(pid: int | None = None, root: Path = Path("/")) -> tuple[int | None, int | None]:
+    """The tightest limit, and the least that is left, in bytes; None where no control group limits it."""
+    found = [pair for folder in _folders(pid, root) for pair in _memory_limits(folder)]
+    return min((limit for limit, _ in found), default=None), min((left for _, left in found), default=None)
 
 
 def memory_kills(pid: int | None = None, root: Path = Path("/")) -> int | None:
@@ -89,8 +94,8 @@ def _mounts(path: Path, root: Path) -> list[_Hierarchy]:
         if len(before) < 5 or len(after) < 3 or after[0] not in ("cgroup", "cgroup2"):
             continue
         controllers = frozenset(after[2].split(",")) - {"rw", "ro"} if after[0] == "cgroup" else frozenset()
-        point = root / _unescaped(before[4]).lstrip("/")
-        mounts.append(_Hierarchy(point, _unescaped(before[3]), controllers))
+        point = root / unescaped(before[4]).lstrip("/")
+        mounts.append(_Hierarchy(point, unescaped(before[3]), controllers))
     return mounts
 
 
@@ -122,8 +127,8 @@ def _quota(folder: Path) -> Iterator[float]:
 INACTIVE = ("total_inactive_file", "inactive_file")  # version 1 has both: with the groups below, and without
 
 
-def _memory_left(folder: Path) -> Iterator[int]:
-    """What the group's own limit leaves, if it has one; file pages that can be dropped do not count."""
+def _memory_limits(folder: Path) -> Iterator[tuple[int, int]]:
+    """The group's own limit, if any, and what it leaves; file pages that can be dropped do not count."""
     for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
         words = _text(folder / limit).strip(), _text(folder / used).strip()
         if not all(word.isdigit() for word in words) or int(words[0]) >= UNLIMITED_BYTES:
@@ -131,7 +136,7 @@ def _memory_left(folder: Path) -> Iterator[int]:
         stat = _text(folder / "memory.stat")
         totals = (re.search(rf"^{name} (\d+)$", stat, re.MULTILINE) for name in INACTIVE)
         cached = next(filter(None, totals), None)
-        yield max(0, int(words[0]) - int(words[1]) + (int(cached[1]) if cached else 0))
+        yield int(words[0]), max(0, int(words[0]) - int(words[1]) + (int(cached[1]) if cached else 0))
 
 
 def _cpuset(folder: Path) -> Iterator[int]:
@@ -161,5 +166,6 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _unescaped(field: str) -> str:
+def unescaped(field: str) -> str:
+    """A field of mountinfo as it is: blanks and backslashes stand there as octal numbers."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import re
@@ -106,7 +107,6 @@ class HostSampler:
         self._cost_s = 0.0  # of a sample, smoothed
         self._limits: tuple[float, float] | None = None  # (read when, cores)
         self._reachable: frozenset[int] = frozenset()
-        self._memory_left_bytes: int | None = None  # by control groups, read with the limits
         self._maps = _Maps()
         self._storage = Storage()
         self._network = Network()
@@ -125,6 +125,7 @@ class HostSampler:
     def sample(self, now_s: float) -> dict[str, Any]:
         """One line of host.jsonl."""
         members = self._tree.look(now_s)
+        self._maps.choose([member.process for member in members], now_s)
         listed = [reading for member in members[:MOST_LISTED] if (reading := self._reading(member, now_s))]
         self._maps.keep(member.pid for member in members)
         interval = None if self._last_s is None else round(now_s - self._last_s, 3)
@@ -140,7 +141,7 @@ class HostSampler:
             "left_out": max(0, len(members) - MOST_LISTED),
             "net": self._network.read(),
             "shm": _shared_memory(),
-            "memory": self._memory(),
+            "memory": _memory(members),
             "storage": self._storage.in_use(_readers(members)),
             "perfdoctor_cpu_s": round(time.process_time() + self._own_cpu_s(), 3),
         }
@@ -180,20 +181,7 @@ class HostSampler:
             read_s = now_s if main is not None else -math.inf
             self._limits = (read_s, usable_cores(main, ranks=mains)[0])
             self._reachable = reachable_cores(main, mains)
-            self._memory_left_bytes = cgroup.memory_left_bytes(main)
         return self._limits[1]
-
-    def _memory(self) -> dict[str, int | None] | None:
-        try:
-            memory = psutil.virtual_memory()
-        except (OSError, RuntimeError):
-            return None
-        return {
-            "total_bytes": memory.total,
-            "available_bytes": memory.available,
-            "limit_left_bytes": self._memory_left_bytes,
-            "swapped_in_bytes": _swapped_in_bytes(),
-        }
 
 
 class _BusyCores:
@@ -220,6 +208,21 @@ def _busy_s(times: Any) -> float:
     return float(sum(times) - idle - sum(getattr(times, name, 0.0) for name in NOT_BUSY))
 
 
+def _memory(members: Sequence[RunProcess]) -> dict[str, int | None] | None:
+    """Of the machine, and of the training process's control groups, whose limit may be reached in seconds."""
+    try:
+        memory = psutil.virtual_memory()
+    except (OSError, RuntimeError):
+        return None
+    limit, left = cgroup.memory(next((member.pid for member in members if member.role == "main"), None))
+    return {
+        "total_bytes": memory.total if limit is None else min(limit, memory.total),
+        "available_bytes": memory.available,
+        "limit_left_bytes": left,
+        "swapped_in_bytes": _swapped_in_bytes(),
+    }
+
+
 def _readers(members: list[RunProcess]) -> list[int]:
     """Who reads data: a few loader workers, or the training process where there are none."""
     for role in ("worker", "main"):
@@ -241,17 +244,19 @@ class _Maps:
     def __init__(self) -> None:
         self._known: dict[int, tuple[int | None, int | None]] = {}
         self._due_s: dict[int, float] = {}
-        self._sample_s = 0.0
-        self._left = 0
+        self._chosen: set[int] = set()
+
+    def choose(self, processes: Sequence[psutil.Process], now_s: float) -> None:
+        """Choose those to read now: the ones that have waited longest, of many processes too."""
+        due = [process for process in processes if now_s >= self._due_s.get(process.pid, 0.0)]
+        due.sort(key=lambda process: self._due_s.get(process.pid, 0.0))
+        settled = (process.pid for process in due if _age_s(process) > SETTLED_S)
+        self._chosen = set(itertools.islice(settled, MAPS_PER_SAMPLE))
 
     def of(self, process: psutil.Process, now_s: float) -> tuple[int | None, int | None]:
         """(private, shared) bytes; None where they are not known."""
-        if now_s != self._sample_s:
-            self._sample_s, self._left = now_s, MAPS_PER_SAMPLE
         pid = process.pid
-        due = now_s >= self._due_s.get(pid, 0.0) and time.time() - process.create_time() > SETTLED_S
-        if due and self._left:
-            self._left -= 1
+        if pid in self._chosen:
             began = time.thread_time()  # a wait for a core is no cost of reading
             self._known[pid] = read_maps(Path(f"/proc/{pid}/smaps_rollup"))
             spent = time.thread_time() - began
@@ -264,6 +269,13 @@ class _Maps:
         for ended in self._due_s.keys() - living:
             del self._due_s[ended]
             self._known.pop(ended, None)
+
+
+def _age_s(process: psutil.Process) -> float:
+    try:
+        return time.time() - process.create_time()
+    except psutil.Error:
+        return 0.0  # it has ended
 
 
 def read_maps(path: Path) -> tuple[int | None, int | None]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from perfdoctor.model.dataclass import dataclass
+from perfdoctor.watch.samplers import cgroup
 
 MOST_FILES = 256  # of one process that are looked at
 WRITE_ONLY = 1  # the lowest two bits of the flags in /proc/PID/fdinfo
@@ -36,17 +37,21 @@ class StorageMount:
 
 
 class Storage:
-    """The mounts of this machine as a process sees them, read once."""
+    """The mounts of this machine as a process sees them; some come under way, when they are first used."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._mounts: list[StorageMount] | None = None
+        self._table = ""
+        self._mounts: list[StorageMount] = []
 
     def in_use(self, pids: Iterable[int]) -> list[dict[str, object]]:
         """Each mount with how many files on it these processes have open for reading."""
         counted: Counter[StorageMount] = Counter()
         for pid in pids:
-            counted.update(mount for name in self._files(pid) if (mount := self._of(name, pid)) is not None)
+            names = self._files(pid)
+            if names and not counted:
+                self._look_again(pid)
+            counted.update(mount for name in names if (mount := self._of(name)) is not None)
         return [
             {"mount": mount.point, "fs": mount.filesystem, "kind": mount.kind, "open": count}
             for mount, count in counted.items()
@@ -71,24 +76,28 @@ class Storage:
         flags = re.search(r"^flags:\s+([0-7]+)", info.read_text(), re.MULTILINE)
         return flags is not None and int(flags[1], 8) & 3 != WRITE_ONLY
 
-    def _of(self, name: str, pid: int) -> StorageMount | None:
-        if self._mounts is None:
-            self._mounts = self._read_mounts(pid)
+    def _of(self, name: str) -> StorageMount | None:
         around = [mount for mount in self._mounts if _holds(mount.point, name)]
         around.reverse()  # of those at one place the last one is seen
         return max(around, key=lambda mount: len(mount.point), default=None)
 
-    def _read_mounts(self, pid: int) -> list[StorageMount]:
-        mounts = []
+    def _look_again(self, pid: int) -> None:
+        """Read the table of mounts anew; what it says is only worked out where it has changed."""
         try:
-            text = (self._root / "proc" / str(pid) / "mountinfo").read_text(errors="replace")
+            table = (self._root / "proc" / str(pid) / "mountinfo").read_text(errors="replace")
         except OSError:
-            return []
-        for line in text.splitlines():
+            return  # it has just ended
+        if table != self._table:
+            self._table, self._mounts = table, self._read_mounts(table)
+
+    def _read_mounts(self, table: str) -> list[StorageMount]:
+        mounts = []
+        for line in table.splitlines():
             place, _, right = line.partition(" - ")
             before, after = place.split(" "), right.split(" ")
             if len(before) > 4 and len(after) > 1:
-                mounts.append(StorageMount(before[4], after[0], self._kind(after[0], before[2], after[1])))
+                kind = self._kind(after[0], before[2], after[1])
+                mounts.append(StorageMount(cgroup.unescaped(before[4]), after[0], kind))
         return mounts
 
     def _kind(self, filesystem: str, device: str, source: str) -> str:

@@ -221,6 +221,9 @@ def test_the_least_memory_that_was_left_counts_a_containers_limit_too():
     found = resources.memory_facts(samples)
     assert not isinstance(found, Missing)
     assert (found.shm_bytes, found.shm_free_bytes, found.available_bytes) == (64, 10, 300)
+    samples[1]["memory"]["limit_left_bytes"] = samples[2]["shm"]["free_bytes"] = 0
+    found = resources.memory_facts(samples)
+    assert (found.shm_free_bytes, found.available_bytes) == (0, 0)  # nothing is left, which is known
 
 
 @pytest.mark.parametrize(

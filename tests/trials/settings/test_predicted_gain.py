@@ -271,7 +271,9 @@ def test_one_thread_beside_one_worker_beats_two_threads_on_two_cores():
     # two threads that keep both cores busy, and gain little by it: a worker takes a core from them
     two = computing(2, cores=2, module=0.2, of_loader=loader(batch=95), used=1.9, wait=95)
     alone, both = gain("--workers 1", two), gain("--workers 1 --threads 1", two)
-    assert both.likely == pytest.approx(190 / (95 * 1.3 + 1.0), rel=0.01)  # nobody waits for a core
+    assert both.likely == pytest.approx(
+        190 / (95 / (0.7 + 0.3 / 2) + 1.0), rel=0.01
+    )  # nobody waits for a core
     assert both.likely > 1.1 * alone.likely
     assert both.likely > 1.1 * gain("--threads 1", two).likely
 

@@ -12,6 +12,7 @@ from perfdoctor.watch.samplers.cgroup import (
     CgroupLimits,
     count_cpus,
     limits,
+    memory,
     memory_kills,
     memory_left_bytes,
 )
@@ -144,6 +145,7 @@ def test_memory_that_a_limit_leaves_counts_pages_that_can_be_dropped(tmp_path: P
     }
     root = tree(tmp_path, "0::/slice/job\n", V2_MOUNT.format(shown="/"), files)
     assert memory_left_bytes(root=root) == 250
+    assert memory(root=root) == (1000, 250)
 
 
 @pytest.mark.shows("container")

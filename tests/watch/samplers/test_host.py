@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import orjson
@@ -246,3 +247,21 @@ def test_only_cores_that_the_run_may_use_are_looked_at(monkeypatch: pytest.Monke
     assert busy.of(frozenset((1,))) is None
     assert busy.of(frozenset((1,))) == 0.0  # a neighbour keeps the other one busy
     assert busy.of(frozenset((0, 1))) is None  # the cores are others than before
+
+
+def test_of_many_processes_those_that_have_waited_longest_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: dict[int, int] = {}
+    processes = [SimpleNamespace(pid=pid, create_time=lambda: 0.0) for pid in range(9)]
+
+    def read(path: Path) -> tuple[int, int]:
+        reads[int(path.parent.name)] = reads.get(int(path.parent.name), 0) + 1
+        return 1, 1
+
+    monkeypatch.setattr(host, "read_maps", read)
+    maps = host._Maps()
+    for sample in range(18):  # a minute apart, as in a long run
+        maps.choose(processes, 60.0 * sample)
+        for process in processes:
+            maps.of(process, 60.0 * sample)
+    assert sorted(reads) == list(range(9))
+    assert min(reads.values()) >= 6  # four at a time: each at least every third

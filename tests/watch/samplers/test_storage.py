@@ -81,3 +81,14 @@ def test_a_file_that_is_really_open_is_found(tmp_path: Path) -> None:
     name.write_bytes(b"x")
     with open(name, "rb"):
         assert any(str(tmp_path).startswith(str(use["mount"])) for use in Storage().in_use([os.getpid()]))
+
+
+def test_what_is_mounted_when_it_is_first_used_is_seen(tmp_path: Path) -> None:
+    storage = machine(tmp_path, "/tmp/log", "/mnt/My Data/a.jpg")
+    assert {found["mount"] for found in storage.in_use([7])} == {"/tmp", "/"}
+    with open(tmp_path / "proc/7/mountinfo", "a") as table:
+        table.write("99 1 0:50 / /mnt/My\\040Data rw - nfs4 server:/data rw\n")
+    found = {found["mount"]: found["kind"] for found in storage.in_use([7])}
+    assert found["/mnt/My Data"] == "network"
+    (tmp_path / "proc/7/mountinfo").unlink()  # it ends
+    assert {found["mount"] for found in storage.in_use([7])} == {"/tmp", "/mnt/My Data"}
