@@ -54,12 +54,17 @@ class FoldedStacks:
         self._bytes = 0
         self._workers: set[int] = set()
 
-    def add_main(self, pid: int, stacks: Sequence[SampledStack]) -> None:
-        """Add a chunk of the training process; `main` is the thread that trains."""
+    def add_main(self, pid: int, stacks: Sequence[SampledStack], rate_hz: int | None = None) -> None:
+        """Add a chunk of the training process; `main` is the thread that trains.
+
+        One that was taken at a lower rate than the file's counts for as many samples as that would have seen:
+        else the first minutes of a long run would weigh more than the hours after them.
+        """
         trains = training_thread(pid, stacks)
+        each = max(1, round(self._rate_hz / (rate_hz or self._rate_hz)))
         for stack in stacks:
             label = "main" if stack.thread_id == trains else f"thread {stack.thread_name or stack.thread_id}"
-            self._add((label, *stack.frames), stack.count)
+            self._add((label, *stack.frames), stack.count * each)
 
     def add_worker(self, pid: int, stacks: Iterable[SampledStack]) -> None:
         """Add a chunk of a loader worker: its main thread from the worker loop on, and others it started."""
@@ -124,6 +129,7 @@ class _SampledRank:
         self.folded = FoldedStacks(run / f"stacks.{tag}.txt", rate_hz)
         self.began_s = now_s
         self.recording: Recording | None = None
+        self.rate_hz = rate_hz  # of that recording
         self.chunks = 0
         self.failures = 0
         self.off = False
@@ -191,6 +197,7 @@ class StackSampler:
         rate = self._rate(member, ranks)
         if now_s - rank.began_s >= LATE_AFTER_S:
             rate = min(rate, LATE_HZ)
+        rank.rate_hz = rate
         try:
             if self._start is None:
                 raise FileNotFoundError("py-spy is not installed")
@@ -204,7 +211,7 @@ class StackSampler:
         outcome = self._ended(recording)
         if outcome.stacks:
             rank.failures, rank.chunks = 0, rank.chunks + 1
-            rank.folded.add_main(rank.pid, outcome.stacks)
+            rank.folded.add_main(rank.pid, outcome.stacks, rank.rate_hz)
             rank.folded.write()
             return
         rank.failures += alive

@@ -121,6 +121,17 @@ def test_workers_that_restart_each_epoch_do_not_make_names_without_end(tmp_path:
     assert found["worker *", LOOP] == 200 - stacks.MOST_WORKER_NAMES
 
 
+def test_late_chunks_of_a_lower_rate_weigh_as_much_as_the_first_ones(tmp_path):
+    counted = FoldedStacks(tmp_path / "stacks.rank0.txt", rate_hz=20)
+    counted.add_main(1, [SampledStack(1, "MainThread", ("early (x:1)",), 200)], 20)  # 10 s each
+    counted.add_main(1, [SampledStack(1, "MainThread", ("late (x:2)",), 50)], 5)
+    counted.write()
+    counts = [
+        int(line.rsplit(" ", 1)[1]) for line in (tmp_path / "stacks.rank0.txt").read_text().splitlines()[1:]
+    ]
+    assert counts == [200, 200]
+
+
 def test_rare_stacks_are_added_up_when_there_are_too_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,8 +223,9 @@ def test_one_chunk_follows_the_other_and_later_ones_are_longer_and_slower(tmp_pa
         bench.started[-1].ended = True
     assert [recording.seconds for recording in bench.started] == [10.0, 30.0, 30.0, 60.0, 60.0]
     assert bench.started[-1].rate_hz <= stacks.LATE_HZ < bench.started[0].rate_hz
+    weight = round(bench.started[0].rate_hz / bench.started[-1].rate_hz)
     bench.sampler.stop()
-    assert read(tmp_path) == ((("main", "f (x:1)"), 5),)
+    assert read(tmp_path) == ((("main", "f (x:1)"), 3 + 2 * weight),)
 
 
 def test_stopping_keeps_what_the_running_chunks_have(tmp_path: Path) -> None:
