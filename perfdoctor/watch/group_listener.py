@@ -60,9 +60,10 @@ class GroupListener:
 
     def close(self) -> None:
         """End it."""
-        os.close(self._alive)
-        with suppress(ChildProcessError):  # somebody has waited for it
+        with suppress(ProcessLookupError, ChildProcessError):  # somebody has waited for it
+            os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
+        os.close(self._alive)
         os.close(self._heard)
 
 
