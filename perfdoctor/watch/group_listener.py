@@ -60,10 +60,9 @@ class GroupListener:
 
     def close(self) -> None:
         """End it."""
-        with suppress(ProcessLookupError, ChildProcessError):  # somebody has waited for it
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
         os.close(self._alive)
+        with suppress(ChildProcessError):  # somebody has waited for it
+            os.waitpid(self._pid, 0)
         os.close(self._heard)
 
 
