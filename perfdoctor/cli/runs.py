@@ -17,8 +17,7 @@ def runs(
     from perfdoctor.runs import directory, spans
 
     places = directory.places(out)
-    kept = [told for place in places for told in directory.kept(place).items()]
-    found = dict(sorted(kept, key=lambda run: directory.begun(*run), reverse=True))
+    found = directory.kept(*places)
     if not found:
         raise directory.none_in(places[0])
     groups = [[path] for path in found]

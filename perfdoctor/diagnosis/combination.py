@@ -45,12 +45,18 @@ def together(parts: Sequence[Saving], classes: Mapping[Bottleneck, float]) -> Ch
     return Change(
         step=step,
         batch=_from(BATCH, [change.batch for change in every]),
-        starts=_from(1.0, [change.starts for change in every]),
+        starts=_largest([change.starts for change in every]),
         moved=moved,
         others=_from(1.0, [change.others for change in every]),
         workers=max((change.workers for change in every if change.workers is not None), default=None),
         prefetch=max((change.prefetch for change in every if change.prefetch is not None), default=None),
     )
+
+
+def _largest(taken: Sequence[Estimate]) -> Estimate:
+    """What these take together of the same time: workers that live on are kept once, whoever advises it."""
+    best, likely, worst = (max(one.at(case) for one in taken) for case in CASES)
+    return Estimate(worst, likely, best)
 
 
 def _from(pool: float, taken: Sequence[Estimate]) -> Estimate:

@@ -27,6 +27,9 @@ class Phase(str, Enum):
     OTHER = "other"
 
 
+PAUSES = (Phase.VALIDATION, Phase.CHECKPOINT)  # in one piece, once in many steps
+
+
 class Marker(int, Enum):
     """What closed a row of the step record, weakest first (the numbers are the file format)."""
 
@@ -97,7 +100,7 @@ class StepFacts:
     first_loss: float | None = None
     last_loss: float | None = None
     drift: float = 0.0  # spread of block means over their mean: 0 = steady
-    first_longer_s: float = 0.0  # that the first step trains longer than the usual one: compiling, warm-up
+    first_longer_s: float = 0.0  # seconds the first step trains beyond the median one: compiling, warm-up
     contention_s: float = 0.0  # seconds per step by which loader workers on the same cores slow training
 
     def share(self, phase: Phase) -> float:
@@ -142,7 +145,7 @@ class LoaderFacts:
     steady_wait_s: float | None  # mean wait for a later batch
     worker_start_s: float | None  # mean time from a worker's birth to its first fetch
     loaders: int = 1  # how many DataLoaders the script built
-    built: int = 1  # how often the line made this one
+    built: int = 1  # DataLoaders that its line made one after the other, counted here as one
     epoch_wait_s: float = 0.0  # waits at this loader's epoch starts, seconds per step
     other_wait_s: float = 0.0  # waits for other loaders (validation), seconds per step
     samples: int = 0  # prepared while watched

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import stat
@@ -271,10 +272,10 @@ def _writable(folder: Path) -> bool:
 # ---------------------------------------------------------------- finding
 
 
-def kept(parent: Path) -> dict[Path, Json]:
-    """Run directories below `parent` with what their run.json says, newest first."""
+def kept(*parents: Path) -> dict[Path, Json]:
+    """Run directories below these folders with what their run.json says, newest first."""
     found = {}
-    for path in _folders(parent):
+    for path in itertools.chain.from_iterable(map(_folders, parents)):
         told = read_json(path / RUN)
         if told is not None or is_run(path):  # one that is damaged is a run, too
             found[path] = told or {}

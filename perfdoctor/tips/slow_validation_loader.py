@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from perfdoctor.facts.data.validation_loader import ValidationLoaderFacts
 from perfdoctor.facts.predict.step_model import StepModel
-from perfdoctor.facts.predict.worker_count import of_validation
+from perfdoctor.facts.predict.worker_count import of_validation, validation_batch_s
 from perfdoctor.facts.script.validation import ValidationFacts
 from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.concluded import Advice, Bottleneck
@@ -45,8 +45,7 @@ def slow_validation_loader(
     workers = loader.num_workers
     if not slow.is_slower_than(workers) or slow.wait_s < NOTICEABLE * step.mean_s:
         return None
-    computed_s = validation.seconds_per_step / slow.batches_per_step
-    costs_ms, computes_ms = slow.batch_s * 1e3, computed_s * 1e3
+    costs_ms, computes_ms = slow.batch_s * 1e3, validation_batch_s(validation, slow) * 1e3
     made = (f"the line builds {slow.built} loaders: keep one, so that its workers live on",)
     return Advice(
         because=(

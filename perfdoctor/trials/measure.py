@@ -14,7 +14,7 @@ from perfdoctor.facts.decode import as_count, location, positive
 from perfdoctor.facts.steps import boundaries as recorded_steps
 from perfdoctor.facts.steps.boundaries import Floats, Ints, Steps
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Marker, Phase
+from perfdoctor.model.measured import PAUSES, Marker, Phase
 from perfdoctor.model.trial import Execution, ExecutionEnd, Place
 from perfdoctor.runs.directory import Json
 from perfdoctor.runs.types import RankRecords, RunRecords
@@ -24,7 +24,7 @@ from perfdoctor.wire.events.loaders import EpochEvent
 # Optimizers make their state in the first update, allocators and thread pools fill in the first few, and a
 # gradient scaler skips its first updates while it looks for its scale.
 LEAST_WARM_UP = 5
-BURSTS = (Phase.DATA_WAIT, Phase.VALIDATION, Phase.CHECKPOINT)  # come in lumps while training is steady
+BURSTS = (Phase.DATA_WAIT, *PAUSES)  # come in lumps while training is steady
 WAITING, MOVING = "waiting", "moving"  # the parts of exchanging, as phases of an execution
 
 
@@ -282,10 +282,7 @@ def _epochs(rank: RankRecords, steps: Steps) -> Iterator[Ints]:
 
 def _interludes(steps: Steps) -> tuple[Ints, Ints]:
     """The steps that validate, and those that save."""
-    validating, saving = (
-        np.flatnonzero(steps.phases[phase] > 0).astype(np.int64)
-        for phase in (Phase.VALIDATION, Phase.CHECKPOINT)
-    )
+    validating, saving = (np.flatnonzero(steps.phases[phase] > 0).astype(np.int64) for phase in PAUSES)
     return validating, saving
 
 

@@ -14,6 +14,7 @@ import psutil
 
 from perfdoctor.model.measured import Marker
 from perfdoctor.runs import directory
+from perfdoctor.watch.descendants import lives, with_descendants
 from perfdoctor.wire.names import MEASURED, MEASURING
 
 POLL_S = 0.1  # how often steps are counted and deadlines looked at
@@ -125,7 +126,7 @@ class Termination:
     def __init__(self, pid: int) -> None:
         self.begun = False
         self._pid = pid
-        self._members: set[psutil.Process] = set()
+        self._members: dict[psutil.Process, None] = {}  # as a set in order
         self._left = list(ENDINGS)
         self._due_s = 0.0
 
@@ -136,31 +137,13 @@ class Termination:
             step = self._left.pop(0)
             self.begun = True
             self._due_s = now_s + step[1]
-            self._members.update(tree_of(self._pid))
+            self._members |= dict.fromkeys(reversed(with_descendants(self._pid)))  # the root comes last
             for member in self._members:
                 with suppress(psutil.Error):  # it has ended, whoever may have its number now
                     member.send_signal(step[0])
 
     def finish(self) -> None:
         """Go on for what outlives the command: a shell dies of a signal that its ranks may ignore."""
-        while self.begun and any(map(_lives, self._members)):
-            if time.monotonic() >= self._due_s and not self._left:
-                return
+        while any(map(lives, self._members)) and (self._left or time.monotonic() < self._due_s):
             self.tick()
             time.sleep(POLL_S)
-
-
-def tree_of(pid: int) -> list[psutil.Process]:
-    """A process and all below it."""
-    try:
-        process = psutil.Process(pid)
-        return [*process.children(recursive=True), process]
-    except psutil.Error:
-        return []
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False

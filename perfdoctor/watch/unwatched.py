@@ -20,6 +20,7 @@ from perfdoctor.model import redact
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.runs.directory import PROBE, full_since
 from perfdoctor.watch.command import OPTIONS_WITH_VALUE, PYTHON
+from perfdoctor.watch.descendants import with_descendants
 from perfdoctor.wire.names import RUN_VARIABLE
 
 INJECT = str(Path(__file__).parents[1] / "probe" / "inject")
@@ -76,7 +77,7 @@ def look(root_pid: int, run: Path) -> dict[int, UnwatchedProcess]:
         return {}  # whom the probe reached could not be written down
     reached = {entry.get("pid") for entry in _lines(run / "started.jsonl")}
     processes = {}
-    for process in _tree(root_pid):
+    for process in with_descendants(root_pid):
         try:
             if process.pid not in reached and (unwatched := _judge(process, run)):
                 processes[process.pid] = unwatched
@@ -115,14 +116,6 @@ def note(unwatched: UnwatchedProcess) -> str:
     words = " ".join(redact.command(unwatched.argv))
     command = words if len(words) <= SHOWN_CHARACTERS else words[: SHOWN_CHARACTERS - 3] + "..."
     return f"`{command}` was not watched: {unwatched.why}; {unwatched.fix}"
-
-
-def _tree(root_pid: int) -> list[psutil.Process]:
-    try:
-        root = psutil.Process(root_pid)
-        return [root, *root.children(recursive=True)]
-    except psutil.Error:
-        return []
 
 
 def _judge(process: psutil.Process, run: Path) -> UnwatchedProcess | None:

@@ -94,7 +94,7 @@ def test_a_script_that_swallows_every_signal_is_killed_in_time(clock, monkeypatc
     sent = []
     process = mock.Mock()
     process.send_signal.side_effect = lambda number: sent.append((clock[0], number))
-    monkeypatch.setattr(limits, "tree_of", lambda pid: [process])
+    monkeypatch.setattr(limits, "with_descendants", lambda pid: [process])
     ending, begin_s = limits.Termination(7), clock[0]
     for _ in range(300):
         ending.tick()

@@ -67,12 +67,6 @@ def _facts(
         return max(0.0, float(sum(rows[column].sum() for column in columns)) / 1e9 / total)
 
     starts = [entry.startup_ns + entry.first_wait_ns for entry in epochs]
-    ended = _ends(rank, epochs)
-    if len(ended) == len(epochs):
-        delivered = float(sum(entry.batches for entry in ended))
-    else:  # the steps know what they were given, but not by which loader
-        used = {entry.loader for entry in rank.of(EpochEvent)}
-        delivered = float(steps.counts["batches"].sum()) if used <= loaders else 0.0
     size = float(rows["bytes"].sum()) / total
     return LoaderFacts(
         num_workers=event.num_workers,
@@ -92,13 +86,13 @@ def _facts(
         collate_s=mean("collate_ns"),
         collate_cpu_s=mean("collate_cpu_ns"),
         batch_bytes=round(size) if size > 0 else None,
-        batches_per_step=_per_step(delivered or None, total, event, span),
+        batches_per_step=_per_step(_delivered(rank, loaders, epochs, steps), total, event, span),
         epochs=len(epochs),
         # the first epoch's start also pays for what is done once: the later ones tell, where there are any
         epoch_start_s=sum(starts[1:] or starts) / len(starts[1:] or starts) / 1e9 if starts else None,
         epoch_end_s=_epoch_end_s(rank, loaders),
         epoch_slowed_s=slowed_s(epochs, steps),
-        steady_wait_s=_steady_wait_s(ended),
+        steady_wait_s=_steady_wait_s(_ends(rank, epochs)),
         worker_start_s=_worker_start_s(rank, loaders),
         loaders=len(made_loaders(rank)),
         built=len(made),
@@ -181,6 +175,19 @@ def _epochs(rank: RankRecords, loaders: Loaders, span: MeasuredSpan) -> list[Epo
 def _ends(rank: RankRecords, epochs: Sequence[EpochEvent]) -> list[EpochEndEvent]:
     begun = {(entry.loader, entry.index) for entry in epochs}
     return [entry for entry in rank.of(EpochEndEvent) if (entry.loader, entry.index) in begun]
+
+
+def _delivered(
+    rank: RankRecords, loaders: Loaders, epochs: Sequence[EpochEvent], steps: Steps
+) -> float | None:
+    """Batches handed to the loop; None where neither the ends of all epochs nor the steps tell."""
+    ended = _ends(rank, epochs)
+    if len(ended) == len(epochs):
+        return sum(entry.batches for entry in ended) or None
+    # Steps know how many batches they were given, but not by which loader.
+    if all(entry.loader in loaders for entry in rank.of(EpochEvent)):
+        return float(steps.counts["batches"].sum()) or None
+    return None
 
 
 def _per_step(delivered: float | None, prepared: float, event: LoaderEvent, span: MeasuredSpan) -> float:

@@ -12,14 +12,13 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Floats, Ints, Steps
 from perfdoctor.facts.steps.trend import rank_correlation, slope
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Phase
+from perfdoctor.model.measured import PAUSES, Phase
 
 SETTLING = 0.2  # of the steps: they warm up, and memory is still being allocated
 BLOCKS = 10  # of the settled run, whose median steps are compared
 FEW = 10  # steps in a block below which its median says nothing
 STEADY = 0.9  # rank correlation of time and place: by chance once in some thousand runs
 GOES_ON = 0.1  # of the whole run's slope in either half of it: what jumps once or levels off does not grow
-LUMPS = (Phase.VALIDATION, Phase.CHECKPOINT)  # not of every step
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class StepGrowth:
 @fact
 def step_growth(steps: Steps, samples: OwnSamples) -> StepGrowth | None:
     """How the steps grow, or None where they do not, or not all along."""
-    lumps = np.sum([steps.phases[phase] for phase in LUMPS], axis=0)
+    lumps = np.sum([steps.phases[phase] for phase in PAUSES], axis=0)
     settled = np.flatnonzero(~steps.disturbed)
     settled = settled[int(SETTLING * len(settled)) :]
     if len(settled) < BLOCKS * FEW:
@@ -55,7 +54,7 @@ def step_growth(steps: Steps, samples: OwnSamples) -> StepGrowth | None:
     by_phase = {
         phase: _medians(values / steps.weight, blocks)
         for phase, values in steps.phases.items()
-        if phase not in LUMPS
+        if phase not in PAUSES
     }
     waited = _waiting(samples, steps, blocks)
     return StepGrowth(

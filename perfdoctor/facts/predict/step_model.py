@@ -17,11 +17,10 @@ from perfdoctor.facts.predict.contention import USUAL, CpuContention
 from perfdoctor.model.change import Change
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import CpuFacts, LoaderFacts, Phase, StepFacts
+from perfdoctor.model.measured import PAUSES, CpuFacts, LoaderFacts, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 
 BEST, LIKELY, WORST = 0, 1, 2
-PAUSES = (Phase.VALIDATION, Phase.CHECKPOINT)  # in one piece, between epochs as a rule
 # A batch through queue and shared memory: costs its maker and its taker.
 TRANSFER_S = (0.0003, 0.0010, 0.0015)
 # Per worker, forked, once: new workers are advised to live on between epochs.
@@ -61,7 +60,7 @@ class StepModel:
     starts_per_step: float = 0.0  # how often workers would start, over the steps seen
     start_s: tuple[float, float, float] = WORKER_START_S  # of one new worker
     forked: bool = True  # one after the other; else they start side by side
-    # validation, checkpoints, what the first step takes longer: they hide no batch, but for a queue full
+    # validation, checkpoints, what the first step takes longer: workers fill their queue meanwhile, then wait
     pauses_s: float = 0.0
     fixed_s: float = 0.0  # waits for other loaders, which no number of workers of this one changes
     modelled_s: float = 0.0
@@ -115,7 +114,7 @@ class StepModel:
         gone_s = moved_s + sum(change.step.at(case) for change in changes) * self.step_s
         kept = 1.0 - min(REMOVABLE, _ratio(gone_s, self.main_s))
         lighter = math.prod(1.0 - min(REMOVABLE, change.batch.at(case)) for change in changes)
-        # of the same starts: workers that live on, however many there are
+        # the same starts, whoever advises that workers live on
         starts_s = max((change.starts.at(case) for change in changes), default=0.0) * self.step_s
         others_s = sum(change.others.at(case) for change in changes) * self.step_s
         prefetch = [change.prefetch for change in changes if change.prefetch is not None]

@@ -54,6 +54,11 @@ def slowed(step: StepFacts, loader: LoaderFacts) -> Estimate:
     return Estimate(0.0, share, share)  # a first step of an epoch may be slower for another reason
 
 
+def validation_batch_s(validation: ValidationFacts, slow: ValidationLoaderFacts) -> float:
+    """Seconds that validation computes on one of its batches."""
+    return validation.seconds_per_step / slow.batches_per_step
+
+
 def of_validation(
     model: StepModel, slow: ValidationLoaderFacts, validation: ValidationFacts, workers: int
 ) -> Estimate:
@@ -61,7 +66,7 @@ def of_validation(
 
     A batch of validation is played through like a step: what is computed on it, and what preparing it costs.
     """
-    computed_s = validation.seconds_per_step / slow.batches_per_step
+    computed_s = validation_batch_s(validation, slow)
     busy = model.compute_cpu_s / model.compute_s if model.compute_s > 0 else 1.0
     one = replace(
         model,

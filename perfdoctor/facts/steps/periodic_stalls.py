@@ -16,7 +16,7 @@ from perfdoctor.facts.steps.boundaries import Bools, Floats, Ints, Steps
 from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.parse import Sources, logs, saves, statements
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
+from perfdoctor.model.measured import PAUSES, LineCost, Location, Phase, StackFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.loaders import EpochEvent
@@ -35,7 +35,7 @@ MOSTLY = 0.5
 ONE_PHASE = 0.6  # of the stalls' excess lies in it
 TRAINS = 0.25  # of the excess in backward: then the long steps train more, which is meant
 # Waiting for batches or ranks, validation and checkpoints have findings of their own.
-OWNED = (Phase.DATA_WAIT, Phase.GRAD_SYNC, Phase.VALIDATION, Phase.CHECKPOINT)
+OWNED = (Phase.DATA_WAIT, Phase.GRAD_SYNC, *PAUSES)
 OTHERS_KINDS = frozenset({"logging", "checkpoint", "data", "queue"})
 
 

@@ -11,11 +11,10 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps import tenths
 from perfdoctor.facts.steps.boundaries import Bools, Floats, Steps
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Marker, Phase, StepFacts
+from perfdoctor.model.measured import PAUSES, Marker, Phase, StepFacts
 from perfdoctor.runs.types import RankRecords, RunRecords
 
 FEW = 5  # steps, of which the first is told from the others
-SELDOM = (Phase.VALIDATION, Phase.CHECKPOINT)  # once in hundreds of steps: leaving one out may be all of them
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,8 @@ def step_facts(steps: Steps, process_begin_ns: int | None, process_end_ns: int |
     weight, seconds = steps.weight[timed], steps.seconds[timed]
     count, steps_count = float(weight.sum()), float(steps.weight.sum())
     means = {phase: float(values[timed].sum()) / count for phase, values in steps.phases.items()}
-    means |= {phase: _of_all(steps.phases[phase], timed) / steps_count for phase in SELDOM}
+    # Of pauses, one that is left out may be all of them.
+    means |= {phase: _of_all(steps.phases[phase], timed) / steps_count for phase in PAUSES}
     mean_s = sum(means.values())
     median_s, p95_s = quantiles(seconds / weight, weight, (0.5, 0.95))
     totals = {name: float(values[timed].sum()) for name, values in steps.counts.items()}
@@ -93,7 +93,7 @@ def _first_longer_s(steps: Steps, timed: Bools) -> float:
     single = timed & (steps.weight == 1)
     if not single[0] or single.sum() < FEW:
         return 0.0
-    trained_s = steps.seconds - sum(steps.phases[phase] for phase in (Phase.DATA_WAIT, *SELDOM))
+    trained_s = steps.seconds - sum(steps.phases[phase] for phase in (Phase.DATA_WAIT, *PAUSES))
     return max(0.0, float(trained_s[0] - np.median(trained_s[single])))
 
 

@@ -9,11 +9,10 @@ import numpy as np
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Bools, Floats, Ints, Steps
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Phase
+from perfdoctor.model.measured import PAUSES, Phase
 
 TENTHS = 10  # a burst of a starved loader evens out within a tenth of a run
 SETTLING = 0.1  # of the steps may warm up before steadiness is judged
-LUMPS = (Phase.VALIDATION, Phase.CHECKPOINT)  # come every so many steps, which is no unsteadiness
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ def phase_tenths(steps: Steps) -> PhaseTenths | None:
         return None
     seconds = {phase: _sums(values[rows], edges) for phase, values in steps.phases.items()}
     part = _sums(weight, edges) / weight.sum()
-    seconds |= {phase: seconds[phase].sum() * part for phase in LUMPS}
+    seconds |= {phase: seconds[phase].sum() * part for phase in PAUSES}
     whole = np.sum(list(seconds.values()), axis=0)
     if np.any(whole <= 0):
         return None
@@ -51,7 +50,7 @@ def drift(steps: Steps) -> float:
     rows, weight, edges = _cut(steps)
     if edges is None:
         return 0.0
-    seconds = (steps.seconds - sum(steps.phases[phase] for phase in LUMPS))[rows]
+    seconds = (steps.seconds - sum(steps.phases[phase] for phase in PAUSES))[rows]
     means = _sums(seconds, edges) / _sums(weight, edges)
     mean = float(means.mean())
     return float(means.std()) / mean if mean > 0 else 0.0

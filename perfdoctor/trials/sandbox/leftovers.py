@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 
 from perfdoctor.trials.sandbox import guard
+from perfdoctor.watch.descendants import lives
 from perfdoctor.wire.names import RUN_VARIABLE
 
 OWNER = "PERFDOCTOR_TRIAL"  # names the perfdoctor that executes it, and it: what it starts may be a `run`
@@ -34,13 +35,13 @@ def end(execution: Path) -> None:
         until_s = time.monotonic() + PATIENCE_S
         while processes and time.monotonic() < until_s:
             time.sleep(POLL_S)
-            processes = list(filter(_lives, processes))
+            processes = list(filter(lives, processes))
         for process in processes:
             with suppress(psutil.Error):
                 process.send_signal(number)
     until_s = time.monotonic() + PATIENCE_S
     # A process that was looked at before it forked has left another one, which nobody has been told of.
-    while (left := of(execution, psutil.process_iter())) or any(map(_lives, processes)):
+    while (left := of(execution, psutil.process_iter())) or any(map(lives, processes)):
         if time.monotonic() > until_s:
             break
         for process in left:
@@ -74,7 +75,7 @@ def end_abandoned() -> int:
     logs: set[tuple[int, int]] = set()
     ended: dict[int, psutil.Process] = {}
     until_s = time.monotonic() + PATIENCE_S
-    while (left := _abandoned(logs)) or any(map(_lives, ended.values())):
+    while (left := _abandoned(logs)) or any(map(lives, ended.values())):
         if time.monotonic() > until_s:
             break
         for process in left:
@@ -84,17 +85,6 @@ def end_abandoned() -> int:
             ended[process.pid] = process
         time.sleep(POLL_S)
     return len(ended)
-
-
-def _lives(process: psutil.Process) -> bool:
-    """Whether a process still holds what it has opened.
-
-    Its environment is gone before its ports are, and it is a zombie as soon as its first thread has ended.
-    """
-    with suppress(psutil.Error):
-        if process.is_running():
-            return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
-    return False
 
 
 def _abandoned(logs: set[tuple[int, int]]) -> list[psutil.Process]:

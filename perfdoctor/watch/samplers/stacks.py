@@ -54,14 +54,14 @@ class FoldedStacks:
         self._bytes = 0
         self._workers: set[int] = set()
 
-    def add_main(self, pid: int, stacks: Sequence[SampledStack], rate_hz: int | None = None) -> None:
+    def add_main(self, pid: int, stacks: Sequence[SampledStack], rate_hz: int) -> None:
         """Add a chunk of the training process; `main` is the thread that trains.
 
-        One that was taken at a lower rate than the file's counts for as many samples as that would have seen:
-        else the first minutes of a long run would weigh more than the hours after them.
+        `rate_hz`: at which it was taken. Where that is lower than the file's rate, each sample counts for
+        several: else the first minutes of a long run would weigh more than the hours after them.
         """
         trains = training_thread(pid, stacks)
-        each = max(1, round(self._rate_hz / (rate_hz or self._rate_hz)))
+        each = max(1, round(self._rate_hz / rate_hz))
         for stack in stacks:
             label = "main" if stack.thread_id == trains else f"thread {stack.thread_name or stack.thread_id}"
             self._add((label, *stack.frames), stack.count * each)

@@ -94,7 +94,7 @@ def test_counts_of_chunks_add_up_in_one_line_a_stack(tmp_path: Path) -> None:
     counted = FoldedStacks(path, rate_hz=20)
     for _ in range(3):
         counted.add_main(
-            1, [SampledStack(1, "MainThread", ("f (x:1)",), 2), SampledStack(9, "pin", ("g (x:2)",), 1)]
+            1, [SampledStack(1, "MainThread", ("f (x:1)",), 2), SampledStack(9, "pin", ("g (x:2)",), 1)], 20
         )
         counted.add_worker(
             5, [SampledStack(5, "MainThread", ("a (b:1)", LOOP), 4), SampledStack(6, "feed", ("h (x:3)",), 1)]
@@ -137,7 +137,7 @@ def test_rare_stacks_are_added_up_when_there_are_too_many(
 ) -> None:
     monkeypatch.setattr(stacks, "LARGEST_BYTES", 2000)
     counted = FoldedStacks(tmp_path / "stacks.rank0.txt", rate_hz=20)
-    counted.add_main(1, [SampledStack(1, "MainThread", (f"f{k} (x:{k})",), k + 1) for k in range(500)])
+    counted.add_main(1, [SampledStack(1, "MainThread", (f"f{k} (x:{k})",), k + 1) for k in range(500)], 20)
     counted.write()
     found = dict(read(tmp_path))
     assert sum(found.values()) == sum(range(1, 501))
