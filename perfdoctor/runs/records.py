@@ -17,6 +17,7 @@ import numpy as np
 from perfdoctor.errors import NoSuchRun, NotARun
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Note
+from perfdoctor.runs import interruption
 from perfdoctor.runs.directory import RANGES, SHARING, Json, full_since, read_json
 from perfdoctor.runs.json_text import whole
 from perfdoctor.runs.raw import (
@@ -123,7 +124,7 @@ class Folder:
         tag = self.processes[rank].tag
         file = self.path / names.rows_file("collectives", tag)
         steps = read_rows(self.path / names.rows_file("steps", tag), problems)
-        collectives, now = read_rows(file, problems), read_now(file)
+        collectives, now = read_rows(file, problems), read_now(file) or interruption.position(file, steps)
         return replace(self.told(rank, problems, host), steps=steps, collectives=collectives, now=now)
 
     def whole(self, rank: int, problems: list[Note], host: Sequence[Json] = ()) -> RankRecords:

@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.own_failures import guarded
-from perfdoctor.runs import directory
+from perfdoctor.runs import directory, interruption
 from perfdoctor.watch import command, failures, limits, scheduler_task, signals, unwatched
 from perfdoctor.watch.run_json import RunFile
 from perfdoctor.wire import names
@@ -111,7 +112,8 @@ def run(
     def trouble(error: str) -> None:
         say(f"the watch failed, the command did not: {error}", options.quiet)
 
-    with signals.SignalForwarding() as forwarding:
+    on_end = (lambda: None) if path is None else partial(interruption.keep, path)
+    with signals.SignalForwarding(on_end) as forwarding:
         child = start(resolved, path, options)
         forwarding.aim(child.process)
         if path is not None:

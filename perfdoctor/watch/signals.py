@@ -7,11 +7,12 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
+
+from perfdoctor.watch.group_listener import GroupListener
 
 FROM_KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})  # a terminal sends them to a whole group
 PASSED_ON = (
@@ -23,32 +24,39 @@ PASSED_ON = (
     signal.SIGCONT,
 )
 ENDS = (*FROM_KEYBOARD, signal.SIGTERM, signal.SIGHUP)
-# A scheduler may end a whole group, the script with it: one that ends by itself at the first signal is not to
-# die of a second while Python takes its handlers down.
-AGAIN_S = 0.2
+# How long a signal may take to reach the listener as well, where it was for the group, as a key's is.
+GROUP_S, KEY_S = 0.2, 1.0
 
 
 class SignalForwarding:
     """While it is open, perfdoctor passes signals on to the script instead of dying of them.
 
-    A signal that the caller ignores (nohup, a background job) stays ignored, for the script as well.
+    A signal that was for the group has reached the script by itself; a second one could cost the checkpoint
+    that it saves at the first. What the caller ignores (nohup, a background job) stays ignored, for the
+    script as well. `on_end` is called before the first signal that ends a program is passed on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_end: Callable[[], object] = lambda: None) -> None:
+        self._on_end = on_end
         self._process: subprocess.Popen[bytes] | None = None
         self.ended_by: int | None = None  # the first signal that came of those that end a program
         self._early: list[int] = []
         self._before: dict[int, Any] = {}
+        self._listener: GroupListener | None = None
 
     def __enter__(self) -> SignalForwarding:
-        for number in PASSED_ON:
-            if signal.getsignal(number) != signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._receive)
+        numbers = [number for number in PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]
+        with suppress(OSError):  # no room for another process: keys alone are known to reach the group
+            self._listener = GroupListener(numbers)
+        for number in numbers:
+            self._before[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._listener is not None:
+            self._listener.close()
 
     @property
     def ending(self) -> bool:
@@ -58,20 +66,31 @@ class SignalForwarding:
     def aim(self, process: subprocess.Popen[bytes]) -> None:
         """Pass signals on to `process`, those first that came before it was there."""
         self._process = process
+        if self._listener is not None:
+            self._listener.forget()  # what came before the script was there
         for number in self._early:
             _send(process, number)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if number in ENDS and not self.ending:
             self.ended_by = number
+            self._on_end()
         if self._process is None:
             self._early.append(number)
-        elif number in (signal.SIGTERM, signal.SIGHUP):
-            later = threading.Timer(AGAIN_S, _send, (self._process, number))
-            later.daemon = True
-            later.start()
-        elif number not in FROM_KEYBOARD or not _in_foreground():
+        elif not self._has_reached(self._process, number):
             _send(self._process, number)
+
+    def _has_reached(self, process: subprocess.Popen[bytes], number: int) -> bool:
+        """Whether the script, in our group, got the signal as we did."""
+        is_key = number in FROM_KEYBOARD and _in_foreground()
+        try:
+            if os.getpgid(process.pid) != os.getpgrp():
+                return False
+        except OSError:
+            return True  # it has ended
+        if self._listener is None:
+            return is_key
+        return self._listener.heard(number, KEY_S if is_key else GROUP_S)
 
 
 class Stopped(KeyboardInterrupt):

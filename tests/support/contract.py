@@ -168,12 +168,9 @@ ENDS = Part(
         ),
         Promise(
             "terminate-group",
-            "SIGTERM to the whole group",
-            "The script may get it twice: from the sender, and from perfdoctor, which cannot tell. A handler that saves and exits "
-            "does so.",
-            "Passes it on once.",
-            missing="a handler that must not run inside itself; a second signal that comes while the interpreter is on its way out "
-            "ends it by the signal",
+            "A signal to the whole group",
+            "The script gets it once, from the sender: a handler that saves and exits does so.",
+            "A process of its own in the group hears whether a signal was for the group. Such a one is not passed on.",
         ),
         Promise(
             "other-signals",

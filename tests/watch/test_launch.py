@@ -590,6 +590,25 @@ def test_a_script_that_saves_and_exits_when_it_is_terminated_does_so(tmp_path: P
     assert record(tmp_path)["outcome"] == "ok"
 
 
+HEARS = """
+import signal, sys, time
+signal.signal(int(sys.argv[1]), lambda number, frame: print("heard", number, flush=True))
+print("ready", flush=True)
+until = time.monotonic() + 1.5
+while time.monotonic() < until:
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.shows("terminate-group", "other-signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_to_the_group_reaches_the_script_once(tmp_path: Path, number: int) -> None:
+    """A scheduler's or a shell's: of a second interrupt, the checkpoint that is saved at the first would be lost."""
+    (tmp_path / "train.py").write_text(HEARS)
+    ended = signalled(tmp_path, WATCHED, ("train.py", str(int(number))), (number,), group=True)
+    assert ended == (0, f"ready\nheard {int(number)}\n".encode())
+
+
 @pytest.mark.shows("interrupt-twice")
 def test_a_second_interrupt_reaches_the_script_as_well(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(LISTENS)
@@ -666,7 +685,7 @@ def test_ctrl_z_gives_the_shell_its_prompt_and_fg_goes_on(tmp_path: Path) -> Non
         shell.sendline(f"{sys.executable} {launcher}train.py")
         shell.expect("ready")
         started = psutil.Process(shell.pid).children(recursive=True)
-        assert len(started) == (2 if launcher else 1)
+        assert len(started) == (3 if launcher else 1)  # with who listens for the group's signals
         shell.sendcontrol("z")
         shell.expect("Stopped")
         until_stopped(started)
