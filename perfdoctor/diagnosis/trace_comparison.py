@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from perfdoctor.facts.device.device import judged_steps, left_out
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.note import Note, Remark
+from perfdoctor.model.note import Remark
 from perfdoctor.trace.results import IdleCause, RankTrace, Times
 
 Totals = dict[str, tuple[float, float]]  # name: (microseconds, count)
@@ -50,12 +50,11 @@ class TraceComparison:
 def compare(before: Sequence[RankTrace], after: Sequence[RankTrace]) -> TraceComparison:
     """What changed from the traces `before` to those `after`, each one or one per rank."""
     sides = (before, after)
-    marked = [sum(len(trace.steps) for trace in side) for side in sides]
     judged = [sum(len(judged_steps(trace.steps)) for trace in side) for side in sides]
-    per_step = all(marked)
+    per_step = all(judged)
 
-    def changes(totals: Callable[[RankTrace], Totals], steps: Sequence[int]) -> tuple[Difference, ...]:
-        units = steps if per_step else [len(side) for side in sides]
+    def changes(totals: Callable[[RankTrace], Totals]) -> tuple[Difference, ...]:
+        units = judged if per_step else [len(side) for side in sides]
         before_totals, after_totals = (
             _mean(map(totals, side), unit) for side, unit in zip(sides, units, strict=True)
         )
@@ -71,18 +70,17 @@ def compare(before: Sequence[RankTrace], after: Sequence[RankTrace]) -> TraceCom
         per_step=per_step,
         before_steps=judged[0] / len(before),
         after_steps=judged[1] / len(after),
-        times=changes(_steps_times, judged) if per_step else changes(_times, judged),
-        classes=_ordered(changes(_classes, marked)),
-        kernels=_ordered(changes(_kernels, marked)),
-        ops=_ordered(changes(_device_ops if on_device else _host_ops, marked)),
+        times=changes(_steps_times if per_step else _times),
+        classes=_ordered(changes(_classes)),
+        kernels=_ordered(changes(_kernels)),
+        ops=_ordered(changes(_device_ops if on_device else _host_ops)),
         notes=_notes([*before, *after]) if per_step else (),
     )
 
 
 def _notes(traces: Iterable[RankTrace]) -> tuple[Remark, ...]:
-    """The first steps that are no part of the times, as in the report of each side."""
-    warming_up = dict.fromkeys(name for trace in traces if (name := left_out(trace)))
-    return tuple(Note("warm-up-step", {"step": name}) for name in warming_up)
+    """The steps that are no part of the times, as in the report of each side."""
+    return tuple(dict.fromkeys(note for trace in traces for note in left_out(trace)))
 
 
 def _both(

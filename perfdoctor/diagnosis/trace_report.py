@@ -324,7 +324,7 @@ def _confidence(
     trace: RankTrace, device: DeviceFacts | None, attribution: TimeAttribution, verdict: Verdict, ranks: int
 ) -> Confidence:
     steps = judged_steps(trace.steps)
-    low = verdict is Verdict.INCONCLUSIVE or (0 < len(steps) < FEW_STEPS) or trace.skipped.bytes > 0
+    low = verdict is Verdict.INCONCLUSIVE or (0 < len(steps) < FEW_STEPS) or trace.skipped.because is not None
     if low:
         return Confidence.LOW
     unsure = (
@@ -369,8 +369,7 @@ def _notes(
     if len(ranks) > 1:
         name = judged.file if judged.rank is None else f"rank {judged.rank}"
         notes.append(Note("judged-file", {"name": name, "why": _chosen(ranks, collectives)}))
-    if warming_up := left_out(judged):
-        notes.append(Note("warm-up-step", {"step": warming_up}))
+    notes += left_out(judged)
     if not judged.steps:
         notes.append(Note("no-steps-marked"))
     for trace in ranks:

@@ -227,7 +227,7 @@ def nothing_timed(why: str) -> Diagnosis:
 
 def steadiness(attribution: TimeAttribution, findings: Sequence[Finding]) -> Steadiness:
     """How steadily the class leads that a verdict is about."""
-    avoidable = _avoidable(attribution, findings)
+    avoidable = _avoidable(attribution, _found(findings))
     _, kind = decide(attribution, findings)
     by = avoidable if avoidable[kind] >= WORTHWHILE else None
     count = led(kind, attribution.tenths, attribution.classes, by)
@@ -257,12 +257,13 @@ def decide(
 
     Two classes that are level at the top are told apart by what is avoidable: where that is one of them, or
     far more of one than of the other, it is the bottleneck. `watching`: the share of the time that watching
-    itself is likely to have cost the host; no change of the script avoids it.
+    itself is likely to have cost the host; no change of the script avoids it, and no finding promises it.
     """
     top, second = attribution.ranked[:2]
     level = attribution.classes[top] - attribution.classes[second] <= BALANCED
-    avoidable = _avoidable(attribution, findings)
-    avoidable[Bottleneck.HOST] -= watching
+    found = _found(findings)
+    avoidable = _avoidable(attribution, found)
+    avoidable[Bottleneck.HOST] = max(found[Bottleneck.HOST], avoidable[Bottleneck.HOST] - watching)
     worst = max(avoidable, key=lambda kind: avoidable[kind])
     if avoidable[worst] < WORTHWHILE:
         if top is Bottleneck.COMPUTE:
@@ -274,21 +275,25 @@ def decide(
     return Verdict(worst.value), worst
 
 
-def _avoidable(attribution: TimeAttribution, findings: Sequence[Finding]) -> dict[Bottleneck, float]:
+def _found(findings: Sequence[Finding]) -> dict[Bottleneck, float]:
+    """The share of wall time that findings are likely to take away, by class."""
+    likely = dict.fromkeys(Bottleneck, 1.0)
+    for finding in findings:
+        likely[finding.bottleneck] = max(likely[finding.bottleneck], finding.gain.likely)
+    return {kind: 1.0 - 1.0 / speedup for kind, speedup in likely.items()}
+
+
+def _avoidable(attribution: TimeAttribution, found: Mapping[Bottleneck, float]) -> dict[Bottleneck, float]:
     """The share of wall time that could go, by class.
 
     Compute is what the user pays for: only what a finding takes out of it is avoidable. Of the others it is
     what the model says, if there is a finding or so much that one is owed.
     """
-    likely = dict.fromkeys(Bottleneck, 1.0)
-    for finding in findings:
-        likely[finding.bottleneck] = max(likely[finding.bottleneck], finding.gain.likely)
     avoidable = {}
     for kind, share in attribution.classes.items():
-        by_findings = 1.0 - 1.0 / likely[kind]
         at_most = 1.0 - 1.0 / attribution.bounds[kind]
-        owed = kind is not Bottleneck.COMPUTE and (by_findings >= WORTHWHILE or share >= UNEXPLAINED)
-        avoidable[kind] = at_most if owed else by_findings
+        owed = kind is not Bottleneck.COMPUTE and (found[kind] >= WORTHWHILE or share >= UNEXPLAINED)
+        avoidable[kind] = at_most if owed else found[kind]
     return avoidable
 
 

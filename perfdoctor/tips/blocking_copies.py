@@ -38,7 +38,7 @@ def blocking_copies(waits: WaitFacts) -> Advice | None:
             call
             for call in waits.calls
             if (call.direction, call.host_memory) == ("HtoD", "pinned")
-            and call.count >= (waits.marked_steps or REPEATED)
+            and call.count >= (waits.judged_steps or REPEATED)
         ),
         key=lambda call: -call.idle_us,
     )
@@ -50,7 +50,7 @@ def blocking_copies(waits: WaitFacts) -> Advice | None:
             f"the host waits {min(waited, 1.0):.1%} of the time for copies from pinned memory",
             f"the device idles {min(idle, 1.0):.1%} of the time because of these waits",
             *(
-                f"{call.op or call.call}{at_line(call.at)}: {per_step_ms(call.us, waits.marked_steps)}"
+                f"{call.op or call.call}{at_line(call.at)}: {per_step_ms(call.us, waits.judged_steps)}"
                 for call in calls[:SHOWN]
             ),
         ),

@@ -36,7 +36,7 @@ def cpu_fallback(copies: CopyFacts) -> Advice | None:
     trips = [
         trip
         for trip in copies.round_trips
-        if trip.computing_us >= ON_HOST * trip.idle_us and trip.count >= (copies.marked_steps or REPEATED)
+        if trip.computing_us >= ON_HOST * trip.idle_us and trip.count >= (copies.judged_steps or REPEATED)
     ]
     share = min(1.0, copies.per_us * sum(trip.exposed_us + trip.idle_us for trip in trips))
     computing = copies.per_us * sum(min(trip.computing_us, trip.idle_us) for trip in trips)

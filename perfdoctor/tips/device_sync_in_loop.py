@@ -65,7 +65,7 @@ def _is_meant(call: BlockingCalls, waits: WaitFacts) -> bool:
     moves = call.direction == "HtoD" or (copies and call.direction != "DtoH")
     name, op = call.call.lower(), (call.op or "").lower()
     internal = bool(op) and (FREE in name or CONVOLUTION in op)
-    return not internal and call.idle_us > 0 and call.count >= (waits.marked_steps or REPEATED) and not moves
+    return not internal and call.idle_us > 0 and call.count >= (waits.judged_steps or REPEATED) and not moves
 
 
 def _place(call: BlockingCalls, waits: WaitFacts) -> str:

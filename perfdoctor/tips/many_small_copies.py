@@ -45,7 +45,7 @@ def many_small_copies(copies: CopyFacts) -> Advice | None:
         because=(
             f"{each_step:,.0f} small copies per step take {share:.1%} of the time, with nothing else running",
             f"on average each has {mean_bytes / 1e3:.1f} kB and takes {us / count:.1f} µs",
-            *(f"{op}{at_line(at)}: {per_step_ms(us, copies.marked_steps)}" for op, at, us in sites if at),
+            *(f"{op}{at_line(at)}: {per_step_ms(us, copies.judged_steps)}" for op, at, us in sites if at),
         ),
         change=removes(low, likely, high),
         at=tuple(at for _, at, _ in sites if at is not None),

@@ -54,7 +54,7 @@ def pageable_memory_copies(device: DeviceFacts, copies: CopyFacts) -> Advice | N
     if blocked >= NOTICEABLE:
         because.append(f"the device idles another {blocked:.1%} of the time while they block the host")
     sites = places((site for site in copies.sites if _is_meant(site)), SHOWN)
-    because += [f"{op}{at_line(at)}: {per_step_ms(us, copies.marked_steps)}" for op, at, us in sites if at]
+    because += [f"{op}{at_line(at)}: {per_step_ms(us, copies.judged_steps)}" for op, at, us in sites if at]
     low, likely = (share * (1 - 1 / faster) for faster in FASTER)
     return Advice(
         because=tuple(because),

@@ -38,7 +38,7 @@ def round_trips(copies: CopyFacts) -> Advice | None:
     trips = [
         trip
         for trip in copies.round_trips
-        if _is_meant(trip) and trip.count >= (copies.marked_steps or REPEATED)
+        if _is_meant(trip) and trip.count >= (copies.judged_steps or REPEATED)
     ]
     share = min(1.0, copies.per_us * sum(trip.exposed_us + trip.idle_us for trip in trips))
     if share < NOTICEABLE:

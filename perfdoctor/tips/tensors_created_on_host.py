@@ -38,7 +38,7 @@ RANDOM = re.compile(r"rand|normal_|uniform_|bernoulli_|exponential_")  # operato
 def tensors_created_on_host(copies: CopyFacts) -> Advice | None:
     """Advises device=... where creating and copying tensors keeps the device waiting."""
     sites = [
-        site for site in copies.sites if site.made_by and site.count >= (copies.marked_steps or REPEATED)
+        site for site in copies.sites if site.made_by and site.count >= (copies.judged_steps or REPEATED)
     ]
     sites.sort(key=lambda site: -(site.exposed_us + site.idle_us))
     copying, creating = (

@@ -57,7 +57,7 @@ def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: 
         else "the training process prepares every batch itself"
     )
     batch_ms, cpu_ms = loader.batch_s * 1e3, loader.batch_cpu_s * 1e3
-    busy = f", {cpu.busy_cores:.1f} of them busy" if cpu.busy_cores is not None else ""
+    busy = f", of which this run keeps {cpu.busy_cores:.1f} busy" if cpu.busy_cores is not None else ""
     return Advice(
         because=(
             f"{waited_s / step.mean_s:.0%} of each step waits for the next batch",

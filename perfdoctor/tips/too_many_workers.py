@@ -52,7 +52,7 @@ def too_many_workers(
         return None
     each = f"{count(loader.num_workers, 'worker')} and {count(computing, 'training thread')}"
     ranks = f" in each of {run.ranks} ranks on this node" if run.ranks > 1 else ""
-    busy = f", {cpu.busy_cores:.1f} of them busy" if cpu.busy_cores is not None else ""
+    busy = f", of which this run keeps {cpu.busy_cores:.1f} busy" if cpu.busy_cores is not None else ""
     batch_ms, step_ms = loader.batch_s * 1e3, step.mean_s * 1e3
     return Advice(
         because=(

@@ -39,7 +39,7 @@ def untuned_convolutions(kernels: KernelFacts, backends: BackendFacts) -> Advice
     """Advises cudnn.benchmark where convolutions of unchanging sizes take a noticeable share."""
     share = min(1.0, kernels.share(KernelClass.CONVOLUTION))
     sized = [use for use in kernels.work if use.kind is KernelClass.CONVOLUTION]
-    steps = kernels.marked_steps or 0
+    steps = kernels.judged_steps or 0
     if share < NOTICEABLE or backends.cudnn_benchmark is not False or steps < STEPS or not sized:
         return None
     same_us = sum(use.us for use in sized if use.count >= steps)

@@ -14,7 +14,7 @@ from enum import Enum
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Remark
-from perfdoctor.trace.parse.columns import Skipped
+from perfdoctor.trace.parse.columns import ProcessGroup, Skipped
 
 ON_BUS = ("HtoD", "DtoH", "HtoH")  # between host and device; copies within the device are its own work
 INVALID = "kernels were launched but none recorded: the trace says nothing about the device"  # a note
@@ -100,6 +100,7 @@ class StepTrace:
     dataloader_us: float  # within the annotation
     idle_us: Mapping[IdleCause, float]
     operators_us: float | None = None  # as in RankTrace
+    begun: int = 1  # operators and calls of the runtime that began within the annotation
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,7 @@ class CopyUse:
 
 @dataclass(frozen=True)
 class CopySite:
-    """Copies over the bus that one place in the code makes in the marked steps or, without them, anywhere."""
+    """Copies over the bus that one place in the code makes in the judged steps or, without them, anywhere."""
 
     direction: str  # as in CopyUse
     host_memory: str | None
@@ -265,7 +266,7 @@ class BlockingCalls:
     annotation: str | None  # innermost user annotation that is no step
     count: int
     us: float  # time inside the calls
-    idle_us: float  # of the device's idle time in the marked steps, what followed before it had work again
+    idle_us: float  # of the device's idle time in the judged steps, what followed before it had work again
     direction: str | None = None  # of the copy that the same operator made over the bus: "HtoD", "DtoH"
     host_memory: str | None = None  # of that copy
 
@@ -337,6 +338,7 @@ class Collectives:
 
     names: tuple[str, ...]  # (n,)
     duration_us: tuple[float, ...]  # (n,)
+    groups: tuple[ProcessGroup | None, ...] = ()  # (n,) None where not recorded; () where none of them is
 
 
 @dataclass(frozen=True)
@@ -352,7 +354,7 @@ class MemoryUse:
 class RankTrace:
     """One file, measured. `times`, `streams`, `idle_us` and `launches` need device events.
 
-    What is listed by class, name, operator, shape or place is of the marked steps, where there are any: what
+    What is listed by class, name, operator, shape or place is of the judged steps, where there are any: what
     was begun in them, or launched. The rest is of the whole file.
     """
 

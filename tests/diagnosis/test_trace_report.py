@@ -302,3 +302,20 @@ def test_traces_of_the_cpu_name_nobody_that_the_others_wait_for():
 def test_files_without_communication_may_be_no_ranks():
     found = judged(*(rank(steps(), rank=None, file=f"{number}.json") for number in range(2)))
     assert "may not be the ranks of one job" in worded(found.notes[0])
+
+
+def test_a_last_step_in_which_nothing_was_done_is_not_judged():
+    done, over = steps(5, idle={"data_wait": 10}), replace(step(8, span=500, data=480), begun=0)
+    found = judged(rank((*done, over), kernels=NARROW))
+    assert found.diagnosis.because[0].startswith("of 5 steps")
+    assert "ProfilerStep#8, the last one, ran no operator and was left out: the loop had ended" in all_worded(
+        found.notes
+    )
+
+
+def test_a_healthy_trace_has_no_finding_that_brings_more_than_nothing():
+    waits = wait(ms=5 * 80, idle=5 * 17, count=50)
+    found = judged(rank(steps(5, compute=82, idle={"sync": 17}), kernels=NARROW, blocking=(waits,)))
+    first = found.findings[0]
+    assert (first.id, first.gain.likely > 1.1) == ("device-sync-in-loop", True)
+    assert found.diagnosis.verdict is Verdict.HOST

@@ -219,7 +219,6 @@ def test_little_device_time_is_left_without_a_class(found: RankTrace, expected: 
 # What was looked up in each trace: attention written out (TimeSformer, a decoder), a ResNet in bfloat16 whose tensors
 # are channels first. No other trace shows one of these patterns in a share of its time that matters.
 TOLD = {
-    "tl_b300_moe01": {"materialised-attention"},
     "tl_mi300_resnet_actckpt_rank0of8": {"channels-first-convolutions"},
     "tl_timesformer_h100": {"materialised-attention"},
     "tl_timesformer_mi300": {"materialised-attention"},

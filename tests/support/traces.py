@@ -17,6 +17,7 @@ from perfdoctor.trace.parse.columns import (
     Inputs,
     MemoryEvents,
     OpDetails,
+    ProcessGroup,
     RuntimeCalls,
     SyncEvents,
     Trace,
@@ -24,7 +25,7 @@ from perfdoctor.trace.parse.columns import (
 
 MAIN = "main"
 HOST = ("begin_ns", "duration_ns", "name", "thread")
-HOW = ("device", "stream", "correlation", "bytes", "occupancy", "blocks")
+HOW = ("device", "stream", "correlation", "bytes", "occupancy", "blocks", "group")
 DEVICE = ("begin_ns", "duration_ns", "name", "kind", *HOW)
 
 
@@ -48,6 +49,7 @@ class Recording:
     rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
     inputs: list[Inputs] = field(default_factory=list)
     stacks: list[tuple[str, ...]] = field(default_factory=list)
+    groups: list[ProcessGroup] = field(default_factory=list)
     devices: tuple[DeviceProperties, ...] = ()
 
     def op(
@@ -88,7 +90,7 @@ class Recording:
         self._add("calls", *self._event(name, begin, end, thread), correlation)
 
     def kernel(self, name: str, begin: float, end: float, **given: Any) -> None:
-        """A kernel; `stream`, `device`, `correlation`, `occupancy` and `blocks` as given."""
+        """A kernel; `stream`, `device`, `correlation`, `occupancy`, `blocks` and `group` as given."""
         self._device(DeviceKind.KERNEL, name, begin, end, **given)
 
     def copy(self, name: str, begin: float, end: float, **given: Any) -> None:
@@ -130,6 +132,7 @@ class Recording:
             details=OpDetails(**self._columns("details", "op", "inputs", "stack")),
             inputs=self.inputs,
             stacks=self.stacks,
+            groups=self.groups,
             devices=self.devices,
             events=sum(len(rows) for table, rows in self.rows.items() if table != "details"),
         )
@@ -144,7 +147,15 @@ class Recording:
     def _event(self, name: str, begin: float, end: float, thread: str) -> tuple[int, int, int, int]:
         return ns(begin), ns(end) - ns(begin), number(self.names, name), number(self.threads, ("1", thread))
 
-    def _device(self, kind: DeviceKind, name: str, begin: float, end: float, **given: Any) -> None:
+    def _device(
+        self,
+        kind: DeviceKind,
+        name: str,
+        begin: float,
+        end: float,
+        group: ProcessGroup | None = None,
+        **given: Any,
+    ) -> None:
         row = {
             "device": 0,
             "stream": 7,
@@ -152,6 +163,7 @@ class Recording:
             "bytes": UNKNOWN,
             "occupancy": np.nan,
             "blocks": UNKNOWN,
+            "group": UNKNOWN if group is None else number(self.groups, group),
             **given,
         }
         self._add(
@@ -161,7 +173,7 @@ class Recording:
     def _columns(self, table: str, *names: str) -> dict[str, Any]:
         columns = list(zip(*self.rows.get(table, []), strict=True)) or [()] * len(names)
         types = {"thread": np.uint16, "name": np.uint32, "kind": np.uint8, "occupancy": np.float32,
-                 "on_device": np.bool_, "op": np.uint32, "inputs": np.int32, "stack": np.int32}  # fmt: skip
+                 "on_device": np.bool_, "op": np.uint32, "inputs": np.int32, "stack": np.int32, "group": np.int32}  # fmt: skip
         return {
             name: np.array(column, types.get(name, np.int64))
             for name, column in zip(names, columns, strict=True)

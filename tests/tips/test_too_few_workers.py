@@ -24,7 +24,7 @@ def test_names_the_wait_the_batch_and_the_cores():
         "60% of each step waits for the next batch",
         "num_workers is 0: the training process prepares every batch itself",
         "a batch costs 12.0 ms, 12.0 ms of it CPU time",
-        "8 cores are usable, 1.0 of them busy",
+        "8 cores are usable, of which this run keeps 1.0 busy",
     )
     assert advice.at == (LOADER_LINE,)
     assert advice.code == "DataLoader(..., num_workers=2, persistent_workers=True)"

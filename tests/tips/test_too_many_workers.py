@@ -18,7 +18,10 @@ def judge(of_step=CROWDED, cores=2.0, device="cpu", **of_loader):
 def test_names_the_crowd_and_the_smaller_number():
     advice = judge()
     assert advice is not None
-    assert advice.because[0] == "8 workers and 2 training threads share 2 usable cores, 1.9 of them busy"
+    assert (
+        advice.because[0]
+        == "8 workers and 2 training threads share 2 usable cores, of which this run keeps 1.9 busy"
+    )
     assert advice.at == (LOADER_LINE,)
     assert advice.tweak == f"--workers {advice.change.workers}"
     assert advice.change.workers < 8

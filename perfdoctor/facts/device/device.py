@@ -1,7 +1,7 @@
 """Turns a measured trace into facts on the device that tips can ask for. Shares are of the judged time.
 
 The judged time is that of the steps, where the trace marks them, without one that warms up; else the span of
-the device's work. Figures of all marked steps (kernels, copies, waits) are scaled to it.
+the device's work. Figures of all judged steps (kernels, copies, waits) are scaled to it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import replace
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
+from perfdoctor.model.note import Note
+from perfdoctor.trace.judged import judged
 from perfdoctor.trace.results import (
     ON_BUS,
     AttentionUse,
@@ -32,8 +34,6 @@ from perfdoctor.trace.results import (
 COPYING = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")  # operators that copy over it
 WITHIN = ("DtoD", "AtoA", "AtoD", "DtoA")  # directions that never leave the device
 NOT_COMPUTE = (KernelClass.COMMUNICATION, KernelClass.COPY, KernelClass.MEMSET)
-WARM_UP = 1.5  # a first step this much longer than the median of the others warms up: allocation, autotuning
-OTHERS = 2  # steps that must follow before the first can be called longer than usual
 REMOVABLE = 0.95  # no change takes more than this out of a step: a bound on gains, not a forecast
 
 # How many times as long a profiled host takes: 1.0 to 1.42 in measured training steps, by what is recorded.
@@ -74,7 +74,7 @@ class KernelFacts:
     kernels: tuple[KernelUse, ...]
     scale: float
     work: tuple[WorkUse, ...] = ()  # of the operators whose shapes were recorded
-    marked_steps: int | None = None  # which the counts are of
+    judged_steps: int | None = None  # which the counts are of
     computing: float = 0.0  # share of the judged time for each microsecond in which anything computes
 
     def share(self, *kinds: KernelClass) -> float:
@@ -100,15 +100,15 @@ class CopyFacts:
 
     copies: tuple[CopyUse, ...]
     scale: float
-    marked_steps: int | None  # which the counts are of
+    judged_steps: int | None  # which the counts are of
     at: tuple[Location, ...] = ()  # lines whose copies block the host
     sites: tuple[CopySite, ...] = ()  # by place
     round_trips: tuple[RoundTrip, ...] = ()
     per_us: float = 0.0  # share of the step for each microsecond of sites and round trips
 
     def per_step(self, count: float) -> float | None:
-        """A count over all marked steps as one per step."""
-        return count / self.marked_steps if self.marked_steps else None
+        """A count over all judged steps as one per step."""
+        return count / self.judged_steps if self.judged_steps else None
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,11 @@ class AttentionFacts:
 
 @dataclass(frozen=True)
 class WaitFacts:
-    """Calls that made the host wait for the device. Shares are of `span_us`, the marked steps or the file."""
+    """Calls that made the host wait for the device. Shares are of `span_us`, the judged steps or the file."""
 
     calls: tuple[BlockingCalls, ...]
     span_us: float
-    marked_steps: int | None
+    judged_steps: int | None
     idles: float = 1.0  # share of the step that the device idles in all: without a profiler, if that is known
 
     def behind(self, calls: Sequence[BlockingCalls]) -> tuple[float, float, float]:
@@ -139,8 +139,8 @@ class WaitFacts:
         return waited, idle, min(waited, idle, 1.0)
 
     def per_step_s(self, us: float) -> float | None:
-        """Microseconds over all marked steps as seconds per step."""
-        return us / US_PER_S / self.marked_steps if self.marked_steps else None
+        """Microseconds over all judged steps as seconds per step."""
+        return us / US_PER_S / self.judged_steps if self.judged_steps else None
 
 
 def places(sites: Iterable[CopySite], most: int) -> list[tuple[str, Location | None, float]]:
@@ -178,16 +178,20 @@ def without_waiting(device: DeviceFacts, waiting: float) -> DeviceFacts:
 
 
 def judged_steps(steps: Sequence[StepTrace]) -> tuple[StepTrace, ...]:
-    """The steps without a first one that warmed up."""
-    if len(steps) <= OTHERS:
-        return tuple(steps)
-    later = sorted(step.times.span_us for step in steps[1:])
-    return tuple(steps[1:] if steps[0].times.span_us > WARM_UP * later[len(later) // 2] else steps)
+    """The steps that what is told per step is of."""
+    numbers = judged([step.times.span_us for step in steps], [step.begun for step in steps])
+    return tuple(steps[numbers.start : numbers.stop])
 
 
-def left_out(trace: RankTrace) -> str | None:
-    """The name of the first step if it warmed up and is not judged."""
-    return trace.steps[0].name if len(judged_steps(trace.steps)) < len(trace.steps) else None
+def left_out(trace: RankTrace) -> list[Note]:
+    """Which steps are not judged, and why."""
+    kept = judged_steps(trace.steps)
+    if not kept:
+        return []
+    notes = [Note("warm-up-step", {"step": trace.steps[0].name})] if kept[0] is not trace.steps[0] else []
+    if kept[-1] is not trace.steps[-1]:
+        notes.append(Note("idle-step", {"step": trace.steps[-1].name}))
+    return notes
 
 
 def device_facts(trace: RankTrace) -> DeviceFacts | None:
@@ -239,14 +243,14 @@ def kernel_facts(trace: RankTrace, device: DeviceFacts) -> KernelFacts:
     """What the device ran."""
     kernels_us = sum(use.us for use in trace.classes if use.kind not in NOT_COMPUTE)
     alone_us = sum(use.us - use.beside_us for use in trace.kernels if use.kind not in NOT_COMPUTE)
-    times = [step.times for step in trace.steps] or ([trace.times] if trace.times else [])
+    times = [step.times for step in judged_steps(trace.steps)] or ([trace.times] if trace.times else [])
     computing_us = max(sum(time.compute_us for time in times), alone_us)
     return KernelFacts(
         classes=trace.classes,
         kernels=trace.kernels,
         scale=_compute_scale(trace, device),
         work=trace.work,
-        marked_steps=len(trace.steps) or None,
+        judged_steps=len(judged_steps(trace.steps)) or None,
         computing=_compute_scale(trace, device) * kernels_us / computing_us if computing_us > 0 else 0.0,
     )
 
@@ -264,11 +268,11 @@ def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:
     return CopyFacts(
         copies=copies,
         scale=device.exposed_copy / _bus_us(trace),
-        marked_steps=len(trace.steps) or None,
+        judged_steps=len(judged_steps(trace.steps)) or None,
         at=blocked_at(trace),
         sites=trace.sites,
         round_trips=trace.round_trips,
-        per_us=share_per_us(trace, device),
+        per_us=share_per_us(device),
     )
 
 
@@ -278,18 +282,19 @@ def blocked_at(trace: RankTrace) -> tuple[Location, ...]:
     return tuple(dict.fromkeys(lines))
 
 
-def share_per_us(trace: RankTrace, device: DeviceFacts) -> float:
-    """Share of the step for each microsecond that was counted in the marked steps, else in the file."""
-    steps = len(trace.steps) / device.steps if device.steps else 1.0
-    return 1 / (steps * device.window_s * US_PER_S) if device.window_s > 0 else 0.0
+def share_per_us(device: DeviceFacts) -> float:
+    """Share of the step for each microsecond that was counted in the judged steps, else in the file."""
+    return 1 / (device.window_s * US_PER_S) if device.window_s > 0 else 0.0
 
 
 def attention_facts(trace: RankTrace, device: DeviceFacts | None) -> AttentionFacts | None:
-    """Attention written out, or None where there is none; without a device, of the marked steps' time."""
-    span_us = sum(step.times.span_us for step in trace.steps) or (trace.end_ns - trace.begin_ns) / 1e3
+    """Attention written out, or None where there is none; without a device, of the judged steps' time."""
+    span_us = (
+        sum(step.times.span_us for step in judged_steps(trace.steps)) or (trace.end_ns - trace.begin_ns) / 1e3
+    )
     if not trace.attention or span_us <= 0:
         return None
-    per_us = share_per_us(trace, device) if device is not None else 1 / span_us
+    per_us = share_per_us(device) if device is not None else 1 / span_us
     places = dict.fromkeys(use.at for use in trace.attention if use.at is not None)
     return AttentionFacts(trace.attention, per_us, tuple(places))
 
@@ -298,9 +303,9 @@ def wait_facts(trace: RankTrace) -> WaitFacts | None:
     """Calls that wait for the device, or None where there are none."""
     if trace.times is None or not trace.blocking:
         return None
-    span_us = sum(step.times.span_us for step in trace.steps) or trace.times.span_us
+    span_us = sum(step.times.span_us for step in judged_steps(trace.steps)) or trace.times.span_us
     calls = tuple(call for call in trace.blocking if not _returns(call, trace.round_trips))
-    return WaitFacts(calls, span_us, len(trace.steps) or None)
+    return WaitFacts(calls, span_us, len(judged_steps(trace.steps)) or None)
 
 
 def _returns(call: BlockingCalls, round_trips: Sequence[RoundTrip]) -> bool:
@@ -312,7 +317,7 @@ def _returns(call: BlockingCalls, round_trips: Sequence[RoundTrip]) -> bool:
 def _compute_scale(trace: RankTrace, device: DeviceFacts) -> float:
     """Judged share per microsecond of the device's own work: kernels, and copies and memsets within it.
 
-    Streams overlap, and a step that warms up is not judged.
+    Streams overlap.
     """
     kernels_us = sum(use.us for use in trace.classes if use.kind not in NOT_COMPUTE)
     moved_us = sum(use.us for use in trace.classes if use.kind in (KernelClass.COPY, KernelClass.MEMSET))

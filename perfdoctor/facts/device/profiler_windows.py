@@ -204,14 +204,15 @@ def window_facts(windows: MeasuredWindows) -> WindowFacts | None:
     on_device = trace.times is not None
     costs_us = {op.name: op.device_us if on_device else op.host_us for op in trace.ops}
     total_us = sum(costs_us.values())
-    if total_us <= 0 or not trace.steps:
+    steps = len(device.judged_steps(trace.steps))
+    if total_us <= 0 or not steps:
         return None
     operators = [
-        OperatorCost(op.name, costs_us[op.name] / total_us, op.count / len(trace.steps))
+        OperatorCost(op.name, costs_us[op.name] / total_us, op.count / steps)
         for op in sorted(trace.ops, key=lambda op: -costs_us[op.name])
         if costs_us[op.name] > 0
     ]
-    return WindowFacts(trace.file, len(trace.steps), on_device, tuple(operators))
+    return WindowFacts(trace.file, steps, on_device, tuple(operators))
 
 
 def unprofiled(trace: RankTrace, step: StepFacts) -> DeviceFacts | None:

@@ -139,7 +139,7 @@ def _device_time(report: TraceReport) -> list[Block]:
     hidden = device.comm - device.exposed_comm
     told = [f"device busy {text.percent(max(0.0, 1 - sum(device.idle.values())))}"]
     if hidden >= LEAST_SHOWN:
-        told.append(f"{text.percent(hidden)} of communication hidden")
+        told.append(f"{text.percent(hidden / device.comm)} of communication hidden")
     return _bars("One step" if device.steps else "Device's span", each_s, ", ".join(told), parts)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 SENTENCES = {
     "judged-file": "verdict and findings are for {name}, {why}",
     "warm-up-step": "{step} took much longer than the steps after it and was left out: it warms up",
+    "idle-step": "{step}, the last one, ran no operator and was left out: the loop had ended",
     "no-steps-marked": "the trace has no step marks (profiler.step()): shares are of the whole trace",
     "no-device-events": "no device event was recorded: this is a trace of the CPU",
     "unknown-device": "the peak rates of this device are not known: no shares of its peak",

@@ -6,6 +6,7 @@ dropout), the script has nothing written out, and nothing is found.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -29,10 +30,11 @@ SUMS = ("count", "between_us", "products_us")
 
 # Numbers of a softmax and the products beside it, and of all products that belong to it.
 Triple = tuple[int, int, int, Ints]
+Rows = tuple[int, int]  # how many, and how long each is
 
 
 class Attention:
-    """Finds attention in the marked steps or, without them, anywhere.
+    """Finds attention in the judged steps or, without them, anywhere.
 
     Costs are of the device; where `host` says when operators ran, of the host. Without shapes, the products
     around a softmax are taken to be its scores and its values.
@@ -44,19 +46,15 @@ class Attention:
         self.host = host
         self.calls = ByThread(trace.calls)
         self.sizes: Mapping[int, Product | None] = {}  # of the products beside a softmax, by their numbers
+        self.rows: Mapping[int, Rows | None] = {}  # of each softmax
         self.device_ns_before: dict[int, Ints] = {}  # by thread: what was launched before each of its calls
 
     def all(self, steps: Spans) -> tuple[AttentionUse, ...]:
         """Those of one kind added up, costliest first."""
         found = list(self._triples(steps))
         self.sizes = self._sizes([op for first, _, last, _ in found for op in (first, last)])
-        triples = self._by_script(
-            [
-                triple
-                for triple in found
-                if self._is_backward(triple[1]) or _fit(self.sizes[triple[0]], self.sizes[triple[2]])
-            ]
-        )
+        self.rows = self._rows([softmax for _, softmax, *_ in found])
+        triples = self._by_script([triple for triple in found if self._is_one(triple)])
         softmax = np.array([triple[1] for triple in triples], np.int64)
         ops = self.trace.ops
         place = places(self.trace, ops.thread[softmax], ops.begin_ns[softmax], softmax, softmax)
@@ -83,6 +81,13 @@ class Attention:
             reach = 2 if self._is_backward(softmax) else 1  # the gradient of a product is two products
             near = slice(max(0, place + 1 - reach), place + 2 + reach)
             yield first, softmax, last, rows[near][(what[near] == 1) & (thread[near] == thread[place])]
+
+    def _is_one(self, triple: Triple) -> bool:
+        """Whether the sizes of the three are those of attention, as far as they are recorded."""
+        first, softmax, last, _ = triple
+        if self._is_backward(softmax):
+            return True
+        return _fit(self.sizes[first], self.rows[softmax], self.sizes[last])
 
     def _by_script(self, triples: list[Triple]) -> list[Triple]:
         """Those that torch's own attention did not make.
@@ -160,9 +165,24 @@ class Attention:
         costs = [work(name, inputs) if inputs is not None else None for name, inputs in given]
         return {op: cost.product if cost else None for op, cost in zip(ops, costs, strict=True)}
 
+    def _rows(self, ops: Sequence[int]) -> Mapping[int, Rows | None]:
+        """How many rows of which length each softmax takes; None where shapes do not tell."""
+        recorded = recorded_inputs(self.trace, np.array(ops, np.int64))
+        shapes = [inputs.shapes[0] if inputs is not None and inputs.shapes else () for inputs in recorded]
+        return {
+            op: (math.prod(shape[:-1]), shape[-1]) if shape else None
+            for op, shape in zip(ops, shapes, strict=True)
+        }
 
-def _fit(scores: Product | None, values: Product | None) -> bool:
-    """Whether [queries, size] x [size, keys] is followed by [queries, keys] x [keys, size], if known."""
+
+def _fit(scores: Product | None, rows: Rows | None, values: Product | None) -> bool:
+    """Whether [queries, size] x [size, keys] is followed by [queries, keys] x [keys, size], if known.
+
+    What stands between them is a softmax over the keys of each query: a router's of a mixture of experts,
+    whose experts are two such products as well, is one over the experts of each token.
+    """
+    if scores is not None and rows is not None and rows != (scores.batch * scores.m, scores.n):
+        return False
     if scores is None or values is None:
         return True
     return (scores.batch, scores.m, scores.n) == (values.batch, values.m, values.k)

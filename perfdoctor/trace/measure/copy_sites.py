@@ -39,7 +39,7 @@ class BusCopies:
 
 
 def bus_copies(trace: Trace, ops: Operators, launching: Ints, steps: Spans) -> BusCopies:
-    """Those launched in the marked steps or, without steps, all; `launching` as from `launching_calls`."""
+    """Those launched in the judged steps or, without steps, all; `launching` as from `launching_calls`."""
     calls = trace.calls
     event = np.flatnonzero((trace.device.kind == DeviceKind.COPY) & (launching != UNKNOWN) & on_bus(trace))
     if len(steps):

@@ -1,4 +1,4 @@
-"""Tells what figures per step are of: what was begun or launched in the marked steps."""
+"""Tells what figures per step are of: what was begun or launched in the judged steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfdoctor.trace.parse.columns import UNKNOWN, DeviceEvents, Flags, Ints, T
 
 @dataclass(frozen=True)
 class Counted:
-    """What belongs to the marked steps or, without them, everything."""
+    """What belongs to the judged steps or, without them, everything."""
 
     ops: Ints | None  # numbers of the operators; None: all
     calls: Flags | None  # (calls,) None: all

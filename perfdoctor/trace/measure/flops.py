@@ -79,12 +79,13 @@ FORWARD = {
     "aten::cudnn_convolution_relu": _Forward(4, 3, 5), "aten::conv2d": _Forward(4, 3, 5),
     "aten::conv1d": _Forward(4, 3, 5), "aten::conv3d": _Forward(4, 3, 5),
 }  # fmt: skip
-# Position of the output's gradient and of the weight, and how many gradients are computed.
+# Position of the output's gradient and of the weight, how many gradients are computed at most, and where it
+# stands which: [of the input, of the weight, ...].
 BACKWARD = {
-    "aten::convolution_backward": (0, 2, 2),
-    "aten::cudnn_convolution_backward_input": (1, 2, 1),
-    "aten::cudnn_convolution_backward": (1, 2, 2),
-    "aten::miopen_convolution_backward": (1, 2, 2),
+    "aten::convolution_backward": (0, 2, 2, 10),
+    "aten::cudnn_convolution_backward_input": (1, 2, 1, None),
+    "aten::cudnn_convolution_backward": (1, 2, 2, None),
+    "aten::miopen_convolution_backward": (1, 2, 2, None),
 }
 TRANSPOSED = 7  # position of the flag of aten::convolution_backward
 
@@ -188,13 +189,22 @@ def _transposed(
     return _convolution(inputs, (data[0], weight[1] * int(groups[0]), *size), weight, data, 1)
 
 
-def _backward(inputs: Inputs, output: int, weight: int, gradients: int) -> CallWork | None:
+def _backward(
+    inputs: Inputs, output: int, weight: int, gradients: int, wanted: int | None
+) -> CallWork | None:
     out, data, kernel = _tensor(inputs, output), _tensor(inputs, 1 - output), _tensor(inputs, weight)
     if output == 0 and _is_true(inputs, TRANSPOSED):
         out, data = data, out
     if len(out) < 3 or len(out) != len(kernel):
         return None
-    return _convolution(inputs, data, kernel, out, gradients)
+    return _convolution(inputs, data, kernel, out, _gradients(inputs, wanted, gradients))
+
+
+def _gradients(inputs: Inputs, wanted: int | None, most: int) -> int:
+    """How many of the gradients by input and weight are computed; the first layer's input needs none."""
+    told = inputs.values[wanted : wanted + 1] if wanted is not None else ()
+    flags = told[0].strip("[]").split(", ")[:2] if told and told[0].startswith("[") else []
+    return flags.count("True") if len(flags) == 2 else most
 
 
 def _convolution(inputs: Inputs, data: Shape, weight: Shape, out: Shape, products: int) -> CallWork | None:

@@ -76,6 +76,10 @@ BY_OPERATOR: Rules = (
     (KernelClass.REDUCTION, (
      r"^aten::(sum|mean|a?max|a?min|argm\w+|any|all|cumsum|sort|topk|_?(log_)?softmax\w*|\w+_loss\w*|unique\w*|"
      r"nonzero|norm|std|var|prod|logsumexp|multinomial|\w*pool\w*)\b")),
+    # What libraries compute in kernels of their own, which no compiler takes apart.
+    (KernelClass.OTHER, (
+     r"^aten::(_?(cudnn|miopen)_rnn|_fft_|fft_|_?linalg_|cholesky|lu_|_lu_|geqrf|ormqr|triangular_solve|_?sparse|"
+     r"_?ctc_loss|_cudnn_ctc|grid_sampler|_?cudnn_grid)")),
     (KernelClass.POINTWISE, r"^aten::|^prims::|^triton_(poi|for)"),
 )  # fmt: skip
 # Functions that run whatever their template arguments say.

@@ -19,7 +19,6 @@ from perfdoctor.trace.measure.copy_sites import bus_copies, sites
 from perfdoctor.trace.measure.counted import counted
 from perfdoctor.trace.measure.device_activity import Activity, activity
 from perfdoctor.trace.measure.device_peaks import peak
-from perfdoctor.trace.measure.device_steps import device_steps
 from perfdoctor.trace.measure.host_tensors import HostTensors
 from perfdoctor.trace.measure.host_work import host_work
 from perfdoctor.trace.measure.idle import Idle
@@ -27,6 +26,7 @@ from perfdoctor.trace.measure.intervals import NS, Spans, covered, union
 from perfdoctor.trace.measure.kernel_classes import is_communication
 from perfdoctor.trace.measure.kernels import DeviceUse, Kernels
 from perfdoctor.trace.measure.launches import launches, launching_calls, lost_kernels
+from perfdoctor.trace.measure.marked_steps import MarkedSteps, marked_steps
 from perfdoctor.trace.measure.memory import memory
 from perfdoctor.trace.measure.operators import Operators, operators
 from perfdoctor.trace.measure.roofline import roofs
@@ -47,17 +47,17 @@ def measure(trace: Trace) -> RankTrace:
     runtime_us, (begin_ns, end_ns) = _runtime(trace), _extent(trace)
     call, annotated = launching_calls(trace), collect_annotations(trace)
     stream_uses, ahead, waits = streams(trace, call), launches(trace, call), sync_calls(trace, call)
-    steps = annotated.steps()
-    ops, uses, moved, blocking_calls = _counted_work(trace, annotated, call, waits, steps)
-    communication, loading = _communication(trace), annotated.dataloader()
+    invalid = lost_kernels(trace)
+    steps = marked_steps(trace, annotated, call, by_device=not invalid)
+    judged = _spans(steps.judged())
+    ops, uses, moved, blocking_calls = _counted_work(trace, annotated, call, waits, judged)
+    communication, device, loading = _communication(trace), _device(trace), annotated.dataloader()
     loader = annotated.spans(loading)
-    device, invalid = _device(trace), lost_kernels(trace)
-    worked = steps if invalid else device_steps(trace, call, steps)  # by the device's time
     limits = peak(device) if device else None
     active = activity(trace.device, communication) if len(trace.device) and not invalid else None
     copy_sites, round_trips = _bus_traffic(trace, ops, call, active, steps, loader) if active else ((), ())
     idle = Idle(trace, active, call, annotated, waits) if active else None
-    blocked = blocking(trace, annotated, ops, call, blocking_calls, _idle_by_call(trace, idle, worked))
+    blocked = blocking(trace, annotated, ops, call, blocking_calls, _idle_by_call(trace, idle, steps))
     del ops
     inside = _inside_operators(trace, annotated, loader) if active is None else None
     return RankTrace(
@@ -71,7 +71,7 @@ def measure(trace: Trace) -> RankTrace:
         begin_ns=begin_ns,
         end_ns=end_ns,
         times=active.times(active.begin_ns, active.end_ns) if active else None,
-        window=_window(active, steps) if active and steps else None,
+        window=_window(active, steps.marked) if active and steps.marked else None,
         streams=stream_uses,
         idle_us=idle.whole() if idle else {},
         launches=ahead,
@@ -84,7 +84,7 @@ def measure(trace: Trace) -> RankTrace:
         blocking=blocked,
         matrices=uses.matrices,
         work=uses.work,
-        attention=Attention(trace, call, inside).all(_spans(steps)),
+        attention=Attention(trace, call, inside).all(judged),
         peak=limits,
         roofs=roofs(uses.classes, limits),
         collectives=collectives(trace, communication),
@@ -93,20 +93,20 @@ def measure(trace: Trace) -> RankTrace:
         dataloader_us=loader.total_ns / NS,
         dataloader_count=len(loading),
         sync_us=int(trace.calls.duration_ns[waits.synchronize].sum()) / NS,
-        steps=tuple(_step(*step, active, idle, loader, inside) for step in zip(steps, worked, strict=True)),
+        steps=tuple(_step(*each, active, idle, loader, inside) for each in steps.each()),
         skipped=trace.skipped,
         notes=_notes(trace, call, invalid, limits is not None),
         operators_us=inside.total_ns / NS if inside is not None else None,
-        host_work=host_work(trace, annotated, _spans(steps), loader) if active is None else (),
-        lanes=step_lanes(trace, annotated, steps, active, waits, loader) if active is not None else None,
+        host_work=host_work(trace, annotated, judged, loader) if active is None else (),
+        lanes=step_lanes(trace, annotated, steps.marked, active, waits, loader) if active else None,
     )
 
 
 def _counted_work(
-    trace: Trace, annotated: Annotations, call: Ints, waits: SyncCalls, steps: Sequence[ProfilerStep]
+    trace: Trace, annotated: Annotations, call: Ints, waits: SyncCalls, steps: Spans
 ) -> tuple[Operators, DeviceUse, tuple[CopyUse, ...], Ints]:
-    """Operators, what was launched, copies, and numbers of the blocking calls: of the steps, if marked."""
-    per_step = counted(trace, annotated.ops, call, _spans(steps))
+    """Operators, what was launched, copies, numbers of the blocking calls: of these steps, if any."""
+    per_step = counted(trace, annotated.ops, call, steps)
     ops = operators(trace, per_step.ops, _calls_of_interest(trace, call, waits))
     uses = Kernels(per_step.trace, per_step.launching, ops, annotated).use(ops)
     return ops, uses, copies(per_step.trace), per_step.of_calls(waits.all)
@@ -170,10 +170,10 @@ def _runtime(trace: Trace) -> Mapping[str, tuple[int, float]]:
     return {trace.names[name]: (int(count[name]), float(us[name])) for name in longest_first}
 
 
-def _idle_by_call(trace: Trace, idle: Idle | None, steps: Sequence[ProfilerStep]) -> Ints:
+def _idle_by_call(trace: Trace, idle: Idle | None, steps: MarkedSteps) -> Ints:
     if idle is None:
         return np.zeros(len(trace.calls), np.int64)
-    return idle.by_call([(step.begin_ns, step.end_ns) for step in steps] or None)
+    return idle.by_call([(step.begin_ns, step.end_ns) for step in steps.judged(by_device=True)] or None)
 
 
 def _spans(steps: Sequence[ProfilerStep]) -> Spans:
@@ -190,16 +190,16 @@ def _window(active: Activity, steps: Sequence[ProfilerStep]) -> Times:
 
 
 def _bus_traffic(
-    trace: Trace, ops: Operators, call: Ints, active: Activity, steps: Sequence[ProfilerStep], loader: Spans
+    trace: Trace, ops: Operators, call: Ints, active: Activity, steps: MarkedSteps, loader: Spans
 ) -> tuple[tuple[CopySite, ...], tuple[RoundTrip, ...]]:
     """The copies over the bus by place, and the tensors that come back."""
-    copies, by_thread = bus_copies(trace, ops, call, _spans(steps)), ByThread(trace.ops)
+    copies, by_thread = bus_copies(trace, ops, call, _spans(steps.judged())), ByThread(trace.ops)
     if not len(copies.event):
         return (), ()
     around = ops.outermost[call[call != UNKNOWN]]
     host_tensors = HostTensors(trace, by_thread, around[around != UNKNOWN], loader)
     copy_sites = sites(trace, copies, host_tensors, active)
-    return copy_sites, RoundTrips(trace, copies, by_thread, active).all(call, steps, loader)
+    return copy_sites, RoundTrips(trace, copies, by_thread, active).all(call, steps.judged(), loader)
 
 
 def _inside_operators(trace: Trace, annotated: Annotations, loader: Spans) -> Spans:
@@ -210,6 +210,7 @@ def _inside_operators(trace: Trace, annotated: Annotations, loader: Spans) -> Sp
 def _step(
     step: ProfilerStep,
     worked: ProfilerStep,
+    begun: int,
     active: Activity | None,
     idle: Idle | None,
     loader: Spans,
@@ -224,6 +225,7 @@ def _step(
         dataloader_us=int(loader.within(begin_ns, end_ns)) / NS,
         idle_us=idle.within(*on_device) if idle else {},
         operators_us=int(inside.within(begin_ns, end_ns)) / NS if inside is not None else None,
+        begun=begun,
     )
 
 

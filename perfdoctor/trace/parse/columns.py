@@ -73,6 +73,7 @@ class DeviceEvents(TimedEvents):
     bytes: Ints  # (n,) int64, UNKNOWN where absent; moved by copies and memsets
     occupancy: Floats  # (n,) float32, estimated share of the device's warps; NaN where absent
     blocks: Ints  # (n,) int64, thread blocks of a kernel's grid; UNKNOWN where absent
+    group: Ints  # (n,) index into Trace.groups, of a communication kernel; UNKNOWN where absent
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,15 @@ class Inputs:
 
 
 @dataclass(frozen=True)
+class ProcessGroup:
+    """The ranks that a communication kernel is of, as recorded."""
+
+    name: str  # its number, or a hash: the same on each of its ranks
+    ranks: str = ""  # "[0, 1]", shortened where there are many; "" where not recorded
+    size: int = UNKNOWN
+
+
+@dataclass(frozen=True)
 class DeviceProperties:
     """One entry of `deviceProperties`."""
 
@@ -160,6 +170,7 @@ class Trace:
     details: OpDetails
     inputs: list[Inputs] = field(default_factory=list)
     stacks: list[tuple[str, ...]] = field(default_factory=list)  # frames as recorded, innermost first
+    groups: list[ProcessGroup] = field(default_factory=list)
     devices: tuple[DeviceProperties, ...] = ()
     rank: int | None = None
     world_size: int | None = None

@@ -52,7 +52,7 @@ BUILTIN = "<built-in"  # half of all Python functions; no line of anybody's
 WITH_DETAILS = re.compile(
     r"aten::(_?(b|add|badd|addb|scaled_|_scaled_)?(mm|bmm|mv|addmv|matmul|linear|baddbmm|addbmm|grouped_mm)"
     r"|.*conv.*|.*attention.*|_?local_scalar_dense|item|is_nonzero|nonzero|copy_|_to_copy|to|masked_select"
-    r"|index|unique.*|equal|embedding.*"
+    r"|index|unique.*|equal|embedding.*|_softmax"
     r"|(zeros|ones|full|rand|randn|randint)(_like)?|(normal|uniform|bernoulli|random|exponential)_)"
     r"|(?!aten::).*(gemm|conv|attention|attn|fmha|linear|mha).*",
     re.IGNORECASE,

@@ -196,11 +196,17 @@ class _Reader:
         if self.is_about_damaged:
             reasons.append("what it says of the recording is damaged")
         if self.lost_events:
-            reasons.append(f"{self.lost_events} events could not be read")
+            reasons.append(f"{_events(self.lost_events)} could not be read")
         repairs = self.repaired + (self.layout.repaired if self.layout else 0)
         if repairs:
-            reasons.append(f"{repairs} events were not valid JSON and were repaired")
+            reasons.append(
+                f"{_events(repairs)} {'was' if repairs == 1 else 'were'} not valid JSON, and repaired"
+            )
         return Skipped(self.lost_bytes, self.lost_events, "; ".join(reasons) or None)
+
+
+def _events(count: int) -> str:
+    return f"{count:,} event" + ("" if count == 1 else "s")
 
 
 def _together(pieces: list[bytes]) -> list[Any] | None:

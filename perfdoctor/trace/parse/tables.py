@@ -16,6 +16,7 @@ from perfdoctor.trace.parse.columns import (
     Ints,
     MemoryEvents,
     OpDetails,
+    ProcessGroup,
     RuntimeCalls,
     SyncEvents,
 )
@@ -25,6 +26,7 @@ Json = Mapping[str, Any]
 Kept = tuple[int, int]  # of an operator's arguments: the numbers of its inputs and its stack
 
 GROWTH = 1.1  # of a column that is full: what is not filled takes memory, too
+GROUP = "Process Group Name"
 HOST_MEMORY = 0  # "Device Type" of host memory in allocation events; 1 is CUDA and ROCm
 NO_ARGUMENTS: Json = {}
 NOTHING: Kept = (UNKNOWN, UNKNOWN)
@@ -58,12 +60,12 @@ class Tables:
 
     def __init__(self) -> None:
         host = {"begin_ns": "i8", "duration_ns": "i8", "name": "u4", "thread": "u2"}
-        self.heads, self.inputs, self.stacks = Heads(), Interned(), Interned()
+        self.heads, self.inputs, self.stacks, self.groups = Heads(), Interned(), Interned(), Interned()
         self.host = {table: Columns(**host) for table in HOST_TABLES}
         self.calls = Columns(**host, correlation="i8")
         self.device = Columns(
             begin_ns="i8", duration_ns="i8", name="u4", kind="u1", device="i4", stream="i8",
-            correlation="i8", bytes="i8", occupancy="f4", blocks="i8",
+            correlation="i8", bytes="i8", occupancy="f4", blocks="i8", group="i4",
         )  # fmt: skip
         self.syncs = Columns(begin_ns="i8", duration_ns="i8", name="u4", stream="i8", correlation="i8")
         self.memory = Columns(
@@ -156,6 +158,14 @@ class Tables:
             _column(args, "bytes"),
             [share / 100 if isinstance(share, (int, float)) else math.nan for share in occupancy],
             [_blocks(entry.get("grid")) for entry in args],
+            [self.group(entry) if GROUP in entry else UNKNOWN for entry in args],
+        )
+
+    def group(self, args: Json) -> int:
+        """The number of the process group that a kernel communicates in."""
+        ranks, size = args.get("Process Group Ranks"), whole(args.get("Group size"))
+        return self.groups.number(
+            ProcessGroup(str(args[GROUP]), ranks if isinstance(ranks, str) else "", size)
         )
 
     def append_syncs(self, what: Any, begin_ns: Ints, duration_ns: Ints, args: Sequence[Json]) -> None:
@@ -190,15 +200,20 @@ class Tables:
             "threads": self.heads.threads.values(),
             "inputs": self.inputs.values(),
             "stacks": self.stacks.values(),
+            "groups": self.groups.values(),
             "events": self.events,
         }
 
 
 def _column(args: Sequence[Json], key: str, otherwise: Any = UNKNOWN) -> Ints:
     """One argument of many events as (n,) int64; `otherwise` where it is missing or no number."""
-    values = np.array([entry.get(key, UNKNOWN) for entry in args])
+    told = [entry.get(key, UNKNOWN) for entry in args]
+    try:
+        values = np.array(told)
+    except ValueError:  # lists among the numbers
+        values = np.empty(0, object)
     if values.dtype != np.int64:
-        values = np.array([whole(entry.get(key)) for entry in args], np.int64)
+        values = np.array([whole(each) for each in told], np.int64)
     return np.where(values == UNKNOWN, otherwise, values)
 
 

@@ -202,3 +202,8 @@ def test_a_loop_without_backward_and_optimizer_is_not_called_training():
     slow = tuple(step(number, data=40, compute=50, idle={"data_wait": 40}) for number in range(3, 8))
     assert "The loop waits for data" in shown(rank(slow, ops=ops))
     assert "Training waits for data" in shown(rank(slow))
+
+
+def test_how_much_communication_is_hidden_is_a_share_of_it():
+    overlapped = rank((step(3, compute=80, comm=40, overlap=30), step(4, compute=80, comm=40, overlap=30)))
+    assert "75% of communication hidden" in shown(overlapped)

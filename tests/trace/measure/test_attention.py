@@ -44,6 +44,15 @@ def test_products_of_other_sizes_are_none() -> None:
     assert attention(made) == []
 
 
+def test_a_routers_softmax_between_the_products_of_experts_is_none() -> None:
+    for shape, count in (((8, 2), 0), ((4, 16, 32), 1), ((2, 2, 16, 32), 1)):
+        made = Recording()
+        made.op("aten::bmm", 0, 9, shapes=SCORES)
+        made.op("aten::_softmax", 10, 19, shapes=[shape])
+        made.op("aten::bmm", 20, 29, shapes=VALUES)
+        assert len(attention(made)) == count
+
+
 def test_without_shapes_the_order_decides() -> None:
     made = Recording()
     made.op("aten::bmm", 0, 9)

@@ -4,6 +4,7 @@ import pytest
 
 from perfdoctor.trace.measure.collectives import match_collectives
 from perfdoctor.trace.measure.measure import measure
+from perfdoctor.trace.parse.columns import ProcessGroup
 from perfdoctor.trace.results import RankTrace
 from tests.support.traces import Recording
 
@@ -11,11 +12,13 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4
 BROADCAST = "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def rank(number: int | None, *kernels: tuple[str, float, float]) -> RankTrace:
+def rank(
+    number: int | None, *kernels: tuple[str, float, float], group: ProcessGroup | None = None
+) -> RankTrace:
     made = Recording()
     made.kernel("gemm", 0, 1)
     for name, begin, end in kernels:
-        made.kernel(name, begin, end)
+        made.kernel(name, begin, end, group=group)
     return measure(made.trace(rank=number))
 
 
@@ -59,3 +62,20 @@ def test_names_that_ranks_did_not_run_equally_often_are_left_out() -> None:
 def test_one_rank_or_none_in_common_says_nothing() -> None:
     assert match_collectives([rank(0, (ALL_REDUCE, 1, 2))]) is None
     assert match_collectives([rank(0), rank(1)]) is None
+
+
+def test_collectives_of_different_groups_have_nothing_in_common() -> None:
+    pair, others = ProcessGroup("1", "[0, 1]", 2), ProcessGroup("2", "[2, 3]", 2)
+    found = match_collectives([
+        rank(0, (ALL_REDUCE, 10, 60), group=pair), rank(1, (ALL_REDUCE, 40, 60), group=pair),
+        rank(2, (ALL_REDUCE, 50, 60), group=others), rank(3, (ALL_REDUCE, 50, 60), group=others),
+    ])  # fmt: skip
+    assert found is not None
+    assert (found.matched, found.unmatched, found.late) == (2, 0, 1)
+    assert [wait.waiting_us for wait in found.ranks] == [30.0, 0.0, 0.0, 0.0]
+
+
+def test_a_group_that_is_not_known_to_be_of_all_ranks_is_not_matched() -> None:
+    pair = ProcessGroup("1", size=2)
+    assert match_collectives([rank(each, (ALL_REDUCE, 10, 60), group=pair) for each in range(4)]) is None
+    assert match_collectives([rank(each, (ALL_REDUCE, 10, 60), group=pair) for each in range(2)]) is not None

@@ -86,6 +86,16 @@ def test_backward_of_a_convolution_computes_two_gradients() -> None:
     assert found.flops == 2 * FORWARD
 
 
+@pytest.mark.parametrize(
+    ("wanted", "count"), [("[False, True, True]", 1), ("[True, True, False]", 2), ("", 2)]
+)
+def test_a_gradient_that_nobody_needs_is_not_computed(wanted: str, count: int) -> None:
+    shapes = ((8, 16, 16, 16), (8, 3, 32, 32), (16, 3, 3, 3))
+    found = work("aten::convolution_backward", inputs(*shapes, values=("",) * 10 + (wanted,)))
+    assert found is not None
+    assert found.flops == count * FORWARD
+
+
 def test_a_transposed_convolution_is_the_gradient_of_an_ordinary_one() -> None:
     values = ("", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "True", "[1, 1]", "1")
     for op in ("aten::convolution", "aten::_convolution"):

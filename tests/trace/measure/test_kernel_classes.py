@@ -163,6 +163,11 @@ def test_where_the_name_tells_nothing_the_operator_does() -> None:
     assert kernel_class(DeviceKind.KERNEL, "kernel0", "aten::native_batch_norm", False) is K.NORMALISATION
     assert kernel_class(DeviceKind.KERNEL, "kernel0", "aten::mul", False) is K.POINTWISE
     assert kernel_class(DeviceKind.KERNEL, "kernel0", None, False) is K.OTHER
+    assert (
+        kernel_class(DeviceKind.KERNEL, "RNN_blockPersist_fp_LSTM<float>", "aten::_cudnn_rnn", False)
+        is K.OTHER
+    )
+    assert kernel_class(DeviceKind.KERNEL, "regular_fft<64u>", "aten::_fft_c2c", False) is K.OTHER
 
 
 def test_what_an_optimizers_step_computes_is_the_optimizers() -> None:

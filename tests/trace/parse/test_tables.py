@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from perfdoctor.trace.parse.columns import ProcessGroup
 from perfdoctor.trace.parse.events import EventTable
 from perfdoctor.trace.parse.tables import Columns, Tables
 
@@ -32,6 +33,21 @@ def test_device_and_stream_come_from_the_lane_where_arguments_are_silent() -> No
     device = tables.finished()["device"]
     assert device.device.tolist() == [2, 3, 3, 3]
     assert device.stream.tolist() == [20, 7, 7, 7]
+
+
+def test_lists_among_numbers_are_unknown() -> None:
+    tables = Tables()
+    assert tables.add([event("kernel", "k", {"correlation": told}) for told in ([1, 2], 5, [3])]) == []
+    assert tables.finished()["device"].correlation.tolist() == [-1, 5, -1]
+
+
+def test_the_group_that_a_kernel_communicates_in_is_kept() -> None:
+    tables = Tables()
+    told = {"Process Group Name": "1", "Process Group Ranks": "[0, 2]", "Group size": 2}
+    tables.add([event("kernel", "nccl", args) for args in (told, {}, told, {"Process Group Name": 3})])
+    found = tables.finished()
+    assert found["device"].group.tolist() == [0, -1, 0, 1]
+    assert found["groups"] == [ProcessGroup("1", "[0, 2]", 2), ProcessGroup("3")]
 
 
 def test_stacks_are_kept_frame_by_frame() -> None:
