@@ -39,6 +39,8 @@ ROW_COST = 3.0  # on a device: times what a row costs in a dense update
 GRADIENT = (0.0, 1 / 3, 1.0)
 SURE = (0.6, 1.0, 1.0)  # of the update: small tensors beside the table cost more than their share of elements
 MIB = 2**20
+SPARSE = "nn.Embedding(..., sparse=True)  # and torch.optim.SparseAdam for this table"
+CLIPPED = "\nclip_grad_norm_(others, ...)  # the other parameters: clipping takes no sparse gradients"
 BYTES = 4  # of an element
 
 
@@ -78,7 +80,7 @@ def dense_embedding_gradients(
         change=removes(low, likely, high),
         at=tuple(table.at for table in tables if table.at is not None)[:3],
         same_result=False,
-        code="nn.Embedding(..., sparse=True)  # and torch.optim.SparseAdam for this table",
+        code=SPARSE + (CLIPPED if embeddings.clipped else ""),
     )
 
 

@@ -22,6 +22,7 @@ import re
 
 from perfdoctor.facts.script.validation import ValidationFacts
 from perfdoctor.facts.steps.events import EvalFacts
+from perfdoctor.facts.user_source.update_dependence import Dependence
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
@@ -50,7 +51,7 @@ def frequent_validation(step: StepFacts, evals: EvalFacts, validation: Validatio
         return None
     seconds = validation.seconds_per_step + validation.wait_per_step_s
     share = min(1.0, seconds / step.mean_s)
-    if share < NOTICEABLE or (validation.steps_between < ACTING and not _is_named(validation)):
+    if share < NOTICEABLE or (_may_be_acting(validation) and not _is_named(validation)):
         return None
     if evals.grad_seconds_per_step > RECORDED * evals.seconds_per_step:
         return None  # the fix that keeps the interval comes first
@@ -70,6 +71,11 @@ def frequent_validation(step: StepFacts, evals: EvalFacts, validation: Validatio
     )
 
 
+def _may_be_acting(validation: ValidationFacts) -> bool:
+    """Whether the passes may make what the model is trained on next, such as an agent's episodes."""
+    return validation.steps_between < ACTING or validation.dependence is Dependence.UPDATE
+
+
 def _is_named(validation: ValidationFacts) -> bool:
     """Whether the name of the calling function, or the calling line, mentions validation."""
     at, passes = validation.at, validation.passes
@@ -80,7 +86,7 @@ def _is_named(validation: ValidationFacts) -> bool:
 def _rarer(validation: ValidationFacts) -> str:
     text = (validation.at.text if validation.at is not None else None) or ""
     every = max(2, round(validation.steps_between * RARER[1]))
-    if validation.only_reported and text and not text.startswith(("for ", "with ")):
+    if validation.dependence is Dependence.REPORTED and text and not text.startswith(("for ", "with ")):
         return f"if step % {every} == 0:\n    {text}"
     return (
         f"if step % {every} == 0:\n    ...  # validate, and what reads the result (schedule, early stopping)"

@@ -34,6 +34,8 @@ TRAINERS = (
     (re.compile(r"\.fit\("), f"Trainer(log_every_n_steps={EVERY})  # and enable_progress_bar=False"),
     (re.compile(r"\.train\("), f"TrainingArguments(logging_steps={EVERY})"),
 )
+# What a progress bar counts: none of these calls may be left out.
+COUNTS = re.compile(r"\b\w*(bar|progress|tqdm)\w*\.(update|advance)\(", re.IGNORECASE)
 
 
 @tip(
@@ -69,7 +71,7 @@ def _rarer(line: LineCost) -> str:
     setting = next((setting for pattern, setting in TRAINERS if pattern.search(text)), None)
     if setting is not None:
         return setting
-    if text.startswith(("for ", "while ", "with ")):
+    if text.startswith(("for ", "while ", "with ")) or COUNTS.search(text):
         return "tqdm(..., mininterval=1)  # redraw once a second"
     if not line.only_reported:
         return f"if step % {EVERY} == 0:\n    ...  # only what prints or writes"

@@ -18,6 +18,7 @@ a line that reads a tensor waits for the work before it: that is another finding
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from perfdoctor.facts.host.between_steps import BetweenLine, BetweenStepsFacts
 from perfdoctor.facts.host.debug_modes import CHECKS
@@ -36,6 +37,7 @@ METRICS = re.compile(
     r"accura|f1|auc|precision|recall|bleu|rouge|iou|confusion|score|metric|perplex|evaluat|correct",
     re.IGNORECASE,
 )
+BINDS = re.compile(r"[\w.\[\], *]+(:[^=]+)?=(?!=)")  # names that lines behind it may need
 # Lines that other findings are about, and copies of the state, which are checkpoints.
 CLAIMED = re.compile(r"state_dict|deepcopy|\.collect\(|empty_cache|synchronize")
 
@@ -66,7 +68,7 @@ def slow_postprocessing(run: RunFacts, step: StepFacts, between: BetweenStepsFac
         ),
         change=removes(low, share * (1 - 1 / EVERY), share),
         at=tuple(dict.fromkeys(places)),
-        code=_moved(top) if metrics else _rarer(top),
+        code=_moved(top) if metrics else _rarer(lines[:SHOWN]),
     )
 
 
@@ -87,8 +89,16 @@ def _is_metric(line: BetweenLine) -> bool:
     return any(word is not None and METRICS.search(word) for word in words)
 
 
-def _rarer(line: BetweenLine) -> str:
-    return f"if step % {EVERY} == 0:\n    {line.at.text or '...'}"
+def _rarer(lines: Sequence[BetweenLine]) -> str:
+    """The line as it is, where nothing else needs what it binds; else that all of them go together."""
+    text = lines[0].at.text or "..."
+    numbers = sorted({line.at.line for line in lines if line.at.file == lines[0].at.file})
+    if len(numbers) > 1:
+        told = f"lines {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}, and what only they need"
+        return f"if step % {EVERY} == 0:\n    ...  # {told}"
+    if BINDS.match(text):
+        return f"if step % {EVERY} == 0:\n    {text}  # and what uses its result"
+    return f"if step % {EVERY} == 0:\n    {text}"
 
 
 def _moved(line: BetweenLine) -> str:

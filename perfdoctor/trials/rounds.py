@@ -27,6 +27,7 @@ from perfdoctor.watch import signals
 EPOCHS_NEEDED = {SECOND_EPOCH: 16, EPOCH_BORDERS: 16, VALIDATION: 24}
 CRASHED = frozenset({ExecutionEnd.FAILED, ExecutionEnd.OUT_OF_MEMORY})
 OVER = 0.05  # of the time given, that a last round may take beyond it
+OVER_FOR_VERDICT = 0.5  # the same, while there are too few rounds for a verdict
 
 
 @dataclass
@@ -150,8 +151,10 @@ class Bench:
 
     def _has_to_stop(self, then_s: float, rounds: int) -> bool:
         """Whether another round would go beyond the time there is, where `then_s` will be spent after it."""
-        least = 1 if self.plan.turns else speedup.LEAST_ROUNDS  # whole executions: fewer tell nothing at all
-        return rounds >= least and then_s > self.plan.budget_s * (1.0 + OVER)
+        if rounds >= speedup.LEAST_ROUNDS:
+            return then_s > self.plan.budget_s * (1.0 + OVER)
+        # Fewer rounds tell nothing at all, and all time would be lost; of turns, a round may be a long one.
+        return self.plan.turns > 0 and rounds > 0 and then_s > self.plan.budget_s * (1.0 + OVER_FOR_VERDICT)
 
     def _settles_later(self, sides: Sequence[tuple[Variant, list[Execution]]]) -> bool:
         """Whether a variant still compiled in what was measured of it: then all is measured again, later on.

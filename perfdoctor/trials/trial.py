@@ -233,8 +233,9 @@ def _without_turns(whole: plan.TrialPlan, known: dict[str, Any], spent_s: float,
     most = plan.in_turns(whole, **known | {"steps": None})
     if most is not None and whole.steps > most.steps:
         return "--steps asks for more than turns hold"
-    for percent in range(110, 100 * MOST_TIME, 10):
-        enough_s = (known["seconds"] or plan.BUDGET_S) * percent / 100.0
+    given_s = max(known["seconds"] or 0.0, plan.BUDGET_S)  # what is left of little tells nothing of the steps
+    for percent in range(30, 100 * MOST_TIME, 10):
+        enough_s = given_s * percent / 100.0
         if plan.in_turns(whole, **known | {"seconds": enough_s, "spent_s": 0.0}) is not None:
             because = "too little time for turns"
             return (
@@ -364,6 +365,8 @@ def _check(calibration: Execution, variant: Variant) -> None:
     if calibration.ending in (ExecutionEnd.FAILED, ExecutionEnd.OUT_OF_MEMORY):
         how = "as it is" if variant == ORIGINAL else f"with {variant.name}"
         hint = f"its output is in {calibration.log}"
+        if "EOFError" in (calibration.error or ""):
+            hint += "; executions of a trial get no standard input: give the script its answers by arguments"
         raise BaselineFailed(f"the script fails {how}: {calibration.error}", hint)
     if not calibration.step_s:
         hint = f"its output is in {calibration.log}; watch it first: perfdoctor run ..."

@@ -100,7 +100,8 @@ class _Roots:
 def mapped(torch: Any, value: Any, change: Callable[[Any], Any]) -> Any:
     """`value` with `change(tensor)` for each tensor inside; containers keep their type, copied if changed.
 
-    Looks into lists, tuples, dicts and dataclasses, such as the outputs of transformers.
+    Looks into lists, tuples, dicts and dataclasses, such as the outputs of transformers, and at the
+    attributes of objects of other classes, such as a script's own.
     """
     if isinstance(value, torch.Tensor):
         return change(value)
@@ -116,7 +117,20 @@ def mapped(torch: Any, value: Any, change: Callable[[Any], Any]) -> Any:
         return kind._make(items) if hasattr(kind, "_make") else kind(items)
     if hasattr(type(value), "__dataclass_fields__"):
         return _changed(torch, value, list(vars(value).items()), change, object.__setattr__)
+    if _is_plain(torch, value):
+        held = {
+            name: item
+            for name, item in vars(value).items()
+            if isinstance(item, (torch.Tensor, dict, list, tuple))
+        }
+        return _changed(torch, value, list(held.items()), change, object.__setattr__)
     return value
+
+
+def _is_plain(torch: Any, value: Any) -> bool:
+    """Whether an object does no more than hold what a model returns."""
+    odd = (type, torch.nn.Module, torch.optim.Optimizer, torch.distributions.Distribution)
+    return hasattr(value, "__dict__") and not callable(value) and not isinstance(value, odd)
 
 
 def _changed(

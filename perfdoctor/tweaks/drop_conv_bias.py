@@ -13,6 +13,9 @@ and copies of the model stay correct.
   layer with `bias=False`.
 - Transposed convolutions, and compiled ones.
 
+The bias has no gradient any more: a script that reads `p.grad` of every parameter, as for a norm of its own,
+has to leave out those that need none.
+
 ## Same result
 Within rounding: the mean of each batch, with the bias in it, is subtracted anyway. In eval mode, the running
 mean no longer lags behind a bias that weight decay changes.

@@ -66,8 +66,7 @@ class Evaluation:
         site = self._site(module)
         if site.because is not None:
             return None
-        given = (*args, *kwargs.values())
-        if any(isinstance(value, torch.Tensor) and value.requires_grad for value in given):
+        if _needs_gradient(torch, (args, kwargs)):
             self._leave(site, "an input requires a gradient")
             return None
         if site.dropped < PASSES:
@@ -126,6 +125,19 @@ class Evaluation:
         if key not in sites:
             sites[key] = Site(line_of(frames[0]) if frames else None)
         return sites[key]
+
+
+def _needs_gradient(torch: Any, given: Any) -> bool:
+    """Whether a tensor among them, in whatever container, requires a gradient."""
+    found: List[Any] = []
+
+    def look(tensor: Any) -> Any:
+        if tensor.requires_grad:
+            found.append(tensor)
+        return tensor
+
+    mapped(torch, given, look)
+    return bool(found)
 
 
 @tweak("--no-grad-eval", BITWISE, first_epoch=True, pays=VALIDATION)

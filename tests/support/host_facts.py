@@ -12,6 +12,7 @@ from perfdoctor.facts.script.retained_graph import RetainedGraphFacts
 from perfdoctor.facts.script.startup import StartUpFacts, StartUpLine
 from perfdoctor.facts.script.validation import ValidationFacts
 from perfdoctor.facts.steps.periodic_stalls import PeriodicStalls
+from perfdoctor.facts.user_source.update_dependence import Dependence
 from perfdoctor.model.measured import LineCost, Location, Phase
 
 
@@ -118,7 +119,7 @@ def validation(
     wait: float = 0.0,
     function: str = "predict",
     text: str = "accuracy = validate(model)",
-    only_reported: bool = True,
+    dependence: Dependence = Dependence.REPORTED,
 ) -> ValidationFacts:
     """`count` validations that take `seconds` ms of each step, and `wait` ms for their batches."""
     return ValidationFacts(
@@ -128,7 +129,7 @@ def validation(
         wait / 1e3,
         Location("train.py", 80, "main", text),
         Location("train.py", 60, function, "logits = model(x)"),
-        only_reported,
+        dependence,
     )
 
 

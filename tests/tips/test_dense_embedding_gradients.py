@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.facts.script.embedding_tables import EmbeddingTable, EmbeddingTableFacts
@@ -84,3 +86,9 @@ def test_fires_at_its_thresholds_and_is_silent_beside_them(found, fires):
 
 def test_where_the_update_is_cheap_it_is_silent():
     assert tip(step(forward=50, backward=47, optimizer=3), tables()) is None
+
+
+def test_a_script_that_clips_gradients_is_told_what_to_clip():
+    found = tables()
+    assert "clip" not in tip(STEP, found).code
+    assert "clip_grad_norm_(others" in tip(STEP, replace(found, clipped=True)).code

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfdoctor.facts.user_source.update_dependence import Dependence
 from perfdoctor.tips.frequent_validation import frequent_validation as tip
 from tests.support.facts import evals, gain, step
 from tests.support.host_facts import validation
@@ -62,7 +63,14 @@ def test_validation_that_records_gradients_has_a_cure_that_validates_as_often():
 
 def test_a_validation_that_training_may_need_is_not_skipped_alone():
     text = "error = validate(model)"
-    advice = judge(STEP, validation(seconds=4, between=50, text=text, only_reported=False))
+    advice = judge(STEP, validation(seconds=4, between=50, text=text, dependence=Dependence.UNKNOWN))
     assert advice is not None
     assert text not in (advice.code or "")
     assert "schedule" in (advice.code or "")
+
+
+def test_passes_whose_results_the_updates_need_are_validation_only_by_name():
+    rollout = validation(function="collect_rollouts", text="batch = collect()", dependence=Dependence.UPDATE)
+    assert judge(STEP, rollout) is None
+    stopping = validation(function="evaluate", text="loss = evaluate(model)", dependence=Dependence.UPDATE)
+    assert judge(STEP, stopping) is not None

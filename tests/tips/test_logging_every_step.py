@@ -43,6 +43,7 @@ def test_fires_just_above_the_threshold():
         ("print(loss)", "if step % 50 == 0:\n    print(loss)"),
         ('self.log("loss", loss)', 'if self.global_step % 50 == 0:\n    self.log("loss", loss)'),
         ("for x, y in tqdm(loader):", "tqdm(..., mininterval=1)  # redraw once a second"),
+        ("pbar.update(1)", "tqdm(..., mininterval=1)  # redraw once a second"),
         ("trainer.fit(model, data)", "Trainer(log_every_n_steps=50)  # and enable_progress_bar=False"),
         ("Trainer(model, args).train()", "TrainingArguments(logging_steps=50)"),
     ],

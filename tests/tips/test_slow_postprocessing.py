@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.tips.slow_postprocessing import slow_postprocessing as tip
@@ -22,6 +24,20 @@ def test_names_the_line_of_the_loop_and_the_hottest_line_inside():
     assert gain(advice).low == pytest.approx(1 / 0.9)
     assert gain(advice).likely == pytest.approx(1 / 0.82)
     assert gain(advice).high == pytest.approx(1 / 0.8)
+
+
+def test_what_later_lines_may_need_is_not_guarded_alone():
+    first = between(0.1, text="ok = y != 255")
+    (line,) = first.lines
+    assert tip(run(), STEP, first).code == "if step % 10 == 0:\n    ok = y != 255  # and what uses its result"
+    other = replace(line, at=replace(line.at, line=31, text="confusion += counts(y[ok])"))
+    advice = tip(run(), STEP, replace(first, lines=(line, other)))
+    assert advice.code == "if step % 10 == 0:\n    ...  # lines 30 and 31, and what only they need"
+
+
+@pytest.mark.parametrize("text", ["stats.update(a=net)", "total += norm(net)", "assert a == check(b)"])
+def test_what_binds_nothing_stands_as_it_is(text):
+    assert tip(run(), STEP, between(0.2, text=text)).code == f"if step % 10 == 0:\n    {text}"
 
 
 def test_a_metric_belongs_into_validation():

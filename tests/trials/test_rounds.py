@@ -231,6 +231,21 @@ def test_no_round_begins_that_would_not_end_in_time_unless_it_is_one_of_the_leas
     assert spent_s <= 1.1 * found.plan.budget_s or rounds == 3
 
 
+@pytest.mark.parametrize(
+    ("turns", "rounds", "then_s", "stops"),
+    [
+        (0, 2, 1_000.0, False), (0, 3, 110.0, False), (0, 3, 130.0, True),
+        (20, 0, 1_000.0, False), (20, 1, 170.0, False), (20, 2, 190.0, True), (20, 3, 130.0, True),
+    ],
+)  # fmt: skip
+def test_too_few_rounds_for_a_verdict_get_more_time(
+    turns: int, rounds: int, then_s: float, stops: bool
+) -> None:
+    found = bench(Scripted(original=execution()))
+    found.plan = replace(PLAN, turns=turns, budget_s=120.0)
+    assert found._has_to_stop(then_s, rounds) is stops
+
+
 def test_where_the_clock_ends_it_the_last_look_spends_what_is_left_of_the_five_percent() -> None:
     executor = Slow(
         20.0, original=execution(), workers=lambda number: tweaked(0.1 / (1.05, 1.06, 1.08)[number])

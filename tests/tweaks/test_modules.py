@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, namedtuple
+import types
+from collections import OrderedDict, UserDict, namedtuple
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -73,6 +74,35 @@ def seen(here: Tweaking) -> list[Any]:
 
 def doubled(value: Any) -> Any:
     return mapped(torch, value, lambda tensor: tensor * 2)
+
+
+class Own:
+    """What a script's model returns."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        self.logits, self.hidden, self.name = logits, [logits], "out"
+
+
+@pytest.mark.parametrize(
+    "made", [Own, lambda logits: types.SimpleNamespace(logits=logits, hidden=[logits], name="out")]
+)
+def test_objects_of_a_scripts_own_classes_are_copied_with_their_tensors(made: Any) -> None:
+    before = made(torch.ones(2))
+    after = doubled(before)
+    assert type(after) is type(before)
+    assert (after.logits.sum(), after.hidden[0].sum(), after.name) == (4, 4, "out")
+    assert before.logits.sum() == 2
+
+
+def test_a_dict_in_disguise_is_looked_into() -> None:
+    after = doubled(UserDict(logits=torch.ones(2)))
+    assert type(after) is UserDict
+    assert after["logits"].sum() == 4
+
+
+def test_modules_and_functions_are_no_outputs() -> None:
+    for value in (nn.Linear(2, 2), doubled, torch.nn.Module, torch.distributions.Normal(0.0, 1.0)):
+        assert doubled(value) is value
 
 
 def test_the_outermost_call_is_seen_once(seen: list[Any]) -> None:

@@ -181,3 +181,16 @@ def test_an_error_in_a_pass_leaves_gradients_on() -> None:
             except RuntimeError:
                 recorded.append(torch.is_grad_enabled())
     assert recorded == [True] * PASSES + [False, True]
+
+
+def test_an_input_that_requires_a_gradient_is_seen_inside_a_list() -> None:
+    class Listed(nn.Linear):
+        def forward(self, given: list[torch.Tensor]) -> torch.Tensor:
+            return super().forward(given[0])
+
+    listed = Listed(2, 2).eval()
+    with applied("no_grad_eval") as told:
+        for _ in range(6):
+            assert listed([torch.randn(4, 2, requires_grad=True)]).requires_grad
+    assert not told.applied
+    assert told.left_alone[0]["because"] == "an input requires a gradient"

@@ -111,7 +111,7 @@ def _sequences(samples: Sequence[PaddingEvent]) -> Iterator[_Rows]:
     places: dict[object, list[PaddingEvent]] = defaultdict(list)
     for event in samples:
         places[event.place].append(event)
-    for events in places.values():
+    for events in _without_targets(list(places.values())):
         padding: Counter[tuple[object, object]] = Counter()
         for event in events:
             padding[_fill(event)] += _Rows(event.width, event.lengths).padding
@@ -120,6 +120,23 @@ def _sequences(samples: Sequence[PaddingEvent]) -> Iterator[_Rows]:
             for event in events:
                 unpadded = [event.width] * len(event.lengths)
                 yield _Rows(event.width, event.lengths if _fill(event) == fill else unpadded)
+
+
+def _without_targets(places: Sequence[list[PaddingEvent]]) -> list[list[PaddingEvent]]:
+    """What models compute on: no table is looked up at a number below zero, which marks what losses ignore.
+
+    Where there is nothing else of that width, targets tell how long the rows beside them are.
+    """
+    widths = {event.width for events in places for event in events if not _is_below_zero(event)}
+    return [
+        events
+        for events in places
+        if not all(_is_below_zero(event) and event.width in widths for event in events)
+    ]
+
+
+def _is_below_zero(event: PaddingEvent) -> bool:
+    return isinstance(event.fill, (int, float)) and event.fill < 0
 
 
 def _fill(event: PaddingEvent) -> tuple[object, object]:

@@ -48,7 +48,9 @@ def written_out(stacks: StackFacts, step: StepFacts, sources: Sources) -> Attent
         between_us=both * sum(line.share for line in between) * step.mean_s * US_PER_S,
         products_us=both * sum(line.share for line in products) * step.mean_s * US_PER_S,
     )
-    places = sorted((*between, *products), key=lambda line: -line.share)
+    places = sorted(
+        (*between, *products), key=lambda line: (SOFTMAX not in (line.at.text or ""), -line.share)
+    )
     return AttentionFacts((use,), 1 / (step.mean_s * US_PER_S), tuple(line.at for line in places))
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import re
+
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
+from perfdoctor.facts.script.model_and_optimizers import files_of
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, StepFacts
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.embeddings import EmbeddingTableEvent
+
+CLIPS = re.compile(r"clip_grad_(norm|value)_?|clip_gradients|clip_grads_with_norm_")
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,7 @@ class EmbeddingTableFacts:
     """Such tables, largest first."""
 
     tables: tuple[EmbeddingTable, ...]
+    clipped: bool = False  # the script clips gradients, by functions that take no sparse ones
 
 
 @fact
@@ -58,4 +65,19 @@ def embedding_table_facts(rank: RankRecords, step: StepFacts, sources: Sources) 
         )
         for event in most.values()
     ]
-    return EmbeddingTableFacts(tuple(sorted(tables, key=lambda table: -table.bytes))) if tables else None
+    if not tables:
+        return None
+    clipped = any(_clips(sources.file(file).tree) for file in files_of(rank))
+    return EmbeddingTableFacts(tuple(sorted(tables, key=lambda table: -table.bytes)), clipped)
+
+
+def _clips(tree: ast.Module | None) -> bool:
+    """Whether a file of the script clips gradients."""
+    return any(
+        isinstance(node, ast.Attribute | ast.Name) and CLIPS.fullmatch(_name_of(node))
+        for node in (ast.walk(tree) if tree is not None else ())
+    )
+
+
+def _name_of(node: ast.Attribute | ast.Name) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id

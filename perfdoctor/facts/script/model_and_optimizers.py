@@ -31,7 +31,7 @@ class Optimizer:
     elements: int
     device: str
     momentum: bool
-    special: bool  # differentiable, or with sparse gradients
+    special: bool  # differentiable, with sparse gradients or complex parameters
     constructed_at: Location | None
     at: Location | None  # the line that steps it
 
@@ -111,7 +111,7 @@ def optimizer_facts(
             elements=event.elements,
             device=event.device or "cpu",
             momentum=event.momentum,
-            special=bool(event.differentiable or event.sparse),
+            special=bool(event.differentiable or event.sparse or event.complex_numbers),
             constructed_at=location(event.built) or location(event.at),
             at=location(event.at),
         )

@@ -11,7 +11,7 @@ from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.facts.user_source.update_dependence import only_reported
+from perfdoctor.facts.user_source.update_dependence import Dependence, of_line
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LoaderFacts, Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
@@ -29,7 +29,7 @@ class ValidationFacts:
     wait_per_step_s: float  # for other loaders, but for what fewer workers than training has are the cause of
     at: Location | None  # the line of the loop that validates again and again
     passes: Location | None  # the line that calls the model
-    only_reported: bool = False  # the source shows that no update depends on what the line at `at` does
+    dependence: Dependence = Dependence.UNKNOWN  # of the updates on what the line at `at` does
 
 
 @fact
@@ -59,7 +59,7 @@ def validation_facts(
         wait_per_step_s=_wait_s(loader, other) if isinstance(loader, LoaderFacts) else 0.0,
         at=at,
         passes=lines[0] if lines else None,
-        only_reported=only_reported(sources, at),
+        dependence=of_line(sources, at) if at is not None else Dependence.UNKNOWN,
     )
 
 

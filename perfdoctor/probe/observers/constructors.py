@@ -65,6 +65,7 @@ class Constructors:
                 device=tensors[0].device.type if tensors else None,
                 built=self.lines.optimizers.get(optimizer),
                 at=user_line(),
+                complex_numbers=any(p.is_complex() for p in tensors),
             )
         )
 

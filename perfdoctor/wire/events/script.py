@@ -35,6 +35,7 @@ class OptimizerEvent(Event, name="optimizer"):
     device: str | None
     built: Line | None
     at: Line | None
+    complex_numbers: bool = False  # among its parameters
 
 
 class DoublePrecisionEvent(Event, name="float64"):

@@ -146,3 +146,11 @@ def test_files_in_which_batches_are_prepared_are_read_too():
     of_batch = load_facts.batch(load_facts.cost(Stage.TRANSFORMING, 1.0, line))
     (at,) = facts(*[look()] * 4, of_batch=of_batch, data="x = pad_sequence(texts)").lines
     assert at.file == "/home/me/data.py"
+
+
+def test_what_the_loss_ignores_is_no_padding_of_rows_that_are_full():
+    full, ignored = look([80] * 4, fill=7), look(place=1, fill=-100)
+    assert facts(*[full, ignored] * 6) is None
+    assert facts(*[ignored] * 6) is not None  # beside features that are no numbers of a table
+    padded = facts(*[look(), ignored] * 6)
+    assert (padded.batches, padded.longest) == (6, 40)

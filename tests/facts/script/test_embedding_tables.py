@@ -49,3 +49,15 @@ def test_without_tables_or_with_broken_records_there_is_nothing():
     assert facts() is None
     assert facts(table(rows=0)) is None
     assert facts({"event": "embedding_table"}) is None
+
+
+def test_a_script_that_clips_gradients_is_known():
+    at = {"file": "/home/me/train.py", "line": 2}
+    clips = Sources(
+        source_of(train="optimizer = Adam(...)\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)")
+    )
+    root = {"event": "root", "module": "Net", "modules": 1, "parameters": 1, "parameter_bytes": 4, "float64": 0.0,
+            "float16": 0.0, "device": "cpu", "built": at, "at": at}  # fmt: skip
+    records = RankRecords(0, None, None, (root, table()))
+    assert embedding_table_facts(records, step(forward=1), clips).clipped
+    assert not embedding_table_facts(records, step(forward=1), SOURCES).clipped
