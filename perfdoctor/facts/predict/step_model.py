@@ -145,9 +145,11 @@ class StepModel:
         are, for the share of the step in which the other one is at it. Workers are busy independently of each
         other: that several are at once is rarer than that one is.
         """
+        if step_s <= 0:
+            return self.compute_s, self.data_s
         main = min(self.cores, _ratio(self.compute_cpu_s, self.compute_s))
         worker = min(1.0, _ratio(self.data_cpu_s, self.data_s))
-        training = min(1.0, _ratio(self.compute_s, step_s))
+        training = min(1.0, self.compute_s / step_s)
         preparing = min(1.0, self.data_s / (workers * step_s))
         lacking = self._lacking(main + worker, worker, workers - 1, preparing) * training
         data_s = self.data_s * (1 + lacking * self.contention.worker[case] * worker)
