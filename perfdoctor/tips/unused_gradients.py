@@ -1,12 +1,14 @@
 """Backward computes gradients of parameters that no optimizer updates.
 
 ## What it sees
-Parameters that get gradients from the loss, belong to no optimizer, and did not change between two sampled
-steps.
+Parameters that get gradients from the loss, belong to no optimizer or to a group whose learning rate is 0,
+and did not change between two sampled steps.
 
 ## By hand
     model.backbone.requires_grad_(False)      # once, before training
     # or: with torch.no_grad(): features = backbone(images)
+
+    # and without these parameters in the optimizer: a learning rate of 0 computes all, and moves nothing
 
     # a model of its own, such as a teacher: with torch.no_grad(): targets = teacher(images)
 
@@ -52,7 +54,7 @@ def unused_gradients(step: StepFacts, orphans: UnusedGradientFacts) -> Advice | 
         return None
     return Advice(
         because=(
-            f"{orphans.elements:,} parameters get gradients in backward, but belong to no optimizer",
+            f"{orphans.elements:,} parameters get gradients in backward, but {_unmoved(orphans)}",
             f"{orphans.of_elements:.0%} of those with gradients; backward takes {backward:.0%} of the step",
             f"{orphans.needless:.0%} of backward's operations serve only these",
         ),
@@ -60,3 +62,9 @@ def unused_gradients(step: StepFacts, orphans: UnusedGradientFacts) -> Advice | 
         at=tuple(at for at in (orphans.called_at, orphans.at) if at is not None),
         code=OF_ITS_OWN if orphans.called_at is not None else OF_A_PART,
     )
+
+
+def _unmoved(orphans: UnusedGradientFacts) -> str:
+    if orphans.at_rest == orphans.elements:
+        return "their learning rate is 0"
+    return "belong to no optimizer" + (", or their learning rate is 0" if orphans.at_rest else "")

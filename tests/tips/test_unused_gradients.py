@@ -58,3 +58,16 @@ def test_is_silent(of_step, found):
 
 def test_fires_just_above_the_threshold():
     assert tip(STEP, orphans(0.1, of_elements=0.1)) is not None
+
+
+@pytest.mark.parametrize(
+    ("at_rest", "words"),
+    [
+        (900_000, "but their learning rate is 0"),
+        (1_000, "but belong to no optimizer, or their learning rate is 0"),
+    ],
+)
+def test_a_learning_rate_of_zero_is_told(at_rest, words):
+    advice = tip(STEP, replace(orphans(0.8), at_rest=at_rest))
+    assert advice is not None
+    assert advice.because[0] == f"900,000 parameters get gradients in backward, {words}"

@@ -19,7 +19,7 @@ ALIKE = 0.02  # a part of a model need not be reached by backward, as a head tha
 
 @dataclass(frozen=True)
 class UnusedGradientFacts:
-    """Parameters that backward reaches, no optimizer has, and nothing changes."""
+    """Parameters that backward reaches, no optimizer has or moves, and nothing changes."""
 
     tensors: int
     elements: int
@@ -27,6 +27,7 @@ class UnusedGradientFacts:
     needless: float  # share of backward's nodes from which gradients go to such parameters only
     at: Location | None  # the line that constructs the optimizer
     called_at: Location | None = None  # that calls a model of its own which has just these parameters
+    at_rest: int = 0  # of the elements, those that an optimizer has at a learning rate of zero
 
 
 @fact
@@ -45,6 +46,7 @@ def unused_gradient_facts(rank: RankRecords, sources: Sources) -> UnusedGradient
         of_elements=min(1.0, last.elements / max(1.0, last.of_elements)),
         needless=min(1.0, last.needless / max(1.0, last.nodes)),
         at=sources.shown(constructed_at[0]) if constructed_at else None,
+        at_rest=last.at_rest,
         called_at=sources.shown(_called_at(rank.of(RootModuleEvent), last.elements)),
     )
 

@@ -1,7 +1,7 @@
-"""Gradients that nobody uses: parameters that backward reaches and no optimizer has.
+"""Gradients that nobody uses: parameters that backward reaches and no optimizer has, or none that moves them.
 
-The graph of a loss is walked before four of the early backwards; a parameter counts once nothing has
-changed it from one of them to the next.
+The graph of a loss is walked before a few backwards, early ones and a later one; a parameter counts once
+nothing has changed it from one of them to the next. A learning rate of zero writes a parameter as it was.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from ..recorder import Recorder
 if TYPE_CHECKING:
     from ..steps.steps import StepTracker
 
-SAMPLED = (4, 8, 16, 32)  # backwards: by the last, every optimizer is there, the rarest of a GAN included
+# Backwards: by the fourth of them, every optimizer is there, the rarest of a GAN included; by the last, what
+# is thawed layer by layer.
+SAMPLED = (4, 8, 16, 32, 256)
+PIECE = 64  # elements of a parameter that tell whether it moves
 
 
 class UnusedGradients:
@@ -27,7 +30,7 @@ class UnusedGradients:
         self.steps = steps
         self.optimizers = optimizers
         self.due: List[int] = list(SAMPLED)
-        self.versions: Dict[int, Tuple[Any, int]] = {}  # of suspects in the last graph, by identity
+        self.before: Dict[int, Tuple[Any, int, Any]] = {}  # suspects of the last graph, by identity
 
     def sample(self, recorder: Recorder, loss: Any) -> None:
         """Walk the graph of a loss, if it is time."""
@@ -37,11 +40,13 @@ class UnusedGradients:
         nn, tensor = self.steps.torch.nn, self.steps.torch.Tensor
         if type(loss) is not tensor or loss.grad_fn is None or not len(self.optimizers):
             return
-        trained = [p for one in self.optimizers for group in one.param_groups for p in group["params"]]
+        groups = [group for one in self.optimizers for group in one.param_groups]
+        trained = [p for group in groups for p in group["params"]]
         order = nodes_of(loss.grad_fn)
         if order is None or any(type(p) not in (nn.Parameter, tensor) for p in trained):
             return  # sharded parameters: those in the graph are others than the optimizer has
-        known = {id(p) for p in trained}
+        known = {id(p) for group in groups if not _is_at_rest(group) for p in group["params"]}
+        at_rest = {id(p) for p in trained} - known
         leaves = {index: node.variable for index, node in enumerate(order) if hasattr(node, "variable")}
         suspects = {
             index: leaf
@@ -49,7 +54,7 @@ class UnusedGradients:
             if type(leaf) is nn.Parameter and id(leaf) not in known
         }
         still = {index for index, leaf in suspects.items() if self._unchanged(leaf)}
-        self.versions = {id(leaf): (weakref.ref(leaf), leaf._version) for leaf in suspects.values()}
+        self.before = {id(leaf): _state(leaf, id(leaf) in at_rest) for leaf in suspects.values()}
         self.steps.session.write(
             UnusedGradientsEvent(
                 tensors=len(still),
@@ -57,15 +62,35 @@ class UnusedGradients:
                 of_elements=sum(leaf.numel() for leaf in leaves.values()),
                 nodes=len(order) - len(leaves),
                 needless=len(needless(parents_of(order), set(leaves), set(leaves) - still)),
+                at_rest=sum(suspects[index].numel() for index in still if id(suspects[index]) in at_rest),
             )
         )
 
     def _unchanged(self, leaf: Any) -> bool:
-        reference, version = self.versions.get(id(leaf), (None, -1))
-        return reference is not None and reference() is leaf and leaf._version == version
+        reference, version, piece = self.before.get(id(leaf), (None, -1, None))
+        if reference is None or reference() is not leaf:
+            return False
+        return leaf._version == version or (piece is not None and piece == _piece(leaf))
+
+
+def _is_at_rest(group: Dict[str, Any]) -> bool:
+    """Whether an optimizer leaves these parameters as they are; a rate in a tensor is not read."""
+    rate = group.get("lr")
+    return isinstance(rate, (int, float)) and rate == 0
+
+
+def _state(leaf: Any, is_at_rest: bool) -> Tuple[Any, int, Any]:
+    """The parameter, how often it was written, and some of it where it is written all the time."""
+    return weakref.ref(leaf), leaf._version, _piece(leaf) if is_at_rest else None
+
+
+def _piece(leaf: Any) -> List[float]:
+    """Nothing of what is on a device: to read it would wait for all its work."""
+    found: List[float] = leaf.detach().reshape(-1)[:PIECE].tolist() if leaf.is_cpu else []
+    return found
 
 
 @observer
 def unused_gradients(watch: Watch) -> None:
-    """Walk the graph of a loss before four of the early backwards."""
+    """Walk the graph of a loss before a few of the backwards."""
     watch.before_some_backwards("orphans", UnusedGradients(watch.steps, watch.lines.optimizers).sample)

@@ -37,13 +37,14 @@ class GradientClearingEvent(Event, name="clearing"):
 
 
 class UnusedGradientsEvent(Event, name="orphans"):
-    """Parameters that a backward reached and no optimizer has."""
+    """Parameters that a backward reached and that no optimizer has, or moves."""
 
     tensors: int
     elements: int
     of_elements: int  # elements of all parameters in the graph
     nodes: int  # of the graph
     needless: int  # nodes that no other gradient needs
+    at_rest: int = 0  # elements that an optimizer has, at a learning rate of zero
 
 
 class RepeatedBackwardEvent(Event, name="repeated_backward"):

@@ -37,6 +37,19 @@ def test_parameters_that_no_optimizer_has_are_found_once_they_stayed_as_they_wer
     assert 0 < found[-1]["needless"] < found[-1]["nodes"]
 
 
+def test_a_learning_rate_of_zero_trains_nothing(tmp_path):
+    groups = '[{"params": body.parameters(), "lr": 0.0}, {"params": head.parameters()}]'
+    found = looks(tmp_path, trained=groups)
+    assert [look["tensors"] for look in found] == [0, 4, 4, 4]
+    assert found[-1]["at_rest"] == found[-1]["elements"] == 112
+
+
+def test_a_rate_that_is_zero_now_and_then_trains(tmp_path):
+    groups = '[{"params": body.parameters(), "lr": 0.0}, {"params": head.parameters()}]'
+    found = looks(tmp_path, trained=groups, by_hand='opt.param_groups[0]["lr"] = 0.1 * (step % 2)')
+    assert all(look["tensors"] == 0 for look in found)
+
+
 @pytest.mark.parametrize(
     "settings",
     [
