@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -340,10 +341,29 @@ def _together(
         return None
     gain = _in_combination(model, first, attribution, machine)
     best = max(alone.likely for _, _, alone in first)
-    likely = max(gain.likely, best)
+    bound = _bound(first, attribution.bounds)
+    likely = max(min(gain.likely, bound.likely), best)
     # that all of them bring their best, and act on seconds of their own, is rarer than that one of them does
     at_best = math.prod(alone.high for _, _, alone in first)
-    return Gain(gain.low, likely, max(likely, min(gain.high, at_best)))
+    return Gain(min(gain.low, bound.low), likely, max(likely, min(gain.high, bound.high, at_best)))
+
+
+def _bound(advised: Sequence[Advised], bounds: Mapping[Bottleneck, float]) -> Gain:
+    """What these may bring together by what each brings: time of a class that none of them takes stays.
+
+    Of one class, at worst all act on the same seconds, and likely on others, as far as the class has them.
+    """
+    taken: dict[Bottleneck, list[Gain]] = defaultdict(list)
+    for tip, advice, gain in advised:
+        taken[_kind(tip, advice)].append(gain)
+    low, likely, high = (
+        sum(
+            min(1.0 - 1.0 / bounds[kind], how(max(0.0, 1.0 - 1.0 / getattr(gain, case)) for gain in gains))
+            for kind, gains in taken.items()
+        )
+        for case, how in (("low", max), ("likely", sum), ("high", sum))
+    )
+    return without(low, likely, high)
 
 
 def _why_not(tip: Tip, facts: Facts, attribution: TimeAttribution | None) -> str | None:

@@ -31,7 +31,6 @@ BALANCED = 0.05  # two classes this close at the top: neither is the bottleneck
 COMPARABLE = 1 / 3  # of what is avoidable of one: where less is of the other, the first is the bottleneck
 TOO_FEW_STEPS, TOO_SHORT_S = 5, 1.0  # below either, no verdict at all
 WILD = 0.80  # spread of block means over their mean, as UNSTEADY
-LEAST_SHOWN = 0.005  # a class below this share is not named
 
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
 COUNTED_BY = {Marker.CALL: "module calls", Marker.BATCH: "batches"}
@@ -56,8 +55,8 @@ class TimeAttribution:
         return sorted(self.classes, key=lambda kind: -self.classes[kind])
 
     def __str__(self) -> str:
-        shown = (kind for kind in self.ranked if self.classes[kind] >= LEAST_SHOWN)
-        return ", ".join(f"{kind.value} {self.classes[kind]:.0%}" for kind in shown)
+        percents = {kind: f"{self.classes[kind]:.0%}" for kind in self.ranked}
+        return ", ".join(f"{kind.value} {percent}" for kind, percent in percents.items() if percent != "0%")
 
 
 def attribute_time(facts: Facts) -> TimeAttribution | None:

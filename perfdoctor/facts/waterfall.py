@@ -60,6 +60,7 @@ def device_waterfall(window: RankTrace) -> Waterfall | None:
         Lane(
             WORK[lane.kind],
             tuple(LaneStretch(lane.kind, begin / 1e6, end / 1e6) for begin, end in lane.stretches_us),
+            lane.busy_us / 1e6,
         )
         for lane in step.lanes
     )

@@ -26,6 +26,14 @@ class Lane:
 
     name: str
     stretches: tuple[LaneStretch, ...]
+    worked_s: float | None = None  # where stretches stand for more than that, since gaps in them are not seen
+
+    @property
+    def busy_s(self) -> float:
+        """How long something was done."""
+        if self.worked_s is not None:
+            return self.worked_s
+        return sum(stretch.end_s - stretch.begin_s for stretch in self.stretches)
 
 
 @dataclass(frozen=True)

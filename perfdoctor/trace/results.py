@@ -107,12 +107,13 @@ class StepTrace:
 class WorkLane:
     """When one kind of work was done in a step: begins and ends, from the step's begin on.
 
-    `kind` is "loading", "operators" or "blocked" of the host, "compute", "communication" or "copying" of a
-    device.
+    Stretches that touch to the eye are one, and hold more time than the work in them took. `kind` is
+    "loading", "operators" or "blocked" of the host, "compute", "communication" or "copying" of a device.
     """
 
     kind: str
     stretches_us: tuple[tuple[float, float], ...]
+    busy_us: float  # the work alone
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ class KernelUse:
     tensor_core: bool | None
     occupancy: float | None  # mean share of warps, weighted by duration
     op: str | None  # the operator that launched most of it
-    beside_us: float = 0.0  # of `us`, while other computing ran too
+    beside_us: float = 0.0  # of `us`, while its device computed something else, too
     at: Location | None = None  # a user's function that launches it, as in BlockingCalls
     unfilled_us: float | None = None  # of `us`, by the share of multiprocessors that got no thread block
 

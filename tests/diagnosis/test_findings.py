@@ -234,6 +234,17 @@ def test_together_they_bring_at_best_what_their_best_gains_multiply_to():
     assert found.together.high == pytest.approx(singles[0] * singles[1])
 
 
+def test_time_that_no_finding_takes_is_not_gone_together():
+    given = (("a", 0.5, 0.54, 0.55, Bottleneck.DATA), ("b", 0.04, 0.06, 0.1, Bottleneck.HOST))
+    made = [tip(name, *shares, kind=kind) for name, *shares, kind in given]
+    found = judged(*made, blame=open_to(data=0.55, host=0.3, compute=0.15))
+    assert found.together is not None
+    data, host = ([1 - 1 / each for each in astuple(finding.gain)] for finding in found.findings)
+    for whole, *parts in zip(astuple(found.together), data, host, strict=True):
+        assert whole <= 1 / (1 - sum(parts)) + 1e-9
+    assert found.together.low < found.together.likely < found.together.high
+
+
 def test_only_the_first_three_are_taken_together():
     shares = zip("abcd", (0.2, 0.15, 0.1, 0.05), strict=True)
     found = judged(*(tip(name, share) for name, share in shares), blame=open_to(data=1.0))

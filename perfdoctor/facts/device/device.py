@@ -76,14 +76,15 @@ class KernelFacts:
     work: tuple[WorkUse, ...] = ()  # of the operators whose shapes were recorded
     judged_steps: int | None = None  # which the counts are of
     computing: float = 0.0  # share of the judged time for each microsecond in which anything computes
+    devices: int = 1  # of the process, which compute at the same time
 
     def share(self, *kinds: KernelClass) -> float:
         """Share of the judged time that these classes take."""
         return self.scale * sum(use.us for use in self.classes if use.kind in kinds)
 
     def alone(self, use: KernelUse) -> float:
-        """Share of the judged time in which a kernel computes and nothing else does."""
-        return self.computing * (use.us - use.beside_us)
+        """Share of the judged time in which a kernel computes and nothing else on its device does."""
+        return self.computing * (use.us - use.beside_us) / self.devices
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,8 @@ def _bus_us(trace: RankTrace) -> float:
 def kernel_facts(trace: RankTrace, device: DeviceFacts) -> KernelFacts:
     """What the device ran."""
     kernels_us = sum(use.us for use in trace.classes if use.kind not in NOT_COMPUTE)
-    alone_us = sum(use.us - use.beside_us for use in trace.kernels if use.kind not in NOT_COMPUTE)
+    devices = max(1, len(trace.devices))
+    alone_us = sum(use.us - use.beside_us for use in trace.kernels if use.kind not in NOT_COMPUTE) / devices
     times = [step.times for step in judged_steps(trace.steps)] or ([trace.times] if trace.times else [])
     computing_us = max(sum(time.compute_us for time in times), alone_us)
     return KernelFacts(
@@ -251,6 +253,7 @@ def kernel_facts(trace: RankTrace, device: DeviceFacts) -> KernelFacts:
         scale=_compute_scale(trace, device),
         work=trace.work,
         judged_steps=len(judged_steps(trace.steps)) or None,
+        devices=devices,
         computing=_compute_scale(trace, device) * kernels_us / computing_us if computing_us > 0 else 0.0,
     )
 

@@ -87,8 +87,7 @@ def _told(fall: Waterfall) -> str:
 
 def _lane(lane: Lane, length_s: float) -> DrawnLane:
     parts = tuple(_part(stretch, length_s) for stretch in lane.stretches)
-    busy_s = sum(stretch.end_s - stretch.begin_s for stretch in lane.stretches)
-    told = f"{lane.name}: {text.seconds(busy_s)} of {text.seconds(length_s)}"
+    told = f"{lane.name}: {text.seconds(lane.busy_s)} of {text.seconds(length_s)}"
     return DrawnLane(lane.name, parts, told)
 
 

@@ -162,15 +162,16 @@ class Kernels:
         return at
 
     def _beside(self) -> Ints:
-        """(n,) nanoseconds of each device event while other computing ran too; copies compute nothing."""
+        """(n,) nanoseconds of each device event while its device computed something else, too; no copies."""
         device = self.trace.device
         beside = np.zeros(len(device), np.int64)
         communication = events_named(self.trace.names, device.name, is_communication)
-        rows = np.flatnonzero((device.kind == DeviceKind.KERNEL) & ~communication)
-        numbers = device.device[rows], device.stream[rows]
-        if any((column != column[:1]).any() for column in numbers):  # one stream runs one after the other
-            begin, end = device.begin_ns[rows], device.ends_ns(rows)
-            beside[rows] = overlapping(begin, end).within(begin, end)
+        computing = np.flatnonzero((device.kind == DeviceKind.KERNEL) & ~communication)
+        for number in np.unique(device.device[computing]):
+            rows = computing[device.device[computing] == number]
+            if (device.stream[rows] != device.stream[rows[0]]).any():  # one stream runs one after the other
+                begin, end = device.begin_ns[rows], device.ends_ns(rows)
+                beside[rows] = overlapping(begin, end).within(begin, end)
         return beside
 
     def _unfilled(self) -> Floats:

@@ -39,7 +39,10 @@ def step_lanes(
         "communication": active.comm,
         "copying": active.copies,
     }
-    lanes = [WorkLane(kind, _stretches(of_kind, step)) for kind, of_kind in spans.items()]
+    lanes = [
+        WorkLane(kind, _stretches(each, step), int(each.within(step.begin_ns, step.end_ns)) / NS)
+        for kind, each in spans.items()
+    ]
     span_us = (step.end_ns - step.begin_ns) / NS
     return StepLanes(step.name, span_us, tuple(lane for lane in lanes if lane.stretches_us))
 

@@ -177,3 +177,16 @@ def test_microseconds_become_shares_of_the_judged_steps() -> None:
     assert seen is not None
     assert seen.steps == 5
     assert share_per_us(seen) == pytest.approx(1 / (5 * 100_000))
+
+
+def test_devices_that_do_the_same_at_the_same_time_do_it_once() -> None:
+    def alone(count: int) -> float:
+        kernels = (kernel("gemm", "matmul", 200 * count), kernel("vectorized", "pointwise", 100 * count))
+        steps = tuple(step(number, compute=60) for number in range(1, 6))
+        trace = rank(steps, kernels=kernels, devices=tuple(range(count)))
+        seen = device.device_facts(trace)
+        assert seen is not None
+        facts = device.kernel_facts(trace, seen)
+        return facts.alone(facts.kernels[-1])
+
+    assert alone(4) == pytest.approx(alone(1))

@@ -151,3 +151,12 @@ def test_without_the_devices_properties_its_filling_is_not_known() -> None:
     made = Recording()
     made.kernel("a", 0, 4, blocks=152)
     assert measure(made.trace()).kernels[0].unfilled_us is None
+
+
+def test_what_another_device_computes_is_not_beside_it() -> None:
+    made = Recording()
+    for number in range(2):
+        made.kernel("gemm", 0, 10, device=number)
+        made.kernel("vectorized_elementwise_kernel", 8, 14, device=number, stream=8)
+    beside = {use.name: use.beside_us for use in measure(made.trace()).kernels}
+    assert beside == {"gemm": 4.0, "vectorized_elementwise_kernel": 4.0}

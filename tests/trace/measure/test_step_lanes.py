@@ -56,7 +56,9 @@ def test_stretches_that_the_eye_cannot_tell_apart_are_one():
             made.op("aten::add_", 2 * number, 2 * number + 1)
         made.op("aten::mm", 2000, 2500)
 
-    assert stretches(lanes(10_000, add=add))["operators"] == ((0, 999), (2000, 2500))
+    found = lanes(10_000, add=add)
+    assert stretches(found)["operators"] == ((0, 999), (2000, 2500))
+    assert {lane.kind: lane.busy_us for lane in found.lanes}["operators"] == 1000
 
 
 def test_without_a_step_or_a_device_there_are_no_lanes():
