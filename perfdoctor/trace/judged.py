@@ -13,11 +13,11 @@ def judged(spans_us: Sequence[float], begun: Sequence[int]) -> range:
 
     Without a first one that warmed up, and without a last one in which nothing was done.
     """
-    stop = len(spans_us) - ends_idle(begun)
-    return range(warms_up(spans_us[:stop]), stop)
+    stop = len(spans_us) - _ends_idle(begun)
+    return range(_warms_up(spans_us[:stop]), stop)
 
 
-def warms_up(spans_us: Sequence[float]) -> bool:
+def _warms_up(spans_us: Sequence[float]) -> bool:
     """Whether the first step is much longer than those after it."""
     if len(spans_us) <= OTHERS:
         return False
@@ -25,6 +25,6 @@ def warms_up(spans_us: Sequence[float]) -> bool:
     return spans_us[0] > WARM_UP * later[len(later) // 2]
 
 
-def ends_idle(begun: Sequence[int]) -> bool:
+def _ends_idle(begun: Sequence[int]) -> bool:
     """Whether the loop had ended before the profiler did: the last mark holds no more than a loader's end."""
     return len(begun) > 1 and not begun[-1] and all(begun[:-1])

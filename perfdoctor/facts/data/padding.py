@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from perfdoctor.facts.data.training_loader import trained_on
 from perfdoctor.facts.decode import as_count
@@ -111,7 +111,7 @@ def _sequences(samples: Sequence[PaddingEvent]) -> Iterator[_Rows]:
     places: dict[object, list[PaddingEvent]] = defaultdict(list)
     for event in samples:
         places[event.place].append(event)
-    for events in _without_targets(list(places.values())):
+    for events in _without_targets(places.values()):
         padding: Counter[tuple[object, object]] = Counter()
         for event in events:
             padding[_fill(event)] += _Rows(event.width, event.lengths).padding
@@ -122,7 +122,7 @@ def _sequences(samples: Sequence[PaddingEvent]) -> Iterator[_Rows]:
                 yield _Rows(event.width, event.lengths if _fill(event) == fill else unpadded)
 
 
-def _without_targets(places: Sequence[list[PaddingEvent]]) -> list[list[PaddingEvent]]:
+def _without_targets(places: Collection[list[PaddingEvent]]) -> list[list[PaddingEvent]]:
     """What models compute on: no table is looked up at a number below zero, which marks what losses ignore.
 
     Where there is nothing else of that width, targets tell how long the rows beside them are.

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ast
-import re
-
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.model_and_optimizers import files_of
-from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.facts.user_source.parse import Sources, names_in
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, StepFacts
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.embeddings import EmbeddingTableEvent
 
-CLIPS = re.compile(r"clip_grad_(norm|value)_?|clip_gradients|clip_grads_with_norm_")
+CLIPPING = frozenset(
+    "clip_grad_norm clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_ clip_gradients".split()
+)
 
 
 @dataclass(frozen=True)
@@ -67,17 +66,6 @@ def embedding_table_facts(rank: RankRecords, step: StepFacts, sources: Sources) 
     ]
     if not tables:
         return None
-    clipped = any(_clips(sources.file(file).tree) for file in files_of(rank))
+    trees = (sources.file(file).tree for file in files_of(rank))
+    clipped = any(tree is not None and CLIPPING & names_in(tree) for tree in trees)
     return EmbeddingTableFacts(tuple(sorted(tables, key=lambda table: -table.bytes)), clipped)
-
-
-def _clips(tree: ast.Module | None) -> bool:
-    """Whether a file of the script clips gradients."""
-    return any(
-        isinstance(node, ast.Attribute | ast.Name) and CLIPS.fullmatch(_name_of(node))
-        for node in (ast.walk(tree) if tree is not None else ())
-    )
-
-
-def _name_of(node: ast.Attribute | ast.Name) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id

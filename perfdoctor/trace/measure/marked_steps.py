@@ -10,6 +10,7 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.judged import judged
 from perfdoctor.trace.measure.annotations import Annotations, ProfilerStep
 from perfdoctor.trace.measure.device_steps import device_steps
+from perfdoctor.trace.measure.intervals import parts
 from perfdoctor.trace.parse.columns import Ints, Trace
 
 
@@ -44,5 +45,6 @@ def _begun(trace: Trace, annotated: Annotations, steps: Sequence[ProfilerStep]) 
     bounds = np.array([(step.begin_ns, step.end_ns) for step in steps], np.int64).reshape(-1, 2)
     counts = np.zeros(len(steps), np.int64)
     for begin_ns in (ops_ns, trace.calls.begin_ns):
-        counts += np.diff(np.searchsorted(np.sort(begin_ns), bounds), axis=1)[:, 0]
+        for part in parts(0, len(begin_ns)):  # sorted as a whole, millions would take as much memory again
+            counts += np.diff(np.searchsorted(np.sort(begin_ns[part]), bounds), axis=1)[:, 0]
     return [int(count) for count in counts]
