@@ -18,19 +18,22 @@ import argparse
 import datetime
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import accuracy
 import psutil
-from gpu_checks import CHECKS, HEADINGS, PHASES_WITHIN, Check
+from gpu_checks import CHECKS, HEADINGS, LOCK, PHASES_WITHIN, Check
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "gpu.md"
@@ -53,7 +56,7 @@ Json = dict[str, Any]
 
 
 def perform(check: Check, device: str, limit_s: float, results: Path, keep: Path | None) -> Json:
-    """The row of a check; of one that fails or takes too long, why."""
+    """The row of a check; of one that fails or takes too long, why. `keep` gets what a failed one said."""
     begin_s = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         row, said = Path(folder, "row.json"), Path(folder, "said")
@@ -69,6 +72,9 @@ def perform(check: Check, device: str, limit_s: float, results: Path, keep: Path
         finally:
             end(process)
         told = json.loads(row.read_text()) if row.exists() else failed(check, why)
+        if keep is not None and not row.exists():
+            keep.mkdir(parents=True, exist_ok=True)
+            shutil.copy(said, keep / f"{check.name.replace(' ', '_')}.said")
     return {**told, "part": check.part, "seconds": time.monotonic() - begin_s, "device": device}
 
 
@@ -194,6 +200,9 @@ def asked() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=PART_S, help="for each part; what is left is not run"
     )
+    parser.add_argument(
+        "--lanes", type=int, default=1, help="checks side by side, of which one at a time has the device"
+    )
     parser.add_argument("--dry", action="store_true", help="on a CPU, everything tiny")
     parser.add_argument("--results", type=Path, help=f"JSON (default: {RESULTS.relative_to(ROOT)})")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the watched runs, for a second look")
@@ -226,23 +235,50 @@ def main() -> int:
             "torch finds no CUDA device here; try the program out with: python bench/gpu.py --dry"
         )
     checks = chosen(args.part or sorted({check.part for check in CHECKS}), args.only)
-    rows, failures, begin_s, part = earlier(args.results, device), 0, time.monotonic(), None
-    for check in checks:
-        if check.part != part:
-            part, begin_s = check.part, time.monotonic()
-        left_s = begin_s + args.seconds - time.monotonic()
+    kept = Kept(args, device)
+    parts = [
+        [check for check in checks if check.part == part] for part in dict.fromkeys(c.part for c in checks)
+    ]
+    with tempfile.NamedTemporaryFile() as lock:
+        if args.lanes > 1:
+            os.environ[LOCK] = lock.name
+        for part in parts if args.lanes == 1 else [checks]:
+            kept.run(part)
+    print("\n".join(["", named(kept.rows), *summary(kept.rows)]))
+    return 1 if kept.failures else 0
+
+
+class Kept:
+    """The rows so far, written after each check: an interrupted run leaves what it has."""
+
+    def __init__(self, args: argparse.Namespace, device: str) -> None:
+        self.args = args
+        self.device = device
+        self.rows = earlier(args.results, device)
+        self.failures = 0
+        self.changing = threading.Lock()
+
+    def run(self, checks: Sequence[Check]) -> None:
+        """Check after check, or as many side by side as there are lanes, until the time is over."""
+        end_s = time.monotonic() + self.args.seconds
+        with ThreadPoolExecutor(self.args.lanes) as lanes:
+            list(lanes.map(lambda check: self.perform(check, end_s), checks))
+
+    def perform(self, check: Check, end_s: float) -> None:
+        """One check, if there is time for it."""
+        left_s = end_s - time.monotonic()
         if left_s < LEAST_S:
-            print(f"{check.name}: not run, {args.seconds:.0f} s are over", flush=True)
-            continue
-        row = perform(check, device, min(check.limit_s, left_s), args.results, args.keep)
-        rows = in_order([*(each for each in rows if each["check"] != check.name), row])
-        failures += row["cells"][1].startswith(FAILED)
-        print(f"{row['seconds']:4.0f} s  {' | '.join(row['cells'])}", flush=True)
-        save(args.results, rows)
-        if args.write:  # after each, so that an interrupted run leaves what it has
-            write(rows)
-    print("\n".join(["", named(rows), *summary(rows)]))
-    return 1 if failures else 0
+            print(f"{check.name}: not run, {self.args.seconds:.0f} s are over", flush=True)
+            return
+        limit_s = min(check.limit_s * self.args.lanes, left_s)  # in lanes, mostly waiting for the device
+        row = perform(check, self.device, limit_s, self.args.results, self.args.keep)
+        with self.changing:
+            self.rows = in_order([*(each for each in self.rows if each["check"] != check.name), row])
+            self.failures += row["cells"][1].startswith(FAILED)
+            print(f"{row['seconds']:4.0f} s  {' | '.join(row['cells'])}", flush=True)
+            save(self.args.results, self.rows)
+            if self.args.write:
+                write(self.rows)
 
 
 def in_order(rows: list[Json]) -> list[Json]:

@@ -35,9 +35,13 @@ FILES = {"try": "try_"}  # of verbs that are words of Python
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # here: slow to import, and for this option only
+        from importlib import metadata  # here: slow to import, and for this option only
 
-        sys.stdout.write(f"perfdoctor {version('perfdoctor')}\n")
+        try:
+            version = metadata.version("perfdoctor")
+        except metadata.PackageNotFoundError:  # run from a checkout
+            version = "of a checkout that is not installed"
+        sys.stdout.write(f"perfdoctor {version}\n")
         raise typer.Exit
 
 

@@ -103,6 +103,11 @@ class StepFacts:
     first_longer_s: float = 0.0  # seconds the first step trains beyond the median one: compiling, warm-up
     contention_s: float = 0.0  # seconds per step by which loader workers on the same cores slow training
 
+    @property
+    def usual_s(self) -> float:
+        """The mean without what only the first step takes."""
+        return self.mean_s - self.first_longer_s / max(1, self.count)
+
     def share(self, phase: Phase) -> float:
         """Share of wall time that `phase` takes."""
         return self.seconds.get(phase, 0.0) / self.mean_s if self.mean_s else 0.0

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from perfdoctor.facts.device.created_tensors import CreatedTensors
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.model.change import Change, Effort, Estimate, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
@@ -50,16 +51,17 @@ KNEE = 0.05  # a worker more that brings less than this is not worth its memory
     checked=Checked.SCRIPTS,
 )
 def batches_built_in_the_loop(
-    step: StepFacts, stacks: StackFacts, cpu: CpuFacts, model: StepModel
+    step: StepFacts, stacks: StackFacts, cpu: CpuFacts, model: StepModel, created: CreatedTensors
 ) -> Advice | None:
     """Advises a DataLoader with workers where the training loop spends much time on preparing batches.
 
     What a loader's own batches cost is the affair of other tips: beside one, this moves to its workers what
-    the loop does, and credits no more of them.
+    the loop does, and credits no more of them. So are tensors that the device could create itself.
     """
     if model.batches and not model.workers:
         return None
-    lines = [line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "data"]
+    between = stacks.phases.get(Phase.OTHER, ())
+    lines = [line for line in between if line.kind == "data" and not created.at(line)]
     share = min(1.0, sum(line.share for line in lines))
     if share < NOTICEABLE or sum(line.samples for line in lines) < SEEN:
         return None

@@ -81,6 +81,7 @@ def small_batch(sizes: BatchSizeFacts, loader: LoaderFacts, room: BatchRoom) -> 
         same_result=False,
         code=f"batch_size={size}" + (f"  # of the loader, now {loader.batch_size}" if several > 1 else ""),
         arguments=f"per_device_train_batch_size={size}",
+        bottleneck=Bottleneck.HOST if sizes.launching > likely / 2 else None,
     )
 
 

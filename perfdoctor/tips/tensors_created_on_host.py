@@ -17,15 +17,18 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.facts.device.device import CopyFacts, at_line
+from perfdoctor.facts.device.created_tensors import CreatedTensors
+from perfdoctor.facts.device.device import at_line
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import Phase
+from perfdoctor.tips._charged import charged
 from perfdoctor.tips.catalogue import tip
 
 NOTICEABLE = 0.03  # share of the time; less drowns in step-to-step noise
-REPEATED = 5  # tensors, where no step is marked: fewer are set-up
 SURE = 0.5  # of what goes, if the host is late for other reasons too
 SHOWN = 3  # lines named
+SEEN = 5  # samples in those lines: fewer may be chance
 RANDOM = re.compile(r"rand|normal_|uniform_|bernoulli_|exponential_")  # operators that draw numbers
 
 
@@ -35,29 +38,28 @@ RANDOM = re.compile(r"rand|normal_|uniform_|bernoulli_|exponential_")  # operato
     effort=Effort.LINES,
     applies=("gpu",),
 )
-def tensors_created_on_host(copies: CopyFacts) -> Advice | None:
+def tensors_created_on_host(created: CreatedTensors) -> Advice | None:
     """Advises device=... where creating and copying tensors keeps the device waiting."""
-    sites = [
-        site for site in copies.sites if site.made_by and site.count >= (copies.judged_steps or REPEATED)
-    ]
-    sites.sort(key=lambda site: -(site.exposed_us + site.idle_us))
-    copying, creating = (
-        copies.per_us * sum(us)
-        for us in ([site.exposed_us for site in sites], [site.idle_us for site in sites])
-    )
-    share = min(1.0, copying + creating)
+    sites, sampled = created.sites, sum(line.share for line in created.in_loop)
+    if sum(line.samples for line in created.in_loop) < SEEN:
+        sampled = 0.0
+    share = min(1.0, created.copying + max(created.creating, sampled))
     if share < NOTICEABLE:
         return None
     operators = ", ".join(dict.fromkeys(f"{site.made_by}{at_line(site.at)}" for site in sites[:SHOWN]))
+    meanwhile = f"the device idles {created.creating:.1%} of the time meanwhile"
+    if sampled > created.creating:
+        meanwhile = f"{sampled:.1%} of the time goes into creating them"
     return Advice(
         because=(
             f"{sum(site.count for site in sites):,} tensors are created on the host and copied to the device",
-            f"the device idles {min(1.0, creating):.1%} of the time meanwhile",
-            f"their exposed copies take {min(1.0, copying):.1%}",
+            meanwhile,
+            f"their exposed copies take {created.copying:.1%}",
             f"created by {operators}",
         ),
         change=removes(SURE * share, share, share),
         at=tuple(dict.fromkeys(site.at for site in sites if site.at is not None))[:SHOWN],
         same_result=not any(RANDOM.search(site.made_by or "") for site in sites),
         code="torch.zeros(size, device=device)  # also torch.randn, torch.full, ...",
+        bottleneck=charged(Phase.OTHER, created.in_loop[0]) if sampled > created.copying else None,
     )

@@ -2,17 +2,20 @@ from __future__ import annotations
 
 import pytest
 
+from perfdoctor.facts.device.created_tensors import CreatedTensors
 from perfdoctor.facts.predict.step_model import of_loop
 from perfdoctor.tips.batches_built_in_the_loop import batches_built_in_the_loop as tip
 from tests.support import facts
 from tests.support.facts import cpu, line, loader, stacks, step
+from tests.support.rank_traces import site
 
+NOTHING = CreatedTensors()
 SLOW = step(other=12, forward=3, backward=5, cpu=19)
 BUILDS = (line(0.4, 20, "data", text="x = stack(rows)"), line(0.2, 19, "data"))
 
 
-def judge(of_stacks, of_cpu, of_step=SLOW):
-    return tip(of_step, of_stacks, of_cpu, of_loop(of_step, of_cpu))
+def judge(of_stacks, of_cpu, of_step=SLOW, created=NOTHING):
+    return tip(of_step, of_stacks, of_cpu, of_loop(of_step, of_cpu), created)
 
 
 def test_names_the_share_and_the_line():
@@ -25,6 +28,11 @@ def test_names_the_share_and_the_line():
     assert [at.line for at in advice.at] == [20, 19]
     gain = facts.gain(advice, of_loop(SLOW, cpu(cores=4)))
     assert 1.5 < gain.likely <= gain.high <= 2.5 + 1e-9
+
+
+def test_leaves_out_what_the_device_could_create_itself():
+    made = CreatedTensors((site(made_by="aten::randn", line=20),))
+    assert [at.line for at in judge(stacks(*BUILDS), cpu(cores=4), created=made).at] == [19]
 
 
 def test_expects_less_on_two_cores_that_compute_keeps_busy():
@@ -84,14 +92,14 @@ WAITS = step(other=3, data_wait=15, forward=12, cpu=28)
 
 def test_is_silent_where_a_loader_without_workers_delivers_the_batches():
     beside = facts.model(WAITS, loader(0, batch=15), cpu(cores=2))
-    assert tip(WAITS, stacks(line(0.09, kind="data")), cpu(cores=2), beside) is None
+    assert tip(WAITS, stacks(line(0.09, kind="data")), cpu(cores=2), beside, NOTHING) is None
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_beside_a_loader_with_workers_it_gains_no_more_than_its_own_share(workers):
     computes = step(other=3, forward=27, cpu=30)
     beside = facts.model(computes, loader(workers, batch=10 * workers), cpu(cores=8))
-    advice = tip(computes, stacks(line(0.1, kind="data")), cpu(cores=8), beside)
+    advice = tip(computes, stacks(line(0.1, kind="data")), cpu(cores=8), beside, NOTHING)
     assert facts.gain(advice, beside).high <= 1 / 0.9 + 1e-9
     assert f"num_workers={workers})" in advice.code
 
@@ -99,7 +107,7 @@ def test_beside_a_loader_with_workers_it_gains_no_more_than_its_own_share(worker
 @pytest.mark.parametrize("workers", [1, 2])
 def test_is_silent_beside_workers_that_training_waits_for_already(workers):
     beside = facts.model(WAITS, loader(workers, batch=30 * workers), cpu(cores=8))
-    assert tip(WAITS, stacks(line(0.1, kind="data")), cpu(cores=8), beside) is None
+    assert tip(WAITS, stacks(line(0.1, kind="data")), cpu(cores=8), beside, NOTHING) is None
 
 
 def test_is_silent_where_handing_a_batch_over_takes_longer_than_preparing_it():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.facts.steps.batch_room import BatchRoom
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.tips.small_batch import small_batch as tip
 from perfdoctor.tips.unfused_optimizer import unfused_optimizer
 from tests.support.facts import LOADER_LINE, gain, loader, step
@@ -54,6 +55,11 @@ def test_the_fixed_part_is_shared_by_twice_to_eight_times_as_many():
 def test_the_more_is_fixed_the_larger_the_batch(fixed, samples, batch):
     advice = tip(sizes(fixed, samples), loader(batch_size=samples), ROOM)
     assert advice.tweak == f"--batch-size {batch}"
+
+
+def test_on_a_device_that_waits_for_its_host_it_is_the_hosts_time_that_goes():
+    assert tip(ON_DEVICE, LOADER, DEVICE).bottleneck is None
+    assert tip(replace(ON_DEVICE, launching=0.5), LOADER, DEVICE).bottleneck is Bottleneck.HOST
 
 
 @pytest.mark.parametrize(

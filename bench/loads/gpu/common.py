@@ -1,8 +1,11 @@
 """What the scripts beside this one share: their arguments, and a loop that knows how long its steps took."""
 
 import argparse
+import contextlib
+import fcntl
 import itertools
 import json
+import os
 import time
 
 import torch
@@ -40,8 +43,28 @@ def settle(args):
         torch.cuda.synchronize()
 
 
+@contextlib.contextmanager
+def alone():
+    """The device for this script only, where several share a machine: see --lanes of bench/gpu.py."""
+    path = os.environ.get("PERFDOCTOR_GPU_LOCK")
+    with open(path or os.devnull, "w", encoding="utf-8") as file:
+        if path:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            if path:
+                fcntl.flock(file, fcntl.LOCK_UN)  # closing leaves it to forked workers
+
+
 def steps(args, losses=(), samples=1):
-    """Number after number, of so many samples each; waits for the device after warm-up and at the end."""
+    """Number after number, of so many samples each, alone on the device."""
+    with alone():
+        yield from measured(args, losses, samples)
+
+
+def measured(args, losses, samples):
+    """Waits for the device after warm-up and at the end, and writes what was seen in between."""
     walls, cpus, events = [], [], []
     done, began_s, begin_ns = 0, 0.0, time.perf_counter_ns()
     while args.seconds is None or done <= WARM_UP or time.perf_counter() < began_s + args.seconds:

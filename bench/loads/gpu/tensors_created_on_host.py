@@ -1,6 +1,6 @@
 """Noise is drawn on the host and copied to the device in every step."""
 
-# expect: verdict=transfer finding=tensors-created-on-host
+# expect: verdict=data finding=tensors-created-on-host
 
 import common
 import torch

@@ -39,6 +39,7 @@ class BatchFill:
     unfilled: float  # of the time in which it computes samples: multiprocessors without a block, starts
     fixed: tuple[float, float, float]  # low, likely, high
     because: str
+    launching: float = 0.0  # of `fixed`: the device idles while the host launches
 
     @property
     def is_small(self) -> bool:
@@ -83,7 +84,7 @@ def batch_fill(
     if isinstance(peak, DevicePeak) and (reached := _reached(kernels.work, peak)) is not None:
         parts.append(f"products and convolutions reach {reached:.1%} of the device's peak")
     fixed = (min(low, likely), min(1.0, likely), min(1.0, SURE * likely))
-    return BatchFill(unfilled_us / all_us, fixed, ", ".join(parts))
+    return BatchFill(unfilled_us / all_us, fixed, ", ".join(parts), launching)
 
 
 def _unfilled_us(use: KernelUse) -> float:

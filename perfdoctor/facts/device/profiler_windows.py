@@ -216,18 +216,21 @@ def window_facts(windows: MeasuredWindows) -> WindowFacts | None:
 
 
 def unprofiled(trace: RankTrace, step: StepFacts) -> DeviceFacts | None:
-    """The device's shares of the step as the timers saw it, or None in a window without work of a device."""
+    """The device's shares of a usual step as the timers saw it; None in a window without work of a device.
+
+    What only the first step takes (compiling, warm-up) is over: more steps make it no longer.
+    """
     shares = device.device_facts(trace)
-    if shares is None or not shares.steps or step.mean_s <= 0:
+    if shares is None or not shares.steps or step.usual_s <= 0:
         return shares
-    stretch = shares.window_s / shares.steps / step.mean_s
+    stretch = shares.window_s / shares.steps / step.usual_s
     busy = shares.compute + shares.exposed_comm + shares.exposed_copy
     stretch = min(stretch, 1 / busy) if busy > 0 else 1.0
     idle = sum(shares.idle.values())
     left = (1 - busy * stretch) / idle if idle > 0 else 0.0
     return replace(
         shares,
-        window_s=step.mean_s * shares.steps,
+        window_s=step.usual_s * shares.steps,
         compute=shares.compute * stretch,
         exposed_comm=shares.exposed_comm * stretch,
         exposed_copy=shares.exposed_copy * stretch,

@@ -232,7 +232,7 @@ def build(
         loader.batch_cpu_s * loader.batches_per_step,
     )
     main_s = max(0.0, step.mean_s - step.seconds.get(Phase.DATA_WAIT, 0.0))
-    first_s = step.first_longer_s / max(1, step.count)
+    first_s = step.mean_s - step.usual_s
     pauses_s = min(main_s, first_s + sum(step.seconds.get(phase, 0.0) for phase in PAUSES))
     process_cpu_s = step.process_cpu_s if step.process_cpu_s is not None else main_s
     cores = _free(cpu)

@@ -40,6 +40,7 @@ class BatchSizeFacts:
     fixed: tuple[float, float, float]  # low, likely, high
     because: str
     small_for_device: bool | None = None  # whether it leaves much of a device unused; None on a CPU
+    launching: float = 0.0  # of what is fixed: a device idles while the host launches
 
 
 @fact
@@ -65,7 +66,7 @@ def batch_size_facts(
     whole_s = steps.seconds[single]
     usual = float(np.median(samples))
     if fill is not None:
-        return BatchSizeFacts(usual, fill.fixed, fill.because, fill.is_small)
+        return BatchSizeFacts(usual, fill.fixed, fill.because, fill.is_small, fill.launching)
     small = samples <= SMALLER * usual
     compute_s = float(np.median(seconds[samples == usual])) if np.any(samples == usual) else 0.0
     if compute_s <= 0 or whole_s.sum() <= 0:

@@ -79,16 +79,6 @@ def install(users: UsersProfilers) -> None:
     on_import("torch.autograd.profiler_legacy", patch.guarded("profiler", watch_legacy))
 
 
-def cupti_taken(environ: Any) -> Optional[str]:
-    """Why the device's activity has to be left out: another tool reads it, and only one can."""
-    for name in ("CUDA_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID"):
-        if environ.get(name):
-            return f"{name} is set: another profiler reads the device"
-    if "ToolsInjection" in environ.get("LD_PRELOAD", ""):
-        return "LD_PRELOAD names an injection library: another profiler reads the device"
-    return None
-
-
 def stacks_unsafe(torch: Any) -> Optional[str]:
     """Why torch must not record Python stacks here, or None where that is known to be safe."""
     version = tuple(int(part) for part in str(torch.__version__).split(".")[:2])

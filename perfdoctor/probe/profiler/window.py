@@ -9,7 +9,7 @@ from ...wire.events.training import WindowEvent
 from .. import accelerators
 from ..recorder import clock
 from . import budget
-from .users_profiler import cupti_taken
+from .cupti import cupti_taken, let_go_after_windows
 
 # How the profiler calls the devices that it can record; a vendor's own have one name together.
 ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU", "mtia": "MTIA", "hpu": "HPU", "mps": ""}
@@ -54,6 +54,8 @@ class ProfilerWindow:
                 self.because = f"torch's profiler does not record {used.kind} devices"
             if self.because is None:
                 activities.append(known)
+                if used.kind == accelerators.CUDA:
+                    let_go_after_windows(torch, os.environ)
         self.activities = [activity.name.lower() for activity in activities]
         shapes = self.kind == budget.SHAPES
         self.profile = _KinetoProfile(

@@ -35,6 +35,7 @@ TOO_LONG_NS = 200_000_000  # and at least this much
 # How long a profiler in another thread waits for the training thread's next phase.
 MAKE_WAY_NS = 5_000_000_000
 POLL_S = 0.001
+CAPTURES = "the script captures CUDA graphs, which a profiler can break"
 TOOK_LONG = "its steps took much longer than usual"
 
 
@@ -161,7 +162,7 @@ class Windows:
     def _never(self, kind: int) -> Optional[str]:
         """Why a window of this kind must not open in this process."""
         if self.graphs:
-            return "the script captures CUDA graphs, which a profiler can break"
+            return CAPTURES
         if not self.used and self.users.were_there and not silence.is_chosen(os.environ):
             return (
                 "a profiler of the script came first, and torch writes to stderr for ours as it did for that"
@@ -338,6 +339,13 @@ class Windows:
             window.tear()
             self.users.acting = None
 
+    def before_capture(self, args: Any, kwargs: Any) -> None:
+        """A CUDA graph is about to be captured: a profiler that ends in it would wait for the device."""
+        self.graphs = True
+        window, recorder = self.open, self.session.recorder
+        if window is not None and recorder is not None and recorder.owner == get_ident():
+            self._abandon(recorder, window, "yielded", CAPTURES)
+
     def _before_fork(self) -> None:
         """A child would inherit the open profiler, and record into it for ever."""
         window, recorder = self.open, self.session.recorder
@@ -370,16 +378,13 @@ def watch(session: Session, torch: Any, users: UsersProfilers, modules: Callable
     install(users)
     os.register_at_fork(after_in_child=patch.guarded("end of a window", windows.after_fork))
 
-    def captures(args: Any, kwargs: Any) -> None:
-        windows.graphs = True
-
     def nothing(token: Any, args: Any, result: Any) -> None:
         return None
 
     for module, name in (("cuda", "CUDAGraph"), ("xpu", "XPUGraph")):
         graph = getattr(getattr(torch, module, None), name, None)
         if graph is not None:
-            patch.wrap(graph, "capture_begin", captures, nothing, "window")
+            patch.wrap(graph, "capture_begin", windows.before_capture, nothing, "window")
     return windows
 
 

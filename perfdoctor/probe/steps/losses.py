@@ -87,8 +87,10 @@ class DeviceLosses:
 
     def add(self, loss: Any, row: int) -> None:
         """Send the loss on its way to row number `row`."""
+        if self._used.is_capturing:  # our copy would go into the graph, and a question ends it
+            return
         self.collect()
-        if not self._free or self._used.is_capturing:  # a graph capture must not see our copy
+        if not self._free:
             return
         if self._values is None:
             self._values = self._torch.empty(SLOTS, dtype=self._torch.float32, pin_memory=True)

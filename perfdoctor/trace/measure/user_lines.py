@@ -24,7 +24,7 @@ LIBRARIES = frozenset(
     h5py zarr numba ray dask requests urllib3 aiohttp botocore boto3 pydantic IPython ipykernel
     traitlets tornado zmq jupyter_client pytest _pytest pluggy moviepy decord av librosa soundfile
     torch_geometric dgl torch_scatter torch_sparse monai nibabel gymnasium gym stable_baselines3 sympy
-    networkx filelock psutil yaml regex nltk spacy""".split()
+    networkx filelock psutil yaml regex nltk spacy perfdoctor""".split()
 )
 
 

@@ -202,8 +202,13 @@ def _utilisation(nvml: Any, handle: Any) -> tuple[float | None, ...]:
 
 
 def _memory(nvml: Any, handle: Any) -> tuple[int | None, ...]:
-    info = nvml.nvmlDeviceGetMemoryInfo(handle)
-    return int(info.used), int(info.total)
+    """What programs use and what they can have; the driver's own part is in neither, where it is told."""
+    try:
+        info = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
+    except nvml.NVMLError_FunctionNotFound:  # a driver before 510
+        info = nvml.nvmlDeviceGetMemoryInfo(handle)
+        return int(info.used), int(info.total)
+    return int(info.used), int(info.total - info.reserved)
 
 
 def _clock(kind: str, function: str) -> Callable[[Any, Any], tuple[int | None, ...]]:

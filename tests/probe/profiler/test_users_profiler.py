@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from perfdoctor.probe.profiler import users_profiler
-from perfdoctor.probe.profiler.users_profiler import UsersProfilers, cupti_taken, stacks_unsafe
+from perfdoctor.probe.profiler.users_profiler import UsersProfilers, stacks_unsafe
 
 
 def test_a_profiler_is_busy_from_its_preparation_to_its_end():
@@ -34,23 +34,6 @@ def test_our_own_profiler_is_not_foreign():
 def test_a_profiler_that_nobody_announced_is_seen_by_torchs_flag(monkeypatch):
     monkeypatch.setattr(torch.autograd.profiler, "_is_profiler_enabled", True)
     assert UsersProfilers().busy(torch)
-
-
-@pytest.mark.shows("other-tools")
-@pytest.mark.parametrize(
-    ("environ", "named"),
-    [
-        ({"CUDA_INJECTION64_PATH": "/opt/tool.so"}, "CUDA_INJECTION64_PATH"),
-        ({"NSYS_PROFILING_SESSION_ID": "4"}, "NSYS_PROFILING_SESSION_ID"),
-        ({"LD_PRELOAD": "/opt/libToolsInjectionProxy64.so"}, "LD_PRELOAD"),
-    ],
-)
-def test_another_tool_that_reads_the_device_is_named(environ, named):
-    assert named in (cupti_taken(environ) or "")
-
-
-def test_without_another_tool_the_device_may_be_read():
-    assert cupti_taken({"LD_PRELOAD": "/usr/lib/libjemalloc.so", "CUDA_INJECTION64_PATH": ""}) is None
 
 
 @pytest.mark.shows("other-tools")

@@ -1,9 +1,11 @@
+import os
 import sys
 import types
 
 import pytest
 
 from perfdoctor.probe.profiler import budget, window
+from perfdoctor.probe.profiler.cupti import TEARDOWN
 from perfdoctor.probe.profiler.window import ProfilerWindow
 
 pytestmark = pytest.mark.process
@@ -50,10 +52,12 @@ def torch(monkeypatch):
     fake = types.ModuleType("torch")
     fake.profiler, fake.initialized = profiler, False
     fake.cuda = types.SimpleNamespace(is_initialized=lambda: fake.initialized)
+    fake.version = types.SimpleNamespace(cuda="13.0")
     fake.autograd = types.SimpleNamespace(profiler=types.SimpleNamespace(record_function=Annotation))
     monkeypatch.setitem(sys.modules, "torch", fake)
     monkeypatch.setitem(sys.modules, "torch.profiler", profiler)
-    for name in ("CUDA_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "LD_PRELOAD"):
+    monkeypatch.setenv(TEARDOWN, "1")  # to have it taken out again
+    for name in (TEARDOWN, "CUDA_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "LD_PRELOAD"):
         monkeypatch.delenv(name, raising=False)
     Profile.made, Profile.text = [], '{"traceEvents": []}\n'
     return fake
@@ -71,6 +75,14 @@ def test_the_device_is_recorded_only_once_the_script_has_initialised_it(torch):
     torch.initialized = True
     both = started(torch)
     assert (both.activities, both.because) == (["cpu", "cuda"], None)
+
+
+def test_only_a_window_that_records_a_device_has_it_let_go_afterwards(torch):
+    started(torch)
+    assert TEARDOWN not in os.environ
+    torch.initialized = True
+    started(torch)
+    assert os.environ[TEARDOWN] == "1"
 
 
 def of_kind(torch, kind, **module):

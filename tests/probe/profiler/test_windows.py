@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 from perfdoctor.probe.call_looks import PAIRS
+from perfdoctor.probe.profiler.windows import CAPTURES
 from perfdoctor.runs import directory
 from perfdoctor.runs import records as recorded
 from perfdoctor.watch.unwatched import INJECT
@@ -598,6 +599,22 @@ def test_a_script_that_ends_inside_a_window_ends_as_ever(tmp_path, end):
     if status >= 0 and "_exit" not in end:
         assert [window["outcome"] for window in ran.windows()] == ["abandoned"]
     assert not list(ran.path.glob("trace.*"))
+
+
+@pytest.mark.shows("cuda-graphs")
+def test_a_window_ends_before_a_graph_is_captured(tmp_path):
+    """A profiler that ends inside a capture waits for the device, which ends the capture."""
+    code = """
+    until_open()
+    try:
+        torch.cuda.CUDAGraph.capture_begin(None)  # raises: there is no device
+    except BaseException:
+        print(torch.autograd._profiler_enabled())
+    """
+    ran = run(tmp_path, code)
+    well(ran, "False")
+    (window,) = ran.windows()
+    assert (window["outcome"], window["because"]) == ("yielded", CAPTURES)
 
 
 # ---------------------------------------------------------------- the rest of the world

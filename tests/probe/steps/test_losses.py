@@ -104,6 +104,17 @@ def test_a_graph_capture_is_left_alone():
     assert rows == {}
 
 
+@pytest.mark.shows("cuda-graphs")
+def test_inside_a_graph_capture_nobody_asks_for_an_earlier_loss(monkeypatch):
+    """To ask an event is not permitted then, and ends the script's capture."""
+    torch, used = device()
+    losses = DeviceLosses(torch, used, {}.__setitem__)
+    losses.add(Loss(1.0), 0)
+    used.module.is_current_stream_capturing = lambda: True
+    monkeypatch.setattr(Event, "query", lambda self: pytest.fail("asked in a capture"))
+    losses.add(Loss(2.0), 1)
+
+
 def test_a_complex_value_is_no_loss():
     torch = pytest.importorskip("torch")
     recorder = SimpleNamespace(loss=float("nan"), written=0)

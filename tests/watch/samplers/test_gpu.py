@@ -47,6 +47,7 @@ class FakeNvml:
     """pynvml for a machine with `uuids`; `failing` maps a function's name to the error it raises."""
 
     NVML_SUCCESS = 0
+    nvmlMemory_v2 = 0x2000028
     NVML_CLOCK_SM = 1
     NVML_CLOCK_MEM = 2
     NVML_TEMPERATURE_GPU = 0
@@ -59,13 +60,20 @@ class FakeNvml:
         pass
 
     def __init__(
-        self, *uuids: str, failing: dict[str, str] | None = None, links: bool = True, odd: str = ""
+        self,
+        *uuids: str,
+        failing: dict[str, str] | None = None,
+        links: bool = True,
+        odd: str = "",
+        before_510: bool = False,
     ) -> None:
         self.odd = odd
+        self.before_510 = before_510
         self.uuids = uuids
         self.failing = failing or {}
         self.links = links
         self.kinds = {kind: type(f"NVMLError_{kind}", (self.NVMLError,), {}) for kind in ERRORS}
+        self.NVMLError_FunctionNotFound = self.kinds["FunctionNotFound"]
 
     def __getattribute__(self, name: str) -> Any:
         kind = object.__getattribute__(self, "__dict__").get("failing", {}).get(name)
@@ -74,7 +82,7 @@ class FakeNvml:
         if kind == "absent":
             raise AttributeError(name)
 
-        def fail(*_: Any) -> None:
+        def fail(*_: Any, **__: Any) -> None:
             raise self.kinds[kind]("it failed")
 
         return fail
@@ -103,8 +111,12 @@ class FakeNvml:
     def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
         return types.SimpleNamespace(gpu=42, memory=7)
 
-    def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
-        return types.SimpleNamespace(used=3 * GIB, total=80 * GIB)
+    def nvmlDeviceGetMemoryInfo(self, handle: str, version: int = 1) -> Any:
+        if version == 1:
+            return types.SimpleNamespace(used=4 * GIB, total=81 * GIB)
+        if self.before_510:
+            raise self.kinds["FunctionNotFound"]
+        return types.SimpleNamespace(used=3 * GIB, total=81 * GIB, reserved=GIB)
 
     def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:
         return {1: 1410, 2: 1593}[kind]
@@ -157,6 +169,13 @@ def test_every_metric_is_read_where_the_device_tells_it() -> None:
     assert found["power_w"] == 250.5
     assert found["temperature_c"] == 61
     assert found["name"] == "Fast Accelerator"
+
+
+def test_memory_is_what_programs_use_without_the_drivers_own_part() -> None:
+    found = line(FakeNvml("GPU-a"))
+    assert (found["memory_used_bytes"], found["memory_total_bytes"]) == (3 * GIB, 80 * GIB)
+    old = line(FakeNvml("GPU-a", before_510=True))
+    assert (old["memory_used_bytes"], old["memory_total_bytes"]) == (4 * GIB, 81 * GIB)
 
 
 @pytest.mark.shows("no-nvml")

@@ -1,0 +1,51 @@
+"""Tensors that every step creates on the host to copy them to the device: CreatedTensors."""
+
+from __future__ import annotations
+
+from perfdoctor.facts.device.device import CopyFacts
+from perfdoctor.facts.registry import fact
+from perfdoctor.model.dataclass import dataclass
+from perfdoctor.model.measured import LineCost, Phase, StackFacts
+from perfdoctor.model.missing import Missing
+from perfdoctor.trace.results import CopySite
+
+REPEATED = 5  # tensors, where no step is marked: fewer are set-up
+
+
+@dataclass(frozen=True)
+class CreatedTensors:
+    """Where they are created, what the device waits for most first. Shares are of the step.
+
+    A window slows what surrounds the creating and not the creating itself: stack samples tell its share where
+    they saw those lines.
+    """
+
+    sites: tuple[CopySite, ...] = ()
+    copying: float = 0.0  # copies that nothing hides
+    creating: float = 0.0  # the device idles meanwhile, by the window
+    in_loop: tuple[LineCost, ...] = ()  # the lines between the phases that create them, as sampled
+
+    def at(self, line: LineCost) -> bool:
+        """Whether a line creates one of them."""
+        return any(
+            site.at is not None and (site.at.file, site.at.line) == (line.at.file, line.at.line)
+            for site in self.sites
+        )
+
+
+@fact
+def created_tensors(copies: CopyFacts | Missing | None, stacks: StackFacts | Missing) -> CreatedTensors:
+    """Those that a window saw; none where there is no window, or no device."""
+    if not isinstance(copies, CopyFacts):
+        return CreatedTensors()
+    repeated = copies.judged_steps or REPEATED
+    sites = [site for site in copies.sites if site.made_by and site.count >= repeated]
+    sites.sort(key=lambda site: -(site.exposed_us + site.idle_us))
+    found = CreatedTensors(
+        sites=tuple(sites),
+        copying=min(1.0, copies.per_us * sum(site.exposed_us for site in sites)),
+        creating=min(1.0, copies.per_us * sum(site.idle_us for site in sites)),
+    )
+    between = stacks.phases.get(Phase.OTHER, ()) if isinstance(stacks, StackFacts) else ()
+    in_loop = tuple(line for line in between if found.at(line))
+    return CreatedTensors(found.sites, found.copying, found.creating, in_loop)
