@@ -22,6 +22,7 @@ from perfdoctor.diagnosis.verdict import (
     speedup_bounds,
 )
 from perfdoctor.facts import registry
+from perfdoctor.facts.device.created_tensors import CreatedTensors, of_copies
 from perfdoctor.facts.device.device import (
     PROFILED,
     AttentionFacts,
@@ -69,8 +70,8 @@ NO_RUNTIME = Missing("the trace holds no calls into the device's runtime")
 NO_LAUNCHES = Missing("the trace holds no launches, only the device's work")
 NO_DEVICE = "the trace holds no work of a device"
 ON_DEVICE = (
-    DeviceFacts, KernelFacts, MatrixFacts, CopyFacts, WaitFacts, Launches, DevicePeak, Straggler,
-    GradientSyncFacts,
+    DeviceFacts, KernelFacts, MatrixFacts, CopyFacts, CreatedTensors, WaitFacts, Launches, DevicePeak,
+    Straggler, GradientSyncFacts,
 )  # fmt: skip
 
 
@@ -186,6 +187,7 @@ def _facts(
     if device is None or little is not None:
         groups |= dict.fromkeys(ON_DEVICE, Missing(little or NO_DEVICE))
         return Facts(groups if little else groups | {AttentionFacts: attention_facts(trace, None)})
+    copies = copy_facts(trace, device)
     peak = Missing(f"the peak rates of {trace.device or 'the device'} are not known")
     return Facts(
         groups
@@ -195,7 +197,8 @@ def _facts(
             KernelFacts: kernel_facts(trace, device),
             MatrixFacts: matrix_facts(trace, device) if trace.matrices else NO_SHAPES,
             AttentionFacts: attention_facts(trace, device),
-            CopyFacts: copy_facts(trace, device),
+            CopyFacts: copies,
+            CreatedTensors: of_copies(copies) if copies is not None else None,
             WaitFacts: wait_facts(trace) if trace.runtime_us else NO_RUNTIME,
             Launches: trace.launches or NO_LAUNCHES,
             DevicePeak: trace.peak or peak,

@@ -43,13 +43,16 @@ def device_sync_in_loop(waits: WaitFacts) -> Advice | None:
     waited, idle, gone = waits.behind(calls)
     if gone < NOTICEABLE:
         return None
+    lines = waits.in_lines(calls)
+    most = min(waits.idles, idle + lines)  # a host that is ahead keeps the device busy
     return Advice(
         because=(
             f"the host waits for the device {min(waited, 1.0):.1%} of the time",
             f"the device idles {min(idle, 1.0):.1%} of the time because of these waits",
+            *([f"their lines take {lines:.1%} of the step"] if lines > min(waited, idle) else []),
             *(_place(call, waits) for call in calls[:SHOWN]),
         ),
-        change=removes(SURE * gone, gone, min(idle, 1.0)),
+        change=removes(SURE * gone, gone, max(gone, min(most, 1.0))),
         at=tuple(dict.fromkeys(call.at for call in calls if call.at is not None))[:SHOWN],
         code="if step % 50 == 0:\n    ...  # values that are only reported\n"
         "# values that training needs: compute with them on the device, torch.where(condition, a, b)",

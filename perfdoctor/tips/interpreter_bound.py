@@ -2,7 +2,7 @@
 
 ## What it sees
 The device idles until the host launches its next kernel, or until a launch reaches it, and few launches are
-ever queued.
+ever queued. Compiling the model changes what its forward and backward launch, and nothing beside them.
 
 ## By hand
     model = torch.compile(model, mode="reduce-overhead")     # one launch for many kernels
@@ -45,7 +45,7 @@ def interpreter_bound(device: DeviceFacts, launches: Launches) -> Advice | None:
     gaps = min(gaps, launches.count * LATENCY_S / device.window_s) if device.window_s > 0 else 0.0
     slowed = PROFILED if device.profiled else UNPROFILED
     low, likely, high = (
-        max(0.0, late - (1 - 1 / slower)) * removed + gaps * shorter
+        device.compilable * (max(0.0, late - (1 - 1 / slower)) * removed + gaps * shorter)
         for slower, removed, shorter in zip(slowed, REMOVED, SHORTER, strict=True)
     )
     if late + gaps < NOTICEABLE or likely <= 0.0 or launches.queue_mean > AHEAD:

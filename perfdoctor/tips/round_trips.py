@@ -51,6 +51,7 @@ def round_trips(copies: CopyFacts) -> Advice | None:
         ),
         change=removes(max(copying, SURE * share), share, share),
         at=tuple(dict.fromkeys(at for trip in trips for at in (trip.out_at, trip.back_at) if at is not None)),
+        bottleneck=Bottleneck.HOST if share > 2 * copying else None,
         code="mask = scores > threshold  # torch's own operators, on the device",
     )
 

@@ -40,7 +40,7 @@ RANDOM = re.compile(r"rand|normal_|uniform_|bernoulli_|exponential_")  # operato
 )
 def tensors_created_on_host(created: CreatedTensors) -> Advice | None:
     """Advises device=... where creating and copying tensors keeps the device waiting."""
-    sites, sampled = created.sites, sum(line.share for line in created.in_loop)
+    sites, sampled = created.sites, min(1.0, sum(line.share for line in created.in_loop))
     if sum(line.samples for line in created.in_loop) < SEEN:
         sampled = 0.0
     share = min(1.0, created.copying + max(created.creating, sampled))

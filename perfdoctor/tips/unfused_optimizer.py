@@ -69,6 +69,7 @@ def unfused_optimizer(step: StepFacts, optimizers: OptimizerFacts) -> Advice | N
         same_result=False,
         code=f"torch.optim.{first.kind}(..., fused=True)",
         arguments=_arguments(first),
+        bottleneck=Bottleneck.HOST if optimizers.is_launching(step) else None,
     )
 
 

@@ -12,7 +12,7 @@ COPIED = copy("HtoD", "pageable", 5)
 
 
 def judged(*sites, lines=()):
-    return tip(created_tensors(facts.copies(COPIED, sites=sites), facts.stacks(*lines)))
+    return tip(created_tensors(facts.step(), facts.copies(COPIED, sites=sites), facts.stacks(*lines)))
 
 
 def test_names_what_is_made_and_where():

@@ -16,7 +16,6 @@ from perfdoctor.model.missing import Missing
 from perfdoctor.trace.measure.dtypes import BYTES
 from perfdoctor.trace.results import (
     DevicePeak,
-    IdleCause,
     KernelClass,
     KernelUse,
     MatrixUse,
@@ -24,7 +23,6 @@ from perfdoctor.trace.results import (
 )
 
 START_US = 1.6  # of any kernel is its start and end: the shortest in recorded traces of an H100 take that
-LAUNCHING = (IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP)  # what the host takes for launching is no sample's
 # Of the computing time: from here on a batch is called small. Recorded trainings with batches of a usual size
 # show 0.01 to 0.12, models that are given one text, one picture or few samples 0.34 to 0.61.
 UNFILLED = 0.25
@@ -70,7 +68,7 @@ def batch_fill(
         weights_us = _weights_us(matrices.matrices, peak)
     in_products = [use for use in on_samples if use.kind is KernelClass.MATMUL]
     unfilled_us += max(0.0, weights_us - sum(map(_unfilled_us, in_products)))
-    launching = sum(device.idle.get(cause, 0.0) for cause in LAUNCHING)
+    launching = device.launching  # is no sample's
     # updates of parameters are as many whatever the batch
     low = device.compute * (updating_us + blocks_us) / all_us + PROFILED * launching
     likely = device.compute * (updating_us + unfilled_us) / all_us + launching

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from perfdoctor.facts.device.device import CopyFacts
 from perfdoctor.facts.registry import fact
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import LineCost, Phase, StackFacts
+from perfdoctor.model.measured import LineCost, Phase, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.trace.results import CopySite
 
@@ -34,18 +36,24 @@ class CreatedTensors:
 
 
 @fact
-def created_tensors(copies: CopyFacts | Missing | None, stacks: StackFacts | Missing) -> CreatedTensors:
+def created_tensors(
+    step: StepFacts, copies: CopyFacts | Missing | None, stacks: StackFacts | Missing
+) -> CreatedTensors:
     """Those that a window saw; none where there is no window, or no device."""
     if not isinstance(copies, CopyFacts):
         return CreatedTensors()
+    found = of_copies(copies)
+    between = stacks.phases.get(Phase.OTHER, ()) if isinstance(stacks, StackFacts) else ()
+    return replace(found, in_loop=tuple(line for line in between if found.at(line)))
+
+
+def of_copies(copies: CopyFacts) -> CreatedTensors:
+    """Those that a trace tells, without stack samples."""
     repeated = copies.judged_steps or REPEATED
     sites = [site for site in copies.sites if site.made_by and site.count >= repeated]
     sites.sort(key=lambda site: -(site.exposed_us + site.idle_us))
-    found = CreatedTensors(
+    return CreatedTensors(
         sites=tuple(sites),
         copying=min(1.0, copies.per_us * sum(site.exposed_us for site in sites)),
         creating=min(1.0, copies.per_us * sum(site.idle_us for site in sites)),
     )
-    between = stacks.phases.get(Phase.OTHER, ()) if isinstance(stacks, StackFacts) else ()
-    in_loop = tuple(line for line in between if found.at(line))
-    return CreatedTensors(found.sites, found.copying, found.creating, in_loop)

@@ -7,7 +7,7 @@ the device's work. Figures of all judged steps (kernels, copies, waits) are scal
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.dataclass import dataclass
@@ -36,6 +36,8 @@ WITHIN = ("DtoD", "AtoA", "AtoD", "DtoA")  # directions that never leave the dev
 NOT_COMPUTE = (KernelClass.COMMUNICATION, KernelClass.COPY, KernelClass.MEMSET)
 REMOVABLE = 0.95  # no change takes more than this out of a step: a bound on gains, not a forecast
 
+LAUNCHING = (IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP)
+
 # How many times as long a profiled host takes: 1.0 to 1.42 in measured training steps, by what is recorded.
 PROFILED = (1.4, 1.2, 1.0)  # at worst, likely, at best
 
@@ -60,6 +62,12 @@ class DeviceFacts:
     idle: Mapping[IdleCause, float]
     comm: float = 0.0  # all communication, hidden or not
     profiled: bool = True  # the judged time is that of a host that a profiler slows
+    compilable: float = 1.0  # of the host's time without batches: in the model, forward and backward
+
+    @property
+    def launching(self) -> float:
+        """Share in which it idles while the host launches."""
+        return sum(self.idle.get(cause, 0.0) for cause in LAUNCHING)
 
     def per_step_s(self, share: float) -> float | None:
         """Seconds per step that `share` stands for, or None where no step is marked."""
@@ -129,15 +137,22 @@ class WaitFacts:
     span_us: float
     judged_steps: int | None
     idles: float = 1.0  # share of the step that the device idles in all: without a profiler, if that is known
+    sampled: Mapping[tuple[str, int], float] = field(default_factory=dict)  # share of the step, of each line
 
     def behind(self, calls: Sequence[BlockingCalls]) -> tuple[float, float, float]:
         """Shares of the time: waited in these calls, idle behind them, and what goes without them.
 
-        The host is then ahead by as much as it waited, and the device idles no longer than it did.
+        The host is then ahead by as much as it waited, and the device idles no longer than it did. A profiler
+        makes the host late and its waits short: where stack samples saw more of their lines, that goes.
         """
         waited = sum(call.us for call in calls) / self.span_us
         idle = min(sum(call.idle_us for call in calls) / self.span_us, self.idles)
-        return waited, idle, min(waited, idle, 1.0)
+        return waited, idle, max(min(waited, idle, 1.0), min(self.in_lines(calls), self.idles))
+
+    def in_lines(self, calls: Sequence[BlockingCalls]) -> float:
+        """Share of the step in the lines of these calls, by stack samples; 0 where none were taken."""
+        lines = {(call.at.file, call.at.line) for call in calls if call.at is not None and call.at.line}
+        return sum(self.sampled.get(line, 0.0) for line in lines)
 
     def per_step_s(self, us: float) -> float | None:
         """Microseconds over all judged steps as seconds per step."""

@@ -36,6 +36,7 @@ READS_MASKS = (
     "aten::nonzero",
 )
 TESTS = (ast.If, ast.While, ast.Assert)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 Shares = list[tuple[Location, float]]
 
@@ -58,9 +59,7 @@ class LineFinder:
         if not file:
             return []
         scope = _scope(self.sources.file(file), at)
-        numbers = (
-            [node.lineno for node in statements(scope.body) if makes(node, op, direction)] if scope else []
-        )
+        numbers = [node.lineno for node in _repeated(scope) if makes(node, op, direction)] if scope else []
         if at.line in numbers:  # the line itself was recorded
             numbers = [at.line]
         return self._shared([replace(at, file=file, line=line) for line in dict.fromkeys(numbers)])
@@ -85,8 +84,9 @@ class LineFinder:
     def _file(self, name: str) -> str:
         """The path of a file that the profiler names without its folder; "" where it cannot be found."""
         if name not in self.files:
+            # by its folder first: so its lines are the sampled ones, though the name alone may do, too
             sampled = [at.file for at in self.sampled if at.file.endswith(f"/{name}")]
-            tried = [name, *(folder + name for folder in self.folders), *sampled]
+            tried = [*sampled, *(folder + name for folder in self.folders), name]
             self.files[name] = next((path for path in tried if self.sources.text(path, 1) is not None), "")
         return self.files[name]
 
@@ -168,6 +168,14 @@ def makes(node: ast.stmt, op: str | None, direction: str | None = None) -> bool:
             and any(isinstance(part, ast.Subscript) and _is_mask(part.slice) for part in inner)
         )
     )
+
+
+def _repeated(scope: ast.Module | Function) -> list[ast.stmt]:
+    """The statements of a function; of a module, which makes many steps, those in its loops."""
+    looping = [node for node in statements(scope.body) if isinstance(node, LOOPS)]
+    if isinstance(scope, ast.Module) and looping:
+        return [node for loop in looping for node in statements(loop.body)]
+    return list(statements(scope.body))
 
 
 def _is_mask(index: ast.expr) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from perfdoctor.facts.device import device, exact_lines
 from perfdoctor.facts.device.attention import written_out
@@ -23,10 +24,18 @@ from perfdoctor.facts.device.exact_lines import LineFinder
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import OperatorCost, RunFacts, StackFacts, StepFacts, WindowFacts
+from perfdoctor.model.measured import (
+    Location,
+    OperatorCost,
+    Phase,
+    RunFacts,
+    StackFacts,
+    StepFacts,
+    WindowFacts,
+)
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RunRecords
-from perfdoctor.trace.results import INVALID, CopySite, DevicePeak, Launches, RankTrace
+from perfdoctor.trace.results import INVALID, BlockingCalls, CopySite, DevicePeak, Launches, RankTrace
 from perfdoctor.wire.events.training import WindowEvent
 
 MeasuredWindows = Mapping[str, RankTrace]  # by kind: "plain", "shapes", "stacks"
@@ -168,13 +177,42 @@ def copy_facts(windows: DeviceWindows, lines: LineFinder) -> CopyFacts | None:
 
 
 @fact
-def wait_facts(windows: DeviceWindows, lines: LineFinder) -> WaitFacts | None:
-    """Calls that made the host wait for the device, by the lines of the script where those are known."""
-    waits = device.wait_facts(windows.stacks or windows.plain)
+def wait_facts(windows: DeviceWindows, lines: LineFinder, stacks: StackFacts | Missing) -> WaitFacts | None:
+    """Calls that made the host wait for the device, by the lines of the script where those are known.
+
+    How long is told by the window that disturbs least: one with stacks makes the host so late that it hardly
+    waits.
+    """
+    waits = device.wait_facts(windows.plain) or device.wait_facts(windows.stacks or windows.plain)
     if waits is None:
         return None
-    idles = max(0.0, sum(windows.device.idle.values()))  # recording stacks leaves it idle longer
-    return exact_lines.of_waits(replace(waits, idles=idles), lines)
+    if windows.stacks is not None:
+        waits = replace(waits, calls=_with_lines(waits.calls, windows.stacks.blocking))
+    sampled: dict[tuple[str, int], float] = {}
+    for cost in chain.from_iterable(stacks.phases.values() if isinstance(stacks, StackFacts) else ()):
+        place = cost.at.file, cost.at.line
+        sampled[place] = sampled.get(place, 0.0) + cost.share
+    idles = max(0.0, sum(windows.device.idle.values()))
+    return exact_lines.of_waits(replace(waits, idles=idles, sampled=sampled), lines)
+
+
+def _with_lines(calls: Sequence[BlockingCalls], seen: Sequence[BlockingCalls]) -> tuple[BlockingCalls, ...]:
+    """The calls at the places where a window with stacks saw such, shared as often as it saw them there."""
+    parts: list[BlockingCalls] = []
+    for call in calls:
+        alike = [each for each in seen if _way(each) == _way(call)]
+        total = sum(each.count for each in alike)
+        parts += [_part(call, each.at, each.count / total) for each in alike] or [call]
+    return tuple(parts)
+
+
+def _way(call: BlockingCalls) -> tuple[object, ...]:
+    return call.call, call.op, call.direction
+
+
+def _part(call: BlockingCalls, at: Location | None, share: float) -> BlockingCalls:
+    count = max(1, round(call.count * share))
+    return replace(call, at=at, count=count, us=call.us * share, idle_us=call.idle_us * share)
 
 
 @fact
@@ -236,5 +274,13 @@ def unprofiled(trace: RankTrace, step: StepFacts) -> DeviceFacts | None:
         exposed_copy=shares.exposed_copy * stretch,
         comm=shares.comm * stretch,
         profiled=False,
+        compilable=_compilable(step),
         idle={cause: share * left for cause, share in shares.idle.items()},
     )
+
+
+def _compilable(step: StepFacts) -> float:
+    """The share of the host's time without batches that the model takes, forward and backward."""
+    host_s = step.mean_s - step.seconds.get(Phase.DATA_WAIT, 0.0)
+    model_s = step.seconds.get(Phase.FORWARD, 0.0) + step.seconds.get(Phase.BACKWARD, 0.0)
+    return min(1.0, model_s / host_s) if host_s > 0 else 1.0

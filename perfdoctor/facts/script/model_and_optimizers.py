@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from perfdoctor.facts.decode import location
-from perfdoctor.facts.device.device import KernelFacts
+from perfdoctor.facts.device.device import DeviceFacts, KernelFacts
 from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
@@ -56,17 +56,24 @@ class OptimizerFacts:
     own_share: float = 1.0  # of their phase: the time in their steps, without clipping or a scaler before
     on_device: float | None = None  # share of the step that the kernels of updates take, where a window tells
     scaled: bool = False  # a GradScaler reads in that phase whether gradients are finite
+    late: float = 0.0  # share of the step that a device idles because its host is late, where a window tells
 
     def share(self, step: StepFacts) -> float:
         """Share of the step that updating takes.
 
         On a device the phase of the host tells less: it waits in there for what was launched before. Where a
-        scaler makes it do so in each step, the phase tells nothing.
+        scaler makes it do so in each step, the phase tells nothing. Beyond the time of the kernels it tells
+        of no more than the device idles for a late host.
         """
-        if self._of_kernels is not None:
-            return self._of_kernels
         waits = self.scaled and self._uses_device
-        return 0.0 if waits else step.share(Phase.OPTIMIZER) * self.own_share
+        of_phase = 0.0 if waits else step.share(Phase.OPTIMIZER) * self.own_share
+        if self._of_kernels is not None:
+            return max(self._of_kernels, min(of_phase, self._of_kernels + self.late))
+        return of_phase
+
+    def is_launching(self, step: StepFacts) -> bool:
+        """Whether most of that share is a device's waiting for launches."""
+        return self._of_kernels is not None and self.share(step) > 2 * self._of_kernels
 
     @property
     def is_sure(self) -> bool:
@@ -101,6 +108,7 @@ def optimizer_facts(
     rank: RankRecords,
     costs: StackCosts | Missing | None = None,
     kernels: KernelFacts | Missing | None = None,
+    device: DeviceFacts | Missing | None = None,
 ) -> OptimizerFacts | None:
     """The optimizers, or None where none stepped."""
     optimizers = tuple(
@@ -120,7 +128,8 @@ def optimizer_facts(
     own_share = costs.in_updates if isinstance(costs, StackCosts) else 1.0
     told = kernels.share(KernelClass.OPTIMIZER) if isinstance(kernels, KernelFacts) else 0.0
     scaled = any(event.scaled for event in rank.of(SettingsEvent))
-    return OptimizerFacts(optimizers, own_share, told or None, scaled) if optimizers else None
+    late = device.launching if isinstance(device, DeviceFacts) else 0.0
+    return OptimizerFacts(optimizers, own_share, told or None, scaled, late) if optimizers else None
 
 
 @fact

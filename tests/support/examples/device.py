@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from perfdoctor.facts.device.created_tensors import CreatedTensors
 from perfdoctor.facts.device.device import (
     AttentionFacts,
     CopyFacts,
@@ -35,6 +36,7 @@ HEALTHY = {
     Tf32Settings: Tf32Settings(False, True),
     AttentionFacts: facts.attention(rank_traces.attention(between=4)),
     MatrixFacts: facts.matrices(rank_traces.matrix(512, 512, 512, 90, multiple=64)),
+    CreatedTensors: CreatedTensors((rank_traces.site(ms=1, idle=1, made_by="aten::zeros"),), 0.002, 0.002),
     CopyFacts: facts.copies(
         rank_traces.copy("HtoD", "pinned", 10),
         share=0.005,
@@ -108,6 +110,18 @@ def odd(draw):
             ),
             round_trips=tuple(
                 rank_traces.round_trip(draw(MS), draw(MS), draw(MS), draw(st.booleans()), draw(counts))
+                for _ in range(draw(st.integers(0, 2)))
+            ),
+        ),
+        CreatedTensors: CreatedTensors(
+            tuple(
+                rank_traces.site("HtoD", draw(memory), draw(MS), draw(MS), draw(counts), made_by=by)
+                for by in draw(st.lists(st.sampled_from(["aten::randn", "aten::zeros"]), max_size=2))
+            ),
+            draw(SHARE),
+            draw(SHARE),
+            tuple(
+                facts.line(draw(SHARE), 21, draw(st.sampled_from(["data", "compute", None])))
                 for _ in range(draw(st.integers(0, 2)))
             ),
         ),
