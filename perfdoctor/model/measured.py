@@ -154,6 +154,7 @@ class LoaderFacts:
     epoch_slowed_s: float = 0.0  # seconds that a step trains longer if workers start again in it
     spread: tuple[float, ...] = (1.0,)  # batch costs over their mean, at even quantiles
     others_restart_s: float = 0.0  # other loaders' workers that start and stop again, seconds per step
+    others_cpu_s: float = 0.0  # CPU seconds per step, for others' batches that the training process prepares
 
     @property
     def passes(self) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from perfdoctor.model.measured import LoaderFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.records import Rows
 from perfdoctor.runs.types import RankRecords
+from perfdoctor.wire.batch_rows import TRAINING_PROCESS
 from perfdoctor.wire.events.loaders import (
     DEFAULT_PREFETCH,
     EpochEndEvent,
@@ -67,6 +68,7 @@ def _facts(
         return max(0.0, float(sum(rows[column].sum() for column in columns)) / 1e9 / total)
 
     starts = [entry.startup_ns + entry.first_wait_ns for entry in epochs]
+    others = {entry.loader for entry in rank.of(EpochEvent)} - loaders
     size = float(rows["bytes"].sum()) / total
     return LoaderFacts(
         num_workers=event.num_workers,
@@ -97,8 +99,9 @@ def _facts(
         loaders=len(made_loaders(rank)),
         built=len(made),
         epoch_wait_s=sum(starts) / 1e9 / span.steps,
-        other_wait_s=wait_s(rank, {entry.loader for entry in rank.of(EpochEvent)} - loaders, span),
+        other_wait_s=wait_s(rank, others, span),
         others_restart_s=_others_restart_s(rank, loaders, span),
+        others_cpu_s=_others_cpu_s(rank, others, span),
         spread=_spread(costs / batches, batches),
         samples=int(rows["samples"].sum()),
         items=max((entry.items or 0 for entry in epochs), default=0) or None,
@@ -139,6 +142,15 @@ def _others_restart_s(rank: RankRecords, loaders: Loaders, span: MeasuredSpan) -
         end_s = _epoch_end_s(rank, {event.id}) or 0.0
         restarted_ns += (once_ns + end_s * 1e9) * (len(epochs) - 1)
     return min(restarted_ns / 1e9, span.seconds) / span.steps
+
+
+def _others_cpu_s(rank: RankRecords, others: Set[int | None], span: MeasuredSpan) -> float:
+    """CPU seconds per step that the training process itself prepares batches of other loaders for."""
+    rows = rows_of(rank.loader, [each for each in others if each is not None], span, span.begin_ns)
+    if rows is None:
+        return 0.0
+    here = rows[rows["worker"] == TRAINING_PROCESS]
+    return float(here["read_cpu_ns"].sum() + here["collate_cpu_ns"].sum()) / 1e9 / span.steps
 
 
 def _batch_ns(rows: Rows | None) -> float:

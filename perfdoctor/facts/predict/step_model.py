@@ -236,7 +236,7 @@ def build(
     pauses_s = min(main_s, first_s + sum(step.seconds.get(phase, 0.0) for phase in PAUSES))
     process_cpu_s = step.process_cpu_s if step.process_cpu_s is not None else main_s
     cores = _free(cpu)
-    in_main_s = 0.0 if loader.num_workers else data_cpu_s
+    in_main_s = loader.others_cpu_s + (0.0 if loader.num_workers else data_cpu_s)
     main_cpu_s = min(max(0.0, process_cpu_s - in_main_s), main_s * cores)
     pauses_cpu_s = main_cpu_s * _ratio(pauses_s, main_s)
     forked = loader.start_method in (None, FORK)

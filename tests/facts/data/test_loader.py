@@ -64,6 +64,18 @@ def test_a_loader_that_a_library_makes_around_the_users_is_told_by_the_users_lin
     assert facts(others, around[0], epoch(3), loader=fed).at.line == 12
 
 
+def test_what_the_training_process_prepares_for_validation_is_cpu_time_of_its_own():
+    validation = {**MADE, "id": 2, "num_workers": 0, "dataset": "train.Validation"}
+    events = [MADE, validation, epoch(), ended(), epoch(2, begin=1501), ended(2, t=1900)]
+    own = fetches(50, 6, loader=1, worker=0)
+    theirs = fetches(40, 9, cpu_ms=5, loader=2, begin_ms=1501)
+    assert facts(*events, loader=np.concatenate([own, theirs])).others_cpu_s == pytest.approx(
+        40 * 0.005 / 100
+    )
+    theirs["worker"] = 1
+    assert facts(*events, loader=np.concatenate([own, theirs])).others_cpu_s == 0.0
+
+
 def test_two_epochs_tell_stall_steady_wait_and_batches_per_step():
     events = [epoch(), ended(), epoch(index=1, begin=1500, startup=30, first=10), ended(index=1, t=2000)]
     found = facts(MADE, *events, loader=fetches(104, 6))
