@@ -133,6 +133,10 @@ def test_new_workers_that_start_again_in_every_epoch_bring_less_than_those_that_
     epochs = patient(STARVED, loader(batch=12, epochs=100))
     again, once = gain("--workers 2", epochs), gain("--workers 2 --persistent-workers", epochs)
     assert again.likely < 0.97 * once.likely
+    # however long the training would have gone on after a run that was ended early
+    own = replace(epochs.get(StepModel), goes_on=10.0)
+    early = replace(epochs, groups={**epochs.groups, StepModel: own})
+    assert gain("--workers 2", early).likely == pytest.approx(again.likely)
 
 
 def test_without_workers_no_epoch_begins_with_their_start():
