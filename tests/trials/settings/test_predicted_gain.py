@@ -164,6 +164,12 @@ def test_workers_of_validation_that_live_on_save_theirs():
     assert gain("--persistent-workers", patient(of_step, both)).likely > 1.1 * one
 
 
+def test_without_workers_of_training_those_of_validation_save_theirs():
+    validating = loader(batch=2, other_wait_s=0.004, others_restart_s=0.003)
+    of_step = step(count=1000, data_wait=6, forward=6)
+    assert gain("--persistent-workers", patient(of_step, validating)).likely > 1.2
+
+
 @pytest.mark.parametrize(
     "stalled",
     [
