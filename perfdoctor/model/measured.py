@@ -121,6 +121,18 @@ class StepFacts:
 
 
 @dataclass(frozen=True)
+class RestartingLoader:
+    """Another loader than the training one, such as validation's, whose workers start again for each pass."""
+
+    num_workers: int
+    at: Location | None  # the `DataLoader(...)` call
+    passes: int
+    each_s: float  # what starting its workers and stopping them takes, mean of a pass
+    per_step_s: float  # the same in seconds per step, without the first start
+    built: int = 1  # how many loaders the line made
+
+
+@dataclass(frozen=True)
 class LoaderFacts:
     """The training DataLoader (the one that delivered most batches that were trained on).
 
@@ -159,6 +171,8 @@ class LoaderFacts:
     epoch_slowed_s: float = 0.0  # seconds that a step trains longer if workers start again in it
     spread: tuple[float, ...] = (1.0,)  # batch costs over their mean, at even quantiles
     others_restart_s: float = 0.0  # other loaders' workers that start and stop again, seconds per step
+    restarting: tuple[RestartingLoader, ...] = ()  # those loaders, the costliest first
+    others_cpu_s: float = 0.0  # CPU seconds per step, for others' batches that the training process prepares
 
     @property
     def passes(self) -> float | None:

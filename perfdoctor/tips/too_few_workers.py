@@ -17,8 +17,8 @@ start and imports the script, whose training has to be below `if __name__ == "__
 from __future__ import annotations
 
 from perfdoctor.facts.predict.step_model import FORK, StepModel
-from perfdoctor.facts.predict.worker_count import good_workers, restarts
-from perfdoctor.model.change import Change, Effort
+from perfdoctor.facts.predict.worker_count import good_workers, restarts, start_again
+from perfdoctor.model.change import NOTHING, Change, Effort
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import CpuFacts, LoaderFacts, Phase, StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
@@ -44,7 +44,8 @@ def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: 
     )
     if waited_s < NOTICEABLE * step.mean_s:
         return None
-    living_on = restarts(step, loader)  # as is advised beside their number
+    # as is advised beside their number
+    living_on = restarts(step, loader) if start_again(loader) else NOTHING
     workers = good_workers(model.after((Change(starts=living_on),)), cpu)
     change = Change(workers=workers, starts=living_on)
     if workers <= loader.num_workers or model.gain(change).likely < ENOUGH:

@@ -1,8 +1,9 @@
 """Every epoch begins with a stall because its worker processes are started again.
 
 ## What it sees
-Several epochs, each beginning with a wait that is far longer than preparing one batch. Starting processes
-also slows training down: how much longer these steps train than others is measured, too.
+Several epochs, each beginning with a wait that is far longer than preparing one batch; or a loader of
+validation whose workers start and stop for each pass over it, whether training's live on or not. Starting
+processes also slows training down: how much longer these steps train than others is measured, too.
 
 ## By hand
     DataLoader(dataset, ..., num_workers=4, persistent_workers=True)
@@ -17,10 +18,13 @@ epochs. A dataset that opens files and never closes them keeps them open.
 
 from __future__ import annotations
 
-from perfdoctor.facts.predict.worker_count import restarts, slowed
-from perfdoctor.model.change import Change, Effort
+from collections.abc import Iterator
+
+from perfdoctor.facts.predict.worker_count import kept_alive, restarts, start_again
+from perfdoctor.model.change import Effort
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import LoaderFacts, StepFacts
+from perfdoctor.model.measured import LoaderFacts, RestartingLoader, StepFacts
+from perfdoctor.model.units import count
 from perfdoctor.tips.catalogue import Checked, tip
 from perfdoctor.tips.too_few_workers import MADE_ONCE
 
@@ -35,32 +39,46 @@ NOTICEABLE = 0.02  # share of wall time: the smallest gain that is reported
 )
 def workers_restart_each_epoch(step: StepFacts, loader: LoaderFacts) -> Advice | None:
     """Advises persistent workers where their start-up takes a noticeable share of the run."""
-    starts, slower = restarts(step, loader), slowed(step, loader)
-    if starts.likely < NOTICEABLE:
+    starts, change, again = restarts(step, loader), kept_alive(step, loader), start_again(loader)
+    named = [each for each in loader.restarting if each.per_step_s >= NOTICEABLE * step.mean_s]
+    if not again and not named:
+        named = list(loader.restarting[:1])
+    restarting: list[LoaderFacts | RestartingLoader] = [loader] if again else []
+    restarting += named
+    if starts.likely < NOTICEABLE or not restarting:
         return None
+    workers, made_once = restarting[0].num_workers, all(each.built == 1 for each in restarting)
     return Advice(
         because=(
-            f"each of {loader.epochs} epochs begins with a wait of {loader.epoch_start_s or 0.0:.2f} s",
-            f"a batch costs {loader.batch_s * 1e3:.1f} ms: the rest restarts {loader.num_workers} workers",
-            *_others(step, loader),
-            *_made_again(loader),
+            *(_training(loader) if again else ()),
+            *(words for each in named for words in _other(each)),
             f"that is {starts.likely:.0%} of the training time",
-            *_slower(slower.likely),
+            *_slower(change.step.likely),
         ),
-        change=Change(step=slower, starts=starts),
-        at=(loader.at,) if loader.at else (),
-        tweak="--persistent-workers" if loader.built == 1 else None,
-        code=f"DataLoader(..., num_workers={loader.num_workers}, persistent_workers=True)"
-        + ("" if loader.built == 1 else MADE_ONCE),
-        arguments=f"dataloader_num_workers={loader.num_workers}, dataloader_persistent_workers=True",
+        change=change,
+        at=tuple(each.at for each in restarting if each.at),
+        tweak="--persistent-workers" if made_once else None,
+        code=f"DataLoader(..., num_workers={workers}, persistent_workers=True)"
+        + ("" if made_once else MADE_ONCE),
+        arguments=f"dataloader_num_workers={workers}, dataloader_persistent_workers=True",
     )
 
 
-def _made_again(loader: LoaderFacts) -> tuple[str, ...]:
-    """That workers end with their loader, where the line makes another one."""
-    if loader.built == 1:
-        return ()
-    return (f"the line made {loader.built} loaders, and the workers of each end with it",)
+def _training(loader: LoaderFacts) -> Iterator[str]:
+    """What the training loader's epochs begin with."""
+    yield f"each of {loader.epochs} epochs begins with a wait of {loader.epoch_start_s or 0.0:.2f} s"
+    yield f"a batch costs {loader.batch_s * 1e3:.1f} ms: the rest restarts {loader.num_workers} workers"
+    if loader.built > 1:
+        yield f"the line made {loader.built} loaders, and the workers of each end with it"
+
+
+def _other(loader: RestartingLoader) -> Iterator[str]:
+    """What a pass over another loader costs."""
+    line = f" in line {loader.at.line}" if loader.at else ""
+    workers = count(loader.num_workers, "worker")
+    yield f"each of {loader.passes} passes over the loader{line} restarts {workers}: {loader.each_s:.2f} s"
+    if loader.built > 1:
+        yield f"that line made {loader.built} loaders, and the workers of each end with it"
 
 
 def _slower(share: float) -> tuple[str, ...]:
@@ -68,11 +86,3 @@ def _slower(share: float) -> tuple[str, ...]:
     if share < NOTICEABLE:
         return ()
     return (f"while workers start, a step trains longer than others do: {share:.0%} of the training time",)
-
-
-def _others(step: StepFacts, loader: LoaderFacts) -> tuple[str, ...]:
-    """What validation's workers add, where that is noticeable."""
-    share = loader.others_restart_s / step.mean_s
-    if share < NOTICEABLE:
-        return ()
-    return (f"workers of other loaders start and stop as well: {share:.0%} of the training time",)

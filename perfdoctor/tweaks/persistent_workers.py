@@ -29,7 +29,13 @@ from ._loaders import keeping_shuffles, predicted, set_each
 
 def predict(run: WatchedRun) -> Any:
     """The waits for workers that start again go, and what their start slows down."""
-    return predicted(run, lambda loader: run.changes(starts=run.restarts, step=run.slowed))
+
+    def change(loader: Any) -> Any:
+        if not loader.num_workers:  # those of validation alone
+            return run.changes(others=run.restarts)
+        return run.changes(starts=run.restarts, step=run.slowed)
+
+    return predicted(run, change)
 
 
 @tweak("--persistent-workers", BITWISE, predict=predict, acts_on=("data",), pays=EPOCH_BORDERS)

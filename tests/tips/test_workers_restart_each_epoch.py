@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from perfdoctor.model.measured import Location, RestartingLoader
 from perfdoctor.tips.workers_restart_each_epoch import workers_restart_each_epoch as tip
 from tests.support import facts
 from tests.support.facts import LOADER_LINE, loader, step
@@ -46,11 +49,43 @@ def test_workers_that_stop_at_each_end_of_an_epoch_take_time_as_well():
     assert facts.gain(advice).likely == pytest.approx(10 / 6)
 
 
-def test_workers_of_a_validation_loader_count_as_well():
-    advice = tip(STEPS, loader(**STALLED, others_restart_s=0.001))
+HELD_BACK = Location("train.py", 43, "main", "held_back = DataLoader(rest, num_workers=2)")
+VALIDATION = RestartingLoader(2, HELD_BACK, passes=11, each_s=0.1, per_step_s=0.001)
+VALIDATES = {"others_restart_s": 0.001, "restarting": (VALIDATION,)}
+
+
+def test_workers_of_a_validation_loader_are_named_as_well():
+    advice = tip(STEPS, loader(**STALLED, **VALIDATES))
     assert advice is not None
-    assert "workers of other loaders start and stop as well: 10% of the training time" in advice.because
+    assert "each of 11 passes over the loader in line 43 restarts 2 workers: 0.10 s" in advice.because
+    assert advice.at == (LOADER_LINE, HELD_BACK)
     assert facts.gain(advice).likely == pytest.approx(10 / 6)
+
+
+@pytest.mark.parametrize(
+    ("training", "change"),
+    [({"persistent_workers": True}, "starts"), ({"workers": 0}, "others"), ({"epochs": 1}, "starts")],
+    ids=["training's live on", "training has none", "training is in its first epoch"],
+)
+def test_workers_of_a_validation_loader_are_named_alone(training, change):
+    advice = tip(STEPS, loader(**{**STALLED, **VALIDATES, **training}))
+    assert advice is not None
+    assert advice.because == (
+        "each of 11 passes over the loader in line 43 restarts 2 workers: 0.10 s",
+        "that is 10% of the training time",
+    )
+    assert (advice.at, advice.tweak) == ((HELD_BACK,), "--persistent-workers")
+    assert getattr(advice.change, change).likely == pytest.approx(0.1)
+    assert advice.code == "DataLoader(..., num_workers=2, persistent_workers=True)"
+
+
+def test_validation_loaders_made_for_each_pass_need_one_that_is_made_once():
+    anew = {**VALIDATES, "restarting": (replace(VALIDATION, built=11),)}
+    advice = tip(STEPS, loader(**{**STALLED, **anew, "persistent_workers": True}))
+    assert advice is not None
+    assert "that line made 11 loaders, and the workers of each end with it" in advice.because
+    assert advice.tweak is None
+    assert "made once" in advice.code
 
 
 def test_steps_that_train_longer_while_workers_start_are_credited_if_not_for_sure():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Container, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -14,10 +15,11 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Floats, Steps
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import quantiles
-from perfdoctor.model.measured import LoaderFacts
+from perfdoctor.model.measured import LoaderFacts, Location, RestartingLoader
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.records import Rows
 from perfdoctor.runs.types import RankRecords
+from perfdoctor.wire.batch_rows import TRAINING_PROCESS
 from perfdoctor.wire.events.loaders import (
     DEFAULT_PREFETCH,
     EpochEndEvent,
@@ -67,6 +69,8 @@ def _facts(
         return max(0.0, float(sum(rows[column].sum() for column in columns)) / 1e9 / total)
 
     starts = [entry.startup_ns + entry.first_wait_ns for entry in epochs]
+    others = {entry.loader for entry in rank.of(EpochEvent)} - loaders
+    restarting = _restarting(rank, loaders, span)
     size = float(rows["bytes"].sum()) / total
     return LoaderFacts(
         num_workers=event.num_workers,
@@ -97,8 +101,10 @@ def _facts(
         loaders=len(made_loaders(rank)),
         built=len(made),
         epoch_wait_s=sum(starts) / 1e9 / span.steps,
-        other_wait_s=wait_s(rank, {entry.loader for entry in rank.of(EpochEvent)} - loaders, span),
-        others_restart_s=_others_restart_s(rank, loaders, span),
+        other_wait_s=wait_s(rank, others, span),
+        others_restart_s=min(sum(each.per_step_s for each in restarting), span.seconds / span.steps),
+        restarting=restarting,
+        others_cpu_s=_others_cpu_s(rank, others, span),
         spread=_spread(costs / batches, batches),
         samples=int(rows["samples"].sum()),
         items=max((entry.items or 0 for entry in epochs), default=0) or None,
@@ -126,19 +132,37 @@ def _stops_ns(rank: RankRecords, loaders: Loaders) -> list[float]:
     ]
 
 
-def _others_restart_s(rank: RankRecords, loaders: Loaders, span: MeasuredSpan) -> float:
-    """Seconds per step that workers of other loaders (validation) take to start again and to stop."""
-    restarted_ns = 0.0
+def _restarting(rank: RankRecords, loaders: Loaders, span: MeasuredSpan) -> tuple[RestartingLoader, ...]:
+    """Other loaders (validation's) whose workers start again, costliest first; one line's count as one."""
+    lines: dict[tuple[Location | None, int], set[int]] = defaultdict(set)
+    living_on = set()
     for event in made_loaders(rank):
-        epochs = _epochs(rank, {event.id}, span)
-        if event.id in loaders or not event.num_workers or event.persistent_workers or len(epochs) < 2:
+        if event.id not in loaders and event.num_workers:
+            lines[location(user_made(rank, event).at), event.num_workers].add(event.id)
+            living_on.update([event.id] if event.persistent_workers else [])
+    found = []
+    for (at, num_workers), made in lines.items():
+        epochs = _epochs(rank, made, span)
+        used = {entry.loader for entry in epochs}
+        anew = len(used) == len(epochs)  # for each pass: its workers end with it
+        again = len(epochs) - (1 if anew else len(used))
+        if again < 1 or (used & living_on and not anew):
             continue
-        batch_ns = _batch_ns(rows_of(rank.loader, {event.id}, span))
+        batch_ns = _batch_ns(rows_of(rank.loader, made, span))
         starts_ns = [entry.startup_ns + max(0.0, entry.first_wait_ns - batch_ns) for entry in epochs]
-        once_ns = sum(starts_ns) / len(starts_ns)
-        end_s = _epoch_end_s(rank, {event.id}) or 0.0
-        restarted_ns += (once_ns + end_s * 1e9) * (len(epochs) - 1)
-    return min(restarted_ns / 1e9, span.seconds) / span.steps
+        each_s = sum(starts_ns) / len(starts_ns) / 1e9 + (_epoch_end_s(rank, made) or 0.0)
+        all_s = min(each_s * again, span.seconds)
+        found.append(RestartingLoader(num_workers, at, len(epochs), each_s, all_s / span.steps, len(used)))
+    return tuple(sorted(found, key=lambda each: -each.per_step_s))
+
+
+def _others_cpu_s(rank: RankRecords, others: Set[int | None], span: MeasuredSpan) -> float:
+    """CPU seconds per step that the training process itself prepares batches of other loaders for."""
+    rows = rows_of(rank.loader, [each for each in others if each is not None], span, span.begin_ns)
+    if rows is None:
+        return 0.0
+    here = rows[rows["worker"] == TRAINING_PROCESS]
+    return float(here["read_cpu_ns"].sum() + here["collate_cpu_ns"].sum()) / 1e9 / span.steps
 
 
 def _batch_ns(rows: Rows | None) -> float:

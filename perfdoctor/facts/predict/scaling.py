@@ -2,7 +2,7 @@
 
 Each rank keeps its samples per step (weak scaling), so its own work stays as it is; the gradient sync grows
 by the ring's law, and ranks of one node share its cores. Speedups are of samples per second, against one
-rank.
+rank, which has the cores to itself that it lacked beside the others.
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ import math
 from dataclasses import replace
 
 from perfdoctor.facts.given import AllRanks
+from perfdoctor.facts.host.training_thread import TrainingThreadFacts
+from perfdoctor.facts.predict.contention import SEEN_DOUBT
 from perfdoctor.facts.predict.step_model import BEST, LIKELY, WORST
 from perfdoctor.facts.ranks.gradient_sync import startup_share
 from perfdoctor.facts.registry import fact
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import CpuFacts, Phase, StepFacts
+from perfdoctor.model.measured import CpuFacts, Phase, StepFacts, ThreadFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.note import Note
 from perfdoctor.model.ranks import JobFacts, ScalePoint
 
 TIMES = (1, 2, 4)  # as many ranks as now: further out, nothing that was measured is left to stand on
 LITTLE = 0.05  # of the step: a loss below it is no bound
+FULL = 0.9  # of a node's cores kept busy by its ranks: from here on one of them may well lack a core
+NOTHING = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,20 @@ class ScaleModel:
     fixed: float = 0.5  # share of the gradient sync that any size costs: it grows with a ring's steps
     data_s: float = 0.0  # of `own_s`, waiting for batches
     late: Bottleneck = Bottleneck.HOST  # the class of what makes ranks late
+    # of `own_s`: least, likely and most in which the node's other ranks had its cores
+    lacked_s: tuple[float, float, float] = NOTHING
 
     def step_s(self, ranks: int, case: int = LIKELY) -> float:
         """The step with another number of ranks, on as many nodes."""
-        exposed_s = self.exposed(ranks, case)
-        alone_s = self.own_s + exposed_s + (self.waiting_s if ranks > 1 else 0.0)
-        return max(alone_s, self.wanted_cores(ranks) * self.own_s / self.cores)
+        waiting_s = self.waiting_s if ranks > 1 else 0.0
+        own_s = self.own(ranks, case) + self.exposed(ranks, case) + waiting_s
+        return max(own_s, self._each_node(ranks) * self.cpu_s / self.cores)
+
+    def own(self, ranks: int, case: int = LIKELY) -> float:
+        """A rank's own work: as measured among as many ranks of its node, faster where there are fewer."""
+        others = self._each_node(self.ranks) - 1
+        gone = max(0.0, 1.0 - (self._each_node(ranks) - 1) / others) if others else 0.0
+        return self.own_s - gone * self.lacked_s[case]
 
     def exposed(self, ranks: int, case: int = LIKELY) -> float:
         """The gradient sync that no computing hides: as much of it is hidden as was."""
@@ -69,8 +81,11 @@ class ScaleModel:
 
     def wanted_cores(self, ranks: int) -> float:
         """Cores that the ranks of a node would keep busy if there were enough."""
-        each_node = math.ceil(ranks / max(1, min(self.nodes, ranks)))
-        return each_node * self.cpu_s / self.own_s if self.own_s > 0 else 0.0
+        alone_s = self.own(1)
+        return self._each_node(ranks) * self.cpu_s / alone_s if alone_s > 0 else 0.0
+
+    def _each_node(self, ranks: int) -> int:
+        return math.ceil(ranks / max(1, min(self.nodes, ranks)))
 
     def speedup(self, ranks: int) -> Gain:
         """Of samples per second, against one rank."""
@@ -83,7 +98,8 @@ class ScaleModel:
         """What costs most of it."""
         step_s = self.step_s(ranks)
         exposed_s, waiting_s = self.exposed(ranks), self.waiting_s if ranks > 1 else 0.0
-        lacking_s = step_s - (self.own_s + exposed_s + waiting_s)
+        own_s = self.own(1)
+        lacking_s = step_s - (own_s + exposed_s + waiting_s)
         cores = Note(
             "cores-wanted" if self.nodes == 1 else "cores-wanted-on-nodes",
             {"wanted": self.wanted_cores(ranks), "cores": self.cores},
@@ -98,11 +114,20 @@ class ScaleModel:
             return kind, why
         if self.data_s > LITTLE * self.own_s:
             return Bottleneck.DATA, Note("batches-take", {"share": self.data_s / step_s})
-        return Bottleneck.COMPUTE, Note("own-work-takes", {"share": self.own_s / step_s})
+        return Bottleneck.COMPUTE, Note("own-work-takes", {"share": own_s / step_s})
 
 
-def of_job(job: JobFacts, step: StepFacts, cpu: CpuFacts | None) -> ScaleModel | None:
-    """The model of a run of several ranks, or None where their gradient sync was not measured."""
+def of_job(
+    job: JobFacts,
+    step: StepFacts,
+    cpu: CpuFacts | None,
+    thread: TrainingThreadFacts | None = None,
+    threads: int | None = None,
+) -> ScaleModel | None:
+    """The model of a run of several ranks, or None where their gradient sync was not measured.
+
+    `thread`: how the shown rank's training thread got on; `threads`: with how many its torch computes.
+    """
     shown = next((rank for rank in job.ranks if rank.rank == job.shown), None)
     sync = job.gradient_sync
     if shown is None or sync is None or shown.mean_s <= 0 or cpu is None:
@@ -110,7 +135,7 @@ def of_job(job: JobFacts, step: StepFacts, cpu: CpuFacts | None) -> ScaleModel |
     synced_s = shown.seconds.get(Phase.GRAD_SYNC, 0.0)
     cores = (cpu.main_cores or 0.0) + (cpu.worker_cores or 0.0)
     moved = sync.bytes / sync.buckets if sync.buckets else 0.0
-    return ScaleModel(
+    model = ScaleModel(
         ranks=job.world,
         nodes=len(job.nodes),
         own_s=max(0.0, shown.mean_s - synced_s),
@@ -123,21 +148,63 @@ def of_job(job: JobFacts, step: StepFacts, cpu: CpuFacts | None) -> ScaleModel |
         data_s=shown.seconds.get(Phase.DATA_WAIT, 0.0),
         late=max(job.waits, key=lambda kind: job.waits[kind], default=Bottleneck.HOST),
     )
+    if thread is None:
+        return replace(model, lacked_s=_perhaps_lacked(model, threads))
+    return replace(model, lacked_s=_lacked(model, shown.mean_s, cpu, thread))
+
+
+def _lacked(
+    model: ScaleModel, step_s: float, cpu: CpuFacts, thread: TrainingThreadFacts
+) -> tuple[float, float, float]:
+    """Seconds of a rank's own work in which the node's other ranks had its cores, as the kernel counted."""
+    wanted = thread.on_core + thread.without_core
+    if wanted <= 0:
+        return NOTHING
+    computing_s = model.own_s - min(model.own_s, wanted * step_s) * thread.without_core / wanted
+    if cpu.worker_delay and model.data_s > LITTLE * model.own_s:
+        # batches that are waited for come sooner as well, if their workers lack no cores
+        computing_s = max(computing_s - model.data_s, model.own_s / (1 + cpu.worker_delay))
+    ranks = max(0.0, (cpu.busy_cores or 0.0) - (cpu.main_cores or 0.0) - (cpu.worker_cores or 0.0))
+    programs = cpu.other_cores or 0.0
+    lacked_s = (model.own_s - computing_s) * (ranks / (ranks + programs) if programs > 0 else 1.0)
+    most_s = max(0.0, model.own_s - model.cpu_s / model.cores)  # no arrangement does the work in less
+    low_s, likely_s, high_s = (min(most_s, lacked_s * times) for times in (1 - SEEN_DOUBT, 1, 1 + SEEN_DOUBT))
+    return low_s, likely_s, high_s
+
+
+def _perhaps_lacked(model: ScaleModel, threads: int | None) -> tuple[float, float, float]:
+    """The same where the kernel does not tell: on full cores, what its threads did not run may be that."""
+    if model.wanted_cores(model.ranks) < FULL * model.cores:
+        return NOTHING
+    ran_s = model.cpu_s / min(model.cores, threads or model.cores)
+    most_s = max(0.0, model.own_s - ran_s)
+    return 0.0, most_s, most_s
 
 
 @fact
-def job_facts(ranks: AllRanks, step: StepFacts, cpu: CpuFacts | Missing) -> JobFacts:
+def job_facts(
+    ranks: AllRanks,
+    step: StepFacts,
+    cpu: CpuFacts | Missing,
+    thread: TrainingThreadFacts | Missing,
+    threads: ThreadFacts | Missing,
+) -> JobFacts:
     """What all ranks do, and what to expect of another number of them."""
-    known = cpu if isinstance(cpu, CpuFacts) else None
-    return replace(ranks.job, scale=points(ranks.job, step, known))
+    model = of_job(
+        ranks.job,
+        step,
+        cpu if isinstance(cpu, CpuFacts) else None,
+        thread if isinstance(thread, TrainingThreadFacts) else None,
+        threads.intra_op if isinstance(threads, ThreadFacts) else None,
+    )
+    return replace(ranks.job, scale=points(model))
 
 
-def points(job: JobFacts, step: StepFacts, cpu: CpuFacts | None) -> tuple[ScalePoint, ...]:
+def points(model: ScaleModel | None) -> tuple[ScalePoint, ...]:
     """What to expect of as many ranks as now, and of more."""
-    model = of_job(job, step, cpu)
     if model is None or model.own_s <= 0:
         return ()
-    counts = [job.world * times for times in TIMES]
+    counts = [model.ranks * times for times in TIMES]
     return tuple(
         ScalePoint(count, model.step_s(count), model.speedup(count), *model.bound(count)) for count in counts
     )

@@ -14,6 +14,9 @@ from perfdoctor.model.measured import CpuFacts, LoaderFacts, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RunRecords
 
+ENDED_EARLY = ("stopped", "signalled")  # outcomes of runs whose training was to go on
+GOES_ON = 10.0  # times the steps seen, at least: nobody ends a training early of which a tenth is over
+
 
 @fact
 def step_model(
@@ -23,7 +26,19 @@ def step_model(
     cores, lost = share_of(cpu, run.ranks), cpu_contention(records.sharing)
     if loader is None:
         return of_loop(timed.step, cores, lost)
-    return build(timed.step, loader, cores, lost)
+    model = build(timed.step, loader, cores, lost)
+    if isinstance(model, Missing) or run.outcome not in ENDED_EARLY:
+        return model
+    return _going_on(model, timed.step, loader, run.ranks)
+
+
+def _going_on(model: StepModel, step: StepFacts, loader: LoaderFacts, ranks: int) -> StepModel:
+    """The model of a training that was to go on: what is paid once is paid over all of it."""
+    if loader.built > 1:
+        return model  # it makes a loader again for each epoch, whose workers start as often as was seen
+    batches = (loader.items or 0) / (ranks * (loader.batch_size or 1))
+    epoch = batches / (loader.batches_per_step or 1.0)
+    return replace(model, goes_on=max(GOES_ON, epoch / max(1, step.count)))
 
 
 @fact

@@ -59,6 +59,7 @@ class StepModel:
     epochs_per_step: float
     starts_per_step: float = 0.0  # how often workers would start, over the steps seen
     start_s: tuple[float, float, float] = WORKER_START_S  # of one new worker
+    goes_on: float = 1.0  # times the steps seen, over which training pays for starting workers that live on
     forked: bool = True  # one after the other; else they start side by side
     # validation, checkpoints, what the first step takes longer: workers fill their queue meanwhile, then wait
     pauses_s: float = 0.0
@@ -184,7 +185,9 @@ class StepModel:
         first_batches_s = self.epochs_per_step * self.data_s / max(self.batches, 1.0)
         if not self.workers:
             at_once = workers if self.forked else max(1.0, workers / self.cores) if workers else 0.0
-            return (first_batches_s if workers else 0.0) + self.starts_per_step * self.start_s[case] * at_once
+            # a training that was to go on may do so for so long that it pays next to nothing
+            often = 0.0 if case == BEST and self.goes_on > 1 else self.starts_per_step / self.goes_on
+            return (first_batches_s if workers else 0.0) + often * self.start_s[case] * at_once
         first_batches_s = min(first_batches_s, self.epoch_s)
         least = min(self.workers, math.ceil(self.cores))
         return first_batches_s + (self.epoch_s - first_batches_s) * max(least, workers) / self.workers
@@ -236,7 +239,7 @@ def build(
     pauses_s = min(main_s, first_s + sum(step.seconds.get(phase, 0.0) for phase in PAUSES))
     process_cpu_s = step.process_cpu_s if step.process_cpu_s is not None else main_s
     cores = _free(cpu)
-    in_main_s = 0.0 if loader.num_workers else data_cpu_s
+    in_main_s = loader.others_cpu_s + (0.0 if loader.num_workers else data_cpu_s)
     main_cpu_s = min(max(0.0, process_cpu_s - in_main_s), main_s * cores)
     pauses_cpu_s = main_cpu_s * _ratio(pauses_s, main_s)
     forked = loader.start_method in (None, FORK)

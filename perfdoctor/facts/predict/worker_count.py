@@ -8,7 +8,7 @@ from dataclasses import replace
 from perfdoctor.facts.data.validation_loader import ValidationLoaderFacts
 from perfdoctor.facts.predict.step_model import BEST, EVEN, LIKELY, WORST, StepModel
 from perfdoctor.facts.script.validation import ValidationFacts
-from perfdoctor.model.change import NOTHING, Estimate
+from perfdoctor.model.change import NOTHING, Change, Estimate
 from perfdoctor.model.measured import CpuFacts, LoaderFacts, StepFacts
 
 BLOCKED = 0.5  # of a batch's cost: below this CPU share its makers mostly wait for a disk or a network
@@ -29,26 +29,37 @@ def good_workers(model: StepModel, cpu: CpuFacts) -> int:
     return model.knee(most_workers(model, cpu), KNEE)
 
 
+def start_again(loader: LoaderFacts) -> bool:
+    """Whether the training loader's workers start again for each epoch."""
+    return bool(loader.num_workers) and not loader.persistent_workers and loader.epochs > 1
+
+
 def restarts(step: StepFacts, loader: LoaderFacts) -> Estimate:
     """The share of the training time that goes if workers live on between epochs, those of validation too."""
-    if not _restart(loader) or not loader.epoch_start_s or step.wall_s <= 0:
+    if step.wall_s <= 0:
         return NOTHING
-    stall_s = loader.epoch_start_s - (loader.steady_wait_s or 0.0)
-    removed_s = stall_s - loader.batch_s  # the first batch still has to be prepared
+    removed_s = most_s = 0.0
+    if start_again(loader) and loader.epoch_start_s:
+        stall_s = loader.epoch_start_s - (loader.steady_wait_s or 0.0)
+        ends_s, again = loader.epoch_end_s or 0.0, loader.epochs - 1
+        # the first batch still has to be prepared
+        removed_s, most_s = ((max(0.0, s) + ends_s) * again for s in (stall_s - loader.batch_s, stall_s))
     others = loader.others_restart_s / step.mean_s
-    share, most = (
-        min(
-            1.0,
-            (max(0.0, seconds) + (loader.epoch_end_s or 0.0)) * (loader.epochs - 1) / step.wall_s + others,
-        )
-        for seconds in (removed_s, stall_s)
-    )
+    share, most = (min(1.0, seconds / step.wall_s + others) for seconds in (removed_s, most_s))
     return Estimate(SURE * share, share, most)
+
+
+def kept_alive(step: StepFacts, loader: LoaderFacts) -> Change:
+    """What goes if workers live on between epochs."""
+    starts = restarts(step, loader)
+    if not loader.num_workers:  # then there are those of other loaders only
+        return Change(others=starts)
+    return Change(step=slowed(step, loader), starts=starts)
 
 
 def slowed(step: StepFacts, loader: LoaderFacts) -> Estimate:
     """The share of the training time by which steps train faster if no workers start in them."""
-    if not _restart(loader) or step.wall_s <= 0:
+    if not start_again(loader) or step.wall_s <= 0:
         return NOTHING
     share = min(1.0, loader.epoch_slowed_s * (loader.epochs - 1) / step.wall_s)
     return Estimate(0.0, share, share)  # a first step of an epoch may be slower for another reason
@@ -92,7 +103,3 @@ def of_validation(
     )
     waits_s = min(slow.wait_s, model.fixed_s)  # what starts other loaders' workers is counted apart
     return Estimate(*sorted(max(0.0, min(waits_s, each_s)) / model.step_s for each_s in saved))
-
-
-def _restart(loader: LoaderFacts) -> bool:
-    return bool(loader.num_workers) and not loader.persistent_workers and loader.epochs > 1

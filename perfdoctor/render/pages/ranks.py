@@ -51,6 +51,7 @@ SINCE = re.compile(r",? for (\d+(?:\.\d+)?) s$")  # the end of what is said of a
 DDP = "DistributedDataParallel"  # what it calls its collectives: buckets
 FULL = 0.05  # of the time: shorter waits do not fill the line of levels
 OFTEN = 0.05  # syncs per step more or less than one from which their number is shown
+WIDE = 0.1  # of a speedup: the ends of a range that is narrower say no more than its middle
 
 
 def sections(job: JobFacts, cwd: str) -> Iterator[Section]:
@@ -198,8 +199,11 @@ def scale(points: Sequence[ScalePoint]) -> str:
 
 
 def _point(point: ScalePoint) -> str:
-    efficiency = text.percent(point.speedup.likely / point.ranks)
-    return f"{point.ranks:,} ranks {text.times(point.speedup.likely)} ({efficiency})"
+    gain = point.speedup
+    low, likely, high = (text.percent(times / point.ranks) for times in (gain.low, gain.likely, gain.high))
+    wide = gain.high - gain.low >= WIDE * gain.likely
+    efficiency = f"{low.removesuffix('%')}–{high}" if wide else likely
+    return f"{point.ranks:,} ranks {text.times(gain.likely)} ({efficiency})"
 
 
 def gradient_sync(sync: GradientSyncFacts, cwd: str) -> Iterator[tuple[str, str]]:

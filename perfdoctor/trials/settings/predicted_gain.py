@@ -151,7 +151,7 @@ def _gain(predictions: Sequence[Prediction], changes: Sequence[Change], facts: F
 def _set_anew(model: StepModel, predictions: Sequence[Prediction], facts: Facts, case: int) -> StepModel:
     """The demands with another number of threads, and with workers that start again in every epoch."""
     if not model.workers and any(prediction.restarts for prediction in predictions):
-        model = replace(model, starts_per_step=model.epochs_per_step)
+        model = replace(model, starts_per_step=model.epochs_per_step, goes_on=1.0)
     count = next((prediction.threads for prediction in predictions if prediction.threads is not None), None)
     step, threads = facts.get(StepFacts), facts.get(ThreadFacts)
     if count is None or step is None or threads is None or model.compute_s <= 0:

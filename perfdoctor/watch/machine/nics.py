@@ -52,7 +52,17 @@ def _ethernet(root: Path) -> Iterator[Nic]:
 def _made_up(folder: Path) -> bool:
     """Whether its driver names the same rate whatever lies behind: cards of containers, tunnels, bridges."""
     kinds = {line.removeprefix("DEVTYPE=") for line in _read(folder / "uevent").splitlines()}
-    return "virtual" in folder.resolve().parts and kinds.isdisjoint(PASSED_ON)
+    return is_virtual(folder) and kinds.isdisjoint(PASSED_ON)
+
+
+def is_virtual(folder: Path) -> bool:
+    """Whether no hardware is behind a card: bonds, bridges, tunnels, and the ends of containers' cables."""
+    return "virtual" in folder.resolve().parts
+
+
+def is_part(folder: Path) -> bool:
+    """Whether what a card carries shows on another one here as well: it is made of that, or belongs to it."""
+    return (folder / "master").exists() or any(folder.glob("lower_*"))
 
 
 def _infiniband(root: Path) -> Iterator[Nic]:

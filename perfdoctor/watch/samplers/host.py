@@ -16,6 +16,7 @@ import psutil
 
 from perfdoctor.runs.directory import append_line
 from perfdoctor.watch.samplers import cgroup
+from perfdoctor.watch.samplers.disk import DiskBytes
 from perfdoctor.watch.samplers.network import Network
 from perfdoctor.watch.samplers.processes import ProcessTree, RunProcess
 from perfdoctor.watch.samplers.storage import Storage
@@ -108,6 +109,7 @@ class HostSampler:
         self._limits: tuple[float, float] | None = None  # (read when, cores)
         self._reachable: frozenset[int] = frozenset()
         self._maps = _Maps()
+        self._disk = DiskBytes()
         self._storage = Storage()
         self._network = Network()
 
@@ -126,6 +128,7 @@ class HostSampler:
         """One line of host.jsonl."""
         members = self._tree.look(now_s)
         self._maps.choose([member.process for member in members], now_s)
+        self._disk.keep(member.pid for member in members)
         listed = [reading for member in members[:MOST_LISTED] if (reading := self._reading(member, now_s))]
         self._maps.keep(member.pid for member in members)
         interval = None if self._last_s is None else round(now_s - self._last_s, 3)
@@ -170,7 +173,7 @@ class HostSampler:
         if member.role == "main":
             reading["threads_delay_s"] = threads_delay_s(Path(f"/proc/{member.pid}/task"))
         reading["private_bytes"], reading["shared_bytes"] = self._maps.of(process, now_s)
-        reading["read_bytes"], reading["written_bytes"] = _disk(process)
+        reading["read_bytes"], reading["written_bytes"] = self._disk.of(process)
         return reading
 
     def _usable_cores(self, members: list[RunProcess], now_s: float) -> float:
@@ -337,17 +340,6 @@ def _swapped_in_bytes() -> int | None:
     except (OSError, ValueError, IndexError, StopIteration):
         return None
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def _disk(process: psutil.Process) -> tuple[int | None, int | None]:
-    """Bytes read from and written to the disk; page-cache hits are not in them."""
-    if not hasattr(process, "io_counters"):
-        return None, None
-    try:
-        counters = process.io_counters()
-    except (psutil.Error, NotImplementedError, OSError):
-        return None, None
-    return counters.read_bytes, counters.write_bytes
 
 
 def _ended_children(cpu: Any) -> float | None:

@@ -5,12 +5,13 @@ The counts are those of this network namespace; no system tells them by process.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from perfdoctor.watch.machine.nics import nics
+from perfdoctor.watch.machine.nics import is_part, is_virtual, nics
 
 LOOPBACK = ("lo", "lo0")
 MOST_CARDS = 8  # those that received most: a host of containers has hundreds of virtual ones
@@ -26,10 +27,12 @@ class Network:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
+        self._cards = root / "sys/class/net"
+        self._virtual: dict[str, bool] = {}
         self._nominal = {nic.name: nic.bytes_per_s for nic in nics(root)}
 
     def read(self) -> dict[str, Any] | None:
-        """The counts so far; sums leave loopback out. What a system does not tell is None."""
+        """The counts so far; sums leave loopback out, and count no byte twice. What is not told is None."""
         try:
             counters = psutil.net_io_counters(pernic=True)
         except (OSError, RuntimeError):
@@ -37,10 +40,11 @@ class Network:
         if not counters:
             return None
         cards = {name: value for name, value in counters.items() if name not in LOOPBACK}
+        summed = [cards[name] for name in self._carriers(cards)]
         busiest = sorted(cards, key=lambda name: -cards[name].bytes_recv)[:MOST_CARDS]
         return {
-            "received_bytes": sum(value.bytes_recv for value in cards.values()),
-            "sent_bytes": sum(value.bytes_sent for value in cards.values()),
+            "received_bytes": sum(value.bytes_recv for value in summed),
+            "sent_bytes": sum(value.bytes_sent for value in summed),
             "loopback_bytes": sum(counters[name].bytes_recv for name in counters.keys() & LOOPBACK),
             "cards": {
                 name: {
@@ -52,6 +56,19 @@ class Network:
             },
             **tcp_counts(self._root / "proc/net/snmp"),
         }
+
+    def _carriers(self, names: Collection[str]) -> list[str]:
+        """The cards of hardware, through which goes what bonds, bridges and containers send and receive.
+
+        A container has none: there it is those that are no part of another one.
+        """
+        real = [name for name in names if not self._is_virtual(name)]
+        return real or [name for name in names if not is_part(self._cards / name)]
+
+    def _is_virtual(self, name: str) -> bool:
+        if name not in self._virtual:
+            self._virtual[name] = is_virtual(self._cards / name)
+        return self._virtual[name]
 
 
 def tcp_counts(path: Path) -> dict[str, int | None]:

@@ -12,6 +12,7 @@ import orjson
 import psutil
 
 from perfdoctor.model.dataclass import dataclass
+from perfdoctor.watch.descendants import lives
 from perfdoctor.wire.rows import HEADER_BYTES
 
 SETTLED_S = 3.0  # a fresh fork still shows its parent's command line: younger processes are looked at again
@@ -86,8 +87,8 @@ class ProcessTree:
         declared = self._declared.pids()
         members: dict[int, RunProcess] = {}
         for root in (*self.mains, self._root):
-            if root in self._processes and not self._processes[root].is_running():
-                self._ended.add(root)  # its number may belong to a stranger by now
+            if root in self._processes and not lives(self._processes[root]):
+                self._ended.add(root)  # its number belongs to a stranger once its parent has asked for it
             if root not in self._ended:
                 self._walk(root, None, "other", declared, members)
         for ended in self._processes.keys() - members.keys():

@@ -10,6 +10,7 @@ import psutil
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Marker
 from perfdoctor.runs.tails import CountedSteps, RowsTail
+from perfdoctor.watch.descendants import lives
 from perfdoctor.watch.samplers.processes import has_row, read_header, steps_name
 
 RECENT_S = 5.0  # the span that "now" means in a live line
@@ -44,9 +45,15 @@ class ProgressReader:
     def look(self) -> RunProgress:
         """The progress as of now."""
         with contextlib.suppress(OSError):  # the run directory may go away: what was seen stays true
-            if not self._catch_up() and not psutil.pid_exists(self._pid) and self._turn():
+            if not self._catch_up() and not self._lives() and self._turn():
                 self._catch_up()
         return self._progress()
+
+    def _lives(self) -> bool:
+        """Whether the process that is followed does; one that its parent has not asked for yet has ended."""
+        with contextlib.suppress(psutil.Error, ValueError):  # there is none with that number
+            return lives(psutil.Process(self._pid))
+        return False
 
     def _catch_up(self) -> bool:
         """Read what was added; whether there was anything."""

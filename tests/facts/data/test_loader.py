@@ -64,6 +64,18 @@ def test_a_loader_that_a_library_makes_around_the_users_is_told_by_the_users_lin
     assert facts(others, around[0], epoch(3), loader=fed).at.line == 12
 
 
+def test_what_the_training_process_prepares_for_validation_is_cpu_time_of_its_own():
+    validation = {**MADE, "id": 2, "num_workers": 0, "dataset": "train.Validation"}
+    events = [MADE, validation, epoch(), ended(), epoch(2, begin=1501), ended(2, t=1900)]
+    own = fetches(50, 6, loader=1, worker=0)
+    theirs = fetches(40, 9, cpu_ms=5, loader=2, begin_ms=1501)
+    assert facts(*events, loader=np.concatenate([own, theirs])).others_cpu_s == pytest.approx(
+        40 * 0.005 / 100
+    )
+    theirs["worker"] = 1
+    assert facts(*events, loader=np.concatenate([own, theirs])).others_cpu_s == 0.0
+
+
 def test_two_epochs_tell_stall_steady_wait_and_batches_per_step():
     events = [epoch(), ended(), epoch(index=1, begin=1500, startup=30, first=10), ended(index=1, t=2000)]
     found = facts(MADE, *events, loader=fetches(104, 6))
@@ -128,6 +140,9 @@ def test_workers_of_other_loaders_that_start_again_are_known_apart(how, seconds)
         events.append({**ended(2, index=index, t=begin + 20, batches=3), "end_wait_ns": 7 * MS})
     found = facts(*events, loader=fetches(100, 6))
     assert found.others_restart_s == pytest.approx(seconds / 100)
+    assert [(each.passes, each.at.line, each.each_s) for each in found.restarting] == (
+        [(5, 9, pytest.approx(0.047))] if seconds else []
+    )
     assert found.other_wait_s == pytest.approx(5 * (0.04 + 0.02 + 0.098 + 0.007) / 100)
 
 
@@ -139,6 +154,30 @@ def test_a_first_batch_that_other_loaders_workers_are_late_with_is_part_of_their
         events.append({**ended(2, index=index, t=begin + 120, batches=3), "end_wait_ns": 0})
     both = np.concatenate([fetches(100, 6), fetches(9, 10, loader=2)])
     assert facts(*events, loader=both).others_restart_s == pytest.approx(2 * (0.005 + 0.090 - 0.010) / 100)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_of_a_loader_that_is_made_for_each_pass_end_with_it(persistent):
+    events = [MADE, epoch(), ended(t=2000, batches=100)]
+    for number in range(2, 6):
+        begin = 1001 + 200 * number
+        line = {**MADE["at"], "line": 14}
+        events.append({**MADE, "id": number, "persistent_workers": persistent, "at": line})
+        events.append(epoch(number, begin=begin - 400, startup=5, first=0))
+        events.append({**ended(number, t=begin - 380, batches=3), "end_wait_ns": 0})
+    (found,) = facts(*events, loader=fetches(100, 6)).restarting
+    assert (found.at.line, found.built, found.passes, found.each_s) == (14, 4, 4, pytest.approx(0.005))
+    assert found.per_step_s == pytest.approx(3 * 0.005 / 100)
+
+
+def test_loaders_of_one_line_that_live_on_restart_nothing():
+    same = {**MADE, "persistent_workers": True, "at": {**MADE["at"], "line": 14}}
+    events = [MADE, {**same, "id": 2}, {**same, "id": 3}, epoch(), ended(t=2000, batches=100)]
+    for index in range(6):
+        at = {"loader": 2 + index % 2, "index": index // 2}
+        over = {**ended(**at, t=1205 + 100 * index, batches=3), "end_wait_ns": 0}
+        events += [epoch(**at, begin=1201 + 100 * index), over]
+    assert facts(*events, loader=fetches(100, 6)).restarting == ()
 
 
 def test_workers_start_when_their_epoch_does():

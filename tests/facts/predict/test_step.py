@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.facts.predict.step import step_facts, step_model
+from perfdoctor.facts.predict.step_model import BEST, LIKELY
 from perfdoctor.facts.steps.summary import TimedStep
 from perfdoctor.model.missing import Missing
 from tests.support.facts import cpu, loader, run, step
@@ -38,6 +39,28 @@ def test_what_starting_workers_slow_down_is_lost_to_them_where_it_is_more():
     assert step_facts(TimedStep(STEP), run(), MODEL, CPU, little).contention_s == pytest.approx(
         MODEL.contention_s * 1.0 / 1.5
     )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "given", "steps_paying"),
+    [
+        ("ok", {}, 60),
+        ("stopped", {}, 600),
+        ("signalled", {"items": 32 * 500}, 600),
+        ("stopped", {"items": 32 * 6000}, 6000),  # the epoch that it was in goes on for longer
+        ("stopped", {"built": 2}, 30),  # in each epoch, as was seen
+    ],
+)
+def test_a_training_that_was_to_go_on_pays_for_starting_workers_over_all_of_it(outcome, given, steps_paying):
+    timed = TimedStep(step(count=60, data_wait=20, forward=10, cpu=30))
+    fresh = loader(batch=20, start_method="spawn", **given)
+    model = step_model(records(), run(outcome=outcome), timed, cpu(), fresh)
+    likely_s, least_s = (
+        model.step_with(1, case) - replace(model, starts_per_step=0.0).step_with(1, case)
+        for case in (LIKELY, BEST)
+    )
+    assert likely_s == pytest.approx(2.5 / steps_paying)
+    assert (least_s == 0.0) == (steps_paying > 60)
 
 
 def test_each_of_several_ranks_has_its_share_of_the_cores():

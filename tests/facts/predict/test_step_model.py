@@ -42,6 +42,13 @@ def test_waits_for_validation_are_not_the_training_loaders():
     assert built(batch=2, wait=12, other_wait_s=0.010).error == pytest.approx(0.0)
 
 
+def test_cpu_time_for_batches_of_validation_is_not_the_training_steps():
+    validating = {"other_wait_s": 0.006, "others_cpu_s": 0.005}
+    for workers, batch_ms in ((0, 2), (2, 0)):  # with workers, batches cost the training process nothing
+        found = built(workers=workers, batch=2, wait=8, compute=8, step_cpu=9 + batch_ms, **validating)
+        assert found.compute_cpu_s == pytest.approx(0.004)
+
+
 def test_the_run_as_it_was_is_put_together_again():
     late = built(workers=1, batch=19, wait=11.5, compute=8.5, cores=2, step_cpu=12)
     assert late.step_with(1) == pytest.approx(late.step_s, rel=0.15)

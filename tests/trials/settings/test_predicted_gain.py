@@ -133,6 +133,10 @@ def test_new_workers_that_start_again_in_every_epoch_bring_less_than_those_that_
     epochs = patient(STARVED, loader(batch=12, epochs=100))
     again, once = gain("--workers 2", epochs), gain("--workers 2 --persistent-workers", epochs)
     assert again.likely < 0.97 * once.likely
+    # however long the training would have gone on after a run that was ended early
+    own = replace(epochs.get(StepModel), goes_on=10.0)
+    early = replace(epochs, groups={**epochs.groups, StepModel: own})
+    assert gain("--workers 2", early).likely == pytest.approx(again.likely)
 
 
 def test_without_workers_no_epoch_begins_with_their_start():
@@ -158,6 +162,12 @@ def test_workers_of_validation_that_live_on_save_theirs():
     of_step = step(count=1000, data_wait=5, forward=5)
     one = gain("--persistent-workers", patient(of_step, stalled)).likely
     assert gain("--persistent-workers", patient(of_step, both)).likely > 1.1 * one
+
+
+def test_without_workers_of_training_those_of_validation_save_theirs():
+    validating = loader(batch=2, other_wait_s=0.004, others_restart_s=0.003)
+    of_step = step(count=1000, data_wait=6, forward=6)
+    assert gain("--persistent-workers", patient(of_step, validating)).likely > 1.2
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,43 @@ def test_cards_are_told_apart_from_each_other_and_from_loopback(
     }
 
 
+def virtual(root: Path, name: str, *parts: str) -> None:
+    """A card without hardware, with links to others."""
+    folder = root / "sys/devices/virtual/net" / name
+    folder.mkdir(parents=True)
+    for part in parts:
+        (folder / part).symlink_to(root / "sys/class/net")
+    (root / "sys/class/net" / name).symlink_to(folder)
+
+
+def test_what_bonds_bridges_and_containers_carry_counts_by_the_cards_of_hardware(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("bond0", "br0", "veth1", "wg0"):
+        virtual(root, name)
+    counters = {"eth0": Counters(70, 8), "bond0": Counters(70, 8), "br0": Counters(60, 7)}
+    counters |= {"veth1": Counters(60, 7), "wg0": Counters(50, 6)}
+    monkeypatch.setattr(psutil, "net_io_counters", lambda pernic: counters)
+    found = Network(root).read()
+    assert found is not None
+    assert (found["received_bytes"], found["sent_bytes"]) == (70, 8)
+    assert list(found["cards"]) == ["eth0", "bond0", "br0", "veth1", "wg0"]
+
+
+def test_in_a_container_the_cards_count_that_are_no_part_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sys/class/net").mkdir(parents=True)
+    virtual(tmp_path, "eth0")
+    virtual(tmp_path, "docker0", "lower_veth1")
+    virtual(tmp_path, "veth1", "master")
+    counters = {"eth0": Counters(70, 8), "docker0": Counters(60, 7), "veth1": Counters(60, 7)}
+    monkeypatch.setattr(psutil, "net_io_counters", lambda pernic: counters)
+    found = Network(tmp_path).read()
+    assert found is not None
+    assert (found["received_bytes"], found["sent_bytes"]) == (70, 8)
+
+
 def test_of_hundreds_of_cards_those_are_kept_that_received_most(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

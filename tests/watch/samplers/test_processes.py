@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from perfdoctor.watch.samplers.processes import ProcessTree, read_header
@@ -83,6 +84,23 @@ def test_a_run_that_has_ended_has_no_processes(tmp_path: Path) -> None:
         target.kill()
         wait_for(lambda: roles(tree) == [])  # a zombie already counts as gone
         target.wait()
+        assert roles(tree) == []
+
+
+def test_a_stranger_with_the_number_of_a_training_process_that_ended_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with python(tmp_path, BUSY) as target, python(tmp_path, BUSY) as stranger:
+        steps_file(tmp_path, target.pid)
+        tree = ProcessTree(tmp_path, target.pid)
+        assert roles(tree) == ["main"]
+        target.kill()
+        wait_for(lambda: roles(tree) == [])
+        assert roles(tree) == []  # still a zombie
+        target.wait()
+        process = psutil.Process
+        numbers = {target.pid: stranger.pid}
+        monkeypatch.setattr(psutil, "Process", lambda pid: process(numbers.get(pid, pid)))
         assert roles(tree) == []
 
 

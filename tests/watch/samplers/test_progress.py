@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from perfdoctor.model.measured import Marker
 from perfdoctor.runs import tails
 from perfdoctor.watch.samplers.progress import NOTHING, ProgressReader, latest
-from tests.support.processes import ROW_BYTES, header
+from tests.support.processes import ROW_BYTES, header, wait_for
 
 pytestmark = pytest.mark.process
 
@@ -121,3 +124,14 @@ def test_a_rank_that_is_started_again_is_followed_once_its_first_process_is_gone
     assert follower.look().steps == steps
     write(tmp_path, row(10, 0), rank=1)
     assert follower.look().steps == steps
+
+
+def test_a_process_that_nobody_has_asked_for_yet_is_gone(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE)
+        write(tmp_path, row(10, 0) + row(20, 10), pid=process.pid)
+        follower = ProgressReader(tmp_path)
+        assert follower.look().steps == 2
+        started = header(77).replace(b'{"pid"', b'{"opened_epoch_s": 9.0, "pid"')[:4096]
+        (tmp_path / "steps.rank0.77.bin").write_bytes(started + row(110, 100) + bytes(1000))
+        assert follower.look().steps == 1
