@@ -23,7 +23,7 @@ from perfdoctor.render import text
 PYTHON = re.compile(r"(python|pypy)[\d.]*t?")
 FIGURE = "--metric 'accuracy: ([0-9.]+)'"
 SAME = {True: "the same", False: "changed", None: "not judged"}
-LATE_S = 2.0  # from here on a later beginning is told even if nothing earns it back: starts differ by less
+LATE_S = 2.0  # from here on another beginning is told even if nothing earns it back: starts differ by less
 LONGER = 3  # times: twice the rounds, and longer ones
 IN_FULL = 3  # places of a change that are named once more where it is said how to keep it
 
@@ -135,12 +135,12 @@ def withdrawn(verdict: VariantResult) -> list[Place]:
 
 
 def warm_up(trial: Trial, verdict: VariantResult) -> str | None:
-    """How much later than the original the variant gets to what is measured, and when that is earned back."""
+    """How much later or sooner the variant gets to what is measured, and when a delay is earned back."""
     before_s, after_s = _begun_s(trial.measured), _begun_s(verdict.measured)
     if before_s is None or after_s is None:
         return None
     pays_off = verdict.pays_off_steps
-    if pays_off is None and after_s - before_s < LATE_S:
+    if pays_off is None and abs(after_s - before_s) < LATE_S:
         return None
     earned = "" if pays_off is None else f": earned back after {text.count(pays_off, 'step')}"
     return f"{text.seconds(after_s)} from the start instead of {text.seconds(before_s)}{earned}"

@@ -172,6 +172,11 @@ def test_a_later_beginning_is_told_and_when_it_is_earned_back(warm_up_s, pays_of
     assert trial_words.warm_up(made.trial(verdict), verdict) == words
 
 
+def test_an_earlier_beginning_is_told_as_well():
+    verdict = replace(made.FASTER, executions=made.executions(0.03, warm_up_s=0.2, start_s=0.9))
+    assert trial_words.warm_up(made.trial(verdict), verdict) == "1.1 s from the start instead of 3.2 s"
+
+
 @pytest.mark.parametrize(
     ("command", "typed"),
     [
