@@ -42,6 +42,7 @@ class Change:
     other loaders than the training one. `workers`, `prefetch`: the setting of the training loader from then
     on.
     `is_published`: the range is that of published gains, which needs no widening.
+    `is_once`: what goes is a cost of the run's beginning, as compiling is: once settled, no step is shorter.
     """
 
     step: Estimate = NOTHING
@@ -52,6 +53,7 @@ class Change:
     workers: int | None = None
     prefetch: int | None = None
     is_published: bool = False
+    is_once: bool = False
 
     @property
     def shares(self) -> tuple[Estimate, ...]:

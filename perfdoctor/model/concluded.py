@@ -62,7 +62,7 @@ class Advice:
     """What a tip returns for these facts.
 
     `because` holds sentences with numbers. `change` says what it takes out of the step, or None where it is
-    about something else than the time of a step. `start_s` is what it saves before the first step, in
+    about something else than the time of a step. `start_s` is what it saves at each start, in
     seconds. `tweak` is the flag and value of `perfdoctor try`, or None. `code` is the change by hand, written
     for this script where its names are known; `arguments` is the same for TrainingArguments, where they have
     it. `phase` is the one that all of that time lies in, if it is one.

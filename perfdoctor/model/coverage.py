@@ -47,6 +47,10 @@ class Cover:
             return False
         return not self.places or any((at.file, at.line) in self.places for at in part.passes)
 
+    def names(self, part: Part) -> bool:
+        """Whether the innermost line of such time is one of its own."""
+        return any((at.file, at.line) in self.places for at in part.passes[-1:])
+
 
 @dataclass(frozen=True)
 class Covered:
@@ -62,6 +66,8 @@ class Covered:
     def left(self, parts: Sequence[Part], around: frozenset[Place] = frozenset()) -> list[float]:
         """Of each part the share of the step that is nobody's; parts use up a cover in their order.
 
+        All time of a line that a finding names is the finding's, though no more of it than the finding says
+        can go: stack samples measure a line otherwise than the timers do that many findings go by.
         `around` are lines that whole steps run below, as where a framework is told to train: a finding at
         such a line alone is about none of what runs there, unless it is about all of a phase.
         """
@@ -76,8 +82,8 @@ class Covered:
             share = part.share
             for cover in pools:
                 if cover.holds(part):
-                    taken = min(share, pools[cover])
-                    pools[cover] -= taken
+                    taken = share if cover.names(part) else min(share, pools[cover])
+                    pools[cover] = max(0.0, pools[cover] - taken)
                     share -= taken
             shares.append(share)
         return shares

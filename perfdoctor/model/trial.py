@@ -15,6 +15,7 @@ from perfdoctor.model.note import Remark
 
 SCHEMA = "perfdoctor.trial/1"
 EFFICIENT = 0.9  # of what as many ranks could bring at most: nobody would look for more
+OWN_ERROR = "an error of its own"  # that a tweak withdrew for, in place of what it left to the script
 NARROW = 0.02  # half width of a speedup's interval, relative: more rounds tell nothing that is worth knowing
 
 
@@ -82,7 +83,7 @@ class ExecutionEnd(str, Enum):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tweak changed something, or did not. `because` only where it was left alone."""
+    """Where a tweak changed something, or did not. `because` only where it left it alone or withdrew."""
 
     tweak: str
     what: str
@@ -90,6 +91,7 @@ class Place:
     was: Any = None
     now: Any = None
     because: str | None = None
+    step: int | None = None  # steps taken before it withdrew
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ class Execution:
     losses: tuple[float, ...] = ()  # of each step from the very first, of rank 0; NaN where unknown
     applied: tuple[Place, ...] = ()
     left_alone: tuple[Place, ...] = ()
+    withdrawn: tuple[Place, ...] = ()  # was applied, and from some step on no longer
     host_bytes: int | None = None  # the most memory that the command's processes took together
     device_bytes: int | None = None
     broken: tuple[str, ...] = ()  # tweaks that turned themselves off, and why
@@ -175,6 +178,7 @@ class Outcome(str, Enum):
     NO_DIFFERENCE = "no difference seen"
     CHANGED = "changed the result"
     NO_EFFECT = "no effect"  # its tweaks found nothing to change
+    WITHDRAWN = "withdrawn"  # a tweak was applied, and turned itself off before the end
     FAILED = "failed"
     OUT_OF_MEMORY = "out of memory"
     NOT_MEASURED = "not measured"  # interrupted before enough rounds

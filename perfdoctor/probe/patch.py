@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 from ..wire import names
 from . import script_signals
-from .compile_question import compile_question
+from .compile_question import compile_question, hide_from_compiler
 
 Before = Callable[[Tuple[Any, ...], Dict[str, Any]], Any]
 After = Callable[[Any, Tuple[Any, ...], Any], None]
@@ -28,6 +28,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 _log_path: Optional[str] = None
 turned_off: Dict[str, str] = {}  # name of a patch -> why; only this module writes it
+_listeners: Dict[str, Callable[[str], object]] = {}  # name of a patch -> who is told why, when it happens
 
 
 def log_to(path: str) -> None:
@@ -41,11 +42,19 @@ def broken() -> Dict[str, str]:
     return dict(turned_off)
 
 
+def when_off(name: str, tell: Callable[[str], object]) -> None:
+    """Call `tell(why)` at the moment when `name` turns itself off."""
+    _listeners[name] = guarded("trouble", tell)
+
+
 def report_trouble(name: str, error: BaseException) -> None:
     """Remember that `name` failed and write one line to probe.log; raises nothing but what is not ours."""
     script_signals.hand_back(error)
     why = f"{type(error).__name__}: {error}"
-    turned_off.setdefault(name, why)
+    if name not in turned_off:
+        turned_off[name] = why
+        if name in _listeners:
+            _listeners[name](why)
     if _log_path is None:
         return
     if isinstance(error, OSError) and error.errno in NO_ROOM:
@@ -252,35 +261,6 @@ def _renamed(code: types.CodeType, name: str) -> types.CodeType:
     if sys.version_info >= (3, 11):
         return code.replace(co_name=name, co_qualname=name)
     return code.replace(co_name=name)
-
-
-def hide_from_compiler(code: types.CodeType) -> None:
-    """Keep torch.compile from compiling `code` as a frame of its own; where it is inlined, it stays so.
-
-    After a graph break the compiler looks at every Python frame that runs, ours included: without this a
-    compiled training step has more frames and breaks watched than bare, and its backward passes unseen.
-    """
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            hide_from_compiler(const)
-    from torch._C._dynamo import eval_frame
-
-    if hasattr(eval_frame, "set_code_exec_strategy"):
-        actions = eval_frame._FrameAction
-        strategy = eval_frame._FrameExecStrategy(actions.SKIP, actions.DEFAULT)
-        eval_frame.set_code_exec_strategy(code, strategy)
-    else:  # torch before 2.6
-        vars(eval_frame)["skip_code"](code)
-
-
-def hide_module(module: types.ModuleType) -> None:
-    """Hide every function and method that `module` defines from the compiler."""
-    for value in list(vars(module).values()):
-        is_ours = isinstance(value, type) and value.__module__ == module.__name__
-        for member in vars(value).values() if is_ours else (value,):
-            function = member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
-            if isinstance(function, types.FunctionType) and function.__code__.co_filename == module.__file__:
-                hide_from_compiler(function.__code__)
 
 
 def _finish(after: After, token: Any, args: Tuple[Any, ...], result: Any, name: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 
 from ..wire import names, rank_identity
 from ..wire.events.process import BootEvent
-from . import constructor_lines, observer, patch, rank_failures, session
+from . import compile_question, constructor_lines, observer, patch, rank_failures, session
 from .loader import loader
 from .profiler import users_profiler, windows
 from .ranks import collectives
@@ -78,7 +78,7 @@ def _hide_from_compiler() -> None:
     root = __package__.rpartition(".")[0] if __package__ else ""
     ours = f"{root}.probe.", f"{root}.wire."
     for module in [module for name, module in sys.modules.items() if name.startswith(ours)]:
-        patch.guarded("compiler", patch.hide_module)(module)
+        patch.guarded("compiler", compile_question.hide_module)(module)
 
 
 def _options(run_dir: str) -> Dict[str, Any]:

@@ -3,7 +3,7 @@
 ## What it sees
 A softmax stands between two batched matrix products, and the work on the scores between them (scaling,
 masking, softmax, dropout) takes a noticeable share of the time. Where scaled_dot_product_attention computes
-so itself, as it does on a CPU with dropout, there is nothing to replace.
+so itself, as it does on a CPU with dropout or with a bias that is trained, there is nothing to replace.
 
 ## By hand
     out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=p)

@@ -16,10 +16,14 @@ Few sizes are better than many: pad to a multiple of 64, and drop the last, smal
 
 ## When not
 Two compilations of a function are usual: one for training and one for validation, or a second one that allows
-any size. What remains is paid at each start: keep the compiler's cache (`TORCHINDUCTOR_CACHE_DIR`).
+any size. The longer a run, the less it matters; and the next start finds most of it in the compiler's cache,
+if that is kept (`TORCHINDUCTOR_CACHE_DIR`): so the predicted gain counts on what has to be traced anew. A
+trial compares settled steps, of which none compiles: it tells whether compiled code is faster at all.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from perfdoctor.facts.script.compiling import CompiledAgain, CompilingFacts
 from perfdoctor.model.change import Effort, removes
@@ -45,20 +49,25 @@ def recompilations(compiling: CompilingFacts) -> Advice | None:
     if not unusual or compiling.span_s <= 0:
         return None
     again_s = sum(again.seconds for again in unusual)
-    needed_s = sum(again.seconds / max(1, again.times) for again in unusual)  # one allows for what changes
     share = min(1.0, again_s / compiling.span_s)
     if share < NOTICEABLE and not any(again.given_up for again in unusual):
         return None
     first = max(unusual, key=lambda again: (again.given_up, again.seconds))
-    likely = min(share, max(0.0, again_s - needed_s) / compiling.span_s)
+    likely = min(share, sum(map(_lasting_s, unusual)) / compiling.span_s)
     return Advice(
         because=(*_told(first), *_others(unusual, again_s, share)),
-        change=removes(likely / 2, likely, share) if likely >= NOTICEABLE else None,
+        change=replace(removes(likely / 2, likely, share), is_once=True) if likely >= NOTICEABLE else None,
+        start_s=again_s if share >= NOTICEABLE else None,
         at=_places(first, compiling),
         tweak="--no-compile",
         same_result=False,
         code=_code(first, compiling),
     )
+
+
+def _lasting_s(again: CompiledAgain) -> float:
+    """Seconds that the next start takes for it, too, less one compilation that allows for what changes."""
+    return max(0.0, again.seconds - again.kept_s) * (1.0 - 1.0 / max(1, again.times))
 
 
 def _told(again: CompiledAgain) -> list[str]:
@@ -77,7 +86,10 @@ def _told(again: CompiledAgain) -> list[str]:
 
 def _others(unusual: list[CompiledAgain], again_s: float, share: float) -> list[str]:
     pieces = f" of {len(unusual)} pieces of code" if len(unusual) > 1 else ""
-    return [f"compiling again{pieces} took {again_s:.1f} s, {share:.1%} of the time from first step to last"]
+    kept_s = sum(again.kept_s for again in unusual)
+    kept = f"; the next start finds {kept_s:.1f} s of it in the compiler's cache" if kept_s >= 0.1 else ""
+    took = f"compiling again{pieces} took {again_s:.1f} s, {share:.1%} of the time from first step to last"
+    return [took + kept]
 
 
 def _is_size(again: CompiledAgain) -> bool:

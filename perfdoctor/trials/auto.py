@@ -111,6 +111,9 @@ def candidates(
             continue
         if taken & {setting.tweak for setting in settings}:
             continue
+        if finding.advice.change is not None and finding.advice.change.is_once:
+            notes.append(f"{tweak} was left out: what it saves is over before steps are measured")
+            continue
         if any(setting.result == PATH for setting in settings):
             notes.append(
                 f"{tweak} was left out: training would take another path. To try it as well: "

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from perfdoctor.facts.data.loader import most_ahead
-from perfdoctor.facts.decode import as_count, location, positive
-from perfdoctor.facts.steps import boundaries as recorded_steps
+from perfdoctor.facts.decode import as_count
 from perfdoctor.facts.steps.boundaries import Floats, Ints, Steps
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import PAUSES, Marker, Phase
-from perfdoctor.model.trial import Execution, ExecutionEnd, Place
-from perfdoctor.runs.directory import Json
+from perfdoctor.model.trial import Execution, ExecutionEnd
 from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.trials.change_point import slow_beginning, stalls
+from perfdoctor.trials.outline import outline_of, ranks_of
 from perfdoctor.wire.events.loaders import EpochEvent
 
 # Optimizers make their state in the first update, allocators and thread pools fill in the first few, and a
@@ -85,8 +84,8 @@ def execution(records: RunRecords, at_round: int, warm_up_steps: int, steps: int
     Where epochs, validation or checkpoints recur, the measured steps make up whole periods. The ending goes
     by the steps alone: MEASURED, TOO_SHORT (measured over those there are) or NO_STEPS.
     """
-    outline = _told(records, at_round)
-    ranks = _ranks(records)
+    outline = outline_of(records, at_round)
+    ranks = ranks_of(records)
     if not ranks:
         return outline
     have = min(len(taken_steps.end_ns) for _, taken_steps in ranks) - warm_up_steps
@@ -113,8 +112,8 @@ def in_turns(
     `compiles` and a step of the turn took as long as that. The ending goes by the steps alone, as that of
     `execution`.
     """
-    outline = _told(records, at_round)
-    ranks = _ranks(records)
+    outline = outline_of(records, at_round)
+    ranks = ranks_of(records)
     if not ranks:
         return outline
     first_rank = ranks[0][1]
@@ -150,7 +149,7 @@ def warm_up(
         (
             max(least, slow_beginning(_steady_s(steps)))
             + max(_drain(rank, steps, values) for values in settings)
-            for rank, steps in _ranks(records)
+            for rank, steps in ranks_of(records)
         ),
         default=least,
     )
@@ -158,7 +157,7 @@ def warm_up(
 
 def updates_per_step(records: RunRecords) -> float:
     """Updates of the first optimizer in a step, for the probe counts those; 1 where nothing is updated."""
-    for rank, steps in _ranks(records)[:1]:
+    for rank, steps in ranks_of(records)[:1]:
         rows = rank.steps
         if rows is None or steps.marker is not Marker.UPDATE:
             continue
@@ -173,7 +172,7 @@ def period(records: RunRecords, held: float = 1.0) -> int | None:
     Where a variant's step holds `held` times the samples, what comes with epochs comes after as many samples
     as before, and what comes every so many steps after `held` times as many.
     """
-    for rank, steps in _ranks(records)[:1]:
+    for rank, steps in ranks_of(records)[:1]:
         validating, saving = _interludes(steps)
         training = (marks for marks in _epochs(rank, steps) if not np.isin(marks, validating).all())
         epochs = set(filter(None, map(_period, training)))
@@ -190,7 +189,7 @@ def epoch(records: RunRecords) -> float | None:
 
     Infinite where none was over, and its dataset does not tell what it holds.
     """
-    for rank, steps in _ranks(records)[:1]:
+    for rank, steps in ranks_of(records)[:1]:
         known = max(filter(None, map(_period, _epochs(rank, steps))), default=None)
         if known is not None:
             return known
@@ -206,7 +205,7 @@ def epoch(records: RunRecords) -> float | None:
 
 def batch(records: RunRecords) -> float | None:
     """Samples in a usual batch of the first rank; None where it has no loader, or one that does not tell."""
-    for _, steps in _ranks(records)[:1]:
+    for _, steps in ranks_of(records)[:1]:
         loads = steps.counts["batches"] > 0
         held = steps.counts["samples"][loads] / steps.counts["batches"][loads]
         return float(np.median(held)) or None if len(held) else None
@@ -214,12 +213,6 @@ def batch(records: RunRecords) -> float | None:
 
 
 # ---------------------------------------------------------------- times
-
-
-def _ranks(records: RunRecords) -> list[tuple[RankRecords, Steps]]:
-    """The ranks that took steps, the first one first."""
-    pairs = ((rank, recorded_steps.find(rank.steps)) for _, rank in sorted(records.ranks.items()))
-    return [(rank, steps) for rank, steps in pairs if steps is not None]
 
 
 def _timed(
@@ -312,84 +305,3 @@ def _drain(rank: RankRecords, steps: Steps, arguments: Mapping[str, int]) -> int
     """How many steps are fed by what workers prepare ahead; `arguments` replace what loaders say."""
     ahead = most_ahead(rank, arguments)
     return math.ceil(ahead / max(1.0, float(np.median(steps.counts["batches"]))))
-
-
-# ---------------------------------------------------------------- what else was recorded
-
-
-def _told(records: RunRecords, at_round: int) -> Execution:
-    """What does not depend on which steps are measured."""
-    events = [event for rank in records.ranks.values() for event in rank.events]
-    peaks = [_peaks(rank) for rank in records.ranks.values()]
-    ranks = _ranks(records)
-    return Execution(
-        at_round,
-        ExecutionEnd.NO_STEPS,
-        losses=_losses(ranks[0][1]) if ranks else (),
-        applied=_places(events, "applied"),
-        left_alone=_places(events, "left_alone"),
-        host_bytes=_sum(host for host, _ in peaks),
-        device_bytes=_sum(device for _, device in peaks),
-        broken=_broken(events, records.run.get("tweaks")),
-        ranks=len(ranks),
-        may_differ=_reasons(events),
-        ended_early=records.run.get("outcome") == "stopped"
-        or any(event.get("ended_early") is True for event in events),
-    )
-
-
-def _losses(steps: Steps) -> tuple[float, ...]:
-    """Each step's loss; the mean over its backwards, for a tweak may put several of them into one step."""
-    return tuple((steps.loss / np.maximum(1.0, steps.counts["backwards"])).tolist())
-
-
-def _places(events: Sequence[Json], outcome: str) -> tuple[Place, ...]:
-    """Where tweaks did so; every rank tells the same places."""
-    places: list[Place] = []
-    for event in events:
-        if event.get("event") != "tweak" or event.get("outcome") != outcome:
-            continue
-        place = Place(
-            str(event.get("tweak")).replace("_", "-"),
-            str(event.get("what")),
-            location(event.get("at")),
-            event.get("was"),
-            event.get("now"),
-            event.get("because"),
-        )
-        if place not in places:
-            places.append(place)
-    return tuple(places)
-
-
-def _reasons(events: Sequence[Json]) -> tuple[str, ...]:
-    """Why tweaks cannot keep what they promise here."""
-    reasons = (
-        str(event.get("because"))
-        for event in events
-        if event.get("event") == "tweak" and event.get("outcome") == "may_differ"
-    )
-    return tuple(dict.fromkeys(reasons))
-
-
-def _broken(events: Sequence[Json], tweaks: object) -> tuple[str, ...]:
-    """Tweaks that turned themselves off, and why; other parts of the probe that did are no matter here."""
-    requested = tweaks if isinstance(tweaks, dict) else {}
-    reports = [event.get("broken") for event in events if event.get("event") == "trial_end"]
-    reasons = {name: why for each in reports if isinstance(each, dict) for name, why in each.items()}
-    return tuple(f"{name}: {why}" for name, why in reasons.items() if name in requested)
-
-
-def _peaks(rank: RankRecords) -> tuple[float | None, float | None]:
-    """The most bytes that a rank's process took, on the host and on its devices."""
-    peaks = [peak for event in rank.of("trial_end") if isinstance(peak := event.get("peak"), dict)]
-    host, device = (
-        max((positive(peak.get(name)) or 0.0 for peak in peaks), default=0.0)
-        for name in ("host_bytes", "device_bytes")
-    )
-    return host or None, device or None
-
-
-def _sum(values: Iterable[float | None]) -> int | None:
-    numbers = [value for value in values if value is not None]
-    return round(sum(numbers)) if numbers else None

@@ -279,7 +279,9 @@ class Bench:
         last = executions[-1] if executions else None
         if last is None:
             return bool(self.plan.turns)  # another one failed in this round
-        if last.ending in BROKEN or last.broken or (variant.settings and not last.applied):
+        if last.ending in BROKEN or last.broken or last.withdrawn:
+            return False
+        if variant.settings and not last.applied:
             return False
         return not speedup.enough(Rounds.of(originals, executions).costs, self.plan.rounds)
 

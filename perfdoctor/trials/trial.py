@@ -317,7 +317,7 @@ def _conclude(
         bench.stopped_early,
         (
             protection.sentence,
-            *_how_measured(executions, bench.plan, [verdict.variant for verdict in verdicts]),
+            *_how_measured(executions, bench.plan, verdicts),
             *_unmatched(request, executions),
             *bench.notes,
             *bench.trouble,
@@ -336,16 +336,17 @@ def _exit_code(bench: Bench) -> int:
 
 
 def _how_measured(
-    executions: Sequence[Execution], planned: plan.TrialPlan, variants: Sequence[Variant]
+    executions: Sequence[Execution], planned: plan.TrialPlan, verdicts: Sequence[VariantResult]
 ) -> list[Note]:
     """What a reader should know of the steps that were measured."""
     notes = []
     if any(execution.ended_early for execution in executions):
         notes.append(Note("ended-after-steps"))
-    for variant in variants:
-        if plan.times_held(variant, planned.batch) != 1.0:
-            warm_up_steps, steps = planned.stretch(variant)
-            held = {"variant": variant.name, "steps": steps, "warm_up_steps": warm_up_steps}
+    for verdict in verdicts:
+        is_compared = verdict.speedup is not None  # its tweaks did what they say
+        if is_compared and plan.times_held(verdict.variant, planned.batch) != 1.0:
+            warm_up_steps, steps = planned.stretch(verdict.variant)
+            held = {"variant": verdict.variant.name, "steps": steps, "warm_up_steps": warm_up_steps}
             notes.append(Note("same-samples", held))
     if planned.period is not None and planned.steps < planned.period:
         notes.append(Note("longer-period", {"period": planned.period, "steps": planned.steps}))

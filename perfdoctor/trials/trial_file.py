@@ -129,6 +129,7 @@ def _execution(entry: Mapping[str, Any]) -> Execution:
         "losses": tuple(math.nan if loss is None else loss for loss in entry["losses"]),
         "applied": tuple(map(_place, entry["applied"])),
         "left_alone": tuple(map(_place, entry["left_alone"])),
+        "withdrawn": tuple(map(_place, entry.get("withdrawn", ()))),  # trials of before had none
         "broken": tuple(entry["broken"]),
         "printed": tuple(entry["printed"]),
         "turns_s": tuple(math.nan if turn is None else turn for turn in entry.get("turns_s", ())),

@@ -64,7 +64,8 @@ class Turns:
         if not self.off:
             self.off = True
             self.holds = False
-            self.here.left_alone(WHAT, because)
+            tell = self.here.left_alone if self.owned is None else self.here.withdrawn
+            tell(WHAT, because)
 
     # ------------------------------------------------------------ steps
 

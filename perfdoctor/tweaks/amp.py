@@ -113,7 +113,8 @@ class _Mixed:
     def _leave(self, module: Any, because: str) -> None:
         """Leaves a module alone from now on."""
         self.modes[module] = None
-        self.here.left_alone(name_of(module), because)
+        tell = self.here.withdrawn if module in self.reported else self.here.left_alone
+        tell(name_of(module), because)
 
     def _chosen(self, module: Any) -> Optional[Dict[str, Any]]:
         """The arguments of autocast for a module; None where it stays as it is."""

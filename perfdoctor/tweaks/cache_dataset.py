@@ -210,8 +210,11 @@ class _Store:
 
     def _leave(self, because: str) -> None:
         self._on = False
+        if self._kept:
+            self._here.withdrawn(self._what, because, self.at)
+        else:
+            self._tell("left_alone", because=because)
         self._kept.clear()
-        self._tell("left_alone", because=because)
 
     def _tell(self, outcome: str, **fields: Any) -> None:
         """Reports on this dataset once: the first worker does so, into the training process's file."""

@@ -135,7 +135,8 @@ class Biases:
     def _leave(self, layer: Layer, because: str) -> None:
         layer.off = True
         if layer.norms:  # others are nobody's concern
-            self.here.left_alone("bias of a convolution", because, layer.at)
+            tell = self.here.withdrawn if layer.dropped else self.here.left_alone
+            tell("bias of a convolution", because, layer.at)
 
     def _drop(self, layer: Layer) -> None:
         convolution = layer.convolution()

@@ -104,7 +104,7 @@ class Choice:
         self.late = []
         for settings, fused, foreach in self.was:
             settings["fused"], settings["foreach"] = fused, foreach
-        self._leave(optimizer, because)
+        self.here.withdrawn(f"{type(optimizer).__name__} update", because, self.at)
 
     def _leave(self, optimizer: Any, because: str) -> None:
         self.here.left_alone(f"{type(optimizer).__name__} update", because, self.at)

@@ -36,6 +36,7 @@ class Site:
     def __init__(self, at: Optional[Dict[str, Any]]) -> None:
         self.at = at
         self.dropped = 0  # passes whose graph is gone unused
+        self.changed = False  # later ones were run without gradients
         self.because: Optional[str] = None  # why its passes are left alone
 
 
@@ -72,6 +73,7 @@ class Evaluation:
         if site.dropped < PASSES:
             self.watched = site
             return args, kwargs, (site, None)
+        site.changed = True
         self.here.applied(f"{WHAT} recording gradients", True, False, site.at)
         guard = torch.no_grad()
         guard.__enter__()
@@ -116,7 +118,8 @@ class Evaluation:
     def _leave(self, site: Site, because: str) -> None:
         if site.because is None:
             site.because = because
-            self.here.left_alone(WHAT, because, site.at)
+            tell = self.here.withdrawn if site.changed else self.here.left_alone
+            tell(WHAT, because, site.at)
 
     def _site(self, module: Any) -> Site:
         frames = user_frames()

@@ -43,6 +43,7 @@ class Passes:
         self.at = user_line()
         self.owned: FrozenSet[int] = frozenset(id(parameter) for parameter in _exchanged(model))
         self.off = False  # exchange in every pass from now on
+        self.skipped = False  # not every pass has
         self.count = 0  # backward passes since the last update, or since somebody changed the gradients
         self.fewest: Optional[int] = None  # that somebody changed gradients after, since the last update
         self.last = 0  # passes of the update before
@@ -111,14 +112,14 @@ class NoSync:
         if passes is None or not self.here.torch.is_grad_enabled():
             return None
         if not model.require_backward_grad_sync:
-            passes.off = True
             passes.exchanging = None
-            self.here.left_alone(WHAT, "the script skips syncs itself")
+            self._stop(passes, "the script skips syncs itself")
             return None
         passes.begin(model)
         passes.exchanging = not self._may_skip(model, passes)
         if passes.exchanging:
             return None
+        passes.skipped = True
         self.here.applied(WHAT, f"{passes.expected} per update", "1 per update")
         model.require_backward_grad_sync = False
         return args, kwargs, model
@@ -163,11 +164,15 @@ class NoSync:
         if passes.expected == 1:
             self.here.left_alone(WHAT, "every pass is followed by an update", passes.at)
         elif not passes.expected:
-            self.here.left_alone(WHAT, "the number of passes per update changes", passes.at)
-            passes.off = True
+            self._stop(passes, "the number of passes per update changes", passes.at)
         elif hook_of(model) not in AVERAGING:
-            self.here.left_alone(WHAT, f"the script synchronises them with {hook_of(model)}", passes.at)
+            self._stop(passes, f"the script synchronises them with {hook_of(model)}", passes.at)
+
+    def _stop(self, passes: Passes, because: str, at: Optional[Dict[str, Any]] = None) -> None:
+        """Leave a model's syncs to the script from now on."""
+        if not passes.off:
             passes.off = True
+            (self.here.withdrawn if passes.skipped else self.here.left_alone)(WHAT, because, at)
 
     def _settle_owned(self, optimizer: Any) -> None:
         parameters = _parameters(optimizer)

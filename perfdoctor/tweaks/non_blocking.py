@@ -25,6 +25,7 @@ from ..probe.accelerators import CUDA, MPS, built_for
 from ..probe.trial.tweak import BITWISE, Tweaking, tweak
 
 WHAT = "copy to the device"
+STREAMS = "the script uses its own CUDA streams"
 TOLD_MAX = 64  # copies whose reason to be left alone is told: finding their line costs more than staying out
 
 
@@ -62,6 +63,7 @@ class Copies:
         self.tensor = here.torch.Tensor
         self.pinned: Dict[int, Tuple[Any, int]] = {}  # identity -> weak reference, version
         self.streams = False  # the script has streams of its own
+        self.altered = False  # copies did not wait before it had
         self.looked = 0
 
     def watch_loaders(self, module: Any) -> None:
@@ -82,6 +84,8 @@ class Copies:
 
     def before_stream(self, args: Any, kwargs: Any) -> None:
         """Called when the script selects a stream: stops."""
+        if self.altered and not self.streams:
+            self.here.withdrawn(WHAT, STREAMS)
         self.streams = True
 
     def before_to(self, args: Any, kwargs: Any) -> Any:
@@ -110,6 +114,7 @@ class Copies:
         source = args[0]
         because = self._unfit(source)
         if because is None:
+            self.altered = True
             self.here.applied(f"{WHAT} non_blocking", False, True)
             return args, {**kwargs, "non_blocking": True}, None
         if self.looked < TOLD_MAX:
@@ -120,7 +125,7 @@ class Copies:
     def _unfit(self, source: Any) -> Optional[str]:
         """The reason why the host has to wait for this copy, or None."""
         if self.streams:
-            return "the script uses its own CUDA streams"
+            return STREAMS
         base = source if source._base is None else source._base
         _, version = self.pinned.get(id(base), (None, None))
         if version is None:

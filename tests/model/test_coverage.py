@@ -22,6 +22,24 @@ def test_a_change_at_a_line_is_about_the_time_below_it_and_no_more_than_it_takes
     assert left(removes(0.1, 0.2, 0.25), inside, elsewhere, places=(at(20),)) == pytest.approx([0.05, 0.3])
 
 
+def test_a_line_that_a_finding_names_is_the_findings_whatever_the_samples_measure():
+    itself = suspect(0.3, Phase.OTHER, 20)
+    below, elsewhere = suspect(0.3, Phase.OTHER, 20, 25), suspect(0.3, Phase.OTHER, 50)
+    change = removes(0.1, 0.15, 0.2)
+    assert left(change, itself, elsewhere, places=(at(20),)) == [0.0, 0.3]
+    assert left(change, itself, below, places=(at(20),)) == [0.0, 0.3]  # its share is used up
+    assert left(change, below, itself, places=(at(20),)) == pytest.approx([0.1, 0.0])
+
+
+def test_a_line_is_the_findings_in_its_phase_and_unless_all_training_runs_below_it():
+    advice = Advice(("because",), removes(0, 0.1, 0.2), at=(at(3),), phase=Phase.CHECKPOINT)
+    found = Covered.by([advice])
+    assert found.left([suspect(0.4, Phase.FORWARD, 3)]) == [0.4]
+    assert found.left([suspect(0.4, Phase.CHECKPOINT, 3)]) == [0.0]
+    other = Covered.by([Advice(("because",), removes(0, 0.1, 0.2), at=(at(3),))])
+    assert other.left([suspect(0.4, Phase.FORWARD, 3)], frozenset({("train.py", 3)})) == [0.4]
+
+
 def test_parts_use_a_finding_up_in_their_order():
     parts = [suspect(0.2, Phase.OTHER, 20, 25), suspect(0.2, Phase.OTHER, 20, 26)]
     assert left(removes(0.1, 0.2, 0.3), *parts, places=(at(20),)) == pytest.approx([0.0, 0.1])

@@ -291,3 +291,21 @@ def test_what_a_handler_of_the_script_raises_inside_our_code_reaches_the_script(
         signal.signal(signal.SIGALRM, before)
     assert patch.broken() == {}
     assert not log.exists()
+
+
+def test_an_end_is_told_at_that_moment_and_once(monkeypatch):
+    monkeypatch.setattr(patch, "_listeners", {})
+    told = []
+    patch.when_off("forward", told.append)
+    broken = patch.guarded("forward", lambda: {}["missing"])
+    broken()
+    broken()
+    patch.report_trouble("forward", ValueError("again"))
+    assert told == ["KeyError: 'missing'"]
+
+
+def test_a_listener_with_an_error_is_turned_off_like_the_rest(monkeypatch):
+    monkeypatch.setattr(patch, "_listeners", {})
+    patch.when_off("forward", lambda why: {}["nobody"])
+    patch.guarded("forward", lambda: {}["missing"])()
+    assert set(patch.broken()) == {"forward", "trouble"}

@@ -54,6 +54,11 @@ class Told:
         """The places that were not."""
         return self._of("left_alone")
 
+    @property
+    def withdrawn(self) -> list[Json]:
+        """The places that were changed, and from some moment on no longer."""
+        return self._of("withdrawn")
+
     def _of(self, outcome: str) -> list[Json]:
         beside = ("event", "tweak", "outcome", "t_ns", "pid")
         return [

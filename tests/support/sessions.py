@@ -19,5 +19,11 @@ class Session:
     def write(self, event: Event) -> None:
         self.events.append({"event": event.event, **event.fields()})
 
+    def append(self, event: Event, file: str | None = None) -> None:
+        self.write(event)
+
+    def in_worker(self) -> bool:
+        return False
+
     def recording(self) -> Any:
         return self.recorder

@@ -12,7 +12,7 @@ from unittest import mock
 import torch
 from torch import distributed, nn
 
-from perfdoctor.probe import patch
+from perfdoctor.probe import compile_question
 
 
 class OnCuda(nn.Module):
@@ -33,7 +33,7 @@ def hidden_from_compiler() -> None:
     """What runs beside the script is hidden from torch.compile, as in every process that is watched."""
     for name in [*sys.modules]:
         if name.startswith(("perfdoctor.probe.", "perfdoctor.tweaks.")):
-            patch.hide_module(sys.modules[name])
+            compile_question.hide_module(sys.modules[name])
 
 
 @contextmanager

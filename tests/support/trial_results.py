@@ -85,6 +85,20 @@ UNTOUCHED = VariantResult(
     "nothing to change",
     (execution(left_alone=(LEFT,)),),
 )
+GAVE_UP = Place(
+    "accumulate",
+    "optimizer.step",
+    Location(TRAIN, 60, "main"),
+    because="gradients are cleared without an update",
+    step=12,
+)
+ACCUMULATE = Setting("accumulate", ("--accumulate", "4"), {"value": 4}, PATH)
+WITHDRAWN = VariantResult(
+    Variant((ACCUMULATE,)),
+    Outcome.WITHDRAWN,
+    "--accumulate withdrew after 12 steps: optimizer.step: gradients are cleared without an update",
+    (execution(applied=(Place("accumulate", "optimizer.step"),), withdrawn=(GAVE_UP,)),),
+)
 FAILED = VariantResult(
     Variant((AMP,)),
     Outcome.FAILED,
@@ -141,4 +155,4 @@ def scaled(**fields: Any) -> Trial:
     return trial(TWO, FOUR, **(curve | fields))
 
 
-ALL = (FASTER, UNCLEAR, SLOWER, CHANGED, UNTOUCHED, FAILED, NO_MEMORY, NOT_MEASURED)
+ALL = (FASTER, UNCLEAR, SLOWER, CHANGED, UNTOUCHED, WITHDRAWN, FAILED, NO_MEMORY, NOT_MEASURED)

@@ -77,9 +77,11 @@ def test_a_finding_at_the_line_that_all_training_runs_below_is_about_none_of_its
     assert (advice(callback, covers=covers, of=lines(*below)) is not None) == named
 
 
-def test_of_a_line_that_is_partly_explained_the_rest_counts():
-    told = advice(suspect(0.3, Phase.OTHER, 20), covers=[Cover(0.18, None, frozenset({("train.py", 20)}))])
+def test_of_what_runs_below_a_line_that_is_partly_explained_the_rest_counts():
+    explained = [Cover(0.18, None, frozenset({("train.py", 20)}))]
+    told = advice(suspect(0.3, Phase.OTHER, 20, 25), covers=explained)
     assert told.because[0].startswith("12% of each step")
+    assert advice(suspect(0.3, Phase.OTHER, 20), covers=explained) is None
 
 
 @pytest.mark.parametrize(

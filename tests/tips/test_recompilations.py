@@ -12,7 +12,7 @@ from tests.support.facts import gain
 LINE = Location("train.py", 9, "forward", "self.calls += 1")
 FUNCTION = Location("train.py", 8, "forward", "def forward(self, x):")
 CALL = Location("train.py", 30, "main", "model = torch.compile(net, mode='default')")
-VALUE = CompiledAgain(FUNCTION, "forward", 4, 20.0, False, ("self.calls",), LINE)
+VALUE = CompiledAgain(FUNCTION, "forward", 4, 20.0, 0.0, False, ("self.calls",), LINE)
 SIZE = replace(VALUE, broken=("tensor 'x' size mismatch at index 0",), at=None)
 
 
@@ -43,7 +43,7 @@ def test_giving_up_is_told_however_little_time_it_took():
     given_up = replace(VALUE, seconds=0.1, given_up=True)
     advice = tip(facts(given_up))
     assert "then torch gave up: it runs uncompiled since" in advice.because
-    assert advice.change is None
+    assert advice.about == "risk"
 
 
 def test_fires_at_the_threshold_and_is_silent_just_under_it():
@@ -60,3 +60,12 @@ def test_the_one_that_was_given_up_is_named_first():
     advice = tip(facts(replace(VALUE, name="slow", seconds=30.0), replace(VALUE, name="lost", given_up=True)))
     assert advice.because[0] == "`lost` was compiled 5 times"
     assert "of 2 pieces of code" in advice.because[-1]
+
+
+def test_what_the_next_start_finds_in_the_compilers_cache_is_only_possible_to_gain():
+    change = tip(facts(replace(VALUE, kept_s=16.0))).change
+    assert change.is_once
+    assert (change.step.low, change.step.likely, change.step.high) == pytest.approx((0.015, 0.03, 0.2))
+    advice = tip(facts(replace(VALUE, kept_s=19.0)))
+    assert (advice.about, advice.start_s) == ("start", 20.0)
+    assert advice.because[-1].endswith("to last; the next start finds 19.0 s of it in the compiler's cache")

@@ -10,6 +10,7 @@ import pytest
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.facts.gather import Facts
+from perfdoctor.model.change import removes
 from perfdoctor.model.concluded import Advice, Bottleneck, Finding, Gain
 from perfdoctor.model.measured import Location, RunFacts
 from perfdoctor.model.note import Note
@@ -134,6 +135,14 @@ def total(walked):
 
 
 # ---------------------------------------------------------------- the walk
+
+
+def test_what_saves_a_cost_of_the_beginning_only_is_not_tried():
+    once = finding("--a")
+    once = replace(once, advice=replace(once.advice, change=replace(removes(0.1, 0.2, 0.3), is_once=True)))
+    chosen, notes = candidates([once, finding("--b")], read)
+    assert [candidate.name for candidate in chosen] == ["--b"]
+    assert notes == ["--a was left out: what it saves is over before steps are measured"]
 
 
 def test_findings_are_tried_by_what_they_promise_each_on_top_of_what_is_kept():

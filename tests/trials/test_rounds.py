@@ -10,7 +10,7 @@ from scipy import stats
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.note import Note, Remark
-from perfdoctor.model.trial import Execution, ExecutionEnd, Outcome, Setting, Variant
+from perfdoctor.model.trial import Execution, ExecutionEnd, Outcome, Place, Setting, Variant
 from perfdoctor.probe.trial.tweak import BITWISE, PATH
 from perfdoctor.trials import lockstep
 from perfdoctor.trials.plan import TrialPlan
@@ -162,6 +162,13 @@ def test_a_tweak_that_turned_itself_off_has_failed() -> None:
         Outcome.FAILED,
         "it turned itself off: workers: TypeError: no",
     )
+
+
+def test_what_withdrew_takes_no_further_round() -> None:
+    gone = tweaked(0.1, withdrawn=(Place("workers", "DataLoader", because="it streams", step=3),))
+    (verdict,) = bench(Scripted(original=noisy(0.1), workers=gone)).compare([WORKERS])
+    assert verdict.outcome is Outcome.WITHDRAWN
+    assert len(verdict.executions) == 1
 
 
 def test_a_round_whose_original_failed_is_not_counted() -> None:

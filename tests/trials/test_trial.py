@@ -20,12 +20,15 @@ pytest.importorskip("torch")
 
 from perfdoctor import trials
 from perfdoctor.errors import PerfdoctorError
+from perfdoctor.model.concluded import Gain
 from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.trial import Outcome, Trial, Variant
 from perfdoctor.trials import trial as trial_module
 from perfdoctor.trials.baseline_run import BaselineRun
+from perfdoctor.trials.plan import TrialPlan
 from perfdoctor.trials.sandbox import leftovers, protect
 from perfdoctor.trials.settings import flags, tweak_catalogue
+from tests.support import trial_results
 from tests.support.launching import environment
 from tests.support.processes import wait_for
 from tests.support.trial_runs import execution
@@ -181,6 +184,31 @@ def test_larger_batches_are_measured_over_the_samples_that_the_original_is_measu
     assert {each.warm_up_steps for each in found.originals} == {found.warm_up_steps}
     assert {2 * each.warm_up_steps for each in verdict.executions} == {found.warm_up_steps}
     assert "--batch-size 16" in [note.values["variant"] for note in slugged(found, "same-samples")]
+
+
+def test_only_what_stayed_applied_was_measured_over_the_same_samples() -> None:
+    faster = replace(trial_results.WITHDRAWN, outcome=Outcome.FASTER, speedup=Gain(1.1, 1.2, 1.3))
+    plan = TrialPlan(5, 8, 40, 1.0, 60.0)
+    assert trial_module._how_measured((), plan, [trial_results.WITHDRAWN]) == []
+    (note,) = trial_module._how_measured((), plan, [faster])
+    assert note.slug == "same-samples"
+
+
+@pytest.mark.slow
+def test_a_tweak_that_cannot_go_on_is_withdrawn_and_proves_nothing(tmp_path: Path) -> None:
+    """The script throws the gradients of its eleventh batch away."""
+    code = SCRIPT.replace("time.sleep(0.002)", "pass").replace(
+        "        optimizer.step()\n",
+        "        optimizer.step() if batches[0] != 10 else optimizer.zero_grad()\n        batches[0] += 1\n",
+    )
+    found = trial(tmp_path, code.replace("model =", "batches = [0]\nmodel =", 1), "--accumulate", "4")
+    (verdict,) = found.verdicts
+    assert (verdict.outcome, verdict.speedup) == (Outcome.WITHDRAWN, None)
+    assert verdict.because.startswith("--accumulate withdrew after ")
+    assert verdict.because.endswith(": optimizer.step: gradients are cleared without an update")
+    (place,) = verdict.executions[0].withdrawn
+    assert place.step == 3  # the first batch's update, then one for four batches each
+    assert not slugged(found, "same-samples")
 
 
 # ---------------------------------------------------------------- what goes wrong on the way

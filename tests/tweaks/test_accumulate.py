@@ -188,10 +188,20 @@ def test_gradients_that_are_taken_for_other_things_are_not_scaled() -> None:
 
 
 def left_alone(run: Callable[[], object]) -> str:
-    """Why it was left alone, after the first update or at once."""
+    """Why it was left alone at once."""
     with applied("accumulate", N) as told:
         run()
     (place,) = told.left_alone
+    return str(place["because"])
+
+
+def withdrawn(run: Callable[[], object]) -> str:
+    """Why it stopped after the first update."""
+    with applied("accumulate", N) as told:
+        run()
+    assert len(told.applied) == 1
+    assert not told.left_alone
+    (place,) = told.withdrawn
     return str(place["because"])
 
 
@@ -237,7 +247,7 @@ def test_updates_inside_the_backward_pass_are_left_alone() -> None:
     assert left_alone(run) == "it updates inside the backward pass"
 
 
-def test_a_script_that_throws_gradients_away_is_left_alone_from_then_on() -> None:
+def test_where_a_script_throws_gradients_away_it_is_withdrawn() -> None:
     def run() -> None:
         module = model()
         optimizer = optim.Adam(module.parameters())
@@ -249,11 +259,11 @@ def test_a_script_that_throws_gradients_away_is_left_alone_from_then_on() -> Non
         clear_first(module, optimizer, batches()[2])
         assert not torch.equal(module[0].weight, weight)
 
-    assert left_alone(run) == "gradients are cleared without an update"
+    assert withdrawn(run) == "gradients are cleared without an update"
 
 
 @pytest.mark.parametrize("clear", [lambda p: setattr(p, "grad", None), lambda p: p.grad.zero_()])
-def test_a_script_that_clears_gradients_itself_is_left_alone(clear: Callable[[Any], object]) -> None:
+def test_where_a_script_clears_gradients_itself_it_is_withdrawn(clear: Callable[[Any], object]) -> None:
     def train(module: Any, optimizer: Any, batch: Any) -> Any:
         loss = loss_of(module, batch)
         loss.backward()
@@ -262,10 +272,10 @@ def test_a_script_that_clears_gradients_itself_is_left_alone(clear: Callable[[An
             clear(parameter)
         return loss
 
-    assert left_alone(lambda: scripted(train)) == "the script clears gradients itself"
+    assert withdrawn(lambda: scripted(train)) == "the script clears gradients itself"
 
 
-def test_gradients_from_elsewhere_are_left_alone() -> None:
+def test_where_gradients_come_from_elsewhere_it_is_withdrawn() -> None:
     def train(module: Any, optimizer: Any, batch: Any) -> Any:
         loss = loss_of(module, batch)
         parameters = list(module.parameters())
@@ -274,7 +284,7 @@ def test_gradients_from_elsewhere_are_left_alone() -> None:
         optimizer.step()
         return loss
 
-    assert left_alone(lambda: scripted(train)) == "its gradients do not come from backward()"
+    assert withdrawn(lambda: scripted(train)) == "its gradients do not come from backward()"
 
 
 def test_errors_of_the_script_show_no_line_of_ours() -> None:

@@ -215,6 +215,16 @@ def test_a_model_that_enters_autocast_itself_is_left_alone(device: str) -> None:
     assert reasons(told) == ["it enters autocast by itself"]
 
 
+def test_a_model_that_is_called_under_autocast_later_is_withdrawn() -> None:
+    module = model()
+    with applied("amp") as told:
+        module(torch.ones(2, 16))
+        with torch.autocast("cpu", torch.bfloat16):
+            module(torch.ones(2, 16))
+    assert [place["because"] for place in told.withdrawn] == ["the script calls it under autocast"]
+    assert not told.left_alone
+
+
 @pytest.mark.parametrize(
     ("cast", "kinds"),
     [

@@ -137,7 +137,8 @@ def test_a_generator_of_the_datasets_own_is_found_when_items_come_again() -> Non
     original = loading.losses(own(), epochs=3)
     with applied("cache_dataset") as told:
         assert loading.losses(own(), epochs=3) == original
-    assert "differed when read again" in reasons(told)[0]
+    assert "differed when read again" in told.withdrawn[0]["because"]
+    assert not told.left_alone
 
 
 def test_an_iterable_dataset_is_left_alone() -> None:

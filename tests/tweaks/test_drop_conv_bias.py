@@ -136,7 +136,7 @@ def test_an_output_that_goes_elsewhere_later_gets_its_bias_back() -> None:
         with torch.no_grad():
             module.a.weight.zero_()
         assert torch.equal(module.a(torch.ones(1, 3, 3, 3)).flatten(), module.a.bias)
-    assert told.left_alone[-1]["because"] == "something else uses its output now"
+    assert told.withdrawn[-1]["because"] == "something else uses its output now"
 
 
 def test_several_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

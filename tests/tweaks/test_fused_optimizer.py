@@ -149,7 +149,7 @@ def test_a_sparse_gradient_that_comes_later_is_taken_as_before() -> None:
         table(torch.tensor([1])).sum().backward()
         optimizer.step()
         assert not optimizer.param_groups[0]["fused"]
-    assert told.left_alone[0]["because"] == "a sparse gradient came later"
+    assert told.withdrawn[0]["because"] == "a sparse gradient came later"
 
 
 def test_a_first_gradient_that_comes_later_is_no_error_with_momentum() -> None:
@@ -166,7 +166,7 @@ def test_a_first_gradient_that_comes_later_is_no_error_with_momentum() -> None:
     original = weights(tweaked=False)
     with applied("fused_optimizer") as told:
         assert weights(tweaked=True) == pytest.approx(original)
-    assert told.left_alone[0]["because"] == "a parameter had its first gradient later than others"
+    assert told.withdrawn[0]["because"] == "a parameter had its first gradient later than others"
 
 
 def test_without_momentum_it_stays_fused_then() -> None:

@@ -194,3 +194,13 @@ def test_an_input_that_requires_a_gradient_is_seen_inside_a_list() -> None:
             assert listed([torch.randn(4, 2, requires_grad=True)]).requires_grad
     assert not told.applied
     assert told.left_alone[0]["because"] == "an input requires a gradient"
+
+
+def test_lines_whose_passes_need_gradients_later_are_withdrawn() -> None:
+    module = model().eval()
+    with applied("no_grad_eval") as told:
+        for number in range(PASSES + 2):
+            module(torch.ones(2, 2, requires_grad=number > PASSES))
+    assert len(told.applied) == 1
+    assert [place["because"] for place in told.withdrawn] == ["an input requires a gradient"]
+    assert not told.left_alone

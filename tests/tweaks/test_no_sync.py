@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from perfdoctor.probe import patch
+from perfdoctor.probe import compile_question
 from tests.support import tweak_ranks
 from tests.support.applying import applied
 
@@ -433,7 +433,7 @@ def on_two_ranks_compiled():
         return counter.frame_count, counter.op_count, training.result()
 
     for name in ("_ddp", "no_sync"):
-        patch.hide_module(import_module(f"perfdoctor.tweaks.{name}"))
+        compile_question.hide_module(import_module(f"perfdoctor.tweaks.{name}"))
     return [graphs(nullcontext()), graphs(applied("no_sync"))]
 
 

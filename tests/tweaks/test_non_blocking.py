@@ -166,6 +166,16 @@ def test_a_script_with_streams_of_its_own_is_left_alone() -> None:
     assert "its own CUDA streams" in told.left_alone[0]["because"]
 
 
+def test_streams_that_come_after_copies_that_did_not_wait_withdraw_it() -> None:
+    with on_device() as (device, told):
+        pinned(2).to(CUDA)
+        for _ in range(2):
+            torch.cuda.set_stream(None)
+        pinned(2).to(CUDA)
+    assert device.last[1] == {}
+    assert [place["because"] for place in told.withdrawn] == ["the script uses its own CUDA streams"]
+
+
 def test_without_a_device_nothing_is_replaced() -> None:
     with mock.patch.object(torch.version, "hip", None), on_device(version=None) as (device, told):
         pinned(2).to(CUDA)

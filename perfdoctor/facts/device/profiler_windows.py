@@ -21,6 +21,7 @@ from perfdoctor.facts.device.device import (
     WaitFacts,
 )
 from perfdoctor.facts.device.exact_lines import LineFinder
+from perfdoctor.facts.device.fusable_attention import FusableAttention
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.dataclass import dataclass
@@ -141,11 +142,28 @@ def attention_facts(
     stacks: StackFacts | Missing,
     step: StepFacts,
     sources: Sources,
+    fusable: FusableAttention | Missing | None,
 ) -> AttentionFacts | Missing | None:
-    """Attention written out: on a device or a CPU, as a window saw it; without one, as stack samples did."""
+    """Attention written out: on a device or a CPU, as a window saw it; without one, as stack samples did.
+
+    What no fused kernel can take over is left out, where that is known.
+    """
     detailed = _first(windows, DETAILED)
-    if detailed is None:
-        return written_out(stacks, step, sources) if isinstance(stacks, StackFacts) else NO_WINDOW
+    if detailed is not None:
+        found = _attention(detailed, windows, device_windows, lines)
+    else:
+        found = written_out(stacks, step, sources) if isinstance(stacks, StackFacts) else NO_WINDOW
+    if isinstance(found, AttentionFacts) and isinstance(fusable, FusableAttention):
+        return replace(found, per_us=found.per_us * fusable.share) if fusable.share else None
+    return found
+
+
+def _attention(
+    detailed: RankTrace,
+    windows: MeasuredWindows,
+    device_windows: DeviceWindows | Missing | None,
+    lines: LineFinder,
+) -> AttentionFacts | Missing | None:
     if isinstance(device_windows, Missing):
         return device_windows
     attention = device.attention_facts(detailed, device_windows.seen if device_windows else None)

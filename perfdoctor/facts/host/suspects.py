@@ -118,6 +118,8 @@ def _room(device: DeviceFacts | Missing | None, gpu: GpuFacts | Missing | None) 
 def _is_suspect(cost: StackCost, anchors: frozenset[Place], sources: Sources, on_device: bool) -> bool:
     if cost.phase is Phase.GRAD_SYNC or cost.kind == TRAINER:
         return False  # other ranks and the network, or a library: no line of the user's
+    if any(frame.compiles for frame in cost.beyond):
+        return False  # findings of their own tell what compiling takes
     if cost.phase is Phase.DATA_WAIT:
         return len(cost.path) > 1  # else no line of the user's is reached from the one that waits
     node = sources.file(cost.line.file).statement(cost.line.line)

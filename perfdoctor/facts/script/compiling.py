@@ -21,6 +21,7 @@ class CompiledAgain:
     name: str | None
     times: int  # again: the first one does not count
     seconds: float  # of these, with their backwards, between the first step and the last
+    kept_s: float  # of which the compiler's cache spares the next start so many
     given_up: bool  # it runs as it is written since
     broken: tuple[str, ...]  # what had been taken for constant and changed, most often first
     at: Location | None  # the line that has it taken for constant
@@ -80,7 +81,7 @@ def _again(events: Sequence[CompiledEvent], span: MeasuredSpan, sources: Sources
     later = [event for event in events if event.again]
     if not later:
         return None
-    within = [event.seconds for event in later if span.holds(event.begin_ns)]
+    within = [event for event in later if span.holds(event.begin_ns)]
     guards = [event.broken for event in later if event.broken is not None]
     function = next((event.function for event in events if event.function is not None), None)
     lines = [at for event in later if (at := sources.shown(location(event.broken_at))) is not None]
@@ -88,7 +89,8 @@ def _again(events: Sequence[CompiledEvent], span: MeasuredSpan, sources: Sources
         function=sources.shown(location(function)),
         name=next((event.name for event in events if event.name is not None), None),
         times=sum(not (event.given_up or event.backward) for event in later),
-        seconds=sum(within),
+        seconds=sum(event.seconds for event in within),
+        kept_s=sum(event.kept_s for event in within),
         given_up=any(event.given_up for event in later),
         broken=tuple(sorted(set(guards), key=lambda guard: -guards.count(guard))),
         at=max(lines, key=lines.count) if lines else None,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from perfdoctor.facts.decode import location
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Note
-from perfdoctor.model.trial import Place, typed
+from perfdoctor.model.trial import OWN_ERROR, Place, typed
 from perfdoctor.runs.types import RunRecords
 from perfdoctor.wire.events.process import TweakEvent
 
@@ -19,10 +19,14 @@ def notes(records: RunRecords) -> Iterator[Note]:
     cwd = str(records.run.get("cwd") or "")
     for module, values in asked.items() if isinstance(asked, dict) else ():
         of_tweak = [event for event in events if event.tweak == module]
-        applied = _places([event for event in of_tweak if event.outcome == "applied"], cwd)
-        left = _places([event for event in of_tweak if event.outcome == "left_alone"], cwd)
+        applied, left, withdrawn = (
+            _places([event for event in of_tweak if event.outcome == outcome], cwd)
+            for outcome in ("applied", "left_alone", "withdrawn")
+        )
         changed = {"tweak": typed(module, values), "places": applied}
         yield Note("tweak-left-alone", {**changed, "left": left}) if left else Note("tweak-on", changed)
+        if applied and withdrawn:
+            yield Note("tweak-withdrawn", {**changed, "places": withdrawn})
 
 
 def _places(events: Iterable[TweakEvent], cwd: str) -> list[Place]:
@@ -31,7 +35,7 @@ def _places(events: Iterable[TweakEvent], cwd: str) -> list[Place]:
     for event in events:
         at = location(event.at)
         where = None if at is None else Location(at.file.removeprefix(cwd.rstrip("/") + "/"), at.line)
-        place = Place(event.tweak, str(event.what), where, event.was, event.now, event.because)
+        place = Place(event.tweak, event.what or OWN_ERROR, where, event.was, event.now, event.because)
         if place not in places:
             places.append(place)
     return places

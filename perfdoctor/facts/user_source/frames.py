@@ -17,6 +17,8 @@ _PROFILER = re.compile(r"perfdoctor[/\\]probe[/\\]profiler[/\\]")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 _STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python\d[^/\\]*[/\\]|^<|^$")
 _TORCH = re.compile(rf"[/\\](?:site|dist)-packages[/\\]torch[/\\]|{GENERATED}")
+# Entered to compile only: what runs compiled code does not pass through them.
+_COMPILER = re.compile(r"[/\\]torch[/\\](?:_dynamo[/\\]convert_frame|_inductor[/\\]compile_fx)\.py$")
 # Seen through its hooks: no frame of the probe.
 _OPTIMIZER = re.compile(r"torch[/\\]optim[/\\]optimizer\.py$")
 
@@ -60,6 +62,11 @@ class Frame:
     def is_standard(self) -> bool:
         """Whether it is of Python's own library."""
         return self.owner is Owner.LIBRARY and not _INSTALLED.search(self.file)
+
+    @cached_property
+    def compiles(self) -> bool:
+        """Whether torch.compile is at work below it."""
+        return bool(_COMPILER.search(self.file))
 
     @cached_property
     def profiles(self) -> bool:

@@ -94,6 +94,7 @@ class Compiling:
             function=function,
             begin_ns=clock() - int((time.time() - begin_s) * 1e9) if begin_s is not None else clock(),
             seconds=_seconds(entry),
+            kept_s=float(getattr(entry, "inductor_compile_time_s", None) or 0.0) if _keeps() else 0.0,
             again=numbers is not None and int(numbers.group(2)) > 0,
             backward=getattr(entry, "is_forward", None) is False,
             given_up=LIMIT.search(failure) is not None,
@@ -146,6 +147,13 @@ def _seconds(entry: Any) -> float:
     if duration_us is not None:
         return float(duration_us) / 1e6
     return float(getattr(entry, "entire_frame_compile_time_s", None) or 0.0)
+
+
+def _keeps() -> bool:
+    """Whether what Inductor compiles is kept on disk, as is usual from torch 2.5 on; tracing is done anew."""
+    config = sys.modules.get("torch._inductor.config")
+    is_disabled = getattr(config, "force_disable_caches", False)
+    return bool(getattr(config, "fx_graph_cache", False)) and not is_disabled
 
 
 def _begin_s(entry: Any) -> Optional[float]:

@@ -17,7 +17,7 @@ from ...wire.collective_rows import (
     OTHER_OP,
     REDUCE_SCATTER,
 )
-from .. import patch
+from .. import compile_question, patch
 from ..on_import import on_import
 from ..session import Session
 
@@ -81,7 +81,7 @@ class CollectiveWrappers:
         if self.exchange is None and distributed.is_initialized():
             from . import exchange  # here: a process that trains alone does without
 
-            patch.hide_module(exchange)
+            compile_question.hide_module(exchange)
             self.exchange = exchange.GradientSync(self.session, distributed)
             exchange.install(self.exchange)
             self.steps.moments.second.append(self.exchange.pulse)
@@ -103,7 +103,7 @@ class CollectiveWrappers:
         from . import ddp
 
         if self.steps.backwards.gradient_sync is None:
-            patch.hide_module(ddp)
+            compile_question.hide_module(ddp)
             self.steps.backwards.gradient_sync = ddp.Gradients(exchange)
         self.steps.backwards.gradient_sync.watch(model)
 

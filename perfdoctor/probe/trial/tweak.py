@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
 
 from ...wire.events.process import TweakEvent
-from .. import marked, patch
+from .. import compile_question, marked, patch
 from ..on_import import on_import
 from ..session import Session
 from ..user_frames import user_line
@@ -221,19 +221,31 @@ class Tweaking:
         """Tell that `what` was not changed, and why; once for each line."""
         self._tell("left_alone", what, at, because=because)
 
+    def withdrawn(self, what: str, because: str, at: Optional[Dict[str, Any]] = None) -> None:
+        """Tell that `what`, once changed, is the script's own again from here on; in a loader worker, too."""
+        self._tell("withdrawn", what, at, because=because)
+
+    def broke(self, because: str) -> None:
+        """Tell that the tweak ran into an error, which has turned it off."""
+        self._tell("withdrawn", None, None, because=because)
+
     def may_differ(self, because: str) -> None:
         """Tell why this script cannot have the result that the tweak promises; in a loader worker, too."""
         if because not in self._doubts:
             self._doubts.add(because)
-            tell = self.session.append if self.session.in_worker() else self.session.write
-            tell(TweakEvent(tweak=self.name, outcome="may_differ", because=because))
+            self._write(TweakEvent(tweak=self.name, outcome="may_differ", because=because))
 
-    def _tell(self, outcome: str, what: str, at: Optional[Dict[str, Any]], **fields: Any) -> None:
+    def _tell(self, outcome: str, what: Optional[str], at: Optional[Dict[str, Any]], **fields: Any) -> None:
         at = user_line() if at is None and not self._starting else at
         key = (outcome, what, None if at is None else (at["file"], at["line"]))
         if key not in self._told:
             self._told[key] = None
-            self.session.write(TweakEvent(tweak=self.name, outcome=outcome, what=what, at=at, **fields))
+            event = TweakEvent(tweak=self.name, outcome=outcome, what=what, at=at, **fields)
+            (self._write if outcome == "withdrawn" else self.session.write)(event)
+
+    def _write(self, event: TweakEvent) -> None:
+        """Write what a loader worker may be the only one to know."""
+        (self.session.append if self.session.in_worker() else self.session.write)(event)
 
     def alter(
         self,
@@ -265,10 +277,12 @@ def _apply(session: Session, torch: Any, name: str, values: Dict[str, Any]) -> N
     module = import_module(f"...tweaks.{name}", __package__)
     folder = module.__name__.rpartition(".")[0] + "."
     for loaded in [sys.modules[key] for key in list(sys.modules) if key.startswith(folder)]:
-        patch.hide_module(loaded)  # what tweaks share as well
+        compile_question.hide_module(loaded)  # what tweaks share as well
     arguments: List[Any] = [values["value"]] if "value" in values else []
     extras = {key: value for key, value in values.items() if key != "value"}
-    Tweaking(name, session, torch).start(function_of(module), *arguments, **extras)
+    here = Tweaking(name, session, torch)
+    patch.when_off(name, here.broke)
+    here.start(function_of(module), *arguments, **extras)
 
 
 def declaration(module: Any) -> Declared:

@@ -32,6 +32,7 @@ COLOURS = {
     Outcome.FASTER: "green",
     Outcome.SLOWER: "red",
     Outcome.CHANGED: "yellow",
+    Outcome.WITHDRAWN: "yellow",
     Outcome.FAILED: "red",
     Outcome.OUT_OF_MEMORY: "red",
 }
@@ -182,6 +183,7 @@ def _labelled(trial: Trial, verdict: VariantResult, cwd: str) -> Iterator[tuple[
         if told:
             yield label, told
     yield from _places("applied", trial_words.applied(verdict), cwd)
+    yield from _places("withdrawn", trial_words.withdrawn(verdict), cwd)
     yield from _places("left alone", trial_words.left_alone(verdict), cwd)
     if verdict.outcome in BROKEN and verdict.executions:
         yield "its output", text.path(verdict.executions[-1].log, cwd)

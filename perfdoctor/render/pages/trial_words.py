@@ -9,13 +9,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from perfdoctor.model.concluded import Gain
-from perfdoctor.model.trial import ExecutionSummary, Outcome, Place, Trial, VariantResult, is_narrow
+from perfdoctor.model.trial import (
+    OWN_ERROR,
+    ExecutionSummary,
+    Outcome,
+    Place,
+    Trial,
+    VariantResult,
+    is_narrow,
+)
 from perfdoctor.render import text
 
 PYTHON = re.compile(r"(python|pypy)[\d.]*t?")
 FIGURE = "--metric 'accuracy: ([0-9.]+)'"
 SAME = {True: "the same", False: "changed", None: "not judged"}
-LATE_S = 2.0  # from here on a later beginning is told even if nothing earns it back: starts differ by less
+LATE_S = 2.0  # from here on another beginning is told even if nothing earns it back: starts differ by less
 LONGER = 3  # times: twice the rounds, and longer ones
 IN_FULL = 3  # places of a change that are named once more where it is said how to keep it
 
@@ -89,7 +97,8 @@ def change(place: Place, cwd: str) -> str:
     """`train.py:41  DataLoader num_workers: 0 -> 4`, or why nothing was changed there."""
     where = f"{text.place(place.at, cwd)}  " if place.at is not None else ""
     if place.because is not None:
-        return f"{where}{place.what}: {place.because}"
+        after = "" if place.step is None else f", after {text.count(place.step, 'step')}"
+        return f"{where}{place.what}: {place.because}{after}"
     if place.now is None:
         return f"{where}{place.what}"
     before = "" if place.was is None else f"{_value(place.was)} -> "
@@ -120,13 +129,18 @@ def left_alone(verdict: VariantResult) -> list[Place]:
     return distinct(place for execution in verdict.executions for place in execution.left_alone)
 
 
+def withdrawn(verdict: VariantResult) -> list[Place]:
+    """What they had changed, and left to the script again."""
+    return distinct(place for execution in verdict.executions for place in execution.withdrawn)
+
+
 def warm_up(trial: Trial, verdict: VariantResult) -> str | None:
-    """How much later than the original the variant gets to what is measured, and when that is earned back."""
+    """How much later or sooner the variant gets to what is measured, and when a delay is earned back."""
     before_s, after_s = _begun_s(trial.measured), _begun_s(verdict.measured)
     if before_s is None or after_s is None:
         return None
     pays_off = verdict.pays_off_steps
-    if pays_off is None and after_s - before_s < LATE_S:
+    if pays_off is None and abs(after_s - before_s) < LATE_S:
         return None
     earned = "" if pays_off is None else f": earned back after {text.count(pays_off, 'step')}"
     return f"{text.seconds(after_s)} from the start instead of {text.seconds(before_s)}{earned}"
@@ -181,6 +195,9 @@ def _next_steps(trial: Trial, cwd: str) -> Iterator[tuple[str, str | None]]:
         yield (f"to keep it, change {lines}" if lines else "to keep it, change the script"), None
         yield "to run with it as it is", f'perfdoctor run --with "{shlex.join(kept)}" {command(trial)}'
     for verdict in trial.verdicts:
+        if verdict.outcome is Outcome.WITHDRAWN:
+            yield from _after_withdrawal(trial, verdict)
+    for verdict in trial.verdicts:
         again = f"perfdoctor try {verdict.variant.name}"
         gain = verdict.speedup
         doubtful = verdict.equivalence is not None and verdict.equivalence.same is not True
@@ -195,3 +212,20 @@ def _next_steps(trial: Trial, cwd: str) -> Iterator[tuple[str, str | None]]:
             yield "a longer trial may tell", f"{again} {more} -- {command(trial)}"
     if trial.interrupted:
         yield "the trial was interrupted: the same again measures to the end", None
+
+
+def _after_withdrawal(trial: Trial, verdict: VariantResult) -> Iterator[tuple[str, str | None]]:
+    """What to do where tweaks did not stay applied: without them, or by hand; their own errors are ours."""
+    places = withdrawn(verdict)
+    gone = {place.tweak for place in places}
+    rest = [
+        word for setting in verdict.variant.settings if setting.tweak not in gone for word in setting.words
+    ]
+    if rest:
+        yield "the rest can be tried without it", f"perfdoctor try {shlex.join(rest)} -- {command(trial)}"
+    if any(place.what == OWN_ERROR for place in places):
+        yield "an error of a tweak is a defect of perfdoctor: to report it", "perfdoctor bug"
+    by_hand = sorted({place.tweak for place in places if place.what != OWN_ERROR})
+    if by_hand:
+        sentence = "change what it withdrew for and try again, or make its change by hand as explained by"
+        yield sentence, f"perfdoctor try --list {' '.join(by_hand)}"

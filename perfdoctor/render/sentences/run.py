@@ -14,6 +14,7 @@ SENTENCES = {
     " where it ran: perfdoctor history",
     "tweak-on": "{tweak} was on: {places:changes}",
     "tweak-left-alone": "{tweak} was on: {places:changes}; left alone: {left:changes}",
+    "tweak-withdrawn": "{tweak} withdrew before the end: {places:changes}",
     "own-failure": "perfdoctor itself failed at {feature}: {error}; to report it: perfdoctor bug",
     # of its end for want of memory
     "memory-of-a-worker": "a worker of a loader had no memory left: fewer workers, a shorter queue"

@@ -113,12 +113,13 @@ def _by_findings(
 ) -> list[Saving] | None:
     """What findings say of these tweaks; None where one of them is in none.
 
-    Of findings with the same tweak, the one that promises most: they are about the same time.
+    Of findings with the same tweak, the one that promises most: they are about the same time. One whose time
+    is a cost of the run's beginning says nothing of settled steps, which are what a trial measures.
     """
     by_flag: dict[str, Finding] = {}
     for finding in sorted(findings, key=lambda finding: finding.gain.likely):
-        tweak = flags((finding.advice.tweak or "").split())
-        if finding.advice.change is not None and tweak.items() <= requested.items():
+        tweak, change = flags((finding.advice.tweak or "").split()), finding.advice.change
+        if change is not None and not change.is_once and tweak.items() <= requested.items():
             by_flag.update(dict.fromkeys(tweak, finding))
     if any(setting.words[0] not in by_flag for setting in settings):
         return None

@@ -10,7 +10,7 @@ from statistics import median
 
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Outcome, Variant, VariantResult
+from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Outcome, Place, Variant, VariantResult
 from perfdoctor.trials.plan import LEAST_TURNS, resizing
 from perfdoctor.trials.statistics import losses, payoff, speedup
 from perfdoctor.tweaks import BITWISE, PATH, RESULTS
@@ -107,6 +107,9 @@ def verdict(
         if len(Rounds.of(originals, finished).both) < speedup.LEAST_ROUNDS:
             return replace(result, outcome=BROKEN[failed.ending], because=_why_broken(failed))
         last = finished[-1]
+    withdrawn = [place for execution in finished for place in execution.withdrawn]
+    if withdrawn:  # some steps were measured with it, and some without
+        return replace(result, outcome=Outcome.WITHDRAWN, because=_why_withdrawn(withdrawn))
     if last.broken:
         return replace(
             result, outcome=Outcome.FAILED, because=f"it turned itself off: {'; '.join(last.broken)}"
@@ -185,6 +188,21 @@ def _why_broken(execution: Execution) -> str:
     if execution.ending is ExecutionEnd.NO_STEPS:
         return "it ended without a training step"
     return execution.error or "it failed"
+
+
+def _why_withdrawn(places: Sequence[Place]) -> str:
+    """Which tweaks withdrew, when first, and why."""
+    first: dict[tuple[str, str, str | None], int | None] = {}
+    for place in places:
+        first.setdefault((place.tweak, place.what, place.because), place.step)
+    return "; ".join(
+        f"--{tweak} withdrew{_after(step)}: {what}: {because}"
+        for (tweak, what, because), step in first.items()
+    )
+
+
+def _after(step: int | None) -> str:
+    return "" if step is None else f" after {step:,} step{'' if step == 1 else 's'}"
 
 
 def _why_untouched(execution: Execution) -> str:

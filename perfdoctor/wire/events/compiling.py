@@ -19,6 +19,7 @@ class CompiledEvent(Event, name="compiled"):
     function: Line | None  # where that is defined, if the script does it
     begin_ns: int
     seconds: float
+    kept_s: float  # of these, what the next start finds in the compiler's cache on disk
     again: bool  # the same piece of code had been compiled before
     backward: bool  # of its backward, compiled when that ran first
     given_up: bool  # too often: nothing was compiled, and from here on it runs as it is written

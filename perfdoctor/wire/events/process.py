@@ -45,11 +45,11 @@ class RankFailedEvent(Event, name="rank_failed"):
 
 
 class TweakEvent(Event, name="tweak"):
-    """What a tweak changed or left alone."""
+    """What a tweak changed, left alone, or left to the script again."""
 
     tweak: str
-    outcome: str  # applied | left_alone | may_differ
-    what: str | None = None
+    outcome: str  # applied | left_alone | withdrawn | may_differ
+    what: str | None = None  # of one withdrawn: None where the tweak ran into an error
     at: Line | None = None
     was: Any = None
     now: Any = None

@@ -160,6 +160,15 @@ def test_attention_is_told_without_a_device_too() -> None:
     assert groups_of({"plain": ON_CPU}, facts.step(forward=1.0), False)[AttentionFacts] is None
 
 
+@pytest.mark.parametrize(("unfused", "per_us"), [(0, 1 / 500_000), (1, 1 / 1_000_000), (2, None)])
+def test_attention_that_no_fused_kernel_takes_over_is_left_out(unfused: int, per_us: float | None) -> None:
+    window = replace(ON_CPU, attention=(attention(),))
+    told = {"event": "written_attention", "written": 2, "unfused": unfused}
+    recorded = records(events=[told])
+    found = groups_of({"plain": window}, facts.step(forward=1.0), False, recorded)[AttentionFacts]
+    assert getattr(found, "per_us", None) == (per_us and pytest.approx(per_us))
+
+
 @pytest.mark.parametrize(
     ("mean_s", "compute"), [(0.100, 0.6), (0.080, 0.75), (0.060, 1.0), (0.040, 1.0), (0.120, 0.5)]
 )

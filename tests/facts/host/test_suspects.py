@@ -136,3 +136,16 @@ def test_phases_keep_their_names():
         Phase.FORWARD,
         Phase.OTHER,
     }
+
+
+@pytest.mark.parametrize(
+    "file", ["_dynamo/convert_frame.py", "_inductor/compile_fx.py", "_dynamo/eval_frame.py", "nn/_tensors.py"]
+)
+def test_compiling_has_findings_of_its_own_and_calling_what_is_compiled_has_not(file):
+    called = stack(
+        at(2),
+        wrapper("module_call"),
+        f"compiled ({TORCH}/{file}:9)",
+        "deepcopy (/usr/lib/python3.11/copy.py:128)",
+    )
+    assert lines(called) == (set() if "conv" in file or "compile" in file else {2})

@@ -21,7 +21,7 @@ def line(number):
 def event(**given):
     return CompiledEvent(
         **{
-            "code": "0", "name": "forward", "function": line(3), "begin_ns": INSIDE, "seconds": 0.25,
+            "code": "0", "name": "forward", "function": line(3), "begin_ns": INSIDE, "seconds": 0.25, "kept_s": 0.1,
             "again": False, "backward": False, "given_up": False, "broken": None, "broken_at": None, **given,
         }
     )  # fmt: skip
@@ -42,7 +42,7 @@ def test_what_is_compiled_again_is_counted_with_its_backwards_and_its_line():
     (function,) = found.again
     assert (found.compilations, found.seconds) == (2, pytest.approx(1.25))
     assert (function.name, function.times, function.given_up) == ("forward", 1, True)
-    assert function.seconds == pytest.approx(0.75)
+    assert (function.seconds, function.kept_s) == pytest.approx((0.75, 0.3))
     assert function.broken == ("self.calls",)
     assert (function.at.text, function.function.text) == ("self.calls += 1", "def forward(self, x):")
     assert [at.text for at in found.calls] == ["model = torch.compile(model)"]

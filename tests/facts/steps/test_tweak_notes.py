@@ -42,6 +42,14 @@ def test_a_tweak_says_where_it_was_applied_and_what_it_left_alone():
     ]
 
 
+def test_a_tweak_that_withdrew_says_why():
+    gone = LEFT | {"outcome": "withdrawn"}
+    assert notes({"workers": {"value": 4}}, WORKERS, gone)[1:] == [
+        "--workers 4 withdrew before the end: DataLoader (train.py:52), because it streams"
+    ]
+    assert notes({"workers": {"value": 4}}, gone) == ["--workers 4 was on: it found nothing to change"]
+
+
 def test_the_places_are_values_of_the_note():
     place = Place("workers", "num_workers", Location("train.py", 41), 0, 4)
     assert made({"workers": {"value": 4}}, WORKERS, WORKERS) == [

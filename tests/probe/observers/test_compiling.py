@@ -132,3 +132,19 @@ def test_what_older_versions_of_torch_keep_is_enough():
     event = account._event(older)
     assert (event.code, event.seconds, event.again, event.given_up) == ("2", 1.5, True, True)
     assert event.broken is None
+
+
+@pytest.mark.parametrize(
+    ("config", "kept_s"),
+    [
+        ({"fx_graph_cache": True}, 0.9),
+        ({"fx_graph_cache": True, "force_disable_caches": True}, 0.0),
+        ({"fx_graph_cache": False}, 0.0),
+        ({}, 0.0),
+    ],
+)
+def test_what_inductor_compiled_is_kept_for_the_next_start_where_it_has_a_cache(monkeypatch, config, kept_s):
+    monkeypatch.setitem(compiling.sys.modules, "torch._inductor.config", SimpleNamespace(**config))
+    account = compiling.Compiling(SimpleNamespace(write=None))
+    entry = SimpleNamespace(compile_id="0/1", duration_us=1_000_000, inductor_compile_time_s=0.9)
+    assert account._event(entry).kept_s == kept_s

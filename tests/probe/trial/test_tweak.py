@@ -79,6 +79,16 @@ def test_each_line_is_told_once_for_each_change(here, session):
     assert third["at"]["line"] == 4
 
 
+def test_what_is_withdrawn_in_a_loader_worker_is_told_there(here, session, monkeypatch):
+    appended = []
+    monkeypatch.setattr(session, "in_worker", lambda: True, raising=False)
+    monkeypatch.setattr(session, "append", appended.append, raising=False)
+    here.applied("size", was=1, now=0)
+    here.withdrawn("size", "it grew")
+    assert [event["outcome"] for event in session.events] == ["applied"]
+    assert [(event.outcome, event.because) for event in appended] == [("withdrawn", "it grew")]
+
+
 # ------------------------------------------------------------ acting
 
 

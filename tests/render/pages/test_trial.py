@@ -50,6 +50,14 @@ def test_every_outcome_is_named_in_the_table_and_beside_its_variant():
         assert " ".join(verdict.because.split()) in " ".join(page.replace("·", " ").split())
 
 
+def test_what_withdrew_says_when_and_why_and_has_no_speedup():
+    page = " ".join(shown(made.trial(made.WITHDRAWN), 80, cwd=HERE).split())
+    assert "Withdrawn" in page
+    assert "after 12 steps: optimizer.step: gradients are cleared without an update" in page
+    assert "withdrawn train.py:60 optimizer.step: gradients are cleared without an update, after 12" in page
+    assert "×" not in page.partition("What to do next")[0]
+
+
 def test_a_wide_page_has_room_for_ranges_in_the_table():
     assert "1.9× (1.8–2.0×)  faster" in shown(ALL, 200)
     assert "1.9×  faster" in shown(ALL, 80)

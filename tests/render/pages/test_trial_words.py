@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.measured import Location
-from perfdoctor.model.trial import LossEquivalence, Outcome, Place, Variant
+from perfdoctor.model.trial import OWN_ERROR, LossEquivalence, Outcome, Place, Variant
 from perfdoctor.render.pages import trial_words
 from tests.support import trial_results as made
 
@@ -21,6 +21,7 @@ HERE = "/home/ada/digits"
         (made.SLOWER, "slower: 0.80× (0.78–0.82×)"),
         (made.CHANGED, "changed the result: 1.9× (1.8–2.0×) per sample"),
         (made.UNTOUCHED, "no effect"),
+        (made.WITHDRAWN, "withdrawn"),
         (made.FAILED, "failed"),
         (made.NO_MEMORY, "out of memory"),
         (made.NOT_MEASURED, "not measured"),
@@ -129,6 +130,10 @@ def test_the_result_is_the_same_or_changed_or_not_compared(found, words):
     [
         (made.APPLIED, "train.py:41  DataLoader num_workers: 0 -> 4"),
         (made.LEFT, "train.py:52  DataLoader: its IterableDataset would be read once by each worker"),
+        (
+            made.GAVE_UP,
+            "train.py:60  optimizer.step: gradients are cleared without an update, after 12 steps",
+        ),
         (Place("amp", "Net", None, "float32", "bfloat16"), "Net: float32 -> bfloat16"),
         (
             Place("prefetch", "prefetch_factor", Location("/lib/x.py", 7), None, 4),
@@ -165,6 +170,11 @@ def test_a_later_beginning_is_told_and_when_it_is_earned_back(warm_up_s, pays_of
         made.FASTER, executions=made.executions(0.03, warm_up_s=warm_up_s), pays_off_steps=pays_off
     )
     assert trial_words.warm_up(made.trial(verdict), verdict) == words
+
+
+def test_an_earlier_beginning_is_told_as_well():
+    verdict = replace(made.FASTER, executions=made.executions(0.03, warm_up_s=0.2, start_s=0.9))
+    assert trial_words.warm_up(made.trial(verdict), verdict) == "1.1 s from the start instead of 3.2 s"
 
 
 @pytest.mark.parametrize(
@@ -204,6 +214,22 @@ def test_what_is_typed_in_another_folder_begins_with_the_way_there():
         "cd '/home/ada/my digits' && perfdoctor run --with \"--workers 4\" train.py --epochs 3"
     )
     assert steps(made.FASTER, cwd=HERE)[1][1].startswith("perfdoctor run")
+
+
+def test_what_withdrew_is_left_out_or_made_by_hand():
+    explained = "change what it withdrew for and try again, or make its change by hand as explained by"
+    assert steps(made.WITHDRAWN) == [(explained, "perfdoctor try --list accumulate")]
+    both = replace(made.WITHDRAWN, variant=Variant((made.WORKERS, made.ACCUMULATE)))
+    assert steps(both)[0] == (
+        "the rest can be tried without it",
+        "perfdoctor try --workers 4 -- train.py --epochs 3",
+    )
+
+
+def test_an_error_of_a_tweak_is_ours():
+    broke = Place("accumulate", OWN_ERROR, because="TypeError: no", step=3)
+    verdict = replace(made.WITHDRAWN, executions=(made.execution(withdrawn=(broke,)),))
+    assert [typed for _, typed in steps(verdict)] == ["perfdoctor bug"]
 
 
 def test_a_difference_that_could_not_be_told_takes_a_longer_trial():

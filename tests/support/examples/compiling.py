@@ -11,7 +11,7 @@ AT = Location("train.py", 9, "forward", "self.calls += 1")
 CALL = Location("train.py", 30, "main", "model = torch.compile(model)")
 HEALTHY = {
     CompilingFacts: CompilingFacts(
-        2, 12.0, (CompiledAgain(AT, "forward", 1, 4.0, False, ("GLOBAL_STATE changed: grad_mode",), None),),
+        2, 12.0, (CompiledAgain(AT, "forward", 1, 4.0, 3.0, False, ("GLOBAL_STATE changed: grad_mode",), None),),
         (GraphBreak("Failed to trace builtin operator", AT),), (CALL,), 400.0,
     )
 }  # fmt: skip
@@ -24,7 +24,7 @@ WORDS = st.text(max_size=20) | st.just("tensor 'x' size mismatch at index 0")
 def odd(draw):
     """Facts of any run, however odd."""
     again = st.builds(
-        CompiledAgain, PLACE, st.none() | WORDS, st.integers(0, 10**6), SECONDS, st.booleans(),
+        CompiledAgain, PLACE, st.none() | WORDS, st.integers(0, 10**6), SECONDS, SECONDS, st.booleans(),
         st.lists(WORDS, max_size=3).map(tuple), PLACE,
     )  # fmt: skip
     return {

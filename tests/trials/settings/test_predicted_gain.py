@@ -83,6 +83,15 @@ def test_a_range_of_published_gains_is_the_findings_own_alone_and_widened_with_o
     assert both.high > 2.0
 
 
+def test_a_cost_of_the_runs_beginning_tells_nothing_of_settled_steps():
+    compiled = patient(step(forward=4, backward=6))
+    change = removes(0.1, 0.2, 0.5)
+    once = finding("--no-compile", replace(change, is_once=True))
+    assert gain("--no-compile", compiled, once) is None
+    each = finding("--no-compile", change)
+    assert gain("--no-compile", compiled, once, each) == gain("--no-compile", compiled, each)
+
+
 # ---------------------------------------------------------------- workers, prefetch, epochs
 
 

@@ -5,7 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from perfdoctor.model.trial import ExecutionEnd, Outcome, Setting, Variant, VariantResult
+from perfdoctor.model.trial import (
+    OWN_ERROR,
+    ExecutionEnd,
+    Outcome,
+    Place,
+    Setting,
+    Variant,
+    VariantResult,
+)
 from perfdoctor.probe.trial.tweak import ROUNDING
 from perfdoctor.trials import auto
 from perfdoctor.trials.statistics.verdict import verdict
@@ -65,3 +73,21 @@ def test_a_figure_is_compared_at_the_last_point_of_training_that_all_printed() -
     variants = [tweaked(0.05, number, printed=(0.5, 0.6, 0.7, 0.8)[: 4 - number]) for number in range(3)]
     assert verdict(WORKERS, variants, originals, [], 9, None).metric == (0.6, 0.6)
     assert verdict(WORKERS, variants[:1], originals, [], 9, None).metric == (0.7, 0.7)
+
+
+def test_what_withdrew_has_no_speedup_whatever_was_measured() -> None:
+    originals = [execution(0.1, number) for number in range(4)]
+    gone = Place("workers", "DataLoader", because="it streams", step=1)
+    variants = [tweaked(0.05, number) for number in range(3)] + [tweaked(0.05, 3, withdrawn=(gone, gone))]
+    found = verdict(WORKERS, variants, originals, [], 5, None)
+    assert (found.outcome, found.speedup) == (Outcome.WITHDRAWN, None)
+    assert found.because == "--workers withdrew after 1 step: DataLoader: it streams"
+    assert verdict(WORKERS, variants[:3], originals, [], 5, None).outcome is Outcome.FASTER
+
+
+def test_a_tweak_that_an_error_turned_off_on_the_way_withdrew() -> None:
+    broke = Place("workers", OWN_ERROR, because="TypeError: no")
+    hurt = tweaked(0.05, withdrawn=(broke,), broken=("workers: TypeError: no",))
+    found = verdict(WORKERS, [hurt], [execution(0.1)], [], 5, None)
+    assert found.outcome is Outcome.WITHDRAWN
+    assert found.because == "--workers withdrew: an error of its own: TypeError: no"
