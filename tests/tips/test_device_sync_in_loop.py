@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.tips.device_sync_in_loop import device_sync_in_loop as tip
@@ -22,6 +24,17 @@ def test_the_host_gets_ahead_by_no_more_than_it_waited():
     gain = facts.gain(tip(facts.waits(wait(ms=25, idle=100))))
     assert gain.likely == pytest.approx(1 / 0.95)
     assert gain.high == pytest.approx(1 / 0.8)
+
+
+def test_lines_that_were_sampled_for_longer_than_a_profiled_host_waits_go():
+    waits = replace(facts.waits(wait(ms=25, idle=20)), sampled={("train.py", 12): 0.3}, idles=0.25)
+    advice = tip(waits)
+    assert "their lines take 30.0% of the step" in advice.because
+    gain = facts.gain(advice)
+    assert gain.likely == pytest.approx(1 / 0.75)  # the device idles for no longer
+    assert gain.high == pytest.approx(gain.likely)
+    elsewhere = tip(replace(waits, sampled={("train.py", 13): 0.3}))
+    assert facts.gain(elsewhere).likely == pytest.approx(1 / 0.96)
 
 
 def test_without_marked_steps_it_counts_calls():

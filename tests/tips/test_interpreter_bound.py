@@ -34,6 +34,11 @@ def test_what_a_device_idles_without_a_profiler_goes_whole():
     assert gain.low == pytest.approx(1 / (1 - 0.5 * 0.12))
 
 
+def test_what_the_host_launches_beside_the_model_stays():
+    unprofiled = replace(facts.device(host_late=0.5), profiled=False, compilable=0.4)
+    assert facts.gain(tip(unprofiled, launches())).likely == pytest.approx(1 / (1 - 0.7 * 0.2))
+
+
 def test_launches_on_their_way_count_as_far_as_a_launch_takes():
     advice = tip(facts.device(launch_gap=0.3), launches(count=10_000))
     assert (

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.tips.round_trips import round_trips as tip
 from tests.support import facts
 from tests.support.rank_traces import copy, round_trip
@@ -20,6 +21,11 @@ def test_names_both_lines_and_the_time_on_the_host():
         "5 times, 1.00 MB leave through aten::to at line 30 and come back at line 33",
     )
     assert [at.line for at in advice.at] == [30, 33]
+
+
+def test_it_is_the_hosts_time_where_that_is_more_than_the_copies():
+    assert judged(round_trip(idle=50, copying=5)).bottleneck is Bottleneck.HOST
+    assert judged(round_trip(idle=5, copying=50)).bottleneck is None
 
 
 def test_both_copies_go_in_any_case_and_the_wait_at_best():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.tips.unfused_optimizer import unfused_optimizer as tip
 from tests.support.facts import step
 from tests.support.script_facts import at, optimizer, optimizers
@@ -43,6 +44,18 @@ def test_on_a_device_without_a_window_nothing_of_it_may_be_the_update():
     told = tip(UPDATES, replace(grouped, scaled=True, on_device=0.3))
     assert told.because[0].startswith("30.0% of the step is the update")
     assert told.change.step.low == pytest.approx(0.03)
+
+
+def test_where_a_device_waits_for_launches_it_is_the_hosts_time_that_counts():
+    launched = replace(optimizers(optimizer(way="for-loop", device="cuda")), on_device=0.1)
+    assert tip(UPDATES, launched) is None
+    late = tip(UPDATES, replace(launched, late=0.8))
+    assert late.because[0].startswith("40.0% of the step is the update")
+    assert late.bottleneck is Bottleneck.HOST
+    hardly = tip(UPDATES, replace(launched, late=0.08))
+    assert hardly.because[0].startswith("18.0% of the step is the update")
+    assert hardly.bottleneck is None
+    assert tip(UPDATES, replace(launched, late=0.8, scaled=True)) is None
 
 
 def test_of_many_small_tensors_nearly_all_goes():

@@ -18,6 +18,7 @@ from perfdoctor.model.missing import Missing
 from perfdoctor.trace.results import BlockingCalls
 
 VALUE = frozenset("item tolist float int bool print format str".split())  # what reads one value, or prints it
+BUILT_IN = frozenset("float int bool print str".split())  # functions: methods of these names read nothing
 OUT = VALUE | frozenset("cpu numpy to copy_".split())
 IN = frozenset("to cuda copy_ tensor as_tensor".split())
 # Operator around a runtime call: names of what a statement calls to get there.
@@ -35,6 +36,7 @@ READS_MASKS = (
     "aten::index_put_",
     "aten::nonzero",
 )
+MODULE = "<module>"  # the function that a module's own lines belong to
 TESTS = (ast.If, ast.While, ast.Assert)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -105,7 +107,8 @@ def of_waits(waits: WaitFacts, lines: LineFinder) -> WaitFacts:
 
 def of_attention(attention: AttentionFacts, lines: LineFinder) -> AttentionFacts:
     """The places as exact lines, where those can be told."""
-    places = [_first(at, lines.of(at, "aten::softmax")) for at in attention.at]
+    found = (_first(at, lines.of(at, "aten::softmax")) for at in attention.at)
+    places = [at for at in found if at is not None]
     places = places or [at for at, _ in lines.anywhere("aten::softmax")]
     return replace(attention, at=tuple(dict.fromkeys(places)))
 
@@ -116,6 +119,7 @@ def _parts(call: BlockingCalls, lines: LineFinder, known: bool) -> list[Blocking
         shares = [] if known else lines.anywhere(call.op, call.direction)
     else:
         shares = lines.of(call.at, call.op, call.direction)
+        call = replace(call, at=_first(call.at, []))
     return [
         replace(
             call,
@@ -130,16 +134,15 @@ def _parts(call: BlockingCalls, lines: LineFinder, known: bool) -> list[Blocking
 
 def of_copies(copies: CopyFacts, lines: LineFinder) -> CopyFacts:
     """The places as exact lines, where those can be told."""
-    places = [_first(at, lines.of(at, COPYING[0], "HtoD")) for at in copies.at]
-    sites = [
-        replace(site, at=_first(site.at, lines.of(site.at, site.op, site.direction))) if site.at else site
-        for site in copies.sites
-    ]
+
+    def exact(at: Location | None, op: str | None, direction: str) -> Location | None:
+        return _first(at, lines.of(at, op, direction)) if at is not None else None
+
+    places = [place for at in copies.at if (place := exact(at, COPYING[0], "HtoD")) is not None]
+    sites = [replace(site, at=exact(site.at, site.op, site.direction)) for site in copies.sites]
     round_trips = [
         replace(
-            trip,
-            out_at=trip.out_at and _first(trip.out_at, lines.of(trip.out_at, trip.out, "DtoH")),
-            back_at=trip.back_at and _first(trip.back_at, lines.of(trip.back_at, trip.back, "HtoD")),
+            trip, out_at=exact(trip.out_at, trip.out, "DtoH"), back_at=exact(trip.back_at, trip.back, "HtoD")
         )
         for trip in copies.round_trips
     ]
@@ -148,9 +151,13 @@ def of_copies(copies: CopyFacts, lines: LineFinder) -> CopyFacts:
     )
 
 
-def _first(at: Location, shares: Shares) -> Location:
-    """The line with the largest share, or the function's where none is known."""
-    return max(shares, key=lambda entry: entry[1], default=(at, 1.0))[0]
+def _first(at: Location, shares: Shares) -> Location | None:
+    """The line with the largest share; where none is known, the function's, but no module's.
+
+    A module runs since before the window: its line there is where it was when that opened.
+    """
+    otherwise = None if at.function == MODULE else at
+    return max(shares, key=lambda entry: entry[1])[0] if shares else otherwise
 
 
 def makes(node: ast.stmt, op: str | None, direction: str | None = None) -> bool:
@@ -160,7 +167,7 @@ def makes(node: ast.stmt, op: str | None, direction: str | None = None) -> bool:
         wanted = OUT if direction == "DtoH" else IN
     inner = [part for top in header(node) for part in ast.walk(top)]
     return (
-        any(name in wanted for _, name in calls(node))
+        any(name in wanted and not (owner and name in BUILT_IN) for owner, name in calls(node))
         or ("format" in wanted and any(isinstance(part, ast.FormattedValue) for part in inner))
         or (op in READS_TESTS and isinstance(node, TESTS))
         or (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 
 from perfdoctor.facts.device import device, exact_lines
 from perfdoctor.facts.device.attention import written_out
@@ -53,6 +52,7 @@ NO_WORK_IN_WSL = Missing(
 )
 WSL = "microsoft"  # in the name of its kernel, in any version
 NO_SHAPES = Missing("no torch.profiler window with shapes was recorded")
+SEEN = 5  # samples of a line: fewer may be chance
 PLAINEST = ("plain", "shapes", "stacks")  # the window that disturbs least comes first
 DETAILED = ("shapes", "plain", "stacks")  # shapes cost the host time, not the device
 
@@ -206,10 +206,9 @@ def wait_facts(windows: DeviceWindows, lines: LineFinder, stacks: StackFacts | M
         return None
     if windows.stacks is not None:
         waits = replace(waits, calls=_with_lines(waits.calls, windows.stacks.blocking))
-    sampled: dict[tuple[str, int], float] = {}
-    for cost in chain.from_iterable(stacks.phases.values() if isinstance(stacks, StackFacts) else ()):
-        place = cost.at.file, cost.at.line
-        sampled[place] = sampled.get(place, 0.0) + cost.share
+    # not inside of phases: a line that waits may call the model as well
+    between = stacks.phases.get(Phase.OTHER, ()) if isinstance(stacks, StackFacts) else ()
+    sampled = {(cost.at.file, cost.at.line): cost.share for cost in between if cost.samples >= SEEN}
     idles = max(0.0, sum(windows.device.idle.values()))
     return exact_lines.of_waits(replace(waits, idles=idles, sampled=sampled), lines)
 

@@ -86,6 +86,42 @@ def test_a_file_in_another_folder_is_known_by_the_samples() -> None:
     assert (at.file, at.line) == ("/far/away/net.py", 2)
 
 
+LOOP = """\
+model = net().to("cuda")
+for x in batches:
+    y = model(x).float()
+    seen.append(y.cpu())
+    opt.step()
+"""
+
+
+def of_module(op: str, direction: str | None, sampled_in: str = "/home/ann/train.py") -> list[int | None]:
+    """A module's own frame, whose line in a window is the one at which that opened."""
+    source = source_of("/home/ann/train.py", LOOP)
+    costs = (LineCost(Location(sampled_in, 4), 0.1, 5),)
+    stacks = StackFacts(9, "py-spy", {Phase.OTHER: costs})
+    call = replace(wait(op, ms=40, idle=20, direction=direction), at=Location("train.py", 5, "<module>"))
+    found = of_waits(facts.waits(call), LineFinder(Sources(source), RUN, stacks))
+    return [part.at and part.at.line for part in found.calls]
+
+
+def test_of_a_module_that_makes_the_steps_only_what_is_in_its_loops_is_asked() -> None:
+    assert of_module("aten::to", "DtoH") == [4]
+    assert of_module("aten::to", "DtoH", sampled_in="/home/ann/other.py") == [4]
+
+
+def test_a_modules_line_in_a_window_says_nothing_of_a_call() -> None:
+    """Nor does a method that converts on the device, `y.float()`, read a value."""
+    assert of_module("aten::item", None) == [None]
+
+
+def test_a_file_is_looked_for_beside_the_script_before_its_bare_name_is_tried() -> None:
+    both = [source_of(path, LOOP) for path in ("/home/ann/train.py", "train.py")]
+    finder = LineFinder(Sources(lambda file, line: both[0](file, line) or both[1](file, line)), RUN, None)
+    ((at, _),) = finder.of(Location("train.py", 5, "<module>"), "aten::to", "DtoH")
+    assert at.file == "/home/ann/train.py"
+
+
 def parts(call: BlockingCalls) -> list[tuple[int | None, int, float, float]]:
     found = of_waits(facts.waits(call), lines({7: 30, 9: 10}))
     return [(use.at and use.at.line, use.count, use.us, use.idle_us) for use in found.calls]

@@ -199,6 +199,37 @@ def test_waits_promise_no_more_than_the_device_idles_without_a_profiler(mean_s: 
     assert (idles, gone) == pytest.approx((idle, idle))
 
 
+def test_the_window_that_disturbs_least_tells_how_long_is_waited_and_the_one_with_stacks_where() -> None:
+    there, here = wait(ms=30, idle=10, count=30, line=9), wait(ms=3, idle=1, count=10, line=7)
+    windows = {
+        "plain": rank(blocking=(wait(ms=100, idle=40, count=40, line=None),)),
+        "stacks": rank(blocking=(there, here)),
+    }
+    waits = groups_of(windows, facts.step(forward=100), on_device=True)[WaitFacts]
+    assert isinstance(waits, WaitFacts)
+    told = [(call.at and call.at.line, call.count, call.us, call.idle_us) for call in waits.calls]
+    assert told == [(9, 30, 75_000.0, 30_000.0), (7, 10, 25_000.0, 10_000.0)]
+
+
+def test_a_window_with_stacks_alone_tells_of_waits_as_well() -> None:
+    windows = {"plain": rank(), "stacks": rank(blocking=(wait(ms=30, idle=10),))}
+    assert groups_of(windows, facts.step(forward=100), on_device=True)[WaitFacts] is not None
+
+
+def test_what_only_the_first_step_takes_is_no_waiting_of_the_device() -> None:
+    """It compiles for 10 s; after that the device computes for 60 of 100 ms, as in the window."""
+    compiled = replace(facts.step(forward=200), first_longer_s=10.0, count=100)
+    found = unprofiled(rank(), compiled)
+    assert found is not None
+    assert found.compute == pytest.approx(0.6)
+
+
+def test_compiling_the_model_is_about_the_hosts_time_in_it() -> None:
+    found = unprofiled(rank(), facts.step(data_wait=20, forward=30, backward=30, optimizer=60))
+    assert found is not None
+    assert found.compilable == pytest.approx(0.5)
+
+
 GPU_RUN = [{"event": "device", "name": "Tesla V100-SXM2-16GB", "backend": "cuda"}]
 STEPS = rows([update(100, data_wait=30, forward=40, backward=20, process_cpu_ns=60 * MS)] * 300)
 

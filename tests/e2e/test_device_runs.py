@@ -1,0 +1,54 @@
+"""Runs that were recorded on a device (docs/gpu.md names it): what a report says of them on any machine.
+
+They are scripts of bench/loads/gpu; the gains were measured there, against the cured twins.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from perfdoctor import reporting
+from perfdoctor.diagnosis.report import Report
+from perfdoctor.model.concluded import Verdict
+from tests.support.paths import ROOT
+
+RECORDED = ROOT / "tests" / "data" / "device_runs"
+
+
+def report_of(name: str, folder: Path) -> Report:
+    with tarfile.open(RECORDED / f"{name}.tar.xz") as archive:
+        archive.extractall(folder)
+    return reporting.examine(folder / name)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "finding", "line"),
+    [
+        ("device_sync_cpu", Verdict.HOST, "device-sync-in-loop", 17),
+        ("round_trips", Verdict.HOST, "round-trips", 16),
+        ("tensors_created_on_host", Verdict.DATA, "tensors-created-on-host", 13),
+    ],
+)
+def test_the_planted_cause_is_first_at_its_line(
+    name: str, verdict: Verdict, finding: str, line: int, tmp_path: Path
+) -> None:
+    report = report_of(name, tmp_path)
+    first = report.findings[0]
+    assert (report.diagnosis.verdict, first.id) == (verdict, finding)
+    assert (first.advice.at[0].line, Path(first.advice.at[0].file).name) == (line, f"{name}.py")
+
+
+@pytest.mark.parametrize(("name", "measured"), [("device_sync_cpu", 1.56), ("round_trips", 2.08)])
+def test_the_measured_gain_lies_in_the_predicted_range(name: str, measured: float, tmp_path: Path) -> None:
+    gain = report_of(name, tmp_path).findings[0].gain
+    assert gain.low <= measured <= gain.high
+
+
+def test_what_a_gradient_scaler_reads_is_put_down_to_no_line_of_the_script(tmp_path: Path) -> None:
+    """Nor is it advised against: the scaler has to know whether gradients are finite."""
+    report = report_of("runs_amp", tmp_path)
+    assert report.diagnosis.verdict is Verdict.HOST
+    assert [finding.id for finding in report.findings] == ["interpreter-bound"]
