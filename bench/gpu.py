@@ -3,13 +3,14 @@
     python bench/gpu.py [--part 1] [--only "runs plain,cause tf32_off"] [--seconds 420] [--write]
     python bench/gpu.py --list
     python bench/gpu.py --dry
-    python bench/gpu.py --from FILE --write
+    python bench/gpu.py --from FILE [--again DIR] --write
 
 Part 1: does `perfdoctor run` work at all. Parts 2 and 4: is a planted cause found, at its line, with its
 gain. Part 3: does `perfdoctor try` measure what the same change made by hand brings. Each check has a process
 of its own and a time limit; what fails is a row like any other, and results are written after each check.
 Nothing is downloaded. `--dry` goes the same ways on a CPU, with everything tiny: only failures count then.
-`--from` runs nothing, and shows the results that were brought from another machine.
+`--from` runs nothing, and shows the results that were brought from another machine; `--again` judges the runs
+that were kept there as they would be judged by now.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from typing import Any
 
 import accuracy
 import psutil
-from gpu_checks import CHECKS, HEADINGS, LOCK, PHASES_WITHIN, Check
+from gpu_checks import CHECKS, HEADINGS, LOCK, PHASES_WITHIN, Check, Here, again
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "gpu.md"
@@ -208,6 +209,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the watched runs, for a second look")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     parser.add_argument("--from", type=Path, metavar="FILE", dest="brought", help="show these results only")
+    parser.add_argument("--again", type=Path, metavar="DIR", help="with --from: the runs that --keep kept")
     parser.add_argument("--list", action="store_true", help="name the checks and end")
     args = parser.parse_args()
     if args.dry and args.write:
@@ -225,6 +227,7 @@ def main() -> int:
         return 0
     if args.brought is not None:
         rows = earlier(args.brought, "cuda")
+        rows = [judged_again(row, args.again) for row in rows] if args.again else rows
         if args.write:
             write(rows)
         print(page(rows))
@@ -279,6 +282,16 @@ class Kept:
             save(self.args.results, self.rows)
             if self.args.write:
                 write(self.rows)
+
+
+def judged_again(row: Json, kept: Path) -> Json:
+    """The row of a cause by its kept run, if there is one."""
+    run = kept.resolve() / row["check"].partition(" ")[2]
+    if row["table"] != "causes" or not row["figures"] or not run.exists():
+        return row
+    with tempfile.TemporaryDirectory() as folder:
+        new = again(Here("cuda", Path(folder)), row, run)
+    return {**row, "cells": new.cells, "broken": new.broken, "figures": new.figures}
 
 
 def in_order(rows: list[Json]) -> list[Json]:

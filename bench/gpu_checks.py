@@ -306,9 +306,8 @@ def added(here: Here, bare: list[Json], light: list[Json]) -> Answer:
     """CPU time of the training thread in a quiet step."""
     quiet = [[overhead.step_times(each)[0] for each in way] for way in (bare, light)]
     cost_us = statistics.median(after - before for before, after in zip(*quiet, strict=True))
-    noise_us = abs(
-        quiet[0][0] - quiet[0][1]
-    )  # a host that waits for a full queue spins: its time is the device's
+    # A host that waits for a full queue spins: its time is the device's.
+    noise_us = abs(quiet[0][0] - quiet[0][1])
     walls = [statistics.median(each["step_s"] for each in way) for way in (bare, light)]
     figures = {"added_us": cost_us, "noise_us": noise_us, "step_s": walls[0], "step_s_watched": walls[1]}
     said = f"{cost_us:+.0f} ± {noise_us:.0f} µs of {quiet[0][0]:,.0f}"
@@ -330,7 +329,9 @@ def window(here: Here, seen: Json, name: str) -> Answer:
     trace = measure(read(found.get("plain", next(iter(found.values())))))
     if here.is_tiny or trace.times is None:
         return Answer(said if here.is_tiny else f"{said}: no kernel", here.is_tiny, figures)
-    busy = trace.times.busy_us / trace.times.span_us
+    # Not of the first: the device starts empty, as its profiler waited for it.
+    judged = [step.times for step in trace.steps[1:]] or [trace.times]
+    busy = sum(times.busy_us for times in judged) / sum(times.span_us for times in judged)
     against = beside_events(trace, seen["elapsed_ms"])
     said += f": {trace.device_events:,} events, busy {busy:.1%}, {against:.3f} of CUDA events"
     holds = name != ALWAYS_BUSY or (abs(busy - 1) <= BUSY_WITHIN and abs(against - 1) <= 3 * BUSY_WITHIN)
@@ -368,24 +369,38 @@ def cause(here: Here, name: str) -> Row:
     steps = here.steps(step_s, WATCHED_S)
     arguments = ("--device", here.device, "--steps", str(steps))
     report = accuracy.watch(truth.script, *WINDOWS, keep=here.folder, arguments=arguments)
-    outcome, run = accuracy.Outcome(truth, report, gain), Path(report["run"]["path"])
-    keep(here, run, name)
+    keep(here, Path(report["run"]["path"]), name)
+    return scored(accuracy.Outcome(truth, report, gain), step_s)
+
+
+def again(here: Here, row: Json, run: Path) -> Row:
+    """The same of a run that was kept: as it is judged by now, beside what was measured then."""
+    truth = written(here, row["check"].partition(" ")[2])
+    report = json.loads(accuracy.call([*overhead.PERFDOCTOR, "report", "--json", str(run)], here.folder))
+    report["modelled"] = accuracy.modelled(run)
+    return scored(accuracy.Outcome(truth, report, row["figures"]["measured"]), row["figures"]["step_s"])
+
+
+def scored(outcome: accuracy.Outcome, step_s: float) -> Row:
+    """What was said of a script, against what is known."""
+    assert outcome.report is not None
+    report, name = outcome.report, outcome.truth.script.stem
     found = [(each["id"], each["at"][:2], each["gain"], each["because"]) for each in report["findings"]]
     figures = {
         "step_s": step_s,
-        "measured": gain,
+        "measured": outcome.measured,
         "predicted": outcome.predicted,
         "verdict": outcome.verdict,
         "confidence": report["bottleneck"]["confidence"],
         "verdict_right": outcome.verdict_right,
-        "healthy": truth.healthy,
+        "healthy": outcome.truth.healthy,
         "alarm": outcome.alarm,
         "cause_right": outcome.cause_right,
         "line_right": outcome.line_right,
         "step_error": outcome.step_error,
         "findings": found,
         "not_judged": report["not_judged"],
-        "windows": outcomes(records.read(run)),
+        "windows": outcomes(records.read(Path(report["run"]["path"]))),
     }
     return Row(f"cause {name}", "causes", outcome.cells(), list(missed(outcome)), figures)
 

@@ -33,7 +33,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 PAGE = ROOT / "docs" / "overhead.md"
 INJECT = ROOT / "perfdoctor" / "probe" / "inject"
-WATCH = [sys.executable, "-m", "perfdoctor", "run", "-q"]
+PERFDOCTOR = [sys.executable, "-m", "perfdoctor"]
+WATCH = [*PERFDOCTOR, "run", "-q"]
 WAYS: dict[str, list[str] | None] = {
     "bare": None,
     "always on": ["--no-stacks", "--no-profiler"],

@@ -1,6 +1,6 @@
 """On a CUDA device: what a recorded window says, against what the script itself measured.
 
-Skipped without one. Nothing here has been run on a device yet: see docs/gpu.md.
+Skipped without one. These have not been run on a device yet: see docs/gpu.md for what has.
 """
 
 from __future__ import annotations
