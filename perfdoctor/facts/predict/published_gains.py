@@ -96,14 +96,17 @@ def channels_last(kind: ModelKind) -> Gain:
 def compiled(kind: ModelKind, fusible: float | None) -> Gain:
     """The speedup of computing by torch.compile. `fusible`: share of it in kernels that can be fused.
 
-    It tells of matrix products only: convolutions are laid out anew as well, and gain from that.
+    It tells of matrix products only: convolutions are laid out anew as well, and gain from that. No published
+    model is without products: of such a one, all that can be fused may go (a chain of pointwise kernels
+    became 8.8 times as fast on an H200).
     """
     known = kind.work and COMPILED.get(kind.work)
     gain = known.gain if known else _any(_alike(COMPILED, kind))
-    if kind.work is not MainWork.MATRICES or fusible is None:
+    if kind.work not in (None, MainWork.MATRICES) or fusible is None:
         return gain
+    most = gain.high if kind.work else math.inf
     gone = (min(MOST_REMOVED, fusible * fused) for fused in FUSED)
-    return Gain(*(min(gain.high, 1.0 / (1.0 - share)) for share in gone))
+    return Gain(*(min(most, 1.0 / (1.0 - share)) for share in gone))
 
 
 def mixed_precision(kind: ModelKind, tf32: bool) -> Gain:

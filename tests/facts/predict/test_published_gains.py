@@ -62,6 +62,13 @@ def test_compiling_brings_more_the_more_can_be_fused_and_nothing_without():
     assert gains[-1].high <= published_gains.COMPILED[MainWork.MATRICES].gain.high
 
 
+def test_without_any_products_more_may_go_than_from_any_published_model():
+    chain = compiled(ModelKind(None), 0.99)
+    assert chain.likely < 8.8 < chain.high  # measured
+    assert chain.high > published_gains.COMPILED[MainWork.MATRICES].gain.high
+    assert compiled(ModelKind(None), 0.0) == Gain()
+
+
 def test_tf32_leaves_less_to_gain_from_16_bits():
     for work in (MainWork.MATRICES, MainWork.CONVOLUTIONS):
         kind = ModelKind(work)
