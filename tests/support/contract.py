@@ -62,7 +62,8 @@ SAME = Part(
             "tracebacks are the same.",
             "Starts the real interpreter with one folder more in `PYTHONPATH` and one variable, `PERFDOCTOR_RUN`. From torch's "
             "import on, modules called `_perfdoctor` are loaded, and the call of a module takes one Python frame more: a "
-            "network that calls itself to the limit of recursion reaches it earlier.",
+            "network that calls itself to the limit of recursion reaches it earlier. From the first window on a CUDA device "
+            "on, `TEARDOWN_CUPTI` is 1 where it was not set.",
         ),
         Promise(
             "terminal",
