@@ -239,14 +239,11 @@ def main() -> int:
         )
     checks = chosen(args.part or sorted({check.part for check in CHECKS}), args.only)
     kept = Kept(args, device)
-    parts = [
-        [check for check in checks if check.part == part] for part in dict.fromkeys(c.part for c in checks)
-    ]
     with tempfile.NamedTemporaryFile() as lock:
         if args.lanes > 1:
             os.environ[LOCK] = lock.name
-        for part in parts if args.lanes == 1 else [checks]:
-            kept.run(part)
+        for part in dict.fromkeys(check.part for check in checks):
+            kept.run([check for check in checks if check.part == part])
     print("\n".join(["", named(kept.rows), *summary(kept.rows)]))
     return 1 if kept.failures else 0
 

@@ -29,6 +29,7 @@ import overhead
 import tried
 
 from perfdoctor.runs import directory, records, windows
+from perfdoctor.tips import catalogue
 from perfdoctor.trace.measure.measure import measure
 from perfdoctor.trace.parse.read import read
 from perfdoctor.trace.results import RankTrace
@@ -410,7 +411,8 @@ def missed(outcome: accuracy.Outcome) -> Iterable[str]:
     if outcome.truth.healthy:
         yield from ["an alarm"] if outcome.alarm else []
         return
-    by_rival = outcome.first is not None and outcome.first["id"] in RIVALS.get(outcome.truth.finding, ())
+    rivals = next((tip.heading.rivals for tip in catalogue.tips() if tip.id == outcome.truth.finding), ())
+    by_rival = outcome.first is not None and outcome.first["id"] in rivals  # the better one is named
     yield from [] if outcome.cause_right or by_rival else ["the cause is not first"]
     yield from ["the line is another one"] if outcome.line_right is False else []
 
@@ -530,7 +532,6 @@ TWEAKS = {  # words of `perfdoctor try`, and the script whose cured twin makes t
     "--batch-size 64": "small_batch",
     "--amp --amp-dtype fp16": "tf32_off",
 }
-RIVALS = {"tf32-off": ("no-mixed-precision",)}  # of which the better one is named
 OTHER_THAN_BY_HAND = ("--amp --amp-dtype fp16",)  # the twin makes another change
 CHECKS = (
     Check("machine", 1, "facts", machine, 60.0),

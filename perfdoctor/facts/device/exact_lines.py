@@ -120,16 +120,13 @@ def _parts(call: BlockingCalls, lines: LineFinder, known: bool) -> list[Blocking
     else:
         shares = lines.of(call.at, call.op, call.direction)
         call = replace(call, at=_first(call.at, []))
-    return [
-        replace(
-            call,
-            at=at,
-            count=max(1, round(call.count * share)),
-            us=call.us * share,
-            idle_us=call.idle_us * share,
-        )
-        for at, share in shares
-    ] or [call]
+    return [part_of(call, at, share) for at, share in shares] or [call]
+
+
+def part_of(call: BlockingCalls, at: Location | None, share: float) -> BlockingCalls:
+    """The share of a blocking call that was made at one place."""
+    count = max(1, round(call.count * share))
+    return replace(call, at=at, count=count, us=call.us * share, idle_us=call.idle_us * share)
 
 
 def of_copies(copies: CopyFacts, lines: LineFinder) -> CopyFacts:

@@ -25,7 +25,6 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import (
-    Location,
     OperatorCost,
     Phase,
     RunFacts,
@@ -219,17 +218,12 @@ def _with_lines(calls: Sequence[BlockingCalls], seen: Sequence[BlockingCalls]) -
     for call in calls:
         alike = [each for each in seen if _way(each) == _way(call)]
         total = sum(each.count for each in alike)
-        parts += [_part(call, each.at, each.count / total) for each in alike] or [call]
+        parts += [exact_lines.part_of(call, each.at, each.count / total) for each in alike] or [call]
     return tuple(parts)
 
 
 def _way(call: BlockingCalls) -> tuple[object, ...]:
     return call.call, call.op, call.direction
-
-
-def _part(call: BlockingCalls, at: Location | None, share: float) -> BlockingCalls:
-    count = max(1, round(call.count * share))
-    return replace(call, at=at, count=count, us=call.us * share, idle_us=call.idle_us * share)
 
 
 @fact
