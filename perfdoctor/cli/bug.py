@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +47,7 @@ def bug(
     output.emit(f"{file}\n", sys.stdout)
     output.say(
         f"wrote {count(len(names), 'file')}, {size(file.stat().st_size)}",
-        f"look at it before you send it: unzip -p {file} | less",
+        f"look at it before you send it: unzip -p {shlex.quote(str(file))} | less",
     )
 
 
@@ -59,7 +60,7 @@ def tell(failure: OwnFailure, words: Sequence[str], run: Path | None = None) -> 
 
     with suppress(OSError, RuntimeError):  # no room, or no home
         bug_bundle.keep(words, failure)
-    shown = f" {run}" if run is not None else ""
+    shown = f" {shlex.quote(str(run))}" if run is not None else ""
     output.say(f"this is a defect of perfdoctor: {failure.error}", f"to report it: perfdoctor bug{shown}")
 
 

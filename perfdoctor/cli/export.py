@@ -180,7 +180,7 @@ def _tensorboard(path: Path, folder: Path) -> None:
         raise PerfdoctorError(f"{folder} cannot be made: {error.strerror}", ELSEWHERE) from None
     file = html_file.checked(str(folder / tensorboard.file_name(record)), ELSEWHERE)
     _write(file, tensorboard.tensorboard(record))
-    output.say(f"wrote {file}", f"show it with: tensorboard --logdir {folder}")
+    output.say(f"wrote {file}", f"show it with: tensorboard --logdir {shlex.quote(str(folder))}")
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -77,6 +78,6 @@ def _clear(path: Path, lines: int, yes: bool) -> None:
         kept.clear()
     except OSError as error:
         raise PerfdoctorError(
-            f"{path} cannot be removed: {error.strerror}", f"remove it: rm {path}"
+            f"{path} cannot be removed: {error.strerror}", f"remove it: rm {shlex.quote(str(path))}"
         ) from None
     output.say(f"removed {what}")

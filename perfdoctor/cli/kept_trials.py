@@ -63,12 +63,14 @@ def folders(out: str | None, run: str | None = None) -> list[Path]:
 
 def meant(name: str, kept: list[Path], out: str | None) -> Path:
     """The trial that the user means: a folder, or an id."""
+    import shlex
+
     from perfdoctor.errors import PerfdoctorError
 
     for path in (Path(name), *(folder for folder in kept if folder.name == name)):
         if path.is_dir():
             return path
-    hint = "list them with: perfdoctor report --trials" + (f" --out {out}" if out else "")
+    hint = "list them with: perfdoctor report --trials" + (f" --out {shlex.quote(out)}" if out else "")
     raise PerfdoctorError(f"no trial called {name}", hint)
 
 

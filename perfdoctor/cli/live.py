@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -96,5 +97,5 @@ def _last(following: Following) -> None:
     view = live_view.LiveView(output.wants_colour(sys.stdout))
     lines = view.whole(now, following.conclude(), output.columns(sys.stdout))
     where = text.path(str(following.path), directory.working_folder())
-    more = text.escape_control(f"  The run is over. Its report: perfdoctor report {where}")
+    more = text.escape_control(f"  The run is over. Its report: perfdoctor report {shlex.quote(where)}")
     output.emit("\n".join(["", *lines, "", more, ""]), sys.stdout)

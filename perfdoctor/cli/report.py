@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -167,7 +168,7 @@ def _trials(names: list[str], out: str | None) -> tuple[Trial, list[Trial], int]
 
     if len(names) > 1:
         raise PerfdoctorError(
-            "only one trial can be shown at a time", f"perfdoctor report --trials {names[0]}"
+            "only one trial can be shown at a time", f"perfdoctor report --trials {shlex.quote(names[0])}"
         )
     unread: list[Path] = []
     folders = kept_trials.folders(out)

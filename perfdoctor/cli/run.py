@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -151,7 +152,7 @@ def _given_up(outcome: CommandExit) -> CommandExit:
     if outcome.path is not None:
         output.say(
             f"interrupted before its report was made; the run is kept in {outcome.path}",
-            f"show it: perfdoctor report {outcome.path}",
+            f"show it: perfdoctor report {shlex.quote(str(outcome.path))}",
         )
     return dataclasses.replace(outcome, status=SIGNALLED + signal.SIGINT, signal=None)
 
@@ -187,8 +188,6 @@ def _watch(path: Path, process: Any) -> AbstractContextManager[None]:
 
 def _applied(typed: str) -> dict[str, dict[str, Any]]:
     """The tweaks that `--with` names, as the probe is told them."""
-    import shlex
-
     if not typed:
         return {}
     from perfdoctor.errors import PerfdoctorError

@@ -250,7 +250,7 @@ class MemoryFacts:
     """Memory of the process tree."""
 
     private_bytes: int | None
-    shared_bytes: int | None
+    shared_bytes: int | None  # a page counts once for each process that has it
     peak_rss_bytes: int | None
     total_bytes: int | None
     shm_free_bytes: int | None = None  # the least that any sample saw
@@ -258,13 +258,14 @@ class MemoryFacts:
     available_bytes: int | None = None  # the least that was left, of the machine's and of a container's limit
     # Of the processes that are no loader workers, which share what they were forked with: no file's pages.
     anonymous_bytes: int | None = None
+    held_bytes: int | None = None  # the most that a sample saw held at once, each page once
 
     @property
     def most_bytes(self) -> int | None:
         """The most that was held at once: each page once, where that was read, which is seldom."""
-        if not self.private_bytes:
+        if not self.held_bytes:
             return self.peak_rss_bytes
-        return max(self.private_bytes + (self.shared_bytes or 0), self.anonymous_bytes or 0)
+        return max(self.held_bytes, self.anonymous_bytes or 0)
 
 
 @dataclass(frozen=True)

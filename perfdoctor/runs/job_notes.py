@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ def typed(path: Path) -> str:
     try:
         here = Path.cwd()
     except OSError:  # it was removed
-        return str(path)
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+        return shlex.quote(str(path))
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 def absent(folders: Sequence[Folder], ranks: Sequence[int], missing: Collection[int]) -> Iterator[Note]:

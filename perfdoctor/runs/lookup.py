@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def run_directory(run: str | None, out: str | None) -> Path:
     for path in (Path(run), *(place / run for place in places)):
         if path.is_dir():
             return named(run_in(path))
-    hint = "list the runs here with: perfdoctor runs" + (f" --out {out}" if out else "")
+    hint = "list the runs here with: perfdoctor runs" + (f" --out {shlex.quote(out)}" if out else "")
     raise NoSuchRun(f"no run called {run}", hint)
 
 

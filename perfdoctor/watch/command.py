@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import shutil
 import sys
 import zipfile
@@ -56,7 +57,7 @@ def resolve(words: Sequence[str], environ: Mapping[str, str]) -> Command:
         raise PerfdoctorError("no command given", "name a script: perfdoctor run train.py")
     first = words[0]
     if first.endswith(".ipynb"):
-        hint = f"convert it first: jupyter nbconvert --to script {first}"
+        hint = f"convert it first: jupyter nbconvert --to script {shlex.quote(first)}"
         raise PerfdoctorError("a notebook is not a script", hint)
     if first.startswith("-") or _is_python_code(first):
         argv = (interpreter(environ), *words)
@@ -85,7 +86,11 @@ def cannot_start(program: str, error: OSError) -> CannotStart:
         return CannotStart(
             f"{program}: the interpreter in its first line does not exist", None, NOT_EXECUTABLE
         )
-    hint = f"name its interpreter: perfdoctor run bash {program}" if error.errno == errno.ENOEXEC else None
+    hint = (
+        f"name its interpreter: perfdoctor run bash {shlex.quote(program)}"
+        if error.errno == errno.ENOEXEC
+        else None
+    )
     return CannotStart(f"{program}: {error.strerror}", hint, NOT_EXECUTABLE)
 
 
@@ -104,12 +109,14 @@ def _check_program(word: str, environ: Mapping[str, str]) -> None:
     here = os.path.join(".", word)
     if os.sep not in word:
         if os.path.isfile(here):
-            raise CannotStart(f"{word} is not on the PATH", f"give its path: perfdoctor run {here}")
+            raise CannotStart(
+                f"{word} is not on the PATH", f"give its path: perfdoctor run {shlex.quote(here)}"
+            )
         raise CannotStart(f"{word}: command not found", "name a script (train.py) or a command on the PATH")
     if os.path.isdir(word):
         raise CannotStart(f"{word} is a folder without a __main__.py", exit_code=NOT_EXECUTABLE)
     if os.path.exists(word):
-        hint = f"start it with its interpreter: perfdoctor run python {word}"
+        hint = f"start it with its interpreter: perfdoctor run python {shlex.quote(word)}"
         raise CannotStart(f"{word} is not executable", hint, NOT_EXECUTABLE)
     raise CannotStart(f"{word}: there is no such file", "check the path")
 

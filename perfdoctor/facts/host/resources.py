@@ -19,6 +19,7 @@ from perfdoctor.wire.events.script import DeviceEvent, TrainedDevicesEvent
 CHILDREN = ("worker", "other")  # roles of processes that a rank may have started
 CUDA = "cuda"  # torch's name for devices of NVIDIA and AMD, whose libraries are asked
 SPARE = 0.05  # of a device's time and memory: a driver, or a process that does nothing there, takes less
+HELD = ("private_bytes", "shared_bytes", "rss_bytes", "pss_bytes")  # pages of a process, of one sample
 ENOUGH = 3  # samples inside the steps: below it, the once-a-second sampler saw mostly borders
 
 
@@ -206,7 +207,28 @@ def memory_facts(samples: HostSamples) -> MemoryFacts | Missing:
         shm_bytes=_whole((last.get("shm") or {}).get("total_bytes")),
         available_bytes=min((value for value in left if value is not None), default=None),
         anonymous_bytes=most("anonymous_bytes", ("main", "rank")),
+        held_bytes=_held_bytes(samples),
     )
+
+
+def _held_bytes(samples: Sequence[Json]) -> int | None:
+    """The most that the process tree held in any sample, each page once.
+
+    Where no sample knows the proportional set of every process, no process counts more than its private
+    pages, but for the one that has most shared ones.
+    """
+    exact, about = [], []
+    for entry in samples:
+        held = [[as_count(proc.get(key)) for key in HELD] for proc in entry.get("procs") or ()]
+        known = [each for each in held if None not in each[:3]]
+        if not known:
+            continue
+        private, shared, rss, pss = zip(*known, strict=True)
+        if len(known) == len(held) and None not in pss:
+            exact.append(sum(pss))
+        else:
+            about.append(min(sum(private) + max(shared), sum(rss)))
+    return max(exact or about, default=None)
 
 
 def _sum(entry: Json, key: str, roles: Sequence[str] | None = None) -> float | None:

@@ -172,23 +172,22 @@ class Loading:
             reason = self._reason_to_stop(workers)
             if reason is not None:
                 self._tell(LoadingStopEvent(workers=workers, because=reason))
-                if self._iterable and workers and 0 in waiting:
-                    waiting = [0]
-                    continue
-                break
+                waiting = [0] if 0 in waiting else []
+                continue
             self._mark(f"{workers} workers")
             share_s = (self._end_s(REAL_SHARE) - time.monotonic()) / (len(waiting) + 1)
             self._guarded(workers, self._real, share_s, limit)
-            waiting += self._beyond(waiting)
+            waiting = self._beyond(waiting) + waiting
         self._without_reading()
 
     def _end_s(self, share: float) -> float:
         return self._begin_s + share * self._seconds
 
     def _settings(self) -> List[int]:
-        """The numbers of workers: none first, then the script's own, then ever more.
+        """The numbers of workers: the script's own first, then ever more, then none.
 
-        An iterable dataset may be one that can be read once in a process: there, none comes last.
+        Without workers this process itself reads: what the dataset opens or uses up by that, workers that are
+        forked later would share.
         """
         script_workers = int(self._loader.num_workers)
         counts = {2**power for power in range(20) if 2**power <= self._cores} | {self._cores}
@@ -199,21 +198,25 @@ class Loading:
             if script_workers
             else sorted(counts - {0})
         )
-        return [*ordered, 0] if self._iterable else [0, *ordered]
+        return [*ordered, 0]
 
     def _beyond(self, waiting: List[int]) -> List[int]:
         """One more setting past the cores, where batches wait for something that is not a core."""
-        if self._given is not None or self._once or any(waiting) or not self._rates:
+        if self._given is not None or self._once or waiting != [0] or not self._rates:
             return []
         most = max(self._rates)
-        before = max((rate for workers, rate in self._rates.items() if workers < most), default=math.inf)
+        before = max((rate for workers, rate in self._rates.items() if workers < most), default=0.0)
         if self._rates[most] < STILL_RISING * before or self._used[most] > MOSTLY_BLOCKED * self._cores:
             return []
         return [2 * most] if self._cores <= most <= BEYOND * self._cores // 2 else []
 
     def _reason_to_stop(self, workers: int) -> Optional[str]:
         """Why no more settings are to be measured, or None."""
-        if self._rates and time.monotonic() >= self._end_s(REAL_SHARE):
+        if (
+            self._rates
+            and workers != self._loader.num_workers
+            and time.monotonic() >= self._end_s(REAL_SHARE)
+        ):
             return "time"
         if workers * self._worker_bytes > MEMORY_SHARE * batch_costs.free_memory_bytes():
             return "memory"

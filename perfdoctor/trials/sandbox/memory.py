@@ -44,15 +44,13 @@ class PeakMemory:
 
 
 def taken_bytes(pid: int) -> int | None:
-    """What the process `pid` and all below it take now: private pages of each, shared ones of the largest."""
-    private_bytes, shared_bytes = 0, 0
+    """What the process `pid` and all below it take now, each page once."""
+    taken = 0
     with suppress(psutil.Error):
         process = psutil.Process(pid)
         for member in (process, *process.children(recursive=True)):
-            private, shared = read_maps(Path(f"/proc/{member.pid}/smaps_rollup"))
-            private_bytes += private or 0
-            shared_bytes = max(shared_bytes, shared or 0)
-    return private_bytes + shared_bytes or None
+            taken += read_maps(Path(f"/proc/{member.pid}/smaps_rollup")).pss or 0
+    return taken or None
 
 
 def free_bytes() -> int:

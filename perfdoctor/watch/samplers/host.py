@@ -7,10 +7,11 @@ import math
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -172,7 +173,8 @@ class HostSampler:
             reading["thread_cpu_s"], reading["thread_delay_s"] = read_schedule(Path(f"/proc/{member.pid}"))
         if member.role == "main":
             reading["threads_delay_s"] = threads_delay_s(Path(f"/proc/{member.pid}/task"))
-        reading["private_bytes"], reading["shared_bytes"] = self._maps.of(process, now_s)
+        maps = self._maps.of(process, now_s)
+        reading["private_bytes"], reading["shared_bytes"], reading["pss_bytes"] = maps
         reading["read_bytes"], reading["written_bytes"] = self._disk.of(process)
         return reading
 
@@ -241,37 +243,60 @@ def interval_s(elapsed_s: float, cost_s: float) -> float:
     return min(wanted, LONGEST_INTERVAL_S)
 
 
+class HeldPages(NamedTuple):
+    """Bytes of a process's pages; None where they are not known."""
+
+    private: int | None = None
+    shared: int | None = None
+    pss: int | None = None  # its proportional set: each page divided by the processes that have it
+
+
 class _Maps:
-    """Private and shared memory of processes, read seldom and remembered."""
+    """What memory of processes is private and shared, read seldom and remembered.
+
+    Proportional sets add up to what is held only if all were read while the same processes shared pages: when
+    one comes or goes, those of before are forgotten and all processes are read again.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[int | None, int | None]] = {}
-        self._due_s: dict[int, float] = {}
+        self._known: dict[int, HeldPages] = {}
+        self._read_s: dict[int, float] = {}
+        self._rested_s: dict[int, float] = {}  # from when on a reading does not cost too much again
+        self._living: set[int] = set()
+        self._together: set[int] = set()  # read since the last one came or went
         self._chosen: set[int] = set()
 
     def choose(self, processes: Sequence[psutil.Process], now_s: float) -> None:
         """Choose those to read now: the ones that have waited longest, of many processes too."""
-        due = [process for process in processes if now_s >= self._due_s.get(process.pid, 0.0)]
-        due.sort(key=lambda process: self._due_s.get(process.pid, 0.0))
+        living = {process.pid for process in processes}
+        if living != self._living:
+            self._living, self._together = living, set()
+        due = [process for process in processes if now_s >= self._due_s(process.pid)]
+        due.sort(key=lambda process: self._due_s(process.pid))
         settled = (process.pid for process in due if _age_s(process) > SETTLED_S)
         self._chosen = set(itertools.islice(settled, MAPS_PER_SAMPLE))
 
-    def of(self, process: psutil.Process, now_s: float) -> tuple[int | None, int | None]:
-        """(private, shared) bytes; None where they are not known."""
+    def _due_s(self, pid: int) -> float:
+        pause_s = MAPS_INTERVAL_S if pid in self._together else 0.0
+        return max(self._rested_s.get(pid, 0.0), self._read_s.get(pid, -math.inf) + pause_s)
+
+    def of(self, process: psutil.Process, now_s: float) -> HeldPages:
+        """What was last read of a process, now if it has its turn."""
         pid = process.pid
         if pid in self._chosen:
             began = time.thread_time()  # a wait for a core is no cost of reading
             self._known[pid] = read_maps(Path(f"/proc/{pid}/smaps_rollup"))
-            spent = time.thread_time() - began
-            self._due_s[pid] = now_s + max(MAPS_INTERVAL_S, spent / MAPS_COST_SHARE)
-        return self._known.get(pid, (None, None))
+            self._read_s[pid] = now_s
+            self._rested_s[pid] = now_s + (time.thread_time() - began) / MAPS_COST_SHARE
+            self._together.add(pid)
+        known = self._known.get(pid, HeldPages())
+        return known if pid in self._together else known._replace(pss=None)
 
     def keep(self, pids: Iterable[int]) -> None:
         """Forget every other process."""
-        living = set(pids)
-        for ended in self._due_s.keys() - living:
-            del self._due_s[ended]
-            self._known.pop(ended, None)
+        for ended in self._known.keys() - set(pids):
+            for each in (self._known, self._read_s, self._rested_s):
+                del each[ended]
 
 
 def _age_s(process: psutil.Process) -> float:
@@ -281,24 +306,21 @@ def _age_s(process: psutil.Process) -> float:
         return 0.0  # it has ended
 
 
-def read_maps(path: Path) -> tuple[int | None, int | None]:
-    """(private, shared) bytes of a smaps_rollup file; None where it is not there or not readable."""
-    private = shared = 0
-    complete = False
+def read_maps(path: Path) -> HeldPages:
+    """What a smaps_rollup file tells; nothing where it is not there or not readable."""
+    sums: Counter[bytes] = Counter()
     try:
         with open(path, "rb") as file:
             for line in file:
                 name, _, rest = line.partition(b":")
-                if name.startswith((b"Private_", b"Shared_")):
-                    size = int(rest.split()[0]) * 1024
-                    complete = True
-                    if name.startswith(b"Private_"):
-                        private += size
-                    else:
-                        shared += size
+                kind = name.partition(b"_")[0]
+                if name == b"Pss" or (kind in (b"Private", b"Shared") and kind != name):
+                    sums[kind] += int(rest.split()[0]) * 1024
     except (OSError, ValueError, IndexError):
-        return None, None
-    return (private, shared) if complete else (None, None)
+        return HeldPages()
+    if not sums.keys() & {b"Private", b"Shared"}:
+        return HeldPages()
+    return HeldPages(sums[b"Private"], sums[b"Shared"], sums.get(b"Pss"))
 
 
 def read_schedule(process: Path) -> tuple[float | None, float | None]:

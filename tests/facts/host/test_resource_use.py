@@ -17,7 +17,9 @@ from tests.support.records import MS, rows, update
 SPAN = MeasuredSpan.of(find(rows([update(100)] * 100)))  # ten seconds
 GB = 10**9
 NONE = Missing("not sampled")
-MACHINE = MemoryFacts(private_bytes=3 * GB, shared_bytes=GB, peak_rss_bytes=5 * GB, total_bytes=64 * GB)
+MACHINE = MemoryFacts(
+    private_bytes=3 * GB, shared_bytes=GB, peak_rss_bytes=5 * GB, total_bytes=64 * GB, held_bytes=4 * GB
+)
 
 
 def busy(*cores):

@@ -140,6 +140,23 @@ def test_memory_is_the_largest_sum_over_the_tree():
     assert (found.total_bytes, found.shm_free_bytes) == (100, 50)
 
 
+def process(private, shared, pss=None):
+    return {"private_bytes": private, "shared_bytes": shared, "rss_bytes": private + shared, "pss_bytes": pss}
+
+
+def test_a_page_that_processes_share_is_held_once():
+    """Before the fork the dataset is private; afterwards it is shared by three."""
+    samples = [
+        {"procs": [process(500, 100, 560)]},
+        {"procs": [process(100, 500, 270), process(10, 500, 200), process(10, 500, 200)]},
+        {"procs": [process(500, 100), process(10, 500), {"rss_bytes": 9}]},  # not all of one moment
+    ]
+    assert resources.memory_facts(samples).most_bytes == 670
+    assert resources.memory_facts(samples[2:]).most_bytes == 1010
+    old = [{"procs": [process(500, 100), process(0, 90)]}]  # no proportional sets yet: not more than resident
+    assert resources.memory_facts(old).most_bytes == 600
+
+
 def test_workers_share_what_they_were_forked_with_and_count_no_anonymous_memory():
     procs = [{"role": role, "anonymous_bytes": 7} for role in ("main", "rank", "worker")]
     assert resources.memory_facts([{"procs": procs}]).anonymous_bytes == 14

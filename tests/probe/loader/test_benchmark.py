@@ -112,6 +112,25 @@ def test_the_scripts_loader_is_left_as_it_was():
     assert vars(loader) == before
 
 
+class OpenedOnce(Items):
+    """Opens what it reads from at the first item, as database clients are to be used."""
+
+    opened_by = None
+
+    def __getitem__(self, index):
+        self.opened_by = self.opened_by or os.getpid()
+        if self.opened_by != os.getpid():
+            raise RuntimeError("connection used in a forked process")
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("script_workers", [0, 2])
+def test_workers_inherit_nothing_that_measuring_without_workers_opened(script_workers):
+    told = measured(DataLoader(OpenedOnce(), batch_size=4, num_workers=script_workers), [1, 2], seconds=4.0)
+    assert told.of("loading_failed") == []
+    assert all("warm" in told.kinds(workers) for workers in (0, 1, 2))
+
+
 class Failing(Items):
     def __getitem__(self, index):
         raise KeyError("no label")
@@ -119,7 +138,7 @@ class Failing(Items):
 
 def test_an_error_of_the_dataset_ends_its_setting_and_the_next_one_is_tried():
     told = measured(DataLoader(Failing(), batch_size=4), [1])
-    assert told.of("loading_failed") == [0, 1]
+    assert told.of("loading_failed") == [1, 0]
     assert all("KeyError" in words for words in told.of("loading_failed", "error"))
     assert all(place["file"] == os.path.abspath(__file__) for place in told.of("loading_failed", "at"))
 
@@ -153,9 +172,9 @@ def settings(loader, **options):
 
 
 def test_the_scripts_own_number_comes_early_and_doubles_go_up_to_the_cores():
-    assert settings(DataLoader(Items(), num_workers=3), cores=6) == [0, 3, 1, 2, 4, 6]
-    assert settings(DataLoader(Items()), cores=8, ranks=4) == [0, 1, 2]
-    assert settings(DataLoader(Items()), cores=8, workers=[5, 2]) == [0, 2, 5]
+    assert settings(DataLoader(Items(), num_workers=3), cores=6) == [3, 1, 2, 4, 6, 0]
+    assert settings(DataLoader(Items()), cores=8, ranks=4) == [1, 2, 0]
+    assert settings(DataLoader(Items()), cores=8, workers=[5, 2]) == [2, 5, 0]
     assert settings(DataLoader(Once()), cores=2) == [1, 2, 0]
 
 
@@ -181,13 +200,13 @@ def test_a_curve_that_two_settings_did_not_raise_is_flat():
 
 def test_past_the_cores_only_what_waits_goes_on():
     run = Loading(DataLoader(Items()), torch, {"seconds": 9.0, "cores": 2}, Told().tell, lambda words: None)
-    run._rates, run._used = {0: 10.0, 1: 10.0, 2: 20.0}, {2: 0.2}
-    assert run._beyond([]) == [4]
-    assert run._beyond([1]) == []
+    run._rates, run._used = {1: 10.0, 2: 20.0}, {2: 0.2}
+    assert run._beyond([0]) == [4]
+    assert run._beyond([1, 0]) == run._beyond([]) == []
     run._used[2] = 1.9
-    assert run._beyond([]) == []
-    run._rates, run._used = {0: 10.0, 2: 20.0, 8: 80.0}, {8: 0.1}
-    assert run._beyond([]) == []
+    assert run._beyond([0]) == []
+    run._rates, run._used = {2: 20.0, 8: 80.0}, {8: 0.1}
+    assert run._beyond([0]) == []
 
 
 @pytest.mark.parametrize("batch_s", [0.01, 0.3, 2.0])

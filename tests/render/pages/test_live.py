@@ -15,7 +15,7 @@ from tests.support.drawn import drawn
 STEP = {Phase.DATA_WAIT: 0.030, Phase.FORWARD: 0.020, Phase.GRAD_SYNC: 0.0, Phase.OTHER: 0.00001}
 RANK = LiveRank(0, 1234, 0.050, STEP, samples_per_s=640.0, recent=200)
 MEMORY = MemoryFacts(
-    private_bytes=3_000_000_000, shared_bytes=200_000_000, peak_rss_bytes=4_000_000_000,
+    private_bytes=3_000_000_000, shared_bytes=200_000_000, peak_rss_bytes=4_000_000_000, held_bytes=3_200_000_000,
     total_bytes=16_000_000_000, available_bytes=9_000_000_000,
 )  # fmt: skip
 HOST = LiveHost({"main": 1.1, "worker": 3.9, "other": 0.01}, 8.0, 0.4, MEMORY)

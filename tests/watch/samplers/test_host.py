@@ -148,19 +148,55 @@ def test_private_and_shared_memory_are_unknown_at_first_and_then_known(
 
 @pytest.mark.shows("container")
 def test_maps_that_cannot_be_read_are_unknown_and_not_zero(tmp_path: Path) -> None:
-    assert read_maps(tmp_path / "missing") == (None, None)
+    assert read_maps(tmp_path / "missing") == (None, None, None)
     broken = tmp_path / "smaps_rollup"
     broken.write_text("00400000-7fff [rollup]\nRss: 12 kB\n")
-    assert read_maps(broken) == (None, None)
+    assert read_maps(broken) == (None, None, None)
     broken.write_text("Private_Clean: many kB\n")
-    assert read_maps(broken) == (None, None)
+    assert read_maps(broken) == (None, None, None)
 
 
 def test_private_and_shared_add_up_all_kinds_of_pages(tmp_path: Path) -> None:
     path = tmp_path / "smaps_rollup"
     lines = ["Shared_Clean: 1 kB", "Shared_Dirty: 2 kB", "Private_Clean: 4 kB", "Private_Dirty: 8 kB"]
     path.write_text("\n".join([*lines, "Shared_Hugetlb: 16 kB", "Private_Hugetlb: 32 kB", "Pss: 9 kB"]))
-    assert read_maps(path) == (44 * 1024, 19 * 1024)
+    assert read_maps(path) == (44 * 1024, 19 * 1024, 9 * 1024)
+
+
+SHARING = """
+import os, sys
+held = bytearray(64 << 20)
+held[::4096] = b"x" * len(held[::4096])
+sys.stdin.readline()
+for _ in range(2):
+    if os.fork() == 0:
+        break
+sys.stdin.readline()
+"""
+
+
+def test_what_processes_share_counts_once_whenever_they_were_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "SETTLED_S", 0.0)
+    target = subprocess.Popen([sys.executable, "-c", SHARING], stdin=subprocess.PIPE)
+    assert target.stdin is not None
+    tree_ = ProcessTree(tmp_path, target.pid)
+    sampler = HostSampler(tmp_path, tree_)
+    with target:
+        wait_for(lambda: psutil.Process(target.pid).memory_info().rss > 64 << 20)
+        alone = sampler.sample(time.monotonic())
+        target.stdin.write(b"\n")
+        target.stdin.flush()
+        wait_for(lambda: len(tree_.look(time.monotonic())) == 3)
+        wait_for(
+            lambda: None not in [each["pss_bytes"] for each in sampler.sample(time.monotonic())["procs"]]
+        )
+        shared = sampler.sample(time.monotonic())
+        target.kill()
+    (before,) = alone["procs"]
+    assert sum(each["pss_bytes"] for each in shared["procs"]) < before["pss_bytes"] + (32 << 20)
+    assert sum(each["rss_bytes"] for each in shared["procs"]) > 3 * (64 << 20)
 
 
 @pytest.mark.shows("container")
