@@ -37,6 +37,12 @@ START_S = 0.002  # the profiler's first start on a CPU: 1.3 ms measured
 CUDA_START_S = 0.3  # and where CUPTI has to be loaded: 0.02 to 0.31 s measured on an H200
 NEVER_NS = 1 << 62
 
+# The share is kept by runs that last so long. Shorter ones would end before a window is paid for, and many a
+# first try is short: they count for more seconds than they last, which at 5 s are 8.75, and at 20 s no more.
+SHORT_S = 20.0
+CREDIT_S = 5.0  # at their begin
+EARLIEST_S = 1.0  # and yet nothing is bought on credit before the loop has settled
+
 ATTEMPTS = 8  # windows that are tried, those included that made way for something
 _PLAN_BYTES = 4096
 
@@ -100,6 +106,17 @@ def likely_events(step_s: float, modules: int, calls: int, function_calls: int =
     return min(fastest, EVENTS_BASE + known)
 
 
+def worth_s(elapsed_s: float) -> float:
+    """For how many seconds a run that has trained for `elapsed_s` counts."""
+    return max(elapsed_s, CREDIT_S + (1 - CREDIT_S / SHORT_S) * elapsed_s)
+
+
+def reached_s(worth: float) -> float:
+    """When a run counts for so many seconds: the inverse of `worth_s`."""
+    on_credit_s = (worth - CREDIT_S) / (1 - CREDIT_S / SHORT_S)
+    return min(worth, max(on_credit_s, EARLIEST_S))
+
+
 def longest_s(step_s: float, calls: int) -> float:
     """How long a step with stacks may take: twice as long as usual, or until so many calls are recorded."""
     return step_s + max(step_s, calls * RECORD_S, RECORD_LEAST_S)
@@ -155,11 +172,11 @@ class Account:
         cost_s = self._cost_s(kind, steps, events)
         if kind == STACKS:
             cost_s += self.event_s * (events if self.calls is None else self.calls)
-        return first_ns + int((self.spent_s + MARGIN * self.crowding * cost_s) / self.share * 1e9)
+        return first_ns + int(reached_s((self.spent_s + MARGIN * self.crowding * cost_s) / self.share) * 1e9)
 
     def payable_calls(self, now_ns: int, first_ns: int, events: float) -> int:
         """How many calls the step of a window with stacks may make, if it is opened now."""
-        payable_s = self.share * (now_ns - first_ns) / 1e9 - self.spent_s
+        payable_s = self.share * worth_s((now_ns - first_ns) / 1e9) - self.spent_s
         work_s = payable_s / MARGIN / self.crowding
         return max(0, int((work_s - self._cost_s(STACKS, 1, events)) / self.event_s))
 

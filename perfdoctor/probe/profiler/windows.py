@@ -125,7 +125,8 @@ class Windows:
             self.wake_ns = budget.NEVER_NS
             return
         calls = recorder.rows.last("calls")
-        self.events = budget.likely_events(self.step_s, self.modules(), calls, self.function_calls.calls)
+        own_s = self.step_s / self.account.crowding  # while it waits for a core nothing happens
+        self.events = budget.likely_events(own_s, self.modules(), calls, self.function_calls.calls)
         steps = self.account.steps(kind, self.events)
         if not steps or self._never(kind) is not None:
             self.tried.add(kind)

@@ -59,8 +59,23 @@ def test_many_calls_of_functions_have_many_events_however_few_the_modules():
 def test_a_window_is_due_when_its_share_of_the_time_pays_for_it():
     account = Account(0.01)
     cost_s = budget.MARGIN * (budget.START_S + 5 * 1000 * budget.EVENT_S)
-    assert account.due_ns(PLAIN, 4, 1000, 7) == pytest.approx(7 + cost_s / 0.01 * 1e9)
+    assert account.due_ns(PLAIN, 4, 1000, 7) == pytest.approx(7 + budget.EARLIEST_S * 1e9)
+    thrice = account.due_ns(PLAIN, 4, 15_000, 7)
+    assert thrice == pytest.approx(7 + (cost_s + budget.MARGIN * 5 * 14_000 * budget.EVENT_S) / 0.01 * 1e9)
     assert Account(0.0).due_ns(PLAIN, 4, 1000, 7) == budget.NEVER_NS
+
+
+@pytest.mark.shows("cost")
+def test_a_short_run_gets_its_windows_sooner_and_one_of_20_seconds_keeps_the_share():
+    assert budget.worth_s(5.0) == pytest.approx(8.75)  # less than 2 % of 5 s, where the share is 1 %
+    assert budget.worth_s(20.0) == pytest.approx(20.0)
+    for worth in (0.2, 5.5, 8.75, 19.0, 20.0, 300.0):
+        reached_s = budget.reached_s(worth)
+        assert budget.worth_s(reached_s) >= worth - 1e-9
+        assert reached_s <= worth
+    assert budget.reached_s(0.2) == 0.2
+    assert budget.reached_s(5.1) == budget.EARLIEST_S
+    assert budget.reached_s(300.0) == 300.0
 
 
 def test_what_the_first_window_cost_tells_what_the_next_one_will():
@@ -68,7 +83,7 @@ def test_what_the_first_window_cost_tells_what_the_next_one_will():
     account.add(PLAIN, 5, start_s=0.001, rest_s=0.050, size=5_000)
     assert account.spent_s == pytest.approx(0.051)
     cost_s = 0.051 + budget.MARGIN * (0.001 + 4 * 0.010 * budget.FACTOR[SHAPES])
-    assert account.due_ns(SHAPES, 3, 1000, 0) == pytest.approx(cost_s / 0.01 * 1e9)
+    assert account.due_ns(SHAPES, 3, 1000, 0) == pytest.approx(budget.reached_s(cost_s / 0.01) * 1e9)
 
 
 def test_a_window_without_a_trace_costs_and_teaches_nothing_else():
@@ -110,12 +125,17 @@ def after_two_windows():
     return account
 
 
+def paid_s(account):
+    """For how many seconds a run must count before a window with stacks is paid for."""
+    return budget.worth_s(account.due_ns(STACKS, 1, 1000, 0) / 1e9)
+
+
 @pytest.mark.shows("cost")
 def test_what_a_window_with_stacks_costs_is_foreseen_from_the_calls_of_a_step(after_two_windows):
     account = after_two_windows
-    before = account.due_ns(STACKS, 1, 1000, 0)
+    before_s = paid_s(account)
     account.add_count(51_000, limit=100_000)
-    later_s = (account.due_ns(STACKS, 1, 1000, 0) - before) / 1e9
+    later_s = paid_s(account) - before_s
     counted_s = 51_000 * budget.COUNT_S
     assert later_s == pytest.approx((counted_s + budget.MARGIN * 50_000 * budget.EVENT_S) / 0.01)
 
@@ -159,10 +179,10 @@ def test_a_slow_machine_pays_more_for_each_call():
 def test_where_others_have_the_cores_too_everything_costs_as_many_times_more(after_two_windows):
     account = after_two_windows
     account.calls = 10_000
-    free_s = account.due_ns(STACKS, 1, 1000, 0) / 1e9 - account.spent_s / 0.01
+    free_s = paid_s(account) - account.spent_s / 0.01
     account.crowding = 3.0
     crowded_ns = account.due_ns(STACKS, 1, 1000, 0)
-    assert crowded_ns / 1e9 - account.spent_s / 0.01 == pytest.approx(3 * free_s)
+    assert paid_s(account) - account.spent_s / 0.01 == pytest.approx(3 * free_s)
     assert account.payable_calls(crowded_ns, 0, 1000) == pytest.approx(10_000, abs=1)
 
 
