@@ -32,7 +32,7 @@ from rich.table import Table
 
 from perfdoctor import reporting
 from perfdoctor.diagnosis.calibration import Case
-from perfdoctor.diagnosis.findings import gain_of, within
+from perfdoctor.diagnosis.findings import bound_of, gain_of, within
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.model.concluded import Gain
 from perfdoctor.watch.machine import history
@@ -242,14 +242,15 @@ def watch(script: Path, *options: str, keep: Path | None = None, arguments: Sequ
         return {**report, "modelled": modelled(Path(report["run"]["path"]))}
 
 
-def modelled(run: Path) -> dict[str, tuple[Gain, bool]]:
-    """(The gain as the step model alone gives it, whether it is that of a setting) by finding."""
+def modelled(run: Path) -> dict[str, tuple[Gain, bool, float]]:
+    """(The gain as the step model alone gives it, whether it is that of a setting, its bound) by finding."""
     report, facts = reporting.examine(run)
     model, bounds = facts.get(StepModel), report.diagnosis.ceilings
     return {
         finding.id: (
             within(gain_of(model, [finding.advice.change]), (finding.bottleneck,), bounds),
             finding.advice.change.is_setting,
+            bound_of((finding.bottleneck,), bounds),
         )
         for finding in report.findings
         if finding.advice.change is not None

@@ -2,11 +2,11 @@
 
 python bench/ranges.py [--cases bench/measured_gains.csv] [--write]
 
-Each case is a change whose gain the step model predicted (`low`, `likely`, `high`, not corrected) before it
-was measured: `twin`, by a cured twin of a sample script; `unseen`, by one of a script whose author does not
-know perfdoctor; `trial`, by `perfdoctor try`. `setting` says that only a setting changed, such as a number of
-workers, and no measured time went. All cases of one cause are left out in turn and judged by the
-others.
+Each case is a change whose gain the step model predicted (`low`, `likely`, `high`, not corrected; `bound`, if
+its class of time were free) before it was measured: `twin`, by a cured twin of a sample script, `busy`, the
+same beside other programs; `unseen`, by one of a script whose author does not know perfdoctor; `trial`, by
+`perfdoctor try`. `setting` says that only a setting changed, such as a number of workers, and no measured
+time went. All cases of one cause are left out in turn and judged by the others.
 """
 
 from __future__ import annotations
@@ -28,24 +28,25 @@ ROOT = Path(__file__).parents[1]
 CASES = Path(__file__).with_name("measured_gains.csv")
 MODULE = ROOT / "perfdoctor" / "diagnosis" / "calibration.py"
 BEGIN, END = "# table: begin\n", "# table: end\n"
-COLUMNS = ("source", "script", "finding", "setting", "low", "likely", "high", "measured")
+COLUMNS = ("source", "script", "finding", "setting", "low", "likely", "high", "bound", "measured")
 PROMISED = 0.8
 
 
-def case(cause: str, predicted: Gain, is_setting: bool, measured: float) -> Case:
+def case(cause: str, predicted: Gain, is_setting: bool, bound: float, measured: float) -> Case:
     """A gain that was predicted for a tip, as the model gives it, and then measured."""
     heading = {tip.id: tip.heading for tip in tips()}[cause]
-    return Case(heading.bottleneck, heading.effort, cause, predicted, measured, is_setting)
+    return Case(heading.bottleneck, heading.effort, cause, predicted, measured, is_setting, bound)
 
 
 def read(path: Path) -> list[Case]:
-    """The cases of a file, which has `COLUMNS`."""
+    """The cases of a file, which has `COLUMNS`; older ones are without a bound."""
     with path.open(encoding="utf-8", newline="") as file:
         return [
             case(
                 row["finding"],
                 Gain(float(row["low"]), float(row["likely"]), float(row["high"])),
                 row["setting"] == "yes",
+                float(row["bound"] or math.inf),
                 float(row["measured"]),
             )
             for row in csv.DictReader(file)
@@ -60,7 +61,8 @@ def replace(path: Path, source: str, cases: Mapping[str, Case]) -> None:
         ]
     for script, case in cases.items():
         gain = case.predicted
-        figures = {"low": gain.low, "likely": gain.likely, "high": gain.high, "measured": case.measured}
+        figures = {"low": gain.low, "likely": gain.likely, "high": gain.high}
+        figures |= {"bound": case.bound, "measured": case.measured}
         kept.append(
             {
                 "source": source,

@@ -10,6 +10,7 @@ from itertools import takewhile
 
 from perfdoctor.diagnosis.calibration import (
     PartialGain,
+    bounded,
     corrected,
     fitted_here,
     least,
@@ -307,7 +308,7 @@ def calibrated(
     published: bool = False,
     checked: Checked,
 ) -> Gain:
-    """A gain in a range that held measured gains of its kinds, and no more than their time allows.
+    """A gain in a range that held measured gains of its kinds; no more is likely than their time allows.
 
     `here`: what the run's machine knows of them.
     `published`: it holds published ones already, and is widened only by what the machine's own trials know.
@@ -316,7 +317,7 @@ def calibrated(
     kinds = {part.kind for part in parts}
     if gain == Gain() or (published and not kinds & here.keys()):
         return within(gain, kinds, bounds)
-    return within(corrected(gain, parts, here, checked), kinds, bounds)
+    return corrected(gain, parts, here, checked, bound_of(kinds, bounds))
 
 
 def _in_combination(
@@ -340,12 +341,14 @@ def _together(
     if len(first) < 2:
         return None
     gain = _in_combination(model, first, attribution, machine)
-    best = max(alone.likely for _, _, alone in first)
+    alone = [gain for *_, gain in first]
+    best = Gain(*(max(getattr(each, case) for each in alone) for case in ("low", "likely", "high")))
     bound = _bound(first, attribution.bounds)
-    likely = max(min(gain.likely, bound.likely), best)
+    likely = max(min(gain.likely, bound.likely), best.likely)
     # that all of them bring their best, and act on seconds of their own, is rarer than that one of them does
-    at_best = math.prod(alone.high for _, _, alone in first)
-    return Gain(min(gain.low, bound.low), likely, max(likely, min(gain.high, bound.high, at_best)))
+    at_best = math.prod(each.high for each in alone)
+    high = max(min(gain.high, bound.high, at_best), best.high)
+    return Gain(min(gain.low, bound.low), likely, max(likely, high))
 
 
 def _bound(advised: Sequence[Advised], bounds: Mapping[Bottleneck, float]) -> Gain:
@@ -376,7 +379,10 @@ def _why_not(tip: Tip, facts: Facts, attribution: TimeAttribution | None) -> str
 
 def within(gain: Gain, kinds: Iterable[Bottleneck], bounds: Mapping[Bottleneck, float]) -> Gain:
     """The gain, but no more than if all time of these classes were free."""
+    return bounded(gain, bound_of(kinds, bounds))
+
+
+def bound_of(kinds: Iterable[Bottleneck], bounds: Mapping[Bottleneck, float]) -> float:
+    """The gain if all time of these classes were free."""
     left = 1.0 - sum(1.0 - 1.0 / bounds[kind] for kind in kinds)
-    bound = 1.0 / max(left, 1.0 / CLOSE_TO_ALL)
-    likely = min(gain.likely, bound)
-    return Gain(min(gain.low, likely), likely, min(max(gain.high, likely), bound))
+    return 1.0 / max(left, 1.0 / CLOSE_TO_ALL)

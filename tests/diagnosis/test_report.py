@@ -53,7 +53,7 @@ def test_a_starved_run_is_told_what_to_change_and_where():
     first = told.findings[0]
     assert (first.id, first.advice.tweak) == ("too-few-workers", "--workers 2")
     assert first.advice.at == (Location(FILE, 1, "main", "loader = DataLoader(data)"),)
-    assert first.gain.high <= told.diagnosis.ceilings[Bottleneck.DATA]
+    assert first.gain.likely <= told.diagnosis.ceilings[Bottleneck.DATA]
 
 
 def test_tips_that_lack_stacks_say_so():

@@ -185,7 +185,7 @@ def test_findings_carry_the_line_where_the_host_waits():
     found = judged(syncing)
     finding = next(finding for finding in found.findings if finding.id == "device-sync-in-loop")
     assert finding.advice.at[0].line == 12
-    assert finding.gain.high <= found.diagnosis.ceilings[Bottleneck.HOST]
+    assert finding.gain.likely <= found.diagnosis.ceilings[Bottleneck.HOST]
 
 
 US = st.floats(0, 1e5)

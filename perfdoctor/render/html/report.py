@@ -149,7 +149,7 @@ def _confidence(report: Report) -> str:
 def _bound(report: Report) -> str:
     bound = report.diagnosis.speedup_bound
     free = conclusions.IF_FREE.get(report.diagnosis.verdict)
-    return f"{free}: at most {text.times(bound)} as fast." if bound is not None and free else ""
+    return f"{free}: about {text.times(bound)} as fast." if bound is not None and free else ""
 
 
 def _no_cards(report: Report) -> str:

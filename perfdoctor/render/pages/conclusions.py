@@ -57,7 +57,7 @@ def verdict(diagnosis: Diagnosis, subject: str = "Training", ready: Gain | None 
     lines: list[Block] = [Headline(blocks.strong(sentence, colour), confidence, level=2)]
     bound = diagnosis.speedup_bound
     if bound is not None and diagnosis.verdict in IF_FREE:
-        lines.append(Paragraph(f"{IF_FREE[diagnosis.verdict]}: at most {text.times(bound)} as fast."))
+        lines.append(Paragraph(f"{IF_FREE[diagnosis.verdict]}: about {text.times(bound)} as fast."))
     if ready is not None:
         between = f"{text.times(ready.low)} to {text.times(ready.high)}"
         lines.append(

@@ -133,7 +133,7 @@ def test_every_panel_is_there_and_says_something():
     first = outline.texts["verdict"]
     assert "Training waits for data: 61% of its time" in first
     assert "confidence: high" in first
-    assert "at most 2.6× as fast" in first
+    assert "about 2.6× as fast" in first
     changes = outline.texts["changes"]
     for shown in ("train.py:41", "num_workers=3", "perfdoctor try --workers 3", "2.3× faster (1.8–2.6×)"):
         assert shown in changes

@@ -145,7 +145,7 @@ def test_what_watching_cost_is_said_where_it_was_measured():
 def test_a_speedup_bound_is_said_only_where_one_is_known():
     computing = replace(reports.DIAGNOSIS, verdict=Verdict.COMPUTE)
     endless = replace(reports.DIAGNOSIS, ceiling_speedup=100.0)
-    assert "If batches were always ready: at most 2.6× as fast" in shown(reports.STARVED)
+    assert "If batches were always ready: about 2.6× as fast" in shown(reports.STARVED)
     for diagnosis in (computing, endless):
         assert "as fast" not in shown(replace(reports.STARVED, diagnosis=diagnosis))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.diagnosis.calibration import widen, widening
+from perfdoctor.diagnosis.calibration import BEYOND, widen, widening
 from perfdoctor.diagnosis.findings import within
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.contention import CpuContention
@@ -311,7 +311,8 @@ def test_threads_free_time_of_computing_and_of_workers():
     late = computing(4, cores=4, of_loader=loader(workers=3, batch=500), used=3.9, wait=105)
     ceilings = {**dict.fromkeys(Bottleneck, 1.0), Bottleneck.DATA: 1.05, Bottleneck.COMPUTE: 1.02}
     assert gain("--threads 1", late).high > 1.1
-    assert gain("--threads 1", late, ceilings=ceilings).high == pytest.approx(1 / (1 / 1.05 + 1 / 1.02 - 1))
+    both = 1 / (1 / 1.05 + 1 / 1.02 - 1)
+    assert gain("--threads 1", late, ceilings=ceilings).high == pytest.approx(both**BEYOND)
 
 
 def test_threads_and_workers_share_the_cores():
@@ -461,7 +462,8 @@ def test_no_gain_is_above_the_ceiling_of_its_class():
     bound = {**OPEN, Bottleneck.DATA: 1.5}
     starved = patient(STARVED, loader(batch=12))
     assert gain("--workers 2", starved).likely > 1.6
-    assert gain("--workers 2", starved, ceilings=bound).high == 1.5
+    assert gain("--workers 2", starved, ceilings=bound).likely == 1.5
+    assert gain("--workers 2", starved, ceilings=bound).high <= 1.5**BEYOND
 
 
 def test_ceilings_of_several_classes_are_those_of_their_time_together():
