@@ -80,7 +80,11 @@ class BoxPart:
 
 
 def steps_over_time(bins: StepBins, end_s: float) -> Plot:
-    """The phases of the step stacked, and the longest step of each bin as a line above them."""
+    """The phases of the step stacked, and the longest step of each bin as a line above them.
+
+    Of rows that stand for several steps only the mean is known, so the line is the longest mean there.
+    """
+    longest = _longest(bins)
     spent = [phase for phase in ORDER if any(bins.seconds.get(phase, ()))]
     columns = [[bins.seconds[phase][place] for phase in spent] for place in range(len(bins.longest_s))]
     stacked = [list(accumulate(column)) for column in columns]
@@ -94,21 +98,26 @@ def steps_over_time(bins: StepBins, end_s: float) -> Plot:
     for begin_s, until_s in bins.windows_s:
         path = _area((begin_s, until_s), (full * ROOM / 40,), full, end_s)
         shapes.append(Drawn(path, "window", "watched at a cost"))
-    shapes.append(Drawn(_line(bins.edges_s, bins.longest_s, full, end_s), "longest", "longest step"))
+    shapes.append(Drawn(_line(bins.edges_s, bins.longest_s, full, end_s), "longest", longest))
     beyond = [value_s for value_s in bins.longest_s if value_s > full * ROOM]
     note = ""
     if beyond:
         where = "one spike ends" if len(beyond) == 1 else f"{len(beyond)} spikes end"
         note = f"At the upper edge {where} that would be higher: up to {text.seconds(max(beyond))}."
     told = (
-        f"Mean seconds of a step by phase in {text.count(len(columns), 'bin')}, and the longest step of each;"
-        f" the longest of all takes {text.seconds(highest[-1])}."
+        f"Mean seconds of a step by phase in {text.count(len(columns), 'bin')}, and the {longest} of each;"
+        f" the longest of all is {text.seconds(highest[-1])}."
     )
     known = [*(bins.seconds[phase] for phase in spent), bins.longest_s]
-    keys = [*((phase.value, PHASES[phase]) for phase in spent), ("line-longest", "longest step of each bin")]
+    keys = [*((phase.value, PHASES[phase]) for phase in spent), ("line-longest", f"{longest} of each bin")]
     values = PlottedValues("s", _edges(bins.edges_s), tuple(map(_rounded, known)), tuple(keys))
     top = text.seconds(full * ROOM)
     return Plot("Phases over the run", told, tuple(shapes), top, ticks(end_s), values, note)
+
+
+def _longest(bins: StepBins) -> str:
+    """What the line of longest steps can be called."""
+    return "longest step" if bins.steps_a_row <= 1 else f"longest mean of up to {bins.steps_a_row:,} steps"
 
 
 def samples_over_time(chart: SampleChart, end_s: float) -> Plot:

@@ -263,6 +263,26 @@ def test_times_in_which_steps_were_watched_at_a_cost_are_marked():
     assert "watched at a cost" not in html(reports.STARVED, TIMELINE)
 
 
+@pytest.mark.parametrize(
+    ("steps_a_row", "said", "not_said"),
+    [
+        (1, "longest step of each bin, so that no spike is averaged away", "mean of up to"),
+        (
+            32,
+            "longest mean of up to 32 steps of each bin: a run as long as this is recorded in rows",
+            "no spike",
+        ),
+    ],
+)
+def test_the_line_above_the_phases_is_only_called_longest_step_where_steps_are_known(
+    steps_a_row, said, not_said
+):
+    page = html(reports.STARVED, replace(TIMELINE, steps=replace(STEPS, steps_a_row=steps_a_row)))
+    phases = Outline(page).texts["phases"]
+    assert said in phases
+    assert not_said not in phases
+
+
 def test_what_was_tried_stands_beside_what_was_predicted():
     tried = replace(trial_results.FASTER, variant=Variant((Setting("workers", ("--workers", "3"), {}, ""),)))
     page = html(reports.STARVED, TIMELINE, trials=[trial_results.trial(tried, trial_results.UNCLEAR)])
