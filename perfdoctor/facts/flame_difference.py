@@ -39,7 +39,11 @@ class ComparedRun:
     def stacks(self, group: str) -> list[RecordedStack]:
         """The samples of one kind of thread."""
         own = sampled_rank(self.records, first_trained(self.records)[0])
-        every = recorded_stacks(own) if own is not None else ()
+        every = (
+            recorded_stacks(own, self.step.seconds if self.step is not None else {})
+            if own is not None
+            else ()
+        )
         return [stack for stack in every if group_of(stack) == group]
 
 
