@@ -8,10 +8,9 @@ from itertools import accumulate, pairwise
 
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Phase
 from perfdoctor.model.timeline import SampleChart, StepBins, Unit
 from perfdoctor.render import text
-from perfdoctor.render.html.names import KINDS, ORDER, PHASES
+from perfdoctor.render.html.names import ORDER, PHASES
 
 WIDTH, HEIGHT = 1000.0, 200.0
 MOST_TICKS = 6  # of a time axis: their labels find room on a phone
@@ -210,11 +209,6 @@ def bar(seconds: Sequence[tuple[str, str, float]]) -> tuple[BoxPart, ...]:
             parts.append(BoxPart(round(100 * left, 3), round(100 * share, 3), style, name))
         left += share
     return tuple(parts)
-
-
-def kinds(seconds: Sequence[tuple[Phase, float]]) -> tuple[BoxPart, ...]:
-    """The same bar by what a phase does: it waits, it computes, or neither."""
-    return bar([(f"kind-{KINDS[phase]}", KINDS[phase], value_s) for phase, value_s in seconds])
 
 
 # ---------------------------------------------------------------- gains

@@ -243,6 +243,19 @@ def test_a_rank_that_is_missing_is_told_and_the_others_are_shown():
     assert len([inside for inside in outline.of("td") if inside.get("class") == "wide"]) == 7
 
 
+def test_the_second_bar_of_the_step_says_what_the_verdict_counts():
+    page = html(reports.STARVED, TIMELINE)
+    step = Outline(page).texts["step"]
+    assert re.search(r"charged to\s+data 61%\s+host 4%\s+compute 35%", step)
+    assert re.findall(r'class="class-(\w+)" x="([\d.]+)" y="0" width="([\d.]+)"', page) == [
+        ("data", "0.0", "61.0"),
+        ("host", "61.0", "4.0"),
+        ("compute", "65.0", "35.0"),
+    ]
+    unknown = replace(reports.STARVED, diagnosis=replace(reports.STARVED.diagnosis, classes={}))
+    assert "charged to" not in html(unknown, TIMELINE)
+
+
 def test_what_the_cursor_reads_is_in_the_page_and_nothing_in_it_ends_its_script():
     page = html(*hostile()[:2])
     (held,) = re.findall('<script type="application/json" id="over-time">(.*?)</script>', page, re.DOTALL)
