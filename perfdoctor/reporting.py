@@ -90,15 +90,17 @@ def judge_over_time(
     from perfdoctor.facts.timeline import timeline
     from perfdoctor.facts.user_source.parse import Sources
     from perfdoctor.facts.waterfall import device_waterfall
+    from perfdoctor.model.measured import StepFacts
 
     report, facts, evidence, source = _examine(path, others, leading_only, before_measuring)
     records, sources, over_time = evidence.records, Sources(source), timeline(evidence.records)
     rank = over_time.steps.rank if over_time.steps is not None else None
     window, thread = plainest(evidence.windows), facts.get(TrainingThreadFacts)
+    seconds = step.seconds if (step := facts.get(StepFacts)) is not None else {}
     over_time = replace(
         over_time,
-        flames=flames(records, rank, sources),
-        threads=thread_uses(records, rank, sources),
+        flames=flames(records, rank, sources, seconds),
+        threads=thread_uses(records, rank, sources, seconds),
         on_core=thread.on_core if thread is not None else None,
         without_core=thread.without_core if thread is not None else None,
         waits=evidence.waits,

@@ -14,6 +14,7 @@ from perfdoctor.facts.flames import (
     WORKERS,
     above,
     group_of,
+    phase_key,
     sampled_rank,
     working_folder,
 )
@@ -39,7 +40,11 @@ class ComparedRun:
     def stacks(self, group: str) -> list[RecordedStack]:
         """The samples of one kind of thread."""
         own = sampled_rank(self.records, first_trained(self.records)[0])
-        every = recorded_stacks(own) if own is not None else ()
+        every = (
+            recorded_stacks(own, self.step.seconds if self.step is not None else {})
+            if own is not None
+            else ()
+        )
         return [stack for stack in every if group_of(stack) == group]
 
 
@@ -69,7 +74,7 @@ def _differences(before: ComparedRun, after: ComparedRun, timed: bool) -> Iterat
         counts = int(tree.amounts[f"{BEFORE} samples"]), int(tree.amounts[f"{AFTER} samples"])
         if all(counts):
             totals = (tree.amounts[BEFORE], tree.amounts[AFTER])
-            yield FlameDifference(group, *totals, counts, in_seconds, tuple(_frames(tree, most)))
+            yield FlameDifference(group, *totals, counts, in_seconds, tuple(_frames(tree, most, in_seconds)))
 
 
 def _add(tree: CallTree, side: str, run: ComparedRun, group: str, in_seconds: bool) -> None:
@@ -83,6 +88,9 @@ def _add(tree: CallTree, side: str, run: ComparedRun, group: str, in_seconds: bo
         amount = whole.get(phase, 0.0) * stack.samples / counted[phase]
         frames = (key_of(name, cwd, with_line=False) for name in stack.frames)
         tree.add((*above(group, stack), *frames), {side: amount, f"{side} samples": stack.samples})
+    for phase, value_s in whole.items():
+        if in_seconds and value_s and phase not in counted:  # too short to be met by a sample
+            tree.add((phase_key(phase),), {side: value_s})
 
 
 def _seconds(step: StepFacts | None) -> Mapping[str, float]:
@@ -93,11 +101,18 @@ def _weight(amounts: Mapping[str, float]) -> float:
     return amounts.get(BEFORE, 0.0) + amounts.get(AFTER, 0.0)
 
 
-def _frames(tree: CallTree, most: int) -> Iterator[DifferenceFrame]:
+def _frames(tree: CallTree, most: int, in_seconds: bool) -> Iterator[DifferenceFrame]:
+    """The frames. Timers are sure of the seconds of a phase; how they are shared out, the samples tell."""
+    is_sampled = True  # the phase that a frame is in, by both runs if it is in both
     for laid in laid_out(tree, _weight, most):
         before, after = (laid.amounts.get(side, 0.0) for side in (BEFORE, AFTER))
+        is_phase = in_seconds and not laid.depth
+        if is_phase:
+            is_sampled = all(
+                laid.amounts.get(f"{side} samples") or not laid.amounts.get(side) for side in (BEFORE, AFTER)
+            )
         doubt = math.hypot(_doubt(laid.amounts, BEFORE), _doubt(laid.amounts, AFTER))
-        is_sure = abs(after - before) > SURELY * doubt
+        is_sure = is_phase or (is_sampled and abs(after - before) > SURELY * doubt)
         yield DifferenceFrame(*laid.key, laid.depth, laid.left, laid.width, before, after, is_sure)
 
 

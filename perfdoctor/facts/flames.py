@@ -10,6 +10,7 @@ from perfdoctor.facts.recorded import recorded_stacks, sample_s
 from perfdoctor.facts.stack_states import state_of
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.flame import Flame, FlameFrame, ThreadUse
+from perfdoctor.model.measured import Phase
 from perfdoctor.model.recorded import RecordedStack
 from perfdoctor.runs.types import RankRecords, RunRecords
 
@@ -28,14 +29,19 @@ def working_folder(records: RunRecords) -> str:
     return str(records.run.get("cwd") or "")
 
 
-def flames(records: RunRecords, rank: int | None, sources: Sources) -> tuple[Flame, ...]:
-    """Trees of the rank's training thread by phase, its loader workers, and other threads by name."""
+def flames(
+    records: RunRecords, rank: int | None, sources: Sources, seconds: Mapping[Phase, float]
+) -> tuple[Flame, ...]:
+    """Trees of the rank's training thread by phase, its loader workers, and other threads by name.
+
+    `seconds`: of a step by phase, as the timers tell.
+    """
     own = sampled_rank(records, rank)
     if own is None:
         return ()
     cwd = working_folder(records)
     trees: dict[str, CallTree] = defaultdict(CallTree)
-    for stack in recorded_stacks(own):
+    for stack in recorded_stacks(own, seconds):
         group = group_of(stack)
         frames = [key_of(name, cwd) for name in stack.frames]
         trees[group].add((*above(group, stack), *frames), {state_of(stack, sources): stack.samples})
@@ -46,11 +52,13 @@ def flames(records: RunRecords, rank: int | None, sources: Sources) -> tuple[Fla
     )
 
 
-def thread_uses(records: RunRecords, rank: int | None, sources: Sources) -> tuple[ThreadUse, ...]:
+def thread_uses(
+    records: RunRecords, rank: int | None, sources: Sources, seconds: Mapping[Phase, float]
+) -> tuple[ThreadUse, ...]:
     """What the rank's threads were at, the training thread first, then those that were sampled most."""
     own = sampled_rank(records, rank)
     states: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for stack in recorded_stacks(own) if own is not None else ():
+    for stack in recorded_stacks(own, seconds) if own is not None else ():
         group = group_of(stack)
         name = _thread_name(stack) if group == OTHERS else group.lower()
         states[group, name][state_of(stack, sources)] += stack.samples
@@ -78,8 +86,13 @@ def _thread_name(stack: RecordedStack) -> str:
 def above(group: str, stack: RecordedStack) -> tuple[Key, ...]:
     """What stands above a stack's frames: the phase of a step, or the name of the thread."""
     if group == MAIN:
-        return ((stack.phase.replace("_", " "), "", "phase"),)
+        return (phase_key(stack.phase),)
     return ((_thread_name(stack), "", "thread"),) if group == OTHERS else ()
+
+
+def phase_key(phase: str) -> Key:
+    """The frame that stands for a phase of the step."""
+    return phase.replace("_", " "), "", "phase"
 
 
 def _all(amounts: Mapping[str, float]) -> float:

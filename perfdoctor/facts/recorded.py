@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from perfdoctor.facts.decode import Json, as_count, number, positive, sanitized
 from perfdoctor.facts.gather import first_trained
 from perfdoctor.facts.steps.boundaries import Steps
+from perfdoctor.facts.sync_in_backward import exchanging
 from perfdoctor.facts.user_source.frames import Owner, parse, wrapped
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.recorded import HostSample, Recorded, RecordedStack, RecordedStep
 from perfdoctor.runs.types import RankRecords, RunRecords
 
+MAIN = "main"  # the thread that trains
 LOADER = "loader"  # the phase of what loader workers do
+
+StackKey = tuple[str, str, tuple[str, ...]]  # thread, phase, frames
 
 
 def recorded(records: RunRecords) -> Recorded:
@@ -34,9 +38,14 @@ def recorded(records: RunRecords) -> Recorded:
         number(records.run.get("started_epoch_s")),
         tuple(_steps(steps, begin_ns)) if steps is not None else (),
         tuple(sample for entry in records.host for sample in _processes(entry, begin_ns)),
-        tuple(recorded_stacks(own)) if own is not None else (),
+        tuple(recorded_stacks(own, _spent(steps))) if own is not None else (),
         sample_s(own) if own is not None else None,
     )
+
+
+def _spent(steps: Steps | None) -> Mapping[Phase, float]:
+    """Seconds of all steps by phase."""
+    return {phase: float(values.sum()) for phase, values in steps.phases.items()} if steps is not None else {}
 
 
 def _steps(steps: Steps, begin_ns: float) -> Iterator[RecordedStep]:
@@ -76,9 +85,20 @@ def sample_s(rank: RankRecords) -> float | None:
     return 1 / rank.stacks_rate_hz if rank.stacks_rate_hz else None
 
 
-def recorded_stacks(rank: RankRecords) -> Iterator[RecordedStack]:
-    """Each thread's stacks by phase, without the probe's own frames; equal ones added up."""
-    counts: Counter[tuple[str, str, tuple[str, ...]]] = Counter()
+def recorded_stacks(rank: RankRecords, seconds: Mapping[Phase, float]) -> Iterator[RecordedStack]:
+    """Each thread's stacks by phase, without the probe's own frames; equal ones added up.
+
+    `seconds` is what the timers say of the phases, of a step or of all; empty where no step was made.
+    """
+    counts = _counted(rank)
+    _divide_backward(counts, seconds)
+    for (thread, phase, shown), samples in sorted(counts.items()):
+        if samples:
+            yield RecordedStack(thread, phase, shown, samples)
+
+
+def _counted(rank: RankRecords) -> Counter[StackKey]:
+    counts: Counter[StackKey] = Counter()
     for (thread, *names), samples in (stack for stack in rank.stacks if stack[0]):
         frames = [(name, parse(name)) for name in names]
         if any(frame is not None and frame.profiles for _, frame in frames):
@@ -88,6 +108,24 @@ def recorded_stacks(rank: RankRecords) -> Iterator[RecordedStack]:
         phase = phases[-1].value if phases else Phase.OTHER.value
         shown = tuple(name for name, frame in frames if frame is None or frame.owner is not Owner.PROBE)
         counts[thread, LOADER if thread.startswith("worker ") else phase, shown] += samples
-    for (thread, phase, shown), samples in sorted(counts.items()):
-        if samples:
-            yield RecordedStack(thread, phase, shown, samples)
+    return counts
+
+
+def _divide_backward(counts: Counter[StackKey], seconds: Mapping[Phase, float]) -> None:
+    """Move the samples of backward in which gradients were exchanged to the phase of that.
+
+    Phases are compared without `other`: its samples are of the time before and after training as well.
+    """
+    samples: Counter[Phase] = Counter()
+    for (thread, phase, _), count in counts.items():
+        if thread == MAIN and phase != Phase.OTHER.value:
+            samples[Phase(phase)] += count
+    timed: dict[Phase, float] = {
+        phase: value_s for phase, value_s in seconds.items() if phase is not Phase.OTHER
+    }
+    backward = sorted(key for key in counts if key[:2] == (MAIN, Phase.BACKWARD.value))
+    for key, count in zip(
+        backward, exchanging([counts[key] for key in backward], timed, samples), strict=True
+    ):
+        counts[key] -= count
+        counts[MAIN, Phase.GRAD_SYNC.value, key[2]] += count

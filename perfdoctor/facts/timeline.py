@@ -46,7 +46,7 @@ def timeline(records: RunRecords) -> Timeline:
 
 
 def step_bins(steps: Steps, rank: int, begin_ns: float, most: int = BINS) -> StepBins:
-    """The steps in at most `most` bins; no step is divided, and the longest of each bin is kept."""
+    """The steps in at most `most` bins; no step is divided, and the longest row of each bin is kept."""
     span = np.linspace(steps.begin_ns[0], steps.end_ns[-1], most + 1)[1:-1]
     starts = np.unique(np.concatenate([[0], np.searchsorted(steps.end_ns, span, side="right")]))
     starts = starts[starts < len(steps.end_ns)]
@@ -62,6 +62,7 @@ def step_bins(steps: Steps, rank: int, begin_ns: float, most: int = BINS) -> Ste
         round(float(steps.weight.sum())),
         rank,
         tuple(_windows(steps, begin_ns)),
+        round(float(steps.weight.max())),
     )
 
 

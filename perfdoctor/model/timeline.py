@@ -24,10 +24,13 @@ class StepBins:
 
     edges_s: tuple[float, ...]
     seconds: Mapping[Phase, tuple[float, ...]]  # mean per step of each bin
-    longest_s: tuple[float, ...]  # the longest single step of each bin
+    longest_s: tuple[float, ...]  # the longest single step of each bin, or row of `steps_a_row` steps
     steps: int
     rank: int
     windows_s: tuple[tuple[float, float], ...] = ()
+    steps_a_row: int = (
+        1  # at most: a long run is recorded in rows of several steps, of which only means are known
+    )
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,26 @@ def test_what_so_few_samples_can_show_by_chance_is_not_sure(counts, sure):
     assert {frame.name: frame.is_sure for frame in flame.frames}["main"] is sure
 
 
+def test_a_phase_that_no_sample_met_has_the_seconds_of_its_timer_and_nothing_below_it_is_sure():
+    before = run(
+        (("main", LOOP), 50), (("main", LOOP, BACKWARD, LINEAR), 50), mean=step(other=10, backward=2)
+    )
+    after = run((("main", LOOP), 50), mean=step(other=10, backward=4, forward=1))
+    (flame,) = run_difference(before, after).flames
+    assert frames(flame)["backward"] == pytest.approx((0.002, 0.004))
+    assert frames(flame)["forward"] == pytest.approx((0, 0.001))
+    assert (flame.before, flame.after) == pytest.approx((0.012, 0.015))
+    assert flame.samples == (100, 50)
+    sure = {frame.name: frame.is_sure for frame in flame.frames}
+    assert (sure["backward"], sure["forward"], sure["linear"]) == (True, True, False)
+
+
+def test_of_the_seconds_of_a_phase_the_timers_are_sure_however_few_its_samples():
+    sides = [run((("main", LOOP), 2), mean=step(other=other)) for other in (10, 11)]
+    (flame,) = run_difference(*sides).flames
+    assert [(frame.name, frame.is_sure) for frame in flame.frames] == [("other", True), ("main", False)]
+
+
 def test_workers_and_runs_without_a_step_are_compared_by_shares():
     before = run((("main", LOOP), 10), (("worker 3", LOOP), 30), (("worker 3", LINEAR), 10))
     after = run((("main", LOOP), 10), (("worker 9", LOOP), 1), (("worker 9", LINEAR), 1), mean=step(other=1))

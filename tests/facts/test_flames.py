@@ -9,6 +9,7 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.timeline import Timeline
 from perfdoctor.render.html.report import html
 from tests.support import reports
+from tests.support.facts import step
 from tests.support.records import no_source, records, rows, update
 
 LOOP = "main (/home/ada/train.py:7)"
@@ -20,7 +21,7 @@ WAIT = "Condition.wait (/usr/lib/python3.11/threading.py:327)"
 
 
 def trees(*stacks):
-    return flames(of(stacks), 0, Sources(no_source))
+    return flames(of(stacks), 0, Sources(no_source), {})
 
 
 def of(stacks):
@@ -79,14 +80,14 @@ def test_each_thread_has_a_row_the_training_thread_first():
             (("main", LOOP), 5),
         ]
     )
-    rows_ = thread_uses(run, 0, Sources(no_source))
+    rows_ = thread_uses(run, 0, Sources(no_source), {})
     assert [(row.name, row.samples, row.waiting, row.idle) for row in rows_] == [
         ("training process", 5, 0, 0),
         ("loader workers", 7, 0, 7),
         ("saver", 90, 90, 0),
         ("the worker thread of ada", 50, 0, 50),
     ]
-    assert thread_uses(of([]), 7, Sources(no_source)) == ()
+    assert thread_uses(of([]), 7, Sources(no_source), {}) == ()
 
 
 def test_frames_narrower_than_a_thousandth_are_folded_together():
@@ -118,6 +119,15 @@ def test_five_thousand_stacks_stay_below_300_kilobytes():
 
 def over_time(found=()):
     return Timeline(1.0, None, flames=found)
+
+
+def test_gradients_exchanged_inside_backward_are_a_phase_of_their_own_that_waits():
+    run, spent = of([(("main", LOOP, WRAPPER, TORCH.format(1)), 80)]), step(backward=20, grad_sync=60).seconds
+    (tree,) = flames(run, 0, Sources(no_source), spent)
+    phases = [(each.name, each.samples, each.waiting) for each in tree.frames if each.owner == "phase"]
+    assert phases == [("grad sync", 60, 60), ("backward", 20, 0)]
+    (thread,) = thread_uses(run, 0, Sources(no_source), spent)
+    assert (thread.samples, thread.waiting) == (80, 60)
 
 
 @pytest.mark.parametrize("stacks", [(), ((("main",), 0),)])

@@ -41,6 +41,25 @@ def test_a_stack_tells_its_thread_and_phase_without_frames_of_the_probe():
     ]
 
 
+def test_samples_of_backward_in_which_gradients_were_exchanged_are_in_the_phase_of_that():
+    table = rows([update(10, backward=2, grad_sync=6)] * 3)
+    stacks = [(("main", LINE, PROBE, INSIDE), 80), (("main", INSIDE), 900), (("thread a", LINE, PROBE), 8)]
+    found = recorded(records(table, stacks=stacks))
+    assert [(stack.thread, stack.phase, stack.samples) for stack in found.stacks] == [
+        ("main", "backward", 20),
+        ("main", "grad_sync", 60),
+        ("main", "other", 900),
+        ("thread a", "backward", 8),
+    ]
+
+
+def test_collectives_of_the_scripts_own_leave_backward_as_it_is():
+    table = rows([update(10, backward=2, grad_sync=6)] * 3)
+    own = PROBE.replace("backward", "grad_sync")
+    found = recorded(records(table, stacks=[(("main", PROBE, LINE), 20), (("main", own, LINE), 60)]))
+    assert [(stack.phase, stack.samples) for stack in found.stacks] == [("backward", 20), ("grad_sync", 60)]
+
+
 def test_samples_of_processes_keep_what_is_known_of_them():
     host = [{"t_ns": 2_400_000_000, "procs": [{"pid": 7, "role": "main", "cpu_s": 1.5, "rss_bytes": None}]}]
     (sample,) = recorded(records(host=host)).host

@@ -4,6 +4,7 @@ import pytest
 
 from perfdoctor.facts.timeline import BINS, timeline
 from perfdoctor.model.measured import Phase
+from perfdoctor.wire.step_rows import ROLLED_UP
 from tests.support.records import MS, records, rows, update
 
 BEGIN_NS = 400 * MS  # of the run that `records` makes
@@ -29,6 +30,12 @@ def test_bins_lose_neither_time_nor_the_longest_step():
     assert bins.edges_s[-1] == pytest.approx(0.6 + 19_999 * 0.01 + 0.9)
     usual = bins.seconds[Phase.DATA_WAIT][0], bins.seconds[Phase.OTHER][0]
     assert usual == pytest.approx((0.004, 0.006))
+
+
+def test_it_is_told_how_many_steps_share_a_row_where_single_ones_are_not_known():
+    rolled = update(320.0, marks=32, flags=ROLLED_UP)
+    assert timeline(records(rows([rolled, rolled, update(10.0)]))).steps.steps_a_row == 32
+    assert timeline(records(rows([update(10.0)] * 3))).steps.steps_a_row == 1
 
 
 def test_a_bin_is_never_empty_however_long_a_step():

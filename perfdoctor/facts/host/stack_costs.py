@@ -17,6 +17,7 @@ from perfdoctor.facts.data.batch_stages import FETCH
 from perfdoctor.facts.data.batch_stages import FEW as FEW_OF_WORKERS
 from perfdoctor.facts.host.stacks import FEW, NO_STACKS, OF_STEPS, TORN, FrameStack, StackLines, threads
 from perfdoctor.facts.registry import fact
+from perfdoctor.facts.sync_in_backward import exchanging
 from perfdoctor.facts.user_source.frames import Frame, Owner, wrapped
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.dataclass import dataclass
@@ -105,21 +106,16 @@ def stack_costs(rank: RankRecords, step: StepFacts, sources: Sources) -> StackCo
 
 
 def _with_gradient_sync(costs: Sequence[StackCost], step: StepFacts) -> list[StackCost]:
-    """Gradients exchanged inside backward have no frame: of its stacks, as many as the timers tell.
-
-    What the samples in collectives of the script's own do not account for was exchanged there.
-    """
+    """The costs, with the samples of backward in which gradients were exchanged in the phase of that."""
     samples = Counter[Phase]()
     for cost in costs:
         samples[cost.phase] += cost.samples
-    own_s = step.mean_s * samples[Phase.GRAD_SYNC] / max(1, samples.total())
-    inside_s = max(0.0, step.seconds.get(Phase.GRAD_SYNC, 0.0) - own_s)
-    share = inside_s / (inside_s + step.seconds.get(Phase.BACKWARD, 0.0)) if inside_s else 0.0
-    divided = []
-    for cost in costs:
-        exchanging = round(cost.samples * share) if cost.phase is Phase.BACKWARD else 0
-        divided.append(replace(cost, phase=Phase.GRAD_SYNC, samples=exchanging))
-        divided.append(replace(cost, samples=cost.samples - exchanging))
+    backward = [cost for cost in costs if cost.phase is Phase.BACKWARD]
+    divided = [cost for cost in costs if cost.phase is not Phase.BACKWARD]
+    exchanged = exchanging([cost.samples for cost in backward], step.seconds, samples)
+    for cost, count in zip(backward, exchanged, strict=True):
+        divided.append(replace(cost, phase=Phase.GRAD_SYNC, samples=count))
+        divided.append(replace(cost, samples=cost.samples - count))
     return [cost for cost in divided if cost.samples]
 
 

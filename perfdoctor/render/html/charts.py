@@ -8,10 +8,9 @@ from itertools import accumulate, pairwise
 
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Phase
 from perfdoctor.model.timeline import SampleChart, StepBins, Unit
 from perfdoctor.render import text
-from perfdoctor.render.html.names import KINDS, ORDER, PHASES
+from perfdoctor.render.html.names import ORDER, PHASES
 
 WIDTH, HEIGHT = 1000.0, 200.0
 MOST_TICKS = 6  # of a time axis: their labels find room on a phone
@@ -80,7 +79,11 @@ class BoxPart:
 
 
 def steps_over_time(bins: StepBins, end_s: float) -> Plot:
-    """The phases of the step stacked, and the longest step of each bin as a line above them."""
+    """The phases of the step stacked, and the longest step of each bin as a line above them.
+
+    Of rows that stand for several steps only the mean is known, so the line is the longest mean there.
+    """
+    longest = _longest(bins)
     spent = [phase for phase in ORDER if any(bins.seconds.get(phase, ()))]
     columns = [[bins.seconds[phase][place] for phase in spent] for place in range(len(bins.longest_s))]
     stacked = [list(accumulate(column)) for column in columns]
@@ -94,21 +97,26 @@ def steps_over_time(bins: StepBins, end_s: float) -> Plot:
     for begin_s, until_s in bins.windows_s:
         path = _area((begin_s, until_s), (full * ROOM / 40,), full, end_s)
         shapes.append(Drawn(path, "window", "watched at a cost"))
-    shapes.append(Drawn(_line(bins.edges_s, bins.longest_s, full, end_s), "longest", "longest step"))
+    shapes.append(Drawn(_line(bins.edges_s, bins.longest_s, full, end_s), "longest", longest))
     beyond = [value_s for value_s in bins.longest_s if value_s > full * ROOM]
     note = ""
     if beyond:
         where = "one spike ends" if len(beyond) == 1 else f"{len(beyond)} spikes end"
         note = f"At the upper edge {where} that would be higher: up to {text.seconds(max(beyond))}."
     told = (
-        f"Mean seconds of a step by phase in {text.count(len(columns), 'bin')}, and the longest step of each;"
-        f" the longest of all takes {text.seconds(highest[-1])}."
+        f"Mean seconds of a step by phase in {text.count(len(columns), 'bin')}, and the {longest} of each;"
+        f" the longest of all is {text.seconds(highest[-1])}."
     )
     known = [*(bins.seconds[phase] for phase in spent), bins.longest_s]
-    keys = [*((phase.value, PHASES[phase]) for phase in spent), ("line-longest", "longest step of each bin")]
+    keys = [*((phase.value, PHASES[phase]) for phase in spent), ("line-longest", f"{longest} of each bin")]
     values = PlottedValues("s", _edges(bins.edges_s), tuple(map(_rounded, known)), tuple(keys))
     top = text.seconds(full * ROOM)
     return Plot("Phases over the run", told, tuple(shapes), top, ticks(end_s), values, note)
+
+
+def _longest(bins: StepBins) -> str:
+    """What the line of longest steps can be called."""
+    return "longest step" if bins.steps_a_row <= 1 else f"longest mean of up to {bins.steps_a_row:,} steps"
 
 
 def samples_over_time(chart: SampleChart, end_s: float) -> Plot:
@@ -201,11 +209,6 @@ def bar(seconds: Sequence[tuple[str, str, float]]) -> tuple[BoxPart, ...]:
             parts.append(BoxPart(round(100 * left, 3), round(100 * share, 3), style, name))
         left += share
     return tuple(parts)
-
-
-def kinds(seconds: Sequence[tuple[Phase, float]]) -> tuple[BoxPart, ...]:
-    """The same bar by what a phase does: it waits, it computes, or neither."""
-    return bar([(f"kind-{KINDS[phase]}", KINDS[phase], value_s) for phase, value_s in seconds])
 
 
 # ---------------------------------------------------------------- gains

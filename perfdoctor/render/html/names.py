@@ -1,24 +1,12 @@
-"""What phases are called in the HTML report, and which of them wait and which compute."""
+"""What phases are called in the HTML report, and the order in which they and the classes of time stand."""
 
 from __future__ import annotations
 
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import Phase
 
-WAITS, COMPUTES, ELSE = "waits", "computes", "else"
-
-KIND_NAMES = {WAITS: "waits", COMPUTES: "computes", ELSE: "does neither"}
-
 PHASES = {phase: phase.value.replace("_", " ") for phase in Phase}
-KINDS = {
-    Phase.DATA_WAIT: WAITS,
-    Phase.HOST_TO_DEVICE: WAITS,
-    Phase.GRAD_SYNC: WAITS,
-    Phase.FORWARD: COMPUTES,
-    Phase.BACKWARD: COMPUTES,
-    Phase.OPTIMIZER: COMPUTES,
-    Phase.VALIDATION: ELSE,
-    Phase.CHECKPOINT: ELSE,
-    Phase.OTHER: ELSE,
-}
-# Waiting first, then computing: a bar then shows at once how much of it is which.
-ORDER = tuple(sorted(Phase, key=lambda phase: (WAITS, COMPUTES, ELSE).index(KINDS[phase])))
+WAITING = (Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.GRAD_SYNC)
+# Waiting first, in both: a bar then shows at once how much of it that is.
+ORDER = (*WAITING, *(phase for phase in Phase if phase not in WAITING))
+CLASSES = (Bottleneck.DATA, Bottleneck.TRANSFER, Bottleneck.NETWORK, Bottleneck.HOST, Bottleneck.COMPUTE)

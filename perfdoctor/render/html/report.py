@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from perfdoctor.model.concluded import Verdict
+from perfdoctor.model.concluded import Bottleneck, Verdict
 from perfdoctor.model.loader_curve import LoaderCurve
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.out_of_memory import OutOfMemory
@@ -19,7 +19,7 @@ from perfdoctor.render.html import difference as differences
 from perfdoctor.render.html.cards import Card, Excerpts, cards
 from perfdoctor.render.html.charts import Plot
 from perfdoctor.render.html.falls import DrawnWaterfall
-from perfdoctor.render.html.names import KIND_NAMES, KINDS, ORDER, PHASES
+from perfdoctor.render.html.names import CLASSES, ORDER, PHASES
 from perfdoctor.render.html.trial_rows import trial_rows
 from perfdoctor.render.html.worker_curve import worker_curve
 from perfdoctor.render.notes import all_worded
@@ -73,7 +73,7 @@ def _panels(
         "bound": _bound(report),
         "because": report.diagnosis.because,
         "rates": rates.line(report.rates) if report.rates is not None and report.rates.is_told else "",
-        "step": _step(steps) if steps is not None and steps.mean_s else None,
+        "step": _step(steps, report.diagnosis.classes) if steps is not None and steps.mean_s else None,
         "fall": _fall(timeline.waterfall),
         "device_fall": _fall(timeline.device_waterfall),
         "cards": shown,
@@ -163,24 +163,24 @@ def _no_cards(report: Report) -> str:
     return "No change is worth advising."
 
 
-def _step(steps: StepFacts) -> dict[str, Any]:
-    """The mean step as a bar, and in figures."""
+def _step(steps: StepFacts, classes: Mapping[Bottleneck, float]) -> dict[str, Any]:
+    """The mean step as a bar by phase, in figures, and as a bar by the classes of the verdict."""
     spent = [(phase, steps.seconds.get(phase, 0.0)) for phase in ORDER]
     spent = [(phase, value_s) for phase, value_s in spent if value_s > 0]
     rate = f"{text.figures(1 / steps.mean_s)} steps/s"
     if steps.samples_per_s:
         rate = f"{text.figures(steps.samples_per_s)} samples/s"
-    of_kind = {kind: sum(value_s for phase, value_s in spent if KINDS[phase] == kind) for kind in KIND_NAMES}
+    charged = [(f"class-{kind.value}", kind.value, classes.get(kind, 0.0)) for kind in CLASSES]
     return {
         "mean": text.seconds(steps.mean_s),
         "spread": f"median {text.seconds(steps.median_s)}, p95 {text.seconds(steps.p95_s)}",
         "rate": rate,
         "bar": charts.bar([(phase.value, PHASES[phase], value_s) for phase, value_s in spent]),
-        "kinds": charts.kinds(spent),
-        "of_kind": [
-            (f"kind-{kind}", told, text.percent(of_kind[kind] / steps.mean_s))
-            for kind, told in KIND_NAMES.items()
-            if of_kind[kind]
+        "classes": charts.bar(charged),
+        "charged": [
+            (style, f"{name} {text.percent(share)}")
+            for style, name, share in charged
+            if share >= text.LEAST_SHOWN
         ],
         "figures": [
             (phase.value, PHASES[phase], text.seconds(value_s), text.percent(steps.share(phase)))

@@ -243,6 +243,19 @@ def test_a_rank_that_is_missing_is_told_and_the_others_are_shown():
     assert len([inside for inside in outline.of("td") if inside.get("class") == "wide"]) == 7
 
 
+def test_the_second_bar_of_the_step_says_what_the_verdict_counts():
+    page = html(reports.STARVED, TIMELINE)
+    step = Outline(page).texts["step"]
+    assert re.search(r"charged to\s+data 61%\s+host 4%\s+compute 35%", step)
+    assert re.findall(r'class="class-(\w+)" x="([\d.]+)" y="0" width="([\d.]+)"', page) == [
+        ("data", "0.0", "61.0"),
+        ("host", "61.0", "4.0"),
+        ("compute", "65.0", "35.0"),
+    ]
+    unknown = replace(reports.STARVED, diagnosis=replace(reports.STARVED.diagnosis, classes={}))
+    assert "charged to" not in html(unknown, TIMELINE)
+
+
 def test_what_the_cursor_reads_is_in_the_page_and_nothing_in_it_ends_its_script():
     page = html(*hostile()[:2])
     (held,) = re.findall('<script type="application/json" id="over-time">(.*?)</script>', page, re.DOTALL)
@@ -261,6 +274,26 @@ def test_times_in_which_steps_were_watched_at_a_cost_are_marked():
     assert "watched at a cost" in Outline(page).texts["phases"]
     assert re.search(r'class="window" d="M320\.5 200V195\.0H641\.0', page)
     assert "watched at a cost" not in html(reports.STARVED, TIMELINE)
+
+
+@pytest.mark.parametrize(
+    ("steps_a_row", "said", "not_said"),
+    [
+        (1, "longest step of each bin, so that no spike is averaged away", "mean of up to"),
+        (
+            32,
+            "longest mean of up to 32 steps of each bin: a run as long as this is recorded in rows",
+            "no spike",
+        ),
+    ],
+)
+def test_the_line_above_the_phases_is_only_called_longest_step_where_steps_are_known(
+    steps_a_row, said, not_said
+):
+    page = html(reports.STARVED, replace(TIMELINE, steps=replace(STEPS, steps_a_row=steps_a_row)))
+    phases = Outline(page).texts["phases"]
+    assert said in phases
+    assert not_said not in phases
 
 
 def test_what_was_tried_stands_beside_what_was_predicted():
