@@ -118,6 +118,9 @@ def test_workers_that_die_the_same_way_share_a_note():
     ("events", "run", "words"),
     [
         ([{"event": "loading_none"}], {}, "trains without a DataLoader"),
+        ([MADE, {"event": "loading_none"}], {}, "trains without a DataLoader"),
+        ([MADE, {"event": "loading_none", "asked": True}], {}, "to measure (1: /home/ada/train.py:41)"),
+        ([{"event": "loading_none", "asked": True}], {}, "trains without a DataLoader"),
         ([MADE, {"event": "loading_skipped", "id": 1}], {}, "1: /home/ada/train.py:41"),
         ([MADE], {}, "before it built the DataLoader to measure"),
         ([], {}, "never iterated a torch DataLoader"),
