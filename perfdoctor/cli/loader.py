@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -88,7 +89,9 @@ def _place(text: str) -> str:
     file, _, line = text.rpartition(":")
     if not file or not line.isdigit():
         raise PerfdoctorError(f"--at {text}: this is not a line of a file", "write it like train.py:41")
-    return text
+    # `./` and `../` are of the folder that they are typed in; else the end of a path names the file.
+    file = os.path.abspath(file) if file.startswith(("./", "../")) else os.path.normpath(file)
+    return f"{file}:{line}"
 
 
 def _cores() -> float:

@@ -6,6 +6,7 @@ import textwrap
 import jsonschema
 import pytest
 
+from perfdoctor.cli.loader import _place
 from tests.support.paths import DOCS
 
 pytestmark = pytest.mark.process
@@ -130,6 +131,20 @@ def test_another_loader_can_be_asked_for(measured):
     lines = "small = DataLoader(Items(), batch_size=4)\ntrain(DataLoader(Items(), batch_size=8))"
     document = json.loads(measured(lines, "--json", "--workers", "0", "--at", f"train.py:{LINES + 1}").stdout)
     assert document["loader"]["batch_size"] == 4
+
+
+@pytest.mark.parametrize(
+    ("typed", "at"),
+    [
+        ("train.py:4", "train.py:4"),
+        ("pkg//train.py:4", "pkg/train.py:4"),
+        ("./train.py:4", "{here}/train.py:4"),
+        ("../pkg/train.py:4", "{above}/pkg/train.py:4"),
+    ],
+)
+def test_a_line_can_be_named_as_a_shell_completes_its_file(tmp_path, monkeypatch, typed, at):
+    monkeypatch.chdir(tmp_path)
+    assert _place(typed) == at.format(here=tmp_path, above=tmp_path.parent)
 
 
 @pytest.mark.parametrize(

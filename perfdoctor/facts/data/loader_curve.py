@@ -60,7 +60,9 @@ def curve(records: RunRecords, source: LineReader) -> LoaderCurve:
     summary = replace(summary, settings=measured, cost=_cost(rank, measured))
     judged, rates = _rates(_honest(rank, measured))
     best = max(rates, key=lambda workers: rates[workers].batches_per_s)
-    summary = replace(summary, judged=judged, best=best, knee=knee(rates, loader.workers))
+    # Where no workers were measured, nothing speaks against the script's own.
+    enough = knee(rates, loader.workers) if any(one.workers for one in measured) else loader.workers
+    summary = replace(summary, judged=judged, best=best, knee=enough)
     return replace(
         summary,
         notes=tuple(notes(rank, summary)),

@@ -162,7 +162,7 @@ def failures(rank: RankRecords, cwd: str) -> Iterator[Note]:
         if entry.workers is not None:
             settings.append(entry.workers)
     for failure, settings in met.items():
-        yield Note("failed-with", {"workers": settings, "failure": failure}) if settings else failure
+        yield Note("failed-with", {"workers": sorted(settings), "failure": failure}) if settings else failure
 
 
 def _failure(entry: LoadingFailedEvent, cwd: str) -> Note:
@@ -210,7 +210,10 @@ def why_nothing(records: RunRecords) -> tuple[Remark, str | None]:
     if isinstance(said, list) and said:
         return "; ".join(map(str, said)), None
     ranks = list(records.ranks.values())
-    if any(rank.of(LoadingNoneEvent) for rank in ranks):
+    if none := [entry for rank in ranks for entry in rank.of(LoadingNoneEvent)]:
+        built = _built(ranks)
+        if built and none[0].asked:
+            return Note("loader-not-built", {"updates": none[0].updates, "built": built}), None
         return Note("no-loader"), _RUN
     failed = number(records.run.get("exit_code"))
     if failed:

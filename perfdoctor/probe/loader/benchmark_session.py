@@ -26,7 +26,7 @@ from .batch_costs import Caught, described
 from .benchmark import Loading
 from .loader import Args, Kwargs, Loaders
 
-WITHOUT_LOADER = 20  # updates without a loader: this script trains on something else
+WITHOUT_LOADER = 20  # updates without the loader to measure: this script trains on something else
 
 
 class Only:
@@ -70,9 +70,10 @@ class Only:
     def before_update(self, optimizer: Any) -> None:
         """An optimizer is about to step."""
         self.updates += 1
-        if self.updates > WITHOUT_LOADER and self._pick() == (None, None):
+        if self.updates > WITHOUT_LOADER:
             self.session.recording()
-            self.session.write(LoadingNoneEvent(updates=WITHOUT_LOADER))
+            asked = self._pick() != (None, None)
+            self.session.write(LoadingNoneEvent(updates=WITHOUT_LOADER, asked=asked))
             self._claim()
             self._end()
 

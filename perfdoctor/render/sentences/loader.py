@@ -37,6 +37,8 @@ SENTENCES = {
     " one: --number N or --at FILE:LINE",
     "no-batch-measured": "no batch was measured",
     "no-loader": "the script trains without a DataLoader: it updated its model before it iterated one",
+    "loader-not-built": "of the DataLoaders that the script built before its update {updates}, none is the"
+    " one to measure ({built})",
     "failed-before-loader": "the script ended with status {status:.0f} before its loader could be measured",
     "never-iterated": "the script never iterated a torch DataLoader",
     "never-iterated-with-gradients": "the script never iterated a torch DataLoader while gradients were on,"

@@ -17,9 +17,10 @@ class LoadingEvent(Event, name="loading"):
 
 
 class LoadingNoneEvent(Event, name="loading_none"):
-    """The script trains without a loader."""
+    """The script trains without the loader to measure."""
 
     updates: int
+    asked: bool = False  # for one loader, by its number or its line
 
 
 class LoadingSkippedEvent(Event, name="loading_skipped"):

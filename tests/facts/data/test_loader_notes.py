@@ -66,6 +66,12 @@ def test_one_setting_is_no_comparison():
     assert loader_notes.headline(found(stretch(0, 10))) == "Only 0 workers could be measured"
 
 
+def test_a_script_whose_workers_could_not_be_measured_is_not_advised_to_have_none():
+    seen = found(stretch(0, 10), loader={**MADE, "num_workers": 2})
+    assert loader_notes.headline(seen) == "Only 0 workers could be measured"
+    assert (seen.knee, loader_notes.code(seen)) == (2, None)
+
+
 def test_a_batch_that_waits_for_a_disk_is_told_from_one_that_computes():
     waits = stretch(0, 10, cpu_s=0.1, collate_s=0.0, collate_cpu_s=0.0)
     computes = stretch(0, 10, cpu_s=0.9, collate_s=0.0, collate_cpu_s=0.0)
@@ -112,6 +118,9 @@ def test_workers_that_die_the_same_way_share_a_note():
     ("events", "run", "words"),
     [
         ([{"event": "loading_none"}], {}, "trains without a DataLoader"),
+        ([MADE, {"event": "loading_none"}], {}, "trains without a DataLoader"),
+        ([MADE, {"event": "loading_none", "asked": True}], {}, "to measure (1: /home/ada/train.py:41)"),
+        ([{"event": "loading_none", "asked": True}], {}, "trains without a DataLoader"),
         ([MADE, {"event": "loading_skipped", "id": 1}], {}, "1: /home/ada/train.py:41"),
         ([MADE], {}, "before it built the DataLoader to measure"),
         ([], {}, "never iterated a torch DataLoader"),

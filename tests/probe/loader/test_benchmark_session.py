@@ -111,6 +111,24 @@ def test_a_second_process_does_not_measure_beside_the_first(tmp_path):
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize("asked", [{"number": 3}, {"at": "script.py:99"}])
+def test_a_script_that_trains_without_the_loader_asked_for_is_ended(tmp_path, asked):
+    own, done = measured(
+        tmp_path,
+        """
+        weight = torch.nn.Parameter(torch.ones(1))
+        optimizer = torch.optim.SGD([weight])
+        for batch in DataLoader(range(40)):
+            weight.grad = torch.ones(1)
+            optimizer.step()
+        print("trained")
+        """,
+        **asked,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert [(entry["updates"], entry["asked"]) for entry in own.of("loading_none")] == [(20, True)]
+
+
 @pytest.mark.parametrize(
     ("at", "is_it"),
     [("train.py:4", True), ("pkg/train.py:4", True), ("rain.py:4", False), ("train.py:41", False)],
