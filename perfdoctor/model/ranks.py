@@ -138,6 +138,12 @@ class GradientSyncFacts:
     bus_bytes_per_s: float | None = None  # of the transfer, by the ring's law
     by_kind: Mapping[str, tuple[float, int, float]] = field(default_factory=dict)  # calls, bytes, seconds
     at: Location | None = None
+    # Of collectives that the script calls itself beside those of DistributedDataParallel: what share of the
+    # time that is not hidden, how many a step, of how many bytes, the line where most of that time goes.
+    own: float = 0.0
+    own_calls: float = 0.0
+    own_bytes: int = 0
+    called_at: Location | None = None
     link_bytes_per_s: float | None = None  # what the link between these nodes can do, where it was measured
 
 

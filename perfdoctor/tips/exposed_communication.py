@@ -39,6 +39,7 @@ MERGED = (0.5, 0.85, 1.0)  # of what setting out takes: one large bucket begins 
 # Bytes per second at which a CPU turns 32-bit numbers into 16-bit ones and back, both ways through memory.
 CASTS = (1e9, 2e9, 4e9)
 HALF = 0.5  # of the bytes are left of 16-bit numbers, and of the exchanges if every second step accumulates
+MOSTLY = 0.5  # of the exposed time, in collectives of the script's own: then they come first
 WORTHWHILE = 0.2  # of the exposed time: a compression that saves less of it is eaten up elsewhere
 # What gathers the next layer's parameters ahead, by what shards them.
 AHEAD = {
@@ -50,6 +51,9 @@ AHEAD = {
 # Gradients that the script reduces by itself, one tensor at a time.
 IN_ONE = """model = DistributedDataParallel(model)  # reduces few large buckets, during backward
 # or: flat = torch.cat([p.grad.flatten() for p in model.parameters()]); dist.all_reduce(flat)"""
+
+OWN = """# what follows from weights that DistributedDataParallel keeps equal needs no exchange
+flat = torch.cat([t.flatten() for t in tensors]); dist.all_reduce(flat)  # the rest at once, every N steps"""
 
 
 @tip(
@@ -85,6 +89,8 @@ def _half(run: RunFacts) -> tuple[str, str]:
 
 def _of_run(run: RunFacts, sync: GradientSyncFacts, because: tuple[str, ...]) -> Advice:
     """Advice by what is sent, and how."""
+    if sync.own >= MOSTLY:
+        return _of_own(sync, because)
     each = sync.bytes / sync.buckets if sync.buckets else 0.0
     rate = f", {size(sync.bus_bytes_per_s)}/s on the bus" if sync.bus_bytes_per_s else ""
     much = f"{size(sync.bytes)} a step in {count(max(1, round(sync.buckets)), 'collective')}"
@@ -113,6 +119,21 @@ def _of_run(run: RunFacts, sync: GradientSyncFacts, because: tuple[str, ...]) ->
     fewer = removes(0.0, HALF * sync.exposed, HALF * sync.all)
     code = "with model.no_sync():  # every second backward; step() and zero_grad() after the others\n    ..."
     return Advice(because, fewer, placed(sync), "--accumulate 2", same_result=False, code=code)
+
+
+def _of_own(sync: GradientSyncFacts, because: tuple[str, ...]) -> Advice:
+    """Advice on what the script exchanges beside its wrapper, which may not be needed at all."""
+    each = sync.own_bytes / sync.own_calls if sync.own_calls else 0.0
+    much = f"{count(max(1, round(sync.own_calls)), 'collective')} a step, {size(sync.own_bytes)} together"
+    beside = f"{sync.own:.0%} of that in {much}, which the script calls itself, beside {sync.kind}"
+    exposed, start = sync.exposed * sync.own, startup_share(each)
+    likely = max(GONE[1], start * (1 - 1 / max(1.0, sync.own_calls)) * MERGED[1])
+    return Advice(
+        (*because, beside),
+        removes(GONE[0] * exposed, likely * exposed, exposed),
+        (sync.called_at,) if sync.called_at else (),
+        code=OWN,
+    )
 
 
 def _merged(sync: GradientSyncFacts, each: float) -> Change:

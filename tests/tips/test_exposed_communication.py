@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from perfdoctor.model.measured import Location
 from perfdoctor.tips.exposed_communication import exposed_communication as tip
 from tests.support import facts
 
@@ -106,6 +107,20 @@ def test_one_process_that_drives_several_devices_has_no_gradients_to_compress():
 
 def test_calls_of_the_script_itself_need_not_block():
     assert "async_op=True" in tip(GPU, facts.exchanged(kind="all_reduce")).code
+
+
+def test_what_the_script_exchanges_beside_its_wrapper_comes_first_where_it_takes_most():
+    given = {"own": 0.8, "own_calls": 50.0, "own_bytes": 10_000_000, "called_at": Location("train.py", 72)}
+    advice = tip(GPU, facts.exchanged(moving=50, **given))
+    assert [at.line for at in advice.at] == [72]
+    assert advice.because[-1] == (
+        "80% of that in 50 collectives a step, 10 MB together, which the script calls itself,"
+        " beside DistributedDataParallel"
+    )
+    assert advice.tweak is None
+    assert advice.change.step.high == pytest.approx(0.4)  # all of it may be needless
+    lesser = tip(GPU, facts.exchanged(moving=50, **{**given, "own": 0.3}))
+    assert [at.line for at in lesser.at] == [22]
 
 
 def test_small_calls_of_the_script_itself_are_put_into_one():

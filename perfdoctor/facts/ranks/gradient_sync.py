@@ -44,6 +44,7 @@ class Flow:
     blocked_s: float
     by_kind: Mapping[str, tuple[float, int, float]]
     ddp: bool
+    own: tuple[float, float, int]  # of the script's own calls: share of the blocked time, calls, bytes
     ranks: int  # of the group that the largest of them is in
     groups: Mapping[Members, float]  # shares of the blocked time, in calls that can be compared
     untimed: bool
@@ -78,10 +79,17 @@ def flow_of(calls: CollectiveCalls, groups: Mapping[Members, CollectiveCalls], s
         blocked_s=blocked_s / count,
         by_kind=by_kind,
         ddp=passes > 0,
+        own=_own(calls[calls.ddp == 0], blocked_s, count),
         ranks=max(1, int(calls.ranks[calls.bytes.argmax()])),
         groups=shares,
         untimed=not bool(calls.timed.any()),
     )
+
+
+def _own(calls: CollectiveCalls, blocked_s: float, steps: float) -> tuple[float, float, int]:
+    """(Share of the blocked time, calls a step, bytes a step) of calls that no wrapper made."""
+    share = float(calls.wait_s.sum()) / blocked_s if blocked_s > 0 else 0.0
+    return share, len(calls.keys) / steps, round(float(calls.bytes.sum()) / steps)
 
 
 def _covered_s(calls: CollectiveCalls) -> float:
@@ -143,8 +151,14 @@ def sync_facts(
         bus_bytes_per_s=sent / moving_s if sent and moving_s > 0 else None,
         by_kind=first.by_kind,
         at=location(wrapper.get("at")),
+        **(_beside(first) if first.ddp else {}),
     )
     return of_shown(sync, shown, contention_s * in_one(sync))
+
+
+def _beside(flow: Flow) -> Json:
+    share, calls, size = flow.own
+    return {"own": share, "own_calls": calls, "own_bytes": size}
 
 
 def of_shown(sync: GradientSyncFacts, shown: RankFacts, contention_s: float) -> GradientSyncFacts:
@@ -196,8 +210,8 @@ def gradient_sync_facts(
         return replace(sync, kind=wrapper.kind, at=location(wrapper.at))
     if ranks is None or ranks.shown is None or ranks.job.gradient_sync is None:
         return device
-    sync = ranks.job.gradient_sync
-    return sync if sync.at is not None else replace(sync, at=_calling_line(lines))
+    sync, line = ranks.job.gradient_sync, _calling_line(lines)
+    return replace(sync, at=sync.at or line, called_at=line if sync.own else None)
 
 
 def _calling_line(lines: StepLines | Missing | None) -> Location | None:

@@ -24,6 +24,17 @@ def test_what_ddp_exchanges_in_a_step():
     assert found.bus_bytes_per_s == pytest.approx(2e9, rel=1e-3)  # an all-reduce of two sends each byte once
 
 
+def test_what_the_script_exchanges_beside_ddp_is_told_apart():
+    ddp = {"op": 1, "flags": 2, "bytes": 6_000_000, "buckets": 3}
+    own = {"op": 1, "bytes": 1_000_000, "buckets": 1}
+    both = exchange(calls=(ddp, own, own))
+    assert both.kind == "DistributedDataParallel"
+    assert (both.own_calls, both.own_bytes) == (2.0, 2_000_000)
+    assert 0.0 < both.own < 1.0
+    for alone in (exchange(calls=(ddp,)), exchange(calls=(own, own))):  # nothing is beside anything
+        assert (alone.own, alone.own_calls, alone.own_bytes) == (0.0, 0.0, 0)
+
+
 def test_waiting_is_no_moving():
     found = exchange({}, {"data_wait": 7.0}, {})
     assert found.waiting_s == pytest.approx(0.007, rel=1e-3)
