@@ -50,7 +50,7 @@ def export(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write it there (tensorboard: into that folder), not to stdout."),
+        typer.Option(metavar="FILE", help="Write it there (tensorboard: in that folder), not to stdout."),
     ] = None,
     what: Annotated[
         TableOf, typer.Option("--what", help="csv, parquet: what has a row; samples: of each process.")
@@ -163,7 +163,7 @@ def _recorded(path: Path) -> Recorded:
 
 
 def _tensorboard(path: Path, folder: Path) -> None:
-    """Write an event file into a folder, which is made."""
+    """Write an event file into a folder of the run's own below one; TensorBoard takes a folder for a run."""
     from perfdoctor.cli import html_file, output
     from perfdoctor.errors import PerfdoctorError
     from perfdoctor.render.exports import tensorboard
@@ -174,11 +174,12 @@ def _tensorboard(path: Path, folder: Path) -> None:
         raise PerfdoctorError(
             f"{path.name} has no steps to write", f"what it has is in: {_typed('report', str(path))}"
         )
+    own = folder / path.resolve().name
     try:
-        directory.make_private(folder)
+        directory.make_private(own)
     except OSError as error:
-        raise PerfdoctorError(f"{folder} cannot be made: {error.strerror}", ELSEWHERE) from None
-    file = html_file.checked(str(folder / tensorboard.file_name(record)), ELSEWHERE)
+        raise PerfdoctorError(f"{own} cannot be made: {error.strerror}", ELSEWHERE) from None
+    file = html_file.checked(str(own / tensorboard.file_name(record)), ELSEWHERE)
     _write(file, tensorboard.tensorboard(record))
     output.say(f"wrote {file}", f"show it with: tensorboard --logdir {shlex.quote(str(folder))}")
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import pytest
 
@@ -56,12 +57,13 @@ def test_stacks_of_two_runs_are_counted_beside_each_other(run, perfdoctor):
     assert told.stdout == "main;other;main (/home/ada/train.py:7) 12 12\n"
 
 
-def test_tensorboard_gets_a_file_in_its_folder_and_only_one(run, perfdoctor, folder):
-    for _ in range(2):
-        assert perfdoctor("export", str(run), "--format", "tensorboard", "--to", "tb").returncode == 0
-    (file,) = (folder / "tb").iterdir()
-    assert "tfevents" in file.name
-    assert b"brain.Event:2" in file.read_bytes()
+def test_tensorboard_gets_one_file_of_each_run_in_a_folder_of_its_own(run, perfdoctor, folder):
+    shutil.copytree(run, folder / "began in the same second")
+    for name in ("node0", "began in the same second", "node0"):
+        assert perfdoctor("export", name, "--format", "tensorboard", "--to", "tb").returncode == 0
+    first, second = sorted((folder / "tb").rglob("*tfevents*"))
+    assert (first.parent.name, second.parent.name) == ("began in the same second", "node0")
+    assert b"brain.Event:2" in second.read_bytes()
 
 
 @pytest.mark.parametrize(

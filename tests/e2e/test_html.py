@@ -284,6 +284,32 @@ def test_the_keyboard_does_all_that_the_mouse_does(opened):
     )
 
 
+def test_arrow_keys_lead_to_the_nearest_bin_from_where_a_chart_has_none(opened):
+    from selenium.webdriver import ActionChains, Keys
+
+    drawn = timeline()
+    edges = tuple(20.0 + 0.3 * place for place in range(BINS + 1))  # steps from 20 to 80 s of 200
+    browser = opened(html(reports.STARVED, replace(drawn, steps=replace(drawn.steps, edges_s=edges))))
+    plot = browser.driver.find_element("css selector", ".plot")
+    wide = plot.size["width"]
+
+    def after(at_s, *keys):
+        """Where the cursor is when these keys were pressed with it at a moment."""
+        offset = round((at_s / 200 - 0.5) * wide)
+        ActionChains(browser.driver).move_to_element_with_offset(plot, offset, 0).perform()
+        plot.send_keys(*keys)
+        said = browser.run("return document.querySelector('.timed .span').textContent")
+        return said.partition(",")[0]
+
+    plot.send_keys(Keys.ARROW_LEFT)  # from the middle of the run
+    assert browser.run("return document.querySelector('.timed .span').textContent").startswith("at 80 s")
+    assert after(190, Keys.ARROW_LEFT) == "at 80 s"
+    assert after(190, Keys.ARROW_RIGHT) == "at 190 s"
+    assert after(190, Keys.END) == "at 80 s"
+    assert after(4, Keys.ARROW_RIGHT) == after(4, Keys.HOME) == "at 20 s"
+    assert after(4, Keys.ARROW_LEFT) == "at 4 s"
+
+
 HIDDEN = "return [...arguments[0].querySelectorAll('.frame')].filter((one) => one.getAttribute('display') === 'none').length"
 WIDE = "return [...arguments[0].querySelectorAll('.frame')].map((one) => Math.round(parseFloat(one.getAttribute('width'))))"
 
@@ -314,6 +340,47 @@ def test_stacks_are_searched_and_zoomed_by_mouse_and_keyboard(opened, panel, wan
     assert browser.run(HIDDEN, flame) == 0
     drawn[0].click()
     assert browser.run(HIDDEN, flame) == 1  # what is beside it
+
+
+@pytest.mark.parametrize(
+    ("panel", "wanted", "frames"),
+    [
+        ("#stacks", "code", 0),
+        ("#stacks", "waiting", 0),
+        ("#stacks", "75%", 0),
+        ("#stacks", "threading.py", 1),
+        ("#difference", "a step", 0),
+        ("#difference", "train.py", 1),
+    ],
+)
+def test_search_finds_names_and_places_and_not_what_the_page_says_of_them(opened, panel, wanted, frames):
+    flame = opened(made()).driver.find_element("css selector", f"{panel} .flame")
+    flame.find_element("css selector", "input").send_keys(wanted)
+    assert len(flame.find_elements("css selector", ".frame.hit")) == frames
+
+
+SHOWN = (
+    "return [...document.querySelectorAll('#stacks .frame')]"
+    ".filter((one) => one.getAttribute('display') !== 'none')"
+    ".map((one) => one.querySelector('title').textContent.split(':')[0])"
+)
+
+
+def test_zooming_shows_a_frame_with_its_callers_and_what_it_calls_however_narrow(opened):
+    """Rounded to what the page says of their places, one of two neighbours ends behind the begin of the other."""
+    left, wide = 0.123351, 0.001051
+    widths = (("run", 0, 0.0, 1.0), ("a", 1, left, wide), ("of a", 2, left, wide))
+    widths += (("b", 1, left + wide, wide), ("of b", 2, left + wide, wide), ("c", 1, 0.2, 0.5))
+    frames = tuple(
+        FlameFrame(name, "", "user", depth, at, width, round(1e5 * width))
+        for name, depth, at, width in widths
+    )
+    flames = (Flame("Training process", 100_000, None, frames),)
+    browser = opened(html(reports.STARVED, replace(timeline(), flames=flames)))
+    drawn = browser.driver.find_elements("css selector", "#stacks .frame")
+    for clicked, shown in ((3, ["run", "b", "of b"]), (2, ["run", "a", "of a"]), (5, ["run", "c"])):
+        browser.run("arguments[0].dispatchEvent(new MouseEvent('click'))", drawn[clicked])
+        assert browser.run(SHOWN) == shown
 
 
 def test_stacks_are_shown_by_what_the_thread_was_at(opened):

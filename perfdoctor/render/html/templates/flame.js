@@ -8,7 +8,16 @@ for (const flame of document.querySelectorAll(".flame")) {
     depth: Math.round(parseInt(shape.getAttribute("y"), 10) / 18),
     name: shape.querySelector("title").textContent.toLowerCase(),
   }));
+  // What is searched is the name and place, not what the page tells of them: "waiting", "your code", percents.
+  for (const one of frames) one.name = one.name.slice(0, one.name.lastIndexOf(": "));
   for (const one of frames) one.drawn = { left: one.left, width: one.width };
+  // Frames come callers first: those below a frame follow it, until one that is no deeper.
+  frames.forEach((one, place) => {
+    one.place = place;
+    one.after = place + 1;
+    while (one.after < frames.length && frames[one.after].depth > one.depth) one.after += 1;
+  });
+  const isBelow = (one, caller) => one.place > caller.place && one.place < caller.after;
   const tools = flame.querySelector(".tools");
   const said = flame.querySelector(".found");
   const search = flame.querySelector("input");
@@ -43,10 +52,8 @@ for (const flame of document.querySelectorAll(".flame")) {
     const left = frame ? frame.left : 0;
     const width = frame ? frame.width : 100;
     for (const one of frames) {
-      const end = one.left + one.width;
-      const isAbove = frame && one.depth < frame.depth && one.left <= left + 0.01 && end >= left + width - 0.01;
-      const isInside = end > left + 0.005 && one.left < left + width - 0.005;
-      const isShown = one.width > 0 && (isAbove || (isInside && (!frame || one.depth >= frame.depth)));
+      const isAbove = frame && isBelow(frame, one);
+      const isShown = one.width > 0 && (!frame || isAbove || one === frame || isBelow(one, frame));
       one.shape.setAttribute("display", isShown ? "inline" : "none");
       const shown = isAbove ? 100 : (100 * one.width) / width;
       one.shape.setAttribute("x", (isAbove ? 0 : (100 * (one.left - left)) / width) + "%");

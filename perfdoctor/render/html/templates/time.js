@@ -110,13 +110,19 @@ for (const timed of document.querySelectorAll(".timed")) {
     zoom(middle - ((middle - begin) / (until - begin)) * wide, middle + ((until - middle) / (until - begin)) * wide);
   };
   const all = () => zoom(0, end);
-  const move = (chart, bins) => {
-    const bin = Math.max(0, place(chart.edges, at === null ? (begin + until) / 2 : at));
-    const next = Math.min(Math.max(0, bin + bins), chart.edges.length - 2);
-    at = (chart.edges[next] + chart.edges[next + 1]) / 2;
+  const go = (chart, bin) => {
+    at = (chart.edges[bin] + chart.edges[bin + 1]) / 2;
     const wide = until - begin;
     if (at < begin || at > until) zoom(at - wide / 2, at + wide / 2);
     else read();
+  };
+  // By a number of bins; beside all of them the cursor only moves towards them.
+  const move = (chart, bins) => {
+    const moment = at === null ? (begin + until) / 2 : at;
+    const count = chart.edges.length - 1;
+    const bin = moment > chart.edges[count] ? count : place(chart.edges, moment);
+    const next = Math.min(Math.max(0, bin + bins), count - 1);
+    if (at === null || (next - bin) * bins >= 0) go(chart, next);
   };
   for (const chart of drawn) {
     let from = null;
@@ -159,8 +165,8 @@ for (const timed of document.querySelectorAll(".timed")) {
       const acts = {
         ArrowLeft: () => move(chart, -far),
         ArrowRight: () => move(chart, far),
-        Home: () => move(chart, -chart.edges.length),
-        End: () => move(chart, chart.edges.length),
+        Home: () => go(chart, 0),
+        End: () => go(chart, chart.edges.length - 2),
         "+": () => around(0.5),
         "=": () => around(0.5),
         "-": () => around(2),
