@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
+from perfdoctor.errors import PerfdoctorError
+
 if TYPE_CHECKING:
     from perfdoctor.render.page import Page
 
 DEFAULT_COLUMNS = 80
+GONE = (errno.EPIPE, errno.ECONNRESET, errno.EBADF, errno.EIO)  # nobody reads it any more
 
 
 def accept_all_letters() -> None:
@@ -29,7 +33,10 @@ def say(message: str, hint: str | None = None) -> None:
 
 
 def emit(text: str, stream: TextIO | None) -> bool:
-    """Write `text`; a stream that is closed, or whose reader has gone, is left alone from then on: False."""
+    """Write `text`; a stream that is closed, or whose reader has gone, is left alone from then on: False.
+
+    Raises PerfdoctorError where stdout has no room: half a document must not pass for a whole one.
+    """
     if stream is None:
         return False
     if "utf" not in (stream.encoding or "").lower():
@@ -39,8 +46,10 @@ def emit(text: str, stream: TextIO | None) -> bool:
     try:
         stream.write(text)
         stream.flush()
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
         _silence(stream)
+        if isinstance(error, OSError) and error.errno not in GONE and stream is sys.stdout:
+            raise PerfdoctorError(f"stdout cannot be written: {error.strerror}") from None
         return False
     return True
 
@@ -68,7 +77,7 @@ def _silence(stream: TextIO) -> None:
 def columns(stream: TextIO | None) -> int:
     """How wide to write."""
     wanted = os.environ.get("COLUMNS", "")
-    if wanted.isdigit() and int(wanted) > 0:
+    if wanted.isdecimal() and int(wanted) > 0:
         return int(wanted)
     if _is_terminal(stream):
         with suppress(OSError):

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import errno
 import io
+import os
+import sys
 
 import pytest
 
 from perfdoctor.cli import output
+from perfdoctor.errors import PerfdoctorError
 
 
 class Terminal(io.StringIO):
@@ -44,7 +48,7 @@ def test_colours_are_for_terminals_whose_users_have_not_declined_them(monkeypatc
 
 
 @pytest.mark.shows("plain-terminal")
-@pytest.mark.parametrize(("value", "width"), [("132", 132), ("0", 80), ("wide", 80), ("", 80)])
+@pytest.mark.parametrize(("value", "width"), [("132", 132), ("0", 80), ("wide", 80), ("²", 80), ("", 80)])
 def test_the_width_is_what_the_environment_says_else_eighty(monkeypatch, value, width):
     monkeypatch.setenv("COLUMNS", value)
     assert output.columns(io.StringIO()) == width
@@ -66,3 +70,26 @@ def test_a_closed_stream_is_left_alone():
     stream.close()
     output.emit("text", stream)
     output.emit("text", None)
+
+
+class Failing(io.StringIO):
+    encoding = "utf-8"
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def write(self, text):
+        raise OSError(self.number, os.strerror(self.number))
+
+
+def test_a_full_disk_behind_stdout_is_an_error_and_not_half_a_document(monkeypatch):
+    monkeypatch.setattr("sys.stdout", Failing(errno.ENOSPC))
+    with pytest.raises(PerfdoctorError, match="stdout cannot be written: No space left on device"):
+        output.emit("{}", sys.stdout)
+
+
+@pytest.mark.parametrize(("name", "number"), [("stderr", errno.ENOSPC), ("stdout", errno.EPIPE)])
+def test_a_reader_that_has_gone_and_a_full_stderr_are_left_alone(monkeypatch, name, number):
+    monkeypatch.setattr(f"sys.{name}", Failing(number))
+    assert not output.emit("text", getattr(sys, name))

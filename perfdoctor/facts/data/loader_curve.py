@@ -164,15 +164,16 @@ def _rates(settings: Sequence[WorkerSetting]) -> tuple[str, dict[int, Rate]]:
     """The kind of rates that count, and those rates by the number of workers.
 
     Cold batches count where they are clearly slower: the first epoch reads so, and all of them do where the
-    data is larger than the memory that is left to keep it in.
+    data is larger than the memory that is left to keep it in. Settings that no cold samples were left for are
+    then no choice, unless one setting alone had any: there would be none.
     """
     warm = [one for one in settings if one.warm is not None]
     slower = [
-        one.cold is not None and one.cold.batches_per_s < (1 - MATTERS) * one.warm.batches_per_s
+        one.cold.batches_per_s < (1 - MATTERS) * one.warm.batches_per_s
         for one in warm
-        if one.warm is not None
+        if one.warm is not None and one.cold is not None
     ]
-    judged = "cold" if all(slower) else "warm"
+    judged = "cold" if all(slower) and len(slower) >= min(2, len(warm)) else "warm"
     return judged, {one.workers: rate for one in settings if (rate := counted(one, judged)) is not None}
 
 

@@ -167,16 +167,15 @@ def growth(samples: Sequence[Json], key: str, roles: Iterable[str]) -> float | N
     total, seconds, seen = 0.0, 0.0, False
     before: dict[int, float] = {}
     for index, entry in enumerate(samples):
-        now = {
-            int(number(proc.get("pid"))): number(proc.get(key))
-            for proc in _processes(entry, wanted)
-            if proc.get(key) is not None
-        }
+        known = [proc for proc in entry.get("procs") or () if isinstance(proc, dict)]
+        told = {int(number(proc.get("pid"))): proc for proc in known if proc.get(key) is not None}
+        now = {pid: number(proc[key]) for pid, proc in told.items() if proc.get("role") in wanted}
         seen = seen or bool(now)
         if index:
             seconds += max(0.0, number(entry.get("t_ns")) - number(samples[index - 1].get("t_ns"))) / 1e9
             total += sum(max(0.0, value - before.get(pid, 0.0)) for pid, value in now.items())
-        before = now
+        # Of all processes: one that only now comes to its role has not spent its whole life in it.
+        before = {pid: number(proc[key]) for pid, proc in told.items()}
     return total / seconds if seen and seconds > 0 else None
 
 

@@ -137,12 +137,27 @@ class Costs:
     def collate(self, samples: Any) -> Any:
         """Collate as the script does."""
         if self.held is None:
-            self.held = list(samples) if isinstance(samples, list) else samples
+            self.held = list(map(_copied, samples)) if isinstance(samples, list) else _copied(samples)
         begin, cpu = clock(), time.process_time()
         batch = self._collate(samples)
         self._collate_s += clock() - begin
         self._collate_cpu_s += time.process_time() - cpu
         return batch
+
+
+class Held:
+    """Samples that were read before, as a dataset: each time anew, since collate functions change them."""
+
+    def __init__(self, samples: List[Any]) -> None:
+        self._samples = samples
+
+    def __getitem__(self, index: int) -> Any:
+        return _copied(self._samples[index])
+
+
+def _copied(sample: Any) -> Any:
+    """The sample, or its copy where it is a container that keys are taken from and values appended to."""
+    return sample.copy() if isinstance(sample, (dict, list)) else sample
 
 
 def same(torch: Any, one: Any, other: Any) -> bool:

@@ -334,7 +334,7 @@ class Loading:
         samples = self._costs.held if by_batch else [self._costs.held]
         indices: Iterable[Any] = itertools.repeat(list(range(len(samples))) if by_batch else 0)
         changed = {
-            "dataset": samples,
+            "dataset": batch_costs.Held(samples),
             "_dataset_kind": MAP,
             self._index_name: indices,
             "worker_init_fn": None,
@@ -344,7 +344,8 @@ class Loading:
             workers = waiting.pop(0)
             self._mark(f"{workers} workers, without reading")
             share_s = (self._end_s(1.0) - time.monotonic()) / (len(waiting) + 1)
-            self._guarded(workers, self._synthetic, changed, share_s)
+            with Caught():  # the script never collates samples twice: what fails here is no error of its own
+                self._synthetic(workers, changed, share_s)
 
     def _synthetic(self, workers: int, changed: Dict[str, Any], share_s: float) -> None:
         begin_s = time.monotonic()

@@ -15,6 +15,7 @@ import orjson
 
 from perfdoctor.errors import CannotStart, Interrupted, NotARun, PerfdoctorError
 from perfdoctor.model import redact
+from perfdoctor.model.launchers import SCRIPT_SUFFIXES
 from perfdoctor.model.link import LEAST_SIZES, SCHEMA, AllReduce, Net, Nic
 from perfdoctor.runs import directory, json_text, regular_file
 from perfdoctor.runs.checked import checked
@@ -88,6 +89,10 @@ def _launcher(words: Sequence[str], ranks: int | None) -> tuple[str, ...]:
         if ranks is not None:
             hint = "give the launcher the number: perfdoctor net -- torchrun --nproc-per-node 4"
             raise PerfdoctorError("--ranks is for ranks that perfdoctor starts itself", hint)
+        # Started, it would train: our program would only be one more of its arguments.
+        if script := next((word for word in words if word.endswith(SCRIPT_SUFFIXES)), None):
+            hint = f"give no script: perfdoctor net, or the launcher alone: {BY_HAND}"
+            raise PerfdoctorError(f"perfdoctor net starts a test program of its own, not {script}", hint)
         try:
             return command.resolve(words, os.environ).argv
         except CannotStart as error:

@@ -89,7 +89,20 @@ def test_cold_rates_count_where_all_of_them_are_clearly_slower():
     warm = [stretch(0, 10), stretch(2, 20), stretch(4, 20)]
     cold = [stretch(workers, rate, "cold") for workers, rate in ((0, 5), (2, 10), (4, 17))]
     assert (found(*warm, *cold).judged, found(*warm, *cold).knee) == ("cold", 4)
-    assert (found(*warm, *cold[:2]).judged, found(*warm, *cold[:2]).knee) == ("warm", 2)
+    assert (found(*warm, *cold[:2], stretch(4, 19, "cold")).judged) == "warm"
+
+
+def test_a_setting_without_cold_samples_does_not_make_warm_rates_count():
+    warm = [stretch(0, 7), stretch(2, 15), stretch(8, 41)]
+    cold = [stretch(0, 4, "cold"), stretch(2, 5, "cold")]
+    seen = found(*warm, *cold, loader={**MADE, "num_workers": 2})
+    assert (seen.judged, seen.knee, seen.code) == ("cold", 2, None)
+    assert Note("no-cold-samples", {"workers": [8]}) in seen.notes
+
+
+def test_one_setting_with_cold_samples_leaves_no_choice_between_cold_rates():
+    seen = found(stretch(0, 7), stretch(2, 15), stretch(8, 41), stretch(2, 5, "cold"))
+    assert (seen.judged, seen.knee) == ("warm", 8)
 
 
 def test_reading_again_that_looks_slower_is_doubt_and_not_a_slower_setting():

@@ -63,6 +63,11 @@ def test_workers_that_come_and_go_are_all_counted():
     assert resources.growth(samples, "cpu_s", {"worker"}) == pytest.approx(0.75)
 
 
+def test_a_process_brings_nothing_from_before_it_had_its_role():
+    samples = [sample(1, (5, "other", 3.25)), sample(2, (5, "main", 3.5)), sample(3, (5, "main", 4.0))]
+    assert resources.growth(samples, "cpu_s", {"main"}) == pytest.approx(0.375)
+
+
 def test_children_that_no_sample_saw_are_no_other_programs():
     def of(ended, worker):
         samples = [

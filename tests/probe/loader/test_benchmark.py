@@ -105,6 +105,43 @@ def test_each_setting_is_measured_cold_warm_and_without_reading():
     assert size == 4
 
 
+class Named(Items):
+    def __getitem__(self, index):
+        return {"name": str(index), "x": super().__getitem__(index)}
+
+
+def without_names(samples):
+    for sample in samples:
+        sample.pop("name")
+    return torch.stack([sample["x"] for sample in samples])
+
+
+def test_a_collate_function_that_changes_its_samples_gets_them_whole():
+    told = measured(DataLoader(Named(), batch_size=4, collate_fn=without_names), [1])
+    assert told.of("loading_failed") == []
+    assert told.kinds(0) == told.kinds(1) == ["cold", "warm", "synthetic"]
+
+
+class Used:
+    def __init__(self, value):
+        self.left = [value]
+
+
+class Usable(Items):
+    def __getitem__(self, index):
+        return Used(super().__getitem__(index))
+
+
+def using(samples):
+    return torch.stack([sample.left.pop() for sample in samples])
+
+
+def test_samples_that_can_be_collated_only_once_are_no_error_of_the_script():
+    told = measured(DataLoader(Usable(), batch_size=4, collate_fn=using), [1])
+    assert told.of("loading_failed") == []
+    assert told.kinds(1) == ["cold", "warm"]
+
+
 def test_the_scripts_loader_is_left_as_it_was():
     loader = DataLoader(Items(), batch_size=4)
     before = dict(vars(loader))

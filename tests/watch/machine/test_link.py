@@ -166,6 +166,17 @@ def test_a_launcher_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert "python -m torch.distributed.run" in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    "words", [("tr.py",), ("python", "tr.py", "--lr", "1"), ("torchrun", "--nnodes", "2", "tr.py")]
+)
+def test_a_script_is_refused_before_it_trains(tmp_path: Path, able: Any, words: tuple[str, ...]) -> None:
+    started = able()
+    with pytest.raises(PerfdoctorError, match=r"a test program of its own, not tr\.py") as caught:
+        link.measure(words, out=str(tmp_path))
+    assert "perfdoctor net -- torchrun" in (caught.value.hint or "")
+    assert started == []
+
+
 def test_the_number_of_ranks_is_the_launchers(tmp_path: Path) -> None:
     with pytest.raises(PerfdoctorError, match="perfdoctor starts itself"):
         link.measure(("torchrun",), 4, out=str(tmp_path))
