@@ -1,6 +1,7 @@
 """How right the doctor is on scripts whose cause is known: verdict, first finding, line, predicted gain.
 
-python bench/accuracy.py [--scripts too_few_workers,...] [--folder DIR] [--rounds 3] [--keep DIR] [--write]
+python bench/accuracy.py [--scripts too_few_workers,...] [--folder DIR] [--rounds 3] [--keep DIR]
+    [--write [--busy]]
 
 Every script runs watched, one at a time. Then the script and its cured twin run in turns, three times
 each, with nothing but step times recorded; the measured gain is the median of the ratios of
@@ -461,6 +462,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of script and cured twin; 0: no twins")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep runs and gains; use those kept")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--busy", action="store_true", help="others used the cores: cases of their own")
     args = parser.parse_args()
     console = Console()
     outcomes = []
@@ -476,7 +478,7 @@ def main() -> None:
         console.print("\nRanges, each cause judged by the others:")
         console.print("\n".join(ranges.rows(list(cases.values()))), highlight=False)
     if args.write and args.folder == SCRIPTS:
-        ranges.replace(ranges.CASES, "twin", cases)
+        ranges.replace(ranges.CASES, "busy" if args.busy else "twin", cases)
 
 
 if __name__ == "__main__":
