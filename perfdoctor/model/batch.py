@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 
@@ -89,3 +90,17 @@ def waits(step: StepFacts) -> str:
     waited, contention = step.share(Phase.DATA_WAIT), step.data_stall - step.share(Phase.DATA_WAIT)
     slowed = "" if contention < NAMED else f", {contention:.0%} is training slowed down by its own workers"
     return f"{waited:.0%} of each step waits for the next batch{slowed}"
+
+
+def waits_beside(step: StepFacts, left_out_s: Mapping[str, float]) -> str:
+    """The same without waits that a change leaves as they are, which are named where that is another number.
+
+    `left_out_s`: seconds of a step by what is waited for.
+    """
+    whole, part = (
+        f"{(step.seconds.get(Phase.DATA_WAIT, 0.0) - without_s) / step.mean_s:.0%}"
+        for without_s in (0.0, sum(left_out_s.values()))
+    )
+    named = " and ".join(name for name, waited_s in left_out_s.items() if waited_s > 0)
+    beside = f", not counting {named}" if part != whole and named else ""
+    return f"{part} of each step waits for the next batch{beside}"

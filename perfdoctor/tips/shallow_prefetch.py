@@ -15,6 +15,7 @@ spread evenly over the batches, no deeper queue is needed.
 from __future__ import annotations
 
 from perfdoctor.facts.predict.step_model import EVEN, StepModel
+from perfdoctor.model.batch import waits_beside
 from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import LoaderFacts, Phase, StepFacts
@@ -30,7 +31,8 @@ KNEE = 0.02  # a deeper queue that brings less than this is not worth its memory
 @tip(title="Prefetch more batches", bottleneck=Bottleneck.DATA, effort=Effort.FLAG, checked=Checked.SCRIPTS)
 def shallow_prefetch(step: StepFacts, loader: LoaderFacts, model: StepModel) -> Advice | None:
     """Advises a deeper queue where batches of uneven cost drain the short one."""
-    waited_s = step.seconds.get(Phase.DATA_WAIT, 0.0) - loader.other_wait_s - loader.epoch_wait_s
+    left_out_s = {"the starts of epochs": loader.epoch_wait_s, "other loaders": loader.other_wait_s}
+    waited_s = step.seconds.get(Phase.DATA_WAIT, 0.0) - sum(left_out_s.values())
     fast_enough = loader.num_workers and model.data_s / loader.num_workers < model.compute_s
     if waited_s < NOTICEABLE * step.mean_s or model.spread == EVEN or not fast_enough:
         return None
@@ -45,7 +47,7 @@ def shallow_prefetch(step: StepFacts, loader: LoaderFacts, model: StepModel) -> 
     memory = f"; {depth} per worker would take {size(ready_bytes)} in all" if ready_bytes else ""
     return Advice(
         because=(
-            f"{waited_s / step.mean_s:.0%} of each step waits for the next batch",
+            waits_beside(step, left_out_s),
             f"a batch costs {p50_ms:.1f} ms at the median and {p95_ms:.1f} ms at the 95th percentile",
             f"each of {loader.num_workers} workers prefetches {model.prefetch} batches{memory}",
         ),

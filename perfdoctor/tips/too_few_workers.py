@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from perfdoctor.facts.predict.step_model import FORK, StepModel
 from perfdoctor.facts.predict.worker_count import good_workers, restarts, start_again
+from perfdoctor.model.batch import waits_beside
 from perfdoctor.model.change import NOTHING, Change, Effort
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import CpuFacts, LoaderFacts, Phase, StepFacts
@@ -37,11 +38,11 @@ GUARD = '\nif __name__ == "__main__":  # around all that trains: each worker imp
 )
 def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: StepModel) -> Advice | None:
     """Advises more workers where batches arrive late and the step model predicts a gain."""
-    waited_s = (
-        step.seconds.get(Phase.DATA_WAIT, 0.0)
-        - loader.other_wait_s
-        - loader.epoch_wait_s * bool(loader.num_workers)
-    )
+    left_out_s = {
+        "the starts of epochs": loader.epoch_wait_s * bool(loader.num_workers),
+        "other loaders": loader.other_wait_s,
+    }
+    waited_s = step.seconds.get(Phase.DATA_WAIT, 0.0) - sum(left_out_s.values())
     if waited_s < NOTICEABLE * step.mean_s:
         return None
     # as is advised beside their number
@@ -61,7 +62,7 @@ def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: 
     busy = f", of which this run keeps {cpu.busy_cores:.1f} busy" if cpu.busy_cores is not None else ""
     return Advice(
         because=(
-            f"{waited_s / step.mean_s:.0%} of each step waits for the next batch",
+            waits_beside(step, left_out_s),
             f"num_workers is {loader.num_workers}: {late}",
             f"a batch costs {batch_ms:.1f} ms, {cpu_ms:.1f} ms of it CPU time",
             f"{cpu.usable_cores:g} cores are usable{busy}",

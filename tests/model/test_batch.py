@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.model.batch import Stage
-from tests.support.facts import line
+from perfdoctor.model.batch import Stage, waits, waits_beside
+from tests.support.facts import line, step
 from tests.support.load_facts import batch, cost
 
 BATCH = batch(
@@ -24,3 +24,14 @@ def test_a_line_stands_once_however_many_libraries_it_passes_through():
         (5, 0.6),
         (6, 0.1),
     ]
+
+
+def test_waits_that_are_left_out_are_named_where_they_make_another_number():
+    of_step = step(data_wait=40, forward=60)
+    starts = {"the starts of epochs": 0.01, "other loaders": 0.0}
+    assert waits(of_step) == "40% of each step waits for the next batch"
+    assert (
+        waits_beside(of_step, starts)
+        == "30% of each step waits for the next batch, not counting the starts of epochs"
+    )
+    assert waits_beside(of_step, {"other loaders": 1e-4}) == waits(of_step)

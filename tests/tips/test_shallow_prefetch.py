@@ -31,6 +31,12 @@ def test_names_the_wait_the_spread_and_the_depth():
     assert advice.arguments == f"dataloader_num_workers=2, dataloader_prefetch_factor={depth}"
 
 
+def test_waits_that_a_deeper_queue_leaves_as_they_are_are_named_where_they_count():
+    advice = judge(other_wait_s=0.001)
+    assert advice.because[0] == "23% of each step waits for the next batch, not counting other loaders"
+    assert judge(other_wait_s=0.00001).because[0] == "31% of each step waits for the next batch"
+
+
 def test_expects_what_the_simulated_queue_says():
     built = model(LATE, loader(**UNEVEN), cpu())
     advice = judge()

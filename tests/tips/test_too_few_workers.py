@@ -31,6 +31,17 @@ def test_names_the_wait_the_batch_and_the_cores():
     assert advice.arguments == "dataloader_num_workers=2, dataloader_persistent_workers=True"
 
 
+def test_waits_that_more_workers_leave_as_they_are_are_named_where_they_count():
+    late = step(data_wait=14, forward=2, backward=4, cpu=8)
+    given = {"workers": 1, "batch": 14, "epoch_wait_s": 0.002}
+    advice = judge(late, loader(**given), cpu(cores=8, busy=1))
+    assert advice.because[0] == "60% of each step waits for the next batch, not counting the starts of epochs"
+    advice = judge(late, loader(**given, other_wait_s=0.001), cpu(cores=8, busy=1))
+    assert advice.because[0].endswith(
+        "55% of each step waits for the next batch, not counting the starts of epochs and other loaders"
+    )
+
+
 def test_recommends_the_knee_and_not_every_core():
     advice = judge(STARVED, loader(batch=12), cpu(cores=32, busy=1))
     assert advice is not None
