@@ -35,7 +35,9 @@ def loader(
             show_default=False,
         ),
     ],
-    seconds: Annotated[float, typer.Option(min=1, help="Time for all measurements together.")] = 60.0,
+    seconds: Annotated[
+        float, typer.Option(min=1, max=86_400, help="Time for all measurements together.")
+    ] = 60.0,
     workers: Annotated[
         str | None,
         typer.Option(metavar="N,N,...", help="Numbers of workers to measure; by default a usual range."),

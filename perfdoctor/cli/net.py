@@ -25,7 +25,7 @@ def net(
     ranks: Annotated[
         int | None, typer.Option(metavar="N", min=2, help="Ranks on this host; by default one per GPU, or 2.")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=1, help="Time for all sizes together.")] = 15.0,
+    seconds: Annotated[float, typer.Option(min=1, max=86_400, help="Time for all sizes together.")] = 15.0,
     json: Annotated[bool, typer.Option("--json", help="Print everything measured, as JSON.")] = False,
     out: Annotated[
         str | None, typer.Option(metavar="DIR", help="Keep the measurements in this folder.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Sequence
@@ -69,7 +70,7 @@ def trace(
     together.refuse("--perfetto", perfetto is not None, printed)
     together.refuse("--json", json, {"--markdown": markdown})
     file = html_file.asked(html)
-    limit_bytes = round(limit_gb * GB)
+    limit_bytes = sys.maxsize if limit_gb == math.inf else round(limit_gb * GB)
     if compare is not None:
         sides = [_measured(_files([side], window, out), limit_bytes) for side in compare]
         _show_comparison(sides[0], sides[1], json, markdown, top, file)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfdoctor.cli import html_file
+from perfdoctor.cli import html_file, together
 from perfdoctor.cli.html_file import HtmlToo
 from perfdoctor.cli.run import KeepArguments
 from perfdoctor.errors import NoSuchRun, PerfdoctorError
@@ -82,6 +82,8 @@ def try_(
     untouched.
     """
     if list_:
+        others = {"--json": json, "--html": html is not None, "--each": each, "--auto": auto}
+        together.refuse("--list", True, others | {"--ranks": ranks is not None})
         _list(tweaks or [])
         return
     from perfdoctor.runs import directory
@@ -226,7 +228,5 @@ def _list(words: Sequence[str]) -> None:
     if not words:
         output.show(tweak_pages.page(known, tweak_catalogue.RESULTS), sys.stdout)
         return
-    bare = {tweak.id for tweak in known}  # `--list amp`; other words without dashes are values
-    flagged = [f"--{word}" if word in bare else word for word in words]
-    named = [flags.named(word, known) for word in flagged if word.startswith("-")]
+    named = flags.listed(words, known)
     output.emit("\n".join(map(tweak_pages.explained, named)), sys.stdout)

@@ -59,6 +59,7 @@ class BatchCost:
     blocked: float  # share of reading that neither computed nor waited for a core: disk, network, locks
     samples: float
     bytes: float
+    draw_s: float = 0.0  # of the sampler for its indices, in the training process whatever the workers
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,7 @@ def test_a_line_can_be_named_as_a_shell_completes_its_file(tmp_path, monkeypatch
         ("--workers", "many"),
         ("--at", "train.py"),
         ("--seconds", "0"),
+        ("--seconds", "inf"),
         ("--number", "2", "--at", "train.py:41"),
     ],
 )

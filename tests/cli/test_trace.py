@@ -290,6 +290,7 @@ def test_a_file_over_the_limit_is_refused(trace, perfdoctor):
     shown = perfdoctor("trace", "t.json", "--limit-gb", "0.000001")
     assert shown.returncode == 2
     assert "--limit-gb" in shown.stderr
+    assert perfdoctor("trace", "t.json", "--limit-gb", "inf").returncode == 0
 
 
 def test_torch_is_not_imported(trace, folder):

@@ -330,6 +330,8 @@ def test_the_list_explains_the_tweaks_named(call):
     assert shown.out.startswith("# workers\n")
     assert "Use autocast" not in shown.out
     assert call("--list", "--wokers").said == "no tweak called --wokers"
+    assert call("--list", "wokers").said == "no tweak called --wokers"
+    assert call("--list", "--json").said == "--list and --json do not go together"
 
 
 def test_help_shows_how_tweaks_and_command_are_given(perfdoctor):

@@ -205,9 +205,10 @@ def _cost(rank: RankRecords, settings: Sequence[WorkerSetting]) -> BatchCost | N
     if not alone:
         return None
     entry = max(alone, key=lambda entry: number(entry["seconds"]) / int(entry["batches"]))
-    batches, collate_s = int(entry["batches"]), number(entry.get("collate_s"))
-    read_s = max(0.0, number(entry["seconds"]) - collate_s)
-    worked_s = number(entry.get("cpu_s")) - number(entry.get("collate_cpu_s")) + number(entry.get("delay_s"))
+    batches, collate_s, draw_s = (number(entry.get(key)) for key in ("batches", "collate_s", "draw_s"))
+    read_s = max(0.0, number(entry["seconds"]) - collate_s - draw_s)
+    apart_s = number(entry.get("collate_cpu_s")) + number(entry.get("draw_cpu_s"))
+    worked_s = number(entry.get("cpu_s")) - apart_s + number(entry.get("delay_s"))
     one = next((setting.synthetic for setting in settings if setting.workers == 1), None)
     return BatchCost(
         read_s=read_s / batches,
@@ -216,6 +217,7 @@ def _cost(rank: RankRecords, settings: Sequence[WorkerSetting]) -> BatchCost | N
         blocked=min(1.0, max(0.0, 1 - worked_s / read_s)) if read_s > 0 else 0.0,
         samples=number(entry.get("samples")),
         bytes=number(entry.get("bytes")),
+        draw_s=draw_s / batches,
     )
 
 

@@ -24,6 +24,7 @@ UNCLEAR = 0.15  # three times the 5 % that a setting is judged by
 DEVIATIONS = 3  # a difference of three standard errors is no chance
 MOSTLY = 0.5  # of a batch's cost: more than half of it
 RISING = 1.1  # the last setting is this much faster than any other: the end of the curve was not seen
+SAMPLER = "drawing indices"
 BOUND = 0.8  # of what something allows is reached: that is what bounds the curve
 PROCESSES = re.compile(r" \(pid(?:\(s\))? [\d, ]+\)")  # in torch's words about workers that died
 
@@ -82,6 +83,7 @@ def _dominant(curve: LoaderCurve) -> Iterator[Note]:
     if cost is None:
         return
     parts = {
+        SAMPLER: cost.draw_s,
         "reading and transforming": cost.read_s,
         "collating": cost.collate_s,
         "transfer to the main process": cost.hand_over_s or 0.0,
@@ -90,8 +92,11 @@ def _dominant(curve: LoaderCurve) -> Iterator[Note]:
     if whole_s <= 0:
         return
     name, most_s = max(parts.items(), key=lambda part: part[1])
-    slug = "batch-takes" if cost.hand_over_s is None else "batch-in-worker-takes"
-    yield Note(slug, {"part": name, "share": most_s / whole_s})
+    if name == SAMPLER:
+        yield Note("sampler-takes", {"share": most_s / whole_s})
+    else:
+        slug = "batch-takes" if cost.hand_over_s is None else "batch-in-worker-takes"
+        yield Note(slug, {"part": name, "share": most_s / whole_s})
     if cost.blocked * cost.read_s > MOSTLY * whole_s:
         yield Note("reading-blocks", {"share": cost.blocked})
 

@@ -54,6 +54,15 @@ class Indices:
         self._left = 0.0
         self.exhausted = False  # the sampler has nothing more
         self.repeating = False  # what is given now was given before
+        self.reset()
+
+    def reset(self) -> None:
+        """Count the sampler's time anew."""
+        self._draw_s = self._draw_cpu_s = 0.0
+
+    def draw_costs(self) -> Dict[str, Any]:
+        """Seconds of the sampler since the last reset."""
+        return {"draw_s": self._draw_s, "draw_cpu_s": self._draw_cpu_s}
 
     def begin(self, limit: float) -> None:
         """A new setting, with at most `limit` fresh batches."""
@@ -82,7 +91,10 @@ class Indices:
         if self._left < 1:
             return END
         self._left -= 1
+        begin_s, cpu_s = batch_costs.clock(), batch_costs.cpu_clock()
         batch = next(self._drawn, END)
+        self._draw_s += batch_costs.clock() - begin_s
+        self._draw_cpu_s += batch_costs.cpu_clock() - cpu_s
         if batch is END:
             self.exhausted = True
             return END
@@ -316,11 +328,16 @@ class Loading:
         self, workers: int, kind: str, feed: Feed, seconds: float, over: Callable[[], bool] = lambda: False
     ) -> Optional[Stretch]:
         self._costs.reset()
+        if self._indices is not None:
+            self._indices.reset()
         stretch = batch_costs.stretch(feed.take, feed.round, feed.pids, seconds, over)
         if stretch is None:
             return None
         self._batch_bytes = max(self._batch_bytes, stretch.bytes)
-        costs: Dict[str, Any] = {} if workers or kind == "synthetic" else self._costs.collate_costs()
+        costs: Dict[str, Any] = {}
+        if not workers and kind != "synthetic":
+            drawing = {} if self._indices is None else self._indices.draw_costs()
+            costs = {**self._costs.collate_costs(), **drawing}
         self._tell(LoadingStretchEvent(workers=workers, kind=kind, **vars(stretch), **costs))
         return stretch
 

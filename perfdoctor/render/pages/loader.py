@@ -23,6 +23,7 @@ from perfdoctor.render.page import (
 )
 
 UNKNOWN = "-"
+SEEN = 0.01  # of reading: a sampler that takes less has no row
 ALONE = (
     "This is loading alone. Beside training on the same cores fewer workers may be best:"
     " perfdoctor run predicts that."
@@ -105,6 +106,8 @@ def _per_second(rate: Rate | None) -> str:
 def _cost(cost: BatchCost) -> list[Block]:
     """What one batch is made of, each bar beginning where the one above ends."""
     stages = [("read, transform", cost.read_s, "yellow"), ("collate", cost.collate_s, "green")]
+    if cost.draw_s > SEEN * cost.read_s:
+        stages.insert(0, ("sampler", cost.draw_s, "cyan"))
     if cost.hand_over_s is not None:
         stages.append(("transfer", cost.hand_over_s, "magenta"))
     whole_s = sum(value_s for _, value_s, _ in stages)

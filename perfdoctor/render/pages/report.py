@@ -60,7 +60,7 @@ def _sections(
     if report.notes:
         yield blocks.listed("Good to know", all_worded(report.notes))
     if report.not_judged and report.steps is not None:  # without a step nothing is judged: said above
-        which = "" if name_all else " (--all names the tips)"
+        which = "" if name_all else " (perfdoctor report --all names the tips)"
         reasons = conclusions.not_judged(report.not_judged, name_all)
         yield blocks.listed(f"Not judged{which}", reasons, quietly=True)
     yield _footer(report, price_per_h, here)

@@ -125,7 +125,7 @@ class LastRows:
         return columns, rows
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Put `lines` there, none wider than the terminal, if that is ours to draw on just now."""
+        """Put `lines` there, cut at the terminal's width, if that is ours to draw on just now."""
         count, (columns, rows) = len(lines), self.size
         if rows < FEWEST_ROWS + count or not self._in_foreground():
             return
@@ -138,7 +138,8 @@ class LastRows:
             self._taken = count, columns, rows
         first = rows - count + 1
         drawn = "".join(f"\x1b[{first + place};1H{line}\x1b[K" for place, line in enumerate(lines))
-        self._write(f"\x1b7{drawn}\x1b8")
+        # Without wrapping: a line for more columns than there are would push the script's own rows up.
+        self._write(f"\x1b7\x1b[?7l{drawn}\x1b[?7h\x1b8")
 
     def give_back(self) -> None:
         """Clear the rows and let the whole terminal scroll again."""

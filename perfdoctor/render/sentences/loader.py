@@ -5,6 +5,8 @@ from __future__ import annotations
 SENTENCES = {
     "batch-takes": "{part} takes {share:.0%} of the time to prepare a batch",
     "batch-in-worker-takes": "{part} takes {share:.0%} of the time to prepare a batch in a worker",
+    "sampler-takes": "the sampler takes {share:.0%} of the time to prepare a batch, in the training process:"
+    " workers do not shorten that",
     "reading-blocks": "{share:.0%} of reading neither computes nor waits for a core:"
     " it waits for a disk, a network or a lock",
     "loading-still-rises": "loading still speeds up at {workers:n worker}: more may be faster",

@@ -42,6 +42,21 @@ def named(flag: str, tweaks: Sequence[Tweak]) -> Tweak:
     return owners[flag]
 
 
+def listed(words: Sequence[str], tweaks: Sequence[Tweak]) -> list[Tweak]:
+    """The tweaks that are named by flags, with their values or without, or by ids. Raises PerfdoctorError."""
+    found: list[Tweak] = []
+    takes_value = False
+    for word in words:
+        is_flag = word.startswith("-")
+        if takes_value and not is_flag:
+            takes_value = False
+            continue
+        flag, equals, _ = (word if is_flag else f"--{word.replace('_', '-')}").partition("=")
+        found.append(named(flag, tweaks))
+        takes_value = is_flag and not equals and _takes(found[-1])[flag] is not None
+    return found
+
+
 def _pairs(
     words: Sequence[str], owners: Mapping[str, Tweak], options: Sequence[str]
 ) -> Iterator[tuple[str, str | None]]:

@@ -66,6 +66,9 @@ def measure(
         card = nics.used(os.environ, str(lines[0].get("backend")))
         facts["nic"] = None if card is None else asdict(card)
     directory.write_json(folder / FILE, facts)
+    if lines and len(lines[0].get("hosts") or ()) == 1:
+        hint = f"start two or more: {BY_HAND}"
+        raise PerfdoctorError("only one rank was started, which has no link to measure", hint)
     if len(lines) <= LEAST_SIZES:  # the first line tells who takes part
         raise _nothing(ended, folder / LOG)
     return read(folder)

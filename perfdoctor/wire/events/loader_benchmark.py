@@ -89,3 +89,5 @@ class LoadingStretchEvent(Event, name="loading_stretch"):
     workers_delay_s: float
     collate_s: float | None = None
     collate_cpu_s: float | None = None
+    draw_s: float | None = None  # of the sampler, for its indices
+    draw_cpu_s: float | None = None

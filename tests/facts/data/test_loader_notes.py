@@ -79,6 +79,14 @@ def test_a_batch_that_waits_for_a_disk_is_told_from_one_that_computes():
     assert "reading-blocks" not in slugs(loader_notes.reasons(found(computes)))
 
 
+def test_a_slow_sampler_is_not_called_reading():
+    slow = stretch(0, 10, cpu_s=0.3, collate_s=0.0, collate_cpu_s=0.0, draw_s=0.8, draw_cpu_s=0.1)
+    cost = found(slow).cost
+    assert cost is not None
+    assert (cost.draw_s, cost.read_s, cost.blocked) == pytest.approx((0.08, 0.02, 0.0))
+    assert loader_notes.reasons(found(slow)) == [Note("sampler-takes", {"share": pytest.approx(0.8)})]
+
+
 def test_a_curve_that_ends_rising_says_so():
     rising, flat = (
         found(stretch(0, 10), stretch(4, 40)),

@@ -75,6 +75,22 @@ def test_indices_are_fresh_until_the_limit_and_then_the_same_again():
     assert not indices.exhausted
 
 
+def test_only_fresh_indices_take_the_samplers_time():
+    def slow():
+        for index in range(4):
+            time.sleep(0.01)
+            yield [index]
+
+    indices = Indices(slow())
+    indices.begin(2)
+    list(itertools.islice(indices, 6))
+    assert indices.draw_costs()["draw_s"] >= 0.02
+    indices.reset()
+    indices.again()
+    list(itertools.islice(indices, 6))
+    assert indices.draw_costs() == {"draw_s": 0.0, "draw_cpu_s": 0.0}
+
+
 def test_when_the_sampler_has_nothing_more_everything_drawn_is_given_again():
     indices = Indices(iter([[1], [2]]))
     indices.begin(9)
@@ -117,7 +133,7 @@ def without_names(samples):
 
 
 def test_a_collate_function_that_changes_its_samples_gets_them_whole():
-    told = measured(DataLoader(Named(), batch_size=4, collate_fn=without_names), [1])
+    told = measured(DataLoader(Named(), batch_size=4, collate_fn=without_names), [1], seconds=3.0)
     assert told.of("loading_failed") == []
     assert told.kinds(0) == told.kinds(1) == ["cold", "warm", "synthetic"]
 

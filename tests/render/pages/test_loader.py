@@ -36,6 +36,14 @@ def test_the_page_holds_the_curve_the_batch_and_the_change():
     assert "perfdoctor run predicts that" in " ".join(page.split())
 
 
+def test_a_sampler_has_a_row_where_it_takes_time():
+    assert "sampler" not in drawn(loader.page(CURVE))
+    slow = found(stretch(0, 10, collate_s=0.1, collate_cpu_s=0.1, draw_s=0.5, draw_cpu_s=0.0), stretch(1, 9))
+    page = drawn(loader.page(slow))
+    assert "the sampler takes 50% of the time" in page
+    assert "sampler          50 ms" in page
+
+
 def test_what_comes_from_the_script_is_harmless_and_no_markup():
     assert CURVE.loader is not None
     evil = replace(

@@ -105,6 +105,7 @@ def test_a_phase_that_takes_no_time_has_no_row_and_a_short_one_still_a_mark():
 
 def test_what_was_not_judged_is_counted_by_its_reason_and_named_only_where_that_is_asked_for():
     page = shown(reports.STARVED)
+    assert "Not judged (perfdoctor report --all names the tips)" in page
     assert "2 tips: there is no accelerator" in page
     assert "pageable-memory-copies" not in page
     page = drawn(report_page.page(reports.STARVED, name_all=True))

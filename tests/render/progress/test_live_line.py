@@ -114,6 +114,12 @@ def test_the_cursor_is_where_it_was_after_every_drawing():
 
 
 @pytest.mark.process
+def test_a_line_that_is_too_wide_does_not_wrap():
+    seen = drawn(24, 80, "step 1")
+    assert seen.index("\x1b[?7l") < seen.index("step 1") < seen.index("\x1b[?7h") < seen.index("def")
+
+
+@pytest.mark.process
 def test_the_line_is_cut_at_the_width():
     assert "x" * 39 in drawn(24, 40, "x" * 200)
     assert "x" * 40 not in drawn(24, 40, "x" * 200)

@@ -37,6 +37,25 @@ def test_no_words_are_no_settings():
     assert read("") == ()
 
 
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        ("--workers 4 --amp", ["workers", "amp"]),
+        ("--workers=4 amp", ["workers", "amp"]),
+        ("workers amp", ["workers", "amp"]),
+        ("--amp-dtype bf16", ["amp"]),
+    ],
+)
+def test_tweaks_to_list_are_named_by_flags_or_ids(words, ids):
+    assert [tweak.id for tweak in flags.listed(words.split(), KNOWN)] == ids
+
+
+@pytest.mark.parametrize("words", ["workerz", "amp foo", "--workers 4 foo"])
+def test_a_word_to_list_that_is_neither_tweak_nor_value_is_told(words):
+    with pytest.raises(PerfdoctorError, match="no tweak called --"):
+        flags.listed(words.split(), KNOWN)
+
+
 def test_auto_stays_to_be_settled_later():
     (setting,) = read("--workers auto")
     assert setting.values == {"value": AUTO}

@@ -209,6 +209,14 @@ def test_what_was_measured_before_a_rank_failed_is_shown(tmp_path: Path) -> None
     assert link.read(Path(found.path)) == found
 
 
+def test_a_launcher_that_starts_one_rank_is_told(tmp_path: Path) -> None:
+    lines = nets.kept(tmp_path / "made", *MEASURED, END) / link.MEASURED
+    lines.write_text(lines.read_text().replace('["node0", "node0"]', '["node0"]'))
+    with pytest.raises(PerfdoctorError, match="only one rank was started") as caught:
+        link.measure(shell(tmp_path, f'cp {lines} "$2"'), out=str(tmp_path / "nets"))
+    assert "--nproc-per-node 2" in (caught.value.hint or "")
+
+
 def test_secrets_of_the_launcher_and_of_what_it_printed_are_not_kept(tmp_path: Path) -> None:
     lines = nets.kept(tmp_path / "made", *MEASURED) / link.MEASURED
     text = f'cp {lines} "$4"; echo "RuntimeError: $2 refused, password=Zk81"; exit 7'
