@@ -82,8 +82,9 @@ def try_(
     untouched.
     """
     if list_:
-        others = {"--json": json, "--html": html, "--each": each, "--auto": auto, "--ranks": ranks}
-        _list(tweaks or [], others)
+        _list(
+            tweaks or [], {"--json": json, "--html": html, "--each": each, "--auto": auto, "--ranks": ranks}
+        )
         return
     from perfdoctor.runs import directory
     from perfdoctor.trials import Request
