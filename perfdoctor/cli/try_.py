@@ -82,9 +82,7 @@ def try_(
     untouched.
     """
     if list_:
-        _list(
-            tweaks or [], {"--json": json, "--html": html, "--each": each, "--auto": auto, "--ranks": ranks}
-        )
+        _list(tweaks or [], {"--json": json, "--html": html, "--each": each, "--auto": auto})
         return
     from perfdoctor.runs import directory
     from perfdoctor.trials import Request
