@@ -135,7 +135,7 @@ def _html(
         from perfdoctor.render.pages import trial
 
         found, earlier, unread = _trials(names, out)
-        html_file.write_page(path, trial.page(found, directory.working_folder(), earlier, unread))
+        html_file.write_page(path, trial.page(found, directory.working_folder(), earlier, unread, out))
     else:
         first, *parts = lookup.run_directories(names, out)
         before = None if against is None else lookup.run_directory(against, out)
@@ -157,7 +157,7 @@ def _trial(names: list[str], json: bool, markdown: bool, out: str | None) -> Non
         return
     from perfdoctor.render.pages import trial
 
-    output.show(trial.page(found, directory.working_folder(), earlier, unread), sys.stdout, markdown)
+    output.show(trial.page(found, directory.working_folder(), earlier, unread, out), sys.stdout, markdown)
 
 
 def _trials(names: list[str], out: str | None) -> tuple[Trial, list[Trial], int]:

@@ -95,7 +95,7 @@ def run(
         profiler=not no_profiler,
         profiler_share=profiler_share,
         stacks=not no_stacks,
-        tweaks=_applied(tweaks),
+        tweaks=_applied(tweaks, command),
         keep_arguments=keep_arguments,
         task=task,
     )
@@ -186,8 +186,8 @@ def _watch(path: Path, process: Any) -> AbstractContextManager[None]:
     return live_line.shown(follow)
 
 
-def _applied(typed: str) -> dict[str, dict[str, Any]]:
-    """The tweaks that `--with` names, as the probe is told them."""
+def _applied(typed: str, command: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The tweaks that `--with` names, as the probe is told them; `command` is what they are for."""
     if not typed:
         return {}
     from perfdoctor.errors import PerfdoctorError
@@ -204,7 +204,8 @@ def _applied(typed: str) -> dict[str, dict[str, Any]]:
         if AUTO in setting.values.values():
             words = " ".join(setting.words)
             raise PerfdoctorError(
-                f"{words}: only a trial can choose the value", f"run one: perfdoctor try {words}"
+                f"{words}: only a trial can choose the value",
+                f"run one: perfdoctor try {words} -- {shlex.join(command)}",
             )
     return Variant(settings).tweaks
 

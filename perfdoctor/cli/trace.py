@@ -69,6 +69,7 @@ def trace(
     together.refuse("--html", html is not None, printed | {"--perfetto": perfetto is not None})
     together.refuse("--perfetto", perfetto is not None, printed)
     together.refuse("--json", json, {"--markdown": markdown})
+    together.refuse("--compare", compare is not None, {"--all": all_})
     file = html_file.asked(html)
     limit_bytes = sys.maxsize if limit_gb == math.inf else round(limit_gb * GB)
     if compare is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -82,9 +82,7 @@ def try_(
     untouched.
     """
     if list_:
-        others = {"--json": json, "--html": html is not None, "--each": each, "--auto": auto}
-        together.refuse("--list", True, others | {"--ranks": ranks is not None})
-        _list(tweaks or [])
+        _list(tweaks or [], {"--json": json, "--html": html, "--each": each, "--auto": auto})
         return
     from perfdoctor.runs import directory
     from perfdoctor.trials import Request
@@ -218,12 +216,13 @@ def _show(trial: Trial, json: bool, here: str, file: Path | None) -> None:
         raise typer.Exit(trial.exit_code)
 
 
-def _list(words: Sequence[str]) -> None:
-    """All tweaks, or the pages of those named."""
+def _list(words: Sequence[str], others: Mapping[str, object]) -> None:
+    """All tweaks, or the pages of those named; `others` are options that would be dropped."""
     from perfdoctor.cli import output
     from perfdoctor.render.pages import tweaks as tweak_pages
     from perfdoctor.trials.settings import flags, tweak_catalogue
 
+    together.refuse("--list", True, {name: bool(given) for name, given in others.items()})
     known = tweak_catalogue.tweaks()
     if not words:
         output.show(tweak_pages.page(known, tweak_catalogue.RESULTS), sys.stdout)

@@ -265,3 +265,9 @@ def test_a_disk_without_room_for_the_steps_is_told_instead_of_no_step(folder, pe
     assert re.search(r"was full at \d\d:\d\d:\d\d: whatever the script trained from then on is missing", said)
     assert "header" not in said
     assert record["outcome"] == "ok"  # there was room left for how it ended
+
+
+def test_a_trial_that_is_to_choose_a_value_is_one_of_the_command_that_was_typed(folder, perfdoctor):
+    shown = perfdoctor("run", "--with", "--workers auto", "my train.py", "--lr", "1")
+    assert shown.returncode == 2
+    assert "run one: perfdoctor try --workers auto -- 'my train.py' --lr 1" in shown.stderr

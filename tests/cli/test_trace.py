@@ -285,6 +285,12 @@ def test_a_window_of_several_ranks_is_exported_as_the_hint_says(saved, folder, p
     assert (folder / "out.json").exists()
 
 
+def test_a_comparison_refuses_what_it_would_drop(trace, perfdoctor):
+    shown = perfdoctor("trace", "--compare", "t.json", "t.json", "--all")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "--compare and --all do not go together" in shown.stderr
+
+
 @pytest.mark.shows("huge-trace")
 def test_a_file_over_the_limit_is_refused(trace, perfdoctor):
     shown = perfdoctor("trace", "t.json", "--limit-gb", "0.000001")

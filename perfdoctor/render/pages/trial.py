@@ -39,15 +39,19 @@ COLOURS = {
 CALM = "blue"  # for outcomes that are neither good nor bad news
 
 
-def page(trial: Trial, cwd: str = "", earlier: Iterable[Trial] = (), unread: int = 0) -> Page:
+def page(
+    trial: Trial, cwd: str = "", earlier: Iterable[Trial] = (), unread: int = 0, out: str | None = None
+) -> Page:
     """The whole page, with the trials before it below; files are named as seen from `cwd`.
 
-    `unread`: how many other trials cannot be read.
+    `unread`: how many other trials cannot be read; `out`: the folder that they are kept in, if it was given.
     """
-    return blocks.page(_sections(trial, cwd, earlier, unread))
+    return blocks.page(_sections(trial, cwd, earlier, unread, out))
 
 
-def _sections(trial: Trial, cwd: str, earlier: Iterable[Trial], unread: int) -> Iterator[Section]:
+def _sections(
+    trial: Trial, cwd: str, earlier: Iterable[Trial], unread: int, out: str | None
+) -> Iterator[Section]:
     yield _title(trial)
     if trial.scaling:
         yield [Headline(blocks.strong(scaling.headline(trial), scaling.colour(trial)), level=2)]
@@ -62,20 +66,22 @@ def _sections(trial: Trial, cwd: str, earlier: Iterable[Trial], unread: int) -> 
     path = text.path(trial.path, cwd)
     again = f"perfdoctor report --trials {shlex.quote(path)}"
     yield [Paragraph(blocks.quiet(f"Kept in {path}")), Paragraph(blocks.quiet(f"Shown again by: {again}"))]
-    yield _listed(earlier)
+    yield _listed(earlier, out)
     if unread:
         left_out = f"{text.count(unread, 'trial')} left out: trial.json cannot be read"
         yield [Paragraph(blocks.quiet(left_out))]
 
 
-def _listed(trials: Iterable[Trial]) -> list[Block]:
+def _listed(trials: Iterable[Trial], out: str | None) -> list[Block]:
     """Earlier trials in a few lines: their ids, and the verdicts."""
     lines: list[Block] = []
     for trial in trials:
         lines.append(Paragraph(blocks.quiet(os.path.basename(trial.path)), cut=True))
         told = (f"{verdict.variant.name}: {trial_words.told(verdict)}" for verdict in trial.verdicts)
         lines.append(blocks.bullets(told))
-    return [Headline(blocks.strong("Earlier ones: perfdoctor report --trials ID")), *lines] if lines else []
+    place = f" --out {shlex.quote(out)}" if out else ""
+    heading = Headline(blocks.strong(f"Earlier ones: perfdoctor report --trials{place} ID"))
+    return [heading, *lines] if lines else []
 
 
 def _compared(trial: Trial, cwd: str) -> Iterator[Section]:

@@ -129,3 +129,8 @@ def test_earlier_trials_are_listed_by_id_with_their_verdicts():
     assert "--workers 4: faster: 1.9× (1.8–2.0×)" in listing
     assert "--amp --amp-dtype bf16: failed" in listing
     assert "Earlier ones" not in shown(made.trial(made.SLOWER))
+
+
+def test_earlier_trials_of_another_folder_are_shown_from_there():
+    page = shown(made.trial(made.SLOWER), earlier=[made.trial(made.FASTER)], out="a b")
+    assert "Earlier ones: perfdoctor report --trials --out 'a b' ID" in page
