@@ -8,6 +8,7 @@ from typing import Any, List, Optional
 
 LEAVES_MAX = 64  # tensors of one batch that are looked at
 ITEMS_MAX = 512  # of a batch that are looked at to find them
+FIELDS = 4  # tensors of a batch that may be as many as a small batch has samples
 PLAIN = (str, bytes, int, float, type(None))  # of a list that begins with one of these nothing is looked at
 
 
@@ -40,15 +41,30 @@ def leaves(batch: Any, tensor: type) -> List[Any]:
     return tensors
 
 
-def samples_of(batch: Any, tensor: Any) -> int:
-    """How many samples a batch holds: the first dimension of its first tensor; 0 if it has none."""
+def batch_size_of(loader: Any) -> Optional[int]:
+    """Samples of a whole batch, as a loader or its batch sampler tells; None if neither does."""
+    if loader.batch_size is not None:
+        return int(loader.batch_size)
+    size = getattr(loader.batch_sampler, "batch_size", None)
+    return size if isinstance(size, int) else None
+
+
+def samples_of(batch: Any, tensor: Any, most: int = 0) -> int:
+    """How many samples a batch holds: the first dimension of its first tensor; 0 if it has none.
+
+    `most`: samples that were put together, 0 if unknown. Where tensors tell of more, or a list is as long,
+    the first dimension is another one: of lists with a tensor for each sample, of batches with time first.
+    """
     first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
-    if isinstance(first, tensor) and first.dim():
+    if not most and isinstance(first, tensor) and first.dim():
         return int(first.size(0))  # a nested tensor has no shape
-    for leaf in leaves(batch, tensor):
-        if leaf.dim():
-            return int(leaf.size(0))
-    return 0
+    sizes = [int(leaf.size(0)) for leaf in leaves(batch, tensor) if leaf.dim()]
+    counted = sizes[0] if sizes else 0
+    if not most or counted == most:
+        return counted
+    lists = [each for each in (batch, first) if isinstance(each, (list, tuple)) and each]
+    as_long = any(len(each) == most for each in lists) and most > FIELDS
+    return most if sizes and (as_long or counted > most or most in sizes) else counted
 
 
 def bytes_of(batch: Any, tensor: type) -> int:

@@ -58,10 +58,16 @@ class Stretch:
 
 
 def stretch(
-    take: Callable[[], Any], size: int, pids: List[int], seconds: float, over: Callable[[], bool]
+    take: Callable[[], Any],
+    size: int,
+    pids: List[int],
+    seconds: float,
+    over: Callable[[], bool],
+    batch_size: int = 0,
 ) -> Optional[Stretch]:
     """Batches taken for `seconds`, in rounds of `size`; None where not one round comes before `over()`.
 
+    `batch_size`: as the loader tells it, 0 if it does not.
     It ends early where `take` raises Dry, and where rounds are long, after LEAST_ROUNDS of them or twice
     the time, whichever comes first.
     """
@@ -75,7 +81,7 @@ def stretch(
             for _ in range(size):
                 batch = take()
                 if len(sizes) < SIZED:
-                    sizes.append((samples_of(batch, Tensor), bytes_of(batch, Tensor)))
+                    sizes.append((samples_of(batch, Tensor, batch_size), bytes_of(batch, Tensor)))
             if over():
                 break
             marks.append(clock())

@@ -24,6 +24,7 @@ from ...wire.events.loader_benchmark import (
 )
 from ...wire.events.loaders import DEFAULT_PREFETCH
 from . import batch_costs
+from .batch_content import batch_size_of
 from .batch_costs import Caught, Dry, Stretch
 
 Tell = Callable[[Event], None]
@@ -34,6 +35,7 @@ END = object()
 PATIENCE_S = 30.0  # a worker that gives nothing for so long is stuck: spawned ones import torch in seconds
 # Of the time: the loader itself, then the same without reading.
 REAL_SHARE = 0.75
+NONE_SHARE = 0.15  # of it, kept for no workers: what a batch costs and why is measured there
 # Of a setting's time, each: the rest goes into starting workers and into batches that are not counted.
 STRETCH_SHARE = 0.4
 LEAST_S = 0.2  # of a stretch: twenty ticks of the clock that workers' CPU seconds are read from
@@ -167,6 +169,7 @@ class Loading:
         self._iterable = loader._dataset_kind != MAP
         self._index_name = "batch_sampler" if loader.batch_sampler is not None else "sampler"
         self._indices = None if self._iterable else Indices(getattr(loader, self._index_name))
+        self._batch_size = batch_size_of(loader) or 0
         self._costs = batch_costs.Costs()
         self._read_before = False  # an iterable dataset gives its first samples to each setting
         self._once = False  # unless a second epoch has none
@@ -187,7 +190,8 @@ class Loading:
                 waiting = [0] if 0 in waiting else []
                 continue
             self._mark(f"{workers} workers")
-            share_s = (self._end_s(REAL_SHARE) - time.monotonic()) / (len(waiting) + 1)
+            end_s = self._end_s(REAL_SHARE - NONE_SHARE if workers else REAL_SHARE)
+            share_s = (end_s - time.monotonic()) / (sum(map(bool, waiting)) + 1)
             self._guarded(workers, self._real, share_s, limit)
             waiting = self._beyond(waiting) + waiting
         self._without_reading()
@@ -224,11 +228,8 @@ class Loading:
 
     def _reason_to_stop(self, workers: int) -> Optional[str]:
         """Why no more settings are to be measured, or None."""
-        if (
-            self._rates
-            and workers != self._loader.num_workers
-            and time.monotonic() >= self._end_s(REAL_SHARE)
-        ):
+        optional = bool(self._rates) and workers not in (0, self._loader.num_workers)
+        if optional and time.monotonic() >= self._end_s(REAL_SHARE - NONE_SHARE):
             return "time"
         if workers * self._worker_bytes > MEMORY_SHARE * batch_costs.free_memory_bytes():
             return "memory"
@@ -330,7 +331,7 @@ class Loading:
         self._costs.reset()
         if self._indices is not None:
             self._indices.reset()
-        stretch = batch_costs.stretch(feed.take, feed.round, feed.pids, seconds, over)
+        stretch = batch_costs.stretch(feed.take, feed.round, feed.pids, seconds, over, self._batch_size)
         if stretch is None:
             return None
         self._batch_bytes = max(self._batch_bytes, stretch.bytes)

@@ -23,7 +23,7 @@ from ..recorder import BEFORE_NEXT, Recorder, clock
 from ..session import Session
 from ..steps.steps import StepTracker
 from ..user_frames import library_between, user_line
-from .batch_content import items_of, samples_of
+from .batch_content import batch_size_of, items_of, samples_of
 from .making import Making
 
 Args = Tuple[Any, ...]
@@ -40,6 +40,7 @@ class _Epoch:
     """One iterator of one loader."""
 
     __slots__ = (
+        "batch_size",
         "batches",
         "before",
         "begin",
@@ -51,8 +52,11 @@ class _Epoch:
         "wait_ns",
     )
 
-    def __init__(self, loader: int, index: int, before: int, begin: int, startup_ns: int) -> None:
+    def __init__(
+        self, loader: int, batch_size: int, index: int, before: int, begin: int, startup_ns: int
+    ) -> None:
         self.loader = loader
+        self.batch_size = batch_size  # 0 if it is not known
         self.index = index
         self.before = before  # batches of the loader's ended epochs
         self.begin = begin
@@ -104,7 +108,7 @@ class Loaders:
             LoaderEvent(
                 id=self.count,
                 num_workers=loader.num_workers,
-                batch_size=_batch_size(loader),
+                batch_size=batch_size_of(loader),
                 prefetch_factor=loader.prefetch_factor,
                 persistent_workers=loader.persistent_workers,
                 pin_memory=loader.pin_memory,
@@ -155,8 +159,9 @@ class Loaders:
         number = self.starting
         self._leave(number, id(result))
         index = self.started[number] = self.started.get(number, 0) + 1
+        size = batch_size_of(args[0]) or 0
         self.epochs[id(result)] = _Epoch(
-            number, index, self.delivered_by.get(number, 0), begin, recorder.since - begin
+            number, size, index, self.delivered_by.get(number, 0), begin, recorder.since - begin
         )
 
     def _leave(self, number: int, iterator: int) -> None:
@@ -261,7 +266,11 @@ class Loaders:
         self.delivered = recorder.level <= BATCH
         first = result[0] if type(result) in PLAIN and result else result
         shape = first.shape if type(first) is self.tensor and not first.is_nested else None
-        count = shape[0] if shape else self.samples_of(result, self.tensor) or 0
+        size = epoch.batch_size if epoch is not None else 0
+        if shape and not 0 < size < shape[0]:
+            count = shape[0]
+        else:
+            count = self.samples_of(result, self.tensor, size) or 0
         samples = self.samples
         samples.loader_delivers = True
         if samples.evaluated:  # by a pass in eval mode alone: the batch before it was no training batch
@@ -378,13 +387,6 @@ def _while_alive(watched: Callable[[Any], None], original: Callable[[Any], None]
         return original(iterator) if ends() else watched(iterator)
 
     return stop
-
-
-def _batch_size(loader: Any) -> Optional[int]:
-    if loader.batch_size is not None:
-        return int(loader.batch_size)
-    size = getattr(loader.batch_sampler, "batch_size", None)
-    return size if isinstance(size, int) else None
 
 
 def _start_method(context: Any) -> Optional[str]:

@@ -104,7 +104,8 @@ class Making:
         totals, stride = self.row_totals, self.stride + self.untimed
         self.untimed = 0
         totals[0] += stride
-        totals[1] += stride * samples_of(result, self.tensor)
+        asked = args[1] if len(args) > 1 else None  # indices of the samples, or of the only one
+        totals[1] += stride * samples_of(result, self.tensor, len(asked) if isinstance(asked, list) else 0)
         for place, cost in enumerate(costs, 2):
             totals[place] += stride * cost
         if self.written >= EACH_ROWS:
