@@ -114,7 +114,7 @@ def corrected(
     kinds = {part.kind for part in parts}
     by = widening(kinds, checked, here)
     as_it_is = not checked.is_measured or kinds <= here.keys()
-    return widen(bounded(gain if as_it_is else raised(gain, power_of(parts)), bound), by, bound)
+    return widen(gain if as_it_is else raised(gain, power_of(parts)), by, bound)
 
 
 def settings_on(device: str) -> Checked:
@@ -180,8 +180,9 @@ def unknown(every: Widening, known: Iterable[Widening], cases: int) -> Widening:
 
 def widen(gain: Gain, by: Widening, bound: float = math.inf) -> Gain:
     """The gain with a range that is wider by this much, within reach of the bound; the likely value stays."""
-    high = min(gain.high * math.exp(by.above), bound**BEYOND)
-    return Gain(gain.low / math.exp(by.below), gain.likely, high)
+    _, likely, high = astuple(bounded(gain, bound))
+    low = min(gain.low / math.exp(by.below), likely)
+    return Gain(low, likely, min(high * math.exp(by.above), bound**BEYOND))
 
 
 def fit_powers(cases: Sequence[Case]) -> Mapping[Bottleneck, float]:

@@ -215,7 +215,7 @@ def test_within_a_class_each_takes_its_part_of_what_the_other_leaves(model):
     found = judged(tip("a", 0.6), tip("b", 0.6), model=model, blame=open_to(data=0.8, compute=0.2))
     assert found.together is not None
     # at worst both take the same seconds, at best different ones: no more than the class has
-    worst = widen(Gain(low=1 / 0.4), widening([Bottleneck.DATA], Checked.SCRIPTS)).low
+    worst = widen(Gain(1 / 0.4, 1 / 0.4, 1 / 0.4), widening([Bottleneck.DATA], Checked.SCRIPTS)).low
     assert astuple(found.together) == pytest.approx((worst, 1 / 0.25, 1 / 0.2))
 
 

@@ -43,10 +43,11 @@ def leaves(batch: Any, tensor: type) -> List[Any]:
 
 def batch_size_of(loader: Any) -> Optional[int]:
     """Samples of a whole batch, as a loader or its batch sampler tells; None if neither does."""
-    if loader.batch_size is not None:
-        return int(loader.batch_size)
-    size = getattr(loader.batch_sampler, "batch_size", None)
-    return size if isinstance(size, int) else None
+    for told in (loader, getattr(loader, "batch_sampler", None)):
+        size = getattr(told, "batch_size", None)
+        if isinstance(size, int):
+            return size
+    return None
 
 
 def samples_of(batch: Any, tensor: Any, most: int = 0) -> int:
