@@ -14,7 +14,7 @@ def runs(
     """List the saved runs, newest first; a job with several runs is one line, that of its lowest rank."""
     from perfdoctor.cli import output
     from perfdoctor.render.pages import runs as listing
-    from perfdoctor.runs import directory, spans
+    from perfdoctor.runs import directory, spans, unended
 
     places = directory.places(out)
     found = directory.kept(*places)
@@ -26,7 +26,9 @@ def runs(
 
         groups = job.grouped(found)
     rows = [
-        listing.row(path.name, found[path], directory.read_json(path / "report.json") or {})
+        listing.row(
+            path.name, unended.settled(path, found[path]), directory.read_json(path / "report.json") or {}
+        )
         for path, *_ in groups
     ]
     output.emit(listing.table(rows, output.columns(sys.stdout)), sys.stdout)

@@ -67,7 +67,7 @@ class RunFacts:
     cwd: str = ""
     python: str | None = None
     torch: str | None = None
-    outcome: str = "ok"  # ok | failed | signalled | stopped | not_started | lost
+    outcome: str = "ok"  # ok | failed | signalled | stopped | not_started | running | lost
     trainer: str | None = None  # the library whose options make the loader and the optimizer: transformers
 
     @property

@@ -170,7 +170,7 @@ def ending(run: RunFacts) -> str:
     if run.outcome == "not_started":
         return "never started"
     if run.exit_code is None:
-        return "end not seen"
+        return "still running" if run.outcome == "running" else "end not seen"
     if run.exit_code < 0:
         return f"ended by {_signal_name(-run.exit_code)}"
     return "finished" if run.exit_code == 0 else f"failed with {run.exit_code}"

@@ -11,6 +11,7 @@ from perfdoctor.model.note import Note
 from perfdoctor.runs.directory import Json
 from perfdoctor.runs.records import Folder, whole
 
+UNENDED = ("running", "lost")
 LIKE = 1  # ranks may be a step apart when a job is ended
 
 
@@ -83,6 +84,6 @@ def unequal(steps: Mapping[int, int]) -> Iterator[Note]:
 
 def unended(folders: Sequence[Folder]) -> Iterator[Note]:
     """Which of several folders were still being written, or lost."""
-    names = [folder.path.name for folder in folders if folder.run.get("outcome") == "running"]
+    names = [folder.path.name for folder in folders if folder.run.get("outcome") in UNENDED]
     if names and len(folders) > 1:
         yield Note("unended-runs", {"names": names})

@@ -31,6 +31,7 @@ from perfdoctor.runs.raw import (
     read_stacks,
 )
 from perfdoctor.runs.types import RankRecords, RunRecords
+from perfdoctor.runs.unended import settled
 from perfdoctor.wire import names
 from perfdoctor.wire.events.device_errors import DeviceErrorEvent
 from perfdoctor.wire.step_rows import BACKWARD_DONE, BATCH, CALL, END, UPDATE
@@ -216,6 +217,7 @@ def look(path: Path) -> Folder:
             raise NotARun(f"{path} is not a perfdoctor run", "list the runs here with: perfdoctor runs")
         problems.append(Note("no-run-json"))
         run = {}
+    run = settled(path, run)
     lines = tuple(read_lines(path / names.BOOT, problems))
     boots = tuple(line for line in lines if line.get("event") != DeviceErrorEvent.event)
     kinds = {line.get("kind") for line in lines if line.get("event") == DeviceErrorEvent.event}

@@ -112,6 +112,7 @@ def test_nothing_that_was_escaped_can_steer_a_terminal(raw):
         ({"exit_code": -9, "outcome": "signalled"}, "ended by SIGKILL"),
         ({"exit_code": -250, "outcome": "signalled"}, "ended by signal 250"),
         ({"exit_code": None, "outcome": "lost"}, "end not seen"),
+        ({"exit_code": None, "outcome": "running"}, "still running"),
         ({"exit_code": -15, "outcome": "stopped"}, "stopped with the watch"),
     ],
 )

@@ -150,7 +150,7 @@ def _rate(entry: Json, cores: float) -> Rate | None:
     waited_s = number(entry.get("delay_s")) + number(entry.get("workers_delay_s"))
     # What was asked for, and could have been had of the usable cores, but was not.
     lost_s = min(cpu_s + waited_s, cores * seconds) - cpu_s
-    contention = max(0.0, lost_s / seconds / max(1, as_count(entry.get("workers")) or 0))
+    contention = min(1.0, max(0.0, lost_s / seconds / max(1, as_count(entry.get("workers")) or 0)))
     return Rate(batches, seconds, noise, number(entry.get("samples")), cpu_s / batches, contention)
 
 

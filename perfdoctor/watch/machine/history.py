@@ -41,7 +41,7 @@ def file() -> Path | None:
     Raises OSError where the user has no folder.
     """
     told = os.environ.get(VARIABLE)
-    if told == OFF:
+    if told is not None and told.lower() == OFF:
         return None
     host = "".join(letter if letter.isalnum() else "-" for letter in platform.node() or "here")
     if told:
