@@ -342,13 +342,12 @@ def _together(
         return None
     gain = _in_combination(model, first, attribution, machine)
     alone = [gain for *_, gain in first]
-    best = Gain(*(max(getattr(each, case) for each in alone) for case in ("low", "likely", "high")))
     bound = _bound(first, attribution.bounds)
-    likely = max(min(gain.likely, bound.likely), best.likely)
+    likely = max(min(gain.likely, bound.likely), *(each.likely for each in alone))
     # that all of them bring their best, and act on seconds of their own, is rarer than that one of them does
     at_best = math.prod(each.high for each in alone)
-    high = max(min(gain.high, bound.high, at_best), best.high)
-    return Gain(min(gain.low, bound.low), likely, max(likely, high))
+    high = max(likely, min(gain.high, bound.high, at_best), *(each.high for each in alone))
+    return Gain(min(gain.low, bound.low), likely, high)
 
 
 def _bound(advised: Sequence[Advised], bounds: Mapping[Bottleneck, float]) -> Gain:

@@ -14,10 +14,11 @@ from perfdoctor.model.measured import Marker, MemoryFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.live import LiveRecords
 from perfdoctor.runs.types import RankRecords, RunRecords
+from perfdoctor.runs.unended import SILENT_S
 
 ROLES = ("main", "worker", "other")
 # Of a run that nobody can ask whether it lives: its host is sampled once a minute at the least.
-LOST_AFTER_S = 180.0
+LOST_AFTER_S = SILENT_S
 GONE_AFTER_S, SAMPLES_MISSED = 5.0, 3.0  # of one whose processes are not there
 SILENT_AFTER_S, SILENT_STEPS = 10.0, 5.0  # a rank is silent after so long, and so many of its steps
 

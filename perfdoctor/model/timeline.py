@@ -28,9 +28,7 @@ class StepBins:
     steps: int
     rank: int
     windows_s: tuple[tuple[float, float], ...] = ()
-    steps_a_row: int = (
-        1  # at most: a long run is recorded in rows of several steps, of which only means are known
-    )
+    steps_a_row: int = 1  # at most: of rows of several steps, as long runs have, only means are known
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ folder.
 from __future__ import annotations
 
 import os
-import platform
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -21,6 +20,7 @@ from perfdoctor.runs.directory import Json, read_json
 from perfdoctor.runs.records import whole
 from perfdoctor.runs.tails import CountedSteps, LinesTail, RowsTail, StepCurve
 from perfdoctor.runs.types import RankRecords, RunRecords
+from perfdoctor.runs.unended import is_gone
 from perfdoctor.wire import names
 
 RECENT_S = 10.0  # what "now" means; a rate of less flickers
@@ -71,7 +71,7 @@ class LiveRun:
             next(iter(shown.values())).curve.steps_per_s if shown else (),
             time.time(),
             self._silent_s(),
-            self._is_gone(),
+            is_gone(self._run, self._watcher_pid),
         )
 
     def _read_run(self) -> None:
@@ -126,11 +126,6 @@ class LiveRun:
         for name in ("run.json", "host.jsonl", *self._processes):
             with suppress(OSError):
                 yield (self.path / name).stat().st_mtime
-
-    def _is_gone(self) -> bool:
-        pids = [pid for pid in (whole(self._run, "pid"), self._watcher_pid) if pid]
-        is_here = bool(pids) and self._host_name() == platform.node()
-        return is_here and not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
 class _LiveProcess:

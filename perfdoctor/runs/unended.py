@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from perfdoctor.runs.directory import Json, read_json
+from perfdoctor.runs.json_text import whole
 from perfdoctor.wire import names
 
 SILENT_S = 180.0  # three times the longest pause between two samples of the host
@@ -21,18 +22,18 @@ def settled(path: Path, run: Json) -> Json:
     On its own host that is known by its processes, and everywhere by its files, which are written as long as
     somebody watches.
     """
-    if run.get("outcome") != "running" or not (_is_gone(path, run) or _is_silent(path)):
+    if run.get("outcome") != "running":
         return run
-    return {**run, "outcome": "lost"}
+    watcher_pid = whole(read_json(path / names.CONFIG), "watcher_pid")
+    return {**run, "outcome": "lost"} if is_gone(run, watcher_pid) or _is_silent(path) else run
 
 
-def _is_gone(path: Path, run: Json) -> bool:
+def is_gone(run: Json, watcher_pid: int | None) -> bool:
     """Whether its command and who watched it are gone; not known on another host."""
     host = run.get("host")
     if not isinstance(host, dict) or host.get("name") != platform.node():
         return False
-    told = (run.get("pid"), (read_json(path / names.CONFIG) or {}).get("watcher_pid"))
-    pids = [pid for pid in told if isinstance(pid, int) and pid > 0]
+    pids = [pid for pid in (whole(run, "pid"), watcher_pid) if pid]
     return bool(pids) and not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 

@@ -44,7 +44,8 @@ class Flow:
     blocked_s: float
     by_kind: Mapping[str, tuple[float, int, float]]
     ddp: bool
-    own: tuple[float, float, int]  # of the script's own calls: share of the blocked time, calls, bytes
+    # Of calls that the script makes beside DistributedDataParallel: share of the blocked time, number, bytes.
+    own: tuple[float, float, int]
     ranks: int  # of the group that the largest of them is in
     groups: Mapping[Members, float]  # shares of the blocked time, in calls that can be compared
     untimed: bool
@@ -79,7 +80,7 @@ def flow_of(calls: CollectiveCalls, groups: Mapping[Members, CollectiveCalls], s
         blocked_s=blocked_s / count,
         by_kind=by_kind,
         ddp=passes > 0,
-        own=_own(calls[calls.ddp == 0], blocked_s, count),
+        own=_own(calls[calls.ddp == 0], blocked_s, count) if passes else (0.0, 0.0, 0),
         ranks=max(1, int(calls.ranks[calls.bytes.argmax()])),
         groups=shares,
         untimed=not bool(calls.timed.any()),
@@ -134,6 +135,7 @@ def sync_facts(
     costliest = max(first.by_kind, key=lambda name: first.by_kind[name][2])
     passes = sum(figures[1] * RING.get(name, 0.0) for name, figures in first.by_kind.items())
     sent = passes * (first.ranks - 1) / first.ranks
+    own, own_calls, own_bytes = first.own
     sync = GradientSyncFacts(
         exposed=0.0,
         all=0.0,
@@ -151,14 +153,11 @@ def sync_facts(
         bus_bytes_per_s=sent / moving_s if sent and moving_s > 0 else None,
         by_kind=first.by_kind,
         at=location(wrapper.get("at")),
-        **(_beside(first) if first.ddp else {}),
+        own=own,
+        own_calls=own_calls,
+        own_bytes=own_bytes,
     )
     return of_shown(sync, shown, contention_s * in_one(sync))
-
-
-def _beside(flow: Flow) -> Json:
-    share, calls, size = flow.own
-    return {"own": share, "own_calls": calls, "own_bytes": size}
 
 
 def of_shown(sync: GradientSyncFacts, shown: RankFacts, contention_s: float) -> GradientSyncFacts:
