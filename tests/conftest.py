@@ -12,6 +12,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    # As where the environment is activated: tests type `python`, and a machine may have `python3` alone.
+    os.environ["PATH"] = os.pathsep.join(
+        (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
+    )
     sys.addaudithook(_watch_starts)
     os.environ[history.VARIABLE] = history.OFF  # no test reads or writes the developer's own
     os.environ[STRICT] = "1"  # what fails in perfdoctor itself fails the test
