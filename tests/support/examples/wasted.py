@@ -8,6 +8,7 @@ from perfdoctor.facts.script.embedding_tables import EmbeddingTable, EmbeddingTa
 from perfdoctor.facts.script.recomputation import RecomputationFacts
 from perfdoctor.facts.script.recomputed_constants import ConstantLine, RecomputedConstantFacts
 from perfdoctor.facts.script.repeated_copies import CopyingLine, RepeatedCopyFacts
+from perfdoctor.facts.script.zero_products import ZeroProductFacts, ZeroProductLine
 from perfdoctor.model.change import Estimate
 from perfdoctor.model.measured import LineCost, Location, Phase
 
@@ -21,6 +22,9 @@ HEALTHY = {
     ),
     RepeatedCopyFacts: RepeatedCopyFacts(
         Estimate(0.0, 0.01, 0.02), 40e6, (CopyingLine(AT, 0.01, 40e6, 12.0, ("clone",)),), 5
+    ),
+    ZeroProductFacts: ZeroProductFacts(
+        Estimate(0.0, 0.01, 0.03), (ZeroProductLine(AT, 0.01, 256, 64, 1 / 64, True),), 5
     ),
     EmbeddingTableFacts: EmbeddingTableFacts(
         (EmbeddingTable("words", 30_000, 30_000 * 512 * 4, 8_192.0, "AdamW", 0.3, 0.3, AT),)
@@ -51,6 +55,10 @@ def odd(draw):
         )
         for _ in range(draw(st.integers(0, 2)))
     ]
+    multiplying = [
+        ZeroProductLine(AT, draw(SHARE), 256, 64, draw(st.floats(1e-9, 1)), draw(st.booleans()))
+        for _ in range(draw(st.integers(0, 2)))
+    ]
     tables = [
         EmbeddingTable(
             draw(st.sampled_from(["", "users"])),
@@ -78,5 +86,6 @@ def odd(draw):
         RepeatedCopyFacts: RepeatedCopyFacts(
             Estimate(low, likely, high), draw(st.floats(0, 1e12)), tuple(copying), 3
         ),
+        ZeroProductFacts: ZeroProductFacts(Estimate(low, likely, high), tuple(multiplying), 3),
         EmbeddingTableFacts: EmbeddingTableFacts(tuple(tables)),
     }
