@@ -49,12 +49,13 @@ class Listing:
             return None
 
     @cached_property
-    def _scopes(self) -> list[Function]:
+    def scopes(self) -> list[Function]:
+        """All functions of the file, those inside others as well."""
         return [node for node in ast.walk(self.tree) if isinstance(node, Function)] if self.tree else []
 
     def scope(self, line: int) -> ast.Module | Function | None:
         """The innermost function around a line, or the module."""
-        around = [node for node in self._scopes if node.body[0].lineno <= line <= (node.end_lineno or 0)]
+        around = [node for node in self.scopes if node.body[0].lineno <= line <= (node.end_lineno or 0)]
         return max(around, key=lambda node: node.lineno, default=self.tree)
 
     def statement(self, line: int) -> ast.stmt | None:
