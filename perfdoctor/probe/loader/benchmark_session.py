@@ -94,9 +94,9 @@ class Only:
                 return iterated
             self.session.write(LoadingSkippedEvent(id=self.loaders.numbers.get(iterated)))
             return None
-        wanted = {number} if at is None else {key for key, place in self.places.items() if _is_at(place, at)}
-        found = min(wanted & self.built.keys(), default=None)
-        return None if found is None else self.built[found]
+        if at is not None:
+            number = min((key for key, place in self.places.items() if _is_at(place, at)), default=None)
+        return None if number is None else self.built.get(number)
 
     def _claim(self) -> bool:
         """Whether this process is the one that measures: the others would load beside it."""
