@@ -39,6 +39,7 @@ class TableOf(str, Enum):
     FINDINGS = "findings"
 
 
+TABLES = (ExportFormat.CSV, ExportFormat.PARQUET)
 NO_TEXT = (ExportFormat.PARQUET, ExportFormat.PERFETTO, ExportFormat.TENSORBOARD)
 
 
@@ -66,13 +67,9 @@ def export(
     from perfdoctor.errors import PerfdoctorError
     from perfdoctor.runs import lookup
 
+    _check(format_, what, run, against, out)
     path = lookup.run_directory(run, out)
     before = None if against is None else lookup.run_directory(against, out)
-    if against is not None and format_ is not ExportFormat.FOLDED:
-        raise PerfdoctorError(
-            "--against goes with --format folded",
-            f"see two runs drawn: {_typed('report', run, out)} --html FILE --against {shlex.quote(against)}",
-        )
     if to is None:
         if format_ in NO_TEXT:
             raise PerfdoctorError(
@@ -88,7 +85,7 @@ def export(
     if format_ is ExportFormat.PERFETTO:
         from perfdoctor.cli import trace
 
-        trace.trace([str(path)], perfetto=str(file))
+        trace.write_window(path, str(file), ELSEWHERE)
         return
     if format_ is ExportFormat.PARQUET:
         from perfdoctor.render.exports import parquet
@@ -97,6 +94,24 @@ def export(
     else:
         _write(file, _text(path, format_, what, out, before).encode("utf-8", "backslashreplace"))
     output.say(f"wrote {to}")
+
+
+def _check(
+    format_: ExportFormat, what: TableOf, run: str | None, against: str | None, out: str | None
+) -> None:
+    """Raise PerfdoctorError where an option has no meaning for the format."""
+    from perfdoctor.errors import PerfdoctorError
+
+    if against is not None and format_ is not ExportFormat.FOLDED:
+        raise PerfdoctorError(
+            "--against goes with --format folded",
+            f"see two runs drawn: {_typed('report', run, out)} --html FILE --against {shlex.quote(against)}",
+        )
+    if what is not TableOf.STEPS and format_ not in TABLES:
+        raise PerfdoctorError(
+            "--what goes with --format csv and --format parquet",
+            f"write its rows: {_typed('export', run, out)} --format csv --what {what.value}",
+        )
 
 
 def _typed(verb: str, run: str | None, out: str | None = None) -> str:

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from perfdoctor.cli import together
+
 
 def history(
     limit: Annotated[
@@ -27,6 +29,9 @@ def history(
     from perfdoctor.errors import PerfdoctorError
     from perfdoctor.watch.machine import history as kept
 
+    if yes and not clear:
+        raise PerfdoctorError("--yes goes with --clear", "perfdoctor history --clear --yes")
+    together.refuse("--clear", clear, {"--json": json})
     try:
         path = kept.file()
         changes, unread = kept.read()

@@ -60,14 +60,13 @@ def report(
     """
     names, price_per_h = runs or [], None if price is None else _price_per_h(price)
     of_page = {"--markdown": markdown, "--price": price is not None}
+    of_terminal = {"--all": all_, "--lines": lines != LINES}
     if html is not None or open_ or against is not None:
-        _html(names, html, open_, out, trials, against, {"--json": json, **of_page})
+        _html(names, html, open_, out, trials, against, {"--json": json, **of_page, **of_terminal})
         return
     together.refuse("--json", json, of_page)
     if trials:
-        together.refuse(
-            "--trials", trials, {"--price": price is not None, "--all": all_, "--lines": lines != LINES}
-        )
+        together.refuse("--trials", trials, {"--price": price is not None, **of_terminal})
         _trial(names, json, markdown, out)
         return
     from perfdoctor.cli import kept_report, output

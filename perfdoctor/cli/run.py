@@ -196,7 +196,7 @@ def _applied(typed: str, command: Sequence[str]) -> dict[str, dict[str, Any]]:
     from perfdoctor.trials.settings import flags, tweak_catalogue
 
     try:
-        settings = flags.read(shlex.split(typed), tweak_catalogue.tweaks())
+        settings = flags.read(shlex.split(typed), tweak_catalogue.tweaks(), command=command)
     except ValueError as error:  # of quotes that are not closed
         hint = "put all of it in quotes: --with '--workers 4 --amp'"
         raise PerfdoctorError(f"--with {typed}: {str(error).lower()}", hint) from None

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from perfdoctor.trace.results import RankTrace
 
 GB = 10**9
+LIMIT_GB = 4.0
+ELSEWHERE = "give another place with --perfetto OUT"
 IN_HTML = 20  # rows per list without --top: a file that is scrolled has room
 
 
@@ -53,7 +55,7 @@ def trace(
     ] = None,
     limit_gb: Annotated[
         float, typer.Option(metavar="GB", min=0, help="Refuse files with more JSON than this.")
-    ] = 4.0,
+    ] = LIMIT_GB,
     html: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write it as one HTML file, which opens offline.")
     ] = None,
@@ -72,15 +74,36 @@ def trace(
     together.refuse("--compare", compare is not None, {"--all": all_})
     file = html_file.asked(html)
     limit_bytes = sys.maxsize if limit_gb == math.inf else round(limit_gb * GB)
-    if compare is not None:
-        sides = [_measured(_files([side], window, out), limit_bytes) for side in compare]
-        _show_comparison(sides[0], sides[1], json, markdown, top, file)
-        return
-    files = _files(paths or [], window, out)
+    words = [paths or []] if compare is None else [[side] for side in compare]
+    sides = _sides(words, window, out)
     if perfetto is not None:
-        _merge(files, perfetto, limit_bytes)
+        _merge(sides[0], perfetto, limit_bytes)
         return
-    _show(_measured(files, limit_bytes), json, markdown, top, all_, file, _again(files[0], file is not None))
+    measured = [_measured(side, limit_bytes) for side in sides]
+    if compare is not None:
+        _show_comparison(measured[0], measured[1], json, markdown, top, file)
+    else:
+        _show(measured[0], json, markdown, top, all_, file, _again(sides[0][0], file is not None))
+
+
+def _sides(words: Sequence[Sequence[str]], window: int | None, out: str | None) -> list[list[Path]]:
+    """The files that words mean, of each side of a comparison.
+
+    Raises PerfdoctorError where a window is asked for, and none of the files is that one of a run.
+    """
+    from perfdoctor.errors import PerfdoctorError
+    from perfdoctor.runs import windows
+
+    sides = [_files(each, window, out) for each in words]
+    if window is None:
+        return sides
+    known = (windows.of_file(file) for side in sides for file in side)
+    if window not in {one.number for one in known if one is not None}:
+        raise PerfdoctorError(
+            "--window names a window of a run, and a file is one trace",
+            f"leave it out, or give a run: perfdoctor trace RUN --window {window}",
+        )
+    return sides
 
 
 def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Path]:
@@ -96,10 +119,10 @@ def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Pa
         if word is not None and not path.exists():
             try:
                 path = lookup.run_directory(word, out)
-            except NoSuchRun:
+            except NoSuchRun as error:
                 raise NotATrace(
                     f"no file, folder or run called {word}",
-                    "give a file that torch.profiler wrote, or list the runs here with: perfdoctor runs",
+                    f"give a file that torch.profiler wrote, or {error.hint}",
                 ) from None
         path = lookup.named(Path(text.path(str(path), directory.working_folder())))
         if not path.is_dir():
@@ -188,10 +211,17 @@ def _show_comparison(
     _give(trace_comparison.page(found, top), markdown, file)
 
 
-def _merge(paths: Sequence[Path], out: str, limit_bytes: int) -> None:
+def write_window(run: Path, out: str, elsewhere: str) -> None:
+    """Write a window of a run with our tracks added; `elsewhere`: what to type where it cannot be written."""
+    _merge(_files([str(run)], None, None), out, round(LIMIT_GB * GB), elsewhere)
+
+
+def _merge(paths: Sequence[Path], out: str, limit_bytes: int, elsewhere: str = ELSEWHERE) -> None:
     """Write one trace with our tracks added."""
     from perfdoctor.cli import output
     from perfdoctor.errors import PerfdoctorError
+    from perfdoctor.render import text
+    from perfdoctor.runs import directory
     from perfdoctor.trace import perfetto
 
     if len(paths) != 1:
@@ -200,8 +230,9 @@ def _merge(paths: Sequence[Path], out: str, limit_bytes: int) -> None:
             f"name one: perfdoctor trace {shlex.quote(str(paths[0]))} --perfetto {shlex.quote(out)}",
         )
     marks, told = _marks(paths[0], limit_bytes)
-    perfetto.merge(paths[0], marks, Path(out), limit_bytes)
-    output.say(f"wrote {out} with {told}", "open it in https://ui.perfetto.dev")
+    perfetto.merge(paths[0], marks, Path(out), limit_bytes, elsewhere)
+    shown = text.path(out, directory.working_folder())
+    output.say(f"wrote {shown} with {told}", "open it in https://ui.perfetto.dev")
 
 
 def _marks(path: Path, limit_bytes: int) -> tuple[list[TrackEvent], str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -82,7 +82,7 @@ def try_(
     untouched.
     """
     if list_:
-        _list(tweaks or [], {"--json": json, "--html": html, "--each": each, "--auto": auto})
+        _list(tweaks or [], context)
         return
     from perfdoctor.runs import directory
     from perfdoctor.trials import Request
@@ -216,13 +216,15 @@ def _show(trial: Trial, json: bool, here: str, file: Path | None) -> None:
         raise typer.Exit(trial.exit_code)
 
 
-def _list(words: Sequence[str], others: Mapping[str, object]) -> None:
-    """All tweaks, or the pages of those named; `others` are options that would be dropped."""
+def _list(words: Sequence[str], context: typer.Context) -> None:
+    """All tweaks, or the pages of those named. Raises PerfdoctorError for options that would be dropped."""
     from perfdoctor.cli import output
     from perfdoctor.render.pages import tweaks as tweak_pages
     from perfdoctor.trials.settings import flags, tweak_catalogue
 
-    together.refuse("--list", True, {name: bool(given) for name, given in others.items()})
+    others = {f"--{name.replace('_', '-')}": bool(given) for name, given in context.params.items()}
+    del others["--tweaks"], others["--list-"]
+    together.refuse("--list", True, {**others, "the command": bool(context.obj)})
     known = tweak_catalogue.tweaks()
     if not words:
         output.show(tweak_pages.page(known, tweak_catalogue.RESULTS), sys.stdout)

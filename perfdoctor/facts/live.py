@@ -74,7 +74,7 @@ def _rank(rank: RankRecords, live: LiveRecords, run: Json, state: LiveState) -> 
     count, wall_s = float(steps.weight[used].sum()), float(steps.seconds[used].sum())
     if not count or wall_s <= 0:
         return bare
-    samples = float(steps.counts["samples"][used].sum())
+    samples = float(steps.samples[used].sum())
     step_s = wall_s / count
     silent_s = _silent_s(rank, live, run) if state is LiveState.TRAINING else None
     return replace(

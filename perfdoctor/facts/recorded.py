@@ -52,7 +52,7 @@ def _steps(steps: Steps, begin_ns: float) -> Iterator[RecordedStep]:
     """The steps in order; numbers and seconds of a row that stands for several are their means."""
     made, phases = 0.0, {phase: (values / steps.weight).tolist() for phase, values in steps.phases.items()}
     begins, lengths = ((steps.begin_ns - begin_ns) / 1e9).tolist(), (steps.seconds / steps.weight).tolist()
-    samples, losses = (steps.counts["samples"] / steps.weight).tolist(), steps.loss.tolist()
+    samples, losses = (steps.samples / steps.weight).tolist(), steps.loss.tolist()
     for place, weight in enumerate(steps.weight.tolist()):
         loss = losses[place]
         yield RecordedStep(

@@ -245,6 +245,11 @@ def bullets(entries: Iterable[Words], quietly: bool = False, colour: str = "") -
     return Bullets(tuple(Span(plain(entry), quiet=quietly, colour=colour) for entry in entries))
 
 
+def to_type(what: str, command: str) -> list[Block]:
+    """A quiet line, and below it the command that does this, with all the room that there is."""
+    return [Paragraph(quiet(f"{what}:")), Indented((Code(command, "shell"),), columns=2)]
+
+
 def listed(heading: str, entries: Iterable[str], quietly: bool = False) -> list[Block]:
     """A heading, and sentences below it."""
     return [Headline(Span(heading, strong=True, quiet=quietly)), bullets(entries, quietly)]

@@ -6,6 +6,7 @@ import errno
 import itertools
 import os
 import re
+import shlex
 import stat
 import time
 from contextlib import suppress
@@ -29,6 +30,7 @@ SHARING = "sharing.json"  # how the machine shares its cores, measured after the
 SOURCES = "sources.json"  # the code that its report read, for later ones
 RANGES = "ranges.json"  # of predicted gains, as the machine's own trials asked for when the run ended
 RESERVE, RESERVE_BYTES = "reserve", 32_768  # room for run.json and report.json on a disk that is full
+LIST = "list the runs here with: perfdoctor runs"
 WATCH_FIRST = "watch a script first: perfdoctor run train.py"
 PROBE = "probe"  # a link to what is injected, while the command runs
 
@@ -67,6 +69,18 @@ def places(out: str | None = None, kind: str = "runs") -> list[Path]:
     # Anybody may have made a folder of that name: what is in it would be shown, and tried, as the user's own.
     own = [shared / kind] if not os.path.lexists(shared) or is_private(shared) else []
     return [place for place in usual if place is not None and not _leads_elsewhere(place)] + own
+
+
+def option(folder: Path, kind: str = "runs", file: str = RUN) -> str:
+    """What verbs need to list what is kept beside this folder, with such a file each: ` --out DIR`.
+
+    Nothing where they look there anyway, or where nothing is.
+    """
+    own = Path(os.path.realpath(folder))
+    holder = own.parent
+    is_usual = holder in (Path(os.path.realpath(place)) for place in places(kind=kind))
+    any_beside = any(found.parent != own for found in holder.glob(f"*/{file}"))
+    return f" --out {shlex.quote(str(holder))}" if any_beside and not is_usual else ""
 
 
 def beside(run: str, kind: str) -> list[Path]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from perfdoctor.errors import NoSuchRun, NotARun
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.runs import raw
-from perfdoctor.runs.directory import Json, read_json
+from perfdoctor.runs.directory import LIST, Json, option, read_json
 from perfdoctor.runs.records import whole
 from perfdoctor.runs.tails import CountedSteps, LinesTail, RowsTail, StepCurve
 from perfdoctor.runs.types import RankRecords, RunRecords
@@ -45,7 +45,7 @@ class LiveRun:
 
     def __init__(self, path: Path) -> None:
         if not path.is_dir():
-            raise NoSuchRun(f"no run at {path}", "list the runs here with: perfdoctor runs")
+            raise NoSuchRun(f"no run at {path}", LIST + option(path))
         self.path = path
         self._processes: dict[str, _LiveProcess] = {}
         self._boots = LinesTail(path / names.BOOT)
@@ -77,7 +77,7 @@ class LiveRun:
     def _read_run(self) -> None:
         run = read_json(self.path / "run.json")
         if run is None or not str(run.get("schema", "")).startswith("perfdoctor.run/"):
-            raise NotARun(f"{self.path} is not a perfdoctor run", "list the runs here with: perfdoctor runs")
+            raise NotARun(f"{self.path} is not a perfdoctor run", LIST + option(self.path))
         self._run = run
         if self._watcher_pid is None:
             self._watcher_pid = whole(read_json(self.path / names.CONFIG), "watcher_pid")

@@ -22,8 +22,8 @@ def run_directory(run: str | None, out: str | None) -> Path:
     for path in (Path(run), *(place / run for place in places)):
         if path.is_dir():
             return named(run_in(path))
-    hint = "list the runs here with: perfdoctor runs" + (f" --out {shlex.quote(out)}" if out else "")
-    raise NoSuchRun(f"no run called {run}", hint)
+    where = f" --out {shlex.quote(out)}" if out else ""
+    raise NoSuchRun(f"no run called {run}", directory.LIST + where)
 
 
 def _newest(places: Sequence[Path]) -> Path | None:

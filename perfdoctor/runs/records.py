@@ -18,7 +18,7 @@ from perfdoctor.errors import NoSuchRun, NotARun
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Note
 from perfdoctor.runs import interruption
-from perfdoctor.runs.directory import RANGES, SHARING, Json, full_since, read_json
+from perfdoctor.runs.directory import LIST, RANGES, SHARING, Json, full_since, option, read_json
 from perfdoctor.runs.json_text import whole
 from perfdoctor.runs.raw import (
     Rows,
@@ -209,12 +209,12 @@ def _disk_full(path: Path, ranks: Mapping[int, RankRecords]) -> tuple[Note, ...]
 def look(path: Path) -> Folder:
     """What a run directory holds, by the names and headers of its files. Raises as `read` does."""
     if not path.is_dir():
-        raise NoSuchRun(f"no run at {path}", "list the runs here with: perfdoctor runs")
+        raise NoSuchRun(f"no run at {path}", LIST + option(path))
     problems: list[Note] = []
     run = read_json(path / "run.json")
     if run is None or not str(run.get("schema", "")).startswith("perfdoctor.run/"):
         if not any(path.glob("steps.rank*.bin")):
-            raise NotARun(f"{path} is not a perfdoctor run", "list the runs here with: perfdoctor runs")
+            raise NotARun(f"{path} is not a perfdoctor run", LIST + option(path))
         problems.append(Note("no-run-json"))
         run = {}
     run = settled(path, run)

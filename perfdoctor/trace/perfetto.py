@@ -53,13 +53,20 @@ class Counter:
 TrackEvent = Slice | Counter
 
 
-def merge(path: Path, events: Sequence[TrackEvent], out: Path, limit_bytes: int) -> None:
+def merge(
+    path: Path,
+    events: Sequence[TrackEvent],
+    out: Path,
+    limit_bytes: int,
+    elsewhere: str = "name another place",
+) -> None:
     """Write the trace at `path` with our events to `out`, compressed if its name ends in .gz.
 
-    `out` appears when it is complete. Raises NotATrace where the file holds no list of events.
+    `out` appears when it is complete. Raises NotATrace where the file holds no list of events;
+    `elsewhere` says what to type where `out` cannot be written.
     """
     if out.exists() and out.samefile(path):
-        raise PerfdoctorError(f"{out} is the trace itself", "give another place with --perfetto OUT")
+        raise PerfdoctorError(f"{out} is the trace itself", elsewhere)
     draft = out.with_name(out.name + ".part")
     try:
         with _opened(draft, out.suffix == ".gz") as file:
@@ -67,9 +74,7 @@ def merge(path: Path, events: Sequence[TrackEvent], out: Path, limit_bytes: int)
                 file.write(block)
         os.replace(draft, out)
     except OSError as error:
-        raise PerfdoctorError(
-            f"cannot write {out}: {error.strerror or error}", "give another place with --perfetto OUT"
-        ) from None
+        raise PerfdoctorError(f"cannot write {out}: {error.strerror or error}", elsewhere) from None
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)

@@ -67,7 +67,7 @@ class _MeasuredRank:
 
     @property
     def samples(self) -> float:
-        return float(self.steps.counts["samples"][self.chosen].sum())
+        return float(self.steps.samples[self.chosen].sum())
 
     @property
     def cpu_s(self) -> float:

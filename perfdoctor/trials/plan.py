@@ -125,11 +125,12 @@ def make(
         steps = _whole(steps, steps, 1, period or 1)
     steps = int(min(steps, most))
     training_s = (warm_up_steps + steps) * step_s
+    whole_s = start_s + training_s + LEAVING_S
     return TrialPlan(
-        rounds,
+        rounds if seconds is None else _coming(rounds, (seconds - spent_s) / (variants + 1) / whole_s),
         warm_up_steps,
         steps,
-        start_s + training_s + LEAVING_S,
+        whole_s,
         PATIENCE * (start_s + training_s) + SLACK_S,
         updates_per_step,
         period,
@@ -197,6 +198,11 @@ def in_turns(
         spare_updates=spare_updates,
         budget_s=budget_s,
     )
+
+
+def _coming(rounds: int, held: float) -> int:
+    """Of the rounds those that come, where time holds so many: others would make the ranges wider."""
+    return min(rounds, max(LEAST_ROUNDS, round(held)))
 
 
 def _whole(affordable: int, stretched: float, least: int, period: int) -> int:

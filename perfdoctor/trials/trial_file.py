@@ -50,7 +50,8 @@ def read(folder: Path) -> Trial:
             return trial
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
             pass  # damaged: said below
-    raise PerfdoctorError(f"no readable trial in {folder}", "perfdoctor report --trials lists them")
+    hint = f"list them with: perfdoctor report --trials{directory.option(folder, 'trials', FILE)}"
+    raise PerfdoctorError(f"no readable trial in {folder}", hint)
 
 
 def _check_means(trial: Trial) -> None:

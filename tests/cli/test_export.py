@@ -77,6 +77,7 @@ def test_tensorboard_gets_one_file_of_each_run_in_a_folder_of_its_own(run, perfd
             "see two runs drawn: perfdoctor report node0 --html FILE --against node0",
         ),
         (["node0", "--format", "folded", "--against", "node7"], "no run called node7"),
+        (["node0", "--format", "folded", "--what", "findings"], "export node0 --format csv --what findings"),
         (["node0", "--format", "csv", "--to", "nowhere/x.csv"], "there is no folder"),
         (["node0", "--format", "csv", "--to", "node0"], "is not a file"),
         (["node0", "--format", "perfetto", "--to", "t.json"], "trace"),

@@ -103,6 +103,11 @@ def test_clearing_asks_first(kept, call, monkeypatch):
     assert not kept.exists()
 
 
+def test_what_only_clearing_needs_is_not_dropped(kept):
+    with pytest.raises(PerfdoctorError, match="--yes goes with --clear"):
+        app.start(["history", "--yes"])
+
+
 def test_clearing_does_not_ask_where_told_so(kept, call):
     history.add([tried()])
     assert "removed 1 trial in " in call("--clear", "--yes").err

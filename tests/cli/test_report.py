@@ -384,6 +384,8 @@ def test_a_full_disk_leaves_the_html_report_that_was_there(saved, folder, perfdo
         ("--open",),
         ("--html", "a.html", "--json"),
         ("--html", "a.html", "--markdown"),
+        ("--html", "a.html", "--all"),
+        ("--html", "a.html", "--lines", "7"),
         ("--json", "--markdown"),
         ("--json", "--price", "3.20"),
         ("--trials", "--price", "3.20"),

@@ -147,6 +147,18 @@ def test_tweaks_that_cannot_be_meant_start_nothing(folder, perfdoctor, typed, se
     assert not (folder / "started").exists()
 
 
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("--workers auto", "run one: perfdoctor try --workers auto -- train.py 3"),
+        ("--amp=1", "write it like: perfdoctor run --with --amp train.py 3"),
+        ("4", "--with takes tweaks only: perfdoctor run --with '--workers 4' train.py 3"),
+    ],
+)
+def test_what_to_type_instead_is_for_the_command_typed(perfdoctor, typed, hint):
+    assert perfdoctor("run", "--with", typed, "train.py", "3").stderr.splitlines()[1].strip() == hint
+
+
 def test_a_share_is_between_nought_and_one(perfdoctor):
     assert perfdoctor("run", "--profiler-share", "2", "train.py").returncode == 2
 

@@ -285,10 +285,26 @@ def test_a_window_of_several_ranks_is_exported_as_the_hint_says(saved, folder, p
     assert (folder / "out.json").exists()
 
 
+def test_an_export_that_cannot_be_written_names_its_own_option(saved, perfdoctor):
+    path = trace_files.save(saved(), text(), "trace.rank0.0.json.gz")
+    told = perfdoctor("export", "--format", "perfetto", "--to", str(path))
+    assert "is the trace itself\n  name another place: --to FILE" in told.stderr
+
+
 def test_a_comparison_refuses_what_it_would_drop(trace, perfdoctor):
     shown = perfdoctor("trace", "--compare", "t.json", "t.json", "--all")
     assert (shown.returncode, shown.stdout) == (2, "")
     assert "--compare and --all do not go together" in shown.stderr
+
+
+def test_a_window_is_one_of_a_run(trace, perfdoctor):
+    shown = perfdoctor("trace", "t.json", "--window", "7")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "perfdoctor trace RUN --window 7" in shown.stderr
+
+
+def test_runs_that_are_elsewhere_are_listed_from_there(perfdoctor):
+    assert "perfdoctor runs --out 'o p'" in perfdoctor("trace", "nosuch", "--out", "o p").stderr
 
 
 @pytest.mark.shows("huge-trace")

@@ -331,7 +331,16 @@ def test_the_list_explains_the_tweaks_named(call):
     assert "Use autocast" not in shown.out
     assert call("--list", "--wokers").said == "no tweak called --wokers"
     assert call("--list", "wokers").said == "no tweak called --wokers"
-    assert call("--list", "--json").said == "--list and --json do not go together"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--json",), ("--ranks", "1,2"), ("--out", "kept"), ("--run", "x"), ("--keep-arguments",)],
+    ids=" ".join,
+)
+def test_the_list_refuses_what_it_would_drop(call, words):
+    assert call("--list", *words).said == f"--list and {words[0]} do not go together"
+    assert call("--list", "--", "train.py").said == "--list and the command do not go together"
 
 
 def test_help_shows_how_tweaks_and_command_are_given(perfdoctor):

@@ -6,6 +6,17 @@ import pytest
 from perfdoctor.runs import directory
 
 
+def test_what_is_beside_a_folder_is_listed_from_where_it_is_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kept, other = tmp_path / "o p" / "20260102-a", tmp_path / "other"
+    for folder in (kept, other, tmp_path / ".perfdoctor" / "runs" / "20260102-b"):
+        folder.mkdir(parents=True)
+    (kept / directory.RUN).touch()
+    assert directory.option(kept.with_name("damaged")) == f" --out '{tmp_path}/o p'"
+    assert directory.option(other) == ""
+    assert directory.option(tmp_path / ".perfdoctor" / "runs" / "20260102-b") == ""
+
+
 def test_packed_traces_replace_the_plain_ones(tmp_path):
     plain = tmp_path / "trace.rank0.0.json"
     plain.write_bytes(b'{"traceEvents": []}' * 1000)

@@ -43,6 +43,11 @@ def test_seconds_bound_the_whole_trial() -> None:
     assert 10.0 + made.rounds * 2 * made.execution_s == pytest.approx(200.0, rel=0.01)
 
 
+def test_rounds_that_time_does_not_hold_are_not_planned() -> None:
+    assert [make(seconds=seconds, start_s=15.0).rounds for seconds in (5.0, 25.0, 200.0)] == [3, 3, 5]
+    assert make(seconds=25.0, rounds=8, start_s=15.0).rounds == 3
+
+
 def test_steps_and_rounds_that_were_asked_for_are_kept() -> None:
     made = make(steps=70, rounds=4)
     assert (made.steps, made.rounds) == (70, 4)

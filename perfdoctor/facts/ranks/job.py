@@ -132,7 +132,7 @@ def _summary(
         flow, before = flow_of(calls, groups, found), spent(found)
         for who, theirs in groups.items():
             matchers.setdefault(who, Matcher(world)).add(own.rank, own.node, theirs, before)
-    samples = float(found.counts["samples"].sum()) / float(found.weight.sum())
+    samples = float(found.samples.sum()) / float(found.weight.sum())
     facts = RankFacts(
         rank=own.rank,
         node=own.node,

@@ -20,6 +20,8 @@ Bools = npt.NDArray[np.bool_]
 LONGEST_STEP = 64  # updates; longer patterns are not told apart from phases of training
 IN_A_ROW = 0.65  # of each optimizer's updates follow one of its own: they take turns by phases, not by steps
 REGULAR = 0.6  # of the steps are as long as the usual one: WGANs start their count anew with each epoch
+LONG_WITHOUT = 2.0  # times as long without samples as ever between two steps that got some: none will come
+UNCOUNTED = 0.1  # of the steps: fewer without samples barely change their rate
 PATTERN_UPDATES = 20_000  # enough to see a pattern in
 
 COLUMNS: Mapping[Phase, str] = dict(zip(Phase, PHASE_COLUMNS, strict=False))  # the rest is OTHER
@@ -49,6 +51,20 @@ class Steps:
         """Whether loaders gave batches to the first of several steps, and to no later one."""
         batches = self.counts["batches"]
         return bool(len(batches) > 1 and self.weight[0] == 1 and batches[0] > 0 and not batches[1:].any())
+
+    @property
+    def samples(self) -> Floats:
+        """The samples that each entry got, all 0 where steps went on for long after the last ones.
+
+        What they trained on was kept from before (`itertools.cycle`), or came from elsewhere.
+        """
+        counted = self.counts["samples"]
+        passed = np.cumsum(self.weight)
+        got = passed[counted > 0]
+        without = passed[-1] - got[-1] if len(got) else 0.0
+        usual = float(np.max(np.diff(got), initial=1.0))
+        kept = without > max(LONG_WITHOUT * usual, UNCOUNTED * passed[-1])
+        return np.zeros_like(counted) if kept else counted
 
     @property
     def seconds(self) -> Floats:

@@ -65,6 +65,7 @@ def step_facts(steps: Steps, process_begin_ns: int | None, process_end_ns: int |
     mean_s = sum(means.values())
     median_s, p95_s = quantiles(seconds / weight, weight, (0.5, 0.95))
     totals = {name: float(values[timed].sum()) for name, values in steps.counts.items()}
+    samples = float(steps.samples[timed].sum())
     known = steps.loss[np.isfinite(steps.loss)]
     return StepFacts(
         count=round(steps_count),
@@ -76,7 +77,7 @@ def step_facts(steps: Steps, process_begin_ns: int | None, process_end_ns: int |
         wall_s=mean_s * steps_count,
         startup_s=max(0.0, (int(steps.begin_ns[0]) - process_begin_ns) / 1e9) if process_begin_ns else 0.0,
         tail_s=max(0.0, (process_end_ns - int(steps.end_ns[-1])) / 1e9) if process_end_ns else None,
-        samples_per_s=totals["samples"] / count / mean_s if totals["samples"] and mean_s else None,
+        samples_per_s=samples / count / mean_s if samples and mean_s else None,
         updates_per_step=steps.per_step,
         backwards_per_step=totals["backwards"] / count,
         skipped_updates=steps.skipped_updates,

@@ -37,6 +37,7 @@ class Only:
         self.loaders = loaders
         self.torch = torch
         self.options: Dict[str, Any] = session.options["loader"]
+        self.built: Dict[int, Any] = {}  # kept: libraries build another loader from the user's, and drop it
         self.places: Dict[int, Dict[str, Any]] = {}
         self.updates = 0
         self.measuring = False
@@ -50,7 +51,10 @@ class Only:
         self.loaders.after_init(loader, args, result)
         place = user_line()
         number = self.loaders.numbers.get(loader)
-        if place is not None and number is not None:
+        if number is None:
+            return
+        self.built[number] = loader
+        if place is not None:
             self.places.setdefault(number, place)
 
     def before_iter(self, args: Args, kwargs: Kwargs) -> None:
@@ -90,9 +94,9 @@ class Only:
                 return iterated
             self.session.write(LoadingSkippedEvent(id=self.loaders.numbers.get(iterated)))
             return None
-        wanted = {number} if at is None else {key for key, place in self.places.items() if _is_at(place, at)}
-        built = [loader for loader, key in self.loaders.numbers.items() if key in wanted]
-        return min(built, key=self.loaders.numbers.__getitem__, default=None)
+        if at is not None:
+            number = min((key for key, place in self.places.items() if _is_at(place, at)), default=None)
+        return None if number is None else self.built.get(number)
 
     def _claim(self) -> bool:
         """Whether this process is the one that measures: the others would load beside it."""
@@ -130,9 +134,7 @@ class Only:
                 built=self.loaders.count,
                 ranks=ranks,
                 seconds=self.options["seconds"],
-                same_dataset=[
-                    key for other, key in self.loaders.numbers.items() if other.dataset is loader.dataset
-                ],
+                same_dataset=[key for key, other in self.built.items() if other.dataset is loader.dataset],
                 library=library_between(),
             )
         )

@@ -24,6 +24,7 @@ from ..session import Session
 from ..steps.steps import StepTracker
 from ..user_frames import library_between, user_line
 from .batch_content import batch_size_of, items_of, samples_of
+from .epoch import Epoch
 from .making import Making
 
 Args = Tuple[Any, ...]
@@ -36,37 +37,6 @@ PLAIN = (list, tuple)  # what batches usually are: of these the first tensor is 
 LOOKS_FIRST, LOOKS_STRIDE = 8, 64  # batches that are looked at: a loader's first, then one in so many
 
 
-class _Epoch:
-    """One iterator of one loader."""
-
-    __slots__ = (
-        "batch_size",
-        "batches",
-        "before",
-        "begin",
-        "first_wait_ns",
-        "index",
-        "last_ns",
-        "loader",
-        "startup_ns",
-        "wait_ns",
-    )
-
-    def __init__(
-        self, loader: int, batch_size: int, index: int, before: int, begin: int, startup_ns: int
-    ) -> None:
-        self.loader = loader
-        self.batch_size = batch_size  # 0 if it is not known
-        self.index = index
-        self.before = before  # batches of the loader's ended epochs
-        self.begin = begin
-        self.startup_ns = startup_ns
-        self.last_ns = begin  # when its last batch was there
-        self.first_wait_ns: Optional[int] = None
-        self.batches = 0
-        self.wait_ns = 0
-
-
 class Loaders:
     """The hooks of the process that iterates DataLoaders."""
 
@@ -77,10 +47,11 @@ class Loaders:
         self.moments = steps.moments
         self.torch = torch
         self.tensor = torch.Tensor
+        self.iterators = torch.utils.data.dataloader._BaseDataLoaderIter
         self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.count = 0
-        self.epochs: Dict[int, _Epoch] = {}  # by id of the iterator
-        self.last: Tuple[int, Optional[_Epoch]] = (0, None)  # the one of them that was asked last
+        self.epochs: Dict[int, Epoch] = {}  # by id of the iterator
+        self.last: Tuple[int, Optional[Epoch]] = (0, None)  # the one of them that was asked last
         self.started: Dict[int, int] = {}  # iterators started, by loader
         self.delivered_by: Dict[int, int] = {}  # batches of ended epochs, by loader
         self.starting = 0  # the loader whose iterator is being made
@@ -154,25 +125,22 @@ class Loaders:
         if not self._still_trains(recorder):
             return
         recorder.leave()
-        if result is None:
+        if not isinstance(result, self.iterators):
             return
         number = self.starting
-        self._leave(number, id(result))
+        self.last = (0, None)
+        if id(result) in self.epochs:  # its workers live on for the next epoch, or it has a gone one's place
+            self._end(self.epochs.pop(id(result)), None)
         index = self.started[number] = self.started.get(number, 0) + 1
         size = batch_size_of(args[0]) or 0
-        self.epochs[id(result)] = _Epoch(
-            number, size, index, self.delivered_by.get(number, 0), begin, recorder.since - begin
+        self.epochs[id(result)] = Epoch(
+            result, number, size, index, self.delivered_by.get(number, 0), begin, recorder.since - begin
         )
 
-    def _leave(self, number: int, iterator: int) -> None:
-        """End the epochs that a loop left before their last batch: the same loader begins another."""
-        ended = [
-            key
-            for key, epoch in self.epochs.items()
-            if key == iterator or (epoch.loader == number and epoch.batches)
-        ]
-        self.last = (0, None)
-        for key in ended:
+    def _leave(self, number: int) -> None:
+        """End the epochs of a loader that a loop left before their last batch: their iterators are gone."""
+        of_loader = [key for key, epoch in self.epochs.items() if epoch.loader == number]
+        for key in (key for key in of_loader if self.epochs[key].iterator() is None):
             self._end(self.epochs.pop(key), None)
 
     def wrapped_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -288,6 +256,7 @@ class Loaders:
         epoch.last_ns = recorder.since
         if epoch.first_wait_ns is None:
             epoch.first_wait_ns = recorder.since - begin
+            self._leave(epoch.loader)  # not before: a variable may have held the old iterator till now
             self._begin(epoch, iterator, epoch.first_wait_ns)
         else:
             epoch.wait_ns += recorder.since - begin
@@ -308,7 +277,7 @@ class Loaders:
         recorder.leave()
         self.session.write(WorkersEndEvent(workers=workers, wait_ns=recorder.since - begin))
 
-    def _begin(self, epoch: _Epoch, iterator: Any, first_wait_ns: int) -> None:
+    def _begin(self, epoch: Epoch, iterator: Any, first_wait_ns: int) -> None:
         self.session.write(
             EpochEvent(
                 loader=epoch.loader,
@@ -321,8 +290,8 @@ class Loaders:
             )
         )
 
-    def _end(self, epoch: _Epoch, end_wait_ns: Optional[int]) -> None:
-        self.delivered_by[epoch.loader] = epoch.before + epoch.batches
+    def _end(self, epoch: Epoch, end_wait_ns: Optional[int]) -> None:
+        self.delivered_by[epoch.loader] = self.delivered_by.get(epoch.loader, 0) + epoch.batches
         self.session.write(
             EpochEndEvent(
                 loader=epoch.loader,

@@ -74,6 +74,7 @@ def _panels(
         "because": report.diagnosis.because,
         "rates": rates.line(report.rates) if report.rates is not None and report.rates.is_told else "",
         "step": _step(steps, report.diagnosis.classes) if steps is not None and steps.mean_s else None,
+        "of_rank": f" of rank {report.job.shown}" if report.job is not None else "",
         "fall": _fall(timeline.waterfall),
         "device_fall": _fall(timeline.device_waterfall),
         "cards": shown,

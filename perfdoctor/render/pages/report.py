@@ -155,6 +155,7 @@ def _footer(report: Report, price_per_h: float | None, here: str) -> list[Block]
         said.append(f"Watching cost {text.watching(report.overhead)}.")
     if report.path:
         said.append(f"Kept in {path}")
+    footer: list[Block] = [Paragraph(blocks.quiet(line)) for line in said]
     if report.window is not None:
-        said.append(f"Inside the step: perfdoctor trace {shlex.quote(path)}")
-    return [Paragraph(blocks.quiet(line)) for line in said]
+        footer += blocks.to_type("Inside the step", f"perfdoctor trace {shlex.quote(path)}")
+    return footer

@@ -64,8 +64,8 @@ def _sections(
     if trial.notes:
         yield blocks.listed("Good to know", [" ".join(note.split()) for note in all_worded(trial.notes)])
     path = text.path(trial.path, cwd)
-    again = f"perfdoctor report --trials {shlex.quote(path)}"
-    yield [Paragraph(blocks.quiet(f"Kept in {path}")), Paragraph(blocks.quiet(f"Shown again by: {again}"))]
+    again = blocks.to_type("Shown again by", f"perfdoctor report --trials {shlex.quote(path)}")
+    yield [Paragraph(blocks.quiet(f"Kept in {path}")), *again]
     yield _listed(earlier, out)
     if unread:
         left_out = f"{text.count(unread, 'trial')} left out: trial.json cannot be read"

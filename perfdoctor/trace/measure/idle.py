@@ -3,9 +3,11 @@
 Each gap between device events ends with the next event, which some thread launched. Of the gap,
 1. time in which that thread was inside a DataLoader is DATA_WAIT;
 2. else, time in which it was inside a blocking copy is COPY;
-3. else, time until it began the launch is SYNC if the host was waiting for the device when the gap began
+3. else, time until the launch is SYNC if the host was waiting for the device when the gap began
    (it had let the queue run empty), or while it is inside a waiting call; and HOST_LATE if not;
 4. the rest, from the launch to the end of the gap, is LAUNCH_GAP: latency, or waiting for another stream.
+The launch is where its call begins, or where a longer one has left what launches usually take: until then the
+host loads code or is held up in the driver.
 Where the launch is not in the trace, all of the gap is UNKNOWN. OTHER_RANK needs the other ranks: waiting for
 them happens inside communication kernels, where the device is busy (see collectives.py).
 """
@@ -29,6 +31,7 @@ CAUSES = (
     IdleCause.DATA_WAIT, IdleCause.COPY, IdleCause.SYNC, IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP,
     IdleCause.UNKNOWN,
 )  # fmt: skip
+LAUNCH_NS = 10_000  # that a call takes to launch, generously
 FAR = np.iinfo(np.int64).max // 2  # beyond every time stamp, and differences fit
 
 
@@ -38,7 +41,7 @@ class Gaps:
 
     begin_ns: Ints
     end_ns: Ints
-    launch_ns: Ints  # when the call that launched the next event began
+    launch_ns: Ints  # when the next event was launched
     thread: Ints  # that launched it, UNKNOWN if not in the trace
     drained: Ints  # the blocking call that the host was in when the gap began, else UNKNOWN
 
@@ -123,7 +126,8 @@ class Idle:
         thread, launch_ns = np.full(len(begin), UNKNOWN, np.int32), np.full(len(begin), FAR)
         known = np.flatnonzero(launch != UNKNOWN)
         thread[known] = calls.thread[launch[known]]
-        launch_ns[known] = calls.begin_ns[launch[known]]
+        made_ns = np.minimum(calls.ends_ns(launch[known]), end[known])  # an event may begin within its call
+        launch_ns[known] = np.maximum(calls.begin_ns[launch[known]], made_ns - LAUNCH_NS)
         if len(known):
             thread[-1] = thread[known[-1]]
         return Gaps(begin, end, launch_ns, thread, np.full(len(begin), UNKNOWN, np.int32))

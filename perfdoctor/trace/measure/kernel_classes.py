@@ -51,6 +51,7 @@ NAMED: Rules = (
     (KernelClass.MATMUL, (
      r"gemm|gemv|cijk_|nvjet|cublas(?!.*transpose)|matmul|(^|_)b?mm_|_mm$|split_?k_?reduce|xmma|tensorop|"
      r"dot_kernel|reduce_1block|wmma|moe_?(fused|gemm)|fused_moe|marlin|postgsu|stream_?k|\b(ger|trsm|syrk|symm)_?kernel")),
+    (KernelClass.OTHER, r"(^|_)fft(_rtc|$)"),  # of cuFFT and rocFFT, which no compiler takes apart
     # What a runtime copies and fills by kernels of its own is work of the device like any other.
     (KernelClass.POINTWISE, r"copybuffer|copy_?image|memcpy|fillbuffer|memset|fill_?image"),
     (KernelClass.POINTWISE, r"elementwise|distribution"),

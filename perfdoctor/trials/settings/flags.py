@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,16 +18,22 @@ VALUE = "value"  # what a tweak's function gets its own value as
 Given = Mapping[str, "str | None"]  # flags as typed and their words
 
 
-def read(words: Sequence[str], tweaks: Sequence[Tweak], options: Sequence[str] = ()) -> tuple[Setting, ...]:
+def read(
+    words: Sequence[str],
+    tweaks: Sequence[Tweak],
+    options: Sequence[str] = (),
+    command: Sequence[str] | None = None,
+) -> tuple[Setting, ...]:
     """The settings that `words` ask for, in the order of their flags; a value `auto` stays as it is.
 
     A flag that goes with a tweak (`--amp-dtype bf16`) implies that tweak, unless it takes a value of its own.
-    `options` are further flags that a mistyped one may have meant. Raises PerfdoctorError for anything that
-    is no tweak, for a value that is missing or not allowed, and for a flag that is given twice.
+    `options` are further flags that a mistyped one may have meant; `command` is what `perfdoctor run --with`
+    applies them to. Raises PerfdoctorError for anything that is no tweak, for a value that is missing or not
+    allowed, and for a flag that is given twice.
     """
     owners = {flag: tweak for tweak in tweaks for flag in _takes(tweak)}
     words_of: dict[str, str | None] = {}
-    for flag, word in _pairs(words, owners, options):
+    for flag, word in _pairs(words, owners, options, command):
         if flag in words_of:
             raise PerfdoctorError(f"{flag} is given twice", "give each tweak only once")
         words_of[flag] = word
@@ -58,17 +65,20 @@ def listed(words: Sequence[str], tweaks: Sequence[Tweak]) -> list[Tweak]:
 
 
 def _pairs(
-    words: Sequence[str], owners: Mapping[str, Tweak], options: Sequence[str]
+    words: Sequence[str],
+    owners: Mapping[str, Tweak],
+    options: Sequence[str],
+    command: Sequence[str] | None,
 ) -> Iterator[tuple[str, str | None]]:
     """Each flag with its word, which stands behind it or behind `=`."""
     rest = list(words)
     while rest:
         flag, equals, word = rest.pop(0).partition("=")
         if flag not in owners:
-            raise _unknown(flag, [*owners, *options])
+            raise _unknown(flag, [*owners, *options], command)
         takes = _takes(owners[flag])[flag]
         if takes is None and equals:
-            raise PerfdoctorError(f"{flag} takes no value", f"write it like: perfdoctor try {flag}")
+            raise PerfdoctorError(f"{flag} takes no value", f"write it like: {_typed(flag, command)}")
         if takes is not None and not equals:
             if not rest or rest[0].startswith("--"):
                 raise PerfdoctorError(f"{flag} needs a value", f"{flag} takes {takes.allowed}")
@@ -81,9 +91,18 @@ def _takes(tweak: Tweak) -> dict[str, Any]:
     return {tweak.flag: tweak.takes, **tweak.extras}
 
 
-def _unknown(word: str, flags: Sequence[str]) -> PerfdoctorError:
+def _typed(tweaks: str, command: Sequence[str] | None) -> str:
+    """The command line with these tweaks."""
+    if command is None:
+        return f"perfdoctor try {tweaks}"
+    return f"perfdoctor run --with {shlex.quote(tweaks)} {shlex.join(command)}"
+
+
+def _unknown(word: str, flags: Sequence[str], command: Sequence[str] | None = None) -> PerfdoctorError:
     if not word.startswith("-"):
-        return PerfdoctorError(f"{word} is not a tweak", f"put the command after --: {EXAMPLE}")
+        like = EXAMPLE if command is None else _typed("--workers 4", command)
+        where = "put the command after --" if command is None else "--with takes tweaks only"
+        return PerfdoctorError(f"{word} is not a tweak", f"{where}: {like}")
     close = difflib.get_close_matches(word, flags, 1)
     perhaps = f"did you mean {close[0]}? " if close else ""
     return PerfdoctorError(f"no tweak called {word}", f"{perhaps}list them with: {LIST}")

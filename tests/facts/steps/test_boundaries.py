@@ -53,6 +53,22 @@ def test_a_network_that_is_trained_ahead_counts_its_own_updates():
     assert count(updates(*[1] * 200, *[1, 2] * 200)) == pytest.approx(400, abs=1)
 
 
+@pytest.mark.parametrize(
+    ("samples", "known"),
+    [
+        ([8] * 20, True),
+        ([8] * 10 + [0] * 10, False),  # itertools.cycle gives them again
+        ([64] + [0] * 19, False),  # loaded once
+        ([64, 0, 0, 0, 0] * 4, True),  # several updates on one batch
+        ([8] * 19 + [0], True),  # a loader that runs ahead
+    ],
+)
+def test_samples_are_unknown_where_steps_go_on_long_after_the_last_ones(samples, known):
+    found = boundaries.find(rows([update(samples=count, batches=int(count > 0)) for count in samples]))
+    assert found is not None
+    assert list(found.samples) == (samples if known else [0] * 20)
+
+
 def test_two_updates_each_are_one_step():
     assert count(updates(*[1, 1, 2, 2] * 8)) == 8
 

@@ -129,6 +129,21 @@ def test_a_script_that_trains_without_the_loader_asked_for_is_ended(tmp_path, as
     assert [(entry["updates"], entry["asked"]) for entry in own.of("loading_none")] == [(20, True)]
 
 
+TAKEN_OVER = """
+    def prepared(loader):
+        return DataLoader(loader.dataset, batch_sampler=loader.batch_sampler)
+    loader = DataLoader(range(16), batch_size=2)
+    loader = prepared(loader)
+    for batch in loader: print("trained")
+"""
+
+
+@pytest.mark.parametrize(("asked", "measured_one"), [({}, 2), ({"at": "script.py:6"}, 1), ({"number": 1}, 1)])
+def test_a_loader_that_another_one_has_taken_over_is_known(tmp_path, asked, measured_one):
+    own, _ = measured(tmp_path, TAKEN_OVER, **asked)
+    assert [(entry["id"], entry["same_dataset"]) for entry in own.of("loading")] == [(measured_one, [1, 2])]
+
+
 @pytest.mark.parametrize(
     ("at", "is_it"),
     [("train.py:4", True), ("pkg/train.py:4", True), ("rain.py:4", False), ("train.py:41", False)],

@@ -120,6 +120,35 @@ def test_an_epoch_that_the_loop_leaves_ends_with_its_last_batch(tmp_path):
     assert ends[3]["end_wait_ns"] >= 0
 
 
+def test_an_iterator_still_in_use_counts_on_while_its_loader_is_iterated_anew(tmp_path):
+    records = watched(
+        tmp_path,
+        """
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8)
+        def endless():
+            while True:
+                yield from loader
+        batches = endless()
+        for step in range(16):
+            x, = next(batches)
+            net(x).mean().backward(); opt.step(); opt.zero_grad()
+            if step % 4 == 3:
+                for number, (x,) in enumerate(loader):
+                    if number == 1:
+                        break
+        left = iter(loader); next(left); next(left); next(left)
+        left = iter(loader); next(left)
+        """,
+    )
+    ends = records.ranks[0].of("epoch_end")
+    whole = [end["index"] for end in ends if end["end_wait_ns"] is not None]
+    assert (whole, [end["batches"] for end in ends]) == ([1], [2, 8, 2, 2, 2, 3])
+
+
 def test_validation_batches_do_not_count_as_training_samples(tmp_path):
     records = watched(
         tmp_path,

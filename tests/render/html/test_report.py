@@ -141,6 +141,11 @@ def test_every_panel_is_there_and_says_something():
     assert "no accelerator was sampled" in outline.texts["machine"]
 
 
+def test_the_step_of_a_job_says_of_which_rank_it_is():
+    assert "One step of rank 0: " in html(replace(reports.STARVED, job=job()), TIMELINE)
+    assert "One step: " in html(reports.STARVED, TIMELINE)
+
+
 @pytest.mark.parametrize("report", [reports.STARVED, replace(reports.STARVED, job=job())])
 def test_it_is_readable_without_eyes_and_without_a_mouse(report):
     outline = Outline(html(report, TIMELINE))

@@ -216,7 +216,7 @@ def test_the_operators_of_a_window_take_one_line_and_the_page_says_how_to_see_mo
     page = shown(replace(reports.STARVED, window=window))
     assert "in operators: convolution_backward 40%, [bold]x" in page
     assert "\x1b" not in page
-    assert "Inside the step: perfdoctor trace " in page
+    assert "Inside the step:\n    perfdoctor trace " in page
     assert "Inside the step" not in shown(reports.STARVED)
 
 

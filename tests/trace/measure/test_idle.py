@@ -96,7 +96,16 @@ def test_a_copy_from_pinned_memory_holds_nobody() -> None:
     made.launched("a", 0, 5, 10)
     made.call("cudaMemcpyAsync", 12, 31, correlation=77)
     made.copy("Memcpy HtoD (Pinned -> Device)", 25, 30, correlation=77)
-    assert causes(made) == {"host_late": 2.0, "launch_gap": 13.0}
+    assert causes(made) == {"host_late": 5.0, "launch_gap": 10.0}
+
+
+@pytest.mark.parametrize(("returns", "late"), [(2015, 1995.0), (2030, 2000.0)])
+def test_a_long_call_that_launches_is_the_hosts_time(returns: float, late: float) -> None:
+    made = Recording()
+    made.launched("a", 0, 5, 10)
+    made.call("cudaLaunchKernel", 11, returns, correlation=77)
+    made.kernel("b", 2020, 2030, correlation=77)
+    assert causes(made) == {"host_late": late, "launch_gap": 2010 - late}
 
 
 def test_a_gap_before_an_event_without_a_launch_is_unknown() -> None:
