@@ -30,7 +30,7 @@ LONGEST_INTERVAL_S = 60.0
 EARLY_S = 0.05  # a tick may come a little before its time
 COST_SHARE = 0.006  # of one core; a tree of hundreds of processes is sampled less often, not at more cost
 COST_SAMPLES = 8  # the cost is a mean over about this many: one that reads memory maps costs three times more
-MOST_LISTED = 96  # processes a line; a line stays below 25 kB
+MOST_LISTED = 512  # processes a line: reading them costs so much that long lines are seldom (COST_SHARE)
 
 MAPS_INTERVAL_S = 10.0  # reading smaps_rollup walks the process's page tables under its memory lock
 MAPS_COST_SHARE = 0.001  # of the time of the process that is held up by it

@@ -285,6 +285,18 @@ def test_only_cores_that_the_run_may_use_are_looked_at(monkeypatch: pytest.Monke
     assert busy.of(frozenset((0, 1))) is None  # the cores are others than before
 
 
+def test_all_processes_of_a_machine_with_eight_devices_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks, workers = 8, 16
+    members = [SimpleNamespace(pid=pid, role="other", process=None) for pid in range(ranks * (1 + workers))]
+    tree = SimpleNamespace(look=lambda now_s: members)
+    monkeypatch.setattr(HostSampler, "_reading", lambda self, member, now_s: {"pid": member.pid})
+    monkeypatch.setattr(host._Maps, "choose", lambda self, processes, now_s: None)
+    line = HostSampler(tmp_path, tree).sample(1.0)
+    assert (len(line["procs"]), line["left_out"]) == (len(members), 0)
+
+
 def test_of_many_processes_those_that_have_waited_longest_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: dict[int, int] = {}
     processes = [SimpleNamespace(pid=pid, create_time=lambda: 0.0) for pid in range(9)]
