@@ -70,7 +70,8 @@ def share_of(cpu: CpuFacts, ranks: int) -> CpuFacts:
     if ranks < 2:
         return cpu
     others = cpu.other_cores / ranks if cpu.other_cores is not None else None
-    return replace(cpu, usable_cores=cpu.usable_cores / ranks, other_cores=others)
+    whole = cpu.whole_cores / ranks if cpu.whole_cores is not None else None
+    return replace(cpu, usable_cores=cpu.usable_cores / ranks, whole_cores=whole, other_cores=others)
 
 
 @fact
@@ -101,7 +102,18 @@ def cpu_facts(
     others = max(0.0, sum(machine) / len(machine) - sum(known)) if len(machine) >= ENOUGH and known else None
     limited_by = str(run_host.get("limited_by") or "machine")
     main_delay = growth(samples, "threads_delay_s", {"main"}) if len(samples) >= ENOUGH else None
-    return CpuFacts(usable, busy, main, workers, limited_by, others, _delay(samples), main_delay)
+    whole = positive(samples[-1].get("whole_cores")) if samples else None
+    return CpuFacts(
+        usable_cores=usable,
+        busy_cores=busy,
+        main_cores=main,
+        worker_cores=workers,
+        limited_by=limited_by,
+        other_cores=others,
+        worker_delay=_delay(samples),
+        main_delay=main_delay,
+        whole_cores=min(usable, whole) if whole else None,
+    )
 
 
 def busy_cores(samples: Sequence[Json]) -> list[float]:

@@ -124,6 +124,22 @@ def test_processes_of_the_run_that_are_not_listed_are_no_other_programs():
     assert not found.crowded
 
 
+@pytest.mark.parametrize(
+    ("usable", "whole", "worth"), [(16, 8.0, 10.0), (4, 4.0, 4.0)]
+)  # the latter by a quota
+def test_a_hyper_thread_adds_little_to_the_work_of_its_core(usable, whole, worth):
+    samples = [sample(1, (1, "main", 1.0), usable_cores=usable, machine_cores=16, whole_cores=8)]
+    found = cpu_of({}, samples, step(forward=10, cpu=10), None)
+    assert (found.usable_cores, found.whole_cores, found.worth_cores) == (usable, whole, worth)
+    shared = resources.share_of(found, 2)
+    assert (shared.usable_cores, shared.worth_cores) == (usable / 2, worth / 2)
+
+
+def test_where_the_machine_tells_of_no_hyper_threads_every_core_is_whole():
+    found = cpu_of({"usable_cores": 16}, [], step(forward=10, cpu=10), None)
+    assert (found.whole_cores, found.worth_cores) == (None, 16)
+
+
 def test_samples_in_another_order_tell_nothing_of_children():
     samples = [sample(t, (1, "main", 9.0), machine_busy_cores=2.0) for t in (3, 4, 5, 6, 3)]
     for entry in samples:
