@@ -188,6 +188,7 @@ class LoaderFacts:
 
 
 CROWDED = 0.25  # of the usable cores kept busy by other programs
+HYPER_THREAD = 0.25  # of a core's work is what a second thread on it adds: 0.15 to 0.3, as its makers say
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,14 @@ class CpuFacts:
     other_cores: float | None = None  # cores kept busy by other people's processes
     worker_delay: float | None = None  # seconds that a worker is ready but has no core, per second it runs
     main_delay: float | None = None  # the same of all threads of the training process, per second of time
+    whole_cores: float | None = None  # of the usable ones: hyper-threads of a core together are one
+
+    @property
+    def worth_cores(self) -> float:
+        """How many whole cores do as much as all usable ones, where hyper-threads are among these."""
+        if self.whole_cores is None:
+            return self.usable_cores
+        return self.whole_cores + HYPER_THREAD * (self.usable_cores - self.whole_cores)
 
     @property
     def crowded(self) -> bool:

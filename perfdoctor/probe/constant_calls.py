@@ -104,6 +104,7 @@ class StepCalls:
         ] = []  # (what wrote, what had made it)
         self.results: Dict[int, ConstantResult] = {}
         self.last: Optional[ConstantCall] = None  # the call before this one, if it was constant
+        self.last_ns = 0  # that it took by itself
         self.gap_ns = 0  # since it
 
     def before(
@@ -156,8 +157,10 @@ class StepCalls:
         if call.shows is not None:
             call.line = user_line()
             if last is not None and call.line is not None and last.line == call.line:
-                call.ns += self.gap_ns  # memory of what came between is given back then, and goes as well
-            self.last = call
+                # memory of what came between is given back then, and goes as well; that takes no longer than
+                # the calls: more is other work, as between the turns of a line that ends an item
+                call.ns += min(self.gap_ns, max(ns, self.last_ns))
+            self.last, self.last_ns = call, ns
             self.constant.append(call)
 
     def close(self) -> None:

@@ -9,8 +9,9 @@ cores.
     OMP_NUM_THREADS=8 python train.py        # or torch.set_num_threads(8)
 
 ## When not
-Small operations are not worth splitting between threads: one thread may be best. Several training processes
-on one machine have to share its cores.
+Small operations are not worth splitting between threads: one thread may be best. Hyper-threads of one
+core compute matrices no faster than one of them: whole cores are what counts. Several training processes on
+one machine have to share its cores.
 """
 
 from __future__ import annotations
@@ -40,16 +41,20 @@ def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu
     )
     if run.device != "cpu" or run.ranks > 1 or compute < MOSTLY_COMPUTE or cpu.busy_cores is None:
         return None
-    cores = int(cpu.usable_cores - (cpu.worker_cores or 0.0) + 0.3)  # the workers keep theirs
+    whole = cpu.whole_cores or cpu.usable_cores  # hyper-threads share the units that compute
+    cores = int(whole - (cpu.worker_cores or 0.0) + 0.3)  # the workers keep theirs
+    usable = f"{cpu.usable_cores:g} usable cores"
     if threads.intra_op >= TOO_MANY * cpu.usable_cores:
-        advised, effective = max(1, int(cpu.usable_cores)), cpu.usable_cores
-        what = f"{threads.intra_op} threads compete for {cpu.usable_cores:g} usable cores"
+        advised, effective = max(1, int(whole)), whole
+        what = f"{threads.intra_op} threads compete for {usable}"
     elif _too_few(threads, cpu, cores):
         advised = cores
         effective = max(threads.intra_op, cores - YIELDED * (cpu.other_cores or 0.0))
-        what = f"it keeps {cpu.busy_cores:.1f} of {cpu.usable_cores:g} usable cores busy"
+        what = f"it keeps {cpu.busy_cores:.1f} of {usable} busy"
     else:
         return None
+    if whole < cpu.usable_cores:
+        what += f", which are hyper-threads of {whole:g}"
     speedups = of_threads(threads.intra_op, effective, effective, threads.per_module_s)
     low, likely, high = (compute * (1 - 1 / speedup) for speedup in speedups)
     return Advice(

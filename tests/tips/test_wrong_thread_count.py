@@ -29,6 +29,15 @@ def test_more_threads_than_usable_cores():
     assert advice.tweak == "--threads 4"
 
 
+def test_advises_as_many_as_whole_cores():
+    few = tip(run(), BUSY, threads(2, "OMP_NUM_THREADS=2"), cpu(cores=16, busy=2.0, whole_cores=8.0))
+    many = tip(run(), BUSY, threads(64, None), cpu(cores=16, busy=16.0, whole_cores=8.0))
+    assert few is not None
+    assert many is not None
+    assert few.tweak == many.tweak == "--threads 8"
+    assert "busy, which are hyper-threads of 8; compute" in few.because[1]
+
+
 def test_points_at_the_line_that_set_them():
     advice = tip(run(), BUSY, threads(1, "torch.set_num_threads", at=LINE), cpu(cores=4))
     assert advice is not None
@@ -47,6 +56,9 @@ def test_leaves_cores_to_the_workers():
         pytest.param(run(), BUSY, threads(4), cpu(cores=4, busy=3.9), id="as-many-as-cores"),
         pytest.param(run(), BUSY, threads(5), cpu(cores=4, busy=3.9), id="just-under-too-many"),
         pytest.param(run(), BUSY, threads(1, None), cpu(cores=4), id="torchs-own-choice"),
+        pytest.param(
+            run(), BUSY, threads(8, "OMP_NUM_THREADS=8"), cpu(16, 8.0, whole_cores=8.0), id="one-on-each-core"
+        ),
         pytest.param(
             run(), BUSY, threads(1, "OMP_NUM_THREADS=1", module=0.4), cpu(cores=4), id="small-operations"
         ),

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfdoctor.facts.decode import Json, number, positive
-from perfdoctor.facts.host.resources import inside
+from perfdoctor.facts.host.resources import UsedDevices
 from perfdoctor.facts.registry import fact
-from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.runs.types import RunRecords
 
 COMPUTING = 0.5  # of the time before a sample a kernel ran: an idle device lowers its clock by itself
 ENOUGH = 10  # such samples, one a second: in fewer the device is still warming up
@@ -38,9 +36,9 @@ class HeldClockFacts:
 
 
 @fact
-def held_clock_facts(records: RunRecords, span: MeasuredSpan) -> HeldClockFacts | None:
+def held_clock_facts(devices: UsedDevices) -> HeldClockFacts | None:
     """How far the accelerators were held back, or None where none was, or too few samples tell."""
-    found = [_of_device(inside(rows, span)) for rows in records.gpus.values()]
+    found = [_of_device(rows) for rows in devices.values()]
     return max((each for each in found if each is not None), key=lambda each: each.lost, default=None)
 
 

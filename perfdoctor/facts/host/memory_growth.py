@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfdoctor.facts.decode import Json, number
-from perfdoctor.facts.host.resources import ENOUGH, OwnSamples
+from perfdoctor.facts.host.resources import ENOUGH, OwnDevices, OwnSamples
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.trend import slope
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.types import RunRecords
 
 SETTLING = 0.2  # of the steps: memory still grows for other reasons
 
@@ -27,7 +26,7 @@ class MemoryGrowth:
 
 
 @fact
-def memory_growth(samples: OwnSamples, records: RunRecords, span: MeasuredSpan) -> MemoryGrowth | Missing:
+def memory_growth(samples: OwnSamples, devices: OwnDevices, span: MeasuredSpan) -> MemoryGrowth | Missing:
     """The robust slope of what the training process holds.
 
     Pages without a file behind them are read with every sample; private pages seldom, but everywhere.
@@ -37,14 +36,14 @@ def memory_growth(samples: OwnSamples, records: RunRecords, span: MeasuredSpan) 
     host = next((seen for each in known if (seen := _settled(each, span)) is not None), None)
     used = [
         [(number(row.get("t_ns")), number(row["memory_used_bytes"])) for row in rows if _is_read(row)]
-        for rows in records.gpus.values()
+        for rows in devices.values()
     ]
-    devices = [seen for each in used if (seen := _settled(each, span)) is not None]
-    if host is None and not devices:
+    grown = [seen for each in used if (seen := _settled(each, span)) is not None]
+    if host is None and not grown:
         return Missing("the memory of the training process was sampled too rarely to see growth")
     return MemoryGrowth(
         host * per_ns if host is not None else None,
-        sum(devices) * per_ns if devices else None,
+        sum(grown) * per_ns if grown else None,
     )
 
 

@@ -33,6 +33,9 @@ class DiskFacts:
 
 HostSamples = NewType("HostSamples", Sequence[Json])  # taken between the first step and the last
 OwnSamples = NewType("OwnSamples", Sequence[Json])  # the same, processes of other ranks told apart
+# Samples between the same steps of the devices that the run trains on, and of the rank's own ones.
+UsedDevices = NewType("UsedDevices", Mapping[int, Sequence[Json]])
+OwnDevices = NewType("OwnDevices", Mapping[int, Sequence[Json]])
 
 
 @fact
@@ -67,12 +70,17 @@ def share_of(cpu: CpuFacts, ranks: int) -> CpuFacts:
     if ranks < 2:
         return cpu
     others = cpu.other_cores / ranks if cpu.other_cores is not None else None
-    return replace(cpu, usable_cores=cpu.usable_cores / ranks, other_cores=others)
+    whole = cpu.whole_cores / ranks if cpu.whole_cores is not None else None
+    return replace(cpu, usable_cores=cpu.usable_cores / ranks, whole_cores=whole, other_cores=others)
 
 
 @fact
 def cpu_facts(
-    records: RunRecords, samples: OwnSamples, timed: TimedStep, loader: LoaderFacts | Missing | None
+    records: RunRecords,
+    samples: OwnSamples,
+    of_all: HostSamples,
+    timed: TimedStep,
+    loader: LoaderFacts | Missing | None,
 ) -> CpuFacts | Missing:
     """Cores and how busy they were. The steps' own CPU clocks are finer than samples a second apart."""
     host = records.run.get("host")
@@ -87,18 +95,29 @@ def cpu_facts(
     if len(samples) >= ENOUGH:
         main = main if main is not None else sampled["main"]
         workers = sampled["worker"] if sampled["worker"] is not None else workers
-    parts = (main, workers, sampled["rank"], sampled["other"], _unseen(samples))
+    parts = (main, workers, sampled["rank"], sampled["other"], _unseen(of_all))
     known = [value for value in parts if value is not None]
     busy = min(usable, sum(known)) if main is not None else None
     machine = busy_cores(samples)
     others = max(0.0, sum(machine) / len(machine) - sum(known)) if len(machine) >= ENOUGH and known else None
     limited_by = str(run_host.get("limited_by") or "machine")
     main_delay = growth(samples, "threads_delay_s", {"main"}) if len(samples) >= ENOUGH else None
-    return CpuFacts(usable, busy, main, workers, limited_by, others, _delay(samples), main_delay)
+    whole = positive(samples[-1].get("whole_cores")) if samples else None
+    return CpuFacts(
+        usable_cores=usable,
+        busy_cores=busy,
+        main_cores=main,
+        worker_cores=workers,
+        limited_by=limited_by,
+        other_cores=others,
+        worker_delay=_delay(samples),
+        main_delay=main_delay,
+        whole_cores=min(usable, whole) if whole else None,
+    )
 
 
 def busy_cores(samples: Sequence[Json]) -> list[float]:
-    """Usable cores that are busy with whatever process, in each sample that tells.
+    """Usable cores that are busy with whatever process, in each sample that tells it, and the run's part.
 
     Where a quota allows fewer cores than the machine has, others take of these only what its idle ones do not
     leave.
@@ -106,7 +125,8 @@ def busy_cores(samples: Sequence[Json]) -> list[float]:
     return [
         max(0.0, number(entry["machine_busy_cores"]) - _beyond(entry))
         for entry in samples
-        if entry.get("machine_busy_cores") is not None
+        # processes of the run that are not listed would pass for other programs
+        if entry.get("machine_busy_cores") is not None and not entry.get("left_out")
     ]
 
 
@@ -116,12 +136,13 @@ def _beyond(entry: Json) -> float:
     return max(0.0, reachable - usable) if reachable and usable else 0.0
 
 
-def _unseen(samples: Sequence[Json]) -> float | None:
+def _unseen(samples: HostSamples) -> float | None:
     """Cores that children of ranks kept busy which came and went between two samples: short epochs' workers.
 
-    All that children took is what those took that have ended, and by how much more the living ones have.
+    All that children took is what those took that have ended, and by how much more the living ones have: of
+    all ranks alike, whose workers would else be counted again as what their own rank has waited for.
     """
-    ended = growth(samples, "ended_children_cpu_s", ("main", "rank"))
+    ended = growth(samples, "ended_children_cpu_s", ("main",))
     seen = growth(samples, "cpu_s", CHILDREN)
     if ended is None or len(samples) < ENOUGH:
         return None
@@ -256,16 +277,36 @@ def disk_facts(samples: HostSamples) -> DiskFacts | Missing:
 
 
 @fact
+def used_devices(records: RunRecords, run: RunFacts, span: MeasuredSpan) -> UsedDevices:
+    """The devices that trained; all busy ones where that is not known, and none where the CPU trained."""
+    if not run.on_device:
+        return UsedDevices({})
+    sampled = {index: inside(rows, span) for index, rows in records.gpus.items()}
+    busy = {index for index, rows in sampled.items() if rows and _mean(rows, "utilisation", default=1.0)}
+    known = _training(sampled, records.ranks.values())
+    training = known or busy or {index for index, rows in sampled.items() if rows}
+    return UsedDevices({index: rows for index, rows in sampled.items() if index in training})
+
+
+@fact
+def own_devices(used: UsedDevices, rank: RankRecords) -> OwnDevices:
+    """Those that the rank itself trains on; all that are used where that is not known."""
+    own = _training(used, [rank]) or used.keys()
+    return OwnDevices({index: rows for index, rows in used.items() if index in own})
+
+
+@fact
 def gpu_facts(
-    records: RunRecords, run: RunFacts, span: MeasuredSpan, trained_on: list[DeviceEvent]
+    records: RunRecords,
+    run: RunFacts,
+    span: MeasuredSpan,
+    devices: UsedDevices,
+    trained_on: list[DeviceEvent],
 ) -> GpuFacts | Missing | None:
     """What NVML or amdsmi said of the devices that trained; of all busy ones where that is not known."""
     if not run.on_device:
         return None
-    sampled = {index: inside(rows, span) for index, rows in records.gpus.items()}
-    busy = {index for index, rows in sampled.items() if rows and _mean(rows, "utilisation", default=1.0)}
-    training = _training(sampled, records) or busy or {index for index, rows in sampled.items() if rows}
-    used = [rows for index, rows in sampled.items() if index in training]
+    used = list(devices.values())
     if not used:
         kind = trained_on[-1].backend if trained_on else None
         if kind not in (None, CUDA):
@@ -289,14 +330,14 @@ def gpu_facts(
         power_w=over_devices("power_w", sum),
         memory_peak_bytes=round(max(peaks)) if peaks else None,
         reasons=reasons,
-        free=_free([rows for index, rows in sampled.items() if index not in training]),
+        free=_free([inside(rows, span) for index, rows in records.gpus.items() if index not in devices]),
     )
 
 
-def _training(sampled: Mapping[int, Sequence[Json]], records: RunRecords) -> set[int]:
+def _training(sampled: Mapping[int, Sequence[Json]], ranks: Iterable[RankRecords]) -> set[int]:
     """The devices that the ranks train on; none where it is not known of all: others may use the rest."""
     found: set[int] = set()
-    for rank in records.ranks.values():
+    for rank in ranks:
         told = {
             one
             for event in rank.of(TrainedDevicesEvent)

@@ -8,7 +8,7 @@ from enum import Enum
 from perfdoctor.facts.decode import Json, number
 from perfdoctor.facts.host.between_steps import BetweenStepsFacts
 from perfdoctor.facts.host.memory_growth import MemoryGrowth
-from perfdoctor.facts.host.resources import ENOUGH, HostSamples, inside
+from perfdoctor.facts.host.resources import ENOUGH, HostSamples, UsedDevices
 from perfdoctor.facts.host.step_growth import SETTLING, StepGrowth
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.retained_graph import MOSTLY, RetainedGraphFacts
@@ -19,7 +19,6 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
 from perfdoctor.model.missing import Missing
-from perfdoctor.runs.types import RunRecords
 
 PAGE_S = 1e-4  # to read a page back from an SSD: the latency of a random 4 KiB read
 PAGE_BYTES = 4096
@@ -63,12 +62,12 @@ def slowing_facts(
     between: BetweenStepsFacts | Missing,
     stacks: StackFacts | Missing,
     samples: HostSamples,
-    records: RunRecords,
+    devices: UsedDevices,
     span: MeasuredSpan,
     sources: Sources,
 ) -> SlowingFacts:
     """Why the steps of this run become slower."""
-    clock_hz = _clock_hz(samples, records, span)
+    clock_hz = _clock_hz(samples, devices, span)
     cause = _outside(growth, samples, span, clock_hz)
     if cause is None and isinstance(retained, RetainedGraphFacts):
         cause = Cause.GRAPHS
@@ -111,10 +110,12 @@ def _swapped_pages(samples: Sequence[Json]) -> float:
     return max(0.0, read[-1] - read[0]) / PAGE_BYTES if read else 0.0
 
 
-def _clock_hz(samples: Sequence[Json], records: RunRecords, span: MeasuredSpan) -> tuple[float, float] | None:
+def _clock_hz(
+    samples: Sequence[Json], devices: UsedDevices, span: MeasuredSpan
+) -> tuple[float, float] | None:
     """Of the accelerator that slowed down most, else of the cores: where the settled run begins and ends."""
-    devices = [_ends(inside(rows, span), "sm_clock_mhz", span) for rows in records.gpus.values()]
-    known = [(first * 1e6, last * 1e6) for ends in devices if ends is not None for first, last in (ends,)]
+    clocks = [_ends(rows, "sm_clock_mhz", span) for rows in devices.values()]
+    known = [(first * 1e6, last * 1e6) for ends in clocks if ends is not None for first, last in (ends,)]
     if known:
         return max(known, key=lambda ends: ends[0] / ends[1])
     return _ends(samples, "clock_hz", span)

@@ -37,11 +37,15 @@ class CpuContention:
 USUAL = CpuContention(compute=(1.0, 1.2, 1.6), worker=(0.8, 1.0, 1.2))
 
 
-def cpu_contention(factors: Json | None) -> CpuContention:
-    """The losses that a machine's measured factors stand for; usual ones where they say nothing."""
+def cpu_contention(factors: Json | None, worth: float = 1.0) -> CpuContention:
+    """The losses that a machine's measured factors stand for; usual ones where they say nothing.
+
+    `worth`: how much of a whole core one of its usable cores is, in the mean.
+    """
     threads, cores = positive((factors or {}).get("threads")), positive((factors or {}).get("cores"))
     if factors is None or threads is None or cores is None:
         return USUAL
+    cores *= worth
     compute = _loss(factors.get("compute"), threads, cores)
     worker = _loss(factors.get("worker"), threads, cores)
     return CpuContention(

@@ -23,7 +23,8 @@ def step_model(
     records: RunRecords, run: RunFacts, timed: TimedStep, cpu: CpuFacts, loader: LoaderFacts | None
 ) -> StepModel | Missing:
     """The model of the run's step, with the cores that one of its ranks can have to itself."""
-    cores, lost = share_of(cpu, run.ranks), cpu_contention(records.sharing)
+    cores = share_of(cpu, run.ranks)
+    lost = cpu_contention(records.sharing, cpu.worth_cores / cpu.usable_cores)
     if loader is None:
         return of_loop(timed.step, cores, lost)
     model = build(timed.step, loader, cores, lost)

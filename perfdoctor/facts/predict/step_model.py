@@ -53,7 +53,7 @@ class StepModel:
     spread: tuple[float, ...]  # batch costs over their mean, at even quantiles
     workers: int
     prefetch: int
-    cores: float  # usable, less what other people's processes keep busy
+    cores: float  # what usable ones are worth, less what other people's processes keep busy
     transfer_s: float  # per step; what it is with workers, as far as this run tells
     epoch_s: float  # waits at the starts and ends of epochs, per step
     epochs_per_step: float
@@ -217,7 +217,7 @@ def _shuffled(spread: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _free(cpu: CpuFacts) -> float:
-    return max(min(1.0, cpu.usable_cores), cpu.usable_cores - (1 - YIELDED) * (cpu.other_cores or 0.0))
+    return max(min(1.0, cpu.worth_cores), cpu.worth_cores - (1 - YIELDED) * (cpu.other_cores or 0.0))
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -30,7 +30,7 @@ LONGEST_INTERVAL_S = 60.0
 EARLY_S = 0.05  # a tick may come a little before its time
 COST_SHARE = 0.006  # of one core; a tree of hundreds of processes is sampled less often, not at more cost
 COST_SAMPLES = 8  # the cost is a mean over about this many: one that reads memory maps costs three times more
-MOST_LISTED = 96  # processes a line; a line stays below 25 kB
+MOST_LISTED = 512  # processes a line: reading them costs so much that long lines are seldom (COST_SHARE)
 
 MAPS_INTERVAL_S = 10.0  # reading smaps_rollup walks the process's page tables under its memory lock
 MAPS_COST_SHARE = 0.001  # of the time of the process that is held up by it
@@ -95,6 +95,15 @@ def _bound_threads(pid: int) -> list[int]:
     return []
 
 
+def whole_cores(cores: Iterable[int], folder: Path = Path(CPU_FOLDER)) -> int | None:
+    """How many cores of the processor these are, hyper-threads of one counted once; None if not told."""
+    try:
+        shared = {(folder / f"cpu{core}" / "topology" / "thread_siblings_list").read_text() for core in cores}
+    except OSError:
+        return None
+    return len(shared) or None
+
+
 class HostSampler:
     """Appends lines to host.jsonl; `own_cpu_s` tells what perfdoctor's helpers have used so far."""
 
@@ -109,6 +118,7 @@ class HostSampler:
         self._cost_s = 0.0  # of a sample, smoothed
         self._limits: tuple[float, float] | None = None  # (read when, cores)
         self._reachable: frozenset[int] = frozenset()
+        self._whole: int | None = None  # cores of the processor among these
         self._maps = _Maps()
         self._disk = DiskBytes()
         self._storage = Storage()
@@ -140,6 +150,7 @@ class HostSampler:
             "usable_cores": self._usable_cores(members, now_s),
             "machine_busy_cores": self._busy.of(self._reachable),
             "machine_cores": len(self._reachable) or None,
+            "whole_cores": self._whole,
             "clock_hz": clock_hz(Path(CPU_FOLDER)),
             "procs": listed,
             "left_out": max(0, len(members) - MOST_LISTED),
@@ -186,6 +197,7 @@ class HostSampler:
             read_s = now_s if main is not None else -math.inf
             self._limits = (read_s, usable_cores(main, ranks=mains)[0])
             self._reachable = reachable_cores(main, mains)
+            self._whole = whole_cores(self._reachable)
         return self._limits[1]
 
 

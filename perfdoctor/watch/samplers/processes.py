@@ -12,10 +12,11 @@ import orjson
 import psutil
 
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.watch.descendants import lives
+from perfdoctor.watch.descendants import lives, with_descendants
 from perfdoctor.wire.rows import HEADER_BYTES
 
 SETTLED_S = 3.0  # a fresh fork still shows its parent's command line: younger processes are looked at again
+CLOCK_S = 1.0  # by which two moments that processes began at may be off: the system tells its own in seconds
 FORK_SERVER = "multiprocessing.forkserver"
 HELPERS = ("multiprocessing.resource_tracker", FORK_SERVER)
 SPAWNED = "--multiprocessing-fork"
@@ -56,6 +57,7 @@ class ProcessTree:
         self._looked: tuple[float, list[RunProcess]] | None = None
         self._ended: set[int] = set()  # the command or training processes that are gone
         self._boots = _Boots(run)
+        self._inner: dict[int, int] = {}  # number in a container of its own -> number here
         self.mains: dict[int, str] = {}  # pid of a training process -> its tag
 
     def look(self, now_s: float) -> list[RunProcess]:
@@ -103,8 +105,36 @@ class ProcessTree:
         for path in self._run.glob(steps_name("rank[0-9]*")):
             header = read_header(path)
             tag = path.name.removeprefix("steps.").removesuffix(".bin")
-            if header is not None and not self._boots.is_foreign(tag, int(header["pid"])):
-                self.mains[int(header["pid"])] = tag
+            if header is None or self._boots.is_foreign(tag, int(header["pid"])):
+                continue
+            pid = self._number_here(int(header["pid"]))
+            if pid is not None:
+                self.mains[pid] = tag
+
+    def _number_here(self, told: int) -> int | None:
+        """The number of the run's process that has this one where it runs; None where it is out of sight.
+
+        In a container that numbers processes by itself the training may be number 1, which here is older
+        than the run.
+        """
+        if told in self._inner:
+            return self._inner[told]
+        if told in self._processes or self._root in self._ended or not self._is_older(told):
+            return told
+        inside = (process.pid for process in with_descendants(self._root) if inner_number(process) == told)
+        pid = next(inside, None)
+        if pid is not None:
+            self._inner[told] = pid
+        return pid
+
+    def _is_older(self, pid: int) -> bool:
+        """Whether a process was there before the command; False where one of them has ended."""
+        try:
+            # both are asked now: the moment is told by a clock that may have been set since
+            began_s = psutil.Process(self._root).create_time()
+            return bool(psutil.Process(pid).create_time() < began_s - CLOCK_S)
+        except psutil.Error:
+            return False
 
     def _walk(
         self, pid: int, tag: str | None, above: str, declared: set[int], members: dict[int, RunProcess]
@@ -165,6 +195,16 @@ class ProcessTree:
 
     def _helps(self, process: psutil.Process, *helpers: str) -> bool:
         return any(helper in word for word in self._command(process) for helper in helpers)
+
+
+def inner_number(process: psutil.Process) -> int | None:
+    """The number by which a process knows itself, which is another one in a container; None if not told."""
+    try:
+        with open(f"/proc/{process.pid}/status", "rb") as file:
+            line = next(line for line in file if line.startswith(b"NSpid:"))
+        return int(line.split()[-1])
+    except (OSError, StopIteration, ValueError):
+        return None
 
 
 def steps_name(tag: str) -> str:

@@ -3,11 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.facts.device.held_clock import held_clock_facts
-from perfdoctor.facts.steps.boundaries import find
-from perfdoctor.facts.steps.span import MeasuredSpan
-from tests.support.records import MS, records, rows, update
-
-SPAN = MeasuredSpan.of(find(rows([update(1000)] * 40)))  # from second 1 to second 41
+from tests.support.records import MS
 
 
 def samples(*throttle, clock=1200, busy=0.9, count=20, top=1600, first=0, **more):
@@ -26,7 +22,7 @@ def samples(*throttle, clock=1200, busy=0.9, count=20, top=1600, first=0, **more
 
 
 def facts(*devices):
-    return held_clock_facts(records(gpus=dict(enumerate(devices))), SPAN)
+    return held_clock_facts(dict(enumerate(devices)))
 
 
 def test_shares_and_the_mean_clock_are_those_of_samples_that_computed():

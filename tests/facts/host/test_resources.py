@@ -29,12 +29,14 @@ def window(seconds=10.0):
 
 
 def cpu_of(host, samples, of_step, of_loader):
-    return resources.cpu_facts(records(run={"host": host}), samples, TimedStep(of_step), of_loader)
+    return resources.cpu_facts(records(run={"host": host}), samples, samples, TimedStep(of_step), of_loader)
 
 
 def gpus_of(rows, device="A100", backend="cuda", events=()):
     trained_on = [DeviceEvent(backend=backend, name=device)]
-    return resources.gpu_facts(records(gpus=rows, events=events), run(device=device), window(), trained_on)
+    recorded, of_run = records(gpus=rows, events=events), run(device=device)
+    used = resources.used_devices(recorded, of_run, window())
+    return resources.gpu_facts(recorded, of_run, window(), used, trained_on)
 
 
 def device_rows(utilisation, name="A100", used=40.0, uuid=""):
@@ -91,6 +93,51 @@ def test_children_are_counted_once_whether_a_sample_saw_them_or_not():
         entry["procs"][0]["ended_children_cpu_s"] = 0.0
     found = cpu_of({"usable_cores": 4}, samples, step(forward=10, cpu=10), loader(workers=1))
     assert found.other_cores == pytest.approx(0.5)
+
+
+def test_workers_of_other_ranks_that_have_ended_are_counted_once():
+    samples = []
+    for t in range(1, 10):  # each rank's worker keeps one core busy and starts anew every three seconds
+        epoch, age = divmod(t, 3)
+        mains = [(1 + rank, "main", 0.0, rank, 3.0 * epoch) for rank in (0, 1)]
+        workers = [(10 * (1 + rank) + epoch, "worker", 1.0 * age, rank, 0.0) for rank in (0, 1)]
+        names = ("pid", "role", "cpu_s", "rank", "ended_children_cpu_s")
+        procs = [dict(zip(names, each, strict=True)) for each in (*mains, *workers)]
+        samples.append({"t_ns": t * SECOND, "procs": procs, "machine_busy_cores": 3.0})
+    found = resources.cpu_facts(
+        records(run={"host": {"usable_cores": 8}}),
+        resources.of_rank(samples, 0),
+        samples,
+        TimedStep(step(forward=10, cpu=0)),
+        loader(workers=1),
+    )
+    assert found.busy_cores == pytest.approx(2.0)
+    assert found.other_cores == pytest.approx(1.0)
+
+
+def test_processes_of_the_run_that_are_not_listed_are_no_other_programs():
+    samples = [
+        sample(t, (1, "main", 1.0 * t), machine_busy_cores=7.0, left_out=4 * (t > 1)) for t in range(1, 9)
+    ]
+    found = cpu_of({"usable_cores": 8}, samples, step(forward=10, cpu=10), None)
+    assert found.other_cores is None
+    assert not found.crowded
+
+
+@pytest.mark.parametrize(
+    ("usable", "whole", "worth"), [(16, 8.0, 10.0), (4, 4.0, 4.0)]
+)  # the latter by a quota
+def test_a_hyper_thread_adds_little_to_the_work_of_its_core(usable, whole, worth):
+    samples = [sample(1, (1, "main", 1.0), usable_cores=usable, machine_cores=16, whole_cores=8)]
+    found = cpu_of({}, samples, step(forward=10, cpu=10), None)
+    assert (found.usable_cores, found.whole_cores, found.worth_cores) == (usable, whole, worth)
+    shared = resources.share_of(found, 2)
+    assert (shared.usable_cores, shared.worth_cores) == (usable / 2, worth / 2)
+
+
+def test_where_the_machine_tells_of_no_hyper_threads_every_core_is_whole():
+    found = cpu_of({"usable_cores": 16}, [], step(forward=10, cpu=10), None)
+    assert (found.whole_cores, found.worth_cores) == (None, 16)
 
 
 def test_samples_in_another_order_tell_nothing_of_children():
@@ -193,6 +240,22 @@ def test_devices_that_others_keep_busy_are_not_those_that_train():
     # a script may number devices in its own way: CUDA_VISIBLE_DEVICES set inside it
     assert gpus_of(shared, events=[trained(0, uuids=["BB-2"])]).utilisation == 0.4
     assert gpus_of(shared, events=[trained(0), trained(0, 1)]).utilisation == pytest.approx(0.65)
+
+
+def test_facts_of_devices_are_about_those_that_train():
+    everybodys = {0: device_rows(0.9), 1: device_rows(0.4)}
+    recorded = records(gpus=everybodys, events=[trained(1)])
+    used = resources.used_devices(recorded, run(device="A100"), window())
+    assert list(used) == [1]
+    assert resources.used_devices(recorded, run(), window()) == {}  # the CPU trained
+
+
+def test_a_rank_has_devices_of_its_own():
+    used = {0: device_rows(0.9), 1: device_rows(0.9)}
+    (rank,) = records(events=[trained(1)]).ranks.values()
+    assert list(resources.own_devices(used, rank)) == [1]
+    (rank,) = records(events=[]).ranks.values()
+    assert list(resources.own_devices(used, rank)) == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
 from perfdoctor.model.missing import Missing
 from tests.support.host_facts import between, growing, retained
-from tests.support.records import MS, records, rows, source_of, update
+from tests.support.records import MS, rows, source_of, update
 
 TRAIN = "/home/me/train.py"
 SCRIPT = "for x in data:\n    losses.append(step(x))\n    limit = median(losses)\n    print(limit)"
@@ -37,7 +37,7 @@ def slowing(growth=None, lines=(), other=(), samples=(), gpus=None, **given):
         "stacks": stacks,
     }
     return slowing_facts(
-        growth, samples=list(samples), records=records(gpus=gpus), span=SPAN, sources=SOURCES, **needs | given
+        growth, samples=list(samples), devices=gpus or {}, span=SPAN, sources=SOURCES, **needs | given
     )
 
 

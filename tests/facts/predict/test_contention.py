@@ -9,6 +9,12 @@ def factors(**given):
     return {"threads": 2, "cores": 2, "compute": {"1": 1.5}, "worker": {"1": 1.5}} | given
 
 
+def test_hyper_threads_are_short_of_cores_sooner():
+    measured = {"threads": 8, "cores": 16, "compute": {"16": 3.0}}
+    assert cpu_contention(measured).compute[2] == pytest.approx(4.0)
+    assert cpu_contention(measured, worth=10 / 16).compute[2] == pytest.approx(2.0 / 1.4)
+
+
 def test_what_even_sharing_takes_is_a_loss_of_one():
     found = cpu_contention(factors())
     assert found.compute[1] == pytest.approx(1.0)

@@ -65,6 +65,14 @@ def test_cpu_work_is_never_done_in_less_than_all_cores_need():
     assert min(packed.step_with(count, BEST) for count in range(1, 9)) >= 0.014
 
 
+def test_workers_on_hyper_threads_do_not_do_the_work_of_workers_on_whole_cores():
+    late = step(data_wait=400, forward=10, cpu=10), loader(workers=1, batch=410, cpu=400)
+    threads, cores = cpu(cores=16, whole_cores=8.0), cpu(cores=16, whole_cores=16.0)
+    assert model(*late, cores).step_with(16) == pytest.approx(0.410 / 16, rel=0.05)
+    assert model(*late, threads).step_with(16) == pytest.approx(0.410 / 10, rel=0.05)
+    assert model(*late, threads).step_with(4) == model(*late, cores).step_with(4)
+
+
 def test_waiting_for_a_disk_is_not_stretched_by_busy_cores():
     reads = built(batch=12, cpu=0.5, wait=12, compute=8, cores=1, step_cpu=8.5)
     assert reads.step_with(4) < 0.012

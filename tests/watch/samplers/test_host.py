@@ -285,6 +285,29 @@ def test_only_cores_that_the_run_may_use_are_looked_at(monkeypatch: pytest.Monke
     assert busy.of(frozenset((0, 1))) is None  # the cores are others than before
 
 
+def test_all_processes_of_a_machine_with_eight_devices_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks, workers = 8, 16
+    members = [SimpleNamespace(pid=pid, role="other", process=None) for pid in range(ranks * (1 + workers))]
+    tree = SimpleNamespace(look=lambda now_s: members)
+    monkeypatch.setattr(HostSampler, "_reading", lambda self, member, now_s: {"pid": member.pid})
+    monkeypatch.setattr(host._Maps, "choose", lambda self, processes, now_s: None)
+    line = HostSampler(tmp_path, tree).sample(1.0)
+    assert (len(line["procs"]), line["left_out"]) == (len(members), 0)
+
+
+def test_hyper_threads_of_a_core_are_one_whole_core(tmp_path: Path) -> None:
+    for core, together in enumerate(("0,2", "1,3", "0,2", "1,3")):
+        folder = tmp_path / f"cpu{core}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{together}\n")
+    assert host.whole_cores(range(4), tmp_path) == 2
+    assert host.whole_cores((0, 2), tmp_path) == 1
+    assert host.whole_cores((0, 4), tmp_path) is None
+    assert host.whole_cores((), tmp_path) is None
+
+
 def test_of_many_processes_those_that_have_waited_longest_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: dict[int, int] = {}
     processes = [SimpleNamespace(pid=pid, create_time=lambda: 0.0) for pid in range(9)]

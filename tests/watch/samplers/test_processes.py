@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -102,6 +104,32 @@ def test_a_stranger_with_the_number_of_a_training_process_that_ended_is_none(
         numbers = {target.pid: stranger.pid}
         monkeypatch.setattr(psutil, "Process", lambda pid: process(numbers.get(pid, pid)))
         assert roles(tree) == []
+
+
+def test_a_process_that_is_older_than_the_run_is_none_of_it(tmp_path: Path) -> None:
+    with python(tmp_path, BUSY) as target:
+        steps_file(tmp_path, os.getppid())
+        assert roles(ProcessTree(tmp_path, target.pid)) == ["other"]
+
+
+UNSHARE = ("unshare", "--user", "--map-root-user", "--pid", "--fork")
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None or subprocess.run([*UNSHARE, "true"], check=False).returncode != 0,
+    reason="no namespace of processes can be made here",
+)
+def test_a_training_process_in_a_container_is_found_by_the_number_it_has_there(tmp_path: Path) -> None:
+    source = f"import subprocess, sys\nsubprocess.run([*{UNSHARE}, sys.executable, '-c', {BUSY!r}])\n"
+    with python(tmp_path, source) as target:
+        steps_file(tmp_path, 1)
+        tree = ProcessTree(tmp_path, target.pid)
+        wait_for(lambda: "main" in roles(tree))
+        (pid,) = tree.mains
+        wait_for(lambda: "import time" in " ".join(psutil.Process(pid).cmdline()))
+        assert pid > 1
+        for member in tree.look(time.monotonic()):
+            member.process.kill()
 
 
 def test_two_looks_at_the_same_time_are_one(tmp_path: Path) -> None:
