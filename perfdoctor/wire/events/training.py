@@ -138,7 +138,9 @@ class RepeatedCallEvent(Event, name="repeat"):
     seconds: float
     recording: bool  # gradients
     first: Line | None
-    at: Line | None
+    at: Line | None  # of the call that is not needed
+    by_chance: bool  # they differ, as by dropout, and backward went through the first only
+    lines: list[Line]  # that lead to this call alone, innermost first
 
 
 class BiasedLayerEvent(Event, name="biased"):
