@@ -140,6 +140,8 @@ class ModuleCalls:
         module = args[0]
         call = Call(module, self.stack[0].versions if self.stack else _versions(module))
         self._look_at(module, args)
+        for called in self.steps.moments.sampled_module:
+            called(module)
         call.recording = self.torch.is_grad_enabled()
         if not self.stack and module.training and call.recording:
             for call_inputs in self.steps.moments.sampled_call:

@@ -47,6 +47,12 @@ class UnusedGradientsEvent(Event, name="orphans"):
     at_rest: int = 0  # elements that an optimizer has, at a learning rate of zero
 
 
+class UnusedModuleEvent(Event, name="orphans_called"):
+    """A module that has just the parameters of the last such sample was called in a step after it."""
+
+    at: Line | None
+
+
 class RepeatedBackwardEvent(Event, name="repeated_backward"):
     """Two backwards of one step: how much of the second one's graph the first had passed already."""
 
