@@ -20,6 +20,7 @@ class Moments:
         self.device: List[Callable[[Any], None]] = []  # a device trains
         self.model: List[Callable[[Any, int], None]] = []  # a model is called first; with its size
         self.sampled_call: List[Callable[[Args, Kwargs], None]] = []  # of a model that trains
+        self.sampled_module: List[Callable[[Any], None]] = []  # any is called, in the same steps
         self.optimizer: List[Callable[[Any, int], None]] = []  # an optimizer steps first; with its number
         self.fetcher: List[Callable[[int, int, Any], None]] = []  # one was made, for a loader in an epoch
         self.batch: List[Callable[[int, Any], None]] = []  # a loader, by its number, delivered one of a few

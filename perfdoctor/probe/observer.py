@@ -100,6 +100,10 @@ class Watch:
         """Call `call(args, kwargs)` before a model that trains is called, in sampled steps."""
         self.moments.sampled_call.append(patch.guarded(name, call))
 
+    def on_sampled_module(self, name: str, call: Callable[[Any], None]) -> None:
+        """Call `call(module)` before any module is called, inside of others too, in sampled steps."""
+        self.moments.sampled_module.append(patch.guarded(name, call))
+
     def on_optimizer(self, name: str, call: Callable[[Any, int], None]) -> None:
         """Call `call(optimizer, number)` when an optimizer steps for the first time."""
         self.moments.optimizer.append(patch.guarded(name, call))

@@ -55,10 +55,15 @@ def model(float64: float = 0.0, float16: float = 0.0, **given: Any) -> ModelFact
 
 
 def repeats(
-    share: float = 0.2, seen: float = 1.0, recording: bool = False, first: int = 41, again: int = 43
+    share: float = 0.2,
+    seen: float = 1.0,
+    recording: bool = False,
+    first: int = 41,
+    again: int = 43,
+    by_chance: bool = False,
 ) -> RepeatedCallFacts:
     """One module called on two lines."""
-    found = Repeat("Net", at(first), at(again), share, seen, recording)
+    found = Repeat("Net", at(first), at(again), share, seen, recording, by_chance)
     return RepeatedCallFacts((found,) if share else (), 6)
 
 

@@ -18,6 +18,17 @@ def test_names_both_lines():
     assert [at.line for at in advice.at] == [43, 41]
 
 
+def test_of_a_pass_that_differs_by_chance_backward_stays():
+    advice = tip(run(), step(forward=3, backward=6), repeats(0.15, recording=True, by_chance=True))
+    assert advice.because[1] == (
+        "the second pass takes 15.0% of the step and differs by chance only, as by dropout; "
+        "backward does not use its result"
+    )
+    assert advice.change.step.high == pytest.approx(0.15)
+    share = tip(run(device="Tesla V100"), TWICE, repeats(0.2, recording=True, by_chance=True)).change.step
+    assert share.high == pytest.approx(0.8 / 4)  # of two forwards and one backward
+
+
 def test_one_line_in_a_loop_is_named_once():
     advice = tip(run(), TWICE, repeats(0.2, first=41, again=41))
     assert "on this line" in advice.because[0]

@@ -2,7 +2,7 @@
 
 The timers say how long a phase is, the samples how it is shared out. What no wrapper of the probe is around
 is put where the timers put it: between a forward pass and its backward pass to the former, between that and
-the update to the latter, all else to `other`.
+the update to the latter, what an optimizer calls back to the update, all else to `other`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ from operator import attrgetter
 from perfdoctor.facts.data import wait_parts
 from perfdoctor.facts.data.batch_stages import FETCH
 from perfdoctor.facts.data.batch_stages import FEW as FEW_OF_WORKERS
-from perfdoctor.facts.host.stacks import FEW, NO_STACKS, OF_STEPS, TORN, FrameStack, StackLines, threads
+from perfdoctor.facts.host.stacks import (
+    FEW,
+    NO_STACKS,
+    OF_STEPS,
+    TORN,
+    FrameStack,
+    StackLines,
+    in_closure,
+    threads,
+)
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.sync_in_backward import exchanging
 from perfdoctor.facts.user_source.frames import Frame, Owner, wrapped
@@ -69,7 +78,8 @@ class StackCosts:
     costs: tuple[StackCost, ...]
     unseen_s: Mapping[Phase, float]
     anchors: frozenset[tuple[str, int]]  # (file, line) that training itself passes through
-    in_updates: float = 1.0  # of the optimizer's phase: clipping and what a scaler does lie there as well
+    # Of the optimizer's phase: clipping, what a scaler does and what a closure calls lie there as well.
+    in_updates: float = 1.0
 
 
 @fact
@@ -122,12 +132,18 @@ def _with_gradient_sync(costs: Sequence[StackCost], step: StepFacts) -> list[Sta
 def _in_updates(main: Sequence[FrameStack], sampled: int) -> float:
     """The share of the optimizer's phase in which an optimizer steps; all of it where few samples tell.
 
-    The probe's own wrapper is around a scaler, which waits for the device before it calls the optimizer.
+    The probe's own wrapper is around a scaler, which waits for the device before it calls the optimizer. A
+    closure that an optimizer calls, as a trainer's with its callbacks, is no work of its own.
     """
     if sampled < TELLING:
         return 1.0
-    inside = (count for frames, count in main if any(map(_steps, frames)))
+    inside = (count for frames, count in main if _updates(frames))
     return min(1.0, sum(inside) / sampled)
+
+
+def _updates(frames: Sequence[Frame]) -> bool:
+    stepping = [index for index, frame in enumerate(frames) if _steps(frame)]
+    return bool(stepping) and not in_closure(frames[stepping[-1] :], of_libraries=True)
 
 
 def _steps(frame: Frame) -> bool:
@@ -159,7 +175,8 @@ def _cost(frames: Sequence[Frame], count: int, lines: StackLines, marks: Marks) 
         callers=tuple(frames[index] for index in users if index < level),
     )
     if phase is Phase.OTHER:
-        charged = Phase.OTHER if kind in {"data", "queue"} else _charged(frames, marks)
+        rest = Phase.OPTIMIZER if phases else Phase.OTHER  # in a closure that an optimizer calls, or in none
+        charged = Phase.OTHER if kind in {"data", "queue"} else _charged(frames, marks, rest)
         return replace(cost, phase=charged, kind=kind or "rest")
     if phase is Phase.DATA_WAIT:
         return replace(cost, wait=wait_parts.of_main(frames[phases[-1] + 1 :]))
@@ -189,7 +206,7 @@ def _outvoted(marks: Counter[tuple[int, Phase]]) -> list[tuple[int, Phase]]:
     return sorted(sure, key=lambda mark: (mark[0], ORDER.index(mark[1])))
 
 
-def _charged(frames: Sequence[Frame], marks: Marks) -> Phase:
+def _charged(frames: Sequence[Frame], marks: Marks, rest: Phase) -> Phase:
     """The phase that the timers charge with a stack that no wrapper is on: what is before it, and after."""
     before = after = None
     innermost = True
@@ -201,7 +218,7 @@ def _charged(frames: Sequence[Frame], marks: Marks) -> Phase:
         innermost = innermost and not around
         before = before or (earlier[-1] if earlier else None)
         after = after or (later[0] if later else None)
-    return BETWEEN.get((before, after), Phase.OTHER) if before and after else Phase.OTHER
+    return BETWEEN.get((before, after), rest) if before and after else rest
 
 
 def _by_workers(

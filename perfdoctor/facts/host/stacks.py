@@ -169,7 +169,7 @@ class StackLines:
             return None, nowhere
         beyond = frames[indices[-1] + 1 :]
         user, leaf = frames[indices[-1]], beyond[-1].function if beyond else None
-        if phases and not _in_closure(frames[phases[-1] :]):
+        if phases and not in_closure(frames[phases[-1] :]):
             return frames[phases[-1]].phase, (user, leaf, None)
         role, level = self._role(frames)
         if role is Role.OUTSIDE:
@@ -189,7 +189,7 @@ class StackLines:
     def level(self, frames: Sequence[Frame]) -> int:
         """The frame from which on a stack is part of the step: in the training loop, or calling the phase."""
         phases = wrapped(frames)
-        if not phases or _in_closure(frames[phases[-1] :]):
+        if not phases or in_closure(frames[phases[-1] :]):
             return max(0, self._role(frames)[1])
         first = next(index for index in phases if frames[index].phase is frames[phases[-1]].phase)
         return max((index for index in range(first) if frames[index].owner is Owner.USER), default=first)
@@ -285,12 +285,20 @@ def _calls_model(beyond: Sequence[Frame]) -> bool:
     return called and not any(TRANSFORMS.search(frame.file) for frame in beyond)
 
 
-def _in_closure(frames: Sequence[Frame]) -> bool:
-    """Whether an optimizer of torch's, from whose wrapper on these frames are, has called the user's code."""
+def in_closure(frames: Sequence[Frame], of_libraries: bool = False) -> bool:
+    """Whether an optimizer of torch's, from whose wrapper on these frames are, has called the user's code.
+
+    Or, `of_libraries`, that of a trainer, which has its callbacks run and clips gradients in there.
+    """
     if frames[0].phase is not Phase.OPTIMIZER:
         return False
-    first_user = next((index for index, frame in enumerate(frames) if frame.owner is Owner.USER), 0)
-    return any(OPTIMIZERS.search(frame.file) for frame in frames[1:first_user])
+    calling = (
+        index
+        for index, frame in enumerate(frames)
+        if frame.owner is Owner.USER
+        or (of_libraries and frame.owner is Owner.LIBRARY and not frame.is_standard)
+    )
+    return any(OPTIMIZERS.search(frame.file) for frame in frames[1 : next(calling, 0)])
 
 
 def _anchors(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:

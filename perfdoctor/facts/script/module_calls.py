@@ -8,6 +8,7 @@ from statistics import median
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources, statements
+from perfdoctor.facts.user_source.update_dependence import Dependence, of_line
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.runs.types import RankRecords
@@ -19,7 +20,7 @@ FEW = 3  # fewer do not tell what every step does
 
 @dataclass(frozen=True)
 class Repeat:
-    """Two places whose calls of one module gave the same from the same arguments."""
+    """Two places that call one module with the same arguments, the second of them in vain."""
 
     module: str
     first: Location
@@ -27,6 +28,7 @@ class Repeat:
     share: float  # of the sampled steps, the time of the second call
     seen: float  # share of the sampled steps that show it
     recording: bool  # both recorded gradients
+    by_chance: bool = False  # they differ, as by dropout, and backward goes through the first only
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,18 @@ def settled(rank: RankRecords) -> list[ModuleCallsEvent]:
 
 
 @fact
-def repeated_call_facts(rank: RankRecords) -> RepeatedCallFacts | None:
+def repeated_call_facts(rank: RankRecords, sources: Sources) -> RepeatedCallFacts | None:
     """Repeated calls, or None with too few sampled steps to tell."""
     samples = settled(rank)
     if len(samples) < FEW:
         return None
     numbers = {sample.look for sample in samples}
     seconds = sum(sample.seconds for sample in samples)
-    pairs: dict[tuple[Location, Location], list[RepeatedCallEvent]] = {}
+    pairs: dict[tuple[Location, Location, bool], list[RepeatedCallEvent]] = {}
     for event in rank.of(RepeatedCallEvent):
         first, again = location(event.first), location(event.at)
         if first is not None and again is not None and event.look in numbers:
-            pairs.setdefault((first, again), []).append(event)
+            pairs.setdefault((first, again, event.by_chance), []).append(event)
     repeats = [
         Repeat(
             module=events[0].module or "module",
@@ -86,10 +88,18 @@ def repeated_call_facts(rank: RankRecords) -> RepeatedCallFacts | None:
             share=min(1.0, sum(event.seconds for event in events) / seconds) if seconds > 0 else 0.0,
             seen=min(1.0, len(events) / len(samples)),
             recording=all(event.recording for event in events),
+            by_chance=by_chance,
         )
-        for (first, again), events in pairs.items()
+        for (first, again, by_chance), events in pairs.items()
+        if not (by_chance and _feeds_update(events[0], sources))
     ]
     return RepeatedCallFacts(tuple(sorted(repeats, key=lambda one: -one.share)), len(samples))
+
+
+def _feeds_update(event: RepeatedCallEvent, sources: Sources) -> bool:
+    """Whether the update needs the values of a pass that backward does not go through, as of a target."""
+    lines = [at for line in event.lines if (at := location(line)) is not None]
+    return any(of_line(sources, at) is Dependence.UPDATE for at in lines)
 
 
 @fact

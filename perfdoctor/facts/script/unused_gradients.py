@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
@@ -12,7 +10,7 @@ from perfdoctor.model.measured import Location
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.script import OptimizerEvent, RootModuleEvent
-from perfdoctor.wire.events.training import UnusedGradientsEvent
+from perfdoctor.wire.events.training import UnusedGradientsEvent, UnusedModuleEvent
 
 ALIKE = 0.02  # a part of a model need not be reached by backward, as a head that only texts go through
 
@@ -47,11 +45,21 @@ def unused_gradient_facts(rank: RankRecords, sources: Sources) -> UnusedGradient
         needless=min(1.0, last.needless / max(1.0, last.nodes)),
         at=sources.shown(constructed_at[0]) if constructed_at else None,
         at_rest=last.at_rest,
-        called_at=sources.shown(_called_at(rank.of(RootModuleEvent), last.elements)),
+        called_at=sources.shown(_called_at(rank, last.elements)),
     )
 
 
-def _called_at(roots: Sequence[RootModuleEvent], elements: int) -> Location | None:
-    """Where the only model of so many parameters is called; None of a part of one, or where in doubt."""
+def _called_at(rank: RankRecords, elements: int) -> Location | None:
+    """Where a model of just these parameters is called; None of a part of one, or where in doubt.
+
+    Where no sampled step shows that, where the only model of so many parameters was called first, which may
+    have been to train it.
+    """
+    roots = rank.of(RootModuleEvent)
     alike = [root for root in roots if abs(root.parameters - elements) <= ALIKE * elements]
-    return location(alike[0].at) if len(alike) == 1 and len(roots) > 1 else None
+    if not alike or len(roots) < 2:
+        return None
+    called = [at for event in rank.of(UnusedModuleEvent) if (at := location(event.at)) is not None]
+    if called:
+        return called[-1]
+    return location(alike[0].at) if len(alike) == 1 else None

@@ -10,15 +10,17 @@ import weakref
 from _thread import get_ident
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
-from ...wire.events.training import BiasedLayerEvent, ModuleCallsEvent, RepeatedCallEvent
+from ...wire.events.training import BiasedLayerEvent, ModuleCallsEvent
 from .. import accelerators, patch
 from ..autocast import autocast_of
 from ..constructor_lines import ConstructorLines
 from ..function_transforms import is_wrapped
+from ..loss_graph import compiles_backward
 from ..module_parts import modules_of, parameters_of
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
-from ..user_frames import user_line
+from ..repeated_calls import Call, GraphUse, Repeat, told
+from ..user_frames import user_lines
 
 if TYPE_CHECKING:
     from ..steps.steps import StepTracker
@@ -40,35 +42,6 @@ TOLD_MAX = 20  # layers written down by name
 
 class Unknown(Exception):
     """An argument whose content cannot be told from its identity."""
-
-
-class Call:
-    """One call under way, or one that is over and may come again."""
-
-    __slots__ = (
-        "alive",
-        "begin",
-        "inside",
-        "key",
-        "line",
-        "module",
-        "recording",
-        "shows",
-        "state",
-        "versions",
-    )
-
-    def __init__(self, module: Any, versions: Any) -> None:
-        self.module = module
-        self.versions = versions  # of the parameters of the outermost module
-        self.key: Any = None
-        self.alive: List[Any] = []  # weak references to the tensors it was given
-        self.inside: List[Tuple[Call, Call, int]] = []  # repeated calls: (first, again, ns)
-        self.line: Any = None
-        self.recording = False
-        self.shows: Any = None  # some elements of what it returned
-        self.state: Any = None
-        self.begin = 0
 
 
 class UnusedParameterSearch:
@@ -106,6 +79,7 @@ class ModuleCalls:
         self.first_ns: Optional[int] = None  # when it was first asked whether a look is due
         self.own_ns = 0  # what all looks took
         self.told: Set[int] = set()
+        self.again: Set[int] = set()  # identities of modules that were called again
         self.enter = patch.guarded("calls", self._enter)
         self.leave = patch.guarded("calls", self._leave)
         self.border = patch.guarded("calls", self._at_border)
@@ -115,7 +89,7 @@ class ModuleCalls:
         self.stack: List[Call] = []
         self.seen: Dict[Any, Call] = {}
         self.count = 0
-        self.repeats: List[Tuple[Call, Call, int]] = []
+        self.repeats: List[Repeat] = []
         self.outputs: Dict[int, Tuple[Any, Any]] = {}  # of convolutions with a bias
         self.biased: List[Tuple[Any, Any, int]] = []  # (root, convolution, elements of its output)
         self.autocast: Any = None
@@ -166,6 +140,8 @@ class ModuleCalls:
         module = args[0]
         call = Call(module, self.stack[0].versions if self.stack else _versions(module))
         self._look_at(module, args)
+        for called in self.steps.moments.sampled_module:
+            called(module)
         call.recording = self.torch.is_grad_enabled()
         if not self.stack and module.training and call.recording:
             for call_inputs in self.steps.moments.sampled_call:
@@ -176,8 +152,13 @@ class ModuleCalls:
                 call.key = (id(module), module.training, call.versions, parts)
             except Unknown:
                 pass
-        if call.key is not None and self._known(call) is not None and not _on_cpu(call):
-            call.state = self._state(module)
+        if call.key is not None and self._known(call) is not None:
+            self.again.add(id(module))
+            if not _on_cpu(call):
+                call.state = self._state(module)
+        outer = self.stack[-1].use if self.stack else None
+        if call.recording and (outer is not None or id(module) in self.again) and not compiles_backward():
+            call.use = GraphUse(outer)
         self.stack.append(call)
         call.begin = clock()
         self.own_ns += call.begin - asked_ns
@@ -185,21 +166,23 @@ class ModuleCalls:
 
     def _leave(self, result: Any) -> None:
         ended_ns = clock()
-        ns = ended_ns - self.stack[-1].begin
         call = self.stack.pop()
+        call.ns = ended_ns - call.begin
         module, nn = call.module, self.torch.nn
         tensor = isinstance(result, self.torch.Tensor)
         if tensor and isinstance(module, nn.modules.conv._ConvNd) and module.bias is not None:
             self.outputs[id(result)] = weakref.ref(result), module
+        if call.use is not None:
+            call.use.watch(self.torch.Tensor, result)
         found = call.inside
-        if call.key is not None and ns >= SHORT_NS and result is not None:
+        if call.key is not None and call.ns >= SHORT_NS and result is not None:
             call.shows = self._shows(result)
-            call.line = user_line()
+            call.lines = user_lines()
             first = self._known(call)
             if first is None:
                 self.seen[call.key] = call
-            else:  # a call that differs by chance is made twice on purpose, and what is inside with it
-                found = [(first, call, ns)] if self._alike(first, call) else []
+            else:  # what is inside is made twice for the same reason
+                found = [(first, call, self._alike(first, call))]
         (self.stack[-1].inside if self.stack else self.repeats).extend(found)
         self.own_ns += clock() - ended_ns
 
@@ -300,22 +283,8 @@ class ModuleCalls:
                 **self._parallel(),
             )
         )
-        pairs: Dict[Any, List[Tuple[Call, Call, int]]] = {}
-        for repeat in self.repeats:
-            pairs.setdefault((str(repeat[0].line), str(repeat[1].line)), []).append(repeat)
-        for same in list(pairs.values())[:TOLD_MAX]:
-            first, again, _ = same[0]
-            session.write(
-                RepeatedCallEvent(
-                    look=self.looks,
-                    module=type(again.module).__name__,
-                    count=len(same),
-                    seconds=sum(ns for _, _, ns in same) / 1e9,
-                    recording=all(one.recording and two.recording for one, two, _ in same),
-                    first=first.line,
-                    at=again.line,
-                )
-            )
+        for repeat in told(self.looks, self.repeats):
+            session.write(repeat)
         for root, layer, elements in self.biased:
             if id(layer) not in self.told and len(self.told) < TOLD_MAX:
                 self.told.add(id(layer))

@@ -9,10 +9,12 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
-from ...wire.events.training import UnusedGradientsEvent
+from ...wire.events.training import UnusedGradientsEvent, UnusedModuleEvent
 from ..loss_graph import needless, nodes_of, parents_of
+from ..module_parts import parameters_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
+from ..user_frames import user_line
 
 if TYPE_CHECKING:
     from ..steps.steps import StepTracker
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 # is thawed layer by layer.
 SAMPLED = (4, 8, 16, 32, 256)
 PIECE = 64  # elements of a parameter that tell whether it moves
+ALIKE = 0.02  # a part of a model need not be reached by backward
 
 
 class UnusedGradients:
@@ -31,6 +34,9 @@ class UnusedGradients:
         self.optimizers = optimizers
         self.due: List[int] = list(SAMPLED)
         self.before: Dict[int, Tuple[Any, int, Any]] = {}  # suspects of the last graph, by identity
+        self.unused: Dict[
+            int, int
+        ] = {}  # elements of those that count, until a module of just them is called
 
     def sample(self, recorder: Recorder, loss: Any) -> None:
         """Walk the graph of a loss, if it is time."""
@@ -55,6 +61,7 @@ class UnusedGradients:
         }
         still = {index for index, leaf in suspects.items() if self._unchanged(leaf)}
         self.before = {id(leaf): _state(leaf, id(leaf) in at_rest) for leaf in suspects.values()}
+        self.unused = {id(suspects[index]): suspects[index].numel() for index in still}
         self.steps.session.write(
             UnusedGradientsEvent(
                 tensors=len(still),
@@ -65,6 +72,18 @@ class UnusedGradients:
                 at_rest=sum(suspects[index].numel() for index in still if id(suspects[index]) in at_rest),
             )
         )
+
+    def called(self, module: Any) -> None:
+        """Note where a model is called, or a part of one, whose parameters are those that count."""
+        if not self.unused or id(next(parameters_of(module), None)) not in self.unused:
+            return
+        elements = sum(self.unused.values())
+        own = [(id(parameter), parameter.numel()) for parameter in parameters_of(module)]
+        others = sum(size for identity, size in own if identity not in self.unused)
+        missing = elements - sum(size for identity, size in own if identity in self.unused)
+        if max(others, missing) <= ALIKE * elements:
+            self.unused = {}
+            self.steps.session.write(UnusedModuleEvent(at=user_line()))
 
     def _unchanged(self, leaf: Any) -> bool:
         reference, version, piece = self.before.get(id(leaf), (None, -1, None))
@@ -93,4 +112,6 @@ def _piece(leaf: Any) -> List[float]:
 @observer
 def unused_gradients(watch: Watch) -> None:
     """Walk the graph of a loss before a few of the backwards."""
-    watch.before_some_backwards("orphans", UnusedGradients(watch.steps, watch.lines.optimizers).sample)
+    unused = UnusedGradients(watch.steps, watch.lines.optimizers)
+    watch.before_some_backwards("orphans", unused.sample)
+    watch.on_sampled_module("orphans", unused.called)

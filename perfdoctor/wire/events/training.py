@@ -47,6 +47,12 @@ class UnusedGradientsEvent(Event, name="orphans"):
     at_rest: int = 0  # elements that an optimizer has, at a learning rate of zero
 
 
+class UnusedModuleEvent(Event, name="orphans_called"):
+    """A module that has just the parameters of the last such sample was called in a step after it."""
+
+    at: Line | None
+
+
 class RepeatedBackwardEvent(Event, name="repeated_backward"):
     """Two backwards of one step: how much of the second one's graph the first had passed already."""
 
@@ -138,7 +144,9 @@ class RepeatedCallEvent(Event, name="repeat"):
     seconds: float
     recording: bool  # gradients
     first: Line | None
-    at: Line | None
+    at: Line | None  # of the call that is not needed
+    by_chance: bool  # they differ, as by dropout, and backward went through the first only
+    lines: list[Line]  # that lead to this call alone, innermost first
 
 
 class BiasedLayerEvent(Event, name="biased"):

@@ -72,6 +72,38 @@ def test_what_a_scaler_waits_for_before_the_update_is_none_of_it():
     assert found.in_updates == pytest.approx(1 / 4)
 
 
+LIGHTNING = "/usr/lib/python3/dist-packages/lightning/pytorch"
+STEPPING = f"wrapper ({TORCH}/optim/optimizer.py:516)", f"Adam.step ({TORCH}/optim/adam.py:227)"
+CLOSURE = (*STEPPING, f"_wrap_closure ({LIGHTNING}/plugins/precision.py:110)")
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        pytest.param((*CLOSURE, at(10, "look")), id="a-callback-of-the-users"),
+        pytest.param((*CLOSURE, f"clip_grad_norm_ ({TORCH}/nn/utils/clip_grad.py:3)"), id="of-the-trainer"),
+        pytest.param((*STEPPING, at(10, "look")), id="a-closure-of-the-users"),
+    ],
+)
+def test_what_an_optimizer_calls_back_is_none_of_its_update(called):
+    updates = f"_single_tensor_adam ({TORCH}/optim/adam.py:400)"
+    found = facts(*TRAINING[:2], stack(at(7), *STEPPING, updates, count=30), stack(at(7), *called, count=10))
+    assert found.in_updates == pytest.approx(3 / 4)
+    assert sum(cost.seconds for cost in found.costs if cost.phase is Phase.OPTIMIZER) == pytest.approx(0.010)
+
+
+def test_a_line_that_an_optimizer_calls_back_has_its_part_of_the_phase():
+    steps, calls = stack(at(7), *STEPPING, count=30), stack(at(7), *CLOSURE, at(10, "look"), count=10)
+    assert seconds(facts(*TRAINING[:2], steps, calls))[Phase.OPTIMIZER, (7, 10)] == pytest.approx(2.5)
+
+
+def test_backward_in_a_closure_is_backward():
+    inner = wrapper("backward"), f"_engine_run_backward ({TORCH}/autograd/graph.py:3)"
+    found = facts(TRAINING[0], stack(at(7), *CLOSURE, *inner, count=20), stack(at(7), *STEPPING, count=30))
+    assert found.in_updates == 1.0
+    assert sum(cost.seconds for cost in found.costs if cost.phase is Phase.BACKWARD) == pytest.approx(0.020)
+
+
 def test_the_costs_of_each_phase_and_what_was_not_seen_of_it_add_up_to_it():
     found = facts(*TRAINING, stack(at(8), at(10, "look"), count=7), stack(at(3), count=5))
     for phase, whole_s in STEP.seconds.items():

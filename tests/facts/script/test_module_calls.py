@@ -34,13 +34,17 @@ def repeat(number, seconds=0.02, first=4, again=6, **given):
     }
 
 
+def facts_of(*events, text=""):
+    return repeated_call_facts(own(*events), Sources(source_of(train=text)))
+
+
 def test_two_looks_are_too_few_to_tell():
-    assert repeated_call_facts(own(look(1), look(2), repeat(1), repeat(2))) is None
+    assert facts_of(look(1), look(2), repeat(1), repeat(2)) is None
 
 
 def test_the_first_look_is_warm_up_where_others_follow():
     events = [look(1, 9.0), repeat(1, 8.0), *(look(n) for n in (2, 3, 4)), *(repeat(n) for n in (2, 3, 4))]
-    (found,) = repeated_call_facts(own(*events)).repeats
+    (found,) = facts_of(*events).repeats
     assert (found.share, found.seen) == (pytest.approx(0.2), 1.0)
     assert (found.module, found.first.line, found.again.line, found.recording) == ("Net", 4, 6, True)
 
@@ -54,13 +58,48 @@ def test_the_costliest_pair_comes_first_and_rare_ones_show_how_rare_they_are():
         repeat(1, 0.05, again=9),
         repeat(2, 0.05, again=9),
     ]
-    often, rare = repeated_call_facts(own(*events)).repeats
+    often, rare = facts_of(*events).repeats
     assert (often.again.line, rare.again.line) == (9, 6)
     assert (often.seen, rare.seen) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
 
 
+BY_CHANCE = """def main():
+    for x, y in loader:
+        p = model(x)
+        q = model(x).detach()
+        loss = f(p, y) + weight * distance(p, q)
+        loss.backward()
+        optimizer.step()
+        print(loss)
+"""
+
+
+def by_chance(text, *lines):
+    events = [
+        (look(n), repeat(n, first=3, again=4, by_chance=True, lines=[at(line) for line in lines]))
+        for n in (1, 2, 3)
+    ]
+    return facts_of(*(event for pair in events for event in pair), text=text)
+
+
+def test_a_pass_that_backward_does_not_use_is_in_vain_where_its_values_are_only_shown():
+    shown = BY_CHANCE.replace(" + weight * distance(p, q)", "").replace("print(loss)", "print(q)")
+    (found,) = by_chance(shown, 4).repeats
+    assert (found.again.line, found.by_chance) == (4, True)
+
+
+def test_the_target_of_a_loss_is_not_in_vain():
+    assert by_chance(BY_CHANCE, 4).repeats == ()
+
+
+def test_the_target_that_another_function_makes_is_not_in_vain():
+    helper = "def target(x):\n    return model(x).detach()\n"
+    text = BY_CHANCE.replace("model(x).detach()", "target(x)") + helper
+    assert by_chance(text, 10, 4).repeats == ()
+
+
 def test_looks_without_repeats_say_so():
-    facts = repeated_call_facts(own(look(1), look(2), look(3)))
+    facts = facts_of(look(1), look(2), look(3))
     assert (facts.repeats, facts.samples) == ((), 3)
 
 

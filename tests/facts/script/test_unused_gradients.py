@@ -37,6 +37,14 @@ def test_a_model_of_its_own_is_named_where_it_is_called():
     assert facts(root(900, 3), last).called_at is None  # it is all that there is
 
 
+def test_a_model_that_was_trained_before_is_named_where_it_is_called_now():
+    last = look(tensors=4, elements=900, of_elements=1000, nodes=20, needless=15)
+    called = {"event": "orphans_called", "at": {"file": "/home/me/train.py", "line": 7}}
+    assert facts(root(100, 3), root(905, 4), last, called).called_at.line == 7
+    assert facts(root(900, 3), root(905, 4), last, called).called_at.line == 7
+    assert facts(root(1000, 3), root(100, 4), last, called).called_at is None  # a part of a model
+
+
 def test_one_look_tells_nothing_since_nothing_came_before_it():
     assert isinstance(facts(look(tensors=0, elements=0, of_elements=9, nodes=3, needless=0)), Missing)
 

@@ -81,6 +81,70 @@ def test_what_a_gan_computes_again_after_the_other_update_is_seen(tmp_path):
     assert found == {("Net", 22, 24)}
 
 
+NOISY = """
+        if not step:
+            noisy = Net(nn.Dropout(0.5))
+            opt = torch.optim.SGD(noisy.parameters(), lr=0.01)
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "needed", "needless"),
+    [
+        pytest.param("loss = noisy(x).mean()\n        hit = noisy(x).detach()", 21, 22, id="for-a-metric"),
+        pytest.param("hit = noisy(x).sum() > 0\n        loss = noisy(x).mean()", 22, 21, id="metric-first"),
+        pytest.param(
+            "loss = noisy(x).mean()\n        kept = {'logits': [noisy(x)]}", 21, 22, id="kept-until-the-next"
+        ),
+    ],
+)
+def test_of_two_that_differ_by_chance_the_one_without_a_backward_is_seen(tmp_path, loop, needed, needless):
+    loop = f"{NOISY}        {loop}\n        loss.backward(); opt.step()\n"
+    own = watched(tmp_path, NET + loop).ranks[0]
+    found = {(event["first"]["line"], event["at"]["line"], event["by_chance"]) for event in own.of("repeat")}
+    assert found == {(needed, needless, True)}
+
+
+def test_lines_that_lead_to_the_pass_in_vain_alone_are_told(tmp_path):
+    loop = """
+        def again(): return noisy(x).detach()
+        def loss(): return noisy(x).mean(), again()
+        loss()[0].backward(); opt.step()
+    """
+    own = watched(tmp_path, NET + NOISY + loop).ranks[0]
+    assert {tuple(line["line"] for line in event["lines"]) for event in own.of("repeat")} == {(22,)}
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        pytest.param("loss = (noisy(x) - noisy(x)).pow(2).mean()", id="backward-through-both"),
+        pytest.param(
+            "a = noisy(x)\n        loss = noisy(x).mean(); a.mean().backward()",
+            id="one-backward-after-another",
+        ),
+        pytest.param(
+            "loss = noisy(x).mean()\n        with torch.no_grad(): target = noisy(x)", id="not-recorded"
+        ),
+        pytest.param(
+            "loss = net(x).mean()\n        votes = [noisy(x).detach() for _ in range(3)]",
+            id="none-by-backward",
+        ),
+        pytest.param(
+            "held = []\n        hook = noisy.body[2].register_forward_hook(lambda m, i, o: held.append(o))\n"
+            "        noisy(x); hook.remove()\n        loss = (noisy(x) + held[0].sum()).mean()",
+            id="what-a-hook-took-from-inside",
+        ),
+        pytest.param(
+            "loss = noisy(x).mean()\n        g = torch.autograd.grad(noisy(x).sum(), noisy.body[0].weight)",
+            id="by-autograd-grad",
+        ),
+    ],
+)
+def test_of_two_that_differ_by_chance_neither_is_accused(tmp_path, loop):
+    assert repeats(tmp_path, f"{NOISY}        {loop}\n        loss.backward(); opt.step()\n") == set()
+
+
 @pytest.mark.parametrize(
     "loop",
     [

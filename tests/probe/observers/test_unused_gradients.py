@@ -62,6 +62,35 @@ def test_what_is_frozen_trained_or_updated_by_hand_is_none(tmp_path, settings):
     assert all(look["tensors"] == 0 and look["needless"] == 0 for look in looks(tmp_path, **settings))
 
 
+TAUGHT = """
+    import torch
+    from torch import nn
+    class Distiller(nn.Module):
+        def __init__(self, teacher):
+            super().__init__()
+            self.teacher, self.student = teacher, nn.Linear(4, 8)
+        def forward(self, x):
+            aim = self.teacher(x)
+            return (self.student(x) - aim).pow(2).mean()
+    teacher = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8))
+    opt = torch.optim.SGD(teacher.parameters(), lr=0.1)
+    for step in range(3):
+        teacher(torch.randn(6, 4)).mean().backward(); opt.step(); opt.zero_grad()
+    model = Distiller(teacher)
+    opt = torch.optim.SGD({trained}, lr=0.1)
+    for step in range(40):
+        model(torch.randn(6, 4)).backward(); opt.step(); opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("trained", "lines"), [("model.student.parameters()", {9}), ("model.parameters()", set())]
+)
+def test_a_model_that_was_trained_before_is_told_where_it_is_called_now(tmp_path, trained, lines):
+    called = watched(tmp_path, TAUGHT.format(trained=trained)).ranks[0].of("orphans_called")
+    assert {event["at"]["line"] for event in called} == lines
+
+
 class Shard(torch.nn.Parameter):
     """A parameter that stands for others in the graph, as a sharded model's do."""
 

@@ -1,0 +1,129 @@
+"""Two calls of one module with the same arguments in one step: is one of them needless?
+
+It is where both did the same. Where they differ by chance, as dropout makes them, both may be meant; then
+hooks on the nodes of their results tell whether a backward went through one of them only. The hooks refer to
+nothing of the script's, and have no effect on gradients.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from ..wire.events.training import RepeatedCallEvent
+from . import patch
+
+DEPTH = 3  # of lists and dictionaries of tensors in a result
+TOLD_MAX = 20  # pairs of lines written down
+
+
+class GraphUse:
+    """Whether a backward goes through what a call, or one inside it, returned."""
+
+    __slots__ = ("outer", "walked", "watched")
+
+    def __init__(self, outer: Optional[GraphUse]) -> None:
+        self.outer = outer
+        self.walked = self.watched = False
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether there is a graph, and no backward has gone through it so far."""
+        return self.watched and not self.walked
+
+    def watch(self, tensor: type, result: Any) -> None:
+        """Put hooks on the nodes that made a result, of tensors of this type."""
+        self._watch(tensor, result, patch.guarded("graph_use", self._walk), DEPTH)
+
+    def _watch(self, tensor: type, value: Any, hook: Any, depth: int) -> None:
+        if isinstance(value, tensor):
+            if value.grad_fn is not None:  # type: ignore[attr-defined]
+                value.grad_fn.register_prehook(hook)  # type: ignore[attr-defined]
+                self.watched = True
+        elif depth and isinstance(value, (list, tuple)):
+            for item in value:
+                self._watch(tensor, item, hook, depth - 1)
+        elif depth and isinstance(value, dict):
+            self._watch(tensor, list(value.values()), hook, depth)
+
+    def _walk(self, gradients: Any) -> None:
+        use: Optional[GraphUse] = self
+        while use is not None:
+            use.walked = True
+            use = use.outer
+
+
+class Call:
+    """One call under way, or one that is over and may come again."""
+
+    __slots__ = (
+        "alive",
+        "begin",
+        "inside",
+        "key",
+        "lines",
+        "module",
+        "ns",
+        "recording",
+        "shows",
+        "state",
+        "use",
+        "versions",
+    )
+
+    def __init__(self, module: Any, versions: Any) -> None:
+        self.module = module
+        self.versions = versions  # of the parameters of the outermost module
+        self.key: Any = None
+        self.alive: List[Any] = []  # weak references to the tensors it was given
+        self.inside: List[Repeat] = []
+        self.lines: List[Any] = []  # of the user's, innermost first
+        self.recording = False
+        self.use: Optional[GraphUse] = None  # of a module that was called again
+        self.shows: Any = None  # some elements of what it returned
+        self.state: Any = None
+        self.begin = self.ns = 0
+
+    @property
+    def line(self) -> Any:
+        """The innermost line of the user's."""
+        return self.lines[0] if self.lines else None
+
+
+Repeat = Tuple[Call, Call, bool]  # two calls, and whether both did the same
+
+
+def told(look: int, repeats: List[Repeat]) -> Iterator[RepeatedCallEvent]:
+    """What was called in vain, by the lines of the two calls."""
+    pairs: Dict[Any, List[Repeat]] = {}
+    for first, again, alike in repeats:
+        needed, needless = (again, first) if not alike and _is_walked(again) else (first, again)
+        if alike or (_is_walked(needed) and needless.use is not None and needless.use.in_vain):
+            same = pairs.setdefault((str(needed.line), str(needless.line), alike), [])
+            same.append((needed, needless, alike))
+    for same in list(pairs.values())[:TOLD_MAX]:
+        needed, needless, alike = same[0]
+        yield RepeatedCallEvent(
+            look=look,
+            module=type(needless.module).__name__,
+            count=len(same),
+            seconds=sum({id(call): call.ns for _, call, _ in same}.values()) / 1e9,
+            recording=all(one.recording and two.recording for one, two, _ in same),
+            first=needed.line,
+            at=needless.line,
+            by_chance=not alike,
+            lines=needless.lines[: _apart(needless.lines, needed.lines)],
+        )
+
+
+def _is_walked(call: Call) -> bool:
+    return call.use is not None and call.use.walked
+
+
+def _apart(lines: List[Any], others: List[Any]) -> int:
+    """How many of the lines lead to this call alone; at least the innermost."""
+    shared = 0
+    for line, other in zip(reversed(lines), reversed(others)):
+        if line != other:
+            break
+        shared += 1
+    return max(1, len(lines) - shared)
