@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from perfdoctor.facts.host.stacks import KIND_CLASS
 from perfdoctor.facts.host.suspects import Suspect, SuspectFacts
-from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.change import Change, Effort, Estimate, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.coverage import Covered, Place
 from perfdoctor.model.lines import StepLines, WaitPart
@@ -52,6 +52,7 @@ WAITS = {
     WaitPart.DATASET: "in the dataset",
     WaitPart.COLLATE: "in collating",
 }
+OF_A_BATCH = (WaitPart.DATASET, WaitPart.COLLATE)  # the rest is the training thread's own
 CLASSES = {
     Phase.DATA_WAIT: Bottleneck.DATA,
     Phase.HOST_TO_DEVICE: Bottleneck.TRANSFER,
@@ -85,7 +86,7 @@ def costly_line(
             *([f"it runs {', '.join(runs)}"] if runs else []),
             "no other finding is about this time; how much of it can go is not known",
         ),
-        change=removes(0.0, LIKELY * share, share),
+        change=_change(top, share, step),
         at=tuple(dict.fromkeys((at, *inner)))[:SHOWN],
         bottleneck=_class(top, run.on_device),
     )
@@ -113,6 +114,16 @@ def _costliest(parts: Sequence[tuple[Suspect, float]]) -> tuple[Location | None,
                 below.setdefault(key, (at, []))[1].append((suspect, share))
                 break
     return max(below.values(), key=lambda found: sum(share for _, share in found[1]), default=(None, []))
+
+
+def _change(suspect: Suspect, share: float, step: StepFacts) -> Change:
+    """Half of a line's time goes: of the step, or where that is a wait, of what is waited for."""
+    if suspect.phase is not Phase.DATA_WAIT:
+        return removes(0.0, LIKELY * share, share)
+    if suspect.wait in OF_A_BATCH:
+        of_batch = min(1.0, share / (step.share(Phase.DATA_WAIT) or 1.0))
+        return Change(batch=Estimate(0.0, LIKELY * of_batch, of_batch))
+    return Change(others=Estimate(0.0, LIKELY * share, share))
 
 
 def _same(at: Location, other: Location) -> bool:

@@ -38,6 +38,17 @@ def test_the_gain_runs_from_nothing_to_all_of_it():
     assert (found.low, found.likely, found.high) == pytest.approx((1.0, 1 / 0.8, 1 / 0.6))
 
 
+def test_what_a_wait_is_for_gets_shorter_and_not_the_steps_own_work():
+    waiting = step(data_wait=5, forward=5)
+    facts = NO_LINES, SuspectFacts((suspect(0.4, Phase.DATA_WAIT, 30, wait=WaitPart.SAMPLER),)), Covered(())
+    change = tip(run(device="cpu"), waiting, *facts).change
+    assert (change.step.high, change.batch.high, change.others.high) == (0.0, 0.0, 0.4)
+    facts = NO_LINES, SuspectFacts((suspect(0.4, Phase.DATA_WAIT, 30, wait=WaitPart.DATASET),)), Covered(())
+    change = tip(run(device="cpu"), waiting, *facts).change
+    assert (change.step.high, change.others.high) == (0.0, 0.0)
+    assert (change.batch.low, change.batch.likely, change.batch.high) == pytest.approx((0.0, 0.4, 0.8))
+
+
 def test_fires_at_a_tenth_of_the_step_and_is_silent_just_below():
     assert advice(suspect(0.101, Phase.OTHER, 30)) is not None
     assert advice(suspect(0.099, Phase.OTHER, 30)) is None

@@ -63,7 +63,7 @@ class StepModel:
     forked: bool = True  # one after the other; else they start side by side
     # validation, checkpoints, what the first step takes longer: workers fill their queue meanwhile, then wait
     pauses_s: float = 0.0
-    fixed_s: float = 0.0  # waits for other loaders, which no number of workers of this one changes
+    fixed_s: float = 0.0  # waits for other loaders, for the sampler: no number of workers changes them
     modelled_s: float = 0.0
     main_s: float = 0.0  # of the measured step, what the training thread did not wait
     contention_s: float = 0.0  # of that, what it lost because its threads had no core
@@ -270,6 +270,8 @@ def build(
     fit = min(1.0, _ratio(given_s, seen.compute_cpu_s + seen.data_cpu_s) or 1.0)
     seen = replace(seen, compute_cpu_s=seen.compute_cpu_s * fit, data_cpu_s=seen.data_cpu_s * fit)
     if not seen.workers:
+        # choosing the samples stays in the training process; so does, in this model, what pins memory
+        seen = replace(seen, fixed_s=max(seen.fixed_s, step.seconds.get(Phase.DATA_WAIT, 0.0) - seen.data_s))
         return replace(_without_crowd(seen, cpu), modelled_s=seen.step_with(0))
     lost_s = None
     if cpu.worker_delay is not None and cpu.main_delay is not None:

@@ -23,6 +23,12 @@ def test_without_workers_the_step_is_compute_and_batch():
     assert built().error == pytest.approx(0.0)
 
 
+def test_what_a_loader_without_workers_waits_beside_its_batches_no_worker_takes_over():
+    sampling = built(batch=2, wait=12, compute=8)  # 10 ms to choose the samples
+    assert sampling.error == pytest.approx(0.0)
+    assert sampling.step_with(4) > 0.018
+
+
 def test_with_workers_that_are_late_the_step_is_their_share_of_a_batch():
     late = built(workers=2, batch=40, wait=11.5, compute=8.5)
     assert abs(late.error) < 0.05
