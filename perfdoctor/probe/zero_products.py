@@ -23,7 +23,9 @@ MAKING = frozenset(
 LEAST_NS = 20_000  # a product that takes less is not worth the count
 LEAST = 4_096  # elements of such a matrix
 COUNTED = 1 << 20  # elements at most that are looked at: of a larger matrix, evenly spread rows
-MOSTLY = 0.05  # at most this share is not zero: a sparse product takes a quarter of the time then, or less
+# At most this share is not zero. A sparse product takes an eighth of the time then, or less, which leaves room
+# for making the matrix sparse; an index needs nothing made.
+MOSTLY, MOSTLY_ONE_HOT = 0.02, 0.05
 MADE_MAX = 2_000  # tensors of one step whose making is remembered
 
 
@@ -108,9 +110,11 @@ class StepProducts:
             some = rows[::apart]
             filled = some != 0
             share = float(filled.sum()) / some.numel()
-            if not 0.0 < share <= MOSTLY:
+            if not 0.0 < share <= MOSTLY_ONE_HOT:
                 return None
             one_hot = self._is_one_hot(some, filled, whole=apart == 1)
+            if share > MOSTLY and not one_hot:
+                return None
         except RuntimeError:
             return None  # a tensor of a transform, for one, tells no values
         making = self._making(factor) if one_hot else None

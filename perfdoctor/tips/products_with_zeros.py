@@ -2,8 +2,8 @@
 
 ## What it sees
 In a few sampled steps, long products (`matmul`, `@`, `linear`, `einsum`, ...) had a matrix without gradients
-of which at most one element in twenty was not zero. Their lines are named. Where each row or column holds a
-single one, the matrix is one-hot, and making it counts as well.
+of which at most one element in fifty was not zero; in one-hot ones, whose rows or columns hold a single one
+each, one in twenty. Their lines are named. Making a one-hot matrix counts as well.
 
 Typical cases: `one_hot(index)` times a table, as in many vector quantisers and models of characters; sums
 over the neighbours of a graph by its dense adjacency matrix; word counts, a row as long as the vocabulary for
@@ -20,7 +20,7 @@ Word counts: `nn.EmbeddingBag` over the words of each text.
 
 ## When not
 Where the matrix is small, or fuller in later steps. Sparse matrices are worth it from about one element in
-twenty on; below that, a dense product has the faster code.
+twenty on; with more, a dense product has the faster code.
 
 Values are looked at where training runs on the CPU, without `torch.compile`.
 """

@@ -22,6 +22,7 @@ from perfdoctor.model.units import count
 from perfdoctor.tips.catalogue import Checked, tip
 
 ENOUGH = 1.03  # a likely gain below it is not worth a change
+ENOUGH_CROWDED = 1.10  # beside other programs: cores that they hold are lacking with fewer workers, too
 KNEE = 0.02  # of two counts this close, the smaller: it takes less memory
 
 
@@ -48,7 +49,7 @@ def too_many_workers(
     times = {number: model.step_with(number) for number in range(loader.num_workers)}
     best_s = min(times.values())
     workers = next(number for number, step_s in times.items() if step_s <= best_s * (1 + KNEE))
-    if model.gain(Change(workers=workers)).likely < ENOUGH:
+    if model.gain(Change(workers=workers)).likely < (ENOUGH_CROWDED if cpu.crowded else ENOUGH):
         return None
     each = f"{count(loader.num_workers, 'worker')} and {count(computing, 'training thread')}"
     ranks = f" in each of {run.ranks} ranks on this node" if run.ranks > 1 else ""

@@ -56,6 +56,7 @@ def test_other_matrices_of_zeros_count_and_are_not_one_hot():
         pytest.param(torch.mm, (torch.randn(128, 128), torch.randn(128, 8)), id="dense"),
         pytest.param(torch.mm, (torch.randn(128, 128).relu(), torch.randn(128, 8)), id="half-zero"),
         pytest.param(torch.mm, (torch.zeros(128, 128), torch.randn(128, 8)), id="nothing-but-zeros"),
+        pytest.param(torch.mm, (SPARSE + SPARSE.roll(1) + SPARSE.roll(2), torch.randn(128, 8)), id="fuller"),
         pytest.param(torch.mm, (SPARSE.clone().requires_grad_(), torch.randn(128, 8)), id="learned"),
         pytest.param(torch.mm, (SPARSE.to_sparse(), torch.randn(128, 8)), id="sparse-already"),
         pytest.param(torch.mm, (torch.eye(32), torch.randn(32, 8)), id="small"),

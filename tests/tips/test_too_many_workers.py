@@ -10,8 +10,9 @@ CROWDED = step(data_wait=4, forward=8, backward=8, cpu=26)
 RESTARTING = {"workers": 8, "batch": 4, "epochs": 50, "epoch_start_s": 0.03, "epoch_wait_s": 0.003}
 
 
-def judge(of_step=CROWDED, cores=2.0, device="cpu", **of_loader):
-    of_cpu, built = cpu(cores=cores, busy=1.9), loader(**(RESTARTING | of_loader))
+def judge(of_step=CROWDED, cores=2.0, device="cpu", others=None, **of_loader):
+    of_cpu = cpu(cores=cores, busy=1.9, other_cores=others)
+    built = loader(**(RESTARTING | of_loader))
     return tip(run(device=device), of_step, built, of_cpu, threads(2), model(of_step, built, of_cpu))
 
 
@@ -37,6 +38,13 @@ def test_an_iterable_dataset_is_advised_without_a_tweak():
     advice = judge(iterable=True)
     assert advice is not None
     assert (advice.tweak, advice.same_result) == (None, False)
+
+
+def test_beside_other_programs_a_small_gain_is_none_of_its_own(monkeypatch):
+    beside = {"others": 0.6, "workers": 2, "epoch_wait_s": 0.0008}
+    assert judge(**beside) is None
+    monkeypatch.setattr("perfdoctor.tips.too_many_workers.ENOUGH_CROWDED", 1.03)
+    assert judge(**beside) is not None
 
 
 @pytest.mark.parametrize(

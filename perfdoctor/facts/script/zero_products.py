@@ -9,7 +9,7 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.change import Estimate
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Location
+from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.script import DeviceEvent
@@ -40,13 +40,24 @@ class ZeroProductFacts:
 
 
 @fact
-def zero_product_facts(rank: RankRecords, sources: Sources) -> ZeroProductFacts | Missing | None:
-    """What the sampled steps multiplied, or None with too few of them to tell."""
+def zero_product_facts(
+    rank: RankRecords, step: StepFacts, sources: Sources
+) -> ZeroProductFacts | Missing | None:
+    """What the sampled steps multiplied, or None with too few of them to tell.
+
+    A call that waits for Python's other threads takes longer than the product in it; the phases of the other
+    steps bound what it can be.
+    """
     looks = [event for event in rank.of(ZeroProductsLookEvent) if event.look is not None and event.step_s > 0]
     if len(looks) < FEW:
         only = "the values of matrices are looked at only where training runs on the CPU"
         return Missing(only) if rank.of(DeviceEvent) else None
-    shares = sorted(min(1.0, (event.seconds + event.backward_s) / event.step_s) for event in looks)
+    backward = step.share(Phase.BACKWARD)
+    most = 1.0 - backward - step.share(Phase.DATA_WAIT) - step.share(Phase.OPTIMIZER)
+    shares = sorted(
+        min(max(0.0, most), event.seconds / event.step_s) + min(backward, event.backward_s / event.step_s)
+        for event in looks
+    )
     found: dict[Location, list[ZeroProductsLineEvent]] = {}
     for event in rank.of(ZeroProductsLineEvent):
         at = location(event.at)

@@ -6,6 +6,7 @@ from perfdoctor.facts.script.zero_products import zero_product_facts
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
+from tests.support.facts import step
 from tests.support.records import source_of
 
 SOURCES = Sources(source_of(train="picked = hot @ table\nsums = graph @ values"))
@@ -39,14 +40,25 @@ def line(look, number=1, seconds=0.002, **fields):
     }
 
 
-def facts(*events):
-    return zero_product_facts(RankRecords(0, None, None, events), SOURCES)
+STEP = step(forward=6, backward=4)
+
+
+def facts(*events, of_step=STEP):
+    return zero_product_facts(RankRecords(0, None, None, events), of_step, SOURCES)
 
 
 def test_shares_are_of_the_looked_at_steps_with_their_backward():
     found = facts(look(1, 0.001), look(2, 0.004), look(3, 0.003, step_s=0.02))
     assert (found.samples, found.lines) == (3, ())
     assert (found.share.low, found.share.likely, found.share.high) == pytest.approx((0.2, 0.2, 0.5))
+
+
+def test_the_phases_bound_what_calls_take_that_wait_for_other_threads():
+    waiting = look(1, 0.008, 0.008), look(2, 0.008, 0.008)
+    assert facts(*waiting).share.likely == pytest.approx(1.0)
+    assert facts(*waiting, of_step=step(forward=2, backward=1, data_wait=7)).share.likely == pytest.approx(
+        0.3
+    )
 
 
 def test_lines_come_costliest_first_and_count_nothing_where_they_did_not_show():
