@@ -23,8 +23,8 @@ MAKING = frozenset(
 LEAST_NS = 20_000  # a product that takes less is not worth the count
 LEAST = 4_096  # elements of such a matrix
 COUNTED = 1 << 20  # elements at most that are looked at: of a larger matrix, evenly spread rows
-# At most this share is not zero. A sparse product takes an eighth of the time then, or less, which leaves room
-# for making the matrix sparse; an index needs nothing made.
+# At most this share is not zero. A sparse product takes an eighth of the time then, or less, which leaves
+# room for making the matrix sparse; an index needs nothing made.
 MOSTLY, MOSTLY_ONE_HOT = 0.02, 0.05
 MADE_MAX = 2_000  # tensors of one step whose making is remembered
 

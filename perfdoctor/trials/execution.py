@@ -15,8 +15,8 @@ from perfdoctor.model import redact
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Variant
 from perfdoctor.runs import records as recorded
-from perfdoctor.trials import measure
-from perfdoctor.trials.plan import CALIBRATION_S, TrialPlan
+from perfdoctor.trials import measure, settling
+from perfdoctor.trials.plan import CALIBRATION_S, FIRST_STEP_S, TrialPlan
 from perfdoctor.trials.sandbox import leftovers
 from perfdoctor.trials.sandbox.guarded import guarded
 from perfdoctor.trials.sandbox.memory import PeakMemory
@@ -28,7 +28,6 @@ SEED = 0
 OUT_OF_MEMORY = re.compile(
     r"out of memory|OutOfMemoryError|MemoryError|Cannot allocate memory", re.IGNORECASE
 )
-FIRST_STEP_S = 900.0  # for a script to get to its first step: data sets are read, models compiled
 KILLED = 9
 NO_SPACE = "No space left on device"  # as the C library says it
 LEAST_BYTES = 1 << 20  # with less, what is recorded of an execution does not fit either
@@ -62,7 +61,7 @@ class Executor:
         warm_up, total = (
             math.ceil(count * plan.updates_per_step) for count in (warm_up_steps, warm_up_steps + steps)
         )
-        bounds = StopRule(plan.limit_s + FIRST_STEP_S, plan.limit_s, warm_up, total)
+        bounds = StopRule(plan.limit_s + first_step_s(plan, variant), plan.limit_s, warm_up, total)
         ended = self._launch(name, variant, bounds)
         if ended.outcome.path is None:
             return self.told(Execution(number, ExecutionEnd.FAILED), ended)
@@ -157,6 +156,11 @@ class Executor:
                 "most, and did not fit",
                 "keep the trial on a local disk that is not an overlay: perfdoctor try --out FOLDER ...",
             )
+
+
+def first_step_s(plan: TrialPlan, *variants: Variant) -> float:
+    """How long executions are given to get to their first step: what compiles may take its time."""
+    return FIRST_STEP_S if any(map(settling.compiles, variants)) else plan.first_step_s
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from perfdoctor.model.trial import Execution, ExecutionEnd, Variant
 from perfdoctor.runs import records as recorded
 from perfdoctor.runs.types import RunRecords
 from perfdoctor.trials import measure, settling
-from perfdoctor.trials.execution import FIRST_STEP_S, LEAST_BYTES, CommandRun, Executor, StopRule
+from perfdoctor.trials.execution import LEAST_BYTES, CommandRun, Executor, StopRule, first_step_s
 from perfdoctor.trials.measure import Turn
 from perfdoctor.trials.plan import LEAST_TURNS, PATIENCE, SLACK_S, TrialPlan
 from perfdoctor.trials.sandbox import leftovers, memory
@@ -188,7 +188,7 @@ def _take_turns(sides: Sequence[_LiveTraining], plan: TrialPlan, tell: Callable[
 
 def _settle(sides: Sequence[_LiveTraining], plan: TrialPlan) -> bool:
     """Let all train until each has settled; who has, rests until all have. False where one ended before."""
-    until_s = time.monotonic() + FIRST_STEP_S + plan.limit_s
+    until_s = time.monotonic() + first_step_s(plan, *(side.variant for side in sides)) + plan.limit_s
     begun_s: float | None = None
     unsettled = list(sides)
     while unsettled:

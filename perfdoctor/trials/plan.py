@@ -33,6 +33,7 @@ LEAVING_S = 1.0  # a script takes about this long to end
 STRETCH = 3.0  # times the usual budget that may be spent to measure a whole epoch, where it recurs
 PATIENCE = 5.0  # an execution that takes so many times as long as expected is ended
 SLACK_S = 60.0  # compiling, or starting many workers
+FIRST_STEP_S = 900.0  # for a script to get to its first step: data sets are read, models compiled
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class TrialPlan:
     turn_s: float = 0.0  # of the original, as long as its steps take
     spare_updates: int = 0  # of the first optimizer, in which a turn's last step ends
     budget_s: float = math.inf  # for all rounds
+    first_step_s: float = FIRST_STEP_S  # within which an execution is at its first step: it hangs otherwise
 
     def stretch(self, variant: Variant) -> tuple[int, int]:
         """A variant's steps of warm-up and its measured ones: they hold the samples of the original's.
@@ -91,13 +93,14 @@ def make(
     rounds: int | None = None,
     steps: int | None = None,
     seconds: float | None = None,
+    begun_s: float = math.inf,
 ) -> TrialPlan:
     """The plan for so many variants beside the original, `spent_s` of whose time are gone.
 
     `longest_steps` is how many steps the script takes by itself, None where it was not let; `period` how
     many lie between epochs, which are measured whole where that can be paid for; `most_held` how many times
     the samples of the original's step those of a variant hold: it settles, and is measured, over as many
-    steps of its own. Raises PerfdoctorError where the script has too few steps to measure.
+    steps of its own; `begun_s` is how long it took to settle. Raises PerfdoctorError for too few steps.
     """
     asked_rounds, rounds = rounds, rounds or ROUNDS
     room = math.inf if longest_steps is None else longest_steps / (warm_up_steps + LEAST_STEPS)
@@ -118,8 +121,7 @@ def make(
             rounds = max((each for each, has_s in execution_s.items() if has_s >= least_s), default=rounds)
         each_s = budget_s / (rounds * (variants + 1)) - start_s - LEAVING_S
         affordable = min(MOST_STEPS, most, max(least, LEAST_S / step_s, each_s / step_s - warm_up_steps))
-        stretch = STRETCH if seconds is None else 1.0
-        stretched = min(most, stretch * max(affordable, each_s / step_s))
+        stretched = min(most, (STRETCH if seconds is None else 1.0) * max(affordable, each_s / step_s))
         steps = _whole(round(affordable), stretched, least, period or 1)
     else:
         steps = _whole(steps, steps, 1, period or 1)
@@ -135,6 +137,7 @@ def make(
         updates_per_step,
         period,
         batch,
+        first_step_s=min(FIRST_STEP_S, PATIENCE * begun_s + SLACK_S),
     )
 
 
@@ -189,7 +192,6 @@ def in_turns(
     return replace(
         whole,
         rounds=min(held, rounds or MOST_STARTS),
-        warm_up_steps=warm_up_steps,
         steps=turns * turn_steps,
         execution_s=round_s,
         limit_s=PATIENCE * sides * round_s + SLACK_S,
@@ -197,6 +199,7 @@ def in_turns(
         turn_s=turn_steps * step_s,
         spare_updates=spare_updates,
         budget_s=budget_s,
+        first_step_s=min(FIRST_STEP_S, sides * whole.first_step_s),
     )
 
 

@@ -172,6 +172,7 @@ def _prepare(
         period=settling.recurring(records, variants, calibration, most_held),
         batch=batch,
         updates_per_step=measure.updates_per_step(records),
+        begun_s=(calibration.start_s or 0.0) + max(calibration.warm_up_s or 0.0, calibration.step_s or 0.0),
     )
     predict = baseline.predict if baseline is not None else _unknown
     epoch = measure.epoch(records)

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd
+from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Setting, Variant
+from perfdoctor.probe.trial.tweak import ROUNDING
 from perfdoctor.trials import execution
-from perfdoctor.trials.plan import TrialPlan
+from perfdoctor.trials.plan import FIRST_STEP_S, TrialPlan
 from perfdoctor.trials.sandbox.protect import Protection
 from perfdoctor.watch import launch
+from tests.support.trial_runs import WORKERS
 
 RANKS = "rank 1 failed first, with exit code 1; the others were ended by torchrun"
 GB = 10**9
@@ -82,6 +84,13 @@ def test_a_full_disk_of_the_scripts_own_is_the_scripts_failure(ended) -> None:
         ExecutionEnd.FAILED,
         "OSError: [Errno 28] No space left on device: '/dev/shm/x'",
     )
+
+
+def test_what_does_not_compile_is_given_no_longer_than_the_plan_says_to_get_to_its_first_step() -> None:
+    plan = TrialPlan(rounds=5, warm_up_steps=5, steps=50, execution_s=8.0, limit_s=100.0, first_step_s=90.0)
+    compiled = Variant((Setting("compile", ("--compile",), {}, ROUNDING),))
+    assert execution.first_step_s(plan, ORIGINAL, WORKERS) == 90.0
+    assert execution.first_step_s(plan, ORIGINAL, compiled) == FIRST_STEP_S
 
 
 def test_how_a_script_ends_once_it_was_ended_says_nothing_about_it(monkeypatch, tmp_path: Path) -> None:

@@ -48,6 +48,24 @@ def test_rounds_that_time_does_not_hold_are_not_planned() -> None:
     assert make(seconds=25.0, rounds=8, start_s=15.0).rounds == 3
 
 
+def test_what_hangs_before_its_first_step_is_given_little_more_than_the_script_took_to_it() -> None:
+    made = make(begun_s=8.0)
+    assert made.first_step_s == plan.PATIENCE * 8.0 + plan.SLACK_S
+    assert make(begun_s=1000.0).first_step_s == make().first_step_s == plan.FIRST_STEP_S
+    in_turns = {
+        "most_held": 1.0,
+        "processes": 1,
+        "cores": 2.0,
+        "rounds": None,
+        "steps": None,
+        "seconds": None,
+    }
+    usual = {"step_s": 0.05, "start_s": 3.0, "longest_steps": None, "variants": 1, "spent_s": 10.0}
+    beside = plan.in_turns(made, **usual, **in_turns)  # type: ignore[arg-type]
+    assert beside is not None
+    assert beside.first_step_s == 2 * made.first_step_s  # both start at once
+
+
 def test_steps_and_rounds_that_were_asked_for_are_kept() -> None:
     made = make(steps=70, rounds=4)
     assert (made.steps, made.rounds) == (70, 4)

@@ -40,6 +40,7 @@ NOTHING_TO_COPY = frozenset(  # file systems that hold no files of a user's, whe
     "proc sysfs devtmpfs devpts cgroup cgroup2 mqueue debugfs tracefs securityfs pstore bpf configfs fusectl "
     "hugetlbfs binfmt_misc efivarfs autofs rpc_pipefs nsfs selinuxfs resctrl".split()
 )
+IN_MEMORY = frozenset(("tmpfs", "ramfs"))  # others in /run are disks that a desktop mounted: in /run/media
 MOST_OVERLAYS = 200  # each costs every execution a mount; beyond that folders are read-only
 # Where scripts and libraries write, if they lie in folders that the user does not own.
 PLACES = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME")
@@ -61,6 +62,8 @@ class MountInfo:
         self.point = os.fsdecode(os.fsencode(fields[4]).decode("unicode_escape").encode("latin-1"))
         self.kind = right.split(" ")[0]
         self.writable = "rw" in fields[5].split(",") and "rw" in right.split(" ")[2].split(",")
+        self.is_in_real = any(inside(self.point, real) for real in REAL)
+        self.is_disk = inside(self.point, "/run/") and self.kind not in IN_MEMORY | NOTHING_TO_COPY
 
 
 def mounts(text: str) -> list[MountInfo]:
@@ -90,6 +93,23 @@ def inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
+def mounted() -> list[MountInfo]:
+    """The mounts of this process. Raises OSError where there is no root."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return mounts(file.read())
+
+
+def real_folders() -> Iterator[str]:
+    """The folders in REAL that are shown as they are, as whole as they can be without disks in them."""
+    points = [mount.point for mount in mounted() if mount.is_disk] if sys.platform == "linux" else []
+    waiting = list(filter(os.path.isdir, REAL))
+    for folder in waiting:  # grows meanwhile
+        if not any(inside(point, folder) for point in points):
+            yield folder
+        elif folder not in points and os.access(folder, os.R_OK):
+            waiting += [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+
+
 class Overlay:
     """A new root, built beside the old one: overlays on what can be written to, binds of all the rest."""
 
@@ -100,8 +120,7 @@ class Overlay:
         self._cwd = cwd
         self._privileged = privileged
         self._covered: set[str] = set()
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            self._mounts = mounts(file.read())
+        self._mounts = mounted()
         self._points = {mount.point for mount in self._mounts}
 
     def build(self) -> None:
@@ -110,11 +129,14 @@ class Overlay:
         if not self._privileged:
             _mount("tmpfs", self.root, "tmpfs", 0, "mode=755")
         for mount in self._mounts:
-            if mount.point in REAL or not self._is_real(mount.point):
+            if not mount.is_in_real:
                 self._show(mount)
         for folder in REAL:
-            if folder not in self._points and self._is_real(folder) and os.path.isdir(folder):
+            if self._is_real(folder) and os.path.isdir(folder):
                 self._bind(folder)
+        for mount in self._mounts:  # on top of what is bound, with all that is mounted below
+            if mount.is_in_real and not self._is_real(mount.point):
+                self._show(mount)
         if not self._privileged:
             self._reach()
         for path in _meeting_points():
@@ -124,7 +146,7 @@ class Overlay:
     def _is_real(self, path: str) -> bool:
         """Whether a path is shown as it is; not what the current folder is on, should that be in there."""
         real = next((real for real in REAL if inside(path, real)), None)
-        if real is None:
+        if real is None or any(mount.is_disk and inside(path, mount.point) for mount in self._mounts):
             return False
         return not inside(self._cwd, real) or self._point(path) != self._point(self._cwd)
 
@@ -134,7 +156,7 @@ class Overlay:
 
     def _show(self, mount: MountInfo) -> None:
         """Cover a mount if something could be written to it, else show it as it is."""
-        if not self._is_real(mount.point) and mount.writable and mount.kind not in NOTHING_TO_COPY:
+        if mount.writable and mount.kind not in NOTHING_TO_COPY:
             self._copy(mount.point)
         else:
             self._bind(mount.point)
@@ -362,7 +384,7 @@ def main(words: list[str]) -> int:
             for folder in (os.path.join(execution, "diverted"), detail):
                 os.mkdir(folder, 0o700)
             if how == "landlock":
-                restrict_writes([execution, detail, *filter(os.path.isdir, REAL)])
+                restrict_writes([execution, detail, *real_folders()])
     except OSError as error:
         sys.stderr.write(f"perfdoctor: cannot protect files: {error}\n")
         return FAILED

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.runs.directory import make_private
-from perfdoctor.trials.sandbox.overlay import REAL, inside
+from perfdoctor.trials.sandbox.overlay import inside, real_folders
 
 PROGRAM = str(Path(__file__).with_name("overlay.py"))
 START = (sys.executable, "-I", "-S", PROGRAM)  # without `site` and the user's variables: it starts sooner
@@ -120,7 +120,7 @@ class Protection:
         temporary = _temporary(path)
         before = (*START, "landlock" if self.landlocked else "redirect", str(path), temporary)
         folders = dict.fromkeys(FOLDERS, temporary)
-        real = [str(path), temporary, *REAL]
+        real = [str(path), temporary, *real_folders()]
         options = {"how": self.how, "real": real, "fenced": self.landlocked}
         return PreparedExecution(before, {**offline(os.environ), **folders}, options)
 
@@ -143,7 +143,7 @@ def choose(folder: Path, cwd: Path, python: bool = True) -> Protection:
         memory_bytes = 0 if on_disk else _memory_bytes()
         if (frozen := check.overlay(memory_bytes)) is not None:
             return Protection("overlay", _overlay_sentence(memory_bytes, frozen), memory_bytes)
-    if any(inside(str(cwd.resolve()), real) for real in REAL):
+    if any(inside(str(cwd.resolve()), real) for real in real_folders()):
         return _unprotected(f"{cwd} is on a file system that running programs share")
     sentence = "no overlay is permitted here: what Python code wrote or deleted was redirected"
     if check.landlock():

@@ -186,6 +186,8 @@ def _why_broken(execution: Execution) -> str:
     if execution.ending is ExecutionEnd.TOO_SHORT:
         return f"it ended after {execution.steps} measured steps"
     if execution.ending is ExecutionEnd.NO_STEPS:
+        if execution.ended_early:
+            return "it hung, or took far longer to its first step than the script as it is"
         return "it ended without a training step"
     return execution.error or "it failed"
 

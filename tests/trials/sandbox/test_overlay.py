@@ -246,6 +246,41 @@ print(subprocess.run([*argv, inner], capture_output=True, text=True, check=True)
     assert said(done) == f"['{errno.EROFS}', 'new'] kept\n"
 
 
+@pytest.mark.skipif(not AS_ROOT, reason="only root may mount")
+@pytest.mark.parametrize("how", ["overlay", "landlock"])
+def test_a_disk_in_run_is_the_users_and_what_lies_beside_it_is_shared(how, place, permitted):
+    """In a namespace of its own, with a `/run` as desktops have it: a file system in memory, a disk in that."""
+    if not permitted[how]:
+        pytest.skip(f"no {how} here")
+    words = ["overlay", str(place.execution), "0"]
+    if how == "landlock":
+        words = ["landlock", str(place.execution), str(place.execution / "temporary")]
+    code = f"""
+import os, subprocess, sys
+sys.path.insert(0, {str(os.path.dirname(overlay.__file__))!r})
+import overlay
+overlay.apart()
+overlay._mount("tmpfs", "/run", "tmpfs", 0)
+disk = "/run/media/user/disk"
+os.makedirs(disk)
+os.mkdir("/run/lock")
+overlay._mount({str(place.work)!r}, disk, "", overlay.MS_BIND)
+inner = '''
+for path in "/run/media/user/disk/out/old", "/run/lock/new":
+    try:
+        open(path, "w").write("new")
+    except OSError as error:
+        print(error.errno)
+'''
+argv = {[*START, *words, *PLAIN]!r}
+print(subprocess.run([*argv, inner], capture_output=True, text=True, check=True).stdout.split())
+print(os.listdir(disk), open(disk + "/out/old").read(), os.listdir("/run/lock"))
+"""
+    done = subprocess.run([*PLAIN, code], cwd=place.work, capture_output=True, text=True, check=False)
+    refused = [str(errno.EACCES)] if how == "landlock" else []
+    assert said(done) == f"{refused}\n['out'] old ['new']\n"
+
+
 def test_where_an_overlay_fails_the_command_does_not_run(place):
     place.execution.rmdir()
     argv = [*START, "overlay", str(place.execution), "0", "touch", "ran"]

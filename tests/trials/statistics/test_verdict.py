@@ -68,6 +68,14 @@ def test_what_fails_after_enough_rounds_has_a_verdict_and_says_so() -> None:
     assert (few.outcome, few.because) == (Outcome.FAILED, "OSError: no space")
 
 
+def test_what_was_ended_before_its_first_step_did_not_end_by_itself() -> None:
+    hung = broken(ExecutionEnd.NO_STEPS, 0, ended_early=True)
+    found = verdict(WORKERS, [hung], [execution(0.1, 0)], [], 5, None)
+    assert (found.outcome, found.because[:7]) == (Outcome.FAILED, "it hung")
+    left = verdict(WORKERS, [replace(hung, ended_early=False)], [execution(0.1, 0)], [], 5, None)
+    assert left.because == "it ended without a training step"
+
+
 def test_a_figure_is_compared_at_the_last_point_of_training_that_all_printed() -> None:
     originals = [execution(0.1, number, printed=(0.5, 0.6, 0.7)) for number in range(3)]
     variants = [tweaked(0.05, number, printed=(0.5, 0.6, 0.7, 0.8)[: 4 - number]) for number in range(3)]

@@ -41,6 +41,7 @@ COMPILED = (
     ("torch", "load", 0, "f", MODES["r"]),
     ("torch.jit", "save", 1, "f", MODES["w"]),
     ("torch.jit", "load", 0, "f", MODES["r"]),
+    ("torch.jit", "RecursiveScriptModule.save", 1, "f", MODES["w"]),
     ("torch.profiler.profiler", "_KinetoProfile.export_chrome_trace", 1, "path", MODES["w"]),
     ("safetensors", "safe_open", 0, "filename", MODES["r"]),
     ("safetensors.torch", "save_file", 1, "filename", MODES["w"]),

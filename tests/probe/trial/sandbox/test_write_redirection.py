@@ -196,6 +196,18 @@ def test_errors_show_no_frame_of_ours(trial):
         assert "probe" not in done.stderr
 
 
+def test_a_scripted_models_own_save_is_redirected(trial):
+    pytest.importorskip("torch")
+    code = """
+import torch
+model = torch.jit.script(torch.nn.Linear(2, 2))
+model.save("log.csv")
+model.save(f="out/new.pt")
+print([type(torch.jit.load(path)).__name__ for path in ("log.csv", "out/new.pt")])
+"""
+    assert said(trial.script(code)) == "['RecursiveScriptModule', 'RecursiveScriptModule']\n"
+
+
 def test_checkpoints_of_torch_and_safetensors_are_redirected(trial):
     pytest.importorskip("torch")
     code = """
