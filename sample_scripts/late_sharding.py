@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 WORDS = 2_000
+LENGTH = 100  # words of a text that are used
 
 
 def write_files(folder, files, lines):
@@ -44,7 +45,7 @@ class Texts(IterableDataset):
                     yield self.encode(clean(entry["text"])), entry["label"]
 
     def encode(self, words):
-        return torch.tensor([self.ids[word] for word in words])
+        return torch.tensor([self.ids[word] for word in words[:LENGTH]])
 
     def __iter__(self):
         info = get_worker_info()

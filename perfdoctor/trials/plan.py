@@ -108,9 +108,9 @@ def make(
     warm_up_steps, least = math.ceil(warm_up_steps * times), math.ceil(LEAST_STEPS * times)
     most = math.inf if longest_steps is None else longest_steps - warm_up_steps
     if most < LEAST_STEPS:
+        measured = f"({warm_up_steps} of them are warm-up, at least {LEAST_STEPS} are measured)"
         raise PerfdoctorError(
-            f"the script takes {longest_steps} steps: too short to measure "
-            f"({warm_up_steps} of them are warm-up, at least {LEAST_STEPS} are measured)",
+            f"the script takes {longest_steps} steps: too short to measure {measured}",
             "let it train longer for the trial: perfdoctor try ... -- train.py --epochs 3",
         )
     if steps is None:
@@ -126,14 +126,13 @@ def make(
     else:
         steps = _whole(steps, steps, 1, period or 1)
     steps = int(min(steps, most))
-    training_s = (warm_up_steps + steps) * step_s
-    whole_s = start_s + training_s + LEAVING_S
+    each_s = start_s + (warm_up_steps + steps) * step_s + LEAVING_S
     return TrialPlan(
-        rounds if seconds is None else _coming(rounds, (seconds - spent_s) / (variants + 1) / whole_s),
+        rounds if seconds is None else _coming(rounds, (seconds - spent_s) / (variants + 1) / each_s),
         warm_up_steps,
         steps,
-        whole_s,
-        PATIENCE * (start_s + training_s) + SLACK_S,
+        each_s,
+        PATIENCE * (each_s - LEAVING_S) + SLACK_S,
         updates_per_step,
         period,
         batch,

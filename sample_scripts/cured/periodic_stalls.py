@@ -46,7 +46,7 @@ def main(args):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=800)
+    parser.add_argument("--steps", type=int, default=2400)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--people", type=int, default=4000)
     parser.add_argument("--features", type=int, default=128)

@@ -59,6 +59,6 @@ def main(batch_size, epochs):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=3)
     args = parser.parse_args()
     main(args.batch_size, args.epochs)
