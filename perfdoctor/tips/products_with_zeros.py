@@ -51,7 +51,7 @@ torch.sparse.mm(matrix, values)"""
     effort=Effort.LINES,
     applies=("cpu",),
     checked=Checked.SCRIPTS,
-    rivals=("recomputed-constants", "tensor-loops", "uncompiled-model"),
+    rivals=("tensor-loops", "uncompiled-model"),
 )
 def products_with_zeros(step: StepFacts, products: ZeroProductFacts) -> Advice | None:
     """Advises an index or a sparse matrix where products with zeros take a noticeable share of the step."""

@@ -10,7 +10,7 @@ def communities(nodes, count):
     """An adjacency matrix with more edges inside communities than between them, and each node's community."""
     labels = torch.arange(nodes) % count
     same = labels[:, None] == labels[None, :]
-    edges = torch.rand(nodes, nodes) < torch.where(same, 0.05, 0.01)
+    edges = torch.rand(nodes, nodes) < torch.where(same, 0.3, 0.1)
     upper = torch.triu(edges.float(), diagonal=1)
     return upper + upper.T, labels
 
@@ -52,6 +52,6 @@ def main(args):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--nodes", type=int, default=1200)
     main(parser.parse_args())
