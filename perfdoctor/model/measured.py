@@ -120,6 +120,9 @@ class StepFacts:
         )
 
 
+AHEAD = 0.5  # of the time that there is for a batch
+
+
 @dataclass(frozen=True)
 class RestartingLoader:
     """Another loader than the training one, such as validation's, whose workers start again for each pass."""
@@ -185,6 +188,14 @@ class LoaderFacts:
         if not self.samples or not self.items or not self.batch_bytes:
             return None
         return self.batch_bytes * self.batches / self.samples * self.items
+
+    def keeps_ahead(self, step_s: float) -> bool:
+        """Whether even the costliest batches take the workers half of the time that steps leave them at most.
+
+        What is waited for then is that a batch is handed over, not that it is prepared.
+        """
+        costliest_s = self.batch_s * max(self.spread) * self.batches_per_step
+        return bool(self.num_workers) and costliest_s < AHEAD * step_s * self.num_workers
 
 
 CROWDED = 0.25  # of the usable cores kept busy by other programs

@@ -15,6 +15,7 @@ from .user_frames import user_line
 PRODUCTS = frozenset(
     "matmul __matmul__ __rmatmul__ mm bmm mv addmm addmv baddbmm linear einsum tensordot inner".split()
 )
+ADDING = frozenset("addmm addmv baddbmm".split())
 # What one-hot matrices are made by, step by step; views and casts of them are the same matrix.
 MAKING = frozenset(
     "one_hot zeros new_zeros zeros_like eye scatter_ scatter index_fill_ __setitem__ __getitem__ to type"
@@ -62,9 +63,12 @@ class StepProducts:
     def before(self, function: Any, args: Args, kwargs: Kwargs) -> Optional[Tuple[str, List[Any]]]:
         """(name, tensors that go in) of a call that multiplies, or may make a one-hot matrix."""
         name = name_of(function)
-        if name in PRODUCTS or name in MAKING:
-            return name, [value for value in _flat((*args, *kwargs.values())) if type(value) in self.plain]
-        return None
+        if name not in PRODUCTS and name not in MAKING:
+            return None
+        if name in ADDING:  # the first is added to the product
+            args, kwargs = args[1:], {key: value for key, value in kwargs.items() if key != "input"}
+        given = _flat((*args, *(value for key, value in kwargs.items() if key != "out")))
+        return name, [value for value in given if type(value) in self.plain]
 
     def after(self, seen: Tuple[str, List[Any]], result: Any, ns: int) -> None:
         """Remember what was made, or see whether a factor is mostly zero."""
@@ -100,6 +104,7 @@ class StepProducts:
             or not factor.is_floating_point()
             or factor.dim() < 2
             or factor.numel() < LEAST
+            or (factor.dim() > 2 and not factor.is_contiguous())  # `flatten` would copy all of it
         ):
             return None
         try:

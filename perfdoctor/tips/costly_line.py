@@ -86,7 +86,7 @@ def costly_line(
             *([f"it runs {', '.join(runs)}"] if runs else []),
             "no other finding is about this time; how much of it can go is not known",
         ),
-        change=_change(top, share, step),
+        change=_change(top, share, suspects.own_batches),
         at=tuple(dict.fromkeys((at, *inner)))[:SHOWN],
         bottleneck=_class(top, run.on_device),
     )
@@ -116,12 +116,12 @@ def _costliest(parts: Sequence[tuple[Suspect, float]]) -> tuple[Location | None,
     return max(below.values(), key=lambda found: sum(share for _, share in found[1]), default=(None, []))
 
 
-def _change(suspect: Suspect, share: float, step: StepFacts) -> Change:
-    """Half of a line's time goes: of the step, or where that is a wait, of what is waited for."""
-    if suspect.phase is not Phase.DATA_WAIT:
+def _change(suspect: Suspect, share: float, own_batches: float) -> Change:
+    """Half of a line's time goes: from the step, or where it prepares a batch in there, from the batch."""
+    if suspect.phase is not Phase.DATA_WAIT or not own_batches:
         return removes(0.0, LIKELY * share, share)
     if suspect.wait in OF_A_BATCH:
-        of_batch = min(1.0, share / (step.share(Phase.DATA_WAIT) or 1.0))
+        of_batch = min(1.0, share / own_batches)
         return Change(batch=Estimate(0.0, LIKELY * of_batch, of_batch))
     return Change(others=Estimate(0.0, LIKELY * share, share))
 

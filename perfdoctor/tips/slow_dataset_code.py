@@ -22,7 +22,7 @@ from perfdoctor.facts.user_source.library_table import called
 from perfdoctor.model.batch import BatchFacts, Stage, waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import CpuFacts, LineCost, LoaderFacts, StepFacts
+from perfdoctor.model.measured import CpuFacts, LineCost, LoaderFacts, Phase, StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
@@ -63,7 +63,8 @@ def slow_dataset_code(
     step: StepFacts, loader: LoaderFacts, batch: BatchFacts, cpu: CpuFacts
 ) -> Advice | None:
     """Names the costliest place of the dataset's own code, where the step waits for it."""
-    if step.data_stall < NOTICEABLE:
+    hidden = step.share(Phase.DATA_WAIT) if loader.keeps_ahead(step.mean_s) else 0.0
+    if step.data_stall - hidden < NOTICEABLE:
         return None
     worked_s = cpu.worked_s(loader.batch_cpu_s)
     if worked_s < ON_CPU * loader.batch_s and not cpu.crowded:  # else for cores, perhaps

@@ -139,6 +139,13 @@ def _strategy(request: Request) -> Strategy:
     return SideBySide(variants, baseline)
 
 
+def _begun_s(calibration: Execution) -> float:
+    """Seconds that the script took to its first steps; infinite where it is not known when it began."""
+    if calibration.start_s is None:
+        return math.inf
+    return calibration.start_s + max(calibration.warm_up_s or 0.0, calibration.step_s or 0.0)
+
+
 def _prepare(
     request: Request, progress: ProgressDisplay, strategy: Strategy
 ) -> tuple[Bench, protect.Protection]:
@@ -172,7 +179,7 @@ def _prepare(
         period=settling.recurring(records, variants, calibration, most_held),
         batch=batch,
         updates_per_step=measure.updates_per_step(records),
-        begun_s=(calibration.start_s or 0.0) + max(calibration.warm_up_s or 0.0, calibration.step_s or 0.0),
+        begun_s=_begun_s(calibration),
     )
     predict = baseline.predict if baseline is not None else _unknown
     epoch = measure.epoch(records)

@@ -61,6 +61,10 @@ def test_other_matrices_of_zeros_count_and_are_not_one_hot():
         pytest.param(torch.mm, (SPARSE.to_sparse(), torch.randn(128, 8)), id="sparse-already"),
         pytest.param(torch.mm, (torch.eye(32), torch.randn(32, 8)), id="small"),
         pytest.param(torch.mul, (SPARSE, SPARSE), id="by-elements"),
+        pytest.param(
+            torch.addmm, (SPARSE, torch.randn(128, 8), torch.randn(8, 128)), id="added-to-the-product"
+        ),
+        pytest.param(torch.matmul, (SPARSE.expand(4, 128, 128), torch.randn(128, 8)), id="would-be-copied"),
     ],
 )
 def test_is_no_product_with_zeros(function, args):

@@ -8,7 +8,7 @@ from perfdoctor.model.coverage import Cover, Covered
 from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import Phase
 from perfdoctor.tips.costly_line import costly_line as tip
-from tests.support.facts import gain, run, step
+from tests.support.facts import cpu, gain, loader, model, run, step
 from tests.support.line_facts import lines, suspect
 
 STEP = step(forward=4, backward=2, other=4)
@@ -38,15 +38,22 @@ def test_the_gain_runs_from_nothing_to_all_of_it():
     assert (found.low, found.likely, found.high) == pytest.approx((1.0, 1 / 0.8, 1 / 0.6))
 
 
-def test_what_a_wait_is_for_gets_shorter_and_not_the_steps_own_work():
-    waiting = step(data_wait=5, forward=5)
-    facts = NO_LINES, SuspectFacts((suspect(0.4, Phase.DATA_WAIT, 30, wait=WaitPart.SAMPLER),)), Covered(())
-    change = tip(run(device="cpu"), waiting, *facts).change
-    assert (change.step.high, change.batch.high, change.others.high) == (0.0, 0.0, 0.4)
-    facts = NO_LINES, SuspectFacts((suspect(0.4, Phase.DATA_WAIT, 30, wait=WaitPart.DATASET),)), Covered(())
-    change = tip(run(device="cpu"), waiting, *facts).change
-    assert (change.step.high, change.others.high) == (0.0, 0.0)
-    assert (change.batch.low, change.batch.likely, change.batch.high) == pytest.approx((0.0, 0.4, 0.8))
+@pytest.mark.parametrize(
+    ("wait", "workers", "likely"),
+    [  # of 10 ms: 4 for the batch, 2 for its sampler, 4 to compute
+        (WaitPart.SAMPLER, 0, 1 / 0.9),
+        (WaitPart.DATASET, 0, 1 / 0.8),
+        (WaitPart.SAMPLER, 2, 1 / 0.9),
+    ],
+)
+def test_a_wait_gets_shorter_by_what_the_line_takes_of_it(wait, workers, likely):
+    waiting, loading = step(data_wait=6, forward=4), loader(workers=workers, batch=4)
+    share = 0.4 if wait is WaitPart.DATASET else 0.2
+    of_line = SuspectFacts(
+        (suspect(share, Phase.DATA_WAIT, 30, wait=wait),), own_batches=0.0 if workers else 0.4
+    )
+    told = tip(run(device="cpu"), waiting, NO_LINES, of_line, Covered(()))
+    assert gain(told, None if workers else model(waiting, loading, cpu())).likely == pytest.approx(likely)
 
 
 def test_fires_at_a_tenth_of_the_step_and_is_silent_just_below():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import pytest
 
@@ -26,6 +27,15 @@ def test_names_the_function_the_line_and_its_text():
         "70% of a batch's 12.0 ms is spent in `__getitem__`, at line 12: `out[y][x] = image[y][x] ** 2`",
     )
     assert [at.line for at in advice.at] == [12]
+
+
+def test_workers_that_keep_far_ahead_are_waited_for_only_to_hand_batches_over():
+    handed_over = step(data_wait=3, forward=9, backward=8, cpu=19)  # 20 ms a step
+    ahead = loader(workers=2, batch=9)
+    assert tip(handed_over, ahead, SLOW, cpu()) is None
+    assert tip(handed_over, loader(workers=2, batch=9, spread=(0.5, 2.5)), SLOW, cpu()) is not None
+    slowed = replace(handed_over, contention_s=0.11 * handed_over.mean_s)
+    assert tip(slowed, ahead, SLOW, cpu()) is not None
 
 
 def test_expects_no_more_than_the_batches_cost():
@@ -65,7 +75,7 @@ def test_a_function_whose_lines_share_the_cost_is_named_by_them():
 
 def test_time_without_a_core_is_work_too():
     starved_of_cores = cpu(cores=2, worker_delay=1.5, main_delay=0.5)
-    assert tip(STARVED, loader(workers=2, batch=12, cpu=5), SLOW, starved_of_cores) is not None
+    assert tip(STARVED, loader(workers=1, batch=12, cpu=5), SLOW, starved_of_cores) is not None
 
 
 @pytest.mark.parametrize(

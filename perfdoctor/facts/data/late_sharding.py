@@ -83,13 +83,16 @@ def _of_function(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[S
     own = list(statements(function.body))
     tells = _Workers(own)
     for node in own:
-        for call in _islices(node):
-            if any(map(tells, call.args[1:])):
-                yield SharingLoop(call.lineno, call.end_lineno or call.lineno, call.lineno)
+        call = _islice(node)
+        if call is not None and any(map(tells, call.args[1:])):
+            yield SharingLoop(call.lineno, call.end_lineno or call.lineno, call.lineno)
         if isinstance(node, ast.For):
-            test = next((found for each in node.body if (found := _filter(each)) is not None), None)
-            if test is not None and tells(test):
-                yield SharingLoop(node.iter.lineno, test.end_lineno or test.lineno, test.lineno)
+            chosen = next(
+                (each for each in node.body if isinstance(each, ast.If) and _chooses(each, tells)), None
+            )
+            if chosen is not None:  # on a line with the choice may be what is done for the worker's own
+                last = min(chosen.test.end_lineno or chosen.lineno, chosen.body[0].lineno - 1)
+                yield SharingLoop(node.iter.lineno, max(last, node.iter.lineno), chosen.test.lineno)
 
 
 class _Workers:
@@ -101,12 +104,21 @@ class _Workers:
         while before < len(self.held):
             before = len(self.held)
             for node in own:
-                if isinstance(node, ast.Assign) and node.value is not None and self(node.value):
+                if isinstance(node, ast.Assign) and _is_told(node.value) and self(node.value):
                     self.held |= {name for target in node.targets for name in _stored(target)}
 
     def __call__(self, node: ast.AST) -> bool:
         names = names_in(node)
         return bool(names & self.held) or any(map(WORKER.search, names))
+
+
+def _is_told(value: ast.expr) -> bool:
+    """Whether a value is a worker's number or their count as it was told: nothing is reckoned from them."""
+    return not any(
+        isinstance(inner, ast.BinOp)
+        or (isinstance(inner, ast.Call) and called_name(inner) not in {ASKED, "getattr", "int", "max"})
+        for inner in ast.walk(value)
+    )
 
 
 def _stored(target: ast.expr) -> Iterator[str]:
@@ -116,28 +128,30 @@ def _stored(target: ast.expr) -> Iterator[str]:
             yield inner.id if isinstance(inner, ast.Name) else inner.attr
 
 
-def _filter(node: ast.stmt) -> ast.expr | None:
-    """The condition `index % workers == number`, of an `if` that yields, or goes on to the next sample."""
-    if not isinstance(node, ast.If):
-        return None
-    remainder = any(
-        isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mod) for inner in ast.walk(node.test)
+def _chooses(node: ast.If, tells: _Workers) -> bool:
+    """Whether this is `if index % workers == number`, which yields, or goes on to the next sample."""
+    chosen = any(
+        isinstance(inner, ast.Compare)
+        and isinstance(inner.left, ast.BinOp)
+        and isinstance(inner.left.op, ast.Mod)
+        and tells(inner.left.right)
+        and any(map(tells, inner.comparators))
+        for inner in ast.walk(node.test)
     )
-    skips = isinstance(node.body[0], ast.Continue)
-    gives = any(isinstance(inner, ast.Yield) for each in node.body for inner in ast.walk(each))
-    return node.test if remainder and (skips or gives) else None
+    yields = (ast.Yield, ast.YieldFrom)
+    gives = any(isinstance(inner, yields) for each in node.body for inner in ast.walk(each))
+    return chosen and (gives or isinstance(node.body[0], ast.Continue))
 
 
-def _islices(node: ast.stmt) -> Iterator[ast.Call]:
-    """Calls of `islice` with a step in the head of a loop, or in what is given on."""
+def _islice(node: ast.stmt) -> ast.Call | None:
+    """`islice` with a step as what a loop goes through, numbered or not, or as what is given on."""
     if isinstance(node, ast.For):
-        part: ast.expr | None = node.iter
-    elif isinstance(node, ast.Return) or (
-        isinstance(node, ast.Expr) and isinstance(node.value, ast.YieldFrom)
-    ):
-        part = node.value
+        part: ast.expr = node.iter
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.YieldFrom):
+        part = node.value.value
     else:
-        return
-    for inner in ast.walk(part) if part is not None else ():
-        if isinstance(inner, ast.Call) and called_name(inner) == "islice" and len(inner.args) > 3:
-            yield inner
+        return None
+    if isinstance(part, ast.Call) and called_name(part) == "enumerate" and part.args:
+        part = part.args[0]
+    sliced = isinstance(part, ast.Call) and called_name(part) == "islice" and len(part.args) > 3
+    return part if sliced and isinstance(part, ast.Call) else None

@@ -20,7 +20,7 @@ from perfdoctor.facts.user_source.parse import LOOPS, Listing, Sources, calls, s
 from perfdoctor.facts.user_source.recurrences import recurs
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import WaitPart
-from perfdoctor.model.measured import GpuFacts, Location, Phase, RunFacts, StepFacts
+from perfdoctor.model.measured import GpuFacts, LoaderFacts, Location, Phase, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
 
 # Phases that compute: there only what is no arithmetic of layers is suspect. The others wait, copy or save.
@@ -64,6 +64,7 @@ class SuspectFacts:
 
     suspects: tuple[Suspect, ...]
     room: float = 1.0  # the share of the step that can go: on a device, that in which it idles
+    own_batches: float = 0.0  # share of the step in which the training thread prepares batches by itself
 
 
 @fact
@@ -73,6 +74,7 @@ def suspect_facts(
     run: RunFacts,
     device: DeviceFacts | Missing | None,
     gpu: GpuFacts | Missing | None,
+    loader: LoaderFacts | Missing | None,
     sources: Sources,
 ) -> SuspectFacts:
     """What of the step is worth a look."""
@@ -80,7 +82,16 @@ def suspect_facts(
     heads = _loop_heads(found, costs.anchors, sources)
     suspects = [_suspect(cost, heads, step, sources) for cost in found]
     ordered = tuple(sorted(suspects, key=lambda suspect: -suspect.share))
-    return SuspectFacts(ordered, _room(device, gpu) if run.on_device else 1.0)
+    return SuspectFacts(
+        ordered, _room(device, gpu) if run.on_device else 1.0, _own_batches(loader, step.mean_s)
+    )
+
+
+def _own_batches(loader: LoaderFacts | Missing | None, step_s: float) -> float:
+    """The share of a step in which the training thread prepares batches itself; none with workers."""
+    if not isinstance(loader, LoaderFacts) or loader.num_workers or step_s <= 0:
+        return 0.0
+    return min(1.0, loader.batch_s * loader.batches_per_step / step_s)
 
 
 def _suspect(cost: StackCost, heads: Mapping[Place, Frame], step: StepFacts, sources: Sources) -> Suspect:

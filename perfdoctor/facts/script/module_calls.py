@@ -7,7 +7,7 @@ from statistics import median
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
-from perfdoctor.facts.user_source.parse import Sources, statements
+from perfdoctor.facts.user_source.parse import Sources, calls, statements
 from perfdoctor.facts.user_source.update_dependence import Dependence, of_line
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
@@ -97,9 +97,23 @@ def repeated_call_facts(rank: RankRecords, sources: Sources) -> RepeatedCallFact
 
 
 def _feeds_update(event: RepeatedCallEvent, sources: Sources) -> bool:
-    """Whether the update needs the values of a pass that backward does not go through, as of a target."""
-    lines = [at for line in event.lines if (at := location(line)) is not None]
-    return any(of_line(sources, at) is Dependence.UPDATE for at in lines)
+    """Whether the update needs, or may need, the values of a pass that backward does not go through."""
+    for at in filter(None, map(location, event.lines)):
+        needed = of_line(sources, at)
+        if needed is Dependence.UPDATE or (needed is Dependence.UNKNOWN and _may_be_given_on(sources, at)):
+            return True
+    return False
+
+
+def _may_be_given_on(sources: Sources, at: Location) -> bool:
+    """Whether the function around a line gives something back, as a loss, to what trains by it."""
+    listing = sources.file(at.file)
+    scope = listing.scope(at.line)
+    if not isinstance(scope, ast.FunctionDef) or isinstance(listing.statement(at.line), ast.Expr):
+        return False
+    own = list(statements(scope.body))
+    trains = any(name == "backward" for node in own for _, name in calls(node))
+    return not trains and any(isinstance(node, ast.Return) and node.value is not None for node in own)
 
 
 @fact

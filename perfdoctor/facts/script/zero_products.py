@@ -52,18 +52,13 @@ def zero_product_facts(
     if len(looks) < FEW:
         only = "the values of matrices are looked at only where training runs on the CPU"
         return Missing(only) if rank.of(DeviceEvent) else None
-    backward = step.share(Phase.BACKWARD)
-    most = 1.0 - backward - step.share(Phase.DATA_WAIT) - step.share(Phase.OPTIMIZER)
-    shares = sorted(
-        min(max(0.0, most), event.seconds / event.step_s) + min(backward, event.backward_s / event.step_s)
-        for event in looks
-    )
+    shares = sorted(_bounded(event, event.step_s, step) for event in looks)
     found: dict[Location, list[ZeroProductsLineEvent]] = {}
     for event in rank.of(ZeroProductsLineEvent):
         at = location(event.at)
         if at is not None and event.nonzero_share > 0:
             found.setdefault(at, []).append(event)
-    lines = [_line(sources.shown(at) or at, events, looks) for at, events in found.items()]
+    lines = [_line(sources.shown(at) or at, events, looks, step) for at, events in found.items()]
     return ZeroProductFacts(
         share=Estimate(shares[0], median(shares), shares[-1]),
         lines=tuple(sorted(lines, key=lambda line: -line.share)),
@@ -71,15 +66,29 @@ def zero_product_facts(
     )
 
 
+def _bounded(
+    event: ZeroProductsLookEvent | ZeroProductsLineEvent | None, step_s: float, step: StepFacts
+) -> float:
+    """The share of a sampled step, forward and backward each no more than these phases usually have."""
+    if event is None:
+        return 0.0
+    backward = step.share(Phase.BACKWARD)
+    rest = max(0.0, 1.0 - backward - step.share(Phase.DATA_WAIT) - step.share(Phase.OPTIMIZER))
+    return min(rest, event.seconds / step_s) + min(backward, event.backward_s / step_s)
+
+
 def _line(
-    at: Location, events: list[ZeroProductsLineEvent], looks: list[ZeroProductsLookEvent]
+    at: Location,
+    events: list[ZeroProductsLineEvent],
+    looks: list[ZeroProductsLookEvent],
+    step: StepFacts,
 ) -> ZeroProductLine:
     """One line in all sampled steps; it multiplied nothing in those that do not name it."""
-    spent_s = {event.look: event.seconds + event.backward_s for event in events}
+    by_look = {event.look: event for event in events}
     last = events[-1]
     return ZeroProductLine(
         at=at,
-        share=min(1.0, median(spent_s.get(look.look, 0.0) / look.step_s for look in looks)),
+        share=median(_bounded(by_look.get(look.look), look.step_s, step) for look in looks),
         rows=last.rows,
         columns=last.columns,
         nonzero_share=max(event.nonzero_share for event in events),

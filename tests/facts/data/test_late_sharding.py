@@ -104,6 +104,56 @@ def test_without_samples_of_batches_it_is_not_known():
         pytest.param(
             """
             info = get_worker_info()
+            for i, line in enumerate(self.file):
+                if i % info.num_workers == info.id: yield self.parse(line)
+            """,
+            [(3, 3, 4)],
+            id="parsed-on-the-line-of-the-choice",
+        ),
+        pytest.param(
+            """
+            info = get_worker_info()
+            for i, line in enumerate(self.stream()):
+                if i % info.num_workers == info.id:
+                    yield from self.pieces(line)
+            """,
+            [(3, 4, 4)],
+            id="several-of-each",
+        ),
+        pytest.param(
+            """
+            info = get_worker_info()
+            yield from map(self.parse, islice(self.file, info.id, None, info.num_workers))
+            """,
+            [],
+            id="parsed-behind-the-choice",
+        ),
+        pytest.param(
+            """
+            info = get_worker_info()
+            size = self.batch // info.num_workers
+            for i, x in enumerate(self.mine(info)):
+                if (i + 1) % size == 0:
+                    yield collate(x)
+            """,
+            [],
+            id="batches-of-a-worker",
+        ),
+        pytest.param(
+            """
+            info = get_worker_info()
+            dice = Random(info.seed)
+            for x in self.mine(info):
+                if dice.randrange(100) % 10 == 0:
+                    continue
+                yield x
+            """,
+            [],
+            id="chance",
+        ),
+        pytest.param(
+            """
+            info = get_worker_info()
             for path in self.paths[info.id :: info.num_workers]:
                 yield from read(path)
             """,

@@ -12,7 +12,7 @@ from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from tests.facts.host.test_stack_costs import FETCH
 from tests.facts.host.test_stacks import TORCH, at, stack, wrapper
-from tests.support.facts import run, step
+from tests.support.facts import loader, run, step
 from tests.support.records import source_of
 
 SITE = "/home/me/.venv/lib/python3.11/site-packages"
@@ -47,11 +47,17 @@ TRAINING = (
 )
 
 
-def found(*stacks, of_run=None, device=None, gpu=None):
+def found(*stacks, of_run=None, device=None, gpu=None, of_loader=None):
     rank = RankRecords(0, None, None, (), (*TRAINING, *stacks), "py-spy")
     sources = Sources(source_of(train=SCRIPT))
     costs = stack_costs(rank, STEP, sources)
-    return suspect_facts(costs, STEP, of_run or run(), device, gpu, sources)
+    return suspect_facts(costs, STEP, of_run or run(), device, gpu, of_loader, sources)
+
+
+def test_only_a_training_thread_without_workers_prepares_batches_itself():
+    half = STEP.mean_s * 1e3 / 2
+    assert found(of_loader=loader(batch=half)).own_batches == pytest.approx(0.5)
+    assert found(of_loader=loader(workers=2, batch=half)).own_batches == found().own_batches == 0.0
 
 
 def lines(*stacks, **given):

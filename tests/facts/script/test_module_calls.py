@@ -92,6 +92,27 @@ def test_the_target_of_a_loss_is_not_in_vain():
     assert by_chance(BY_CHANCE, 4).repeats == ()
 
 
+LOSS = """def training_step(x, y):
+    p = model(x)
+    q = model(x).detach()
+    return f(p, y) + weight * distance(p, q)
+"""
+METRIC = """def compute_loss(x, y):
+    p = model(x)
+    count_hits(x, y)
+    return f(p, y)
+def count_hits(x, y):
+    scores = model(x).detach()
+    hits.update(scores, y)
+"""
+
+
+def test_what_a_trainers_function_gives_back_may_be_a_loss_by_a_target():
+    assert by_chance(LOSS, 3).repeats == ()
+    (found,) = by_chance(METRIC, 6, 3).repeats
+    assert found.by_chance
+
+
 def test_the_target_that_another_function_makes_is_not_in_vain():
     helper = "def target(x):\n    return model(x).detach()\n"
     text = BY_CHANCE.replace("model(x).detach()", "target(x)") + helper
