@@ -223,6 +223,10 @@ class CpuFacts:
             return self.usable_cores
         return self.whole_cores + HYPER_THREAD * (self.usable_cores - self.whole_cores)
 
+    def worth(self, cores: float) -> float:
+        """How many whole cores do as much as so many of the usable ones, in the mean."""
+        return cores * self.worth_cores / self.usable_cores
+
     @property
     def crowded(self) -> bool:
         """Whether other programs kept so many cores busy that times are those of a busy machine."""

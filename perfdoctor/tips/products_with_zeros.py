@@ -41,7 +41,7 @@ SHOWN = 3  # lines named
 LEFT_LIKELY, LEFT_MOST, LEFT_LEAST = 5.0, 0.5, 0.02
 INDEXED = """table[index]  # not: one_hot(index) @ table
 out.index_add_(0, index, values)  # not: one_hot(index).T @ values"""
-SPARSE = """matrix = matrix.to_sparse_csr()  # once, before the loop
+SPARSE = """matrix = matrix.to_sparse_csr()  # where it stays the same: once, before the loop
 torch.sparse.mm(matrix, values)"""
 
 

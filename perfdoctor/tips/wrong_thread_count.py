@@ -49,12 +49,14 @@ def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu
         what = f"{threads.intra_op} threads compete for {usable}"
     elif _too_few(threads, cpu, cores):
         advised = cores
-        effective = max(threads.intra_op, cores - YIELDED * (cpu.other_cores or 0.0))
+        effective = max(
+            threads.intra_op, cores - YIELDED * (cpu.other_cores or 0.0) * whole / cpu.usable_cores
+        )
         what = f"it keeps {cpu.busy_cores:.1f} of {usable} busy"
     else:
         return None
     if whole < cpu.usable_cores:
-        what += f", which are hyper-threads of {whole:g}"
+        what += f", which are hyper-threads of {whole:g} whole cores"
     speedups = of_threads(threads.intra_op, effective, effective, threads.per_module_s)
     low, likely, high = (compute * (1 - 1 / speedup) for speedup in speedups)
     return Advice(

@@ -35,7 +35,7 @@ def test_advises_as_many_as_whole_cores():
     assert few is not None
     assert many is not None
     assert few.tweak == many.tweak == "--threads 8"
-    assert "busy, which are hyper-threads of 8; compute" in few.because[1]
+    assert "busy, which are hyper-threads of 8 whole cores; compute" in few.because[1]
 
 
 def test_points_at_the_line_that_set_them():

@@ -24,7 +24,7 @@ def step_model(
 ) -> StepModel | Missing:
     """The model of the run's step, with the cores that one of its ranks can have to itself."""
     cores = share_of(cpu, run.ranks)
-    lost = cpu_contention(records.sharing, cpu.worth_cores / cpu.usable_cores)
+    lost = cpu_contention(records.sharing, cpu.worth(1.0))
     if loader is None:
         return of_loop(timed.step, cores, lost)
     model = build(timed.step, loader, cores, lost)

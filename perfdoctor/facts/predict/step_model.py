@@ -217,7 +217,7 @@ def _shuffled(spread: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _free(cpu: CpuFacts) -> float:
-    return max(min(1.0, cpu.worth_cores), cpu.worth_cores - (1 - YIELDED) * (cpu.other_cores or 0.0))
+    return max(min(1.0, cpu.worth_cores), cpu.worth_cores - (1 - YIELDED) * cpu.worth(cpu.other_cores or 0.0))
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -59,7 +59,7 @@ def _called_at(rank: RankRecords, elements: int) -> Location | None:
     alike = [root for root in roots if abs(root.parameters - elements) <= ALIKE * elements]
     if not alike or len(roots) < 2:
         return None
-    called = [at for event in rank.of(UnusedModuleEvent) if (at := location(event.at)) is not None]
-    if called:
+    called = [location(event.at) for event in rank.of(UnusedModuleEvent) if event.elements == elements]
+    if called and called[-1] is not None:
         return called[-1]
     return location(alike[0].at) if len(alike) == 1 else None

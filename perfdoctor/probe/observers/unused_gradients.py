@@ -83,7 +83,7 @@ class UnusedGradients:
         missing = elements - sum(size for identity, size in own if identity in self.unused)
         if max(others, missing) <= ALIKE * elements:
             self.unused = {}
-            self.steps.session.write(UnusedModuleEvent(at=user_line()))
+            self.steps.session.write(UnusedModuleEvent(elements=elements, at=user_line()))
 
     def _unchanged(self, leaf: Any) -> bool:
         reference, version, piece = self.before.get(id(leaf), (None, -1, None))

@@ -40,7 +40,7 @@ NOTHING_TO_COPY = frozenset(  # file systems that hold no files of a user's, whe
     "proc sysfs devtmpfs devpts cgroup cgroup2 mqueue debugfs tracefs securityfs pstore bpf configfs fusectl "
     "hugetlbfs binfmt_misc efivarfs autofs rpc_pipefs nsfs selinuxfs resctrl".split()
 )
-IN_MEMORY = frozenset(("tmpfs", "ramfs"))  # others in /run are disks that a desktop mounted: in /run/media
+NO_DISKS = frozenset("tmpfs ramfs fuse.portal fuse.gvfsd-fuse".split())  # others in /run are: in /run/media
 MOST_OVERLAYS = 200  # each costs every execution a mount; beyond that folders are read-only
 # Where scripts and libraries write, if they lie in folders that the user does not own.
 PLACES = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME")
@@ -63,7 +63,7 @@ class MountInfo:
         self.kind = right.split(" ")[0]
         self.writable = "rw" in fields[5].split(",") and "rw" in right.split(" ")[2].split(",")
         self.is_in_real = any(inside(self.point, real) for real in REAL)
-        self.is_disk = inside(self.point, "/run/") and self.kind not in IN_MEMORY | NOTHING_TO_COPY
+        self.is_disk = inside(self.point, "/run/") and self.kind not in NO_DISKS | NOTHING_TO_COPY
 
 
 def mounts(text: str) -> list[MountInfo]:

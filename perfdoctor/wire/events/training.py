@@ -50,6 +50,7 @@ class UnusedGradientsEvent(Event, name="orphans"):
 class UnusedModuleEvent(Event, name="orphans_called"):
     """A module that has just the parameters of the last such sample was called in a step after it."""
 
+    elements: int  # of those parameters
     at: Line | None
 
 

@@ -79,6 +79,12 @@ def test_workers_on_hyper_threads_do_not_do_the_work_of_workers_on_whole_cores()
     assert model(*late, threads).step_with(4) == model(*late, cores).step_with(4)
 
 
+def test_what_others_take_is_of_what_hyper_threads_are_worth():
+    late = step(data_wait=400, forward=10, cpu=10), loader(workers=1, batch=410, cpu=400)
+    beside = cpu(cores=16, whole_cores=8.0, other_cores=8.0)
+    assert model(*late, beside).cores == pytest.approx(0.75 * 10)
+
+
 def test_waiting_for_a_disk_is_not_stretched_by_busy_cores():
     reads = built(batch=12, cpu=0.5, wait=12, compute=8, cores=1, step_cpu=8.5)
     assert reads.step_with(4) < 0.012

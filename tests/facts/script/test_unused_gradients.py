@@ -39,10 +39,12 @@ def test_a_model_of_its_own_is_named_where_it_is_called():
 
 def test_a_model_that_was_trained_before_is_named_where_it_is_called_now():
     last = look(tensors=4, elements=900, of_elements=1000, nodes=20, needless=15)
-    called = {"event": "orphans_called", "at": {"file": "/home/me/train.py", "line": 7}}
+    called = {"event": "orphans_called", "elements": 900, "at": {"file": "/home/me/train.py", "line": 7}}
     assert facts(root(100, 3), root(905, 4), last, called).called_at.line == 7
     assert facts(root(900, 3), root(905, 4), last, called).called_at.line == 7
     assert facts(root(1000, 3), root(100, 4), last, called).called_at is None  # a part of a model
+    thawed = called | {"elements": 950}  # an earlier look: more was frozen then
+    assert facts(root(100, 3), root(905, 4), last, thawed).called_at.line == 4
 
 
 def test_one_look_tells_nothing_since_nothing_came_before_it():
