@@ -19,8 +19,8 @@ each text.
 Word counts: `nn.EmbeddingBag` over the words of each text.
 
 ## When not
-Where the matrix is small, or fuller in later steps. Sparse matrices are worth it from about one element in
-twenty on; with more, a dense product has the faster code.
+Where the matrix is small, or fuller in later steps: where much more than one element in twenty is not zero,
+a dense product is faster.
 
 Values are looked at where training runs on the CPU, without `torch.compile`.
 """
@@ -35,9 +35,9 @@ from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.08  # share of the step
 SHOWN = 3  # lines named
-# What is left of a dense product, by the share of its matrix that is not zero: sparse products (CSR) and
-# indexing took 2.5 to 40 times that share of what dense ones took (2 cores, 512 to 4096 rows, 16 to 128
-# columns of values; the most where it is smallest), and so 0.5 % to 17 %.
+# What is left of a dense product, by the share of its matrix that is not zero: in an experiment (2 cores, 512
+# to 4096 rows, 16 to 128 columns of values) sparse products (CSR) and indexing took 0.5 % to 17 % of the time
+# of dense ones, most often 5 to 10 times that share.
 LEFT_LIKELY, LEFT_MOST, LEFT_LEAST = 5.0, 0.5, 0.02
 INDEXED = """table[index]  # not: one_hot(index) @ table
 out.index_add_(0, index, values)  # not: one_hot(index).T @ values"""

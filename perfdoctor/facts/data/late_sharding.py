@@ -153,5 +153,6 @@ def _islice(node: ast.stmt) -> ast.Call | None:
         return None
     if isinstance(part, ast.Call) and called_name(part) == "enumerate" and part.args:
         part = part.args[0]
-    sliced = isinstance(part, ast.Call) and called_name(part) == "islice" and len(part.args) > 3
-    return part if sliced and isinstance(part, ast.Call) else None
+    if not isinstance(part, ast.Call) or called_name(part) != "islice":
+        return None
+    return part if len(part.args) > 3 else None
