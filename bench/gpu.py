@@ -242,6 +242,8 @@ def main() -> int:
     with tempfile.NamedTemporaryFile() as lock:
         if args.lanes > 1:
             os.environ[LOCK] = lock.name
+            # Threads that wait for one another by spinning need cores of their own.
+            os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // args.lanes)))
         for part in dict.fromkeys(check.part for check in checks):
             kept.run([check for check in checks if check.part == part])
     print("\n".join(["", named(kept.rows), *summary(kept.rows)]))

@@ -6,10 +6,10 @@ import common
 import torch
 
 args = common.arguments()
-width = common.sized(args, 1024, 32)
+width = common.sized(args, 2048, 32)
 model = common.layers(width, common.sized(args, 24, 2)).to(args.device, torch.bfloat16)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, fused=True)
-x = torch.randn(common.sized(args, 1024, 16), width, device=args.device, dtype=torch.bfloat16)
+x = torch.randn(common.sized(args, 4096, 16), width, device=args.device, dtype=torch.bfloat16)
 for _ in common.steps(args):
     loss = model(x).square().mean()
     optimizer.zero_grad()
