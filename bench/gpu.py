@@ -34,7 +34,7 @@ from typing import Any
 
 import accuracy
 import psutil
-from gpu_checks import CHECKS, HEADINGS, LOCK, PHASES_WITHIN, Check, Here, again
+from gpu_checks import CHECKS, HEADINGS, LOCK, PHASES_WITHIN, PLANTS, Check, Here, again, plants
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "gpu.md"
@@ -138,22 +138,36 @@ def summary(rows: list[Json]) -> list[str]:
     """One sentence for each promise, with what was reached."""
     figures = [row["figures"] for row in rows]
     causes = [each for each in figures if "cause_right" in each]
-    planted = [each for each in causes if not each["healthy"]]
+    planted = [each for each in causes if not each["healthy"] and plants(each["measured"])]
+    idle = [
+        row["cells"][0]
+        for row in rows
+        if row["table"] == "causes" and not plants(row["figures"].get("measured"))
+    ]
     gains = [(each["predicted"], each["measured"]) for each in planted]
+    errors = [each["step_error"] for each in planted if each["step_error"] is not None]
     known = [gain["low"] <= measured <= gain["high"] for gain, measured in gains if gain and measured]
     lines = [each["line_right"] for each in planted if each["line_right"] is not None]
     agree = [each["agrees"] for each in figures if each.get("agrees") is not None]
-    alarms = [each["alarm"] for each in causes if each["healthy"]]
+    healthy = [each for each in causes if each["healthy"]]
+    alarms = [each["alarm"] for each in healthy]
     failures = [row["check"] for row in rows if row["cells"][1].startswith(FAILED)]
     unchanged = [not row["broken"] for row in rows if row["table"] == "runs"]
     return [
         f"checks: {len(rows)} of {len(CHECKS)} run, {len(failures)} failed",
         accuracy._share("scripts that run as without perfdoctor", unchanged, "all"),
+        accuracy._share("verdict", [each["verdict_right"] for each in (*planted, *healthy)], ">= 93 %"),
         accuracy._share("planted cause first", [each["cause_right"] for each in planted], ">= 90 %"),
         accuracy._share("its line", lines, ">= 90 %"),
         f"alarms on healthy scripts: {sum(alarms)} of {len(alarms)} (promised: none)",
+        f"predicted step time off by {accuracy._median(errors)} in the median (promised: <= 15 %)",
         accuracy._share("measured gain within the predicted range", known),
         accuracy._share("trials that hold the gain by hand", agree),
+        *(
+            [f"left out above, since curing them gains less than {PLANTS - 1:.0%} here: {', '.join(idle)}"]
+            if idle
+            else []
+        ),
     ]
 
 
