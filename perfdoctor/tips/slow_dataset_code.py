@@ -1,8 +1,8 @@
-"""Batches arrive late because one place in the dataset's Python code takes most of their cost.
+"""Batches arrive late, and one place in the dataset's Python code takes much of their cost.
 
 ## What it sees
-The step waits for batches, and one line, or one short loop, of the user's dataset, transform or collate code
-takes most of a batch's cost. Reading, decoding, waiting for locks and collating have tips of their own.
+The step waits for batches, and one line, one short loop or one function of the user's dataset, transform or
+collate code takes much of a batch's cost. Reading, decoding, waiting for locks and collating have tips of their own.
 
 ## By hand
 Vectorise the loop (NumPy or torch on the whole array), do in `__init__` once what does not change per item,
@@ -30,6 +30,7 @@ MOST_OF_IT = 0.40  # of batch time in one place: more than the others together, 
 # Of the batch's cost; below it the line waits for something that the table of calls does not know.
 ON_CPU = 0.5
 MOST_IN_ONE = 0.60  # of batch time in one function whose lines share it
+MUCH_IN_ONE = 0.25  # of batch time in the costliest of several functions, where no place takes more
 SHOWN = 3
 KEPT = (0.5, 0.2, 0.05)  # of the place's cost after a rewrite: by hand, vectorised, compiled
 KEPT_OF_MANY = (0.7, 0.3, 0.05)  # where it is spread over lines that each have to be rewritten
@@ -54,7 +55,7 @@ LIBRARIES = {
 
 
 @tip(
-    title="Rewrite the dataset code that takes most of the batch time",
+    title="Rewrite the dataset's costliest code",
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
@@ -101,11 +102,12 @@ def _fix(text: str, library: str | None) -> str | None:
 
 
 def _place(lines: Sequence[LineCost]) -> list[LineCost]:
-    """The lines of the one function, or else the line, that take most of a batch; else an empty list."""
+    """The lines of one function, or one line, that take most of a batch, or else much; else an empty list."""
     functions: dict[tuple[str, str | None], list[LineCost]] = defaultdict(list)
     for line in lines:
         functions[line.at.file, line.at.function].append(line)
     costliest = max(functions.values(), key=lambda group: sum(line.share for line in group), default=[])
-    if sum(line.share for line in costliest) >= MOST_IN_ONE:
-        return costliest
-    return [lines[0]] if lines and lines[0].share >= MOST_OF_IT else []
+    share = sum(line.share for line in costliest)
+    if share < MOST_IN_ONE and lines and lines[0].share >= MOST_OF_IT:
+        return [lines[0]]
+    return costliest if share >= MUCH_IN_ONE else []
