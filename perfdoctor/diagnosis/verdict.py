@@ -198,6 +198,8 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
     steady = steadiness(attribution, findings)
     little = unjudgeable(facts)
     verdict, kind = _verdict(step, attribution, findings, steady, little)
+    if verdict is Verdict.HEALTHY and (unseen := _unseen(facts)):
+        verdict, little = Verdict.INCONCLUSIVE, unseen
     because = _because(step, attribution, verdict, steady, little)
     most, doubt = confidence.earned(attribution.classes, verdict, kind, findings, facts.get(JobFacts))
     seen = confidence.seen(step, facts, verdict, kind, steady)
@@ -216,6 +218,17 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
         ceilings=attribution.bounds,
         model_error=model.error if model is not None else None,
     )
+
+
+def _unseen(facts: Facts) -> str | None:
+    """Why nobody knows what a device does while it computes, or None where that was seen.
+
+    Then "healthy" would say no more than that the device is busy, and most tips of devices were not judged.
+    """
+    missing = facts.missing(DeviceFacts)
+    if facts.run.device == "cpu" or missing is None:
+        return None
+    return f"what the device does with its time is not known: {missing.reason}"
 
 
 def nothing_timed(why: str) -> Diagnosis:

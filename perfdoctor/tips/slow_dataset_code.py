@@ -2,7 +2,8 @@
 
 ## What it sees
 The step waits for batches, and one line, one short loop or one function of the user's dataset, transform or
-collate code takes much of a batch's cost. Reading, decoding, waiting for locks and collating have tips of their own.
+collate code takes much of a batch's cost. Reading, decoding, waiting for locks and collating have tips of
+their own.
 
 ## By hand
 Vectorise the loop (NumPy or torch on the whole array), do in `__init__` once what does not change per item,

@@ -34,14 +34,8 @@ EVENTS_MAX = 2_000_000  # of one window: its file would be hundreds of megabytes
 FILE_MAX_BYTES = 256 << 20  # of one exported window
 
 START_S = 0.002  # the profiler's first start on a CPU: 1.3 ms measured
-CUDA_START_S = 0.3  # and where CUPTI has to be loaded: 0.02 to 0.31 s measured on an H200
+CUDA_START_S = 0.3  # and where CUPTI has to be loaded: 0.02 to 0.31 s measured on an H200, once 0.66 s
 NEVER_NS = 1 << 62
-
-# The share is kept by runs that last so long. Shorter ones would end before a window is paid for, and many a
-# first try is short: they count for more seconds than they last, which at 5 s are 8.75, and at 20 s no more.
-SHORT_S = 20.0
-CREDIT_S = 5.0  # at their begin
-EARLIEST_S = 1.0  # and yet nothing is bought on credit before the loop has settled
 
 ATTEMPTS = 8  # windows that are tried, those included that made way for something
 _PLAN_BYTES = 4096
@@ -106,20 +100,34 @@ def likely_events(step_s: float, modules: int, calls: int, function_calls: int =
     return min(fastest, EVENTS_BASE + known)
 
 
-def worth_s(elapsed_s: float) -> float:
-    """For how many seconds a run that has trained for `elapsed_s` counts."""
-    return max(elapsed_s, CREDIT_S + (1 - CREDIT_S / SHORT_S) * elapsed_s)
-
-
-def reached_s(worth: float) -> float:
-    """When a run counts for so many seconds: the inverse of `worth_s`."""
-    on_credit_s = (worth - CREDIT_S) / (1 - CREDIT_S / SHORT_S)
-    return min(worth, max(on_credit_s, EARLIEST_S))
-
-
 def longest_s(step_s: float, calls: int) -> float:
     """How long a step with stacks may take: twice as long as usual, or until so many calls are recorded."""
     return step_s + max(step_s, calls * RECORD_S, RECORD_LEAST_S)
+
+
+class Credit(NamedTuple):
+    """What is lent to a run that would end before a window is paid for, as many a first try does.
+
+    It counts for more seconds than it lasts: at its begin for `lent_s`, from `until_s` on for none.
+    """
+
+    lent_s: float
+    until_s: float
+    earliest_s: float  # nothing is bought on credit before the loop has settled
+
+    def worth_s(self, elapsed_s: float) -> float:
+        """For how many seconds a run that has trained for `elapsed_s` counts."""
+        return max(elapsed_s, self.lent_s + (1 - self.lent_s / self.until_s) * elapsed_s)
+
+    def reached_s(self, worth_s: float) -> float:
+        """When a run counts for so many seconds: the inverse."""
+        on_credit_s = (worth_s - self.lent_s) / (1 - self.lent_s / self.until_s)
+        return min(worth_s, max(on_credit_s, self.earliest_s))
+
+
+CREDIT = Credit(lent_s=5.0, until_s=20.0, earliest_s=1.0)  # 5 s count for 8.75
+# Without a window nothing is known of what a device does, and CUPTI starts once: a second in all.
+DEVICE_CREDIT = Credit(lent_s=100.0, until_s=300.0, earliest_s=3.0)
 
 
 class Account:
@@ -129,11 +137,17 @@ class Account:
         self.share = share
         self.spent_s = 0.0
         self.start_s = START_S
+        self.credit = CREDIT
         self.crowding = 1.0  # by what factor everything takes longer at present: see crowding.py
         self.event_s = EVENT_S  # on this machine, once a window has shown it
         self.step_costs_s: List[float] = []  # of each traced step, at the price of a plain one
         self.step_bytes: List[float] = []
         self.calls: Optional[int] = None  # of Python's and C's functions in a step, as counted last
+
+    def begin_on_device(self) -> None:
+        """The run computes on an accelerator: its windows cost more, and are worth more."""
+        self.start_s = CUDA_START_S
+        self.credit = DEVICE_CREDIT
 
     def add(
         self, kind: int, steps: int, start_s: float, rest_s: float, size: int, crowding: float = 1.0
@@ -172,11 +186,12 @@ class Account:
         cost_s = self._cost_s(kind, steps, events)
         if kind == STACKS:
             cost_s += self.event_s * (events if self.calls is None else self.calls)
-        return first_ns + int(reached_s((self.spent_s + MARGIN * self.crowding * cost_s) / self.share) * 1e9)
+        needed_s = (self.spent_s + MARGIN * self.crowding * cost_s) / self.share
+        return first_ns + int(self.credit.reached_s(needed_s) * 1e9)
 
     def payable_calls(self, now_ns: int, first_ns: int, events: float) -> int:
         """How many calls the step of a window with stacks may make, if it is opened now."""
-        payable_s = self.share * worth_s((now_ns - first_ns) / 1e9) - self.spent_s
+        payable_s = self.share * self.credit.worth_s((now_ns - first_ns) / 1e9) - self.spent_s
         work_s = payable_s / MARGIN / self.crowding
         return max(0, int((work_s - self._cost_s(STACKS, 1, events)) / self.event_s))
 

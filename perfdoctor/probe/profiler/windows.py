@@ -145,7 +145,7 @@ class Windows:
         if self.plan is None and self.attempt == 1 and self._is_eligible():
             self.plan = budget.WindowPlan(self.session.run_dir)
             if accelerators.in_use(self.torch) is not None:
-                self.account.start_s = budget.CUDA_START_S
+                self.account.begin_on_device()
         return self.plan is not None and self.attempt <= budget.ATTEMPTS and recorder.merge == 1
 
     def _is_eligible(self) -> bool:

@@ -1,7 +1,7 @@
 import pytest
 
 from perfdoctor.probe.profiler import budget
-from perfdoctor.probe.profiler.budget import PLAIN, SHAPES, STACKS, Account, PlannedWindow, WindowPlan
+from perfdoctor.probe.profiler.budget import CREDIT, PLAIN, SHAPES, STACKS, Account, PlannedWindow, WindowPlan
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_many_calls_of_functions_have_many_events_however_few_the_modules():
 def test_a_window_is_due_when_its_share_of_the_time_pays_for_it():
     account = Account(0.01)
     cost_s = budget.MARGIN * (budget.START_S + 5 * 1000 * budget.EVENT_S)
-    assert account.due_ns(PLAIN, 4, 1000, 7) == pytest.approx(7 + budget.EARLIEST_S * 1e9)
+    assert account.due_ns(PLAIN, 4, 1000, 7) == pytest.approx(7 + CREDIT.earliest_s * 1e9)
     thrice = account.due_ns(PLAIN, 4, 15_000, 7)
     assert thrice == pytest.approx(7 + (cost_s + budget.MARGIN * 5 * 14_000 * budget.EVENT_S) / 0.01 * 1e9)
     assert Account(0.0).due_ns(PLAIN, 4, 1000, 7) == budget.NEVER_NS
@@ -67,15 +67,30 @@ def test_a_window_is_due_when_its_share_of_the_time_pays_for_it():
 
 @pytest.mark.shows("cost")
 def test_a_short_run_gets_its_windows_sooner_and_one_of_20_seconds_keeps_the_share():
-    assert budget.worth_s(5.0) == pytest.approx(8.75)  # less than 2 % of 5 s, where the share is 1 %
-    assert budget.worth_s(20.0) == pytest.approx(20.0)
+    assert CREDIT.worth_s(5.0) == pytest.approx(8.75)  # less than 2 % of 5 s, where the share is 1 %
+    assert CREDIT.worth_s(20.0) == pytest.approx(20.0)
     for worth in (0.2, 5.5, 8.75, 19.0, 20.0, 300.0):
-        reached_s = budget.reached_s(worth)
-        assert budget.worth_s(reached_s) >= worth - 1e-9
+        reached_s = CREDIT.reached_s(worth)
+        assert CREDIT.worth_s(reached_s) >= worth - 1e-9
         assert reached_s <= worth
-    assert budget.reached_s(0.2) == 0.2
-    assert budget.reached_s(5.1) == budget.EARLIEST_S
-    assert budget.reached_s(300.0) == 300.0
+    assert CREDIT.reached_s(0.2) == 0.2
+    assert CREDIT.reached_s(5.1) == CREDIT.earliest_s
+    assert CREDIT.reached_s(300.0) == 300.0
+
+
+@pytest.mark.shows("cost")
+def test_a_run_on_a_device_gets_its_first_windows_within_seconds_and_a_long_one_keeps_the_share():
+    account = Account(0.01)
+    account.begin_on_device()
+    credit = account.credit
+    assert account.due_ns(PLAIN, 4, 1000, 0) == pytest.approx(credit.earliest_s * 1e9)
+    account.add(PLAIN, 5, start_s=0.66, rest_s=0.05, size=1_250_000)  # CUPTI took longest so
+    account.start_s = 0.12
+    assert account.due_ns(SHAPES, 3, 1000, 0) < 20e9
+    account.add(SHAPES, 4, start_s=0.12, rest_s=0.05, size=1_560_000)
+    assert account.due_ns(STACKS, 1, 1000, 0) < 60e9
+    assert credit.worth_s(300.0) == pytest.approx(300.0)
+    assert credit.worth_s(3000.0) == pytest.approx(3000.0)
 
 
 def test_what_the_first_window_cost_tells_what_the_next_one_will():
@@ -83,7 +98,7 @@ def test_what_the_first_window_cost_tells_what_the_next_one_will():
     account.add(PLAIN, 5, start_s=0.001, rest_s=0.050, size=5_000)
     assert account.spent_s == pytest.approx(0.051)
     cost_s = 0.051 + budget.MARGIN * (0.001 + 4 * 0.010 * budget.FACTOR[SHAPES])
-    assert account.due_ns(SHAPES, 3, 1000, 0) == pytest.approx(budget.reached_s(cost_s / 0.01) * 1e9)
+    assert account.due_ns(SHAPES, 3, 1000, 0) == pytest.approx(CREDIT.reached_s(cost_s / 0.01) * 1e9)
 
 
 def test_a_window_without_a_trace_costs_and_teaches_nothing_else():
@@ -127,7 +142,7 @@ def after_two_windows():
 
 def paid_s(account):
     """For how many seconds a run must count before a window with stacks is paid for."""
-    return budget.worth_s(account.due_ns(STACKS, 1, 1000, 0) / 1e9)
+    return CREDIT.worth_s(account.due_ns(STACKS, 1, 1000, 0) / 1e9)
 
 
 @pytest.mark.shows("cost")

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 from perfdoctor.probe.call_looks import PAIRS
-from perfdoctor.probe.profiler.budget import worth_s
+from perfdoctor.probe.profiler.budget import CREDIT
 from perfdoctor.probe.profiler.windows import CAPTURES
 from perfdoctor.runs import directory
 from perfdoctor.runs import records as recorded
@@ -190,7 +190,7 @@ def test_a_window_waits_until_the_run_can_pay_for_it(tmp_path):
     assert found
     for number, window in enumerate(found):
         spent = sum(entry["start_s"] + entry["stop_s"] + entry["export_s"] for entry in found[: number + 1])
-        assert spent <= 0.03 * worth_s((window["begin_ns"] - rows["end_ns"][0]) / 1e9)
+        assert spent <= 0.03 * CREDIT.worth_s((window["begin_ns"] - rows["end_ns"][0]) / 1e9)
 
 
 def test_a_watch_that_ends_inside_a_window_closes_it_first(tmp_path):
