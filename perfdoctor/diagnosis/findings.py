@@ -18,7 +18,8 @@ from perfdoctor.diagnosis.calibration import (
 )
 from perfdoctor.diagnosis.combination import Saving, together
 from perfdoctor.diagnosis.verdict import WORTHWHILE, TimeAttribution, unjudgeable
-from perfdoctor.facts.device.device import without
+from perfdoctor.facts.device.device import DeviceFacts, without
+from perfdoctor.facts.device.profiler_windows import LATE
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.model.change import Change, Effort
@@ -120,6 +121,8 @@ def _ask(
             advice = tip.judge(**groups)
             if advice is not None:
                 gain = _gain(tip, advice, model, attribution, machine_of(facts))
+                if tip.heading.kernels_only:
+                    gain = _beside_host(gain, facts.get(DeviceFacts))
                 advised.append((tip, _as_told(advice, facts), gain))
     return sorted(advised, key=lambda entry: (-_worth(*entry), entry[0].id)), not_judged
 
@@ -144,6 +147,14 @@ def _gain(
         published=advice.change is not None and advice.change.is_published,
         checked=tip.heading.checked_for(machine.device),
     )
+
+
+def _beside_host(gain: Gain, device: DeviceFacts | None) -> Gain:
+    """What shorter kernels bring where the device waits for its host: what that waits for them, no more."""
+    if device is None or not device.host_floor:
+        return gain
+    likely = min(gain.likely, 1 / device.host_floor)
+    return bounded(replace(gain, likely=likely), 1 / max(device.host_floor - LATE, LATE))
 
 
 def _part(tip: Tip, advice: Advice, gain: Gain) -> PartialGain:

@@ -38,6 +38,7 @@ LINES = 3
     effort=Effort.FLAG,
     saves=("time", "memory"),
     checked=Checked.SCRIPTS,
+    kernels_only=True,
 )
 def accidental_float64(
     run: RunFacts, step: StepFacts, model: ModelFacts, threads: ThreadFacts

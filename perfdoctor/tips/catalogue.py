@@ -28,12 +28,22 @@ def tip(
     checked_on_device: Checked | None = None,
     general: bool = False,
     rivals: tuple[str, ...] = (),
+    kernels_only: bool = False,
 ) -> Callable[[Judge], Judge]:
     """Mark the one function of a tip's file that judges facts: it returns Advice, or None to stay silent."""
 
     def mark(judge: Judge) -> Judge:
         heading = TipHeading(
-            title, bottleneck, effort, applies, saves, checked, checked_on_device, general, rivals
+            title,
+            bottleneck,
+            effort,
+            applies,
+            saves,
+            checked,
+            checked_on_device,
+            general,
+            rivals,
+            kernels_only,
         )
         judge.__tip__ = heading  # type: ignore[attr-defined]
         return judge

@@ -41,6 +41,7 @@ CONVERSION = re.compile(
     effort=Effort.FLAG,
     applies=("gpu", "convolutional"),
     checked=Checked.PUBLISHED,
+    kernels_only=True,
 )
 def channels_first_convolutions(kernels: KernelFacts) -> Advice | None:
     """Advises channels_last where converting layouts takes time, and models of this kind became faster."""

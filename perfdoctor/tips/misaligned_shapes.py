@@ -37,6 +37,7 @@ SHOWN = 3  # shapes named
     effort=Effort.LINES,
     applies=("gpu",),
     checked=Checked.TRACES,
+    kernels_only=True,
 )
 def misaligned_shapes(matrices: MatrixFacts) -> Advice | None:
     """Advises padding where misaligned products take a noticeable share."""

@@ -46,6 +46,7 @@ WELL_TUNED = 0.7  # of the published rate: large products reach about so much, o
     applies=("gpu",),
     saves=("time", "memory"),
     checked=Checked.PUBLISHED,
+    kernels_only=True,
 )
 def no_mixed_precision(kernels: KernelFacts, peak: DevicePeak) -> Advice | None:
     """Advises autocast where 32-bit products take the time and the device is much faster in 16 bits."""

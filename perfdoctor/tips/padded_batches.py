@@ -82,6 +82,7 @@ GROUPED_BY_TRAINER = 'train_sampling_strategy="group_by_length"'  # transformers
     effort=Effort.LINES,
     saves=("time", "memory"),
     checked=Checked.SCRIPTS,
+    kernels_only=True,
 )
 def padded_batches(
     run: RunFacts, step: StepFacts, threads: ThreadFacts, padding: PaddingFacts

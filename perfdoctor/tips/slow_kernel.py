@@ -32,6 +32,7 @@ CLOSED = (0.2, 0.5, 0.9)  # of what is above that, where another shape helps lit
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
     applies=("gpu",),
+    kernels_only=True,
 )
 def slow_kernel(kernels: KernelFacts, peak: DevicePeak) -> Advice | None:
     """Names the slowest operator against the device's roofline, where it takes much of the time."""

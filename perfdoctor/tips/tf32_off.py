@@ -42,6 +42,7 @@ SWITCHES = {
     effort=Effort.FLAG,
     applies=("gpu",),
     rivals=("no-mixed-precision",),
+    kernels_only=True,
 )
 def tf32_off(kernels: KernelFacts, peak: DevicePeak, settings: Tf32Settings) -> Advice | None:
     """Advises TF32 where float32 products take the time and none of their kind uses it."""

@@ -34,6 +34,7 @@ FASTER = (1.02, 1.27, 1.70)
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
     applies=("gpu", "convolutional"),
+    kernels_only=True,
 )
 def untuned_convolutions(kernels: KernelFacts, backends: BackendFacts) -> Advice | None:
     """Advises cudnn.benchmark where convolutions of unchanging sizes take a noticeable share."""

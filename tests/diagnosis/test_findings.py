@@ -11,6 +11,7 @@ from perfdoctor.diagnosis import calibration
 from perfdoctor.diagnosis.calibration import BEYOND, widen, widening
 from perfdoctor.diagnosis.findings import Judgement, judge
 from perfdoctor.diagnosis.verdict import TimeAttribution
+from perfdoctor.facts.device.device import DeviceFacts
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel, of_loop
 from perfdoctor.facts.steps.events import SaveFacts
@@ -45,6 +46,7 @@ def tip(
     general=False,
     published=False,
     checked=Checked.SCRIPTS,
+    kernels_only=False,
 ):
     """A tip that takes these shares (low, likely, high) out of the step; without any it is silent.
 
@@ -54,7 +56,9 @@ def tip(
     shares = removed if len(removed) == 3 else removed * 3
     made = replace(removes(*shares), is_published=published) if removed else change or None
     advice = Advice(("because",), made, same_result=same_result)
-    heading = TipHeading(name.title(), kind, effort, ("cpu",), ("time",), checked, None, general, rivals)
+    heading = TipHeading(
+        name.title(), kind, effort, ("cpu",), ("time",), checked, None, general, rivals, kernels_only
+    )
     return Tip(name, heading, lambda **facts: None if silent else advice, needs or {"step": StepFacts}, "")
 
 
@@ -182,6 +186,18 @@ def test_on_a_device_a_range_that_held_published_gains_is_not_widened_and_others
     assert by_id["b"].gain.low < 0.8
     assert by_id["b"].gain.high > 2.0
     assert [note.values for note in found.notes] == [{"ranks": str(by_id["b"].rank)}]
+
+
+@pytest.mark.parametrize(("floor", "ids"), [(1.0, ["b"]), (0.8, ["b", "a"]), (0.0, ["a", "b"])])
+def test_where_the_device_waits_for_its_host_shorter_kernels_bring_no_more_than_that_waits(floor, ids):
+    device = DeviceFacts("H100", 1.0, 10, 0.5, 0.0, 0.0, {}, host_floor=floor)
+    facts = Facts({RunFacts: run(device="NVIDIA H100"), StepFacts: STEP, DeviceFacts: device})
+    shorter = tip("a", 0.4, kind=Bottleneck.COMPUTE, kernels_only=True)
+    fewer = tip("b", 0.3, kind=Bottleneck.COMPUTE)
+    found = judge([shorter, fewer], facts, open_to(compute=1.0)).findings
+    assert [finding.id for finding in found] == ids
+    gains = [finding.gain for finding in found if finding.id == "a" and floor]
+    assert all(gain.likely <= 1 / floor and gain.high <= 1 / (floor - 0.1) for gain in gains)
 
 
 def test_what_a_machines_own_trials_know_comes_before_published_gains():

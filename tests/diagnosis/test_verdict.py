@@ -123,16 +123,16 @@ def test_a_busy_device_is_compute_though_the_host_waits_for_it():
 
 
 def test_nobody_calls_a_device_healthy_that_no_window_looked_into():
-    def blind(of_step, findings=()):
-        told = facts(of_step, GpuFacts(("A100",), 0.95, None, None), device="cuda")
+    def blind(of_step, busy, findings=()):
+        told = facts(of_step, GpuFacts(("A100",), busy, None, None), device="cuda")
         told = Facts({**told.groups, DeviceFacts: Missing("no window was recorded")})
         return conclude(told, attribute_time(told), findings)
 
-    found = blind(step(forward=40, backward=60))
+    found = blind(step(forward=40, backward=60), 0.95)
     assert found.verdict is Verdict.INCONCLUSIVE
     assert "what the device does with its time is not known: no window was recorded" in found.because
     starved = step(data_wait=60, forward=15, backward=25)
-    assert blind(starved, [finding(Bottleneck.DATA, 2.0)]).verdict is Verdict.DATA
+    assert blind(starved, 0.3, [finding(Bottleneck.DATA, 2.0)]).verdict is Verdict.DATA
 
 
 def test_an_idle_device_beside_a_busy_host_is_the_hosts():

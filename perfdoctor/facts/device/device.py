@@ -42,6 +42,8 @@ LAUNCHING = (IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP)
 # Beside an H200 it was 1.3 to 2.2 where launches set the pace, without shapes and stacks.
 PROFILED = (2.2, 1.2, 1.0)  # at worst, likely, at best
 
+AHEAD = 10  # queued launches: a host so far ahead launches fast enough, and something else stalls it
+
 US_PER_S = 1e6
 CAUSES = {
     IdleCause.DATA_WAIT: Bottleneck.DATA,
@@ -64,6 +66,9 @@ class DeviceFacts:
     comm: float = 0.0  # all communication, hidden or not
     profiled: bool = True  # the judged time is that of a host that a profiler slows
     compilable: float = 1.0  # of the host's time without batches: in the model, forward and backward
+    host_floor: float = (
+        0.0  # share of the step that is left however short its kernels; 0 where they set the pace
+    )
 
     @property
     def launching(self) -> float:

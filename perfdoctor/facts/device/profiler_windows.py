@@ -12,6 +12,8 @@ from dataclasses import replace
 from perfdoctor.facts.device import device, exact_lines
 from perfdoctor.facts.device.attention import written_out
 from perfdoctor.facts.device.device import (
+    AHEAD,
+    US_PER_S,
     AttentionFacts,
     CopyFacts,
     DeviceFacts,
@@ -34,7 +36,15 @@ from perfdoctor.model.measured import (
 )
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RunRecords
-from perfdoctor.trace.results import INVALID, BlockingCalls, CopySite, DevicePeak, Launches, RankTrace
+from perfdoctor.trace.results import (
+    INVALID,
+    BlockingCalls,
+    CopySite,
+    DevicePeak,
+    IdleCause,
+    Launches,
+    RankTrace,
+)
 from perfdoctor.wire.events.training import WindowEvent
 
 MeasuredWindows = Mapping[str, RankTrace]  # by kind: "plain", "shapes", "stacks"
@@ -51,6 +61,8 @@ NO_WORK_IN_WSL = Missing(
 )
 WSL = "microsoft"  # in the name of its kernel, in any version
 NO_SHAPES = Missing("no torch.profiler window with shapes was recorded")
+OF_HOST = (IdleCause.DATA_WAIT, IdleCause.COPY, IdleCause.SYNC, IdleCause.HOST_LATE)
+LATE = 0.1  # of the step: where the device idles less for its host, both may set the pace
 SEEN = 5  # samples of a line: fewer may be chance
 PLAINEST = ("plain", "shapes", "stacks")  # the window that disturbs least comes first
 DETAILED = ("shapes", "plain", "stacks")  # shapes cost the host time, not the device
@@ -286,8 +298,25 @@ def unprofiled(trace: RankTrace, step: StepFacts) -> DeviceFacts | None:
         comm=shares.comm * stretch,
         profiled=False,
         compilable=_compilable(step),
+        host_floor=_host_floor(trace, shares, busy * stretch, step.usual_s),
         idle={cause: share * left for cause, share in shares.idle.items()},
     )
+
+
+def _host_floor(trace: RankTrace, profiled: DeviceFacts, busy: float, usual_s: float) -> float:
+    """The share of a usual step that the host takes by itself, where it is the host that sets the pace.
+
+    A host that is not ahead of its device is late by as much with shorter kernels: what they can save is the
+    time that it waits for them, in calls that wait. A profiler makes it slower, and such waits shorter.
+    `busy`: share of the usual step in which the device works.
+    """
+    late = sum(profiled.idle.get(cause, 0.0) for cause in OF_HOST)
+    ahead = trace.launches is None or trace.launches.queue_mean > AHEAD
+    if ahead or late < LATE or busy > 1 - LATE or not profiled.steps:
+        return 0.0
+    waited_s = sum(call.us for call in trace.blocking) / US_PER_S / profiled.steps
+    own_s = profiled.window_s / profiled.steps - waited_s
+    return max(0.0, 1 - max(waited_s, usual_s - own_s) / usual_s)
 
 
 def _compilable(step: StepFacts) -> float:

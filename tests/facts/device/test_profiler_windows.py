@@ -36,7 +36,18 @@ from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.trace.results import INVALID, DevicePeak, Launches, OpUse
 from tests.support import facts
 from tests.support.judging import report
-from tests.support.rank_traces import attention, copy, kernel, matrix, rank, round_trip, site, step, wait
+from tests.support.rank_traces import (
+    attention,
+    copy,
+    kernel,
+    launches,
+    matrix,
+    rank,
+    round_trip,
+    site,
+    step,
+    wait,
+)
 from tests.support.records import MS, no_source, records, rows, source_of, update
 
 ON_DEVICE = (
@@ -228,6 +239,27 @@ def test_compiling_the_model_is_about_the_hosts_time_in_it() -> None:
     found = unprofiled(rank(), facts.step(data_wait=20, forward=30, backward=30, optimizer=60))
     assert found is not None
     assert found.compilable == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("mean_s", "waited_ms", "queue", "floor"),
+    [
+        pytest.param(0.080, 0, 0.3, 1.0, id="never-waits"),
+        pytest.param(0.080, 100, 0.3, 0.75, id="waits-for-20-ms-of-80"),
+        pytest.param(0.080, 0, 60.0, 0.0, id="is-far-ahead"),
+        pytest.param(0.062, 0, 0.3, 0.0, id="is-late-under-the-profiler-alone"),
+        pytest.param(0.130, 0, 0.3, 0.77, id="other-steps-are-longer"),
+    ],
+)
+def test_a_host_that_is_late_leaves_its_own_time_however_short_the_kernels_are(
+    mean_s: float, waited_ms: float, queue: float, floor: float
+) -> None:
+    """Five profiled steps of 100 ms, in which the device computes for 60 ms."""
+    launched = launches(queue=queue)
+    blocking = (wait(ms=waited_ms),) if waited_ms else ()
+    found = unprofiled(rank(launches=launched, blocking=blocking), facts.step(forward=mean_s * 1e3))
+    assert found is not None
+    assert found.host_floor == pytest.approx(floor, abs=0.005)
 
 
 GPU_RUN = [{"event": "device", "name": "Tesla V100-SXM2-16GB", "backend": "cuda"}]
