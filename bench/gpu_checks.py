@@ -361,7 +361,7 @@ def keep(here: Here, out: Path, name: str) -> None:
         shutil.copytree(out, here.keep / name)
 
 
-# ---------------------------------------------------------------- parts 2 and 4: is the cause found
+# ---------------------------------------------------------------- parts 2, 4 and 5: is the cause found
 
 
 def cause(here: Here, name: str) -> Row:
@@ -525,6 +525,10 @@ FURTHER_CAUSES = (
     "many_small_copies", "misaligned_shapes", "slow_kernel", "accidental_float64", "needless_recomputation",
     "gradients_in_validation", "padded_batches", "small_batch",
 )  # fmt: skip
+OTHERS = (  # longer ones, named after what they train, so that a name tells nothing
+    "leaf_classifier", "noise_unet", "two_towers", "masked_words", "audio_events", "box_finder",
+    "story_writer", "speech_frames",
+)  # fmt: skip
 TWEAKS = {  # words of `perfdoctor try`, and the script whose cured twin makes the same change by hand
     "--amp": "no_mixed_precision",
     "--tf32": "tf32_off",
@@ -552,6 +556,7 @@ CHECKS = (
         for words, name in TWEAKS.items()
     ),
     *(Check(f"cause {name}", 4, "causes", partial(cause, name=name), 90.0) for name in FURTHER_CAUSES),
+    *(Check(f"cause {name}", 5, "causes", partial(cause, name=name), 90.0) for name in OTHERS),
 )
 
 
