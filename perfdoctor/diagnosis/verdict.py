@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from perfdoctor.diagnosis import confidence
 from perfdoctor.diagnosis.confidence import CROWDED, UNEXPLAINED, UNSTEADY, core_delay, without_a_core
 from perfdoctor.diagnosis.steadiness import Steadiness, by_tenth, led
-from perfdoctor.facts.device.device import DeviceFacts
+from perfdoctor.facts.device.device import DeviceFacts, move
 from perfdoctor.facts.gather import NO_STEPS, Facts
 from perfdoctor.facts.host.stacks import KIND_CLASS
 from perfdoctor.facts.predict.step_model import TRUSTED_ERROR, StepModel
@@ -66,21 +66,14 @@ def attribute_time(facts: Facts) -> TimeAttribution | None:
         return None
     by_phase = _by_phase(step, facts.get(StackFacts), facts.get(BatchFacts))
     crowded = step.contention_s / step.mean_s
-    _move(by_phase, crowded, Bottleneck.COMPUTE, Bottleneck.DATA)
+    move(by_phase, crowded, Bottleneck.COMPUTE, Bottleneck.DATA)
     _charge_waiting(by_phase, step, facts.get(JobFacts))
-    _move(by_phase, _gradient_sync(step, facts.get(ParallelFacts)), Bottleneck.COMPUTE, Bottleneck.NETWORK)
+    move(by_phase, _gradient_sync(step, facts.get(ParallelFacts)), Bottleneck.COMPUTE, Bottleneck.NETWORK)
     classes = _on_device(by_phase, facts.get(GpuFacts), facts.get(DeviceFacts))
     total = sum(classes.values())
     classes = {kind: share / total for kind, share in classes.items()}
     bounds = speedup_bounds(classes, facts.get(StepModel), fetching(facts.get(BatchFacts)))
     return TimeAttribution(classes, bounds, by_tenth(facts.get(PhaseTenths), step, classes))
-
-
-def _move(classes: dict[Bottleneck, float], share: float, source: Bottleneck, target: Bottleneck) -> None:
-    """Charge a share of the time to another class, as far as the first has it."""
-    share = min(share, classes[source])
-    classes[source] -= share
-    classes[target] += share
 
 
 def _charge_waiting(classes: dict[Bottleneck, float], step: StepFacts, job: JobFacts | None) -> None:
@@ -91,7 +84,7 @@ def _charge_waiting(classes: dict[Bottleneck, float], step: StepFacts, job: JobF
     if job is None:
         return
     for kind, lost_s in (*job.waits.items(), (Bottleneck.COMPUTE, job.contention_s)):
-        _move(classes, lost_s / step.mean_s, Bottleneck.NETWORK, kind)
+        move(classes, lost_s / step.mean_s, Bottleneck.NETWORK, kind)
 
 
 def _gradient_sync(step: StepFacts, parallel: ParallelFacts | None) -> float:
@@ -149,7 +142,7 @@ def _on_device(
     A window of torch.profiler tells best how busy it is; without one, its driver does.
     """
     if device is not None:
-        busy, network, transfer = device.compute, device.exposed_comm, device.exposed_copy
+        busy, network, transfer = device.compute, device.exposed_comm, device.exposed_copy + device.away
     elif gpu is not None and gpu.utilisation is not None:
         busy, network, transfer = min(1.0, max(0.0, gpu.utilisation)), 0.0, 0.0
     else:

@@ -15,7 +15,7 @@ from perfdoctor.model.concluded import Advice, Bottleneck, Confidence, Finding, 
 from perfdoctor.model.measured import GpuFacts, Marker, Phase, RunFacts, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from tests.support import job_facts, load_facts, script_facts
-from tests.support.facts import cpu, line, loader, model, run, stacks, step
+from tests.support.facts import cpu, device, line, loader, model, run, stacks, step
 
 
 def facts(of_step, *groups, device="cpu"):
@@ -125,6 +125,19 @@ def test_an_idle_device_beside_a_busy_host_is_the_hosts():
     gpu = GpuFacts(("A100",), 0.3, None, None)
     found = conclusion(step(data_wait=5, forward=50, backward=45), gpu, device="cuda")
     assert found.verdict is Verdict.HOST
+
+
+def test_the_way_of_tensors_to_the_host_and_back_is_transfer():
+    of_device = replace(device(exposed_copy=0.15, sync=0.2, host_late=0.6), away=0.4)
+    found = conclusion(
+        step(host_to_device=10, forward=60, backward=20, optimizer=10),
+        of_device,
+        findings=[finding(Bottleneck.TRANSFER, 2.0)],
+        device="cuda",
+    )
+    assert found.verdict is Verdict.TRANSFER
+    shares = found.classes
+    assert (shares[Bottleneck.TRANSFER], shares[Bottleneck.HOST]) == pytest.approx((0.55, 0.4))
 
 
 @pytest.mark.parametrize(

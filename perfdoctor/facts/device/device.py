@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
+from perfdoctor.facts.device.round_trips import for_anything_else
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
@@ -64,6 +65,7 @@ class DeviceFacts:
     comm: float = 0.0  # all communication, hidden or not
     profiled: bool = True  # the judged time is that of a host that a profiler slows
     compilable: float = 1.0  # of the host's time without batches: in the model, forward and backward
+    away: float = 0.0  # of `idle`: until tensors are back that left for no operator (round-trips)
 
     @property
     def launching(self) -> float:
@@ -234,6 +236,7 @@ def device_facts(trace: RankTrace) -> DeviceFacts | None:
         exposed_copy=over_bus_us / window_us,
         idle={cause: us / window_us for cause, us in idle_us.items() if us > 0},
         comm=sum(time.comm_us for time in times) / window_us,
+        away=sum(trip.idle_us for trip in for_anything_else(trace.round_trips, len(steps))) / window_us,
     )
 
 
@@ -352,4 +355,13 @@ def attributed_shares(device: DeviceFacts) -> dict[Bottleneck, float]:
     classes[Bottleneck.TRANSFER] = device.exposed_copy
     for cause, share in device.idle.items():
         classes[CAUSES.get(cause, Bottleneck.HOST)] += share
+    between = max(0.0, device.away - device.idle.get(IdleCause.COPY, 0.0))  # the copies out and back
+    move(classes, between, Bottleneck.HOST, Bottleneck.TRANSFER)
     return classes
+
+
+def move(classes: dict[Bottleneck, float], share: float, source: Bottleneck, target: Bottleneck) -> None:
+    """Charge a share of the time to another class, as far as the first has it."""
+    share = min(share, classes[source])
+    classes[source] -= share
+    classes[target] += share

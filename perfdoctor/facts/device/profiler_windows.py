@@ -287,6 +287,7 @@ def unprofiled(trace: RankTrace, step: StepFacts) -> DeviceFacts | None:
         profiled=False,
         compilable=_compilable(step),
         idle={cause: share * left for cause, share in shares.idle.items()},
+        away=min(shares.away * stretch, idle * left),  # what the host works on there launches nothing
     )
 
 

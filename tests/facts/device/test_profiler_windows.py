@@ -184,6 +184,14 @@ def test_the_devices_time_keeps_its_length_when_the_host_is_not_slowed(mean_s: f
     assert not found.profiled
 
 
+@pytest.mark.parametrize(("mean_s", "away"), [(0.100, 0.2), (0.080, 0.25), (0.060, 0.0)])
+def test_a_profiler_makes_no_way_to_the_host_and_back_longer(mean_s: float, away: float) -> None:
+    trace = rank(round_trips=(round_trip(idle=100),))
+    found = unprofiled(trace, facts.step(forward=mean_s * 1e3))
+    assert found is not None
+    assert found.away == pytest.approx(away)
+
+
 def test_without_marked_steps_the_shares_are_those_of_a_profiled_host() -> None:
     found = unprofiled(replace(rank(), steps=()), facts.step(forward=100))
     assert found is not None
