@@ -248,7 +248,8 @@ def decide(
     """The verdict, and the class that its share and speedup bound are about, where enough steps were timed.
 
     Two classes that are level at the top are told apart by what is avoidable: where that is one of them, or
-    far more of one than of the other, it is the bottleneck. `watching`: the share of the time that watching
+    far more of one than of the other, it is the bottleneck; else likewise by what findings are likely to take
+    away, if that is worthwhile. `watching`: the share of the time that watching
     itself is likely to have cost the host; no change of the script avoids it, and no finding promises it.
     """
     top, second = attribution.ranked[:2]
@@ -261,10 +262,16 @@ def decide(
         if top is Bottleneck.COMPUTE:
             return Verdict.HEALTHY, top
         return (Verdict.BALANCED if level else Verdict(top.value)), top
-    as_well = max(WORTHWHILE, COMPARABLE * avoidable[worst])
-    if level and min(avoidable[top], avoidable[second]) >= as_well and worst in {top, second}:
-        return Verdict.BALANCED, top
+    if level and worst in {top, second} and _are_comparable(avoidable[top], avoidable[second]):
+        worst = max(top, second, key=lambda kind: found[kind])
+        if found[worst] < WORTHWHILE or _are_comparable(found[top], found[second]):
+            return Verdict.BALANCED, top
     return Verdict(worst.value), worst
+
+
+def _are_comparable(one: float, other: float) -> bool:
+    """Whether the lesser of two shares that could go is worthwhile, too, and not far less."""
+    return min(one, other) >= max(WORTHWHILE, COMPARABLE * max(one, other))
 
 
 def _found(findings: Sequence[Finding]) -> dict[Bottleneck, float]:

@@ -95,6 +95,20 @@ def test_two_level_classes_that_are_both_avoidable_are_balanced():
     assert found.verdict is Verdict.BALANCED
 
 
+def test_of_two_level_classes_of_which_much_could_go_the_one_that_findings_shorten_far_more_is_the_bottleneck():
+    of_device = device(exposed_copy=0.03, sync=0.4, host_late=0.55)
+    of_step = step(host_to_device=47, forward=33, backward=20)
+    little = finding(Bottleneck.HOST, 1.1)
+    found = conclusion(
+        of_step, of_device, findings=[finding(Bottleneck.TRANSFER, 1.6), little], device="cuda"
+    )
+    assert found.verdict is Verdict.TRANSFER
+    assert "host takes more of the time (51%), with less to save" in found.because
+    alike = [finding(Bottleneck.TRANSFER, 1.3), finding(Bottleneck.HOST, 1.2)]
+    assert conclusion(of_step, of_device, findings=alike, device="cuda").verdict is Verdict.BALANCED
+    assert conclusion(of_step, of_device, findings=[], device="cuda").verdict is Verdict.BALANCED
+
+
 def test_level_classes_of_which_none_is_avoidable_are_balanced():
     of_class = dict.fromkeys(Bottleneck, 0.0) | {Bottleneck.NETWORK: 0.51, Bottleneck.COMPUTE: 0.49}
     bounds = dict.fromkeys(Bottleneck, 1.0)  # without either, the other still takes as long

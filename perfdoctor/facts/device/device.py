@@ -117,6 +117,8 @@ class CopyFacts:
     sites: tuple[CopySite, ...] = ()  # by place
     round_trips: tuple[RoundTrip, ...] = ()
     per_us: float = 0.0  # share of the step for each microsecond of sites and round trips
+    unprofiled: float = 1.0  # of the idle time of sites: what is left of it without a profiler
+    timed: float = 0.0  # share of the step in which the host copies to the device, by the timers
 
     def per_step(self, count: float) -> float | None:
         """A count over all judged steps as one per step."""
@@ -222,7 +224,7 @@ def device_facts(trace: RankTrace) -> DeviceFacts | None:
     window_us = sum(time.span_us for time in times)
     if window_us <= 0:
         return None
-    idle_us = _added([step.idle_us for step in steps]) if steps else dict(trace.idle_us)
+    idle_us = _idle_us(trace)
     compute_us = sum(time.compute_us for time in times)
     exposed_us = sum(time.exposed_comm_us for time in times)
     copying_us = max(0.0, sum(time.busy_us for time in times) - compute_us - exposed_us)
@@ -238,6 +240,12 @@ def device_facts(trace: RankTrace) -> DeviceFacts | None:
         comm=sum(time.comm_us for time in times) / window_us,
         away=sum(trip.idle_us for trip in for_anything_else(trace.round_trips, len(steps))) / window_us,
     )
+
+
+def _idle_us(trace: RankTrace) -> Mapping[IdleCause, float]:
+    """Idle time of the judged steps, else of the file."""
+    steps = judged_steps(trace.steps)
+    return _added([step.idle_us for step in steps]) if steps else trace.idle_us
 
 
 def _added(parts: Iterable[Mapping[IdleCause, float]]) -> dict[IdleCause, float]:
@@ -287,6 +295,7 @@ def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:
     copies = tuple(copy for copy in trace.copies if copy.direction in ON_BUS)
     if sum(copy.us for copy in copies) <= 0:
         return None
+    idle = share_per_us(device) * sum(_idle_us(trace).values())
     return CopyFacts(
         copies=copies,
         scale=device.exposed_copy / _bus_us(trace),
@@ -295,6 +304,7 @@ def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:
         sites=trace.sites,
         round_trips=trace.round_trips,
         per_us=share_per_us(device),
+        unprofiled=min(1.0, sum(device.idle.values()) / idle) if idle > 0 else 1.0,
     )
 
 

@@ -1,4 +1,4 @@
-"""Tells for what tensors leave the device in every step and come back: for operators, or for anything else."""
+"""Tells for what tensors leave the device in every step and come back: for operators, or for other things."""
 
 from __future__ import annotations
 

@@ -202,6 +202,15 @@ def test_while_a_tensor_is_at_the_host_and_comes_back_its_copies_keep_the_device
     assert sum(shares.values()) == pytest.approx(1.0)
 
 
+def test_of_idle_time_in_a_window_that_part_is_left_which_is_left_of_all_of_it():
+    trace = rank((step(1, compute=40),) * 5, copies=(copy("HtoD", "pageable", 5),))
+    whole = device.device_facts(trace)
+    assert device.copy_facts(trace, whole).unprofiled == pytest.approx(1.0)
+    # a step of 50 ms, of which the device idles 10
+    faster = replace(whole, window_s=0.25, compute=0.8, idle={IdleCause.HOST_LATE: 0.2})
+    assert device.copy_facts(trace, faster).unprofiled == pytest.approx(10 / 60)
+
+
 def test_what_blocking_copies_take_of_the_way_is_transfer_once():
     blocking = step(1, compute=40, idle={"copy": 15})
     shares = device.attributed_shares(

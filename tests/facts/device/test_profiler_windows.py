@@ -152,6 +152,13 @@ def test_copies_and_kernels_take_their_lines_from_the_window_with_stacks() -> No
     assert copies.per_us == pytest.approx(1 / 500_000)
 
 
+def test_how_long_the_host_copies_is_told_by_the_timers() -> None:
+    windows = {"plain": rank(copies=(copy("HtoD", "pageable", 5.0),))}
+    copies = groups_of(windows, facts.step(host_to_device=30, forward=70), True)[CopyFacts]
+    assert isinstance(copies, CopyFacts)
+    assert copies.timed == pytest.approx(0.3)
+
+
 def test_attention_is_told_without_a_device_too() -> None:
     window = replace(ON_CPU, attention=(attention(),))
     found = groups_of({"plain": window}, facts.step(forward=1.0), on_device=False)[AttentionFacts]
