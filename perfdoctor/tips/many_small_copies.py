@@ -42,8 +42,9 @@ def many_small_copies(copies: CopyFacts) -> Advice | None:
         for copy in small
         if isinstance(copy, CopySite)
     ]  # what the host waits for on the way back is no cost of copying
-    copying, idle = us * copies.scale, copies.per_us * sum(site.idle_us for site in sites)
-    share = min(1.0, copying + idle)
+    copying = min(1.0, us * copies.scale)
+    idle = min(1.0 - copying, copies.per_us * sum(site.idle_us for site in sites))
+    share = copying + idle
     if share < NOTICEABLE:
         return None
     mean_bytes = sum(copy.bytes or 0 for copy in small) / count
