@@ -35,16 +35,16 @@ def earned(
     if verdict is Verdict.HEALTHY:
         return Confidence.MEDIUM, ()
     top = max(classes, key=lambda each: classes[each])
-    gains = [each.gain for each in findings if each.bottleneck is kind and each.advice.change is not None]
+    saving = [each for each in findings if each.advice.change is not None]
+    gains = [each.gain for each in saving if each.bottleneck is kind]
     uncertain = max((gain.low for gain in gains), default=1.0) < 1.0
     if uncertain and (verdict is Verdict.COMPUTE or top is not kind):
         return Confidence.LOW, ("what is found may as well bring nothing",)
     if verdict is Verdict.COMPUTE:
         return (Confidence.HIGH if job is None else Confidence.MEDIUM), ()
     if top is not kind:
-        return Confidence.MEDIUM, (
-            f"{top.value} takes more of the time ({classes[top]:.0%}), with no known cure",
-        )
+        left = "less to save" if any(each.bottleneck is top for each in saving) else "no known cure"
+        return Confidence.MEDIUM, (f"{top.value} takes more of the time ({classes[top]:.0%}), with {left}",)
     return (Confidence.MEDIUM if verdict is Verdict.BALANCED else Confidence.HIGH), ()
 
 

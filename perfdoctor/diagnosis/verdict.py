@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from perfdoctor.diagnosis import confidence
 from perfdoctor.diagnosis.confidence import CROWDED, UNEXPLAINED, UNSTEADY, core_delay, without_a_core
 from perfdoctor.diagnosis.steadiness import Steadiness, by_tenth, led
-from perfdoctor.facts.device.device import DeviceFacts
+from perfdoctor.facts.device.device import DeviceFacts, move
 from perfdoctor.facts.gather import NO_STEPS, Facts
 from perfdoctor.facts.host.stacks import KIND_CLASS
 from perfdoctor.facts.predict.step_model import TRUSTED_ERROR, StepModel
@@ -66,21 +66,14 @@ def attribute_time(facts: Facts) -> TimeAttribution | None:
         return None
     by_phase = _by_phase(step, facts.get(StackFacts), facts.get(BatchFacts))
     crowded = step.contention_s / step.mean_s
-    _move(by_phase, crowded, Bottleneck.COMPUTE, Bottleneck.DATA)
+    move(by_phase, crowded, Bottleneck.COMPUTE, Bottleneck.DATA)
     _charge_waiting(by_phase, step, facts.get(JobFacts))
-    _move(by_phase, _gradient_sync(step, facts.get(ParallelFacts)), Bottleneck.COMPUTE, Bottleneck.NETWORK)
+    move(by_phase, _gradient_sync(step, facts.get(ParallelFacts)), Bottleneck.COMPUTE, Bottleneck.NETWORK)
     classes = _on_device(by_phase, facts.get(GpuFacts), facts.get(DeviceFacts))
     total = sum(classes.values())
     classes = {kind: share / total for kind, share in classes.items()}
     bounds = speedup_bounds(classes, facts.get(StepModel), fetching(facts.get(BatchFacts)))
     return TimeAttribution(classes, bounds, by_tenth(facts.get(PhaseTenths), step, classes))
-
-
-def _move(classes: dict[Bottleneck, float], share: float, source: Bottleneck, target: Bottleneck) -> None:
-    """Charge a share of the time to another class, as far as the first has it."""
-    share = min(share, classes[source])
-    classes[source] -= share
-    classes[target] += share
 
 
 def _charge_waiting(classes: dict[Bottleneck, float], step: StepFacts, job: JobFacts | None) -> None:
@@ -91,7 +84,7 @@ def _charge_waiting(classes: dict[Bottleneck, float], step: StepFacts, job: JobF
     if job is None:
         return
     for kind, lost_s in (*job.waits.items(), (Bottleneck.COMPUTE, job.contention_s)):
-        _move(classes, lost_s / step.mean_s, Bottleneck.NETWORK, kind)
+        move(classes, lost_s / step.mean_s, Bottleneck.NETWORK, kind)
 
 
 def _gradient_sync(step: StepFacts, parallel: ParallelFacts | None) -> float:
@@ -149,7 +142,7 @@ def _on_device(
     A window of torch.profiler tells best how busy it is; without one, its driver does.
     """
     if device is not None:
-        busy, network, transfer = device.compute, device.exposed_comm, device.exposed_copy
+        busy, network, transfer = device.compute, device.exposed_comm, device.exposed_copy + device.away
     elif gpu is not None and gpu.utilisation is not None:
         busy, network, transfer = min(1.0, max(0.0, gpu.utilisation)), 0.0, 0.0
     else:
@@ -268,7 +261,8 @@ def decide(
     """The verdict, and the class that its share and speedup bound are about, where enough steps were timed.
 
     Two classes that are level at the top are told apart by what is avoidable: where that is one of them, or
-    far more of one than of the other, it is the bottleneck. `watching`: the share of the time that watching
+    far more of one than of the other, it is the bottleneck; else likewise by what findings are likely to take
+    away, if that is worthwhile. `watching`: the share of the time that watching
     itself is likely to have cost the host; no change of the script avoids it, and no finding promises it.
     """
     top, second = attribution.ranked[:2]
@@ -281,10 +275,16 @@ def decide(
         if top is Bottleneck.COMPUTE:
             return Verdict.HEALTHY, top
         return (Verdict.BALANCED if level else Verdict(top.value)), top
-    as_well = max(WORTHWHILE, COMPARABLE * avoidable[worst])
-    if level and min(avoidable[top], avoidable[second]) >= as_well and worst in {top, second}:
-        return Verdict.BALANCED, top
+    if level and worst in {top, second} and _are_comparable(avoidable[top], avoidable[second]):
+        worst = max(top, second, key=lambda kind: found[kind])
+        if found[worst] < WORTHWHILE or _are_comparable(found[top], found[second]):
+            return Verdict.BALANCED, top
     return Verdict(worst.value), worst
+
+
+def _are_comparable(one: float, other: float) -> bool:
+    """Whether the lesser of two shares that could go is worthwhile, too, and not far less."""
+    return min(one, other) >= max(WORTHWHILE, COMPARABLE * max(one, other))
 
 
 def _found(findings: Sequence[Finding]) -> dict[Bottleneck, float]:

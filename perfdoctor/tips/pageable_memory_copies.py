@@ -16,6 +16,7 @@ down. A tensor that is created on the host only to be copied is better created o
 from __future__ import annotations
 
 from perfdoctor.facts.device.device import CopyFacts, DeviceFacts, at_line, per_step_ms, places
+from perfdoctor.facts.device.small_copies import many_small
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.tips.catalogue import Checked, tip
@@ -38,16 +39,17 @@ SHOWN = 3  # lines named
 )
 def pageable_memory_copies(device: DeviceFacts, copies: CopyFacts) -> Advice | None:
     """Advises pinned memory where copies from pageable memory keep the device waiting."""
+    small = [copy for copy in many_small(copies) if _is_meant(copy)]  # for many-small-copies
     pageable = [copy for copy in copies.copies if _is_meant(copy)]
-    us = sum(copy.us for copy in pageable)
+    us = sum(copy.us for copy in pageable) - sum(copy.us for copy in small)
     part = us / sum(copy.us for copy in copies.copies)
     copying, blocked = us * copies.scale, part * device.idle.get(IdleCause.COPY, 0.0)
     share = copying + blocked
     if share < NOTICEABLE:
         return None
-    count = sum(copy.count for copy in pageable)
+    count = sum(copy.count for copy in pageable) - sum(copy.count for copy in small)
     sizes = [copy.bytes for copy in pageable if copy.bytes is not None]
-    gb_per_s = sum(sizes) / us / 1e3
+    gb_per_s = (sum(sizes) - sum(copy.bytes or 0 for copy in small)) / us / 1e3
     rate = f", {gb_per_s:.1f} GB/s" if sizes else ""
     because = [
         f"{copying:.1%} of the time goes into copies from pageable memory that computation does not overlap",
@@ -55,7 +57,7 @@ def pageable_memory_copies(device: DeviceFacts, copies: CopyFacts) -> Advice | N
     ]
     if blocked >= NOTICEABLE:
         because.append(f"the device idles another {blocked:.1%} of the time while they block the host")
-    sites = places((site for site in copies.sites if _is_meant(site)), SHOWN)
+    sites = places((site for site in copies.sites if _is_meant(site) and site not in small), SHOWN)
     because += [f"{op}{at_line(at)}: {per_step_ms(us, copies.judged_steps)}" for op, at, us in sites if at]
     least, usual = FASTER
     fast = max(usual, PINNED_GB_PER_S / gb_per_s) if gb_per_s > 0 else usual

@@ -15,14 +15,13 @@ step while the device works on this one.
 from __future__ import annotations
 
 from perfdoctor.facts.device.device import CopyFacts, at_line
+from perfdoctor.facts.device.round_trips import for_anything_else
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.tips.catalogue import tip
 from perfdoctor.trace.results import RoundTrip
 
 NOTICEABLE = 0.03  # share of the time; less drowns in step-to-step noise
-REPEATED = 5  # trips, where no step is marked: fewer are set-up
-ON_HOST = 0.5  # of the idle time inside operators of the host: that is what they went for (cpu-fallback)
 SURE = 0.5  # of what goes, if the same work then takes as long on the device
 SHOWN = 3  # trips named
 
@@ -35,11 +34,7 @@ SHOWN = 3  # trips named
 )
 def round_trips(copies: CopyFacts) -> Advice | None:
     """Advises staying on the device where it waits for a tensor to come back."""
-    trips = [
-        trip
-        for trip in copies.round_trips
-        if _is_meant(trip) and trip.count >= (copies.judged_steps or REPEATED)
-    ]
+    trips = for_anything_else(copies.round_trips, copies.judged_steps)
     share = min(1.0, copies.per_us * sum(trip.exposed_us + trip.idle_us for trip in trips))
     if share < NOTICEABLE:
         return None
@@ -51,13 +46,8 @@ def round_trips(copies: CopyFacts) -> Advice | None:
         ),
         change=removes(max(copying, SURE * share), share, share),
         at=tuple(dict.fromkeys(at for trip in trips for at in (trip.out_at, trip.back_at) if at is not None)),
-        bottleneck=Bottleneck.HOST if share > 2 * copying else None,
         code="mask = scores > threshold  # torch's own operators, on the device",
     )
-
-
-def _is_meant(trip: RoundTrip) -> bool:
-    return trip.same and trip.computing_us < ON_HOST * trip.idle_us
 
 
 def _trip(trip: RoundTrip) -> str:

@@ -16,7 +16,7 @@ from perfdoctor.model.concluded import Advice, Bottleneck, Confidence, Finding, 
 from perfdoctor.model.measured import GpuFacts, Marker, Phase, RunFacts, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from tests.support import job_facts, load_facts, script_facts
-from tests.support.facts import cpu, line, loader, model, run, stacks, step
+from tests.support.facts import cpu, device, line, loader, model, run, stacks, step
 
 
 def facts(of_step, *groups, device="cpu"):
@@ -96,6 +96,20 @@ def test_two_level_classes_that_are_both_avoidable_are_balanced():
     assert found.verdict is Verdict.BALANCED
 
 
+def test_of_two_level_classes_of_which_much_could_go_the_one_that_findings_shorten_far_more_is_the_bottleneck():
+    of_device = device(exposed_copy=0.03, sync=0.4, host_late=0.55)
+    of_step = step(host_to_device=47, forward=33, backward=20)
+    little = finding(Bottleneck.HOST, 1.1)
+    found = conclusion(
+        of_step, of_device, findings=[finding(Bottleneck.TRANSFER, 1.6), little], device="cuda"
+    )
+    assert found.verdict is Verdict.TRANSFER
+    assert "host takes more of the time (51%), with less to save" in found.because
+    alike = [finding(Bottleneck.TRANSFER, 1.3), finding(Bottleneck.HOST, 1.2)]
+    assert conclusion(of_step, of_device, findings=alike, device="cuda").verdict is Verdict.BALANCED
+    assert conclusion(of_step, of_device, findings=[], device="cuda").verdict is Verdict.BALANCED
+
+
 def test_level_classes_of_which_none_is_avoidable_are_balanced():
     of_class = dict.fromkeys(Bottleneck, 0.0) | {Bottleneck.NETWORK: 0.51, Bottleneck.COMPUTE: 0.49}
     bounds = dict.fromkeys(Bottleneck, 1.0)  # without either, the other still takes as long
@@ -139,6 +153,19 @@ def test_an_idle_device_beside_a_busy_host_is_the_hosts():
     gpu = GpuFacts(("A100",), 0.3, None, None)
     found = conclusion(step(data_wait=5, forward=50, backward=45), gpu, device="cuda")
     assert found.verdict is Verdict.HOST
+
+
+def test_the_way_of_tensors_to_the_host_and_back_is_transfer():
+    of_device = replace(device(exposed_copy=0.15, sync=0.2, host_late=0.6), away=0.4)
+    found = conclusion(
+        step(host_to_device=10, forward=60, backward=20, optimizer=10),
+        of_device,
+        findings=[finding(Bottleneck.TRANSFER, 2.0)],
+        device="cuda",
+    )
+    assert found.verdict is Verdict.TRANSFER
+    shares = found.classes
+    assert (shares[Bottleneck.TRANSFER], shares[Bottleneck.HOST]) == pytest.approx((0.55, 0.4))
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,10 @@ def report_of(name: str, folder: Path) -> Report:
 @pytest.mark.parametrize(
     ("name", "verdict", "finding", "line"),
     [
+        ("cpu_fallback", Verdict.HOST, "cpu-fallback", 15),
         ("device_sync_cpu", Verdict.HOST, "device-sync-in-loop", 17),
-        ("round_trips", Verdict.HOST, "round-trips", 16),
+        ("many_small_copies", Verdict.TRANSFER, "many-small-copies", 13),
+        ("round_trips", Verdict.TRANSFER, "round-trips", 16),
         ("tensors_created_on_host", Verdict.DATA, "tensors-created-on-host", 13),
     ],
 )
@@ -41,7 +43,10 @@ def test_the_planted_cause_is_first_at_its_line(
     assert (first.advice.at[0].line, Path(first.advice.at[0].file).name) == (line, f"{name}.py")
 
 
-@pytest.mark.parametrize(("name", "measured"), [("device_sync_cpu", 1.56), ("round_trips", 2.08)])
+@pytest.mark.parametrize(
+    ("name", "measured"),
+    [("cpu_fallback", 5.99), ("device_sync_cpu", 1.56), ("many_small_copies", 2.15), ("round_trips", 2.08)],
+)
 def test_the_measured_gain_lies_in_the_predicted_range(name: str, measured: float, tmp_path: Path) -> None:
     gain = report_of(name, tmp_path).findings[0].gain
     assert gain.low <= measured <= gain.high

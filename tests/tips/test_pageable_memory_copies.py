@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.model.measured import Location
@@ -44,6 +46,25 @@ def test_the_device_that_idles_beside_a_blocking_copy_counts():
 def test_only_the_pageable_part_of_the_copies_is_counted():
     mixed = facts.copies(PAGEABLE, copy("HtoD", "pinned", 300), share=0.4)
     assert facts.gain(tip(facts.device(exposed_copy=0.4), mixed)).high == pytest.approx(1 / 0.9)
+
+
+def test_many_small_ones_are_better_packed_than_pinned():
+    small = copy("HtoD", "pageable", 10, count=500, size=1_000)
+    alone = facts.copies(small, sites=(site("HtoD", "pageable", count=500, size=1_000, line=13),))
+    assert tip(facts.device(exposed_copy=0.1, copy=0.1), alone) is None
+    both = replace(small, count=510, bytes=small.bytes + PAGEABLE.bytes, us=small.us + PAGEABLE.us)
+    sites = (alone.sites[0], site("HtoD", "pageable", ms=100, count=10, size=60_000_000, line=14))
+    advice = tip(facts.device(exposed_copy=0.22), facts.copies(both, share=0.22, sites=sites))
+    assert advice.because[:2] == (
+        "20.0% of the time goes into copies from pageable memory that computation does not overlap",
+        "10 such copies, 6.0 GB/s",
+    )
+    assert [at.line for at in advice.at] == [14]
+
+
+def test_a_few_small_ones_are_pinned_as_any():
+    few = copy("HtoD", "pageable", 10, count=35, size=1_000)
+    assert tip(facts.device(exposed_copy=0.1, copy=0.1), facts.copies(few, share=0.1)) is not None
 
 
 def test_names_the_lines_by_what_the_device_waits_for_them():

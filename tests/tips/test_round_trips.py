@@ -23,9 +23,9 @@ def test_names_both_lines_and_the_time_on_the_host():
     assert [at.line for at in advice.at] == [30, 33]
 
 
-def test_it_is_the_hosts_time_where_that_is_more_than_the_copies():
-    assert judged(round_trip(idle=50, copying=5)).bottleneck is Bottleneck.HOST
-    assert judged(round_trip(idle=5, copying=50)).bottleneck is None
+def test_the_way_out_and_back_is_transfer_whatever_takes_longest_of_it():
+    assert judged(round_trip(idle=50, copying=5)).bottleneck is None
+    assert tip.__tip__.bottleneck is Bottleneck.TRANSFER
 
 
 def test_both_copies_go_in_any_case_and_the_wait_at_best():

@@ -1,6 +1,6 @@
 """Scores are sorted on the host in the middle of a step."""
 
-# expect: verdict=transfer finding=cpu-fallback
+# expect: verdict=host finding=cpu-fallback
 
 import common
 import torch

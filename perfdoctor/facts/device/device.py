@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
+from perfdoctor.facts.device.round_trips import for_anything_else
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
@@ -66,9 +67,8 @@ class DeviceFacts:
     comm: float = 0.0  # all communication, hidden or not
     profiled: bool = True  # the judged time is that of a host that a profiler slows
     compilable: float = 1.0  # of the host's time without batches: in the model, forward and backward
-    host_floor: float = (
-        0.0  # share of the step that is left however short its kernels; 0 where they set the pace
-    )
+    host_floor: float = 0.0  # share of the step that shorter kernels leave; 0 where they set the pace
+    away: float = 0.0  # of `idle`: until tensors are back that left for no operator (round-trips)
 
     @property
     def launching(self) -> float:
@@ -120,6 +120,8 @@ class CopyFacts:
     sites: tuple[CopySite, ...] = ()  # by place
     round_trips: tuple[RoundTrip, ...] = ()
     per_us: float = 0.0  # share of the step for each microsecond of sites and round trips
+    unprofiled: float = 1.0  # of the idle time of sites: what is left of it without a profiler
+    timed: float = 0.0  # share of the step in which the host copies to the device, by the timers
 
     def per_step(self, count: float) -> float | None:
         """A count over all judged steps as one per step."""
@@ -225,7 +227,7 @@ def device_facts(trace: RankTrace) -> DeviceFacts | None:
     window_us = sum(time.span_us for time in times)
     if window_us <= 0:
         return None
-    idle_us = _added([step.idle_us for step in steps]) if steps else dict(trace.idle_us)
+    idle_us = _idle_us(trace)
     compute_us = sum(time.compute_us for time in times)
     exposed_us = sum(time.exposed_comm_us for time in times)
     copying_us = max(0.0, sum(time.busy_us for time in times) - compute_us - exposed_us)
@@ -239,7 +241,14 @@ def device_facts(trace: RankTrace) -> DeviceFacts | None:
         exposed_copy=over_bus_us / window_us,
         idle={cause: us / window_us for cause, us in idle_us.items() if us > 0},
         comm=sum(time.comm_us for time in times) / window_us,
+        away=sum(trip.idle_us for trip in for_anything_else(trace.round_trips, len(steps))) / window_us,
     )
+
+
+def _idle_us(trace: RankTrace) -> Mapping[IdleCause, float]:
+    """Idle time of the judged steps, else of the file."""
+    steps = judged_steps(trace.steps)
+    return _added([step.idle_us for step in steps]) if steps else trace.idle_us
 
 
 def _added(parts: Iterable[Mapping[IdleCause, float]]) -> dict[IdleCause, float]:
@@ -289,6 +298,7 @@ def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:
     copies = tuple(copy for copy in trace.copies if copy.direction in ON_BUS)
     if sum(copy.us for copy in copies) <= 0:
         return None
+    idle = share_per_us(device) * sum(_idle_us(trace).values())
     return CopyFacts(
         copies=copies,
         scale=device.exposed_copy / _bus_us(trace),
@@ -297,6 +307,7 @@ def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:
         sites=trace.sites,
         round_trips=trace.round_trips,
         per_us=share_per_us(device),
+        unprofiled=min(1.0, sum(device.idle.values()) / idle) if idle > 0 else 1.0,
     )
 
 
@@ -357,4 +368,13 @@ def attributed_shares(device: DeviceFacts) -> dict[Bottleneck, float]:
     classes[Bottleneck.TRANSFER] = device.exposed_copy
     for cause, share in device.idle.items():
         classes[CAUSES.get(cause, Bottleneck.HOST)] += share
+    between = max(0.0, device.away - device.idle.get(IdleCause.COPY, 0.0))  # the copies out and back
+    move(classes, between, Bottleneck.HOST, Bottleneck.TRANSFER)
     return classes
+
+
+def move(classes: dict[Bottleneck, float], share: float, source: Bottleneck, target: Bottleneck) -> None:
+    """Charge a share of the time to another class, as far as the first has it."""
+    share = min(share, classes[source])
+    classes[source] -= share
+    classes[target] += share

@@ -187,11 +187,14 @@ def _attention(
 
 
 @fact
-def copy_facts(windows: DeviceWindows, lines: LineFinder) -> CopyFacts | None:
+def copy_facts(windows: DeviceWindows, lines: LineFinder, step: StepFacts) -> CopyFacts | None:
     """Copies in the window that tells most of them, with the lines of the one that tells those."""
     copies, stacks = device.copy_facts(windows.detailed, windows.seen), windows.stacks
-    if copies is None or stacks is None:
-        return exact_lines.of_copies(copies, lines) if copies is not None else None
+    if copies is None:
+        return None
+    copies = replace(copies, timed=step.share(Phase.HOST_TO_DEVICE))
+    if stacks is None:
+        return exact_lines.of_copies(copies, lines)
     places = {_kind(site): site.at for site in reversed(stacks.sites)}
     sites = [replace(site, at=site.at or places.get(_kind(site))) for site in copies.sites]
     way = {(trip.out, trip.back, trip.same): trip for trip in reversed(stacks.round_trips)}
@@ -300,6 +303,7 @@ def unprofiled(trace: RankTrace, step: StepFacts) -> DeviceFacts | None:
         compilable=_compilable(step),
         host_floor=_host_floor(trace, shares, busy * stretch, step.usual_s),
         idle={cause: share * left for cause, share in shares.idle.items()},
+        away=min(shares.away * stretch, idle * left),  # what the host works on there launches nothing
     )
 
 

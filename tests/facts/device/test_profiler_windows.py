@@ -163,6 +163,13 @@ def test_copies_and_kernels_take_their_lines_from_the_window_with_stacks() -> No
     assert copies.per_us == pytest.approx(1 / 500_000)
 
 
+def test_how_long_the_host_copies_is_told_by_the_timers() -> None:
+    windows = {"plain": rank(copies=(copy("HtoD", "pageable", 5.0),))}
+    copies = groups_of(windows, facts.step(host_to_device=30, forward=70), True)[CopyFacts]
+    assert isinstance(copies, CopyFacts)
+    assert copies.timed == pytest.approx(0.3)
+
+
 def test_attention_is_told_without_a_device_too() -> None:
     window = replace(ON_CPU, attention=(attention(),))
     found = groups_of({"plain": window}, facts.step(forward=1.0), on_device=False)[AttentionFacts]
@@ -193,6 +200,14 @@ def test_the_devices_time_keeps_its_length_when_the_host_is_not_slowed(mean_s: f
     ) == pytest.approx(1.0)
     assert found.per_step_s(1.0) == pytest.approx(mean_s)
     assert not found.profiled
+
+
+@pytest.mark.parametrize(("mean_s", "away"), [(0.100, 0.2), (0.080, 0.25), (0.060, 0.0)])
+def test_a_profiler_makes_no_way_to_the_host_and_back_longer(mean_s: float, away: float) -> None:
+    trace = rank(round_trips=(round_trip(idle=100),))
+    found = unprofiled(trace, facts.step(forward=mean_s * 1e3))
+    assert found is not None
+    assert found.away == pytest.approx(away)
 
 
 def test_without_marked_steps_the_shares_are_those_of_a_profiled_host() -> None:
