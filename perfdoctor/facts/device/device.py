@@ -21,6 +21,7 @@ from perfdoctor.trace.results import (
     ClassUse,
     CopySite,
     CopyUse,
+    DevicePeak,
     IdleCause,
     KernelClass,
     KernelUse,
@@ -102,6 +103,7 @@ class MatrixFacts:
 
     matrices: tuple[MatrixUse, ...]
     scale: float
+    peak: DevicePeak | None = None
 
 
 @dataclass(frozen=True)
@@ -276,7 +278,9 @@ def kernel_facts(trace: RankTrace, device: DeviceFacts) -> KernelFacts:
 
 def matrix_facts(trace: RankTrace, device: DeviceFacts) -> MatrixFacts | None:
     """Matrix products, or None without shapes."""
-    return MatrixFacts(trace.matrices, _compute_scale(trace, device)) if trace.matrices else None
+    if not trace.matrices:
+        return None
+    return MatrixFacts(trace.matrices, _compute_scale(trace, device), trace.peak)
 
 
 def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:
