@@ -35,9 +35,9 @@ into rows of equal length.
 
 ## When not
 `torch.compile` and CUDA graphs want few different shapes: pad to the next of a few lengths, or compile with
-`dynamic=True`. So does a device in 16 bits: on an H200, a transformer took 4.6 times as long for batches of any
-length up to 127 as for batches of 512. Grouped by length, batches differ more from each other: shuffle them,
-and compare accuracy. A loss or a normalisation that includes the padding changes with its amount.
+`dynamic=True`. So does a device in 16 bits: on an H200, a transformer took 4.6 times as long for batches of
+any length up to 127 as for batches of 512. Grouped by length, batches differ more from each other: shuffle
+them, and compare accuracy. A loss or a normalisation that includes the padding changes with its amount.
 """
 
 from __future__ import annotations
