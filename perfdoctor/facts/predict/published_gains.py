@@ -97,9 +97,9 @@ def compiled(kind: ModelKind, fusible: float | None, chain: float = 1.0) -> Gain
     """The speedup of computing by torch.compile. `fusible`: share of it in kernels that can be fused.
 
     It tells of matrix products only: convolutions are laid out anew as well, and gain from that. No published
-    model is without products: of such a one, all that can be fused may go, and likely one kernel stays of each
-    `chain` of so many, which reads and writes as much as each of them does (chains of eleven became 8.8 times
-    as fast on an H200).
+    model is without products: of such a one, all that can be fused may go, and likely one kernel stays of
+    each `chain` of so many, which reads and writes as much as each of them does (chains of eleven became 8.8
+    times as fast on an H200).
     """
     known = kind.work and COMPILED.get(kind.work)
     gain = known.gain if known else _any(_alike(COMPILED, kind))
