@@ -15,6 +15,7 @@ Where double precision is intended: solvers, Gaussian processes, gradient checks
 
 from __future__ import annotations
 
+from perfdoctor.facts.device.rooflines import UNKNOWN, NarrowedDoubles
 from perfdoctor.facts.predict.thread_speedup import LARGE_S
 from perfdoctor.facts.script.model_and_optimizers import ModelFacts
 from perfdoctor.model.change import Effort, removes
@@ -25,10 +26,8 @@ from perfdoctor.tips.catalogue import Checked, tip
 MOSTLY = 0.5  # of the parameters
 NOTICEABLE = 0.10  # share of the step that computes
 # Of computing. On a CPU half as many numbers fit into a register and into a cache line: of large operations
-# half the time goes, while of small ones what it costs to call them stays. On devices the rate is a half
-# (A100 datasheet: 9.7 and 19.5 TFLOP/s) to a sixty-fourth (GeForce).
+# half the time goes, while of small ones what it costs to call them stays.
 ON_CPU, ON_CPU_SMALL = (0.2, 0.45, 0.5), (0.05, 0.2, 0.5)
-ON_DEVICE = (0.2, 0.5, 0.95)
 LINES = 3
 
 
@@ -41,7 +40,7 @@ LINES = 3
     kernels_only=True,
 )
 def accidental_float64(
-    run: RunFacts, step: StepFacts, model: ModelFacts, threads: ThreadFacts
+    run: RunFacts, step: StepFacts, model: ModelFacts, threads: ThreadFacts, doubles: NarrowedDoubles
 ) -> Advice | None:
     """Advises float32 where computing in float64 takes a large part of the step."""
     compute = sum(step.share(phase) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER))
@@ -52,7 +51,7 @@ def accidental_float64(
         f"computing is {compute:.0%} of the step",
     ]
     because += [f"line {at.line}: {what}" for what, at in model.widened[:LINES]]
-    low, likely, high = (compute * gone for gone in _gone(run, threads))
+    low, likely, high = doubles.gone or (compute * gone for gone in _gone(run, threads))
     places = tuple(at for _, at in model.widened[:LINES]) or ((model.at,) if model.at else ())
     return Advice(
         because=tuple(because),
@@ -67,6 +66,6 @@ def accidental_float64(
 def _gone(run: RunFacts, threads: ThreadFacts) -> tuple[float, float, float]:
     """The share of computing that float32 saves: at worst, likely and at best."""
     if run.device != "cpu":
-        return ON_DEVICE
+        return UNKNOWN
     small = threads.per_module_s is None or threads.per_module_s < LARGE_S
     return ON_CPU_SMALL if small else ON_CPU

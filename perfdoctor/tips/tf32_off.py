@@ -11,12 +11,14 @@ already, as far as that was recorded, is left out.
 
 ## When not
 TF32 keeps 10 bits of the mantissa: where a model needs all 23, as in some physics, compare the loss. 16 bits
-(autocast) are faster still.
+(autocast) are faster still. Products that memory bounds, as of few samples with many weights, gain nothing:
+TF32 moves as many bytes.
 """
 
 from __future__ import annotations
 
 from perfdoctor.facts.device.device import KernelFacts
+from perfdoctor.facts.device.rooflines import gone, is_far, moves_bytes, part_of
 from perfdoctor.facts.script.backends import Tf32Settings
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
@@ -26,8 +28,8 @@ from perfdoctor.trace.results import DevicePeak, KernelClass, KernelUse
 NOTICEABLE = 0.10  # share of the time; less is not worth a word about precision
 WORTH_IT = 2.0  # times the float32 rate: on some devices TF32 is no faster
 IN_USE = 0.05  # of a class's 32-bit time in TF32 shows that it is on, and other kernels were chosen beside it
-# Of the published rate large products reach about so much; what is bound by memory gains nothing, the bytes
-# being the same. Trainings were said to become about three times as fast (huggingface/transformers #14450).
+# Where shapes do not tell: of the published rate large products reach about so much. Trainings were said to
+# become about three times as fast (huggingface/transformers #14450).
 WELL_TUNED = 0.7
 LEAST, LIKELY = 1.1, 2.0
 SWITCHES = {
@@ -52,10 +54,15 @@ def tf32_off(kernels: KernelFacts, peak: DevicePeak, settings: Tf32Settings) -> 
     is_on = {KernelClass.MATMUL: settings.products, KernelClass.CONVOLUTION: settings.convolutions}
     plain = [use for kind in SWITCHES if not is_on[kind] for use in _without(kernels, kind)]
     share = min(1.0, kernels.scale * sum(use.us for use in plain))
-    if share < NOTICEABLE:
+    kinds = {use.kind for use in plain}
+    work = [use for use in kernels.work if use.kind in kinds and use.dtype == "float32"]
+    # the bytes stay the same, and what is far from both limits is held up by something else
+    idle = [use for use in work if is_far(use, peak) or moves_bytes(use, peak)]
+    if share * (1 - part_of(idle, work)) < NOTICEABLE:
         return None
     most = max(LIKELY, WELL_TUNED * fast / wide)
-    low, likely, high = (share * (1 - 1 / faster) for faster in (LEAST, LIKELY, most))
+    guessed = (1 - 1 / LEAST, 1 - 1 / LIKELY, 1 - 1 / most)
+    low, likely, high = (share * part for part in gone(work, peak, "tf32") or guessed)
     longest = max(plain, key=lambda use: use.us)
     return Advice(
         because=(

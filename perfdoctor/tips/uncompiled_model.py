@@ -25,6 +25,7 @@ from perfdoctor.trace.results import KernelClass
 
 NOTICEABLE = 0.15  # share of the time; below it compiling rarely earns its own time back
 FUSIBLE = (KernelClass.POINTWISE, KernelClass.NORMALISATION, KernelClass.REDUCTION)
+ENDS = 2  # chains end with a step's forward and its backward, and with each sum
 COMPILED = "triton_"  # how the kernels that torch.compile writes are named
 
 
@@ -46,7 +47,9 @@ def uncompiled_model(kernels: KernelFacts) -> Advice | None:
         return None
     mean_us = sum(kernel.us for kernel in plain) / count
     busy = computing(kernels)
-    gain = compiled(model_kind(kernels), min(1.0, share / busy) if busy > 0 else None)
+    sums = sum(kernel.count for kernel in plain if kernel.kind is not KernelClass.POINTWISE)
+    chain = count / (sums + ENDS * (kernels.judged_steps or 1))
+    gain = compiled(model_kind(kernels), min(1.0, share / busy) if busy > 0 else None, chain)
     return Advice(
         because=(
             f"{share:.1%} of the time goes into {count:,} pointwise, normalisation and reduction kernels",

@@ -36,6 +36,7 @@ from perfdoctor.trace.results import (
     ClassUse,
     CopySite,
     CopyUse,
+    DevicePeak,
     IdleCause,
     KernelClass,
     KernelUse,
@@ -203,10 +204,10 @@ def kernels(*uses: KernelUse, share: float = 1.0, work: tuple[WorkUse, ...] = ()
     return KernelFacts(listed, uses, scale, work, 5, scale)
 
 
-def matrices(*uses: MatrixUse, share: float = 1.0) -> MatrixFacts:
+def matrices(*uses: MatrixUse, share: float = 1.0, peak: DevicePeak | None = None) -> MatrixFacts:
     """These products, together `share` of the time."""
     total_us = sum(use.us for use in uses)
-    return MatrixFacts(uses, share / total_us if total_us else 0.0)
+    return MatrixFacts(uses, share / total_us if total_us else 0.0, peak)
 
 
 def copies(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import pytest
 
@@ -8,7 +8,7 @@ from perfdoctor.facts.predict.published_gains import MainWork, ModelKind, mixed_
 from perfdoctor.tips.no_mixed_precision import no_mixed_precision as tip
 from perfdoctor.trace.results import DevicePeak
 from tests.support import facts
-from tests.support.rank_traces import V100, kernel
+from tests.support.rank_traces import V100, kernel, worked
 
 WIDE = kernel("volta_sgemm_128x64_nn", "matmul", 60)
 PLAIN = kernel("vectorized", "pointwise", 40)
@@ -73,3 +73,44 @@ def test_is_silent(kernels, peak):
 
 def test_a_device_twice_as_fast_in_16_bits_is_enough():
     assert tip(facts.kernels(WIDE), P100) is not None
+
+
+# Products near those of a V100: 1 ms at its peak in float32, or 1 ms for their bytes.
+FAST = worked(ms=60, count=48, flops=15.7e9, size=1e8)
+MOVING = worked(ms=60, count=48, flops=1e9, size=9e8)
+SLOW = worked("aten::bmm", ms=60, count=6, flops=1.34e8, size=201e6)
+
+
+def test_products_far_from_both_limits_gain_nothing():
+    assert tip(facts.kernels(WIDE, PLAIN, work=(SLOW,)), V100) is None
+    assert tip(facts.kernels(WIDE, PLAIN, work=(SLOW,)), P100) is None
+    assert tip(facts.kernels(WIDE, PLAIN, work=(FAST,)), V100) is not None
+
+
+def test_beside_them_only_the_others_count():
+    half = facts.kernels(WIDE, PLAIN, work=(replace(FAST, us=30e3, count=24), replace(SLOW, us=30e3)))
+    all_of_them = facts.kernels(WIDE, PLAIN, work=(FAST,))
+    gains = [facts.gain(tip(used, V100)) for used in (half, all_of_them)]
+    assert gains[0].likely < gains[1].likely
+    assert gains[0].high < gains[1].high
+
+
+def test_products_that_memory_bounds_gain_at_most_twice():
+    gain = facts.gain(tip(facts.kernels(WIDE, work=(MOVING,)), V100))
+    assert 1.0 < gain.low < gain.likely < gain.high == pytest.approx(2.0)
+
+
+def test_where_the_work_is_known_its_rates_tell_what_is_likely_in_the_range_of_published_gains():
+    # Near six products of 4096 x 4096 in TF32 on an H200, which became 1.63 times as fast in all.
+    device = DevicePeak("H200", {"float32": 67e12, "tf32": 494.7e12, "bfloat16": 989.4e12}, 4.8e12, "-")
+    used = (
+        kernel("tf32gemm", "matmul", 10.7, dtype="tf32", tensor=True),
+        kernel("multi_tensor_apply", "optimizer", 1.0),
+        kernel("vectorized", "pointwise", 0.9),
+        kernel("reduce", "reduction", 0.3),
+    )
+    known = worked(ms=10.7, count=51, dtype="tf32", flops=68.7e9, size=134e6)
+    plain, told = (facts.gain(tip(facts.kernels(*used, work=work), device)) for work in ((), (known,)))
+    assert (told.low, told.high) == (plain.low, plain.high)
+    assert told.likely == pytest.approx(1.7, abs=0.1)
+    assert plain.likely > 1.9

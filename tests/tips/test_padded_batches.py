@@ -80,6 +80,20 @@ def test_rows_that_the_dataset_pads_are_to_be_left_as_they_are_first():
     assert not tip(STEP, padding(lines=(PADS,))).code.startswith("#")
 
 
+@pytest.mark.parametrize(
+    ("line", "rounded"),
+    [
+        ("pad_sequence(texts)", "rows.shape[1] % 64"),
+        ("row[:len(word)] = word", "rows.shape[1] % 64"),
+        ('tokenizer(texts, padding="max_length")', "pad_to_multiple_of=64"),
+    ],
+)
+def test_on_a_device_rows_are_rounded_up_to_lengths_that_it_computes_fast(line, rounded):
+    found = padding(lines=(Location("train.py", 12, "collate", line),))
+    assert rounded in tip(STEP, found, "cuda").code
+    assert rounded not in tip(STEP, found).code
+
+
 def test_a_device_that_waits_for_its_host_gains_nothing():
     found = gain(tip(STEP, padding(), "cuda"))
     assert found.low == 1.0 < found.likely

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from perfdoctor.tips.slow_kernel import least_us
+from perfdoctor.model.measured import Location
 from perfdoctor.tips.slow_kernel import slow_kernel as tip
+from perfdoctor.trace.results import DevicePeak
 from tests.support import facts
 from tests.support.rank_traces import V100, kernel, worked
 
@@ -27,11 +30,22 @@ def test_no_gain_goes_beyond_the_roofline():
     assert 1 < gain.low < gain.likely < gain.high < 1 / 0.2  # twice the least is left
 
 
-def test_the_least_is_the_larger_of_computing_and_moving():
-    assert least_us(worked(count=1, flops=15.7e9, size=1), V100) == pytest.approx(1000)
-    assert least_us(worked(count=1, flops=1, size=900e6), V100) == pytest.approx(1000)
-    assert least_us(worked(dtype="fp8"), V100) is None
-    assert least_us(worked(size=None), V100) is None
+def test_half_of_the_way_to_the_roofline_is_likely_as_a_factor():
+    # A million products of 4 x 4 took 54 times the minimum, and 3.7 times as long as a sum of products.
+    million = worked("aten::bmm", ms=13.53, count=6, flops=1.34e8, size=201e6)
+    device = DevicePeak("H200", {"float32": 67e12}, 4.8e12, "-")
+    used = facts.kernels(kernel("gemmSN", "matmul", 13.53), kernel("v", "pointwise", 0.8), work=(million,))
+    gain = facts.gain(tip(used, device))
+    assert gain.likely == pytest.approx(4.2, abs=0.1)
+    assert gain.low < 2
+
+
+def test_the_line_is_that_of_a_kernel_of_the_operator_which_has_one():
+    at = Location("train.py", 14, "<module>", "moved = torch.bmm(turns, points)")
+    gradient, forward = kernel("gemmSN_TN", "matmul", 300), kernel("gemmSN_NN", "matmul", 200)
+    used = facts.kernels(gradient, replace(forward, at=at), work=(SLOW,))
+    assert tip(used, V100).at == (at,)
+    assert tip(facts.kernels(gradient, forward, work=(SLOW,)), V100).at == ()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from perfdoctor.facts.script.backends import Tf32Settings
 from perfdoctor.tips.tf32_off import tf32_off as tip
 from perfdoctor.trace.results import DevicePeak
 from tests.support import facts
-from tests.support.rank_traces import A100, V100, kernel
+from tests.support.rank_traces import A100, V100, kernel, worked
 
 UNKNOWN = Tf32Settings()
 PLAIN = kernel("ampere_sgemm_128x64_nn", "matmul", 40)
@@ -73,3 +73,26 @@ def test_what_is_switched_on_is_left_out_and_what_is_off_has_its_own_line(settin
     if advice is not None:
         assert advice.because[0].startswith(share)
         assert advice.code == code
+
+
+def products(ms: float, flops: float, size: float = 1e8):
+    used = (kernel("simt_sgemm", "matmul", ms), kernel("vectorized", "pointwise", ms / 20))
+    return facts.kernels(*used, work=(worked(ms=ms, count=50, flops=flops, size=size),))
+
+
+def test_where_the_work_is_known_the_rates_tell_the_gain():
+    # 1 ms each at the peak in float32, at 77 % of which they run, as on an H200.
+    gain = facts.gain(tip(products(65, 19.5e9), A100, UNKNOWN))
+    assert gain.likely == pytest.approx(1 / (1 - 20 / 21 * (1 - 0.77 / 8 / 0.65)), rel=0.01)
+    assert gain.low < 4.6 < gain.high
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    [
+        pytest.param(products(65, 1e9, size=2e9), id="memory-bounds-them"),
+        pytest.param(products(300, 19.5e9), id="far-from-both-limits"),
+    ],
+)
+def test_is_silent_on_products_that_a_higher_rate_does_not_help(kernels):
+    assert tip(kernels, A100, UNKNOWN) is None

@@ -22,6 +22,7 @@ from perfdoctor.trace.results import (
     ClassUse,
     CopySite,
     CopyUse,
+    DevicePeak,
     IdleCause,
     KernelClass,
     KernelUse,
@@ -107,6 +108,7 @@ class MatrixFacts:
 
     matrices: tuple[MatrixUse, ...]
     scale: float
+    peak: DevicePeak | None = None
 
 
 @dataclass(frozen=True)
@@ -290,7 +292,9 @@ def kernel_facts(trace: RankTrace, device: DeviceFacts) -> KernelFacts:
 
 def matrix_facts(trace: RankTrace, device: DeviceFacts) -> MatrixFacts | None:
     """Matrix products, or None without shapes."""
-    return MatrixFacts(trace.matrices, _compute_scale(trace, device)) if trace.matrices else None
+    if not trace.matrices:
+        return None
+    return MatrixFacts(trace.matrices, _compute_scale(trace, device), trace.peak)
 
 
 def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:

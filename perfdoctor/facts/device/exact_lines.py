@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
-from perfdoctor.facts.device.device import COPYING, AttentionFacts, CopyFacts, WaitFacts
+from perfdoctor.facts.device.device import COPYING, AttentionFacts, CopyFacts, KernelFacts, WaitFacts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Function, Listing, Sources, calls, header, statements
 from perfdoctor.model.measured import Location, RunFacts, StackFacts
@@ -28,7 +28,12 @@ CALLED = {
     "aten::equal": frozenset(("equal",)), "aten::nonzero": frozenset("nonzero argwhere where".split()),
     "aten::masked_select": frozenset(("masked_select",)), "aten::_unique2": frozenset(("unique",)),
     "aten::softmax": frozenset(("softmax", "Softmax")),
+    "aten::bmm": frozenset("bmm matmul einsum".split()),
+    "aten::baddbmm": frozenset(("baddbmm",)),
+    "aten::mm": frozenset("mm matmul einsum linear".split()),
+    "aten::addmm": frozenset("addmm linear".split()),
 }  # fmt: skip
+MULTIPLY = ("aten::bmm", "aten::mm")  # `a @ b`
 READS_TESTS = ("aten::is_nonzero",)  # `if tensor:`
 # A mask in brackets: how many does it hold?
 READS_MASKS = (
@@ -113,6 +118,19 @@ def of_attention(attention: AttentionFacts, lines: LineFinder) -> AttentionFacts
     return replace(attention, at=tuple(dict.fromkeys(places)))
 
 
+def of_kernels(kernels: KernelFacts, lines: LineFinder) -> KernelFacts:
+    """The kernels by exact lines, where those can be told. Where some have a place, others are gradients'."""
+    known = any(use.at is not None for use in kernels.kernels)
+
+    def exact(at: Location | None, op: str | None) -> Location | None:
+        if op is None or (at is None and known):
+            return _first(at, [])
+        return _first(at, lines.of(at, op) if at is not None else lines.anywhere(op))
+
+    uses = tuple(replace(use, at=exact(use.at, use.op)) for use in kernels.kernels)
+    return replace(kernels, kernels=uses)
+
+
 def _parts(call: BlockingCalls, lines: LineFinder, known: bool) -> list[BlockingCalls]:
     """A blocking call by its lines. Where a window tells functions, one without any was no user's call."""
     if call.at is None:
@@ -148,12 +166,12 @@ def of_copies(copies: CopyFacts, lines: LineFinder) -> CopyFacts:
     )
 
 
-def _first(at: Location, shares: Shares) -> Location | None:
+def _first(at: Location | None, shares: Shares) -> Location | None:
     """The line with the largest share; where none is known, the function's, but no module's.
 
     A module runs since before the window: its line there is where it was when that opened.
     """
-    otherwise = None if at.function == MODULE else at
+    otherwise = None if at is None or at.function == MODULE else at
     return max(shares, key=lambda entry: entry[1])[0] if shares else otherwise
 
 
@@ -167,6 +185,7 @@ def makes(node: ast.stmt, op: str | None, direction: str | None = None) -> bool:
         any(name in wanted and not (owner and name in BUILT_IN) for owner, name in calls(node))
         or ("format" in wanted and any(isinstance(part, ast.FormattedValue) for part in inner))
         or (op in READS_TESTS and isinstance(node, TESTS))
+        or (op in MULTIPLY and any(isinstance(part, ast.MatMult) for part in inner))
         or (
             op in READS_MASKS
             and any(isinstance(part, ast.Subscript) and _is_mask(part.slice) for part in inner)

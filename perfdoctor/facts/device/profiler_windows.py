@@ -128,13 +128,12 @@ def device_facts(windows: DeviceWindows) -> DeviceFacts:
 
 
 @fact
-def kernel_facts(windows: DeviceWindows) -> KernelFacts:
+def kernel_facts(windows: DeviceWindows, lines: LineFinder) -> KernelFacts:
     """Kernels of the window that tells their work, with the lines of the one that tells those."""
     kernels, stacks = device.kernel_facts(windows.detailed, windows.seen), windows.stacks
     at = {use.name: use.at for use in stacks.kernels} if stacks else {}
-    return replace(
-        kernels, kernels=tuple(replace(use, at=use.at or at.get(use.name)) for use in kernels.kernels)
-    )
+    uses = tuple(replace(use, at=use.at or at.get(use.name)) for use in kernels.kernels)
+    return exact_lines.of_kernels(replace(kernels, kernels=uses), lines)
 
 
 @fact

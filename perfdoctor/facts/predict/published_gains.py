@@ -93,19 +93,22 @@ def channels_last(kind: ModelKind) -> Gain:
     return _any(_alike(CHANNELS_LAST, kind), (CHANNELS_LAST_NARROW, CHANNELS_LAST_WIDE))
 
 
-def compiled(kind: ModelKind, fusible: float | None) -> Gain:
+def compiled(kind: ModelKind, fusible: float | None, chain: float = 1.0) -> Gain:
     """The speedup of computing by torch.compile. `fusible`: share of it in kernels that can be fused.
 
     It tells of matrix products only: convolutions are laid out anew as well, and gain from that. No published
-    model is without products: of such a one, all that can be fused may go (a chain of pointwise kernels
-    became 8.8 times as fast on an H200).
+    model is without products: of such a one, all that can be fused may go, and likely one kernel stays of
+    each `chain` of so many, which reads and writes as much as each of them does (chains of eleven became 8.8
+    times as fast on an H200).
     """
     known = kind.work and COMPILED.get(kind.work)
     gain = known.gain if known else _any(_alike(COMPILED, kind))
     if kind.work not in (None, MainWork.MATRICES) or fusible is None:
         return gain
     most = gain.high if kind.work else math.inf
-    gone = (min(MOST_REMOVED, fusible * fused) for fused in FUSED)
+    low, fused, high = FUSED
+    fused = fused if kind.work else max(low, 1.0 - 1.0 / max(1.0, chain))
+    gone = (min(MOST_REMOVED, fusible * part) for part in (low, fused, high))
     return Gain(*(min(most, 1.0 / (1.0 - share)) for share in gone))
 
 

@@ -40,7 +40,7 @@ TENSOR_CORES = re.compile(
 )
 PLAIN_CORES = re.compile(
     r"(?i)(volta|maxwell|pascal|turing|ampere|hopper)_(s|c|gc|z)gemm|scudnn|simt|gemv|fft[12]d|convolve_sgemm|"
-    r"[wd]grad(2d)?_(alg[01]_)*(engine|1)|dot_kernel|split_?k_?reduce|gemmk1|gemmSN|reduce_1block|winograd_nonfused|offsetsKernel"
+    r"[wd]grad(2d)?_(alg[01]_)*(engine|1)|dot_kernel|split_?k_?reduce|gemmk1|gemmSN|_ffma_|sgemm_largek|reduce_1block|winograd_nonfused|offsetsKernel"
 )
 ON_TENSOR_CORES = (KernelClass.MATMUL, KernelClass.CONVOLUTION, KernelClass.ATTENTION, KernelClass.OTHER)
 INPUT_TYPES = {

@@ -8,12 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from perfdoctor.facts.device.exact_lines import LineFinder, makes, of_attention, of_copies, of_waits
+from perfdoctor.facts.device.exact_lines import (
+    LineFinder,
+    makes,
+    of_attention,
+    of_copies,
+    of_kernels,
+    of_waits,
+)
 from perfdoctor.facts.user_source.parse import LineReader, Sources
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
 from perfdoctor.trace.results import BlockingCalls
 from tests.support import facts
-from tests.support.rank_traces import attention, copy, round_trip, site, wait
+from tests.support.rank_traces import attention, copy, kernel, round_trip, site, wait
 
 SCRIPT = """\
 import torch
@@ -186,3 +193,50 @@ def test_knows_what_can_make_a_call(text: str, op: str | None, direction: str | 
 )
 def test_knows_what_cannot(text: str, op: str | None, direction: str | None) -> None:
     assert not makes(ast.parse(text).body[0], op, direction)
+
+
+PRODUCTS = """\
+import torch
+turns = torch.bmm(start, start)
+for batch in loader:
+    moved = torch.bmm(turns, points)
+    loss = moved.square().mean()
+    loss.backward()
+"""
+
+
+def of_products(at: Location | None, op: str | None = "aten::bmm") -> list[int | None]:
+    """The lines of a kernel of the forward pass at a place, and of a gradient's at none."""
+    found = LineFinder(Sources(source_of("/home/ann/train.py", PRODUCTS)), RUN, sampled({4: 20, 6: 60}))
+    forward, gradient = (kernel("gemmSN", "matmul", 10, op=op) for _ in range(2))
+    kernels = of_kernels(facts.kernels(replace(forward, at=at), gradient), found)
+    return [use.at and use.at.line for use in kernels.kernels]
+
+
+def test_a_kernel_of_a_product_is_at_the_statement_of_the_loop_that_multiplies() -> None:
+    module = Location("train.py", 6, "<module>")
+    assert of_products(module) == [4, None]
+    assert of_products(None) == [4, 4]  # no window told places
+
+
+def test_a_kernel_of_another_operator_keeps_its_function_but_no_module() -> None:
+    assert of_products(Location("train.py", 6, "<module>"), "aten::pow") == [None, None]
+    assert of_products(Location("train.py", 6, "<module>"), None) == [None, None]
+    assert of_products(Location("train.py", 3, "step"), "aten::pow") == [3, None]
+    assert of_products(None, None) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("statement", "op"),
+    [
+        ("y = x @ w", "aten::mm"),
+        ("y = q @ k.transpose(-2, -1) / 8", "aten::bmm"),
+        ("y = F.linear(x, w, b)", "aten::addmm"),
+        ("y = torch.matmul(x, w)", "aten::bmm"),
+    ],
+)
+def test_statements_that_multiply_matrices(statement: str, op: str) -> None:
+    (node,) = ast.parse(statement).body
+    assert isinstance(node, ast.stmt)
+    assert makes(node, op)
+    assert not makes(node, "aten::softmax")

@@ -13,6 +13,7 @@ from perfdoctor.facts.device.device import (
     MatrixFacts,
     WaitFacts,
 )
+from perfdoctor.facts.device.rooflines import NarrowedDoubles
 from perfdoctor.facts.script.backends import BackendFacts, Tf32Settings
 from perfdoctor.model.measured import (
     Location,
@@ -46,6 +47,7 @@ HEALTHY = {
     WaitFacts: facts.waits(rank_traces.wait(ms=100, idle=1)),
     Launches: rank_traces.launches(),
     DevicePeak: rank_traces.V100,
+    NarrowedDoubles: NarrowedDoubles(None),
     Straggler: facts.straggler(waiting=0.01),
     GradientSyncFacts: facts.comm(exposed=0.01, all=0.2),
 }
@@ -91,7 +93,9 @@ def odd(draw):
             )
         ),
         MatrixFacts: facts.matrices(
-            rank_traces.matrix(7, 8, 9, draw(MS) + 0.01, draw(dtypes) or "float16"), share=draw(SHARE)
+            rank_traces.matrix(7, 8, 9, draw(MS) + 0.01, draw(dtypes) or "float16"),
+            share=draw(SHARE),
+            peak=draw(st.sampled_from([None, rank_traces.V100, rank_traces.A100])),
         ),
         CopyFacts: facts.copies(
             rank_traces.copy("HtoD", draw(memory), draw(MS) + 0.01, draw(counts), draw(size)),
@@ -140,6 +144,11 @@ def odd(draw):
         ),
         Launches: rank_traces.launches(draw(counts), draw(MS), draw(MS)),
         DevicePeak: rank_traces.V100,
+        NarrowedDoubles: NarrowedDoubles(
+            draw(
+                st.none() | st.lists(SHARE, min_size=3, max_size=3).map(lambda shares: tuple(sorted(shares)))
+            )
+        ),
         GradientSyncFacts: facts.comm(shares["exposed_comm"], draw(SHARE)),
         Straggler: facts.straggler(
             waiting=draw(SHARE),

@@ -28,6 +28,12 @@ from perfdoctor.trace.results import KernelClass as K
         ("Cijk_Alik_Bljk_F8BS_BH_MT128x128x64_MI32x32x1", "fp8", True),
         ("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tensor16x8x8_cudnn", "tf32", True),
         ("volta_scudnn_128x64_relu_medium_nn_v1", "float32", False),
+        (
+            "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_ffma_aligna4_cublas",
+            "float32",
+            False,
+        ),
+        ("void sgemm_largek_lds64<true, false, 6, 3, 4, 5, 2, 66>(float*, float const*)", "float32", False),
         ("void gemv2T_kernel_val<int, int, __nv_bfloat16, __nv_bfloat16, float>(P)", "bfloat16", False),
         ("_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1", "fp4", True),
         ("matmul_kernel", None, None),
