@@ -15,14 +15,13 @@ show how much.
 
 from __future__ import annotations
 
-from perfdoctor.facts.device.device import PROFILED, DeviceFacts
+from perfdoctor.facts.device.device import AHEAD, PROFILED, DeviceFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.tips.catalogue import Checked, tip
 from perfdoctor.trace.results import IdleCause, Launches
 
 NOTICEABLE = 0.10  # share of the time
-AHEAD = 10  # queued launches: a host so far ahead launches fast enough, and something else stalls it
 WORTH_NAMING = 0.02  # share of the time
 # Share of exposed launch latency that goes: the profiler's part of it is not known, and a replayed graph has
 # almost none left.
