@@ -84,6 +84,7 @@ def float_batches_over_the_bus(step: StepFacts, copies: CopyFacts, batch: BatchF
         at=(*(line.at for line in lines[:SHOWN]), *(site.at for site in batches[:1] if site.at is not None)),
         same_result=False,
         bottleneck=Bottleneck.DATA if waiting > share else None,
+        also=(Bottleneck.TRANSFER,) if waiting > share else (),
         code="images = images.to(device, non_blocking=True).float().div_(255)  # normalise here, too",
     )
 

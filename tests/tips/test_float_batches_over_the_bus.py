@@ -52,7 +52,7 @@ def test_where_the_step_waits_for_batches_their_bytes_are_collated_and_pinned_to
         advice.because[3]
         == "as uint8 they would be 25% of the bytes, 50% of a batch's cost is collating them"
     )
-    assert advice.bottleneck is Bottleneck.DATA
+    assert (advice.bottleneck, advice.also) == (Bottleneck.DATA, (Bottleneck.TRANSFER,))
     assert judged(site(ms=50), TURNS).bottleneck is None
     change = advice.change
     batch = change.batch
