@@ -164,6 +164,11 @@ def _kind(tip: Tip, advice: Advice) -> Bottleneck:
     return advice.bottleneck or tip.bottleneck
 
 
+def _kinds(tip: Tip, advice: Advice) -> tuple[Bottleneck, ...]:
+    """All classes of time that an advice acts on, the one that it is told under first."""
+    return (_kind(tip, advice), *advice.also)
+
+
 @dataclass
 class _Ranking:
     """Ranks findings, each by what it adds to those before it.
@@ -328,11 +333,7 @@ def _in_combination(
     model: StepModel | None, advised: Sequence[Advised], attribution: TimeAttribution, machine: MachineRanges
 ) -> Gain:
     """What several changes bring together, within what their classes take."""
-    parts = [
-        Saving(advice.change, (_kind(tip, advice), *advice.also))
-        for tip, advice, _ in advised
-        if advice.change
-    ]
+    parts = [Saving(advice.change, _kinds(tip, advice)) for tip, advice, _ in advised if advice.change]
     gain = gain_of(model, [together(parts, attribution.classes)])
     alone = [_part(*each) for each in advised if each[1].change]
     here = fitted_here((tip.heading.effort for tip, *_ in advised), machine)
@@ -365,7 +366,7 @@ def _bound(advised: Sequence[Advised], bounds: Mapping[Bottleneck, float]) -> Ga
     """
     taken: dict[tuple[Bottleneck, ...], list[Gain]] = defaultdict(list)
     for tip, advice, gain in advised:
-        taken[(_kind(tip, advice), *advice.also)].append(gain)
+        taken[_kinds(tip, advice)].append(gain)
     low, likely, high = (
         sum(
             min(
