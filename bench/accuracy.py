@@ -249,12 +249,13 @@ def modelled(run: Path) -> dict[str, tuple[Gain, bool, float]]:
     model, bounds = facts.get(StepModel), report.diagnosis.ceilings
     return {
         finding.id: (
-            within(gain_of(model, [finding.advice.change]), (finding.bottleneck,), bounds),
+            within(gain_of(model, [finding.advice.change]), kinds, bounds),
             finding.advice.change.is_setting,
-            bound_of((finding.bottleneck,), bounds),
+            bound_of(kinds, bounds),
         )
         for finding in report.findings
         if finding.advice.change is not None
+        for kinds in [(finding.bottleneck, *finding.advice.also)]
     }
 
 

@@ -48,6 +48,7 @@ def together(parts: Sequence[Saving], classes: Mapping[Bottleneck, float]) -> Ch
         starts=_largest([change.starts for change in every]),
         moved=moved,
         others=_from(1.0, [change.others for change in every]),
+        handed=_from(1.0, [change.handed for change in every]),
         workers=max((change.workers for change in every if change.workers is not None), default=None),
         prefetch=max((change.prefetch for change in every if change.prefetch is not None), default=None),
     )

@@ -146,6 +146,7 @@ def _gain(
         _fitted_here(tip, machine),
         published=advice.change is not None and advice.change.is_published,
         checked=tip.heading.checked_for(machine.device),
+        also=advice.also,
     )
 
 
@@ -172,6 +173,11 @@ def _is_small(gain: Gain) -> bool:
 
 def _kind(tip: Tip, advice: Advice) -> Bottleneck:
     return advice.bottleneck or tip.bottleneck
+
+
+def _kinds(tip: Tip, advice: Advice) -> tuple[Bottleneck, ...]:
+    """All classes of time that an advice acts on, the one that it is told under first."""
+    return (_kind(tip, advice), *advice.also)
 
 
 @dataclass
@@ -318,30 +324,33 @@ def calibrated(
     *,
     published: bool = False,
     checked: Checked,
+    also: Iterable[Bottleneck] = (),
 ) -> Gain:
     """A gain in a range that held measured gains of its kinds; no more is likely than their time allows.
 
     `here`: what the run's machine knows of them.
     `published`: it holds published ones already, and is widened only by what the machine's own trials know.
     `checked`: what those who advise it were held against.
+    `also`: further classes of time that they act on.
     """
     kinds = {part.kind for part in parts}
+    acted_on = kinds.union(also)
     if gain == Gain() or (published and not kinds & here.keys()):
-        return within(gain, kinds, bounds)
-    return corrected(gain, parts, here, checked, bound_of(kinds, bounds))
+        return within(gain, acted_on, bounds)
+    return corrected(gain, parts, here, checked, bound_of(acted_on, bounds))
 
 
 def _in_combination(
     model: StepModel | None, advised: Sequence[Advised], attribution: TimeAttribution, machine: MachineRanges
 ) -> Gain:
     """What several changes bring together, within what their classes take."""
-    changes = [(_kind(tip, advice), advice.change) for tip, advice, _ in advised if advice.change]
-    parts = [Saving(change, (kind,)) for kind, change in changes]
+    parts = [Saving(advice.change, _kinds(tip, advice)) for tip, advice, _ in advised if advice.change]
     gain = gain_of(model, [together(parts, attribution.classes)])
     alone = [_part(*each) for each in advised if each[1].change]
     here = fitted_here((tip.heading.effort for tip, *_ in advised), machine)
     checked = least(tip.heading.checked_for(machine.device) for tip, *_ in advised)
-    return calibrated(gain, alone, attribution.bounds, here, checked=checked)
+    also = [kind for _, advice, _ in advised for kind in advice.also]
+    return calibrated(gain, alone, attribution.bounds, here, checked=checked, also=also)
 
 
 def _together(
@@ -366,13 +375,16 @@ def _bound(advised: Sequence[Advised], bounds: Mapping[Bottleneck, float]) -> Ga
 
     Of one class, at worst all act on the same seconds, and likely on others, as far as the class has them.
     """
-    taken: dict[Bottleneck, list[Gain]] = defaultdict(list)
+    taken: dict[tuple[Bottleneck, ...], list[Gain]] = defaultdict(list)
     for tip, advice, gain in advised:
-        taken[_kind(tip, advice)].append(gain)
+        taken[_kinds(tip, advice)].append(gain)
     low, likely, high = (
         sum(
-            min(1.0 - 1.0 / bounds[kind], how(max(0.0, 1.0 - 1.0 / getattr(gain, case)) for gain in gains))
-            for kind, gains in taken.items()
+            min(
+                1.0 - 1.0 / bound_of(kinds, bounds),
+                how(max(0.0, 1.0 - 1.0 / getattr(gain, case)) for gain in gains),
+            )
+            for kinds, gains in taken.items()
         )
         for case, how in (("low", max), ("likely", sum), ("high", sum))
     )

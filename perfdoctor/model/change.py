@@ -39,8 +39,8 @@ class Change:
     `batch`: share of the cost of preparing a batch that goes. `starts`: share of the mean step's wall time
     that goes from the waits at epoch starts. `moved`: share of the mean step's wall time that moves from the
     training thread into workers. `others`: share of the mean step's wall time that goes from the waits for
-    other loaders than the training one. `workers`, `prefetch`: the setting of the training loader from then
-    on.
+    other loaders than the training one. `handed`: share of what the one thread that pins the workers' batches
+    takes for each that goes. `workers`, `prefetch`: the setting of the training loader from then on.
     `is_published`: the range is that of published gains, which needs no widening.
     `is_once`: what goes is a cost of the run's beginning, as compiling is: once settled, no step is shorter.
     """
@@ -50,6 +50,7 @@ class Change:
     starts: Estimate = NOTHING
     moved: Estimate = NOTHING
     others: Estimate = NOTHING
+    handed: Estimate = NOTHING
     workers: int | None = None
     prefetch: int | None = None
     is_published: bool = False
@@ -58,7 +59,7 @@ class Change:
     @property
     def shares(self) -> tuple[Estimate, ...]:
         """What goes or moves, of whatever it is a share."""
-        return self.step, self.batch, self.starts, self.moved, self.others
+        return self.step, self.batch, self.starts, self.moved, self.others, self.handed
 
     @property
     def is_setting(self) -> bool:

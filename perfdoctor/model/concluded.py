@@ -78,6 +78,7 @@ class Advice:
     start_s: float | None = None
     phase: Phase | None = None
     arguments: str | None = None
+    also: tuple[Bottleneck, ...] = ()  # further classes of time that the change acts on
 
     def __post_init__(self) -> None:
         """Name each line once, whichever functions it was seen in."""

@@ -4,7 +4,8 @@
 Activation checkpointing (`gradient_checkpointing=True`, `torch.utils.checkpoint`) is on: parts of the forward
 pass run a second time inside backward, which takes a visible share of the step, and less memory is in use
 than is free. On a CPU the time is measured. On a device it is estimated from the part of the forward pass
-that runs again. What `torch.compile` has made part of a graph is not seen.
+that runs again; where the device waits for the host, the host's time counts, with what checkpoint's own calls
+take of it. What `torch.compile` has made part of a graph is not seen.
 
 ## By hand
     TrainingArguments(..., gradient_checkpointing=False)
@@ -36,6 +37,7 @@ GONE = (0.8, 1.0, 1.2)
 # computed again keeps its input alone, 2 of 34 bytes for each element without attention's scores (Korthikanti
 # et al., arXiv 2205.05198); the block that is computed and the loss lie in memory either way: 5 to 17 in all.
 TIMES = 8
+NAMED = 0.01  # of the step: a smaller part is not mentioned
 HALF = 0.5  # of the blocks are kept, where all of them may not fit
 OFF = "gradient_checkpointing=False  # or call the block itself; activations then stay in memory"
 EVERY_SECOND = """\
@@ -64,6 +66,7 @@ def needless_recomputation(again: RecomputationFacts, room: BatchRoom) -> Advice
     return Advice(
         because=(
             f"{about}{share.likely:.0%} of each step runs parts of the forward pass again, {often}",
+            *_for_host(again),
             f"{size(again.used_bytes)} of {memory} are in use, {size(again.free_bytes)} are free",
             *(
                 ()
@@ -72,9 +75,18 @@ def needless_recomputation(again: RecomputationFacts, room: BatchRoom) -> Advice
             ),
         ),
         change=removes(low, likely, min(1.0, high)),
+        bottleneck=None if again.calling is None else Bottleneck.HOST,
         at=(again.at,) if again.at else (),
         code=OFF if _fit(room) else EVERY_SECOND,
     )
+
+
+def _for_host(again: RecomputationFacts) -> tuple[str, ...]:
+    """Whose time it is, where the host sets the pace."""
+    if again.calling is None:
+        return ()
+    own = f", {again.calling:.0%} of each step for checkpoint's own calls" if again.calling >= NAMED else ""
+    return (f"the device waits for the host meanwhile{own}",)
 
 
 def _fit(room: BatchRoom) -> bool:

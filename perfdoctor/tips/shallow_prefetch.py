@@ -14,7 +14,8 @@ spread evenly over the batches, no deeper queue is needed.
 
 from __future__ import annotations
 
-from perfdoctor.facts.predict.step_model import EVEN, StepModel
+from perfdoctor.facts.predict.batch_queue import EVEN
+from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.model.batch import waits_beside
 from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.concluded import Advice, Bottleneck

@@ -16,12 +16,13 @@ the host's under the same seed.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from perfdoctor.facts.device.created_tensors import CreatedTensors
 from perfdoctor.facts.device.device import at_line
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import Phase
+from perfdoctor.model.measured import LineCost, Phase
 from perfdoctor.tips._charged import charged
 from perfdoctor.tips.catalogue import tip
 
@@ -40,10 +41,9 @@ RANDOM = re.compile(r"rand|normal_|uniform_|bernoulli_|exponential_")  # operato
 )
 def tensors_created_on_host(created: CreatedTensors) -> Advice | None:
     """Advises device=... where creating and copying tensors keeps the device waiting."""
-    sites, sampled = created.sites, min(1.0, sum(line.share for line in created.in_loop))
-    if sum(line.samples for line in created.in_loop) < SEEN:
-        sampled = 0.0
-    share = min(1.0, created.copying + max(created.creating, sampled))
+    sites, sampled = created.sites, min(_sampled(created.in_loop), created.idles)
+    copying = max(created.copying, min(_sampled(created.in_copies), created.idles - sampled))
+    share = min(1.0, copying + max(created.creating, sampled))
     if share < NOTICEABLE:
         return None
     operators = ", ".join(dict.fromkeys(f"{site.made_by}{at_line(site.at)}" for site in sites[:SHOWN]))
@@ -54,12 +54,20 @@ def tensors_created_on_host(created: CreatedTensors) -> Advice | None:
         because=(
             f"{sum(site.count for site in sites):,} tensors are created on the host and copied to the device",
             meanwhile,
-            f"their exposed copies take {created.copying:.1%}",
+            f"their copies take {copying:.1%} that nothing hides",
             f"created by {operators}",
         ),
         change=removes(SURE * share, share, share),
         at=tuple(dict.fromkeys(site.at for site in sites if site.at is not None))[:SHOWN],
         same_result=not any(RANDOM.search(site.made_by or "") for site in sites),
         code="torch.zeros(size, device=device)  # also torch.randn, torch.full, ...",
-        bottleneck=charged(Phase.OTHER, created.in_loop[0]) if sampled > created.copying else None,
+        bottleneck=charged(Phase.OTHER, created.in_loop[0]) if sampled > copying else None,
+        also=(Bottleneck.TRANSFER,) if sampled > copying else (),
     )
+
+
+def _sampled(lines: Sequence[LineCost]) -> float:
+    """The share of the step that stack samples saw in these lines; 0 where too few tell."""
+    if sum(line.samples for line in lines) < SEEN:
+        return 0.0
+    return min(1.0, sum(line.share for line in lines))

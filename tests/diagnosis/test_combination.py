@@ -50,6 +50,11 @@ def test_the_cost_of_a_batch_is_paid_once():
     assert shares(both.batch) == (0.5, 0.9, 1.0)
 
 
+def test_what_hands_batches_over_is_paid_once():
+    bytes_, copies = Change(handed=Estimate(0.4, 0.75, 0.75)), Change(handed=Estimate(0.2, 0.4, 0.5))
+    assert shares(together(parts(bytes_, copies), HALVES).handed) == (0.4, 0.85, 1.0)
+
+
 def test_waits_for_other_loaders_go_beside_what_the_step_saves():
     both = together(parts(Change(others=Estimate(0.1, 0.2, 0.3)), removes(0.1, 0.1, 0.1)), HALVES)
     assert shares(both.others) == (0.1, 0.2, 0.3)

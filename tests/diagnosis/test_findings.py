@@ -47,6 +47,7 @@ def tip(
     published=False,
     checked=Checked.SCRIPTS,
     kernels_only=False,
+    also=(),
 ):
     """A tip that takes these shares (low, likely, high) out of the step; without any it is silent.
 
@@ -55,7 +56,7 @@ def tip(
     silent = change is True and not removed
     shares = removed if len(removed) == 3 else removed * 3
     made = replace(removes(*shares), is_published=published) if removed else change or None
-    advice = Advice(("because",), made, same_result=same_result)
+    advice = Advice(("because",), made, same_result=same_result, also=also)
     heading = TipHeading(
         name.title(), kind, effort, ("cpu",), ("time",), checked, None, general, rivals, kernels_only
     )
@@ -217,6 +218,16 @@ def open_to(**shares):
     """Time of these classes, of which all could go."""
     classes = dict.fromkeys(Bottleneck, 0.0) | {Bottleneck(name): share for name, share in shares.items()}
     return TimeAttribution(classes, {kind: 1 / max(0.01, 1 - share) for kind, share in classes.items()})
+
+
+def test_a_change_that_acts_on_two_classes_may_bring_the_time_of_both():
+    both = tip("a", 0.7, also=(Bottleneck.HOST,))
+    alone = judged(both, model=of_loop(STEP, cpu()), blame=open_to(data=0.6, host=0.2, compute=0.2))
+    assert alone.findings[0].gain.likely == pytest.approx(1 / 0.3)
+    beside = tip("b", 0.1, kind=Bottleneck.COMPUTE)
+    found = judged(both, beside, model=of_loop(STEP, cpu()), blame=open_to(data=0.6, host=0.2, compute=0.2))
+    assert found.together is not None
+    assert found.together.likely == pytest.approx(1 / 0.2)
 
 
 def test_seconds_of_different_classes_add_up():

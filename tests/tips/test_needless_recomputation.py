@@ -5,6 +5,7 @@ import pytest
 from perfdoctor.facts.script.recomputation import RecomputationFacts
 from perfdoctor.facts.steps.batch_room import BatchRoom
 from perfdoctor.model.change import Estimate
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.tips.needless_recomputation import needless_recomputation as tip
 from tests.support.facts import gain
 from tests.support.load_facts import GB
@@ -13,10 +14,11 @@ from tests.support.script_facts import at
 ROOM = BatchRoom(2 * GB, 80 * GB)
 
 
-def again(share=0.2, used=2, free=8, line=12, on_device=False):
+def again(share=0.2, used=2, free=8, line=12, on_device=False, calling=None):
     low, high = (share / 2, 1.5 * share) if on_device else (share, share)
     where = at(line) if line else None
-    return RecomputationFacts(6.0, Estimate(low, share, high), where, used * GB, free * GB, on_device)
+    share = Estimate(low, share, high)
+    return RecomputationFacts(6.0, share, where, used * GB, free * GB, on_device, calling)
 
 
 def test_says_what_runs_again_and_that_memory_is_free():
@@ -38,6 +40,20 @@ def test_on_a_device_it_is_an_estimate():
     )
     share = advice.change.step
     assert (share.low, share.likely, share.high) == pytest.approx((0.08, 0.2, 0.36))
+
+
+@pytest.mark.parametrize(
+    ("calling", "told"),
+    [
+        (0.15, "the device waits for the host meanwhile, 15% of each step for checkpoint's own calls"),
+        (0.0, "the device waits for the host meanwhile"),
+    ],
+)
+def test_where_the_device_waits_for_the_host_it_is_the_hosts_time(calling, told):
+    advice = tip(again(share=0.42, on_device=True, calling=calling), ROOM)
+    assert advice.because[1] == told
+    assert advice.bottleneck is Bottleneck.HOST
+    assert tip(again(on_device=True), ROOM).bottleneck is None
 
 
 def test_what_goes_is_about_the_time_that_computing_again_takes():

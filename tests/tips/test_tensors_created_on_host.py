@@ -4,15 +4,18 @@ import pytest
 
 from perfdoctor.facts.device.created_tensors import created_tensors
 from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.measured import Phase, StackFacts
 from perfdoctor.tips.tensors_created_on_host import tensors_created_on_host as tip
 from tests.support import facts
 from tests.support.rank_traces import copy, site
 
 COPIED = copy("HtoD", "pageable", 5)
+LATE = facts.device(host_late=0.9)
 
 
-def judged(*sites, lines=()):
-    return tip(created_tensors(facts.step(), facts.copies(COPIED, sites=sites), facts.stacks(*lines)))
+def judged(*sites, lines=(), copying=(), device=None):
+    stacks = StackFacts(1000, "py-spy", {Phase.OTHER: tuple(lines), Phase.HOST_TO_DEVICE: tuple(copying)})
+    return tip(created_tensors(facts.step(), facts.copies(COPIED, sites=sites), stacks, device))
 
 
 def test_names_what_is_made_and_where():
@@ -20,7 +23,7 @@ def test_names_what_is_made_and_where():
     assert advice.because == (
         "50 tensors are created on the host and copied to the device",
         "the device idles 4.0% of the time meanwhile",
-        "their exposed copies take 1.0%",
+        "their copies take 1.0% that nothing hides",
         "created by aten::zeros at line 12",
     )
     assert [at.line for at in advice.at] == [12]
@@ -41,6 +44,25 @@ def test_stack_samples_tell_how_long_creating_takes_without_a_profiler():
     few = judged(made, lines=(facts.line(0.6, 12, "data", samples=4),))
     assert few == judged(made)
     assert few.bottleneck is None
+
+
+def test_a_copy_takes_the_host_as_long_as_it_waits_for_it():
+    made = site(made_by="aten::zeros", ms=5, idle=20, line=12)
+    drawn, copied = facts.line(0.6, 12, "data"), facts.line(0.06, 12)
+    advice = judged(made, lines=(drawn,), copying=(copied, facts.line(0.2, 30)), device=LATE)
+    assert "their copies take 6.0% that nothing hides" in advice.because
+    assert facts.gain(advice).likely == pytest.approx(1 / 0.34)
+    assert (advice.bottleneck, advice.also) == (Bottleneck.DATA, (Bottleneck.TRANSFER,))
+    few = judged(made, lines=(drawn,), copying=(facts.line(0.06, 12, samples=4),), device=LATE)
+    assert facts.gain(few).likely == pytest.approx(1 / 0.39)
+
+
+def test_no_more_goes_than_the_device_waits():
+    made = site(made_by="aten::zeros", ms=5, idle=20, line=12)
+    drawn, copied = facts.line(0.6, 12, "data"), facts.line(0.3, 12)
+    computing = facts.device(host_late=0.25)
+    advice = judged(made, lines=(drawn,), copying=(copied,), device=computing)
+    assert facts.gain(advice).likely == pytest.approx(1 / (1 - 0.25 - 0.01))
 
 
 @pytest.mark.parametrize("operator", ["aten::randn", "aten::normal_", "aten::rand_like"])

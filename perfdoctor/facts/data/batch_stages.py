@@ -188,13 +188,12 @@ def _transfer_s(rank: RankRecords, step: StepFacts, loader: LoaderFacts, prepare
     for thread, frames, count in threads(rank):
         if not frames:
             continue
-        idle = of_wait(frames[-1]) is not None and not UNPACKING.search(frames[-1].file)
         if thread.startswith("worker ") and any(
             QUEUE.search(frame.file) and frame.name == "_feed" for frame in frames
         ):
-            packing += 0 if idle else count
-        elif any(frame.name == "_pin_memory_loop" for frame in frames):
-            unpacking += 0 if idle or polls(frames) else count
+            packing += 0 if _idles(frames) else count
+        elif pins(frames):
+            unpacking += count * hands_over(frames)
         elif thread == "main" and any(frame.phase is Phase.DATA_WAIT for frame in frames):
             waiting += count
             unpacking += count * unpacks(frames)
@@ -203,6 +202,20 @@ def _transfer_s(rank: RankRecords, step: StepFacts, loader: LoaderFacts, prepare
         step.seconds.get(Phase.DATA_WAIT, 0.0) / loader.batches_per_step if loader.batches_per_step else 0.0
     )
     return packing_s + (per_batch_s * unpacking / waiting if waiting >= FEW else 0.0)
+
+
+def pins(frames: Sequence[Frame]) -> bool:
+    """Whether a stack is that of the thread that takes batches out of the workers' queue and pins them."""
+    return any(frame.name == "_pin_memory_loop" for frame in frames)
+
+
+def hands_over(frames: Sequence[Frame]) -> bool:
+    """Whether that thread is at work, not waiting for a batch."""
+    return not _idles(frames) and not polls(frames)
+
+
+def _idles(frames: Sequence[Frame]) -> bool:
+    return of_wait(frames[-1]) is not None and not UNPACKING.search(frames[-1].file)
 
 
 def polls(frames: Sequence[Frame]) -> bool:

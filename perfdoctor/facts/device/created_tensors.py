@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfdoctor.facts.device.device import CopyFacts
+from perfdoctor.facts.device.device import CopyFacts, DeviceFacts
 from perfdoctor.facts.registry import fact
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LineCost, Phase, StackFacts, StepFacts
@@ -26,6 +26,8 @@ class CreatedTensors:
     copying: float = 0.0  # copies that nothing hides
     creating: float = 0.0  # the device idles meanwhile, by the window
     in_loop: tuple[LineCost, ...] = ()  # the lines between the phases that create them, as sampled
+    in_copies: tuple[LineCost, ...] = ()  # the same lines while they copy
+    idles: float = 1.0  # the device idles, or waits for a copy, for so long in all: no more than that goes
 
     def at(self, line: LineCost) -> bool:
         """Whether a line creates one of them."""
@@ -37,14 +39,23 @@ class CreatedTensors:
 
 @fact
 def created_tensors(
-    step: StepFacts, copies: CopyFacts | Missing | None, stacks: StackFacts | Missing
+    step: StepFacts,
+    copies: CopyFacts | Missing | None,
+    stacks: StackFacts | Missing,
+    device: DeviceFacts | Missing | None,
 ) -> CreatedTensors:
     """Those that a window saw; none where there is no window, or no device."""
     if not isinstance(copies, CopyFacts):
         return CreatedTensors()
     found = of_copies(copies)
-    between = stacks.phases.get(Phase.OTHER, ()) if isinstance(stacks, StackFacts) else ()
-    return replace(found, in_loop=tuple(line for line in between if found.at(line)))
+    between, copying = (
+        tuple(line for line in stacks.phases.get(phase, ()) if found.at(line))
+        if isinstance(stacks, StackFacts)
+        else ()
+        for phase in (Phase.OTHER, Phase.HOST_TO_DEVICE)
+    )
+    idles = sum(device.idle.values()) + device.exposed_copy if isinstance(device, DeviceFacts) else 1.0
+    return replace(found, in_loop=between, in_copies=copying, idles=idles)
 
 
 def of_copies(copies: CopyFacts) -> CreatedTensors:

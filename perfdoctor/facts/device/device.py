@@ -38,6 +38,7 @@ WITHIN = ("DtoD", "AtoA", "AtoD", "DtoA")  # directions that never leave the dev
 NOT_COMPUTE = (KernelClass.COMMUNICATION, KernelClass.COPY, KernelClass.MEMSET)
 REMOVABLE = 0.95  # no change takes more than this out of a step: a bound on gains, not a forecast
 
+AHEAD = 10  # queued launches: a host so far ahead launches fast enough, and something else stalls it
 LAUNCHING = (IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP)
 
 # How many times as long a profiled host takes: 1.0 to 1.42 in measured training steps, by what is recorded.

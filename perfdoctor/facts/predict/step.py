@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from perfdoctor.facts.data.pinning import PinningFacts
 from perfdoctor.facts.host.resources import share_of
 from perfdoctor.facts.predict.contention import cpu_contention
 from perfdoctor.facts.predict.step_model import StepModel, build, of_loop
@@ -20,14 +21,20 @@ GOES_ON = 10.0  # times the steps seen, at least: nobody ends a training early o
 
 @fact
 def step_model(
-    records: RunRecords, run: RunFacts, timed: TimedStep, cpu: CpuFacts, loader: LoaderFacts | None
+    records: RunRecords,
+    run: RunFacts,
+    timed: TimedStep,
+    cpu: CpuFacts,
+    loader: LoaderFacts | None,
+    pinning: PinningFacts | Missing | None,
 ) -> StepModel | Missing:
     """The model of the run's step, with the cores that one of its ranks can have to itself."""
     cores = share_of(cpu, run.ranks)
     lost = cpu_contention(records.sharing, cpu.worth(1.0))
     if loader is None:
         return of_loop(timed.step, cores, lost)
-    model = build(timed.step, loader, cores, lost)
+    pins = pinning.busy if isinstance(pinning, PinningFacts) else 0.0
+    model = build(timed.step, loader, cores, lost, pins)
     if isinstance(model, Missing) or run.outcome not in ENDED_EARLY:
         return model
     return _going_on(model, timed.step, loader, run.ranks)

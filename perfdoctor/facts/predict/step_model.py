@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
+from perfdoctor.facts.predict.batch_queue import EVEN, queue
 from perfdoctor.facts.predict.contention import USUAL, CpuContention
 from perfdoctor.model.change import Change
 from perfdoctor.model.concluded import Gain
@@ -30,8 +30,6 @@ FRESH_START_S = (1.0, 2.5, 5.0)
 FORK = "fork"
 ROUNDS = 25  # of the damped fixed point, which settles within 20
 UNEVEN = 1.5  # p95 over p50 from which batches are queued one by one
-EVEN = (1.0,)  # the spread of batches that all cost the same
-QUEUE_BATCHES = 256  # enough to fill any prefetch queue many times
 TRUSTED_ERROR = 0.10  # a model that misses the measured step by more widens what it says
 # Of the cores other people's processes keep busy, ours would get if it asked: schedulers are fair.
 YIELDED = 0.5
@@ -57,6 +55,7 @@ class StepModel:
     transfer_s: float  # per step; what it is with workers, as far as this run tells
     epoch_s: float  # waits at the starts and ends of epochs, per step
     epochs_per_step: float
+    pinning_s: float = 0.0  # per step, of the one thread that pins the batches of all workers
     starts_per_step: float = 0.0  # how often workers would start, over the steps seen
     start_s: tuple[float, float, float] = WORKER_START_S  # of one new worker
     goes_on: float = 1.0  # times the steps seen, over which training pays for starting workers that live on
@@ -88,6 +87,11 @@ class StepModel:
         return max(step_s, at_least_s) + self._apart_s + self._epoch_starts(workers, case)
 
     @property
+    def paced_s(self) -> float:
+        """Of the measured step, what the slower of computing and preparing takes."""
+        return max(0.0, self.step_s - self.epoch_s - self.fixed_s - self.pauses_s)
+
+    @property
     def _apart_s(self) -> float:
         """What no number of workers hides or shortens."""
         return self.fixed_s + self.pauses_s
@@ -114,7 +118,10 @@ class StepModel:
         moved_s = sum(change.moved.at(case) for change in changes) * self.step_s
         gone_s = moved_s + sum(change.step.at(case) for change in changes) * self.step_s
         kept = 1.0 - min(REMOVABLE, _ratio(gone_s, self.main_s))
-        lighter = math.prod(1.0 - min(REMOVABLE, change.batch.at(case)) for change in changes)
+        lighter, quicker = (
+            math.prod(1.0 - min(REMOVABLE, share.at(case)) for share in shares)
+            for shares in ([change.batch for change in changes], [change.handed for change in changes])
+        )
         # the same starts, whoever advises that workers live on
         starts_s = max((change.starts.at(case) for change in changes), default=0.0) * self.step_s
         others_s = sum(change.others.at(case) for change in changes) * self.step_s
@@ -126,6 +133,7 @@ class StepModel:
             pauses_s=self.pauses_s * kept,
             data_s=(self.data_s + moved_s) * lighter,
             data_cpu_s=(self.data_cpu_s + moved_s) * lighter,
+            pinning_s=self.pinning_s * quicker,
             batches=self.batches or float(moved_s > 0),
             epoch_s=max(0.0, self.epoch_s - starts_s),
             fixed_s=max(0.0, self.fixed_s - others_s),
@@ -171,10 +179,10 @@ class StepModel:
         )
 
     def slower(self, compute_s: float, data_s: float, workers: int) -> float:
-        """The slower of computing and preparing."""
+        """The slower of computing and preparing; no batch passes faster than one thread pins it."""
         if self.spread == EVEN:
-            return max(compute_s, data_s / workers)
-        return queue(compute_s, data_s, self.spread, workers, self.prefetch)
+            return max(compute_s, data_s / workers, self.pinning_s)
+        return max(queue(compute_s, data_s, self.spread, workers, self.prefetch), self.pinning_s)
 
     def _epoch_starts(self, workers: int, case: int) -> float:
         """Waits at epoch starts, seconds per step: the first batch, and starting the workers.
@@ -193,29 +201,6 @@ class StepModel:
         return first_batches_s + (self.epoch_s - first_batches_s) * max(least, workers) / self.workers
 
 
-def queue(compute_s: float, data_s: float, spread: Sequence[float], workers: int, prefetch: int) -> float:
-    """Mean step where batches cost `data_s` times one of `spread` each and are delivered in order."""
-    costs = [data_s * factor for factor in _shuffled(tuple(spread))]
-    ready, taken = [0.0] * len(costs), [0.0] * len(costs)
-    now = 0.0
-    for index, cost in enumerate(costs):
-        free = ready[index - workers] if index >= workers else 0.0
-        asked = taken[index - workers * prefetch] if index >= workers * prefetch else 0.0
-        # Spelled out: as calls of `max`, they would be most of the time that a report takes to conclude.
-        ready[index] = done = (free if free > asked else asked) + cost
-        taken[index] = now = done if done > now else now
-        now += compute_s
-    settled = len(costs) // 4
-    return (taken[-1] - taken[settled]) / (len(costs) - 1 - settled)
-
-
-@lru_cache(maxsize=8)
-def _shuffled(spread: tuple[float, ...]) -> tuple[float, ...]:
-    """The factors over and over, in an order that looks random and is always the same."""
-    places = ((index * 0.6180339887498949) % 1.0 for index in range(QUEUE_BATCHES))
-    return tuple(spread[int(place * len(spread))] for place in places)
-
-
 def _free(cpu: CpuFacts) -> float:
     return max(min(1.0, cpu.worth_cores), cpu.worth_cores - (1 - YIELDED) * cpu.worth(cpu.other_cores or 0.0))
 
@@ -225,9 +210,13 @@ def _ratio(part: float, whole: float) -> float:
 
 
 def build(
-    step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, contention: CpuContention = USUAL
+    step: StepFacts,
+    loader: LoaderFacts,
+    cpu: CpuFacts,
+    contention: CpuContention = USUAL,
+    pins: float = 0.0,
 ) -> StepModel | Missing:
-    """The model of this run."""
+    """The model of this run. `pins`: share of its time in which the thread that pins batches is at work."""
     if step.mean_s <= 0 or loader.batches_per_step <= 0 or loader.batch_s <= 0:
         return Missing("the cost of a batch was not measured")
     data_s, data_cpu_s = (
@@ -274,6 +263,8 @@ def build(
         seen = replace(seen, fixed_s=max(seen.fixed_s, step.seconds.get(Phase.DATA_WAIT, 0.0) - seen.data_s))
         return replace(_without_crowd(seen, cpu), modelled_s=seen.step_with(0))
     lost_s = None
+    # it is at work beside the first batches and pauses, too, when no step waits for it
+    seen = replace(seen, pinning_s=min(pins * seen.step_s, seen.paced_s))
     if cpu.worker_delay is not None and cpu.main_delay is not None:
         lost_s = cpu.main_delay * step.mean_s, cpu.worker_delay * seen.data_cpu_s
     return _calibrated(seen, lost_s)
@@ -320,7 +311,7 @@ def _calibrated(seen: StepModel, lost_s: tuple[float, float] | None) -> StepMode
     """
     usual_s = TRANSFER_S[LIKELY] * seen.batches
     pace_s = seen.slower(seen.compute_s, seen.data_s, seen.workers)
-    missing_s = max(0.0, seen.step_s - seen.epoch_s - seen.fixed_s - seen.pauses_s - pace_s)
+    missing_s = max(0.0, seen.paced_s - pace_s)
     late = seen.data_s > OUTRUN * seen.compute_s * seen.workers
     # where the wait is for the workers, each of them hands over while the others prepare
     transfer_s = min(missing_s * seen.workers, usual_s) if late else min(missing_s, 3 * usual_s)

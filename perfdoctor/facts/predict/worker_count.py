@@ -6,7 +6,8 @@ import math
 from dataclasses import replace
 
 from perfdoctor.facts.data.validation_loader import ValidationLoaderFacts
-from perfdoctor.facts.predict.step_model import BEST, EVEN, LIKELY, WORST, StepModel
+from perfdoctor.facts.predict.batch_queue import EVEN
+from perfdoctor.facts.predict.step_model import BEST, LIKELY, WORST, StepModel
 from perfdoctor.facts.script.validation import ValidationFacts
 from perfdoctor.model.change import NOTHING, Change, Estimate
 from perfdoctor.model.measured import CpuFacts, LoaderFacts, StepFacts
@@ -91,6 +92,7 @@ def of_validation(
         spread=EVEN,
         workers=slow.num_workers,
         transfer_s=0.0,
+        pinning_s=0.0,
         epoch_s=0.0,
         epochs_per_step=slow.epochs / slow.batches,
         starts_per_step=1 / slow.batches,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from perfdoctor.facts.decode import location
-from perfdoctor.facts.device.device import DeviceFacts
+from perfdoctor.facts.device.device import AHEAD, DeviceFacts
+from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.running_totals import latest
 from perfdoctor.facts.steps.span import MeasuredSpan
@@ -15,10 +17,13 @@ from perfdoctor.model.change import Estimate
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import GpuFacts, Location, MemoryFacts, Phase, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
+from perfdoctor.trace.results import Launches
 from perfdoctor.wire.events.recomputation import RecomputationEvent
 
 # Times a forward: each matrix product has two gradients, and one where its weights are frozen.
 BACKWARD, FROZEN_BACKWARD = 2.0, 1.0
+OWN = re.compile(r"torch[/\\]utils[/\\]checkpoint\.py$")
+LAYERS = re.compile(r"torch[/\\]nn[/\\]")  # what is checkpointed, where it is none of the user's
 # How libraries are told to checkpoint: transformers, peft, timm, diffusers, torch.
 SWITCHES = frozenset(
     "gradient_checkpointing_enable set_grad_checkpointing enable_gradient_checkpointing "
@@ -37,6 +42,9 @@ class RecomputationFacts:
     used_bytes: int  # of the memory that activations lie in, the machine's or a device's
     free_bytes: int  # of the same
     on_device: bool
+    # Share of the step that checkpoint's own code takes on a host for which the device waits; None where the
+    # device, or the CPU that computes, sets the pace.
+    calling: float | None = None
 
 
 @fact
@@ -48,6 +56,8 @@ def recomputation_facts(
     memory: MemoryFacts | Missing,
     gpu: GpuFacts | Missing | None,
     device: DeviceFacts | Missing | None,
+    launches: Launches | Missing | None,
+    costs: StackCosts | Missing,
     sources: Sources,
 ) -> RecomputationFacts | Missing | None:
     """What is computed again in each step, or None where nothing is."""
@@ -58,27 +68,27 @@ def recomputation_facts(
     if isinstance(room, Missing):
         return room
     last, steps = seen
+    again_s = last.seconds / steps
+    host = _OnHost(min(again_s / step.mean_s, step.share(Phase.BACKWARD)), _own_s(costs) / step.mean_s)
+    share = _computed(again_s, step, device) if run.on_device else Estimate(*[host.again] * 3)
+    paced = _paced_by_host(share, host, device, launches)
     return RecomputationFacts(
         calls_per_step=last.calls / steps,
-        share=_share(last.seconds / steps, step, device, run.on_device),
+        share=paced or share,
         at=sources.shown(asked_for(sources, location(last.at))),
         used_bytes=room[0],
         free_bytes=room[1],
         on_device=run.on_device,
+        calling=host.calling if paced else None,
     )
 
 
-def _share(
-    seconds: float, step: StepFacts, device: DeviceFacts | Missing | None, on_device: bool
-) -> Estimate:
-    """The share of the step that computing again takes.
+def _computed(seconds: float, step: StepFacts, device: DeviceFacts | Missing | None) -> Estimate:
+    """The share of the step in which a device computes again.
 
-    A device computes long after the host asked it to. There the host's time only tells which part of the
-    forward pass runs again; the device computes that part, one forward and its backward.
+    It does so long after the host asked it to. The host's time only tells which part of the forward pass runs
+    again; the device computes that part, one forward and its backward.
     """
-    measured = min(seconds / step.mean_s, step.share(Phase.BACKWARD))
-    if not on_device:
-        return Estimate(measured, measured, measured)
     forward = step.seconds.get(Phase.FORWARD, 0.0)
     part = min(1.0, seconds / forward) if forward > 0 else 1.0
     computing = step.share(Phase.FORWARD) + step.share(Phase.BACKWARD)
@@ -86,6 +96,53 @@ def _share(
         computing = device.compute
     likely, most = (computing * part / (1.0 + part + times) for times in (BACKWARD, FROZEN_BACKWARD))
     return Estimate(likely / 2, likely, most)
+
+
+@dataclass(frozen=True)
+class _OnHost:
+    """Shares of the step that the host takes."""
+
+    again: float  # for parts that run again
+    calling: float  # for checkpoint's own code, around what is checkpointed
+
+
+def _paced_by_host(
+    computed: Estimate,
+    host: _OnHost,
+    device: DeviceFacts | Missing | None,
+    launches: Launches | Missing | None,
+) -> Estimate | None:
+    """The share that it takes of a host for which the device waits; None where that is no more.
+
+    At least the parts that run again go, likely what checkpoint itself costs, too; but no more than what the
+    device waits for, and computes again.
+    """
+    if not isinstance(device, DeviceFacts) or not isinstance(launches, Launches):
+        return None
+    if launches.queue_mean > AHEAD:
+        return None
+    all_of_it = host.again + host.calling
+    low, likely, high = (
+        max(on_device, min(on_host, on_device + device.launching))
+        for on_device, on_host in (
+            (computed.low, host.again),
+            (computed.likely, all_of_it),
+            (computed.high, all_of_it),
+        )
+    )
+    return Estimate(low, likely, high) if likely > computed.likely else None
+
+
+def _own_s(costs: StackCosts | Missing) -> float:
+    """Seconds a step of the training thread in checkpoint's own code, around what it checkpoints."""
+    if isinstance(costs, Missing):
+        return 0.0
+    return sum(cost.seconds for cost in costs.costs if not cost.in_worker and _is_own(cost))
+
+
+def _is_own(cost: StackCost) -> bool:
+    inside = [index for index, frame in enumerate(cost.beyond) if OWN.search(frame.file)]
+    return bool(inside) and not any(LAYERS.search(frame.file) for frame in cost.beyond[inside[-1] + 1 :])
 
 
 def _on_host(memory: MemoryFacts | Missing) -> tuple[int, int] | Missing:

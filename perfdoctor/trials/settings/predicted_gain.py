@@ -124,7 +124,10 @@ def _by_findings(
     if any(setting.words[0] not in by_flag for setting in settings):
         return None
     used = dict.fromkeys(by_flag[setting.words[0]] for setting in settings)
-    return [Saving(finding.advice.change or Change(), (finding.bottleneck,)) for finding in used]
+    return [
+        Saving(finding.advice.change or Change(), (finding.bottleneck, *finding.advice.also))
+        for finding in used
+    ]
 
 
 def flags(words: Sequence[str]) -> Flags:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from perfdoctor.facts.data.pinning import PinningFacts
 from perfdoctor.facts.predict.step import step_facts, step_model
 from perfdoctor.facts.predict.step_model import BEST, LIKELY
 from perfdoctor.facts.steps.summary import TimedStep
@@ -14,7 +15,7 @@ from tests.support.records import records
 STEP = step(data_wait=1, forward=6, backward=9, other=1, cpu=28)
 LOADER = loader(workers=2, batch=20, cpu=20)
 CPU = cpu(cores=2, busy=2.0, worker_cores=1.0, other_cores=0.5)
-MODEL = step_model(records(), run(), TimedStep(STEP), CPU, LOADER)
+MODEL = step_model(records(), run(), TimedStep(STEP), CPU, LOADER, None)
 
 
 def test_training_on_the_cpu_loses_what_its_own_workers_take():
@@ -54,7 +55,7 @@ def test_what_starting_workers_slow_down_is_lost_to_them_where_it_is_more():
 def test_a_training_that_was_to_go_on_pays_for_starting_workers_over_all_of_it(outcome, given, steps_paying):
     timed = TimedStep(step(count=60, data_wait=20, forward=10, cpu=30))
     fresh = loader(batch=20, start_method="spawn", **given)
-    model = step_model(records(), run(outcome=outcome), timed, cpu(), fresh)
+    model = step_model(records(), run(outcome=outcome), timed, cpu(), fresh, None)
     likely_s, least_s = (
         model.step_with(1, case) - replace(model, starts_per_step=0.0).step_with(1, case)
         for case in (LIKELY, BEST)
@@ -64,6 +65,19 @@ def test_a_training_that_was_to_go_on_pays_for_starting_workers_over_all_of_it(o
 
 
 def test_each_of_several_ranks_has_its_share_of_the_cores():
-    alone, shared = (step_model(records(), run(ranks=ranks), TimedStep(STEP), CPU, None) for ranks in (1, 2))
+    alone, shared = (
+        step_model(records(), run(ranks=ranks), TimedStep(STEP), CPU, None, None) for ranks in (1, 2)
+    )
     assert (alone.cores, shared.cores) == (pytest.approx(1.75), pytest.approx(1.0))
     assert alone.workers == 0
+
+
+def test_the_thread_that_pins_batches_is_a_floor_of_the_step():
+    late = TimedStep(step(data_wait=15, forward=3, cpu=3))
+    of_loader = loader(workers=10, batch=60, pin_memory=True)
+    with_floor, without = (
+        step_model(records(), run(device="V100"), late, cpu(cores=16), of_loader, pinning)
+        for pinning in (PinningFacts(1.0), Missing("no stacks"))
+    )
+    assert with_floor.error == pytest.approx(0.0)
+    assert without.error < -0.5

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perfdoctor.facts.host.resources import share_of
 from perfdoctor.facts.predict.contention import CpuContention
-from perfdoctor.facts.predict.step_model import BEST, EVEN, LIKELY, WORST, build, of_loop, queue
+from perfdoctor.facts.predict.step_model import BEST, LIKELY, WORST, build, of_loop
 from perfdoctor.facts.predict.worker_count import good_workers
 from perfdoctor.model.change import Change, Estimate, removes
 from tests.support.facts import cpu, loader, model, step
@@ -101,19 +101,6 @@ def test_the_worst_case_is_never_better_than_the_best():
 
 
 ONE_DEAR = (0.5,) * 15 + (8.5,)  # one batch in sixteen costs seventeen times as much as the others
-
-
-def test_uneven_batches_cost_more_than_their_mean_where_the_queue_is_short():
-    assert queue(0.010, 0.019, EVEN, 2, 1) < queue(0.010, 0.019, ONE_DEAR, 2, 1)
-
-
-def test_a_longer_queue_hides_uneven_batches():
-    assert queue(0.010, 0.015, ONE_DEAR, 2, 16) < queue(0.010, 0.015, ONE_DEAR, 2, 1)
-
-
-def test_even_batches_queue_as_the_slower_of_both():
-    assert queue(0.010, 0.050, EVEN, 2, 2) == pytest.approx(0.025, rel=0.05)
-    assert queue(0.030, 0.010, EVEN, 2, 2) == pytest.approx(0.030, rel=0.05)
 
 
 def test_a_longer_queue_is_worth_what_the_simulation_says():
@@ -287,3 +274,34 @@ def test_threads_of_a_team_that_lack_cores_at_once_wait_once():
     crowd = replace(cpu(cores=8, busy=7.0), main_delay=8 / 12, worker_delay=0.05)
     seen = build(step(data_wait=0, forward=12, cpu=38), loader(workers=4, batch=44, cpu=44), crowd, team)
     assert seen.contention_s == pytest.approx(0.002, rel=0.2)
+
+
+def pinned(busy, workers=10, batch=60.0, wait=15.0, compute=3.0, **given_loader):
+    of_step = step(data_wait=wait, forward=compute, cpu=compute)
+    return build(of_step, loader(workers=workers, batch=batch, **given_loader), cpu(16), pins=busy)
+
+
+def test_no_number_of_workers_brings_batches_faster_than_one_thread_pins_them():
+    as_it_was = pinned(0.97)
+    assert as_it_was.error == pytest.approx(-0.03, abs=0.001)
+    assert as_it_was.step_with(16) == pytest.approx(0.97 * 0.018)
+    assert pinned(0.0).error < -0.5
+
+
+def test_a_thread_that_pins_beside_the_starts_of_epochs_is_waited_for_no_longer_than_the_steps_take():
+    begun = pinned(1.0, epoch_wait_s=0.004)
+    assert begun.pinning_s == pytest.approx(0.014)
+    assert begun.error == pytest.approx(0.0)
+
+
+def test_a_thread_that_pins_beside_a_step_that_takes_longer_costs_nothing():
+    beside = pinned(0.3, workers=2, batch=40, wait=12, compute=8)
+    assert beside.step_with(2) == pytest.approx(
+        pinned(0.0, workers=2, batch=40, wait=12, compute=8).step_with(2)
+    )
+
+
+def test_what_is_handed_over_in_less_time_lowers_that_floor():
+    fewer = Change(batch=Estimate(0.5, 0.5, 0.5), handed=Estimate(0.75, 0.75, 0.75))
+    assert pinned(1.0).step_after([fewer]) == pytest.approx(0.018 / 4)
+    assert pinned(1.0).gain(replace(fewer, handed=Estimate())).likely == pytest.approx(1.0)

@@ -1,0 +1,32 @@
+"""Plays through how workers deliver batches of unlike costs: in order, and a few ahead of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+EVEN = (1.0,)  # the spread of batches that all cost the same
+QUEUE_BATCHES = 256  # enough to fill any prefetch queue many times
+
+
+def queue(compute_s: float, data_s: float, spread: Sequence[float], workers: int, prefetch: int) -> float:
+    """Mean step where batches cost `data_s` times one of `spread` each and are delivered in order."""
+    costs = [data_s * factor for factor in _shuffled(tuple(spread))]
+    ready, taken = [0.0] * len(costs), [0.0] * len(costs)
+    now = 0.0
+    for index, cost in enumerate(costs):
+        free = ready[index - workers] if index >= workers else 0.0
+        asked = taken[index - workers * prefetch] if index >= workers * prefetch else 0.0
+        # Spelled out: as calls of `max`, they would be most of the time that a report takes to conclude.
+        ready[index] = done = (free if free > asked else asked) + cost
+        taken[index] = now = done if done > now else now
+        now += compute_s
+    settled = len(costs) // 4
+    return (taken[-1] - taken[settled]) / (len(costs) - 1 - settled)
+
+
+@lru_cache(maxsize=8)
+def _shuffled(spread: tuple[float, ...]) -> tuple[float, ...]:
+    """The factors over and over, in an order that looks random and is always the same."""
+    places = ((index * 0.6180339887498949) % 1.0 for index in range(QUEUE_BATCHES))
+    return tuple(spread[int(place * len(spread))] for place in places)
