@@ -33,7 +33,7 @@ from rich.table import Table
 
 from perfdoctor import reporting
 from perfdoctor.diagnosis.calibration import Case
-from perfdoctor.diagnosis.findings import bound_of, gain_of, within
+from perfdoctor.diagnosis.gains import bound_of, gain_of, within
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.model.concluded import Gain
 from perfdoctor.watch.machine import history

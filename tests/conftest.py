@@ -60,10 +60,11 @@ def _watch_starts(event: str, arguments: tuple[object, ...]) -> None:
         warnings.warn(f"{_running[-1].nodeid} starts a process ({event}): mark it `process`", stacklevel=2)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start processes run again when they fail; others do not."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that start processes run again when they fail, where the plugin for it is there; others do not."""
+    again = config.pluginmanager.hasplugin("rerunfailures")
     for item in items:
-        if item.get_closest_marker("process"):
+        if again and item.get_closest_marker("process"):
             item.add_marker(pytest.mark.flaky(reruns=RERUNS, reruns_delay=RERUN_DELAY_S))
 
 

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
 from perfdoctor.diagnosis.calibration import (
     PartialGain,
-    bounded,
-    corrected,
     fitted_here,
     least,
     widening,
 )
 from perfdoctor.diagnosis.combination import Saving, together
+from perfdoctor.diagnosis.gains import beside_host, bound_of, calibrated, gain_of
 from perfdoctor.diagnosis.verdict import WORTHWHILE, TimeAttribution, unjudgeable
 from perfdoctor.facts.device.device import DeviceFacts, without
-from perfdoctor.facts.device.profiler_windows import LATE
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
-from perfdoctor.model.change import Change, Effort
-from perfdoctor.model.checked import Checked
-from perfdoctor.model.concluded import CLOSE_TO_ALL, Advice, Bottleneck, Finding, Gain, NotJudged
+from perfdoctor.model.change import Effort
+from perfdoctor.model.concluded import Advice, Bottleneck, Finding, Gain, NotJudged
 from perfdoctor.model.coverage import Covered
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Note
@@ -122,7 +119,7 @@ def _ask(
             if advice is not None:
                 gain = _gain(tip, advice, model, attribution, machine_of(facts))
                 if tip.heading.kernels_only:
-                    gain = _beside_host(gain, facts.get(DeviceFacts))
+                    gain = beside_host(gain, facts.get(DeviceFacts))
                 advised.append((tip, _as_told(advice, facts), gain))
     return sorted(advised, key=lambda entry: (-_worth(*entry), entry[0].id)), not_judged
 
@@ -148,14 +145,6 @@ def _gain(
         checked=tip.heading.checked_for(machine.device),
         also=advice.also,
     )
-
-
-def _beside_host(gain: Gain, device: DeviceFacts | None) -> Gain:
-    """What shorter kernels bring where the device waits for its host: what that waits for them, no more."""
-    if device is None or not device.host_floor:
-        return gain
-    likely = min(gain.likely, 1 / device.host_floor)
-    return bounded(replace(gain, likely=likely), 1 / max(device.host_floor - LATE, LATE))
 
 
 def _part(tip: Tip, advice: Advice, gain: Gain) -> PartialGain:
@@ -300,44 +289,9 @@ def _worth_of(likely: float, tip: Tip, advice: Advice) -> float:
     return (likely - 1.0) * WORTH[tip.heading.effort] * (1.0 if advice.same_result else RISKY)
 
 
-def gain_of(model: StepModel | None, changes: Sequence[Change]) -> Gain:
-    """The speedup with these changes; without a model of the step, what is removed from it is simply gone."""
-    if not changes:
-        return Gain()
-    if model is not None:
-        return model.gain(*changes)
-    shares = [share for change in changes for share in (change.step, change.starts, change.others)]
-    low, likely, high = (sum(getattr(share, name) for share in shares) for name in ("low", "likely", "high"))
-    return without(low, likely, high)
-
-
 def machine_of(facts: Facts) -> MachineRanges:
     """What the run was watched on, and what is known of that machine's ranges."""
     return facts.get(MachineRanges) or MachineRanges(facts.run.device)
-
-
-def calibrated(
-    gain: Gain,
-    parts: Sequence[PartialGain],
-    bounds: Mapping[Bottleneck, float],
-    here: Mapping[Bottleneck, Widening],
-    *,
-    published: bool = False,
-    checked: Checked,
-    also: Iterable[Bottleneck] = (),
-) -> Gain:
-    """A gain in a range that held measured gains of its kinds; no more is likely than their time allows.
-
-    `here`: what the run's machine knows of them.
-    `published`: it holds published ones already, and is widened only by what the machine's own trials know.
-    `checked`: what those who advise it were held against.
-    `also`: further classes of time that they act on.
-    """
-    kinds = {part.kind for part in parts}
-    acted_on = kinds.union(also)
-    if gain == Gain() or (published and not kinds & here.keys()):
-        return within(gain, acted_on, bounds)
-    return corrected(gain, parts, here, checked, bound_of(acted_on, bounds))
 
 
 def _in_combination(
@@ -397,14 +351,3 @@ def _why_not(tip: Tip, facts: Facts, attribution: TimeAttribution | None) -> str
     if missing:
         return "; ".join(dict.fromkeys(each.reason for each in missing))
     return "nothing was timed" if attribution is None else unjudgeable(facts)
-
-
-def within(gain: Gain, kinds: Iterable[Bottleneck], bounds: Mapping[Bottleneck, float]) -> Gain:
-    """The gain, but no more than if all time of these classes were free."""
-    return bounded(gain, bound_of(kinds, bounds))
-
-
-def bound_of(kinds: Iterable[Bottleneck], bounds: Mapping[Bottleneck, float]) -> float:
-    """The gain if all time of these classes were free."""
-    left = 1.0 - sum(1.0 - 1.0 / bounds[kind] for kind in kinds)
-    return 1.0 / max(left, 1.0 / CLOSE_TO_ALL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfdoctor.diagnosis.findings import gain_of
+from perfdoctor.diagnosis.gains import gain_of
 from perfdoctor.facts.device.device import (
     AttentionFacts,
     CopyFacts,

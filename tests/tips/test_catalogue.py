@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfdoctor.diagnosis.findings import gain_of
+from perfdoctor.diagnosis.gains import gain_of
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.model.change import Change
 from perfdoctor.model.concluded import Advice

@@ -1,6 +1,6 @@
 """Activations are computed twice, although the memory for them is free."""
 
-# expect: verdict=compute finding=needless-recomputation
+# expect: verdict=host finding=needless-recomputation
 
 import common
 import torch

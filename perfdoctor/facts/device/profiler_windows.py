@@ -289,8 +289,7 @@ def unprofiled(trace: RankTrace, step: StepFacts) -> DeviceFacts | None:
     stretch = shares.window_s / shares.steps / step.usual_s
     busy = shares.compute + shares.exposed_comm + shares.exposed_copy
     stretch = min(stretch, 1 / busy) if busy > 0 else 1.0
-    idle = sum(shares.idle.values())
-    left = (1 - busy * stretch) / idle if idle > 0 else 0.0
+    idle = 1 - busy * stretch if sum(shares.idle.values()) > 0 else 0.0
     return replace(
         shares,
         window_s=step.usual_s * shares.steps,
@@ -301,9 +300,25 @@ def unprofiled(trace: RankTrace, step: StepFacts) -> DeviceFacts | None:
         profiled=False,
         compilable=_compilable(step),
         host_floor=_host_floor(trace, shares, busy * stretch, step.usual_s),
-        idle={cause: share * left for cause, share in shares.idle.items()},
-        away=min(shares.away * stretch, idle * left),  # what the host works on there launches nothing
+        idle=_idle(shares.idle, idle, step.share(Phase.DATA_WAIT)),
+        away=min(shares.away * stretch, idle),  # what the host works on there launches nothing
     )
+
+
+def _idle(seen: Mapping[IdleCause, float], total: float, waiting: float) -> Mapping[IdleCause, float]:
+    """What the device idles in all, by cause as the window saw it; for batches at least as the timers did.
+
+    Batches come when they like: few steps may have had to wait for none. `waiting`: share of the step that
+    waits for one.
+    """
+    all_seen = sum(seen.values())
+    if total <= 0 or all_seen <= 0:
+        return {}
+    data = max(seen.get(IdleCause.DATA_WAIT, 0.0) / all_seen * total, min(waiting, total))
+    others = all_seen - seen.get(IdleCause.DATA_WAIT, 0.0)
+    left = (total - data) / others if others > 0 else 0.0
+    by_cause = {cause: share * left for cause, share in seen.items()}
+    return {**by_cause, IdleCause.DATA_WAIT: data if others > 0 else total} if data > 0 else by_cause
 
 
 def _host_floor(trace: RankTrace, profiled: DeviceFacts, busy: float, usual_s: float) -> float:

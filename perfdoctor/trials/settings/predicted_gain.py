@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from perfdoctor.diagnosis.calibration import PartialGain, settings_on
 from perfdoctor.diagnosis.combination import Saving, together
-from perfdoctor.diagnosis.findings import calibrated, gain_of, machine_of, within
+from perfdoctor.diagnosis.findings import machine_of
+from perfdoctor.diagnosis.gains import calibrated, gain_of, within
 from perfdoctor.diagnosis.verdict import COMPUTING, fetching, too_little
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel

@@ -33,7 +33,7 @@ from perfdoctor.model.missing import Missing
 from perfdoctor.model.ranks import GradientSyncFacts, Straggler
 from perfdoctor.render.notes import all_worded
 from perfdoctor.runs.types import RankRecords, RunRecords
-from perfdoctor.trace.results import INVALID, DevicePeak, Launches, OpUse
+from perfdoctor.trace.results import INVALID, DevicePeak, IdleCause, Launches, OpUse
 from tests.support import facts
 from tests.support.judging import report
 from tests.support.rank_traces import (
@@ -254,6 +254,22 @@ def test_compiling_the_model_is_about_the_hosts_time_in_it() -> None:
     found = unprofiled(rank(), facts.step(data_wait=20, forward=30, backward=30, optimizer=60))
     assert found is not None
     assert found.compilable == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("waited_ms", "seen_ms", "data", "late"),
+    [(80, 0, 0.40, 0.30), (0, 0, 0.0, 0.70), (0, 20, 0.35, 0.35), (180, 20, 0.70, 0.0), (80, 40, 0.70, 0.0)],
+)
+def test_what_the_device_idles_for_batches_is_at_least_what_the_timers_saw(
+    waited_ms: int, seen_ms: int, data: float, late: float
+) -> None:
+    """Five profiled steps of 100 ms idle 40 ms each; a usual step takes 200 ms."""
+    steps = tuple(step(number, idle={"data_wait": seen_ms}) for number in range(3, 8))
+    found = unprofiled(rank(steps), facts.step(data_wait=waited_ms, forward=200 - waited_ms))
+    assert found is not None
+    assert found.compute == pytest.approx(0.3)
+    assert found.idle.get(IdleCause.DATA_WAIT, 0.0) == pytest.approx(data)
+    assert found.idle.get(IdleCause.HOST_LATE, 0.0) == pytest.approx(late)
 
 
 @pytest.mark.parametrize(

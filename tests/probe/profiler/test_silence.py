@@ -37,3 +37,19 @@ def test_a_profiler_that_does_not_start_leaves_the_environment_alone(monkeypatch
     with pytest.raises(ZeroDivisionError):
         silence.silently(lambda torch: 1 / 0, None)
     assert "KINETO_LOG_LEVEL" not in os.environ
+
+
+@pytest.mark.shows("guest")
+@pytest.mark.parametrize("chosen", [None, "5"])
+def test_what_torchs_profiler_warns_of_is_neither_said_nor_kept_from_the_script(monkeypatch, chosen):
+    profiler = pytest.importorskip("torch.profiler.profiler")
+    said = []
+    monkeypatch.setattr(profiler, "_warn_once", said.append, raising=False)
+    if chosen:
+        monkeypatch.setenv("KINETO_LOG_LEVEL", chosen)
+    silence.silently(lambda torch: profiler._warn_once("events are cleared"), None)
+    assert said == []
+    with pytest.raises(ZeroDivisionError):
+        silence.silently(lambda torch: 1 / 0, None)
+    profiler._warn_once("the script's own")
+    assert said == ["the script's own"]

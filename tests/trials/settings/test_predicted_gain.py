@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor.diagnosis.calibration import BEYOND, widen, widening
-from perfdoctor.diagnosis.findings import within
+from perfdoctor.diagnosis.gains import within
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.contention import CpuContention
 from perfdoctor.facts.predict.step_model import StepModel, of_loop
