@@ -56,6 +56,6 @@ def blocking_copies(waits: WaitFacts) -> Advice | None:
         ),
         change=removes(SURE * gone, gone, min(idle, 1.0)),
         at=tuple(dict.fromkeys(call.at for call in calls if call.at is not None))[:SHOWN],
-        tweak="--non-blocking",
+        tweak="--non-blocking" if waits.loader_pins else None,  # what a script pins, it may write into
         code="batch = batch.to(device, non_blocking=True)",
     )

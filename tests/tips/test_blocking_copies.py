@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.tips.blocking_copies import blocking_copies as tip
@@ -21,6 +23,11 @@ def test_names_the_lines_that_wait_costliest_first():
     )
     assert [at.line for at in advice.at] == [30, 12]
     assert advice.tweak == "--non-blocking"
+
+
+def test_what_the_script_pins_itself_is_for_the_user_to_change():
+    waits = replace(facts.waits(wait(**PINNED, ms=50, idle=30)), loader_pins=False)
+    assert tip(waits).tweak is None
 
 
 def test_the_host_gets_ahead_by_no_more_than_it_waited():

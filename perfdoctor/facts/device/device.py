@@ -149,6 +149,7 @@ class WaitFacts:
     judged_steps: int | None
     idles: float = 1.0  # share of the step that the device idles in all: without a profiler, if that is known
     sampled: Mapping[tuple[str, int], float] = field(default_factory=dict)  # share of the step, of each line
+    loader_pins: bool = True  # pinned memory may be a loader's; else the script has pinned it itself
 
     def behind(self, calls: Sequence[BlockingCalls]) -> tuple[float, float, float]:
         """Shares of the time: waited in these calls, idle behind them, and what goes without them.

@@ -27,6 +27,7 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import (
+    LoaderFacts,
     OperatorCost,
     Phase,
     RunFacts,
@@ -208,7 +209,12 @@ def copy_facts(windows: DeviceWindows, lines: LineFinder, step: StepFacts) -> Co
 
 
 @fact
-def wait_facts(windows: DeviceWindows, lines: LineFinder, stacks: StackFacts | Missing) -> WaitFacts | None:
+def wait_facts(
+    windows: DeviceWindows,
+    lines: LineFinder,
+    stacks: StackFacts | Missing,
+    loader: LoaderFacts | Missing | None,
+) -> WaitFacts | None:
     """Calls that made the host wait for the device, by the lines of the script where those are known.
 
     How long is told by the window that disturbs least: one with stacks makes the host so late that it hardly
@@ -223,7 +229,8 @@ def wait_facts(windows: DeviceWindows, lines: LineFinder, stacks: StackFacts | M
     between = stacks.phases.get(Phase.OTHER, ()) if isinstance(stacks, StackFacts) else ()
     sampled = {(cost.at.file, cost.at.line): cost.share for cost in between if cost.samples >= SEEN}
     idles = max(0.0, sum(windows.device.idle.values()))
-    return exact_lines.of_waits(replace(waits, idles=idles, sampled=sampled), lines)
+    pins = isinstance(loader, Missing) or (loader is not None and loader.pin_memory)
+    return exact_lines.of_waits(replace(waits, idles=idles, sampled=sampled, loader_pins=pins), lines)
 
 
 def _with_lines(calls: Sequence[BlockingCalls], seen: Sequence[BlockingCalls]) -> tuple[BlockingCalls, ...]:

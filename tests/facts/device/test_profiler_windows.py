@@ -28,7 +28,7 @@ from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.lines import StepLines
-from perfdoctor.model.measured import Location, RunFacts, StackFacts, StepFacts, WindowFacts
+from perfdoctor.model.measured import LoaderFacts, Location, RunFacts, StackFacts, StepFacts, WindowFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.ranks import GradientSyncFacts, Straggler
 from perfdoctor.render.notes import all_worded
@@ -63,7 +63,7 @@ def groups_of(
     given = recorded or records()
     known: dict[object, object] = {
         RunRecords: given, RankRecords: given.ranks.get(0), MeasuredWindows: windows, StepFacts: of_step, RunFacts: facts.run(device="V100" if on_device else "cpu"),
-        Sources: Sources(no_source), StepLines: None, StackFacts: Missing("no stack samples were taken"), AllRanks: None,
+        Sources: Sources(no_source), StepLines: None, LoaderFacts: None, StackFacts: Missing("no stack samples were taken"), AllRanks: None,
     }  # fmt: skip
     for fact in registry.facts():
         if all(need.kind in known for need in fact.needs.values()):
