@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.facts.script.backends import BackendFacts
@@ -32,6 +34,12 @@ def test_the_published_range_applies_to_the_convolutions():
     gain = facts.gain(judged(SAME))
     assert gain.likely == pytest.approx(1 / (1 - 0.4 * (1 - 1 / 1.27)))
     assert gain.high == pytest.approx(1 / (1 - 0.4 * (1 - 1 / 1.7)))
+
+
+def test_a_cudnn_that_guesses_well_is_promised_next_to_nothing():
+    gain = facts.gain(judged(SAME, backends=replace(OFF, cudnn_version=9)))
+    assert gain.low < 1.0 < gain.likely < 1.02
+    assert facts.gain(judged(SAME, backends=replace(OFF, cudnn_version=8))).likely > 1.05
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ class BackendFacts:
 
     cudnn_benchmark: bool | None
     at: Location | None  # the user's line that was running: settings have no line of their own
+    cudnn_version: int | None = None  # the first of its numbers
 
 
 @dataclass(frozen=True)
@@ -48,4 +49,5 @@ def backend_facts(rank: RankRecords, run: RunFacts) -> BackendFacts | Missing | 
     settings = [event for event in rank.of(SettingsEvent) if event.cudnn_benchmark is not None]
     if not settings:
         return NOT_SEEN
-    return BackendFacts(settings[-1].cudnn_benchmark, location(settings[-1].at))
+    last = settings[-1]
+    return BackendFacts(last.cudnn_benchmark, location(last.at), last.cudnn_version)

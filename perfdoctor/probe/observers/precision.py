@@ -5,7 +5,7 @@ Looked at before some backwards, written down when something changed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from ...wire.events.script import SettingsEvent
 from .. import accelerators
@@ -50,11 +50,18 @@ def precision(watch: Watch) -> None:
     watch.before_some_backwards("settings", TrainingSettings(watch.steps).sample)
 
 
+def _built_with(torch: Any) -> Optional[int]:
+    """The first number of the cuDNN that torch was built with; asking the library itself would load it."""
+    ask = getattr(getattr(torch._C, "_cudnn", None), "getCompileVersion", None)
+    return int(ask()[0]) if ask is not None else None
+
+
 def _of_device(torch: Any, used: accelerators.Accelerator) -> Dict[str, Any]:
     cudnn = torch.backends.cudnn if used.kind == accelerators.CUDA else None
     found: Dict[str, Any] = {"devices": used.ask("device_count")}
     if cudnn is not None:
         found["cudnn_benchmark"] = cudnn.benchmark
+        found["cudnn_version"] = _built_with(torch)
     try:
         found["matmul_precision"] = torch.get_float32_matmul_precision()
         if cudnn is not None:

@@ -96,3 +96,4 @@ class SettingsEvent(Event, name="settings"):
     cudnn_benchmark: bool | None = None
     matmul_precision: str | None = None
     cudnn_tf32: bool | None = None
+    cudnn_version: int | None = None  # the first of its numbers, as torch was built with

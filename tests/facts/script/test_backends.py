@@ -22,9 +22,9 @@ def test_the_last_look_at_the_settings_counts() -> None:
     at = {"file": "train.py", "line": 9, "function": "main"}
     records = own(
         {"event": "settings", "cudnn_benchmark": False},
-        {"event": "settings", "cudnn_benchmark": True, "at": at},
+        {"event": "settings", "cudnn_benchmark": True, "cudnn_version": 9, "at": at},
     )
-    assert backend_facts(records, ON_DEVICE) == BackendFacts(True, Location("train.py", 9, "main"))
+    assert backend_facts(records, ON_DEVICE) == BackendFacts(True, Location("train.py", 9, "main"), 9)
 
 
 def test_what_was_not_recorded_is_said_to_be_missing() -> None:
