@@ -8,8 +8,8 @@ Convolutions take a noticeable share of the device's time, each of their sizes r
     torch.backends.cudnn.benchmark = True      # at the top of the script
 
 ## When not
-cuDNN 9 and later guess well: on one device nothing was gained. Every new size is timed once, which takes seconds: with sizes that change from step to step it is slower.
-Results may differ in the last bits from run to run.
+cuDNN 9 and later guess well: on one device nothing was gained. Every new size is timed once, which takes
+seconds: with sizes that change from step to step it is slower. Results may differ in the last bits from run to run.
 """
 
 from __future__ import annotations
