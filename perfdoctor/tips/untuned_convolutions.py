@@ -9,7 +9,8 @@ Convolutions take a noticeable share of the device's time, each of their sizes r
 
 ## When not
 cuDNN 9 and later guess well: on one device nothing was gained. Every new size is timed once, which takes
-seconds: with sizes that change from step to step it is slower. Results may differ in the last bits from run to run.
+seconds: with sizes that change from step to step it is slower.
+Results may differ in the last bits from run to run.
 """
 
 from __future__ import annotations
