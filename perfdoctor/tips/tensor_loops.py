@@ -3,7 +3,9 @@
 ## What it sees
 Stack samples in the model, and between it and the loss: lines inside two or more loops, in addition to the
 training loop, or in one loop that runs many small operators in each step, take a noticeable share of it. No
-iteration depends on the one before; all of them may add to a sum, or fill a tensor or a list.
+iteration depends on the one before; all of them may add to a sum, or fill a tensor or a list. A loop or a
+comprehension whose turns call a function counts with all that it does. On a device it counts where the device
+waits for the host, and no more than it waits.
 
 ## By hand
     distance = torch.cdist(embedding, embedding)                 # all pairs at once
@@ -45,21 +47,29 @@ def tensor_loops(step: StepFacts, nests: TensorLoopFacts) -> Advice | None:
     share, behind = shares(nests, step.seconds, step.mean_s)
     if share < NOTICEABLE or sum(line.samples for line in nests.lines) < SEEN:
         return None
+    most = 1.0 if nests.waited is None else nests.waited
     low, likely, high = (
-        min(1.0, share + behind_it) * (1 - kept)
+        min(most, min(1.0, share + behind_it) * (1 - kept))
         for kept, behind_it in zip(KEPT, (behind.low, behind.likely, behind.high), strict=True)
     )
+    if likely < NOTICEABLE * (1 - KEPT[1]):
+        return None
     top = nests.lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""
     ms = share * step.mean_s * 1e3
+    waiting = (
+        () if nests.waited is None else (f"the device waits for its host {nests.waited:.0%} of the time",)
+    )
     also = f", and about {behind.likely:.0%} their counterparts in backward"
     return Advice(
         because=(
             f"{share:.0%} of each step ({ms:.1f} ms) runs small tensor operations in a loop"
             + (also if behind.likely >= LEAST_SAID else ""),
             f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
+            *waiting,
         ),
         change=removes(low, likely, high),
+        bottleneck=None if nests.waited is None else Bottleneck.HOST,
         at=tuple(line.at for line in nests.lines[:SHOWN]),
         code=(
             "# all items in one tensor, and a mask in place of `if`\n"

@@ -2,7 +2,7 @@
 
 ## What it sees
 Pointwise kernels that no compiler fused take a noticeable share of the device's time, with no other
-computation beside them.
+computation beside them. A softmax is one kernel anyway and does not count.
 
 ## By hand
     model = torch.compile(model)
@@ -14,6 +14,8 @@ those figures are of inference. What depends on data in Python (branches, `.item
 """
 
 from __future__ import annotations
+
+import re
 
 from perfdoctor.facts.device.device import KernelFacts
 from perfdoctor.facts.device.model_kind import computing, model_kind
@@ -27,6 +29,9 @@ NOTICEABLE = 0.15  # share of the time; below it compiling rarely earns its own 
 FUSIBLE = (KernelClass.POINTWISE, KernelClass.NORMALISATION, KernelClass.REDUCTION)
 ENDS = 2  # chains end with a step's forward and its backward, and with each sum
 COMPILED = "triton_"  # how the kernels that torch.compile writes are named
+# A softmax is a chain in one kernel already, which compiling writes anew with as many passes. The published
+# models spend next to nothing on it; over the words of a language it can take a quarter of a step.
+WHOLE = re.compile(rf"(?!{COMPILED}).*softmax", re.IGNORECASE)
 
 
 @tip(
@@ -39,7 +44,9 @@ COMPILED = "triton_"  # how the kernels that torch.compile writes are named
 )
 def uncompiled_model(kernels: KernelFacts) -> Advice | None:
     """Advises torch.compile where unfused pointwise kernels take a noticeable share."""
-    fusible = [kernel for kernel in kernels.kernels if kernel.kind in FUSIBLE]
+    fusible = [
+        kernel for kernel in kernels.kernels if kernel.kind in FUSIBLE and not WHOLE.match(kernel.name)
+    ]
     plain = [kernel for kernel in fusible if not kernel.name.startswith(COMPILED)]
     share = min(1.0, sum(kernels.alone(kernel) for kernel in plain))
     count = sum(kernel.count for kernel in plain)

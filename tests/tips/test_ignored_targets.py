@@ -23,7 +23,7 @@ def test_names_the_line_of_the_scores_and_what_goes():
         "backward spends 4.00 ms a step on these scores",
     )
     assert advice.at == LINES
-    assert gain(advice).likely == pytest.approx(1 / (1 - 0.85 * 0.98 * 0.4 * 1.6))
+    assert gain(advice).likely == pytest.approx(1 / (1 - 0.85 * 0.98 * 0.4 * 1.7))
 
 
 @pytest.mark.parametrize(

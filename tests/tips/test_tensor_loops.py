@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.facts.host.tensor_loops import TensorLoopFacts
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.tips.tensor_loops import tensor_loops as tip
 from tests.support.facts import gain, line, step
 
@@ -13,8 +14,8 @@ LOOPS = (
 )
 
 
-def nests(*lines):
-    return TensorLoopFacts(lines, sum(line.share for line in lines))
+def nests(*lines, waited=None):
+    return TensorLoopFacts(lines, sum(line.share for line in lines), waited)
 
 
 def test_names_the_costliest_line_and_what_goes():
@@ -38,6 +39,7 @@ def test_the_gain_stays_below_all_of_the_step():
     [
         pytest.param(nests(line(0.079)), id="just-under-the-threshold"),
         pytest.param(nests(line(0.5, samples=4)), id="seen-too-seldom"),
+        pytest.param(nests(line(0.5), waited=0.05), id="a-device-that-hardly-waits"),
     ],
 )
 def test_is_silent(found):
@@ -46,3 +48,14 @@ def test_is_silent(found):
 
 def test_fires_just_above_the_threshold():
     assert tip(STEP, nests(line(0.081))) is not None
+
+
+def test_where_a_device_waits_backward_is_launched_as_forward_is_and_no_more_goes_than_it_waits():
+    detector = step(forward=17.6, backward=14.3, optimizer=0.6, other=1.3)
+    advice = tip(detector, nests(line(0.393, 44), waited=0.68))
+    assert advice.bottleneck is Bottleneck.HOST
+    assert advice.because[0].endswith("and about 32% their counterparts in backward")
+    assert advice.because[2] == "the device waits for its host 68% of the time"
+    assert gain(advice).likely == pytest.approx(2.79, abs=0.05)
+    assert gain(advice).high == pytest.approx(1 / (1 - 0.68))
+    assert gain(tip(detector, nests(line(0.393, 44), waited=0.2))).likely == pytest.approx(1 / (1 - 0.2))

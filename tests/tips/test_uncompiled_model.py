@@ -12,6 +12,8 @@ from tests.support.rank_traces import kernel
 POINTWISE = kernel("vectorized_elementwise_kernel", "pointwise", 30, count=3_000)
 HEAVY = kernel("gemm", "matmul", 70)
 FUSED = kernel("triton_poi_fused_add_relu_0", "pointwise", 30)
+FUSED_SOFTMAX = kernel("triton_red_fused__log_softmax_1", "reduction", 30)
+SOFTMAX = kernel("void cunn_SoftMaxBackward<4, float, LogSoftMaxBackwardEpilogue>(float*)", "reduction", 30)
 
 
 def test_counts_the_kernels_that_could_be_fused():
@@ -62,6 +64,8 @@ def test_what_runs_beside_other_computing_brings_nothing():
     [
         pytest.param(facts.kernels(HEAVY), id="nothing-pointwise"),
         pytest.param(facts.kernels(POINTWISE, FUSED), id="compiled-already"),
+        pytest.param(facts.kernels(POINTWISE, FUSED_SOFTMAX), id="a-compiled-softmax"),
+        pytest.param(facts.kernels(SOFTMAX, HEAVY), id="a-softmax-is-one-kernel-anyway"),
         pytest.param(facts.kernels(POINTWISE, HEAVY, share=0.3), id="little"),
     ],
 )

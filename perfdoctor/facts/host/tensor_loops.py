@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from perfdoctor.facts.host.stack_costs import StackCosts
+from perfdoctor.facts.device.device import DeviceFacts, attributed_shares
+from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
 from perfdoctor.facts.registry import fact
+from perfdoctor.facts.user_source.frames import Frame
 from perfdoctor.facts.user_source.loop_roles import LoopStatement, unit_of
-from perfdoctor.facts.user_source.parse import LOOPS, Sources, statements
+from perfdoctor.facts.user_source.parse import COMPREHENSIONS, LOOPS, Sources, header, statements
 from perfdoctor.model.change import NOTHING, Estimate
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import StepLines
-from perfdoctor.model.measured import LineCost, Phase, StackFacts, StepFacts, WindowFacts
+from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts, StepFacts, WindowFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.constants import ConstantsLookEvent
@@ -24,7 +28,9 @@ MANY = 16  # turns in a step: layers, heads, scales and parts of a loss are fewe
 BACKWARD = (3.0, 2.0, 1.0)  # times forward, of the rest of the model: at most, likely, at least
 BEHIND = (1.0, 2.0, 4.0)  # times such lines, at most: what is behind them
 SUMS = (ast.Add, ast.Sub)
-OPERATORS = (ast.Call, ast.BinOp, ast.Compare, ast.Subscript)  # what runs an operator at least
+LAUNCHES = (ast.Call, ast.BinOp, ast.Compare)  # what runs an operator at least, on a device as well
+OPERATORS = (*LAUNCHES, ast.Subscript)
+TURNS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # frames of comprehensions, on their line
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,7 @@ class TensorLoopFacts:
 
     lines: tuple[LineCost, ...]
     in_forward: float  # the part of their shares that the timers charge to forward
+    waited: float | None = None  # share of the step in which a device waits for its host; None: not known
 
 
 @fact
@@ -44,30 +51,37 @@ def tensor_loop_facts(
     step: StepFacts,
     window: WindowFacts | None,
     rank: RankRecords,
+    device: DeviceFacts | Missing | None = None,
 ) -> TensorLoopFacts | None:
     """Such lines, or None where there are none.
 
     A line counts if its result does not go into the next turn of its loop, but into a sum: what it does could
-    be done for all turns at once.
+    be done for all turns at once. What functions of the user's do counts for the line whose loop calls them.
     """
     anchors = {(line.at.file, line.at.line) for line in _training(stacks)}
     if isinstance(costs, StackCosts):
         anchors |= costs.anchors
     operator_s = _operator_s(step, window) or _call_s(step, rank.of(ConstantsLookEvent))
+    code = _TurnCode(
+        sources, frozenset(anchors), LAUNCHES if window is not None and window.on_device else OPERATORS
+    )
     others = (line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "compute")
     lines = [
         line
         for line in (*others, *stacks.phases.get(Phase.FORWARD, ()))
         if not _calls_module(line)
-        and _independent(line, anchors, sources, line.share * step.mean_s / operator_s if operator_s else 0.0)
+        and code.independent(line.at, line.share * step.mean_s / operator_s if operator_s else 0.0)
     ]
+    if isinstance(costs, StackCosts) and operator_s:
+        lines += _calling(costs.costs, lines, code, operator_s, step.mean_s)
     if not lines:
         return None
     between = sum(line.share for line in lines if line.kind is not None)
     in_forward = sum(line.share for line in lines) - min(between, step.share(Phase.OTHER))
     if isinstance(shown, StepLines):  # the same code runs in validation, too
         lines = [replace(line, share=line.share + _in_validation(line, shown)) for line in lines]
-    return TensorLoopFacts(tuple(sorted(lines, key=lambda line: -line.share)), in_forward)
+    waited = attributed_shares(device)[Bottleneck.HOST] if isinstance(device, DeviceFacts) else None
+    return TensorLoopFacts(tuple(sorted(lines, key=lambda line: -line.share)), in_forward, waited)
 
 
 def _training(stacks: StackFacts) -> Iterator[LineCost]:
@@ -106,29 +120,97 @@ def _calls_module(line: LineCost) -> bool:
     return line.leaf is not None and line.leaf.endswith("forward")
 
 
-def _independent(line: LineCost, anchors: set[tuple[str, int]], sources: Sources, operators: float) -> bool:
-    """Whether a line is in loops of many turns and does not use what the turn before left.
+@dataclass(frozen=True)
+class _TurnCode:
+    """What the source tells of lines in loops."""
 
-    `operators`: how many it runs in a step, if they are of the usual size.
-    """
-    listing = sources.file(line.at.file)
-    scope = listing.scope(line.at.line)
-    node = listing.statement(line.at.line)
-    if scope is None or node is None:
-        return False
-    nested = [
-        loop
-        for loop in statements(scope.body)
-        if isinstance(loop, LOOPS) and loop.lineno < line.at.line <= (loop.end_lineno or 0)
-    ]
-    trained = {number for file, number in anchors if file == line.at.file}
-    inner_loops = [
-        loop for loop in nested if not trained & set(range(loop.lineno, (loop.end_lineno or 0) + 1))
-    ]
-    if not inner_loops or unit_of(node).needs & _carried(inner_loops[-1]):
-        return False
-    written = sum(isinstance(part, OPERATORS) for part in ast.walk(node))
-    return len(inner_loops) >= DEEP or operators >= MANY * max(1, written)
+    sources: Sources
+    anchors: frozenset[tuple[str, int]]  # that training passes through
+    operators: tuple[type[ast.AST], ...]
+
+    def independent(self, at: Location, operators: float) -> bool:
+        """Whether a line is in loops of many turns and does not use what the turn before left.
+
+        `operators`: how many it runs in a step, if they are of the usual size.
+        """
+        inner_loops = self.loops(at.file, at.line)
+        node = self.sources.file(at.file).statement(at.line)
+        if not inner_loops or node is None or unit_of(node).needs & _carried(inner_loops[-1]):
+            return False
+        return len(inner_loops) >= DEEP or operators >= MANY * max(1, self.written(node))
+
+    def loops(self, file: str, line: int) -> list[ast.stmt]:
+        """The loops around a line, in its function; none around what trains."""
+        scope = self.sources.file(file).scope(line)
+        nested = [
+            loop
+            for loop in statements(scope.body if scope is not None else [])
+            if isinstance(loop, LOOPS) and loop.lineno < line <= (loop.end_lineno or 0)
+        ]
+        trained = {number for other, number in self.anchors if other == file}
+        return [loop for loop in nested if not trained & set(range(loop.lineno, (loop.end_lineno or 0) + 1))]
+
+    def repeats(self, frame: Frame) -> bool:
+        """Whether a line calls something in each turn of a loop or a comprehension, whatever the order."""
+        if (frame.file, frame.line) in self.anchors:
+            return False
+        node = self.sources.file(frame.file).statement(frame.line)
+        if node is None:
+            return False
+        loops = self.loops(frame.file, frame.line)
+        if loops:
+            return not unit_of(node).needs & _carried(loops[-1])
+        return any(isinstance(part, COMPREHENSIONS) for top in header(node) for part in ast.walk(top))
+
+    def keeps(self, frame: Frame) -> bool:
+        """Whether the function around a line sets attributes: its next call may need them."""
+        scope = self.sources.file(frame.file).scope(frame.line)
+        return scope is None or any(
+            isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) for part in ast.walk(scope)
+        )
+
+    def written(self, node: ast.stmt) -> int:
+        """How many operators a statement runs at most, if each runs once."""
+        return sum(isinstance(part, self.operators) for part in ast.walk(node))
+
+
+def _calling(
+    costs: Sequence[StackCost], known: Sequence[LineCost], code: _TurnCode, operator_s: float, mean_s: float
+) -> Iterator[LineCost]:
+    """Lines whose loops call functions of the user's, which run many small operators in all."""
+    named = {(line.at.file, line.at.line) for line in known}
+    below: dict[Frame, list[StackCost]] = defaultdict(list)
+    for cost in costs:
+        is_model = cost.phase is Phase.FORWARD or (cost.phase is Phase.OTHER and cost.kind == "compute")
+        if is_model and (cost.line.file, cost.line.line) not in named:
+            for frame in _repeating(cost, code):
+                below[frame].append(cost)
+    counted: set[StackCost] = set()
+    for frame, all_costs in sorted(below.items(), key=lambda entry: sum(one.seconds for one in entry[1])):
+        parts = [cost for cost in all_costs if cost not in counted]  # of an inner loop: it has less time
+        seconds = sum(cost.seconds for cost in parts)
+        nodes = {code.sources.file(cost.line.file).statement(cost.line.line) for cost in parts}
+        written = sum(code.written(node) for node in nodes if node is not None)
+        if seconds / operator_s < MANY * max(1, written):
+            continue
+        counted.update(parts)
+        between = all(cost.phase is Phase.OTHER for cost in parts)
+        yield LineCost(
+            Location(frame.file, frame.line, frame.name, code.sources.text(frame.file, frame.line)),
+            seconds / mean_s,
+            sum(cost.samples for cost in parts),
+            kind="compute" if between else None,
+        )
+
+
+def _repeating(cost: StackCost, code: _TurnCode) -> Iterator[Frame]:
+    """The lines of a stack that call the user's functions in each turn of a loop, but no module."""
+    path = [frame for frame in cost.path if frame.name not in TURNS]
+    for index, frame in enumerate(path[:-1]):
+        inner = path[index + 1 :]
+        calls_module = any(each.name == "forward" for each in (*inner, *cost.beyond))
+        if not calls_module and code.repeats(frame) and not any(map(code.keeps, inner)):
+            yield frame
 
 
 def _carried(loop: ast.stmt) -> set[str]:
@@ -199,7 +281,8 @@ def shares(facts: TensorLoopFacts, seconds: Mapping[Phase, float], mean_s: float
 
     Going backward through the rest of the model takes about twice what going forward does (as many products
     for the inputs as for the weights); what backward takes beyond that is the counterpart of such lines, up
-    to some times what these take: an indexed tensor, for one, gets a whole one of zeros.
+    to some times what these take: an indexed tensor, for one, gets a whole one of zeros. A host that a device
+    waits for launches operators, large or small: of backward, their part likely is that of forward.
     """
     share = min(1.0, sum(line.share for line in facts.lines))
     if mean_s <= 0:
@@ -207,4 +290,8 @@ def shares(facts: TensorLoopFacts, seconds: Mapping[Phase, float], mean_s: float
     forward, backward = (seconds.get(phase, 0.0) / mean_s for phase in (Phase.FORWARD, Phase.BACKWARD))
     rest = max(0.0, forward - facts.in_forward)
     beyond = (max(0.0, backward - times * rest) for times in BACKWARD)
-    return share, Estimate(*(min(each, times * share) for each, times in zip(beyond, BEHIND, strict=True)))
+    low, likely, high = (min(each, times * share) for each, times in zip(beyond, BEHIND, strict=True))
+    if facts.waited is not None:
+        likely = backward * share / max(share, rest + share)
+        low, high = min(low, likely), max(high, likely)
+    return share, Estimate(low, likely, high)

@@ -1,8 +1,9 @@
 """Targets that a loss ignores, and how long backward takes for the scores that were computed for them.
 
 In a few backwards the graph of the loss is followed from `nll_loss`, which `cross_entropy` ends in, to the
-product that gave its scores. Targets are read as Python numbers, on the CPU only: operations of torch's would
-be seen by the script's own profilers and modes, and a device would be waited for.
+product that gave its scores. On the CPU, targets are read at once, as Python numbers: operations of torch's
+would be seen by the script's own profilers and modes. Nothing waits for a device: its targets are copied into
+pinned host memory behind the work that makes them, and its own events time the backward.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 from typing import Any, List, Optional
 
 from ...wire.events.training import IgnoredTargetsEvent
+from .. import accelerators, patch
 from ..loss_graph import compiles_backward, nodes_of
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
 from ..steps.steps import StepTracker
 
+NAME = "ignored targets"
 LOOKS_MAX = 16
 TARGETS_MAX = 4_096  # of one loss that are read
 FURTHEST = 12  # nodes between the loss and the product
@@ -23,19 +26,47 @@ WRAPPED = 1 << 64  # torch shows a negative number as an unsigned one
 
 
 class HeadLook:
-    """One backward: when it reached the loss, and when the scores were done with."""
+    """One backward: the targets of its loss, when it reached the loss, and when the scores were done with."""
 
-    def __init__(self, steps: StepTracker, owner: IgnoredTargets, loss: Any, beyond: Any) -> None:
-        self.steps = steps
+    def __init__(self, owner: IgnoredTargets, loss: Any, beyond: Any) -> None:
         self.owner = owner
-        self.begin_ns = self.end_ns = 0
-        self.handles = [loss.register_prehook(self._begin), beyond.register_prehook(self._end)]
+        ignored = loss._saved_ignore_index
+        self.ignored = ignored - WRAPPED if ignored >= WRAPPED // 2 else ignored
+        self.classes = loss._saved_self.shape[1]
+        self.values = self.read(_some(loss._saved_target))
+        self.begin: Any = None
+        self.end: Any = None
+        self.handles = [
+            loss.register_prehook(patch.guarded(NAME, self._begin)),
+            beyond.register_prehook(patch.guarded(NAME, self._end)),
+        ]
+
+    def read(self, target: Any) -> Any:
+        """The values of targets."""
+        return target.tolist()
+
+    def moment(self) -> Any:
+        """Now."""
+        return clock()
+
+    def is_known(self) -> bool:
+        """Whether the values are there, and how long it took."""
+        return True
+
+    def numbers(self) -> List[int]:
+        """The targets that were read."""
+        values: List[int] = self.values
+        return values
+
+    def seconds(self) -> float:
+        """From the loss to behind the product."""
+        return float(self.end - self.begin) / 1e9
 
     def _begin(self, gradients: Any) -> None:
-        self.begin_ns = clock()
+        self.begin = self.moment()
 
     def _end(self, gradients: Any) -> None:
-        self.end_ns = clock()
+        self.end = self.moment()
 
     def before_backward(self, loss: Any) -> None:
         """The backward that is looked at begins."""
@@ -44,9 +75,46 @@ class HeadLook:
         """It has ended: tell how long the scores took in it."""
         for handle in self.handles:
             handle.remove()
-        self.steps.schedule.looks.remove(self)
-        if 0 < self.begin_ns < self.end_ns:
-            self.owner.tell((self.end_ns - self.begin_ns) / 1e9)
+        self.owner.seen(self)
+
+
+class DeviceHeadLook(HeadLook):
+    """The same on a device, which is at it for some time after the host has launched it."""
+
+    def __init__(
+        self, owner: IgnoredTargets, loss: Any, beyond: Any, used: accelerators.Accelerator, device: Any
+    ) -> None:
+        self.used = used
+        self.device = device
+        super().__init__(owner, loss, beyond)
+
+    def read(self, target: Any) -> Any:
+        """Send them on their way."""
+        values = self.owner.pinned()[: target.numel()]
+        values.copy_(target, non_blocking=True)
+        self.copied = self.moment()
+        return values
+
+    def moment(self) -> Any:
+        """An event behind all that is launched by now."""
+        event = self.used.module.Event(enable_timing=True)
+        event.record(self.used.module.current_stream(self.device))
+        return event
+
+    def is_known(self) -> bool:
+        """Whether the device has come past all of it; it is not asked in a graph capture, which that ends."""
+        return not self.used.is_capturing and all(
+            event.query() for event in (self.copied, self.begin, self.end)
+        )
+
+    def numbers(self) -> List[int]:
+        """The targets, which have arrived."""
+        values: List[int] = self.values.tolist()
+        return values
+
+    def seconds(self) -> float:
+        """Of the device's time."""
+        return float(self.begin.elapsed_time(self.end)) / 1e3
 
 
 class IgnoredTargets:
@@ -56,6 +124,8 @@ class IgnoredTargets:
         self.steps = steps
         self.looks = self.targets = self.ignored = self.classes = 0
         self.seconds = 0.0
+        self.under_way: Optional[HeadLook] = None  # over for the host, perhaps not for the device
+        self._pinned: Any = None
 
     def sample(self, recorder: Recorder, loss: Any) -> None:
         """Before a backward: look at its loss, if it ignores any targets."""
@@ -63,23 +133,56 @@ class IgnoredTargets:
         root = loss.grad_fn if type(loss) is torch.Tensor else None
         if root is None or self.looks >= LOOKS_MAX or compiles_backward():
             return
+        self.collect()
         found = [node for node in nodes_of(root) or () if node.name().startswith("NllLoss")]
         beyond = _beyond(found[0]) if len(found) == 1 else None
-        if beyond is None:
-            return
-        target, ignored = found[0]._saved_target, found[0]._saved_ignore_index
-        if type(target) is not torch.Tensor or not target.is_cpu:
-            return
-        read = _read(target)
-        self.targets += len(read)
-        self.ignored += read.count(ignored - WRAPPED if ignored >= WRAPPED // 2 else ignored)
-        self.classes = found[0]._saved_self.shape[1]
-        self.steps.schedule.looks.append(HeadLook(self.steps, self, found[0], beyond))
+        look = self._look(found[0], beyond) if beyond is not None and self.under_way is None else None
+        if look is not None:
+            self.steps.schedule.looks.append(look)
 
-    def tell(self, seconds: float) -> None:
-        """A look is over."""
-        self.looks += 1
-        self.seconds += seconds
+    def _look(self, loss: Any, beyond: Any) -> Optional[HeadLook]:
+        """A look at this loss, if its targets can be read."""
+        torch, target = self.steps.torch, loss._saved_target
+        if type(target) is not torch.Tensor:
+            return None
+        used = accelerators.of_kind(torch, target.device.type)
+        if used is None:
+            return HeadLook(self, loss, beyond) if target.is_cpu else None
+        if used.kind == accelerators.MPS or not hasattr(used.module, "Event") or used.is_capturing:
+            return None
+        return DeviceHeadLook(self, loss, beyond, used, target.device)
+
+    def pinned(self) -> Any:
+        """Where targets of a device arrive; those of one look at a time."""
+        if self._pinned is None:
+            torch = self.steps.torch
+            self._pinned = torch.empty(TARGETS_MAX, dtype=torch.int64, device="cpu", pin_memory=True)
+        return self._pinned
+
+    def seen(self, look: HeadLook) -> None:
+        """The backward of a look is over."""
+        self.steps.schedule.looks.remove(look)
+        if look.begin is not None and look.end is not None:
+            self.under_way = look
+            self.collect()
+
+    def collect(self) -> None:
+        """Tell of the last look, if all of it is known."""
+        look = self.under_way
+        if look is None or not look.is_known():
+            return
+        self.under_way = None
+        seconds = look.seconds()
+        if seconds > 0:
+            numbers = look.numbers()
+            self.looks += 1
+            self.targets += len(numbers)
+            self.ignored += numbers.count(look.ignored)
+            self.classes = look.classes
+            self.seconds += seconds
+            self._tell()
+
+    def _tell(self) -> None:
         self.steps.session.write(
             IgnoredTargetsEvent(
                 looks=self.looks,
@@ -94,7 +197,9 @@ class IgnoredTargets:
 @observer
 def ignored_targets(watch: Watch) -> None:
     """Look at the targets of a few backwards."""
-    watch.before_some_backwards("ignored targets", IgnoredTargets(watch.steps).sample)
+    targets = IgnoredTargets(watch.steps)
+    watch.before_some_backwards(NAME, targets.sample)
+    watch.each_second(NAME, targets.collect)
 
 
 def _beyond(node: Any) -> Optional[Any]:
@@ -109,6 +214,6 @@ def _beyond(node: Any) -> Optional[Any]:
     return None
 
 
-def _read(target: Any) -> List[int]:
-    values: List[int] = target.reshape(-1)[:: -(-target.numel() // TARGETS_MAX) or 1].tolist()
-    return values
+def _some(target: Any) -> Any:
+    """As many of the targets as are read."""
+    return target.reshape(-1)[:: -(-target.numel() // TARGETS_MAX) or 1]

@@ -93,7 +93,7 @@ class DeviceLosses:
         if not self._free:
             return
         if self._values is None:
-            self._values = self._torch.empty(SLOTS, dtype=self._torch.float32, pin_memory=True)
+            self._values = self._torch.empty(SLOTS, dtype=self._torch.float32, device="cpu", pin_memory=True)
         slot, device = self._free.popleft(), loss.device
         event = self._events.get((slot, device))
         if event is None:

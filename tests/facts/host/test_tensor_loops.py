@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
 from perfdoctor.facts.host.tensor_loops import TensorLoopFacts, shares, tensor_loop_facts
+from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.change import NOTHING
 from perfdoctor.model.measured import LineCost, Location, OperatorCost, Phase, StackFacts, WindowFacts
 from perfdoctor.runs.types import RankRecords
-from tests.support.facts import step
+from tests.support.facts import device, step
 from tests.support.line_facts import lines
 from tests.support.records import source_of
 
@@ -153,3 +155,78 @@ def test_what_turns_only_gather_in_does_not_make_them_depend_on_each_other(body,
     sources = Sources(source_of(train=text))
     found = tensor_loop_facts(stacks(cost(4)), sources, None, None, step(forward=1.0), None, looked_at())
     assert (found is not None) is counts
+
+
+DETECTOR = """\
+def one(self, said, box):
+    near = (said - box).abs().sum(-1)
+    return near.clamp(max=1).mean()
+def counted(self, said):
+    self.count = self.count + 1
+    return said.mean() * self.count
+class Loss:
+    def forward(self, saids, boxes):
+        each = [self.one(said, box) for said, box in zip(saids, boxes)]
+        for said, box in zip(saids, boxes):
+            each.append(self.one(said, box))
+        for said in saids:
+            state = self.one(said, state)
+        runs = [self.counted(said) for said in saids]
+        parts = [self.head(said) for said in saids]
+        total = self.one(each, runs)
+"""
+
+
+def below(calling, *inner, beyond=(), seconds=0.4):
+    """The time of stacks that pass these lines of the detector."""
+    path = [Frame("forward", FILE, calling, Owner.USER)]
+    path += [Frame(name, FILE, line, Owner.USER) for line, name in inner or ((2, "one"),)]
+    return StackCost(Phase.FORWARD, tuple(path), tuple(beyond), 40, seconds)
+
+
+def called(*costs, operators=1675, given=None):
+    """What is found of a step of one second, in which a device runs so many operators."""
+    window = WindowFacts("w", 4, True, (OperatorCost("aten::add", 1.0, operators),))
+    every = StackCosts(100, costs, {}, frozenset())
+    return tensor_loop_facts(
+        StackFacts(100, "py-spy", {}),
+        Sources(source_of(train=DETECTOR)),
+        every,
+        None,
+        step(forward=600, backward=400),
+        window,
+        looked_at(),
+        given,
+    )
+
+
+@pytest.mark.parametrize("number", [9, 11])
+def test_functions_that_run_many_operators_count_for_the_line_whose_loop_calls_them(number):
+    found = called(below(number), below(number, (3, "one"), seconds=0.1), given=device(host_late=0.5))
+    (only,) = found.lines
+    assert (only.at.line, only.share, only.samples) == (number, pytest.approx(0.5), 80)
+    assert (found.in_forward, found.waited) == (pytest.approx(0.5), pytest.approx(0.5))
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        pytest.param(below(13), id="a-recurrence"),
+        pytest.param(below(16), id="no-loop"),
+        pytest.param(below(14, (6, "counted")), id="a-function-that-keeps-a-state"),
+        pytest.param(
+            below(15, (2, "one"), beyond=(Frame("Linear.forward", "torch.py", 1, Owner.TORCH),)), id="modules"
+        ),
+    ],
+)
+def test_calls_that_are_no_loop_of_small_operators_are_left_out(cost):
+    assert called(cost) is None
+
+
+def test_a_loop_of_few_turns_is_left_out():
+    assert called(below(9), operators=100) is None
+
+
+def test_a_comprehension_has_a_frame_of_its_own_in_older_pythons():
+    (only,) = called(below(9, (9, "<listcomp>"), (2, "one"))).lines
+    assert only.at.line == 9

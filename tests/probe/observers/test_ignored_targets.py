@@ -8,7 +8,9 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional
 
-from perfdoctor.probe.observers.ignored_targets import IgnoredTargets
+from perfdoctor.probe import accelerators, patch
+from perfdoctor.probe.accelerators import Accelerator
+from perfdoctor.probe.observers.ignored_targets import TARGETS_MAX, IgnoredTargets
 from tests.support.sessions import Session
 
 HIDDEN, LABELS = 8, torch.tensor([[1, -100, -100, 2], [-100, 3, -100, -100]])
@@ -79,3 +81,97 @@ def test_gradients_are_those_of_a_backward_that_nobody_looked_at():
     )[0]
     looks(lambda x: functional.cross_entropy(layer(given + 0 * x).flatten(0, 1), LABELS.flatten()))
     assert torch.equal(layer.weight.grad, bare)
+
+
+class DeviceEvent:
+    """An event of a device that is behind its host until `done`."""
+
+    done = False
+    recorded = 0
+
+    def __init__(self, enable_timing):
+        assert enable_timing
+
+    def record(self, stream):
+        assert stream == "stream of cpu"
+        DeviceEvent.recorded += 1
+        self.at_ms = 4.0 * DeviceEvent.recorded
+
+    def query(self):
+        return DeviceEvent.done
+
+    def elapsed_time(self, end):
+        assert DeviceEvent.done, "asked too early: that waits"
+        return end.at_ms - self.at_ms
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """Tensors of the CPU pass for those of a device."""
+    DeviceEvent.done, DeviceEvent.recorded = False, 0
+    module = SimpleNamespace(
+        Event=DeviceEvent,
+        is_current_stream_capturing=lambda: False,
+        current_stream=lambda device: f"stream of {device}",
+    )
+    monkeypatch.setattr(accelerators, "of_kind", lambda torch, kind: Accelerator("cuda", module))
+    monkeypatch.setattr(patch, "turned_off", {})
+    return module
+
+
+def on_device(times=1, labels=LABELS):
+    """What watched some backwards on a device, and the session that it writes to."""
+    session, schedule, layer = Session(), SimpleNamespace(looks=[]), head()
+    pinned = lambda n, dtype, device, pin_memory: torch.zeros(n, dtype=dtype, device=device)  # noqa: E731
+    fake = SimpleNamespace(Tensor=torch.Tensor, int64=torch.int64, empty=pinned)
+    watched = IgnoredTargets(SimpleNamespace(torch=fake, schedule=schedule, session=session))
+    for _ in range(times):
+        hidden = torch.randn(labels.numel(), HIDDEN, requires_grad=True) * 1.0
+        loss = functional.cross_entropy(layer(hidden), labels.flatten())
+        watched.sample(None, loss)
+        loss.backward()
+        for look in list(schedule.looks):
+            look.after_backward()
+    assert schedule.looks == []
+    assert patch.turned_off == {}
+    return watched, session
+
+
+@pytest.mark.shows("guest")
+def test_targets_of_a_device_are_told_once_it_is_done_and_nothing_waits(device):
+    watched, session = on_device()
+    watched.collect()
+    assert session.events == []
+    DeviceEvent.done = True
+    watched.collect()
+    watched.collect()
+    (event,) = session.events
+    assert (event["looks"], event["targets"], event["ignored"], event["classes"]) == (1, 8, 5, 50)
+    assert event["seconds"] == pytest.approx(0.004)  # the device's, between two events
+
+
+def test_a_device_that_is_behind_is_looked_at_again_when_it_has_caught_up(device):
+    watched, session = on_device(times=3)
+    DeviceEvent.done = True
+    watched.collect()
+    assert [event["looks"] for event in session.events] == [1]
+
+
+def test_of_many_targets_on_a_device_some_are_read(device):
+    DeviceEvent.done = True
+    _, session = on_device(labels=torch.tensor([1, -100]).repeat(3 * TARGETS_MAX // 2 + 1))
+    (event,) = session.events
+    assert 0 < event["targets"] <= TARGETS_MAX
+
+
+@pytest.mark.shows("cuda-graphs")
+def test_in_a_graph_capture_nothing_is_launched_or_asked(device, monkeypatch):
+    device.is_current_stream_capturing = lambda: True
+    watched, session = on_device()
+    assert (DeviceEvent.recorded, session.events) == (0, [])
+    device.is_current_stream_capturing = lambda: False
+    watched, session = on_device()
+    device.is_current_stream_capturing = lambda: True
+    monkeypatch.setattr(DeviceEvent, "query", lambda self: pytest.fail("asked in a capture"))
+    watched.collect()
+    assert session.events == []

@@ -54,7 +54,11 @@ def device(capturing=False):
         is_current_stream_capturing=lambda: capturing,
         current_stream=lambda device: f"stream of {device}",
     )
-    torch = SimpleNamespace(float32="f4", empty=lambda n, dtype, pin_memory: [Scalar() for _ in range(n)])
+    # the CPU's memory, even where torch.set_default_device names another device: only that can be pinned
+    pinned = {"dtype": "f4", "device": "cpu", "pin_memory": True}
+    torch = SimpleNamespace(
+        float32="f4", empty=lambda n, **how: [Scalar() for _ in range(n)] if how == pinned else None
+    )
     return torch, Accelerator("xpu", module)
 
 
