@@ -2,7 +2,7 @@
 
 ## What it sees
 Pointwise kernels that no compiler fused take a noticeable share of the device's time, with no other
-computation beside them.
+computation beside them. Those that clip gradients, update or average parameters are no part of the model.
 
 ## By hand
     model = torch.compile(model)

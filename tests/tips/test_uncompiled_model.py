@@ -57,9 +57,19 @@ def test_what_runs_beside_other_computing_brings_nothing():
     assert tip(facts.kernels(*beside)) is None
 
 
+# Near a causal language model in 16 bits on an H200, whose gradients are clipped by foreach operators.
+CLIPPED = (
+    kernel("vectorized_elementwise_kernel", "pointwise", 13.2, count=1_000),
+    kernel("multi_tensor_apply_kernel", "clipping and averaging", 4.7, count=184),
+    kernel("multi_tensor_apply_kernel<FusedAdam>", "optimizer", 11, count=92),
+    kernel("nvjet", "matmul", 71.1),
+)
+
+
 @pytest.mark.parametrize(
     "kernels",
     [
+        pytest.param(facts.kernels(*CLIPPED), id="what-clips-gradients-is-no-models"),
         pytest.param(facts.kernels(HEAVY), id="nothing-pointwise"),
         pytest.param(facts.kernels(POINTWISE, FUSED), id="compiled-already"),
         pytest.param(facts.kernels(POINTWISE, HEAVY, share=0.3), id="little"),
