@@ -299,13 +299,14 @@ def _avoidable(attribution: TimeAttribution, found: Mapping[Bottleneck, float]) 
     """The share of wall time that could go, by class.
 
     Compute is what the user pays for: only what a finding takes out of it is avoidable. Of the others it is
-    what the model says, if there is a finding or so much that one is owed.
+    what the model says, if there is a finding or so much that one is owed. What a finding takes out of a
+    second class as well goes with the first.
     """
     avoidable = {}
     for kind, share in attribution.classes.items():
         at_most = 1.0 - 1.0 / attribution.bounds[kind]
         owed = kind is not Bottleneck.COMPUTE and (found[kind] >= WORTHWHILE or share >= UNEXPLAINED)
-        avoidable[kind] = at_most if owed else found[kind]
+        avoidable[kind] = max(at_most, found[kind]) if owed else found[kind]
     return avoidable
 
 

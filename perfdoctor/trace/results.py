@@ -30,6 +30,7 @@ class KernelClass(str, Enum):
     REDUCTION = "reduction"
     POINTWISE = "pointwise"
     OPTIMIZER = "optimizer"
+    CLIPPING = "clipping and averaging"  # of all gradients or parameters, beside an optimizer's step
     LAYOUT = "layout conversion"
     COMMUNICATION = "communication"
     COPY = "copy"

@@ -110,6 +110,22 @@ def test_of_two_level_classes_of_which_much_could_go_the_one_that_findings_short
     assert conclusion(of_step, of_device, findings=[], device="cuda").verdict is Verdict.BALANCED
 
 
+@pytest.mark.parametrize(
+    ("likely", "verdict"),
+    [
+        pytest.param(1.36, Verdict.DATA, id="takes-out-copies-as-well"),
+        pytest.param(1.25, Verdict.COMPUTE, id="takes-out-less-than-compiling"),
+    ],
+)
+def test_what_a_finding_takes_out_of_a_second_class_goes_with_the_first(likely, verdict):
+    """Near a U-Net on an H200 whose host draws noise and copies it: compiling takes out 22 % as well."""
+    classes = dict.fromkeys(Bottleneck, 0.0)
+    classes |= {Bottleneck.COMPUTE: 0.735, Bottleneck.DATA: 0.215, Bottleneck.TRANSFER: 0.05}
+    bounds = {kind: 1 / (1 - share) for kind, share in classes.items()}
+    found = [finding(Bottleneck.DATA, likely), finding(Bottleneck.COMPUTE, 1.285)]
+    assert decide(TimeAttribution(classes, bounds), found)[0] is verdict
+
+
 def test_level_classes_of_which_none_is_avoidable_are_balanced():
     of_class = dict.fromkeys(Bottleneck, 0.0) | {Bottleneck.NETWORK: 0.51, Bottleneck.COMPUTE: 0.49}
     bounds = dict.fromkeys(Bottleneck, 1.0)  # without either, the other still takes as long

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import pytest
 
 from perfdoctor.facts.predict.published_gains import MainWork, ModelKind, compiled
-from perfdoctor.tips.uncompiled_model import uncompiled_model as tip
+from perfdoctor.tips.uncompiled_model import uncompiled_model
 from tests.support import facts
 from tests.support.rank_traces import kernel
 
@@ -14,6 +14,10 @@ HEAVY = kernel("gemm", "matmul", 70)
 FUSED = kernel("triton_poi_fused_add_relu_0", "pointwise", 30)
 FUSED_SOFTMAX = kernel("triton_red_fused__log_softmax_1", "reduction", 30)
 SOFTMAX = kernel("void cunn_SoftMaxBackward<4, float, LogSoftMaxBackwardEpilogue>(float*)", "reduction", 30)
+
+
+def tip(kernels, device=None):
+    return uncompiled_model(kernels, device or facts.device())
 
 
 def test_counts_the_kernels_that_could_be_fused():
@@ -59,9 +63,30 @@ def test_what_runs_beside_other_computing_brings_nothing():
     assert tip(facts.kernels(*beside)) is None
 
 
+def test_a_host_that_sets_the_pace_is_quicker_in_the_model_alone():
+    """Near a U-Net on an H200 whose host draws noise for 11 of 18 ms: the device computes for 73 % of it."""
+    uses = kernel("vectorized", "pointwise", 43), kernel("sm90_xmma_wgrad", "convolution", 30)
+    kernels = facts.kernels(*uses, share=0.73)
+    drawing = replace(facts.device(host_late=0.22), host_floor=0.95, compilable=0.25)
+    assert facts.gain(tip(kernels)).likely == pytest.approx(1.4, abs=0.05)
+    assert facts.gain(tip(kernels, drawing)).likely == pytest.approx(1.28, abs=0.01)
+    launching = replace(drawing, host_floor=0.9, compilable=0.9)
+    assert facts.gain(tip(kernels, launching)) == facts.gain(tip(kernels))
+
+
+# Near a causal language model in 16 bits on an H200, whose gradients are clipped by foreach operators.
+CLIPPED = (
+    kernel("vectorized_elementwise_kernel", "pointwise", 13.2, count=1_000),
+    kernel("multi_tensor_apply_kernel", "clipping and averaging", 4.7, count=184),
+    kernel("multi_tensor_apply_kernel<FusedAdam>", "optimizer", 11, count=92),
+    kernel("nvjet", "matmul", 71.1),
+)
+
+
 @pytest.mark.parametrize(
     "kernels",
     [
+        pytest.param(facts.kernels(*CLIPPED), id="what-clips-gradients-is-no-models"),
         pytest.param(facts.kernels(HEAVY), id="nothing-pointwise"),
         pytest.param(facts.kernels(POINTWISE, FUSED), id="compiled-already"),
         pytest.param(facts.kernels(POINTWISE, FUSED_SOFTMAX), id="a-compiled-softmax"),

@@ -1,6 +1,6 @@
 """A U-Net learns to take noise away from small images; an average of its weights is kept beside it."""
 
-# expect: verdict=transfer finding=tensors-created-on-host
+# expect: verdict=data finding=tensors-created-on-host
 
 import copy
 

@@ -26,6 +26,7 @@ START_US = 1.6  # of any kernel is its start and end: the shortest in recorded t
 # Of the computing time: from here on a batch is called small. Recorded trainings with batches of a usual size
 # show 0.01 to 0.12, models that are given one text, one picture or few samples 0.34 to 0.61.
 UNFILLED = 0.25
+UPDATING = (KernelClass.OPTIMIZER, KernelClass.CLIPPING)
 SURE = 1.2  # times the likely share, at most
 PROFILED = 0.7  # of that, at worst: a profiler slows the host more than the device
 
@@ -59,8 +60,8 @@ def batch_fill(
         return None
     if all(use.unfilled_us is None for use in computing):
         return Missing("the torch.profiler window does not tell how many thread blocks kernels have")
-    updating_us = sum(use.us for use in computing if use.kind is KernelClass.OPTIMIZER)
-    on_samples = [use for use in computing if use.kind is not KernelClass.OPTIMIZER]
+    updating_us = sum(use.us for use in computing if use.kind in UPDATING)
+    on_samples = [use for use in computing if use.kind not in UPDATING]
     blocks_us = sum(use.unfilled_us or 0.0 for use in on_samples)
     unfilled_us = sum(map(_unfilled_us, on_samples))
     weights_us = 0.0

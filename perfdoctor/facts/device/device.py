@@ -45,8 +45,6 @@ LAUNCHING = (IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP)
 # Beside an H200 it was 1.3 to 2.2 where launches set the pace, without shapes and stacks.
 PROFILED = (2.2, 1.2, 1.0)  # at worst, likely, at best
 
-AHEAD = 10  # queued launches: a host so far ahead launches fast enough, and something else stalls it
-
 US_PER_S = 1e6
 CAUSES = {
     IdleCause.DATA_WAIT: Bottleneck.DATA,

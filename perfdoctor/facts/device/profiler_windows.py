@@ -12,7 +12,6 @@ from dataclasses import replace
 from perfdoctor.facts.device import device, exact_lines
 from perfdoctor.facts.device.attention import written_out
 from perfdoctor.facts.device.device import (
-    AHEAD,
     US_PER_S,
     AttentionFacts,
     CopyFacts,
@@ -64,6 +63,7 @@ WSL = "microsoft"  # in the name of its kernel, in any version
 NO_SHAPES = Missing("no torch.profiler window with shapes was recorded")
 OF_HOST = (IdleCause.DATA_WAIT, IdleCause.COPY, IdleCause.SYNC, IdleCause.HOST_LATE)
 LATE = 0.1  # of the step: where the device idles less for its host, both may set the pace
+FULL = 1000  # launches that a device queues; the next one waits, which no call that waits tells
 SEEN = 5  # samples of a line: fewer may be chance
 PLAINEST = ("plain", "shapes", "stacks")  # the window that disturbs least comes first
 DETAILED = ("shapes", "plain", "stacks")  # shapes cost the host time, not the device
@@ -331,13 +331,14 @@ def _idle(seen: Mapping[IdleCause, float], total: float, waiting: float) -> Mapp
 def _host_floor(trace: RankTrace, profiled: DeviceFacts, busy: float, usual_s: float) -> float:
     """The share of a usual step that the host takes by itself, where it is the host that sets the pace.
 
-    A host that is not ahead of its device is late by as much with shorter kernels: what they can save is the
-    time that it waits for them, in calls that wait. A profiler makes it slower, and such waits shorter.
+    A host that the device waits for is late by as much with shorter kernels: what they can save is the time
+    that it waits for them, in calls that wait. A profiler makes it slower, and such waits shorter. One that
+    launches quickly, and then works on something else until the queue is empty, is late as well.
     `busy`: share of the usual step in which the device works.
     """
     late = sum(profiled.idle.get(cause, 0.0) for cause in OF_HOST)
-    ahead = trace.launches is None or trace.launches.queue_mean > AHEAD
-    if ahead or late < LATE or busy > 1 - LATE or not profiled.steps:
+    stopped = trace.launches is None or trace.launches.queue_max >= FULL
+    if stopped or late < LATE or busy > 1 - LATE or not profiled.steps:
         return 0.0
     waited_s = sum(call.us for call in trace.blocking) / US_PER_S / profiled.steps
     own_s = profiled.window_s / profiled.steps - waited_s
@@ -346,6 +347,7 @@ def _host_floor(trace: RankTrace, profiled: DeviceFacts, busy: float, usual_s: f
 
 def _compilable(step: StepFacts) -> float:
     """The share of the host's time without batches that the model takes, forward and backward."""
-    host_s = step.mean_s - step.seconds.get(Phase.DATA_WAIT, 0.0)
-    model_s = step.seconds.get(Phase.FORWARD, 0.0) + step.seconds.get(Phase.BACKWARD, 0.0)
-    return min(1.0, model_s / host_s) if host_s > 0 else 1.0
+    first_s = step.mean_s - step.usual_s  # of the first step: libraries are loaded, kernels are chosen
+    host_s = step.usual_s - step.seconds.get(Phase.DATA_WAIT, 0.0)
+    model_s = step.seconds.get(Phase.FORWARD, 0.0) + step.seconds.get(Phase.BACKWARD, 0.0) - first_s
+    return min(1.0, max(0.0, model_s) / host_s) if host_s > 0 else 1.0

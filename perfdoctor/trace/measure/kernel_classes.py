@@ -73,6 +73,7 @@ BY_OPERATOR: Rules = (
     (KernelClass.MATMUL, r"^aten::(addmm|b?mm|baddbmm|addbmm|addmv|mv|dot|_\w+_mm)\b|gemm|matmul|linear"),
     (KernelClass.NORMALISATION, r"(batch|layer|group|instance|rms)_?norm"),
     (KernelClass.OPTIMIZER, r"^Optimizer|_fused_(adam|sgd|adagrad)"),
+    (KernelClass.CLIPPING, r"^aten::_(foreach|amp)_"),
     (KernelClass.LAYOUT, r"^aten::(permute|transpose|contiguous|\w+_shuffle)\b"),
     (KernelClass.REDUCTION, (
      r"^aten::(sum|mean|a?max|a?min|argm\w+|any|all|cumsum|sort|topk|_?(log_)?softmax\w*|\w+_loss\w*|unique\w*|"
@@ -90,7 +91,7 @@ WRAPPER = re.compile(
     re.IGNORECASE,
 )
 RESULT_TYPE = re.compile(r"^(void|std::enable_if<.*?>::type) ")
-IN_OPTIMIZER = (KernelClass.POINTWISE, KernelClass.REDUCTION, KernelClass.OTHER)
+UPDATING = (KernelClass.POINTWISE, KernelClass.REDUCTION, KernelClass.CLIPPING, KernelClass.OTHER)
 
 
 def is_communication(name: str) -> bool:
@@ -98,11 +99,12 @@ def is_communication(name: str) -> bool:
     return COMMUNICATION.search(name) is not None
 
 
-def kernel_class(kind: int, name: str, op: str | None, in_optimizer: bool) -> KernelClass:
-    """The class of a device event. `op` launched it; `in_optimizer`: inside an optimizer's step.
+def kernel_class(kind: int, name: str, op: str | None, place: KernelClass | None) -> KernelClass:
+    """The class of a device event. `op` launched it; `place`: the class of what is done there, if of any.
 
     A gemm that a convolution launched is convolution, and a pointwise kernel or reduction inside an
-    optimizer's step is the optimizer.
+    optimizer's step is the optimizer. Operators on lists of tensors work on parameters and gradients: no
+    model is written so.
     """
     if kind == DeviceKind.COPY:
         return KernelClass.COPY
@@ -112,9 +114,9 @@ def kernel_class(kind: int, name: str, op: str | None, in_optimizer: bool) -> Ke
     kernel = by_name(name) or launcher or KernelClass.OTHER
     if kernel is KernelClass.MATMUL and launcher is KernelClass.CONVOLUTION:
         return KernelClass.CONVOLUTION
-    if in_optimizer and kernel in IN_OPTIMIZER:
-        return KernelClass.OPTIMIZER
-    return kernel
+    if kernel not in UPDATING:
+        return kernel
+    return place or (KernelClass.CLIPPING if launcher is KernelClass.CLIPPING else kernel)
 
 
 @lru_cache(maxsize=4096)

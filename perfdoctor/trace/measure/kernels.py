@@ -18,13 +18,15 @@ from perfdoctor.trace.measure.intervals import NS, overlapping
 from perfdoctor.trace.measure.kernel_classes import is_communication, kernel_class
 from perfdoctor.trace.measure.operators import Operators, details
 from perfdoctor.trace.measure.source_places import places
-from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Flags, Floats, Inputs, Ints, Trace
+from perfdoctor.trace.measure.updates import in_updates
+from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Floats, Inputs, Ints, Trace
 from perfdoctor.trace.results import ClassUse, KernelClass, KernelUse, MatrixUse, OpUse, WorkUse
 
 CLASSES = tuple(KernelClass)
 WORKING = (KernelClass.MATMUL, KernelClass.CONVOLUTION, KernelClass.ATTENTION)  # whose work shapes tell
 TF32 = "tf32"
-OPTIMIZER = "Optimizer.step#"
+# What is launched there is of this class, if it can be: anywhere, in an optimizer's step, just before one.
+PLACES = (None, KernelClass.OPTIMIZER, KernelClass.CLIPPING)
 ALIGNED = 64  # no layout asks for more: 128 bytes of half precision
 
 
@@ -78,11 +80,11 @@ class Kernels:
         self.op = np.full(len(call), UNKNOWN, np.int32)  # that launched each device event
         launched = np.flatnonzero(call != UNKNOWN)
         self.op[launched] = ops.innermost[call[launched]]
-        in_optimizer = _in_optimizer(trace, annotations)
-        optimizer = np.zeros(len(call), bool)
-        optimizer[launched] = in_optimizer[call[launched]]
+        inside, before = in_updates(trace, annotations)
+        place = np.zeros(len(call), np.int64)  # in PLACES
+        place[launched] = np.where(inside, 1, np.where(before, 2, 0))[call[launched]]
         self.detail = details(trace, self.op)
-        self.which, self.groups = self._grouped(optimizer)
+        self.which, self.groups = self._grouped(place)
         self.operator_work = self._operator_work()
 
     def use(self, ops: Operators) -> DeviceUse:
@@ -185,14 +187,14 @@ class Kernels:
         unfilled = 1.0 - np.minimum(1.0, device.blocks / np.where(most > 0, most, 1.0))
         return np.where(is_known, unfilled, math.nan)
 
-    def _grouped(self, optimizer: Ints) -> tuple[Ints, list[KernelGroup]]:
+    def _grouped(self, place: Ints) -> tuple[Ints, list[KernelGroup]]:
         """The group of each device event, (n,), and all groups."""
         device, names = self.trace.device, len(self.trace.names) + 1
         op_name = np.zeros(len(device), np.int64)
         known = np.flatnonzero(self.op != UNKNOWN)
         op_name[known] = self.trace.ops.name[self.op[known]]
         op_name[known] += 1
-        key = (device.name.astype(np.int64) * names + op_name) * 2 + optimizer
+        key = (device.name.astype(np.int64) * names + op_name) * len(PLACES) + place
         keys, first, which = np.unique(key, return_index=True, return_inverse=True)
         count, duration = np.bincount(which), device.duration_ns / NS
         us = np.bincount(which, weights=duration)
@@ -203,8 +205,8 @@ class Kernels:
         unfilled_us = np.bincount(which, weights=duration * self._unfilled())
         groups = []
         for number, (code, event) in enumerate(zip(keys.tolist(), first.tolist(), strict=True)):
-            name, op = divmod(code // 2, names)
-            kind, dtype, tensor_core = self._kind(name, op - 1, event, bool(code % 2))
+            name, op = divmod(code // len(PLACES), names)
+            kind, dtype, tensor_core = self._kind(name, op - 1, event, PLACES[code % len(PLACES)])
             columns = (us, occupancy_us, occupied_us, beside_us, unfilled_us)
             numbers = [float(column[number]) for column in columns]
             groups.append(
@@ -216,11 +218,11 @@ class Kernels:
         return which, groups
 
     def _kind(
-        self, name: int, op: int, event: int, in_optimizer: bool
+        self, name: int, op: int, event: int, place: KernelClass | None
     ) -> tuple[KernelClass, str | None, bool | None]:
         """Class, number type and use of tensor cores of a group; `event` is one of it."""
         text = self.trace.names[name]
-        kind = kernel_class(int(self.trace.device.kind[event]), text, self.trace.text(op), in_optimizer)
+        kind = kernel_class(int(self.trace.device.kind[event]), text, self.trace.text(op), place)
         if kind in (KernelClass.COPY, KernelClass.MEMSET):
             return kind, None, False
         return kind, dtype_of(text) or self._input_type(kind, event), tensor_cores(text, kind)
@@ -313,17 +315,6 @@ class Kernels:
             at=at,
             unfilled_us=None if math.isnan(unfilled_us) else unfilled_us,
         )
-
-
-def _in_optimizer(trace: Trace, annotations: Annotations) -> Flags:
-    """(calls,) bool: whether a call was made inside an optimizer's step."""
-    inside = np.zeros(len(trace.calls), bool)
-    rows = annotations.rows(lambda name: name.startswith(OPTIMIZER))
-    for thread in sorted(set(annotations.events.thread[rows].tolist())):
-        spans = annotations.spans(rows[annotations.events.thread[rows] == thread])
-        calls = np.flatnonzero(trace.calls.thread == thread)
-        inside[calls] = spans.hold(trace.calls.begin_ns[calls])
-    return inside
 
 
 def _total_bytes(entries: list[OperatorWork]) -> float | None:

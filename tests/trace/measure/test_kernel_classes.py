@@ -143,7 +143,7 @@ def test_a_name_that_tells_nothing_has_no_class(name: str) -> None:
 @pytest.mark.parametrize("name", list(NAMES[K.COMMUNICATION]))
 def test_communication_is_known_by_name_alone(name: str) -> None:
     assert is_communication(name)
-    assert kernel_class(DeviceKind.KERNEL, name, "aten::mm", True) is K.COMMUNICATION
+    assert kernel_class(DeviceKind.KERNEL, name, "aten::mm", K.OPTIMIZER) is K.COMMUNICATION
 
 
 def test_a_reduction_is_no_communication() -> None:
@@ -152,33 +152,35 @@ def test_a_reduction_is_no_communication() -> None:
 
 def test_a_gemm_that_a_convolution_launched_is_convolution() -> None:
     assert (
-        kernel_class(DeviceKind.KERNEL, "volta_sgemm_128x64_nn", "aten::cudnn_convolution", False)
+        kernel_class(DeviceKind.KERNEL, "volta_sgemm_128x64_nn", "aten::cudnn_convolution", None)
         is K.CONVOLUTION
     )
-    assert kernel_class(DeviceKind.KERNEL, "volta_sgemm_128x64_nn", "aten::mm", False) is K.MATMUL
+    assert kernel_class(DeviceKind.KERNEL, "volta_sgemm_128x64_nn", "aten::mm", None) is K.MATMUL
 
 
 def test_where_the_name_tells_nothing_the_operator_does() -> None:
-    assert kernel_class(DeviceKind.KERNEL, "kernel0", "aten::_flash_attention_forward", False) is K.ATTENTION
-    assert kernel_class(DeviceKind.KERNEL, "kernel0", "aten::native_batch_norm", False) is K.NORMALISATION
-    assert kernel_class(DeviceKind.KERNEL, "kernel0", "aten::mul", False) is K.POINTWISE
-    assert kernel_class(DeviceKind.KERNEL, "kernel0", None, False) is K.OTHER
+    assert kernel_class(DeviceKind.KERNEL, "kernel0", "aten::_flash_attention_forward", None) is K.ATTENTION
+    assert kernel_class(DeviceKind.KERNEL, "kernel0", "aten::native_batch_norm", None) is K.NORMALISATION
+    assert kernel_class(DeviceKind.KERNEL, "kernel0", "aten::mul", None) is K.POINTWISE
+    assert kernel_class(DeviceKind.KERNEL, "kernel0", None, None) is K.OTHER
     assert (
-        kernel_class(DeviceKind.KERNEL, "RNN_blockPersist_fp_LSTM<float>", "aten::_cudnn_rnn", False)
+        kernel_class(DeviceKind.KERNEL, "RNN_blockPersist_fp_LSTM<float>", "aten::_cudnn_rnn", None)
         is K.OTHER
     )
     for name in ("regular_fft<64u>", "void vector_fft<64u, (padding_t)1>(kernel_arguments_t<unsigned int>)"):
-        assert kernel_class(DeviceKind.KERNEL, name, "aten::_fft_c2c", False) is K.OTHER
+        assert kernel_class(DeviceKind.KERNEL, name, "aten::_fft_c2c", None) is K.OTHER
 
 
 def test_what_an_optimizers_step_computes_is_the_optimizers() -> None:
     name = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
-    assert kernel_class(DeviceKind.KERNEL, name, "aten::add_", True) is K.OPTIMIZER
-    assert kernel_class(DeviceKind.KERNEL, "ampere_sgemm_128x64_nn", "aten::mm", True) is K.MATMUL
+    assert kernel_class(DeviceKind.KERNEL, name, "aten::add_", K.OPTIMIZER) is K.OPTIMIZER
+    assert kernel_class(DeviceKind.KERNEL, "ampere_sgemm_128x64_nn", "aten::mm", K.OPTIMIZER) is K.MATMUL
 
 
 def test_copies_and_memsets_are_what_the_trace_says() -> None:
-    assert kernel_class(DeviceKind.COPY, "Memcpy HtoD (Pageable -> Device)", "aten::mm", True) is K.COPY
+    assert (
+        kernel_class(DeviceKind.COPY, "Memcpy HtoD (Pageable -> Device)", "aten::mm", K.OPTIMIZER) is K.COPY
+    )
     assert kernel_class(DeviceKind.MEMSET, "Memset (Device)", "aten::zero_", True) is K.MEMSET
 
 
@@ -188,3 +190,11 @@ def test_a_kernels_own_name_is_without_types_and_parameters() -> None:
         function_name("std::enable_if<!(false), void>::type internal::gemvx::kernel<int>(P)")
         == "internal::gemvx::kernel"
     )
+
+
+def test_what_works_on_lists_of_tensors_is_no_models():
+    foreach = "multi_tensor_apply_kernel<TensorListMetadata<2>, LpNormFunctor<float>>"
+    assert kernel_class(DeviceKind.KERNEL, foreach, "aten::_foreach_norm", None) is K.CLIPPING
+    assert kernel_class(DeviceKind.KERNEL, foreach, "aten::_foreach_norm", K.OPTIMIZER) is K.OPTIMIZER
+    assert kernel_class(DeviceKind.KERNEL, "kernel0", "aten::_foreach_add_", K.OPTIMIZER) is K.OPTIMIZER
+    assert kernel_class(DeviceKind.KERNEL, "volta_sgemm_128x64_nn", "aten::mm", K.CLIPPING) is K.MATMUL

@@ -83,6 +83,29 @@ def test_what_an_optimizers_step_launches_is_the_optimizers() -> None:
     assert found == {KernelClass.OPTIMIZER: 3.0, KernelClass.POINTWISE: 1.0}
 
 
+def test_what_lies_between_the_backward_pass_and_the_update_is_no_models() -> None:
+    made = Recording()
+    for begin in (0, 100):
+        made.launched(ADD, begin + 5, begin + 60, begin + 61)
+        made.op(
+            "autograd::engine::evaluate_function: MulBackward0", begin + 10, begin + 14, thread="backward"
+        )
+        made.launched(ADD, begin + 12, begin + 62, begin + 64, thread="backward")
+        made.op(
+            "autograd::engine::evaluate_function: AddBackward0", begin + 14, begin + 20, thread="backward"
+        )
+        made.launched(ADD, begin + 22, begin + 64, begin + 68)
+        made.mark("Optimizer.step#AdamW.step", begin + 30, begin + 40)
+        made.launched(ADD, begin + 32, begin + 68, begin + 76)
+        made.launched(ADD, begin + 45, begin + 76, begin + 92)
+    found = {use.kind: use.us for use in measure(made.trace()).classes}
+    assert found == {
+        KernelClass.POINTWISE: 2 * (1.0 + 2.0 + 16.0),
+        KernelClass.CLIPPING: 2 * 4.0,
+        KernelClass.OPTIMIZER: 2 * 8.0,
+    }
+
+
 def test_copies_and_memsets_move_the_bytes_that_they_say() -> None:
     made = Recording()
     made.copy("Memcpy HtoD (Pinned -> Device)", 0, 4, bytes=4000)
