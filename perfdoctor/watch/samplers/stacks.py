@@ -2,8 +2,9 @@
 
 The training process is sampled all the time, in chunks; of all the workers one at a time for a few seconds,
 in turn, since they do the same work and each costs as much as the training process. In the first seconds it
-is several at a time, while they show too little of how batches are prepared. Counts are added up in memory and the file is replaced after each chunk, so it holds every stack once, is whole at any moment, and
-loses at most one chunk if perfdoctor is killed.
+is several at a time, while they show too little of how batches are prepared. Counts are added up in memory
+and the file is replaced after each chunk, so it holds every stack once, is whole at any moment, and loses at
+most one chunk if perfdoctor is killed.
 """
 
 from __future__ import annotations
