@@ -9,6 +9,7 @@ from enum import Enum
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LineCost, Location, Phase, StepFacts
 
+WAITED_FOR = 0.10  # share of the step lost to batches: below it no advice is about how they are prepared
 NAMED = 0.01  # of the step: a smaller loss is not mentioned
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from perfdoctor.facts.data.called_back import CalledFunctions, UserFunction
+from perfdoctor.facts.device.device import CopyFacts
 from perfdoctor.facts.host.stacks import NO_STACKS, line_costs, threads, too_few_of
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
@@ -23,12 +24,13 @@ from perfdoctor.facts.user_source.library_table import (
     of_wait,
 )
 from perfdoctor.facts.user_source.parse import LOOPS, Listing, Sources, statements
-from perfdoctor.model.batch import BatchFacts, CalledBack, Stage, StageCost
+from perfdoctor.model.batch import WAITED_FOR, BatchFacts, CalledBack, Stage, StageCost
 from perfdoctor.model.measured import LineCost, LoaderFacts, Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 
 FEW = 10  # samples of batches being prepared: fewer may all be of one slow batch
+COPIED = 0.03  # share of the time that the device waits for copies to it: below it, no advice is about them
 SHORT_LOOP = 8  # lines: a loop that is taken in at a glance is one piece of work, whichever line was sampled
 FETCH = re.compile(r"torch[/\\]utils[/\\]data[/\\]_utils[/\\]fetch\.py$")
 COLLATE = re.compile(r"torch[/\\]utils[/\\]data[/\\]_utils[/\\]collate\.py$")
@@ -42,9 +44,13 @@ NOWHERE = Frame("", "", 0, Owner.LIBRARY)
 
 @fact
 def batch_facts(
-    rank: RankRecords, step: StepFacts, loader: LoaderFacts, sources: Sources
-) -> BatchFacts | Missing:
-    """What a batch of the training loader costs by stage."""
+    rank: RankRecords,
+    step: StepFacts,
+    loader: LoaderFacts,
+    copies: CopyFacts | Missing | None,
+    sources: Sources,
+) -> BatchFacts | Missing | None:
+    """What a batch of the training loader costs by stage; None where it is unknown and matters to nobody."""
     if not rank.stacks:
         return NO_STACKS
     stacks = list(prepared(rank, loader))
@@ -52,7 +58,8 @@ def batch_facts(
     for inner, count in stacks:
         tally.add(inner, count)
     if tally.samples < FEW:
-        return too_few(tally.samples)
+        copied = copies.waited_for if isinstance(copies, CopyFacts) else 0.0
+        return too_few(tally.samples, copied >= COPIED or step.data_stall >= WAITED_FOR)
     costs = tally.costs(loader)
     return BatchFacts(
         batch_s=loader.batch_s,
@@ -76,9 +83,9 @@ def prepared(rank: RankRecords, loader: LoaderFacts) -> Iterator[tuple[tuple[Fra
             yield frames[fetches[-1] + 1 :], count
 
 
-def too_few(samples: int) -> Missing:
-    """What is said where no more than these of batches being prepared were taken."""
-    return too_few_of("batch preparation", samples)
+def too_few(samples: int, matters: bool) -> Missing | None:
+    """What is said where no more than these of batches being prepared were taken, if it matters."""
+    return too_few_of("batch preparation", samples) if matters else None
 
 
 def prepares(thread: str, workers: bool) -> bool:

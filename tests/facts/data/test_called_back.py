@@ -50,7 +50,9 @@ def called_back(*stacks):
     stacks = tuple((("worker 42", *FETCHES, *frames), count) for count, frames in stacks)
     records = RankRecords(0, None, None, (), stacks, "py-spy")
     of_loader = loader(workers=2, batch=100, collate_s=0.0)
-    found = batch_facts(records, step(data_wait=90, forward=10), of_loader, Sources(source_of(train=SCRIPT)))
+    found = batch_facts(
+        records, step(data_wait=90, forward=10), of_loader, None, Sources(source_of(train=SCRIPT))
+    )
     return [(one.function, one.by.line, pytest.approx(one.share)) for one in found.called_back]
 
 
