@@ -7,8 +7,9 @@ from dataclasses import replace
 from enum import Enum
 
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import LineCost, Phase, StepFacts
+from perfdoctor.model.measured import LineCost, Location, Phase, StepFacts
 
+WAITED_FOR = 0.10  # share of the step lost to batches: below it no advice is about how they are prepared
 NAMED = 0.01  # of the step: a smaller loss is not mentioned
 
 
@@ -40,6 +41,16 @@ class StageCost:
 
 
 @dataclass(frozen=True)
+class CalledBack:
+    """A function of the user's that a library calls, again and again, for one of the user's lines."""
+
+    file: str
+    function: str
+    by: Location  # the line that calls the library
+    share: float  # of the batch: the library's own time on the way to the function, which is that line's
+
+
+@dataclass(frozen=True)
 class BatchFacts:
     """What preparing a batch costs whoever does it, by stage; the shares of all costs add up to 1."""
 
@@ -52,6 +63,7 @@ class BatchFacts:
     locked: tuple[LineCost, ...] = ()  # lines that run while a lock is held; shares of the batch
     transfer_s: float = 0.0  # beyond `batch_s`: packing it for a queue, and taking it out again
     worker_start_s: float | None = None
+    called_back: tuple[CalledBack, ...] = ()  # where the user's own code is transforming
 
     def of(self, stage: Stage, *kinds: str) -> tuple[StageCost, ...]:
         """The costs of a stage, of these kinds only where some are given."""

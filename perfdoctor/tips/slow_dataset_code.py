@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perfdoctor.facts.user_source.library_table import called
-from perfdoctor.model.batch import BatchFacts, Stage, waits
+from perfdoctor.model.batch import BatchFacts, CalledBack, Stage, waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import CpuFacts, LineCost, LoaderFacts, Phase, StepFacts
@@ -54,6 +55,8 @@ LIBRARIES = {
     **dict.fromkeys(("json", "yaml", "csv", "xml", "bs4"), PARSED),
 }
 
+_Place = tuple[str, str | None]  # file, function
+
 
 @tip(
     title="Rewrite the dataset's costliest code",
@@ -71,7 +74,8 @@ def slow_dataset_code(
     worked_s = cpu.worked_s(loader.batch_cpu_s)
     if worked_s < ON_CPU * loader.batch_s and not cpu.crowded:  # else for cores, perhaps
         return None
-    lines = _place(batch.lines(Stage.TRANSFORMING, ""))
+    lines, called = _with_calls(batch)
+    lines = _place(lines)
     if not lines:
         return None
     top, share = lines[0], min(1.0, sum(line.share for line in lines))
@@ -82,15 +86,17 @@ def slow_dataset_code(
         for kept, of_many in zip(KEPT if alone else KEPT_OF_MANY, KEPT_OF_MANY, strict=True)
     )
     text = top.at.text or ""
+    backs = called.get((top.at.file, top.at.function), [])
     where = "at" if len(lines) == 1 else "most of it at"
     return Advice(
         because=(
             waits(step),
             f"{share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms is spent in `{top.at.function}`, "
             f"{where} line {top.at.line}" + (f": `{text}`" if text else ""),
+            *(_said(back) for back in backs),
         ),
         change=Change(batch=Estimate(low, likely, high)),
-        at=tuple(line.at for line in lines[:SHOWN]),
+        at=(top.at, *(back.by for back in backs), *(line.at for line in lines[1:]))[:SHOWN],
         code=_fix(text, batch.library(top)),
     )
 
@@ -102,9 +108,30 @@ def _fix(text: str, library: str | None) -> str | None:
     return next(fits, LIBRARIES.get(library or ""))
 
 
+def _with_calls(batch: BatchFacts) -> tuple[list[LineCost], dict[_Place, list[CalledBack]]]:
+    """The lines, with what a library takes to call a function put down to the function; and those calls."""
+    lines = {(line.at.file, line.at.line): line for line in batch.lines(Stage.TRANSFORMING, "")}
+    called: dict[_Place, list[CalledBack]] = defaultdict(list)
+    for back in batch.called_back:
+        place, calling = (back.file, back.function), (back.by.file, back.by.line)
+        costliest = next(
+            (at for at, line in lines.items() if (line.at.file, line.at.function) == place), None
+        )
+        if costliest is not None and calling in lines:
+            for at, more in ((costliest, back.share), (calling, -back.share)):
+                lines[at] = replace(lines[at], share=lines[at].share + more)
+            called[place].append(back)
+    return sorted(lines.values(), key=lambda line: -line.share), called
+
+
+def _said(back: CalledBack) -> str:
+    text = f": `{back.by.text}`" if back.by.text else ""
+    return f"{back.share:.0%} is what calling `{back.function}` takes line {back.by.line}{text}"
+
+
 def _place(lines: Sequence[LineCost]) -> list[LineCost]:
     """The lines of one function, or one line, that take most of a batch, or else much; else an empty list."""
-    functions: dict[tuple[str, str | None], list[LineCost]] = defaultdict(list)
+    functions: dict[_Place, list[LineCost]] = defaultdict(list)
     for line in lines:
         functions[line.at.file, line.at.function].append(line)
     costliest = max(functions.values(), key=lambda group: sum(line.share for line in group), default=[])

@@ -7,7 +7,7 @@ import pytest
 
 from perfdoctor.facts.user_source.frames import parse
 from perfdoctor.facts.user_source.library_table import library, of_frame, of_statement
-from perfdoctor.model.batch import Stage
+from perfdoctor.model.batch import CalledBack, Stage
 from perfdoctor.tips.slow_dataset_code import slow_dataset_code as tip
 from tests.support import facts
 from tests.support.facts import cpu, line, loader, step
@@ -88,6 +88,30 @@ def test_where_the_cost_is_spread_over_functions_the_costliest_is_named_if_it_ta
 def test_time_without_a_core_is_work_too():
     starved_of_cores = cpu(cores=2, worker_delay=1.5, main_delay=0.5)
     assert tip(STARVED, loader(workers=1, batch=12, cpu=5), SLOW, starved_of_cores) is not None
+
+
+CALLS = line(0.5, 26, text="return curve(image, gamma)", function="Curve.__call__", leaf="_vectorize_call")
+CALLED = line(0.48, 16, text="return int(value ** gamma)", function="tone")
+TONES = (cost(Stage.TRANSFORMING, 0.48, CALLED), cost(Stage.TRANSFORMING, 0.5, CALLS, library="numpy"))
+
+
+def test_what_a_library_takes_to_call_a_function_is_put_down_to_the_function():
+    back = CalledBack("train.py", "tone", CALLS.at, 0.4)
+    advice = tip(STARVED, loader(batch=12), batch(*TONES, called_back=(back,)), cpu())
+    assert advice is not None
+    assert [at.line for at in advice.at] == [16, 26]
+    assert advice.because[1:] == (
+        "88% of a batch's 12.0 ms is spent in `tone`, at line 16: `return int(value ** gamma)`",
+        "40% is what calling `tone` takes line 26: `return curve(image, gamma)`",
+    )
+
+
+def test_a_call_of_which_the_library_takes_nothing_for_a_function_is_a_place_of_its_own():
+    advice = tip(STARVED, loader(batch=12), batch(*TONES), cpu())
+    assert advice is not None
+    assert [at.line for at in advice.at] == [26]
+    unseen = CalledBack("train.py", "other", CALLS.at, 0.4)  # none of its lines takes anything
+    assert tip(STARVED, loader(batch=12), batch(*TONES, called_back=(unseen,)), cpu()) == advice
 
 
 @pytest.mark.parametrize(

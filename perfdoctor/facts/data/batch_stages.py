@@ -8,6 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from perfdoctor.facts.data.called_back import CalledFunctions, UserFunction
+from perfdoctor.facts.device.device import CopyFacts
 from perfdoctor.facts.host.stacks import NO_STACKS, line_costs, threads, too_few_of
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
@@ -22,12 +24,13 @@ from perfdoctor.facts.user_source.library_table import (
     of_wait,
 )
 from perfdoctor.facts.user_source.parse import LOOPS, Listing, Sources, statements
-from perfdoctor.model.batch import BatchFacts, Stage, StageCost
-from perfdoctor.model.measured import LineCost, LoaderFacts, Phase, StepFacts
+from perfdoctor.model.batch import WAITED_FOR, BatchFacts, CalledBack, Stage, StageCost
+from perfdoctor.model.measured import LineCost, LoaderFacts, Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 
 FEW = 10  # samples of batches being prepared: fewer may all be of one slow batch
+COPIED = 0.03  # share of the time that the device waits for copies to it: below it, no advice is about them
 SHORT_LOOP = 8  # lines: a loop that is taken in at a glance is one piece of work, whichever line was sampled
 FETCH = re.compile(r"torch[/\\]utils[/\\]data[/\\]_utils[/\\]fetch\.py$")
 COLLATE = re.compile(r"torch[/\\]utils[/\\]data[/\\]_utils[/\\]collate\.py$")
@@ -35,31 +38,40 @@ QUEUE = re.compile(r"multiprocessing[/\\]queues\.py$")
 UNPACKING = re.compile(r"[/\\]multiprocessing[/\\](?:reductions?|connection|resource_sharer)\.py$")
 
 Lines = Counter[tuple[Frame, "str | None", "str | None"]]
+PLAIN = (Stage.TRANSFORMING, "")  # nothing more is known of it
 NOWHERE = Frame("", "", 0, Owner.LIBRARY)
 
 
 @fact
 def batch_facts(
-    rank: RankRecords, step: StepFacts, loader: LoaderFacts, sources: Sources
-) -> BatchFacts | Missing:
-    """What a batch of the training loader costs by stage."""
+    rank: RankRecords,
+    step: StepFacts,
+    loader: LoaderFacts,
+    copies: CopyFacts | Missing | None,
+    sources: Sources,
+) -> BatchFacts | Missing | None:
+    """What a batch of the training loader costs by stage; None where it is unknown and matters to nobody."""
     if not rank.stacks:
         return NO_STACKS
-    tally = _Tally(sources)
-    for inner, count in prepared(rank, loader):
+    stacks = list(prepared(rank, loader))
+    tally = _Tally(sources, CalledFunctions(stacks, sources))
+    for inner, count in stacks:
         tally.add(inner, count)
     if tally.samples < FEW:
-        return too_few(tally.samples)
+        copied = copies.waited_for if isinstance(copies, CopyFacts) else 0.0
+        return too_few(tally.samples, copied >= COPIED or step.data_stall >= WAITED_FOR)
+    costs = tally.costs(loader)
     return BatchFacts(
         batch_s=loader.batch_s,
         cpu_s=loader.batch_cpu_s,
         in_workers=bool(loader.num_workers),
         samples=tally.samples,
-        costs=tuple(sorted(tally.costs(loader), key=lambda cost: -cost.share)),
+        costs=tuple(sorted(costs, key=lambda cost: -cost.share)),
         connecting=tally.connecting / tally.fetching if tally.fetching else 0.0,
         locked=line_costs(tally.locked, tally.locked.total() / tally.samples, tally.sources),
         transfer_s=_transfer_s(rank, step, loader, tally.samples),
         worker_start_s=loader.worker_start_s,
+        called_back=tally.called_back(costs),
     )
 
 
@@ -71,9 +83,9 @@ def prepared(rank: RankRecords, loader: LoaderFacts) -> Iterator[tuple[tuple[Fra
             yield frames[fetches[-1] + 1 :], count
 
 
-def too_few(samples: int) -> Missing:
-    """What is said where no more than these of batches being prepared were taken."""
-    return too_few_of("batch preparation", samples)
+def too_few(samples: int, matters: bool) -> Missing | None:
+    """What is said where no more than these of batches being prepared were taken, if it matters."""
+    return too_few_of("batch preparation", samples) if matters else None
 
 
 def prepares(thread: str, workers: bool) -> bool:
@@ -84,11 +96,13 @@ def prepares(thread: str, workers: bool) -> bool:
 class _Tally:
     """Samples of batches being prepared, by what was done and by line."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources, functions: CalledFunctions) -> None:
         self.sources = sources
+        self.functions = functions
         self.samples = self.connecting = self.fetching = 0
         self.seen: dict[tuple[LibraryWork, str | None], Lines] = defaultdict(Counter)
         self.locked: Lines = Counter()
+        self.calling: Counter[tuple[Frame, UserFunction]] = Counter()  # a library at work for both
 
     def add(self, inner: Sequence[Frame], count: int) -> None:
         """Count a stack of a batch being prepared."""
@@ -98,6 +112,9 @@ class _Tally:
         work, by = self._work(inner, user, beyond)
         self.samples += count
         self.seen[work, by][user, beyond[-1].function if beyond else None, None] += count
+        called = self.functions.of(user, beyond) if work == PLAIN and user is not NOWHERE else None
+        if called is not None:
+            self.calling[user, called] += count
         if work[0] is Stage.FETCHING:
             self.fetching += count
             self.connecting += count * any(connects(frame) for frame in beyond)
@@ -141,6 +158,21 @@ class _Tally:
             costs = line_costs(lines, share, self.sources)
             stage_costs.append(StageCost(stage, kind, by, share, lines.total(), self._in_loops(stage, costs)))
         return stage_costs
+
+    def called_back(self, costs: Iterable[StageCost]) -> tuple[CalledBack, ...]:
+        """The functions for which a library was at work, costliest first."""
+        one_sample = next(
+            (cost.share / cost.samples for cost in costs if (cost.stage, cost.kind) == PLAIN), 0.0
+        )
+        return tuple(
+            CalledBack(
+                file,
+                function,
+                Location(user.file, user.line, user.function, self.sources.text(user.file, user.line)),
+                count * one_sample,
+            )
+            for (user, (file, function)), count in self.calling.most_common()
+        )
 
     def _in_loops(self, stage: Stage, costs: Iterable[LineCost]) -> tuple[LineCost, ...]:
         """The lines; those of one short loop of the user's Python are added up under the costliest."""

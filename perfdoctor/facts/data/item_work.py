@@ -24,8 +24,9 @@ from perfdoctor.facts.user_source.parse import (
     header,
     statements,
 )
+from perfdoctor.model.batch import WAITED_FOR
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import LoaderFacts, Location
+from perfdoctor.model.measured import LoaderFacts, Location, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.item_work import ItemWorkEvent
@@ -75,7 +76,7 @@ class RepeatedWorkFacts:
 
 @fact
 def repeated_work(
-    rank: RankRecords, looks: list[ItemWorkEvent], loader: LoaderFacts, sources: Sources
+    rank: RankRecords, looks: list[ItemWorkEvent], step: StepFacts, loader: LoaderFacts, sources: Sources
 ) -> RepeatedWorkFacts | Missing | None:
     """Such work in the batches of the training loader, or None where there is none."""
     if not looks:
@@ -93,7 +94,7 @@ def repeated_work(
         if known is not None:
             hits[known] += count
     if total < FEW:
-        return too_few(total)
+        return too_few(total, step.data_stall >= WAITED_FOR)
     work = [
         RepeatedWork(
             at=Location(*known.place, known.function, sources.text(*known.place)),

@@ -13,8 +13,9 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Owner
 from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import Listing, Sources, names_in, statements
+from perfdoctor.model.batch import WAITED_FOR
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import LoaderFacts, Location
+from perfdoctor.model.measured import LoaderFacts, Location, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 
@@ -44,7 +45,7 @@ class SharingLoop:
 
 @fact
 def late_sharding_facts(
-    rank: RankRecords, loader: LoaderFacts, sources: Sources
+    rank: RankRecords, step: StepFacts, loader: LoaderFacts, sources: Sources
 ) -> LateShardingFacts | Missing | None:
     """The costliest such loop of an iterable dataset with workers, or None where there is none."""
     if not loader.iterable or loader.num_workers < 2:
@@ -66,7 +67,7 @@ def late_sharding_facts(
         if outermost is not None:
             seen[outermost] = seen.get(outermost, 0) + count
     if total < FEW:
-        return too_few(total)
+        return too_few(total, step.data_stall >= WAITED_FOR)
     if not seen:
         return None
     (file, loop), samples = max(seen.items(), key=lambda one: one[1])

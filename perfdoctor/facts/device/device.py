@@ -124,6 +124,12 @@ class CopyFacts:
     unprofiled: float = 1.0  # of the idle time of sites: what is left of it without a profiler
     timed: float = 0.0  # share of the step in which the host copies to the device, by the timers
 
+    @property
+    def waited_for(self) -> float:
+        """The share of the step in which the device waits for copies to it."""
+        sites = (site for site in self.sites if site.direction == "HtoD")
+        return self.per_us * sum(site.exposed_us + site.idle_us for site in sites)
+
     def per_step(self, count: float) -> float | None:
         """A count over all judged steps as one per step."""
         return count / self.judged_steps if self.judged_steps else None

@@ -1,9 +1,10 @@
 """Stacks of the training processes and their loader workers, by py-spy, or asked for from within.
 
 The training process is sampled all the time, in chunks; of all the workers one at a time for a few seconds,
-in turn, since they do the same work and each costs as much as the training process. Counts are added up in
-memory and the file is replaced after each chunk, so it holds every stack once, is whole at any moment, and
-loses at most one chunk if perfdoctor is killed.
+in turn, since they do the same work and each costs as much as the training process. In the first seconds it
+is several at a time, while they show too little of how batches are prepared. Counts are added up in memory
+and the file is replaced after each chunk, so it holds every stack once, is whole at any moment, and loses at
+most one chunk if perfdoctor is killed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,13 @@ WORKER_HZ = 10
 WORKER_CHUNK_S = 5.0
 WORKER_PAUSE_S = 1.0  # attaching costs 20-30 ms of CPU: at most one a second where workers restart quickly
 LATE_WORKER_PAUSE_S = 30.0
+# Where many workers prepare few batches each, one alone shows too little before a short run, or they, end.
+FIRST_WORKERS = 4  # at a time
+FIRST_WORKER_HZ = 20
+FIRST_WORKER_CHUNK_S = 2.0
+FIRST_WORKERS_FOR_S = 20.0  # after the training began, at the most
+ENOUGH_PREPARING = 30  # samples of batches being prepared
+FETCH_FILE = "_utils/fetch.py:"  # of torch.utils.data: whoever is below it prepares a batch
 UNDECLARED_AFTER_S = 2.0  # until then a forked helper of the script may look like a worker yet to fetch
 MOST_WORKER_NAMES = 32  # workers that restart each epoch have new ids; later ones are counted as "worker *"
 
@@ -120,6 +128,11 @@ def from_worker_loop(frames: tuple[str, ...]) -> tuple[str, ...]:
     return frames
 
 
+def preparing(stacks: Iterable[SampledStack]) -> int:
+    """The samples of a worker in which it prepares a batch."""
+    return sum(stack.count for stack in stacks if any(FETCH_FILE in frame for frame in stack.frames))
+
+
 class _SampledRank:
     """The stack sampling of one training process."""
 
@@ -141,14 +154,16 @@ class _SampledRank:
 
 
 class StackSampler:
-    """Keeps one recording per rank going, and one for all workers; `start` starts a recording."""
+    """Keeps one recording per rank going, and one (at first a few) for all workers; `start` starts one."""
 
     def __init__(self, run: Path, start: Start | None, log: Callable[[str], None]) -> None:
         self._run = run
         self._start = start
         self._log = log
         self._ranks: dict[str, _SampledRank] = {}  # by tag
-        self._worker: tuple[str, Recording] | None = None  # (tag, recording)
+        self._workers: list[tuple[str, Recording]] = []  # (tag, recording)
+        self._preparing = 0  # samples of workers that were preparing a batch
+        self._first = True  # whether workers are sampled as at first
         self._last_worker = 0
         self._worker_due_s = 0.0
         self._ended_cpu_s = 0.0
@@ -178,12 +193,11 @@ class StackSampler:
         for rank in self._ranks.values():
             if rank.recording is not None:
                 self._take(rank, alive=False)
-        if self._worker is not None:
-            self._take_worker(*self._worker)
+        self._take_workers(self._workers)
 
     def _recordings(self) -> list[Recording]:
         recordings = [rank.recording for rank in self._ranks.values() if rank.recording is not None]
-        return recordings + ([self._worker[1]] if self._worker is not None else [])
+        return recordings + [recording for _, recording in self._workers]
 
     def _rate(self, member: RunProcess, ranks: int) -> int:
         """Samples per second for one of `ranks` training processes."""
@@ -231,35 +245,65 @@ class StackSampler:
         return outcome
 
     def _tick_worker(self, now_s: float, workers: list[RunProcess]) -> None:
-        if self._worker is not None:
-            if self._worker[1].running():
-                return
-            self._take_worker(*self._worker)
-            late = any(now_s - rank.began_s >= LATE_AFTER_S for rank in self._ranks.values())
-            self._worker_due_s = now_s + (LATE_WORKER_PAUSE_S if late else WORKER_PAUSE_S)
-        sampled = {tag for tag, rank in self._ranks.items() if not rank.off}
-        ready = [member for member in workers if member.tag in sampled]
-        declared = [member for member in ready if member.declared]
-        waited = all(now_s - rank.began_s >= UNDECLARED_AFTER_S for rank in self._ranks.values())
-        ready = declared or (ready if waited else [])
+        if any(recording.running() for _, recording in self._workers):
+            return
+        if self._workers:
+            self._take_workers(self._workers)
+            self._worker_due_s = now_s + self._pause_s(now_s)
+        ready = self._ready(now_s, workers)
         if self._start is None or not ready or now_s < self._worker_due_s:
             return
-        ready.sort(key=lambda member: member.pid)
-        worker = next((member for member in ready if member.pid > self._last_worker), ready[0])
-        self._last_worker = worker.pid
+        rate, seconds = (
+            (FIRST_WORKER_HZ, FIRST_WORKER_CHUNK_S) if self._first else (WORKER_HZ, WORKER_CHUNK_S)
+        )
         try:
-            if worker.tag is not None:
-                self._worker = (worker.tag, self._start(worker.pid, WORKER_HZ, WORKER_CHUNK_S))
+            for tag, pid in self._next(ready, FIRST_WORKERS if self._first else 1):
+                self._workers.append((tag, self._start(pid, rate, seconds)))
+                self._last_worker = pid
         except OSError:
             self._worker_due_s = now_s + LATE_WORKER_PAUSE_S  # out of processes or descriptors, for now
 
-    def _take_worker(self, tag: str, recording: Recording) -> None:
-        self._worker = None
-        outcome = self._ended(recording)
-        rank = self._ranks[tag]
-        if outcome.stacks and not rank.off:  # once it is off, the file is the probe's
-            rank.folded.add_worker(recording.pid, outcome.stacks)
-            rank.folded.write()
+    def _pause_s(self, now_s: float) -> float:
+        """How long the workers are left alone after a recording."""
+        if self._first:
+            return 0.0
+        late = any(now_s - rank.began_s >= LATE_AFTER_S for rank in self._ranks.values())
+        return LATE_WORKER_PAUSE_S if late else WORKER_PAUSE_S
+
+    def _ready(self, now_s: float, workers: list[RunProcess]) -> list[tuple[str, int]]:
+        """(tag, pid) of the workers that can be sampled."""
+        began_s = max((rank.began_s for rank in self._ranks.values()), default=now_s)
+        self._first = self._first and now_s - began_s < FIRST_WORKERS_FOR_S
+        ready = [
+            member
+            for member in workers
+            if member.tag in self._ranks
+            and not self._ranks[member.tag].off
+            and (member.declared or now_s - began_s >= UNDECLARED_AFTER_S)
+        ]
+        declared = [member for member in ready if member.declared]
+        return [(member.tag or "", member.pid) for member in declared or ready]
+
+    def _next(self, ready: list[tuple[str, int]], most: int) -> list[tuple[str, int]]:
+        """As many of them whose turn it is."""
+        turns = sorted(ready, key=lambda worker: (worker[1] <= self._last_worker, worker[1]))
+        return turns[:most]
+
+    def _take_workers(self, recorded: list[tuple[str, Recording]]) -> None:
+        """Keep what was seen of workers; they are sampled as at first while that finds some, but too few."""
+        self._workers = []
+        seen = found = 0
+        for tag, recording in recorded:
+            outcome = self._ended(recording)
+            rank = self._ranks[tag]
+            if outcome.stacks and not rank.off:  # once it is off, the file is the probe's
+                seen += 1
+                found += preparing(outcome.stacks)
+                rank.folded.add_worker(recording.pid, outcome.stacks)
+                rank.folded.write()
+        self._preparing += found
+        idle = seen > 0 and found == 0  # where none was seen at all, they ended too soon
+        self._first = self._first and not idle and self._preparing < ENOUGH_PREPARING
 
 
 def request_samples(header: Path) -> None:

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from textwrap import dedent
 
 import pytest
 
-from perfdoctor.facts.data.batch_stages import batch_facts
+from perfdoctor.facts.data.batch_stages import COPIED, batch_facts
+from perfdoctor.facts.data.item_work import RepeatedWorkFacts
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.model.batch import Stage
+from perfdoctor.model.batch import WAITED_FOR, BatchFacts, Stage
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
-from tests.support.facts import loader, step
+from perfdoctor.tips import catalogue
+from tests.support.facts import copies, loader, step
+from tests.support.rank_traces import site
 from tests.support.records import source_of
 
 TRAIN = "/home/me/train.py"
@@ -62,9 +67,9 @@ def worker(*frames, count=10, within=FETCHES):
     return ("worker 42", *within, *frames), count
 
 
-def facts(*stacks, of_loader=LOADER, of_step=STEP):
+def facts(*stacks, of_loader=LOADER, of_step=STEP, of_copies=None):
     records = RankRecords(0, None, None, (), stacks, "py-spy")
-    return batch_facts(records, of_step, of_loader, Sources(source_of(train=SCRIPT)))
+    return batch_facts(records, of_step, of_loader, of_copies, Sources(source_of(train=SCRIPT)))
 
 
 def shares(found):
@@ -165,3 +170,23 @@ def test_handing_over_is_packing_and_unpacking():
 def test_too_few_samples_are_a_reason():
     assert facts() == Missing("no stack samples were taken")
     assert facts(worker(at(6), count=9)) == Missing("only 9 stack samples of batch preparation were taken")
+
+
+def test_no_tip_about_batches_speaks_where_so_little_is_lost_to_them():
+    about = [tip for tip in catalogue.tips() if {BatchFacts, RepeatedWorkFacts} & set(tip.needs.values())]
+    modules = {tip.id: sys.modules[tip.judge.__module__] for tip in about}
+    over_the_bus = modules.pop("float-batches-over-the-bus")
+    assert (over_the_bus.WAITS, over_the_bus.NOTICEABLE) >= (WAITED_FOR, COPIED)
+    assert len(modules) >= 10
+    assert min(module.NOTICEABLE for module in modules.values()) >= WAITED_FOR
+
+
+def test_where_little_is_lost_to_batches_and_copies_few_samples_are_nothing_to_tell():
+    trains = step(data_wait=9, forward=91)
+    few = worker(at(6), count=9)
+    assert facts(few, of_step=trains) is None
+    assert facts(few, of_step=trains, of_copies=copies(sites=(site(ms=10),))) is None
+    assert facts(worker(at(6), count=10), of_step=trains) is not None
+    assert isinstance(facts(few, of_step=step(data_wait=10, forward=90)), Missing)
+    assert isinstance(facts(few, of_step=trains, of_copies=copies(sites=(site(ms=20),))), Missing)
+    assert isinstance(facts(few, of_step=replace(step(data_wait=5, forward=95), contention_s=0.006)), Missing)

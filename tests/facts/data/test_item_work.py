@@ -4,13 +4,12 @@ from textwrap import dedent
 
 import pytest
 
-from perfdoctor.facts.data.batch_stages import too_few
 from perfdoctor.facts.data.item_work import How, repeated_work
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.item_work import ItemWorkEvent
-from tests.support.facts import loader
+from tests.support.facts import loader, step
 from tests.support.records import source_of
 
 TRAIN = "/home/me/train.py"
@@ -42,6 +41,7 @@ SCRIPT = dedent(
                 yield line, words, table
     """
 )
+STEP = step(data_wait=90, forward=10)
 GETITEM = {"file": TRAIN, "line": 2, "function": "__getitem__"}
 ITER = {"file": TRAIN, "line": 15, "function": "__iter__"}
 SAME = {"file": 1, "table": 2, "sums": 3, "key": 4}
@@ -66,10 +66,12 @@ def call(line=13, function="convert", **given):
     return {"at": where, "callee": function, "module": "__main__", "function": function, **counts}
 
 
-def facts(*stacks, functions=(), calls=(), pid=42):
+def facts(*stacks, functions=(), calls=(), pid=42, of_step=STEP):
     records = RankRecords(0, None, None, (), stacks, "py-spy")
     look = ItemWorkEvent(items=64, functions=list(functions), calls=list(calls), small=[], pid=pid)
-    return repeated_work(records, [look], loader(workers=1, batch=10), Sources(source_of(train=SCRIPT)))
+    return repeated_work(
+        records, [look], of_step, loader(workers=1, batch=10), Sources(source_of(train=SCRIPT))
+    )
 
 
 def lines(found):
@@ -148,7 +150,7 @@ def test_workers_that_set_other_values_did_not_repeat_each_other():
     ]
     stacks = (worker(at(4), LOAD, count=60), worker(at(7), count=20))
     records = RankRecords(0, None, None, (), stacks, "py-spy")
-    found = repeated_work(records, looks, loader(workers=2, batch=10), Sources(source_of(train=SCRIPT)))
+    found = repeated_work(records, looks, STEP, loader(workers=2, batch=10), Sources(source_of(train=SCRIPT)))
     assert [one.at.line for one in found.work] == [7]
 
 
@@ -158,17 +160,21 @@ def test_of_each_process_the_last_totals_count():
         for n in (4, 8)
     ]
     records = RankRecords(0, None, None, (), (CONVERTS,), "py-spy")
-    found = repeated_work(records, looks, loader(workers=1, batch=10), Sources(source_of(train=SCRIPT)))
+    found = repeated_work(records, looks, STEP, loader(workers=1, batch=10), Sources(source_of(train=SCRIPT)))
     assert found.work[0].seen == 8
 
 
 def test_says_what_was_not_seen():
     records = RankRecords(0, None, None, (), (CONVERTS,), "py-spy")
     sources = Sources(source_of(train=SCRIPT))
-    assert isinstance(repeated_work(records, [], loader(workers=1), sources), Missing)
+    assert isinstance(repeated_work(records, [], STEP, loader(workers=1), sources), Missing)
     assert isinstance(facts(), Missing)
-    assert facts(worker(at(4), count=3)) == too_few(3)
+    assert facts(worker(at(4), count=3)) == Missing("only 3 stack samples of batch preparation were taken")
     assert facts(worker(at(4), count=0)) == Missing("no stack samples of batch preparation were taken")
+
+
+def test_where_the_step_does_not_wait_few_samples_are_nothing_to_tell():
+    assert facts(worker(at(4), count=3), of_step=step(data_wait=5, forward=95)) is None
 
 
 def test_a_damaged_event_tells_nothing():

@@ -8,7 +8,7 @@ from perfdoctor.facts.data.late_sharding import late_sharding_facts, sharing_loo
 from perfdoctor.facts.user_source.parse import Listing, Sources
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
-from tests.support.facts import loader
+from tests.support.facts import loader, step
 from tests.support.records import source_of
 
 TRAIN = "/home/me/train.py"
@@ -35,13 +35,15 @@ def stack(*lines, count=10):
     return ("worker 42", FETCH, *(f"{name} ({TRAIN}:{line})" for name, line in lines)), count
 
 
+STEP = step(data_wait=90, forward=10)
+
 PARSING = stack(("Texts.__iter__", 5), ("Texts.read", 11), count=30)
 ENCODING = stack(("Texts.__iter__", 8), count=10)
 
 
-def facts(*stacks, of_loader=LOADER):
+def facts(*stacks, of_loader=LOADER, of_step=STEP):
     records = RankRecords(0, None, None, (), stacks, "py-spy")
-    return late_sharding_facts(records, of_loader, Sources(source_of(train=SCRIPT)))
+    return late_sharding_facts(records, of_step, of_loader, Sources(source_of(train=SCRIPT)))
 
 
 def loops(body: str) -> list[tuple[int, int, int]]:
@@ -68,7 +70,9 @@ def test_datasets_with_an_index_and_single_workers_have_nothing_to_share_out(of_
 
 def test_without_samples_of_batches_it_is_not_known():
     assert isinstance(facts(), Missing)
-    assert isinstance(facts(stack(("Texts.__iter__", 5), count=9)), Missing)
+    few = stack(("Texts.__iter__", 5), count=9)
+    assert isinstance(facts(few), Missing)
+    assert facts(few, of_step=step(data_wait=5, forward=95)) is None  # nothing to gain there
 
 
 @pytest.mark.parametrize(

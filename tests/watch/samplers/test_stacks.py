@@ -253,16 +253,68 @@ def test_what_only_looks_like_a_worker_takes_no_turn_beside_real_ones(tmp_path: 
     assert [recording.pid for recording in bench.started] == [os.getpid(), 9]
 
 
+FETCHING = (LOOP, "_MapDatasetFetcher.fetch (/torch/utils/data/_utils/fetch.py:54)", "read (t.py:3)")
+
+
+def rounds(bench: Bench, members: list[RunProcess], count: int, samples: int = 0) -> list[list[Scripted]]:
+    """The recordings of workers that start one after the other; each worker is seen preparing this often."""
+    found = []
+    for round_number in range(count):
+        known = len(bench.started)
+        bench.sampler.tick(4.0 * round_number, members)
+        found.append([one for one in bench.started[known:] if one.pid != os.getpid()])
+        for recording in found[-1]:
+            recording.ended = True
+            if samples:
+                stacks_seen = (SampledStack(recording.pid, "MainThread", FETCHING, samples),)
+                recording.result = RecordingEnd(stacks_seen, None)
+        bench.sampler.tick(4.0 * round_number + 1.0, [])
+    return found
+
+
 def test_workers_take_turns(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     steps_file(tmp_path, os.getpid())
-    members = [bench.main, bench.worker(9), bench.worker(7)]
-    for now in range(0, 40, 8):
-        bench.sampler.tick(float(now), members)
-        bench.started[-1].ended = True
-        bench.sampler.tick(now + 1.0, members)
-    workers = [recording.pid for recording in bench.started if recording.pid != os.getpid()]
-    assert workers[:4] == [7, 9, 7, 9]
+    declared = [replace(bench.worker(pid), declared=True) for pid in (9, 8, 7, 6, 5)]
+    found = rounds(bench, [bench.main, *declared], 4)
+    assert [[one.pid for one in each] for each in found] == [[5, 6, 7, 8], [9], [5], [6]]
+
+
+def test_several_workers_are_sampled_until_enough_of_batch_preparation_was_seen(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    steps_file(tmp_path, os.getpid())
+    declared = [replace(bench.worker(pid), declared=True) for pid in range(1, 11)]
+    found = rounds(bench, [bench.main, *declared], 3, samples=stacks.ENOUGH_PREPARING // 8 + 1)
+    assert [[one.pid for one in each] for each in found] == [[1, 2, 3, 4], [5, 6, 7, 8], [9]]
+    assert [each[0].rate_hz for each in found] == [stacks.FIRST_WORKER_HZ] * 2 + [stacks.WORKER_HZ]
+
+
+def test_workers_that_prepare_much_are_sampled_one_at_a_time_from_the_second_time_on(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    steps_file(tmp_path, os.getpid())
+    declared = [replace(bench.worker(pid), declared=True) for pid in range(1, 11)]
+    found = rounds(bench, [bench.main, *declared], 2, samples=stacks.ENOUGH_PREPARING)
+    assert [len(each) for each in found] == [4, 1]
+
+
+def test_workers_that_end_before_they_are_seen_leave_the_others_their_turn(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    steps_file(tmp_path, os.getpid())
+    declared = [replace(bench.worker(pid), declared=True) for pid in range(1, 11)]
+    bench.sampler.tick(0.0, [bench.main, *declared])
+    for recording in bench.started[1:]:
+        recording.ended, recording.result = True, RecordingEnd((), "py-spy ended with 1: no such process")
+    bench.sampler.tick(1.0, [bench.main, *declared])
+    assert [recording.pid for recording in bench.started[1:]] == list(range(1, 9))
+
+
+def test_several_workers_are_sampled_only_in_the_first_seconds(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    steps_file(tmp_path, os.getpid())
+    declared = [replace(bench.worker(pid), declared=True) for pid in range(1, 11)]
+    bench.sampler.tick(0.0, [bench.main])
+    bench.sampler.tick(stacks.FIRST_WORKERS_FOR_S, [bench.main, *declared])
+    assert [recording.pid for recording in bench.started[1:]] == [1]
 
 
 @pytest.mark.shows("no-stacks")
