@@ -40,6 +40,7 @@ FIRST_WORKER_HZ = 20
 FIRST_WORKER_CHUNK_S = 2.0
 FIRST_WORKERS_FOR_S = 20.0  # after the training began, at the most
 ENOUGH_PREPARING = 30  # samples of batches being prepared
+ENOUGH_IDLE = 60  # samples of workers, at one time, of which none prepares a batch: they have little to do
 FETCH_FILE = "_utils/fetch.py:"  # of torch.utils.data: whoever is below it prepares a batch
 UNDECLARED_AFTER_S = 2.0  # until then a forked helper of the script may look like a worker yet to fetch
 MOST_WORKER_NAMES = 32  # workers that restart each epoch have new ids; later ones are counted as "worker *"
@@ -297,12 +298,12 @@ class StackSampler:
             outcome = self._ended(recording)
             rank = self._ranks[tag]
             if outcome.stacks and not rank.off:  # once it is off, the file is the probe's
-                seen += 1
+                seen += sum(stack.count for stack in outcome.stacks if stack.thread_id == recording.pid)
                 found += preparing(outcome.stacks)
                 rank.folded.add_worker(recording.pid, outcome.stacks)
                 rank.folded.write()
         self._preparing += found
-        idle = seen > 0 and found == 0  # where none was seen at all, they ended too soon
+        idle = seen >= ENOUGH_IDLE and found == 0  # where fewer were seen, the workers ended too soon
         self._first = self._first and not idle and self._preparing < ENOUGH_PREPARING
 
 

@@ -276,7 +276,7 @@ def test_workers_take_turns(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     steps_file(tmp_path, os.getpid())
     declared = [replace(bench.worker(pid), declared=True) for pid in (9, 8, 7, 6, 5)]
-    found = rounds(bench, [bench.main, *declared], 4)
+    found = rounds(bench, [bench.main, *declared], 4, samples=stacks.ENOUGH_PREPARING)
     assert [[one.pid for one in each] for each in found] == [[5, 6, 7, 8], [9], [5], [6]]
 
 
@@ -295,6 +295,22 @@ def test_workers_that_prepare_much_are_sampled_one_at_a_time_from_the_second_tim
     declared = [replace(bench.worker(pid), declared=True) for pid in range(1, 11)]
     found = rounds(bench, [bench.main, *declared], 2, samples=stacks.ENOUGH_PREPARING)
     assert [len(each) for each in found] == [4, 1]
+
+
+@pytest.mark.parametrize(("samples", "then"), [(stacks.ENOUGH_IDLE // 4, 1), (2, 4)])
+def test_workers_that_idle_are_sampled_one_at_a_time_but_not_for_few_samples(
+    tmp_path: Path, samples: int, then: int
+) -> None:
+    bench = Bench(tmp_path)
+    steps_file(tmp_path, os.getpid())
+    declared = [replace(bench.worker(pid), declared=True) for pid in range(1, 11)]
+    bench.sampler.tick(0.0, [bench.main, *declared])
+    for one in bench.started[1:]:
+        one.ended, one.result = True, RecordingEnd((SampledStack(one.pid, "", (LOOP,), samples),), None)
+    bench.sampler.tick(3.0, [bench.main])
+    known = len(bench.started)
+    bench.sampler.tick(5.0, [bench.main, *declared])
+    assert len(bench.started) - known == then
 
 
 def test_workers_that_end_before_they_are_seen_leave_the_others_their_turn(tmp_path: Path) -> None:
