@@ -117,15 +117,15 @@ def _ask(
         with contained(f"the tip {tip.id}", failures):
             advice = tip.judge(**groups)
             if advice is not None:
-                gain = _gain(tip, advice, model, attribution, machine_of(facts))
-                if tip.heading.kernels_only:
-                    gain = beside_host(gain, facts.get(DeviceFacts))
-                advised.append((tip, _as_told(advice, facts), gain))
+                told = _as_told(tip, advice, facts)
+                advised.append((tip, told, _gain(tip, told, model, attribution, machine_of(facts))))
     return sorted(advised, key=lambda entry: (-_worth(*entry), entry[0].id)), not_judged
 
 
-def _as_told(advice: Advice, facts: Facts) -> Advice:
-    """The change by hand as arguments, where a trainer makes the loader and the optimizer."""
+def _as_told(tip: Tip, advice: Advice, facts: Facts) -> Advice:
+    """With what goes beside the host; and by hand, as arguments where a trainer makes the calls."""
+    if tip.heading.kernels_only and advice.change is not None:
+        advice = replace(advice, change=beside_host(advice.change, facts.get(DeviceFacts)))
     if advice.arguments is None or facts.run.trainer is None:
         return advice
     return replace(advice, code=f"TrainingArguments(..., {advice.arguments})")

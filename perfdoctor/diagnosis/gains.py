@@ -9,7 +9,7 @@ from perfdoctor.diagnosis.calibration import PartialGain, bounded, corrected
 from perfdoctor.facts.device.device import DeviceFacts, without
 from perfdoctor.facts.device.profiler_windows import LATE
 from perfdoctor.facts.predict.step_model import StepModel
-from perfdoctor.model.change import Change
+from perfdoctor.model.change import Change, Estimate
 from perfdoctor.model.checked import Checked
 from perfdoctor.model.concluded import CLOSE_TO_ALL, Bottleneck, Gain
 from perfdoctor.model.widening import Widening
@@ -50,12 +50,14 @@ def calibrated(
     return corrected(gain, parts, here, checked, bound_of(acted_on, bounds))
 
 
-def beside_host(gain: Gain, device: DeviceFacts | None) -> Gain:
-    """What shorter kernels bring where the device waits for its host: what that waits for them, no more."""
+def beside_host(change: Change, device: DeviceFacts | None) -> Change:
+    """What shorter kernels take out of a step whose device waits for its host: what that waits for them."""
     if device is None or not device.host_floor:
-        return gain
-    likely = min(gain.likely, 1 / device.host_floor)
-    return bounded(replace(gain, likely=likely), 1 / max(device.host_floor - LATE, LATE))
+        return change
+    waited = 1 - device.host_floor
+    most = Estimate(waited, waited, waited + LATE)
+    step = (min(getattr(change.step, case), getattr(most, case)) for case in ("low", "likely", "high"))
+    return replace(change, step=Estimate(*step))
 
 
 def within(gain: Gain, kinds: Iterable[Bottleneck], bounds: Mapping[Bottleneck, float]) -> Gain:

@@ -8,6 +8,7 @@ from perfdoctor.diagnosis import confidence
 from perfdoctor.diagnosis.confidence import CROWDED, UNEXPLAINED, UNSTEADY, core_delay, without_a_core
 from perfdoctor.diagnosis.steadiness import Steadiness, by_tenth, led
 from perfdoctor.facts.device.device import DeviceFacts, move
+from perfdoctor.facts.device.profiler_windows import NO_WINDOW
 from perfdoctor.facts.gather import NO_STEPS, Facts
 from perfdoctor.facts.host.stacks import KIND_CLASS
 from perfdoctor.facts.predict.step_model import TRUSTED_ERROR, StepModel
@@ -191,11 +192,12 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
     steady = steadiness(attribution, findings)
     little = unjudgeable(facts)
     verdict, kind = _verdict(step, attribution, findings, steady, little)
-    if verdict is Verdict.HEALTHY and (unseen := _unseen(facts)):
+    unseen = _unseen(facts) if verdict is Verdict.HEALTHY else None
+    if unseen is not None and facts.missing(DeviceFacts) == NO_WINDOW:  # else nobody could have seen it
         verdict, little = Verdict.INCONCLUSIVE, unseen
     because = _because(step, attribution, verdict, steady, little)
     most, doubt = confidence.earned(attribution.classes, verdict, kind, findings, facts.get(JobFacts))
-    seen = confidence.seen(step, facts, verdict, kind, steady)
+    seen = Confidence.LOW if unseen else confidence.seen(step, facts, verdict, kind, steady)
     return Diagnosis(
         verdict=verdict,
         share=attribution.classes[kind],
@@ -205,6 +207,7 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
             *because,
             *_waits(step, facts.get(JobFacts)),
             *doubt,
+            *([unseen] if unseen and verdict is Verdict.HEALTHY else []),
             *_doubts(step, facts, verdict, steady),
         ),
         classes=attribution.classes,

@@ -87,7 +87,7 @@ def slow_dataset_code(
     )
     text = top.at.text or ""
     backs = called.get((top.at.file, top.at.function), [])
-    where = "at" if len(lines) == 1 else "most of it at"
+    where = "at" if len(lines) == 1 else "most of it at" if others < top.share else "above all at"
     return Advice(
         because=(
             waits(step),

@@ -197,8 +197,17 @@ def test_where_the_device_waits_for_its_host_shorter_kernels_bring_no_more_than_
     fewer = tip("b", 0.3, kind=Bottleneck.COMPUTE)
     found = judge([shorter, fewer], facts, open_to(compute=1.0)).findings
     assert [finding.id for finding in found] == ids
-    gains = [finding.gain for finding in found if finding.id == "a" and floor]
-    assert all(gain.likely <= 1 / floor and gain.high <= 1 / (floor - 0.1) for gain in gains)
+    changes = [finding.advice.change.step for finding in found if finding.id == "a" and floor]
+    assert all(step.likely <= 1.001 - floor and step.high <= 1.101 - floor for step in changes)
+
+
+def test_two_ways_to_shorten_kernels_bring_together_no_more_than_their_host_waits_for_them():
+    device = DeviceFacts("H100", 1.0, 10, 0.5, 0.0, 0.0, {}, host_floor=0.8)
+    facts = Facts({RunFacts: run(device="NVIDIA H100"), StepFacts: STEP, DeviceFacts: device})
+    tips = [tip(name, 0.4, kind=Bottleneck.COMPUTE, kernels_only=True, published=True) for name in "ab"]
+    together = judge(tips, facts, open_to(compute=1.0)).together
+    assert together is not None
+    assert together.likely == pytest.approx(1 / 0.64)  # the second takes its part of what the first leaves
 
 
 def test_what_a_machines_own_trials_know_comes_before_published_gains():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from perfdoctor.diagnosis.verdict import TimeAttribution, attribute_time, conclude, decide
 from perfdoctor.facts.device.device import DeviceFacts
+from perfdoctor.facts.device.profiler_windows import NO_WINDOW
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.steps.tenths import PhaseTenths
 from perfdoctor.model.batch import Stage
@@ -153,14 +154,19 @@ def test_a_busy_device_is_compute_though_the_host_waits_for_it():
 
 
 def test_nobody_calls_a_device_healthy_that_no_window_looked_into():
-    def blind(of_step, busy, findings=()):
+    def blind(of_step, busy, findings=(), missing=NO_WINDOW):
         told = facts(of_step, GpuFacts(("A100",), busy, None, None), device="cuda")
-        told = Facts({**told.groups, DeviceFacts: Missing("no window was recorded")})
+        told = Facts({**told.groups, DeviceFacts: missing})
         return conclude(told, attribute_time(told), findings)
 
     found = blind(step(forward=40, backward=60), 0.95)
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert "what the device does with its time is not known: no window was recorded" in found.because
+    assert f"what the device does with its time is not known: {NO_WINDOW.reason}" in found.because
+    never = blind(step(forward=40, backward=60), 0.95, missing=Missing("the profiler cannot record it"))
+    assert (never.verdict, never.confidence) == (Verdict.HEALTHY, Confidence.LOW)
+    assert (
+        never.because[-1] == "what the device does with its time is not known: the profiler cannot record it"
+    )
     starved = step(data_wait=60, forward=15, backward=25)
     assert blind(starved, 0.3, [finding(Bottleneck.DATA, 2.0)]).verdict is Verdict.DATA
 

@@ -62,6 +62,7 @@ NO_WORK_IN_WSL = Missing(
 WSL = "microsoft"  # in the name of its kernel, in any version
 NO_SHAPES = Missing("no torch.profiler window with shapes was recorded")
 OF_HOST = (IdleCause.DATA_WAIT, IdleCause.COPY, IdleCause.SYNC, IdleCause.HOST_LATE)
+FEW_WAITS = 0.02  # of the window, in waits for batches: fewer are those of batches that were there
 LATE = 0.1  # of the step: where the device idles less for its host, both may set the pace
 FULL = 1000  # launches that a device queues; the next one waits, which no call that waits tells
 SEEN = 5  # samples of a line: fewer may be chance
@@ -307,17 +308,13 @@ def unprofiled(trace: RankTrace, step: StepFacts) -> DeviceFacts | None:
         profiled=False,
         compilable=_compilable(step),
         host_floor=_host_floor(trace, shares, busy * stretch, step.usual_s),
-        idle=_idle(shares.idle, idle, step.share(Phase.DATA_WAIT)),
+        idle=_idle(shares.idle, idle, _bare_wait(trace, shares, step)),
         away=min(shares.away * stretch, idle),  # what the host works on there launches nothing
     )
 
 
 def _idle(seen: Mapping[IdleCause, float], total: float, waiting: float) -> Mapping[IdleCause, float]:
-    """What the device idles in all, by cause as the window saw it; for batches at least as the timers did.
-
-    Batches come when they like: few steps may have had to wait for none. `waiting`: share of the step that
-    waits for one.
-    """
+    """What the device idles in all, by cause as the window saw it; for batches at least `waiting`."""
     all_seen = sum(seen.values())
     if total <= 0 or all_seen <= 0:
         return {}
@@ -326,6 +323,19 @@ def _idle(seen: Mapping[IdleCause, float], total: float, waiting: float) -> Mapp
     left = (total - data) / others if others > 0 else 0.0
     by_cause = {cause: share * left for cause, share in seen.items()}
     return {**by_cause, IdleCause.DATA_WAIT: data if others > 0 else total} if data > 0 else by_cause
+
+
+def _bare_wait(trace: RankTrace, seen: DeviceFacts, step: StepFacts) -> float:
+    """The share of a usual step in which, by the timers, the device waits for a batch.
+
+    Batches come when they like, and few steps may have had to wait for none: then nobody knows better than
+    the timers. Where they waited, the window tells how much of that the device still had work for.
+    """
+    waited_us = sum(each.dataloader_us for each in device.judged_steps(trace.steps))
+    idled_us = seen.idle.get(IdleCause.DATA_WAIT, 0.0) * seen.window_s * US_PER_S
+    few = waited_us < FEW_WAITS * seen.window_s * US_PER_S
+    bare = 1.0 if few else min(1.0, idled_us / waited_us)
+    return bare * step.seconds.get(Phase.DATA_WAIT, 0.0) / step.usual_s
 
 
 def _host_floor(trace: RankTrace, profiled: DeviceFacts, busy: float, usual_s: float) -> float:

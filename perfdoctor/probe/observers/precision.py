@@ -53,7 +53,8 @@ def precision(watch: Watch) -> None:
 def _built_with(torch: Any) -> Optional[int]:
     """The first number of the cuDNN that torch was built with; asking the library itself would load it."""
     ask = getattr(getattr(torch._C, "_cudnn", None), "getCompileVersion", None)
-    return int(ask()[0]) if ask is not None else None
+    numbers = ask() if ask is not None else None
+    return int(numbers[0]) if isinstance(numbers, tuple) and numbers else None
 
 
 def _of_device(torch: Any, used: accelerators.Accelerator) -> Dict[str, Any]:
@@ -61,10 +62,10 @@ def _of_device(torch: Any, used: accelerators.Accelerator) -> Dict[str, Any]:
     found: Dict[str, Any] = {"devices": used.ask("device_count")}
     if cudnn is not None:
         found["cudnn_benchmark"] = cudnn.benchmark
-        found["cudnn_version"] = _built_with(torch)
     try:
         found["matmul_precision"] = torch.get_float32_matmul_precision()
         if cudnn is not None:
+            found["cudnn_version"] = _built_with(torch)
             found["cudnn_tf32"] = cudnn.allow_tf32
     except RuntimeError:
         pass  # the script uses the newer of two interfaces, and torch refuses to answer through the older

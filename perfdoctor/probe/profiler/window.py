@@ -16,6 +16,11 @@ ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU", "mtia": "MTIA", "hpu": "HPU", "mps":
 OTHERS = "PrivateUse1"
 
 
+def is_recorded(used: Optional[accelerators.Accelerator]) -> bool:
+    """Whether torch's profiler can record what a device does."""
+    return used is not None and bool(ACTIVITIES.get(used.kind, OTHERS))
+
+
 class ProfilerWindow:
     """A window that is planned, open or over. Every call belongs to the thread that trains.
 

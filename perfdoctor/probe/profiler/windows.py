@@ -25,7 +25,7 @@ from .crowding import core_time, crowding
 from .function_calls import FunctionCalls
 from .time_limit import TimeLimit
 from .users_profiler import UsersProfilers, install, stacks_unsafe
-from .window import ProfilerWindow
+from .window import ProfilerWindow, is_recorded
 
 WARM_UP = 10  # updates before the first look: compilation and lazy initialisation lie in them
 LEAD = 4  # steps from the decision to the opening: every rank has read it by then
@@ -144,7 +144,7 @@ class Windows:
         """Whether a window may open in this process at all."""
         if self.plan is None and self.attempt == 1 and self._is_eligible():
             self.plan = budget.WindowPlan(self.session.run_dir)
-            if accelerators.in_use(self.torch) is not None:
+            if is_recorded(accelerators.in_use(self.torch)):
                 self.account.begin_on_device()
         return self.plan is not None and self.attempt <= budget.ATTEMPTS and recorder.merge == 1
 

@@ -265,14 +265,22 @@ def test_what_only_the_first_step_takes_is_no_time_in_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waited_ms", "seen_ms", "data", "late"),
-    [(80, 0, 0.40, 0.30), (0, 0, 0.0, 0.70), (0, 20, 0.35, 0.35), (180, 20, 0.70, 0.0), (80, 40, 0.70, 0.0)],
+    ("waited_ms", "seen_ms", "in_loader_ms", "data", "late"),
+    [
+        pytest.param(80, 0, 0, 0.40, 0.30, id="the-window-saw-none"),
+        pytest.param(0, 0, 0, 0.0, 0.70, id="none"),
+        pytest.param(0, 20, 20, 0.35, 0.35, id="the-window-saw-all"),
+        pytest.param(180, 20, 20, 0.70, 0.0, id="the-timers-saw-more-than-all"),
+        pytest.param(80, 40, 40, 0.70, 0.0, id="for-nothing-else"),
+        pytest.param(80, 0, 30, 0.0, 0.70, id="hidden-behind-the-device"),
+        pytest.param(80, 5, 20, 0.10, 0.60, id="partly-hidden"),
+    ],
 )
 def test_what_the_device_idles_for_batches_is_at_least_what_the_timers_saw(
-    waited_ms: int, seen_ms: int, data: float, late: float
+    waited_ms: int, seen_ms: int, in_loader_ms: int, data: float, late: float
 ) -> None:
     """Five profiled steps of 100 ms idle 40 ms each; a usual step takes 200 ms."""
-    steps = tuple(step(number, idle={"data_wait": seen_ms}) for number in range(3, 8))
+    steps = tuple(step(number, data=in_loader_ms, idle={"data_wait": seen_ms}) for number in range(3, 8))
     found = unprofiled(rank(steps), facts.step(data_wait=waited_ms, forward=200 - waited_ms))
     assert found is not None
     assert found.compute == pytest.approx(0.3)
