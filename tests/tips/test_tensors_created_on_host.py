@@ -68,6 +68,14 @@ def test_no_more_goes_than_the_device_waits():
     assert facts.gain(advice).likely == pytest.approx(1 / (1 - 0.25))
 
 
+@pytest.mark.parametrize(("on_host", "low"), [(0.6, 0.2), (0.3, 0.15), (0.1, 0.1)])
+def test_a_host_that_creates_for_longer_than_the_device_idles_surely_keeps_it_waiting(on_host, low):
+    made = site(made_by="aten::zeros", ms=5, idle=200, line=12)
+    device = facts.device(host_late=0.19, exposed_copy=0.01)
+    gain = facts.gain(judged(made, lines=(facts.line(on_host, 12, "data"),), device=device))
+    assert (gain.low, gain.likely) == pytest.approx((1 / (1 - low), 1 / 0.8))
+
+
 def test_what_a_profiler_adds_to_the_idle_time_is_taken_off():
     made = site(made_by="aten::zeros", ms=5, idle=200, line=12)
     advice = judged(made, unprofiled=0.5)
