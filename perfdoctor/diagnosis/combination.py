@@ -8,12 +8,14 @@ others leave. So no combination takes more from a class than the class has.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from perfdoctor.model.change import NOTHING, Change, Estimate
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.dataclass import dataclass
+
+T = TypeVar("T")
 
 BATCH = 1.0  # what changes of a batch's cost share: all of it
 CASES = range(3)  # of an Estimate: best, likely, worst
@@ -31,11 +33,8 @@ def together(parts: Sequence[Saving], classes: Mapping[Bottleneck, float]) -> Ch
     """All of them as one change. `classes`: the share of wall time of each class; they add up to 1."""
     if len(parts) == 1:
         return parts[0].change
-    by_kind: dict[tuple[Bottleneck, ...], list[Change]] = defaultdict(list)
-    for part in parts:
-        by_kind[part.kinds].append(part.change)
     step, moved = NOTHING, NOTHING
-    for kinds, changes in by_kind.items():
+    for kinds, changes in sharing((part.kinds, part.change) for part in parts):
         pool = min(1.0, sum(classes.get(kind, 0.0) for kind in kinds)) if kinds else 1.0
         taken = [_sum([change.step, change.moved]) for change in changes]
         parts_left = _fitted(taken, pool)
@@ -52,6 +51,18 @@ def together(parts: Sequence[Saving], classes: Mapping[Bottleneck, float]) -> Ch
         workers=max((change.workers for change in every if change.workers is not None), default=None),
         prefetch=max((change.prefetch for change in every if change.prefetch is not None), default=None),
     )
+
+
+def sharing(each: Iterable[tuple[Iterable[Bottleneck], T]]) -> list[tuple[frozenset[Bottleneck], list[T]]]:
+    """Those that act on a class in common, with all of theirs: the time of each class is given once."""
+    groups: list[tuple[frozenset[Bottleneck], list[T]]] = []
+    for kinds, one in each:
+        own = frozenset(kinds)
+        alike = [group for group in groups if group[0] & own or group[0] == own]
+        groups = [group for group in groups if group not in alike]
+        members = [member for _, others in alike for member in others]
+        groups.append((own.union(*(others for others, _ in alike)), [*members, one]))
+    return groups
 
 
 def _largest(taken: Sequence[Estimate]) -> Estimate:

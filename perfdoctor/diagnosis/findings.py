@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -14,7 +13,7 @@ from perfdoctor.diagnosis.calibration import (
     least,
     widening,
 )
-from perfdoctor.diagnosis.combination import Saving, together
+from perfdoctor.diagnosis.combination import Saving, sharing, together
 from perfdoctor.diagnosis.gains import beside_host, bound_of, calibrated, gain_of
 from perfdoctor.diagnosis.verdict import WORTHWHILE, TimeAttribution, unjudgeable
 from perfdoctor.facts.device.device import DeviceFacts, without
@@ -329,16 +328,14 @@ def _bound(advised: Sequence[Advised], bounds: Mapping[Bottleneck, float]) -> Ga
 
     Of one class, at worst all act on the same seconds, and likely on others, as far as the class has them.
     """
-    taken: dict[tuple[Bottleneck, ...], list[Gain]] = defaultdict(list)
-    for tip, advice, gain in advised:
-        taken[_kinds(tip, advice)].append(gain)
+    taken = sharing((_kinds(tip, advice), gain) for tip, advice, gain in advised)
     low, likely, high = (
         sum(
             min(
                 1.0 - 1.0 / bound_of(kinds, bounds),
                 how(max(0.0, 1.0 - 1.0 / getattr(gain, case)) for gain in gains),
             )
-            for kinds, gains in taken.items()
+            for kinds, gains in taken
         )
         for case, how in (("low", max), ("likely", sum), ("high", sum))
     )

@@ -40,7 +40,7 @@ REMOVED = (0.5, 0.7, 0.95)  # of the rest: launches become fewer and cheaper, no
 )
 def interpreter_bound(device: DeviceFacts, launches: Launches) -> Advice | None:
     """Advises fewer launches where the device waits for them."""
-    late, gaps = (device.idle.get(cause, 0.0) for cause in (IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP))
+    late, gaps = device.late, device.idle.get(IdleCause.LAUNCH_GAP, 0.0)
     gaps = min(gaps, launches.count * LATENCY_S / device.window_s) if device.window_s > 0 else 0.0
     slowed = PROFILED if device.profiled else UNPROFILED
     low, likely, high = (

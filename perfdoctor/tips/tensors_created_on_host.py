@@ -41,13 +41,16 @@ RANDOM = re.compile(r"rand|normal_|uniform_|bernoulli_|exponential_")  # operato
 )
 def tensors_created_on_host(created: CreatedTensors) -> Advice | None:
     """Advises device=... where creating and copying tensors keeps the device waiting."""
-    sites, sampled = created.sites, min(_sampled(created.in_loop), created.idles)
-    copying = max(created.copying, min(_sampled(created.in_copies), created.idles - sampled))
-    share = min(1.0, copying + max(created.creating, sampled))
+    sites, idles = created.sites, max(0.0, created.idles - created.copying)
+    on_host = _sampled(created.in_loop)
+    sampled = min(on_host, idles)
+    creating = max(min(created.creating, idles), sampled)
+    copying = max(created.copying, min(_sampled(created.in_copies), created.idles - creating))
+    share = min(1.0, copying + creating)
     if share < NOTICEABLE:
         return None
     operators = ", ".join(dict.fromkeys(f"{site.made_by}{at_line(site.at)}" for site in sites[:SHOWN]))
-    meanwhile = f"the device idles {created.creating:.1%} of the time meanwhile"
+    meanwhile = f"the device idles {creating:.1%} of the time meanwhile"
     if sampled > created.creating:
         meanwhile = f"{sampled:.1%} of the time goes into creating them"
     return Advice(
@@ -57,7 +60,8 @@ def tensors_created_on_host(created: CreatedTensors) -> Advice | None:
             f"their copies take {copying:.1%} that nothing hides",
             f"created by {operators}",
         ),
-        change=removes(SURE * share, share, share),
+        # a host that is done sooner by more than the device idles is late for no other reason
+        change=removes(min(share, SURE * max(share, on_host)), share, share),
         at=tuple(dict.fromkeys(site.at for site in sites if site.at is not None))[:SHOWN],
         same_result=not any(RANDOM.search(site.made_by or "") for site in sites),
         code="torch.zeros(size, device=device)  # also torch.randn, torch.full, ...",

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.diagnosis.combination import Saving, together
+from perfdoctor.diagnosis.combination import Saving, sharing, together
 from perfdoctor.model.change import Change, Estimate, removes
 from perfdoctor.model.concluded import Bottleneck
 
-DATA, COMPUTE = Bottleneck.DATA, Bottleneck.COMPUTE
+DATA, TRANSFER, COMPUTE = Bottleneck.DATA, Bottleneck.TRANSFER, Bottleneck.COMPUTE
 HALVES = {DATA: 0.5, COMPUTE: 0.5}
 
 
@@ -35,6 +35,18 @@ def test_what_acts_on_other_classes_adds_up():
         [*parts(removes(0.1, 0.2, 0.3)), *parts(removes(0.1, 0.2, 0.3), kinds=(COMPUTE,))], HALVES
     )
     assert shares(both.step) == (0.2, 0.4, 0.6)
+
+
+@pytest.mark.parametrize("kinds", [(DATA, TRANSFER), (TRANSFER, DATA)])
+def test_a_class_in_common_gives_its_time_once(kinds):
+    change = removes(0.35, 0.4, 0.45)
+    both = together([*parts(change), *parts(change, kinds=kinds)], {DATA: 0.4, TRANSFER: 0.1, COMPUTE: 0.5})
+    assert shares(both.step) == (0.35, 0.5 * (1 - 0.2 * 0.2), 0.5)
+
+
+def test_a_change_may_join_what_others_share_nothing_of():
+    joined = sharing([((DATA,), 1), ((COMPUTE,), 2), ((TRANSFER,), 3), ((COMPUTE, DATA), 4), ((), 5)])
+    assert joined == [({TRANSFER}, [3]), ({DATA, COMPUTE}, [1, 2, 4]), (set(), [5])]
 
 
 def test_what_is_removed_is_not_moved_as_well():

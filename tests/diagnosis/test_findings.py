@@ -239,6 +239,15 @@ def test_a_change_that_acts_on_two_classes_may_bring_the_time_of_both():
     assert found.together.likely == pytest.approx(1 / 0.2)
 
 
+def test_a_class_that_two_findings_share_gives_its_time_once():
+    one, both = tip("one", 0.35, 0.4, 0.45), tip("both", 0.35, 0.4, 0.45, also=(Bottleneck.TRANSFER,))
+    found = judged(one, both, blame=open_to(data=0.4, transfer=0.1, compute=0.5))
+    assert found.together is not None
+    # at worst both take the same seconds
+    assert found.together.low <= max(finding.gain.low for finding in found.findings)
+    assert found.together.likely <= 2.0
+
+
 def test_seconds_of_different_classes_add_up():
     host = tip("b", 0.2, kind=Bottleneck.HOST)
     found = judged(tip("a", 0.4), host, model=of_loop(STEP, cpu()), blame=open_to(data=0.6, host=0.4))

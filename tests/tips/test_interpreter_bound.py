@@ -39,6 +39,13 @@ def test_what_the_host_launches_beside_the_model_stays():
     assert facts.gain(tip(unprofiled, launches())).likely == pytest.approx(1 / (1 - 0.7 * 0.2))
 
 
+@pytest.mark.parametrize(("blocked", "late"), [(0.0, 0.3), (0.15, 0.45), (0.4, 0.5)])
+def test_while_a_tensor_is_away_nothing_is_to_be_launched(blocked, late):
+    device = replace(facts.device(host_late=0.5, sync=blocked), profiled=False, away=0.2)
+    assert device.launching == pytest.approx(late)
+    assert facts.gain(tip(device, launches())).likely == pytest.approx(1 / (1 - 0.7 * late))
+
+
 def test_launches_on_their_way_count_as_far_as_a_launch_takes():
     advice = tip(facts.device(launch_gap=0.3), launches(count=10_000))
     assert (

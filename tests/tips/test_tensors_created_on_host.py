@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.facts.device.created_tensors import created_tensors
@@ -13,9 +15,10 @@ COPIED = copy("HtoD", "pageable", 5)
 LATE = facts.device(host_late=0.9)
 
 
-def judged(*sites, lines=(), copying=(), device=None):
+def judged(*sites, lines=(), copying=(), device=None, unprofiled=1.0):
     stacks = StackFacts(1000, "py-spy", {Phase.OTHER: tuple(lines), Phase.HOST_TO_DEVICE: tuple(copying)})
-    return tip(created_tensors(facts.step(), facts.copies(COPIED, sites=sites), stacks, device))
+    copies = replace(facts.copies(COPIED, sites=sites), unprofiled=unprofiled)
+    return tip(created_tensors(facts.step(), copies, stacks, device))
 
 
 def test_names_what_is_made_and_where():
@@ -62,7 +65,29 @@ def test_no_more_goes_than_the_device_waits():
     drawn, copied = facts.line(0.6, 12, "data"), facts.line(0.3, 12)
     computing = facts.device(host_late=0.25)
     advice = judged(made, lines=(drawn,), copying=(copied,), device=computing)
-    assert facts.gain(advice).likely == pytest.approx(1 / (1 - 0.25 - 0.01))
+    assert facts.gain(advice).likely == pytest.approx(1 / (1 - 0.25))
+
+
+@pytest.mark.parametrize(("on_host", "low"), [(0.6, 0.2), (0.3, 0.15), (0.1, 0.1)])
+def test_a_host_that_creates_for_longer_than_the_device_idles_surely_keeps_it_waiting(on_host, low):
+    made = site(made_by="aten::zeros", ms=5, idle=200, line=12)
+    device = facts.device(host_late=0.19, exposed_copy=0.01)
+    gain = facts.gain(judged(made, lines=(facts.line(on_host, 12, "data"),), device=device))
+    assert (gain.low, gain.likely) == pytest.approx((1 / (1 - low), 1 / 0.8))
+
+
+def test_what_a_profiler_adds_to_the_idle_time_is_taken_off():
+    made = site(made_by="aten::zeros", ms=5, idle=200, line=12)
+    advice = judged(made, unprofiled=0.5)
+    assert "the device idles 20.0% of the time meanwhile" in advice.because
+    assert facts.gain(advice).likely == pytest.approx(1 / (1 - 0.2 - 0.01))
+
+
+def test_a_window_says_no_more_than_the_device_waits_in_all():
+    made = site(made_by="aten::zeros", ms=5, idle=200, line=12)
+    advice = judged(made, device=facts.device(host_late=0.24, exposed_copy=0.01))
+    assert "the device idles 24.0% of the time meanwhile" in advice.because
+    assert facts.gain(advice).likely == pytest.approx(1 / (1 - 0.24 - 0.01))
 
 
 @pytest.mark.parametrize("operator", ["aten::randn", "aten::normal_", "aten::rand_like"])

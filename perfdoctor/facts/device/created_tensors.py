@@ -24,7 +24,7 @@ class CreatedTensors:
 
     sites: tuple[CopySite, ...] = ()
     copying: float = 0.0  # copies that nothing hides
-    creating: float = 0.0  # the device idles meanwhile, by the window
+    creating: float = 0.0  # the device idles meanwhile, by the window, less what its profiler adds
     in_loop: tuple[LineCost, ...] = ()  # the lines between the phases that create them, as sampled
     in_copies: tuple[LineCost, ...] = ()  # the same lines while they copy
     idles: float = 1.0  # the device idles, or waits for a copy, for so long in all: no more than that goes
@@ -61,7 +61,11 @@ def created_tensors(
 def of_copies(copies: CopyFacts) -> CreatedTensors:
     """Those that a trace tells, without stack samples."""
     repeated = copies.judged_steps or REPEATED
-    sites = [site for site in copies.sites if site.made_by and site.count >= repeated]
+    sites = [
+        replace(site, idle_us=copies.unprofiled * site.idle_us)
+        for site in copies.sites
+        if site.made_by and site.count >= repeated
+    ]
     sites.sort(key=lambda site: -(site.exposed_us + site.idle_us))
     return CreatedTensors(
         sites=tuple(sites),

@@ -39,6 +39,7 @@ NOT_COMPUTE = (KernelClass.COMMUNICATION, KernelClass.COPY, KernelClass.MEMSET)
 REMOVABLE = 0.95  # no change takes more than this out of a step: a bound on gains, not a forecast
 
 LAUNCHING = (IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP)
+AHEAD = 10  # queued launches: a host so far ahead launches fast enough, and something else stalls it
 
 # How many times as long a profiled host takes: 1.0 to 1.42 in measured training steps, by what is recorded.
 # Beside an H200 it was 1.3 to 2.2 where launches set the pace, without shapes and stacks.
@@ -73,7 +74,16 @@ class DeviceFacts:
     @property
     def launching(self) -> float:
         """Share in which it idles while the host launches."""
-        return sum(self.idle.get(cause, 0.0) for cause in LAUNCHING)
+        return self.late + self.idle.get(IdleCause.LAUNCH_GAP, 0.0)
+
+    @property
+    def late(self) -> float:
+        """Share in which the next launch has not begun, and not because a tensor has to come back first.
+
+        Where that blocks the host, it is idle time of another cause already.
+        """
+        blocked = self.idle.get(IdleCause.COPY, 0.0) + self.idle.get(IdleCause.SYNC, 0.0)
+        return max(0.0, self.idle.get(IdleCause.HOST_LATE, 0.0) - max(0.0, self.away - blocked))
 
     def per_step_s(self, share: float) -> float | None:
         """Seconds per step that `share` stands for, or None where no step is marked."""

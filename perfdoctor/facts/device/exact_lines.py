@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 
 from perfdoctor.facts.device.device import COPYING, AttentionFacts, CopyFacts, KernelFacts, WaitFacts
 from perfdoctor.facts.registry import fact
-from perfdoctor.facts.user_source.parse import Function, Listing, Sources, calls, header, statements
+from perfdoctor.facts.user_source.parse import Function, Listing, Sources, calls, header, names_in, statements
 from perfdoctor.model.measured import Location, RunFacts, StackFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.trace.results import BlockingCalls
@@ -34,6 +35,9 @@ CALLED = {
     "aten::addmm": frozenset("addmm linear".split()),
 }  # fmt: skip
 MULTIPLY = ("aten::bmm", "aten::mm")  # `a @ b`
+# Modules multiply so as well, in forward and backward, and where one is called does not show what it does.
+OF_MODULES = ("aten::mm", "aten::addmm")
+MODULES = frozenset(("Linear", "parameters"))  # names in a source that makes or trains any
 READS_TESTS = ("aten::is_nonzero",)  # `if tensor:`
 # A mask in brackets: how many does it hold?
 READS_MASKS = (
@@ -58,6 +62,7 @@ class LineFinder:
         self.samples = {(cost.at.file, cost.at.line): cost.samples for cost in costs}
         scripts = [f"{run.cwd}/{word}" for word in run.command if word.endswith(".py")]
         self.folders = [f"{run.cwd}/", *(f"{script.rpartition('/')[0]}/" for script in scripts)]
+        self.scripts = scripts
         self.files: dict[str, str] = {}
 
     def of(self, at: Location, op: str | None, direction: str | None = None) -> Shares:
@@ -73,8 +78,17 @@ class LineFinder:
 
     def anywhere(self, op: str | None, direction: str | None = None) -> Shares:
         """The same, of a call whose function is not known either: the sampled lines that can make it."""
+        if op in OF_MODULES and self._has_modules:
+            return []
         statement = [(at, self.sources.file(at.file).statement(at.line)) for at in self.sampled]
         return self._shared([at for at, node in statement if node is not None and makes(node, op, direction)])
+
+    @cached_property
+    def _has_modules(self) -> bool:
+        """Whether what was sampled, or the script, makes or trains modules."""
+        files = dict.fromkeys([*(at.file for at in self.sampled), *self.scripts])
+        trees = (self.sources.file(name).tree for name in files)
+        return any(tree is not None and not MODULES.isdisjoint(names_in(tree)) for tree in trees)
 
     def _shared(self, places: Iterable[Location]) -> Shares:
         """A single place has it all; several share it as they were sampled."""

@@ -226,6 +226,30 @@ def test_a_kernel_of_another_operator_keeps_its_function_but_no_module() -> None
     assert of_products(None, None) == [None, None]
 
 
+HEADS = """\
+for x in loader:
+    x = fc(x)
+    scores = F.linear(x, w, b) @ x.T
+"""
+
+
+@pytest.mark.parametrize("op", ["aten::mm", "aten::addmm"])
+@pytest.mark.parametrize("made", ["fc = nn.Linear(8, 8, bias=False)", "opt = SGD(fc.parameters())"])
+def test_where_modules_multiply_too_a_product_without_a_place_stays_at_none(made: str, op: str) -> None:
+    source = source_of("/home/ann/train.py", f"{made}\n{HEADS}")
+    found = LineFinder(Sources(source), RUN, sampled({3: 300, 4: 3}))
+    kernels = of_kernels(facts.kernels(kernel("gemm", "matmul", 10, op=op)), found).kernels
+    assert [use.at for use in kernels] == [None]
+    assert found.anywhere("aten::bmm")  # of no Linear
+
+
+def test_where_no_module_multiplies_a_product_is_at_the_line_that_does() -> None:
+    source = source_of("/home/ann/train.py", f"fc = torch.relu\n{HEADS}")
+    found = LineFinder(Sources(source), RUN, sampled({3: 300, 4: 3}))
+    kernels = of_kernels(facts.kernels(kernel("gemm", "matmul", 10, op="aten::mm")), found).kernels
+    assert [use.at and use.at.line for use in kernels] == [4]
+
+
 @pytest.mark.parametrize(
     ("statement", "op"),
     [
