@@ -10,9 +10,10 @@ on a device whose published 16-bit rate is at least twice as high.
 
 ## When not
 Memory-bound kernels gain only from moving fewer bytes. One-dimensional convolutions and products too small to
-fill the device gain next to nothing, and some trainings of that kind became slower. Products that take many
-times what the device's peak rates allow are held up by something else, and do not count. Losses, softmax and
-sums stay in 32 bits, which autocast takes care of. In float16, gradients need a GradScaler. Compare the loss.
+fill the device gain next to nothing, and some trainings of that kind became slower. Products that take more
+than five times what the device's peak rates allow may be held up by something else: they count less, and from
+ten times on not at all. Losses, softmax and sums stay in 32 bits, which autocast takes care of. In float16,
+gradients need a GradScaler. Compare the loss.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import astuple, replace
 
 from perfdoctor.facts.device.device import KernelFacts
 from perfdoctor.facts.device.model_kind import computing, model_kind
-from perfdoctor.facts.device.rooflines import HALF, HEAVY, Shares, gone, is_far, moves_bytes, part_of
+from perfdoctor.facts.device.rooflines import HALF, HEAVY, Shares, gone, hope, hoped, moves_bytes, part_of
 from perfdoctor.facts.predict.published_gains import USUAL, change, mixed_precision
 from perfdoctor.model.change import Change, Effort, Estimate, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
@@ -67,15 +68,18 @@ def no_mixed_precision(kernels: KernelFacts, peak: DevicePeak) -> Advice | None:
             tf32 += part if kernel.dtype == "tf32" else 0.0
             high += part * (1 - 1 / max(BYTES_HALVED, WELL_TUNED * fastest / rate))
     work = [use for use in kernels.work if use.kind in HEAVY and use.dtype in WIDE]
-    able = [use for use in work if not is_far(use, peak)]
-    gaining = part_of(able, work) if work else 1.0
+    able = [use for use in work if hope(use, peak) > 0]
+    gaining = hoped(work, peak) if work else 1.0
     if share * gaining < NOTICEABLE:
         return None
     is_tf32 = tf32 >= share / 2
     if is_tf32 or fastest >= TENSOR_CORES * peak.flops_per_s.get("float32", math.inf):
         moving = part_of([use for use in able if moves_bytes(use, peak)], able)
         removed = _as_published(kernels, share * gaining, moving, is_tf32)
-        removed = _by_rates(removed, kernels, share * gaining, gone(able, peak, narrow, HALF))
+        removed = _by_rates(removed, kernels, share, gone(work, peak, narrow, HALF))
+        # at best, what is far from both limits goes as its bytes do
+        most = min(1.0, removed.step.high + HALF * share * (1.0 - gaining))
+        removed = replace(removed, step=replace(removed.step, high=most))
     else:
         low, likely, most = 1 - 1 / AFTER_CASTS, 1 - 1 / BYTES_HALVED, high / share
         removed = removes(*(share * gaining * of_it for of_it in (low, likely, most)))

@@ -15,8 +15,8 @@ Pad each batch to its own longest sequence, in the collate function, instead of 
     tokenizer(text, truncation=True)                                 # without padding="max_length", then
     DataLoader(..., collate_fn=DataCollatorWithPadding(tokenizer))   # transformers
 
-On a device, round that length up to a multiple of 8, as 16-bit products and attention want it; 64 is usual,
-with which few different lengths occur:
+On a device, round that length up to a multiple of 8, as 16-bit products and attention want it; for rows of
+more than 128 positions 64 is usual, with which few different lengths occur. Where rows are [batch, length]:
 
     rows = torch.nn.functional.pad(rows, (0, -rows.shape[1] % 64), value=PAD)
     DataCollatorWithPadding(tokenizer, pad_to_multiple_of=64)
@@ -42,6 +42,7 @@ them, and compare accuracy. A loss or a normalisation that includes the padding 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from perfdoctor.facts.data.padding import PaddingFacts
@@ -74,10 +75,17 @@ SHOWN = 2  # lines that pad
 OWN = "pad_sequence(texts, batch_first=True)  # in collate_fn: pads to the longest of the batch"
 TOKENIZED = "tokenizer(texts, truncation=True)  # without padding: DataCollatorWithPadding pads each batch"
 # Odd lengths keep 16-bit products and attention off the fast path, and each new one may have kernels chosen.
-ROUNDED = (
-    "rows = torch.nn.functional.pad(rows, (0, -rows.shape[1] % 64), value=PAD)  # 16 bits want multiples of 8"
+FINE, COARSE, SHORT = (
+    8,
+    64,
+    128,
+)  # positions: what lengths are rounded up to, in rows up to SHORT and in longer
+ROUNDED = """\
+# rows are [batch, length]; 16 bits want multiples of 8
+rows = torch.nn.functional.pad(rows, (0, -rows.shape[1] % {multiple}), value=PAD)"""
+TOKENIZED_ROUNDED = (
+    "DataCollatorWithPadding(tokenizer, pad_to_multiple_of={multiple})  # 16 bits want multiples of 8"
 )
-TOKENIZED_ROUNDED = "DataCollatorWithPadding(tokenizer, pad_to_multiple_of=64)  # 16 bits want multiples of 8"
 UNPADDED = "# where rows are padded now: leave them as long as their sequences\n"
 ALIKE = """\
 batches = torch.tensor(lengths).argsort().split(batch_size)
@@ -101,9 +109,14 @@ def padded_batches(
 ) -> Advice | None:
     """Advises shorter rows where much of the computation is on padding."""
     compute = step.share(Phase.FORWARD) + step.share(Phase.BACKWARD)
-    beyond = padding.beyond if padding.beyond >= PART else 0.0
-    if compute < NOTICEABLE or padding.share < (LARGE if beyond else LARGE_WITHIN):
+    multiple = 1 if run.device == "cpu" else FINE if padding.width <= SHORT else COARSE
+    goes = _beyond(padding, multiple)
+    beyond = goes if goes >= PART else 0.0
+    if compute < NOTICEABLE or goes + padding.within < (LARGE if beyond else LARGE_WITHIN):
         return None
+    fixed = (
+        padding.beyond >= PART
+    )  # grouped by length, rows are to be cut to the longest of their batch as well
     within = padding.within if padding.within >= PART else 0.0
     width, longest = padding.width, padding.longest
     because = [
@@ -113,7 +126,7 @@ def padded_batches(
     ]
     if beyond and within:
         because.append(
-            f"{beyond:.0%} are padding beyond the batch's longest sequence, {within:.0%} within it"
+            f"{padding.beyond:.0%} are padding beyond the batch's longest sequence, {within:.0%} within it"
         )
     at = (padding.at,) if padding.at else ()
     pads = padding.lines[:SHOWN]
@@ -124,19 +137,27 @@ def padded_batches(
     return Advice(
         because=tuple(because),
         change=removes(low, likely, high),
-        at=(*pads, *at) if beyond else (*at, *pads),
+        at=(*pads, *at) if fixed else (*at, *pads),
         same_result=not within,
-        code="\n".join(code for share, code in ((beyond, _own(pads, run.device)), (within, ALIKE)) if share),
-        arguments=None if beyond else GROUPED_BY_TRAINER,
+        code="\n".join(code for share, code in ((fixed, _own(pads, multiple)), (within, ALIKE)) if share),
+        arguments=None if fixed else GROUPED_BY_TRAINER,
     )
 
 
-def _own(pads: Sequence[Location], device: str) -> str:
+def _beyond(padding: PaddingFacts, multiple: int) -> float:
+    """The share of positions beyond the longest of a batch that goes where lengths are rounded up."""
+    if multiple == 1:
+        return padding.beyond
+    rounded = math.ceil(padding.longest / multiple) * multiple
+    return min(padding.beyond, max(0.0, 1.0 - rounded / padding.width))
+
+
+def _own(pads: Sequence[Location], multiple: int) -> str:
     """How each batch is padded to its own longest sequence, by what pads it now."""
     if any("padding=" in (line.text or "") for line in pads):
-        return TOKENIZED if device == "cpu" else f"{TOKENIZED}\n{TOKENIZED_ROUNDED}"
+        return TOKENIZED if multiple == 1 else f"{TOKENIZED}\n{TOKENIZED_ROUNDED.format(multiple=multiple)}"
     in_batches = not pads or any("pad_sequence" in (line.text or "") for line in pads)
-    own = OWN if device == "cpu" else f"rows = {OWN}\n{ROUNDED}"
+    own = OWN if multiple == 1 else f"rows = {OWN}\n{ROUNDED.format(multiple=multiple)}"
     return own if in_batches else UNPADDED + own
 
 

@@ -18,7 +18,7 @@ TF32 moves as many bytes.
 from __future__ import annotations
 
 from perfdoctor.facts.device.device import KernelFacts
-from perfdoctor.facts.device.rooflines import gone, is_far, moves_bytes, part_of
+from perfdoctor.facts.device.rooflines import gone, hoped, moves_bytes, part_of
 from perfdoctor.facts.script.backends import Tf32Settings
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
@@ -57,12 +57,15 @@ def tf32_off(kernels: KernelFacts, peak: DevicePeak, settings: Tf32Settings) -> 
     kinds = {use.kind for use in plain}
     work = [use for use in kernels.work if use.kind in kinds and use.dtype == "float32"]
     # the bytes stay the same, and what is far from both limits is held up by something else
-    idle = [use for use in work if is_far(use, peak) or moves_bytes(use, peak)]
-    if share * (1 - part_of(idle, work)) < NOTICEABLE:
+    able = [use for use in work if not moves_bytes(use, peak)]
+    gaining = part_of(able, work) * hoped(able, peak) if work else 1.0
+    if share * gaining < NOTICEABLE:
         return None
     most = max(LIKELY, WELL_TUNED * fast / wide)
     guessed = (1 - 1 / LEAST, 1 - 1 / LIKELY, 1 - 1 / most)
     low, likely, high = (share * part for part in gone(work, peak, "tf32") or guessed)
+    if likely <= 0:
+        return None
     longest = max(plain, key=lambda use: use.us)
     return Advice(
         because=(

@@ -95,6 +95,16 @@ def test_beside_them_only_the_others_count():
     assert gains[0].high < gains[1].high
 
 
+def test_a_little_further_from_both_limits_a_little_less_is_likely_and_bytes_may_still_go():
+    nearer, further, far = (
+        facts.gain(tip(facts.kernels(WIDE, PLAIN, work=(replace(FAST, us=48 * times * 1e3),)), V100))
+        for times in (4.9, 5.1, 8.0)
+    )
+    assert nearer.likely / further.likely < 1.1
+    assert nearer.likely > further.likely > far.likely
+    assert far.high > 1.2
+
+
 def test_products_that_memory_bounds_gain_at_most_twice():
     gain = facts.gain(tip(facts.kernels(WIDE, work=(MOVING,)), V100))
     assert 1.0 < gain.low < gain.likely < gain.high == pytest.approx(2.0)

@@ -94,6 +94,34 @@ def test_on_a_device_rows_are_rounded_up_to_lengths_that_it_computes_fast(line, 
     assert rounded not in tip(STEP, found).code
 
 
+def of_lengths(width: float, longest: float, mean: float):
+    return padding(1 - longest / width, (longest - mean) / width, width=width, longest=longest, mean=mean)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "multiple", "rounded"),
+    [((128, 100, 60), 8, 104), ((48, 36, 22), 8, 40), ((512, 200, 190), 64, 256)],
+)
+def test_what_rounding_up_leaves_is_not_promised(lengths, multiple, rounded):
+    as_said, cut = of_lengths(*lengths), of_lengths(lengths[0], rounded, rounded - lengths[1] + lengths[2])
+    advice = tip(STEP, as_said, "cuda")
+    assert f"% {multiple})" in advice.code
+    assert gain(advice).likely == pytest.approx(gain(tip(STEP, cut, "cuda")).likely)
+    assert gain(advice).likely < gain(tip(STEP, as_said)).likely
+
+
+def test_where_rounding_up_leaves_rows_as_wide_as_they_are_nothing_goes_by_it():
+    assert tip(STEP, of_lengths(190, 130, 120)) is not None
+    assert tip(STEP, of_lengths(190, 130, 120), "cuda") is None
+    grouped = tip(STEP, of_lengths(190, 140, 50), "cuda")
+    assert "argsort" in grouped.code
+    assert "pad_sequence" in grouped.code
+
+
+def test_rows_are_rounded_along_their_length():
+    assert "rows are [batch, length]" in tip(STEP, padding(), "cuda").code
+
+
 def test_a_device_that_waits_for_its_host_gains_nothing():
     found = gain(tip(STEP, padding(), "cuda"))
     assert found.low == 1.0 < found.likely

@@ -91,8 +91,18 @@ def test_where_the_work_is_known_the_rates_tell_the_gain():
     "kernels",
     [
         pytest.param(products(65, 1e9, size=2e9), id="memory-bounds-them"),
-        pytest.param(products(300, 19.5e9), id="far-from-both-limits"),
+        pytest.param(products(510, 19.5e9), id="far-from-both-limits"),
     ],
 )
 def test_is_silent_on_products_that_a_higher_rate_does_not_help(kernels):
     assert tip(kernels, A100, UNKNOWN) is None
+
+
+def test_further_from_both_limits_ever_less_is_likely_to_go():
+    nearer, further, far = (facts.gain(tip(products(ms, 19.5e9), A100, UNKNOWN)) for ms in (240, 260, 450))
+    assert nearer.likely / further.likely < 1.5
+    assert nearer.likely > further.likely > far.likely > 1.0 == far.low
+
+
+def test_products_as_short_as_a_launch_are_not_advised_to_change_by_nothing():
+    assert tip(products(0.25, 19.5e6, size=1e3), A100, UNKNOWN) is None

@@ -1,7 +1,8 @@
 """Tells what a device's peak rates leave of the time of calls whose work is known: NarrowedDoubles.
 
 The rates bound from below what an operator takes: it computes, and it moves bytes. What is far above both
-bounds is held up by something else, such as a kernel made for other shapes, and no number type changes that.
+bounds is held up by something else, such as a kernel made for other shapes. TF32 and 16 bits hardly change
+that; out of float64 another kernel is chosen in any case.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from perfdoctor.model.missing import Missing
 from perfdoctor.trace.results import DevicePeak, KernelClass, WorkUse
 
 FAR = 5.0  # times as long as the roofline: tuned kernels reach half of it or more, small ones a third
+HOPELESS = 10.0  # times as long: from FAR on to here, ever less is likely to go with another number type
 # Of the peak rates, by products that are large and aligned. On an H200: in TF32 0.5 to 0.83, in 16 bits 0.66
 # to 0.8. Makers of devices promise no more than 0.7 to 0.8.
 REACHED = (0.4, 0.65, 0.8)
@@ -49,6 +51,18 @@ def is_far(use: WorkUse, peak: DevicePeak) -> bool:
     return bool(least) and use.us > FAR * (least or 0.0)
 
 
+def hope(use: WorkUse, peak: DevicePeak) -> float:
+    """How likely rates are to tell what another number type brings: 1 near the limits, 0 far from them."""
+    least = least_us(use, peak)
+    return min(1.0, max(0.0, (HOPELESS - use.us / least) / (HOPELESS - FAR))) if least else 1.0
+
+
+def hoped(uses: Sequence[WorkUse], peak: DevicePeak) -> float:
+    """The share of the time of `uses` of which another number type is likely to take a part."""
+    total_us = sum(use.us for use in uses)
+    return sum(use.us * hope(use, peak) for use in uses) / total_us if total_us > 0 else 0.0
+
+
 def moves_bytes(use: WorkUse, peak: DevicePeak) -> bool:
     """Whether the rate of memory, not that of computing, bounds these calls."""
     flops_per_s = peak.flops_per_s.get(use.dtype or "")
@@ -67,21 +81,26 @@ def gone(uses: Sequence[WorkUse], peak: DevicePeak, dtype: str, bytes_left: floa
     """Of the time of these calls, what goes where they compute in another number type.
 
     `bytes_left`: the share of the bytes that are moved then. None where neither work nor rate is known.
+    What is far from both limits goes at best as far as its bytes do, and not at worst.
     """
     total_us, rate = sum(use.us for use in uses), peak.flops_per_s.get(dtype)
     if not rate or total_us <= 0:
         return None
 
     def saved_us(use: WorkUse, reached: float) -> float:
-        if is_far(use, peak):
-            return 0.0
         moving_s = bytes_left * (use.bytes or 0.0) / peak.bytes_per_s
         least = use.count * max(LAUNCH_US, 1e6 * max(use.flops / rate, moving_s) / reached)
         # what bytes bound goes on as close to that bound as it is now
         return max(0.0, use.us - max(least, use.us * bytes_left if moves_bytes(use, peak) else 0.0))
 
-    low, likely, high = (sum(saved_us(use, reached) for use in uses) / total_us for reached in REACHED)
-    return low, likely, high
+    low_us = likely_us = high_us = 0.0
+    for use in uses:
+        sure = hope(use, peak)
+        least, usual, most = (saved_us(use, reached) for reached in REACHED)
+        low_us += least if sure == 1.0 else 0.0
+        likely_us += sure * usual
+        high_us += most if sure == 1.0 else max(sure * most, min(most, use.us * (1.0 - bytes_left)))
+    return low_us / total_us, likely_us / total_us, high_us / total_us
 
 
 @fact
@@ -98,6 +117,13 @@ def narrowed_doubles(
         allowed = settings.convolutions if kind is KernelClass.CONVOLUTION else settings.products
         dtype = "tf32" if allowed and "tf32" in peak.flops_per_s else "float32"
         known = [use for use in kernels.work if use.kind is kind and use.dtype == "float64"]
-        parts.append((kernels.scale * us, gone(known, peak, dtype, HALF) or UNKNOWN))
+        far = [
+            use for use in known if is_far(use, peak)
+        ]  # the rate of doubles is of other kernels than these
+        near = gone([use for use in known if use not in far], peak, dtype, HALF) or UNKNOWN
+        parts += [
+            (kernels.scale * us * (1.0 - part_of(far, known)), near),
+            (kernels.scale * us * part_of(far, known), UNKNOWN),
+        ]
     low, likely, high = (min(1.0, sum(share * part[case] for share, part in parts)) for case in range(3))
     return NarrowedDoubles((low, likely, high) if wide else None)

@@ -33,7 +33,7 @@ def step_model(
     lost = cpu_contention(records.sharing, cpu.worth(1.0))
     if loader is None:
         return of_loop(timed.step, cores, lost)
-    pins = pinning.busy if isinstance(pinning, PinningFacts) else 0.0
+    pins = pinning.busy if isinstance(pinning, PinningFacts) else (0.0, 0.0, 0.0)
     model = build(timed.step, loader, cores, lost, pins)
     if isinstance(model, Missing) or run.outcome not in ENDED_EARLY:
         return model

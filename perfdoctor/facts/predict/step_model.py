@@ -55,7 +55,8 @@ class StepModel:
     transfer_s: float  # per step; what it is with workers, as far as this run tells
     epoch_s: float  # waits at the starts and ends of epochs, per step
     epochs_per_step: float
-    pinning_s: float = 0.0  # per step, of the one thread that pins the batches of all workers
+    # per step, of the one thread that pins the batches of all workers: at best, likely, at worst
+    pinning_s: tuple[float, ...] = (0.0, 0.0, 0.0)
     starts_per_step: float = 0.0  # how often workers would start, over the steps seen
     start_s: tuple[float, float, float] = WORKER_START_S  # of one new worker
     goes_on: float = 1.0  # times the steps seen, over which training pays for starting workers that live on
@@ -81,7 +82,8 @@ class StepModel:
         step_s = max(self.compute_s, self.data_s / workers) + transfer_s
         for _ in range(ROUNDS):
             compute_s, data_s = self.together(workers, step_s, case)
-            step_s = (step_s + self.slower(compute_s + transfer_s, data_s + transfer_s, workers)) / 2
+            slower_s = self.slower(compute_s + transfer_s, data_s + transfer_s, workers, case)
+            step_s = (step_s + slower_s) / 2
         # no arrangement does the CPU work of a step in less than all cores need for it
         at_least_s = (self.compute_cpu_s + self.data_cpu_s) / self.cores
         return max(step_s, at_least_s) + self._apart_s + self._epoch_starts(workers, case)
@@ -133,7 +135,7 @@ class StepModel:
             pauses_s=self.pauses_s * kept,
             data_s=(self.data_s + moved_s) * lighter,
             data_cpu_s=(self.data_cpu_s + moved_s) * lighter,
-            pinning_s=self.pinning_s * quicker,
+            pinning_s=tuple(each_s * quicker for each_s in self.pinning_s),
             batches=self.batches or float(moved_s > 0),
             epoch_s=max(0.0, self.epoch_s - starts_s),
             fixed_s=max(0.0, self.fixed_s - others_s),
@@ -178,11 +180,11 @@ class StepModel:
             for at_it in range(workers + 1)
         )
 
-    def slower(self, compute_s: float, data_s: float, workers: int) -> float:
+    def slower(self, compute_s: float, data_s: float, workers: int, case: int = LIKELY) -> float:
         """The slower of computing and preparing; no batch passes faster than one thread pins it."""
         if self.spread == EVEN:
-            return max(compute_s, data_s / workers, self.pinning_s)
-        return max(queue(compute_s, data_s, self.spread, workers, self.prefetch), self.pinning_s)
+            return max(compute_s, data_s / workers, self.pinning_s[case])
+        return max(queue(compute_s, data_s, self.spread, workers, self.prefetch), self.pinning_s[case])
 
     def _epoch_starts(self, workers: int, case: int) -> float:
         """Waits at epoch starts, seconds per step: the first batch, and starting the workers.
@@ -214,9 +216,9 @@ def build(
     loader: LoaderFacts,
     cpu: CpuFacts,
     contention: CpuContention = USUAL,
-    pins: float = 0.0,
+    pins: tuple[float, float, float] = (0.0, 0.0, 0.0),
 ) -> StepModel | Missing:
-    """The model of this run. `pins`: share of its time in which the thread that pins batches is at work."""
+    """The model of this run. `pins`: share of the time in which the thread that pins is at work."""
     if step.mean_s <= 0 or loader.batches_per_step <= 0 or loader.batch_s <= 0:
         return Missing("the cost of a batch was not measured")
     data_s, data_cpu_s = (
@@ -264,7 +266,7 @@ def build(
         return replace(_without_crowd(seen, cpu), modelled_s=seen.step_with(0))
     lost_s = None
     # it is at work beside the first batches and pauses, too, when no step waits for it
-    seen = replace(seen, pinning_s=min(pins * seen.step_s, seen.paced_s))
+    seen = replace(seen, pinning_s=tuple(min(busy * seen.step_s, seen.paced_s) for busy in pins))
     if cpu.worker_delay is not None and cpu.main_delay is not None:
         lost_s = cpu.main_delay * step.mean_s, cpu.worker_delay * seen.data_cpu_s
     return _calibrated(seen, lost_s)

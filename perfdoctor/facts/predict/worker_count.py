@@ -92,7 +92,7 @@ def of_validation(
         spread=EVEN,
         workers=slow.num_workers,
         transfer_s=0.0,
-        pinning_s=0.0,
+        pinning_s=(0.0, 0.0, 0.0),
         epoch_s=0.0,
         epochs_per_step=slow.epochs / slow.batches,
         starts_per_step=1 / slow.batches,

@@ -69,6 +69,15 @@ def test_nothing_is_sure_of_what_is_far_from_both_limits_or_as_short_as_a_launch
     assert gone([worked(ms=0.25, count=50, flops=90e6, size=1e5)], A100, "tf32") == (0, 0, 0)
 
 
+def test_from_five_to_ten_times_the_least_ever_less_is_likely_to_go() -> None:
+    shares = [
+        gone([replace(LARGE, us=5e4 * times)], A100, "bfloat16", 0.5) or () for times in (4.99, 5.01, 7.5, 11)
+    ]
+    assert shares[0][1] == pytest.approx(shares[1][1], abs=0.01)
+    assert shares[2][1] == pytest.approx(shares[0][1] / 2, rel=0.02)
+    assert shares[3] == pytest.approx((0.0, 0.0, 0.5))
+
+
 @pytest.mark.parametrize(("uses", "dtype"), [([], "tf32"), ([LARGE], "fp8")])
 def test_without_work_or_a_rate_nothing_is_told(uses, dtype) -> None:
     assert gone(uses, A100, dtype) is None
@@ -104,6 +113,16 @@ def test_where_the_rate_of_doubles_is_not_published_that_of_float32_tells() -> N
         work=(worked(ms=1350, count=51, dtype="float64", flops=34.4e9, size=201e6),),
     )
     assert (narrowed_doubles(slow, geforce, NO_TF32).gone or ())[1] > 0.95
+
+
+def test_doubles_far_from_both_limits_get_other_kernels() -> None:
+    ten_times = replace(WIDE, us=10 * WIDE.us)
+    for work in ((ten_times,), (replace(WIDE, us=4 * WIDE.us), ten_times)):
+        slow = facts.kernels(kernel("dgrad", "matmul", 400, dtype="float64"), work=work)
+        low, likely, high = narrowed_doubles(slow, HOPPER, NO_TF32).gone or ()
+        assert low >= UNKNOWN[0]
+        assert likely >= UNKNOWN[1]
+        assert high <= UNKNOWN[2]
 
 
 def test_without_shapes_products_have_the_range_of_devices() -> None:

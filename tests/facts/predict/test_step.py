@@ -77,7 +77,7 @@ def test_the_thread_that_pins_batches_is_a_floor_of_the_step():
     of_loader = loader(workers=10, batch=60, pin_memory=True)
     with_floor, without = (
         step_model(records(), run(device="V100"), late, cpu(cores=16), of_loader, pinning)
-        for pinning in (PinningFacts(1.0), Missing("no stacks"))
+        for pinning in (PinningFacts((1.0, 1.0, 1.0)), Missing("no stacks"))
     )
     assert with_floor.error == pytest.approx(0.0)
     assert without.error < -0.5

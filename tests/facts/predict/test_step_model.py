@@ -278,7 +278,9 @@ def test_threads_of_a_team_that_lack_cores_at_once_wait_once():
 
 def pinned(busy, workers=10, batch=60.0, wait=15.0, compute=3.0, **given_loader):
     of_step = step(data_wait=wait, forward=compute, cpu=compute)
-    return build(of_step, loader(workers=workers, batch=batch, **given_loader), cpu(16), pins=busy)
+    return build(
+        of_step, loader(workers=workers, batch=batch, **given_loader), cpu(16), pins=(busy, busy, busy)
+    )
 
 
 def test_no_number_of_workers_brings_batches_faster_than_one_thread_pins_them():
@@ -290,7 +292,7 @@ def test_no_number_of_workers_brings_batches_faster_than_one_thread_pins_them():
 
 def test_a_thread_that_pins_beside_the_starts_of_epochs_is_waited_for_no_longer_than_the_steps_take():
     begun = pinned(1.0, epoch_wait_s=0.004)
-    assert begun.pinning_s == pytest.approx(0.014)
+    assert begun.pinning_s == pytest.approx((0.014, 0.014, 0.014))
     assert begun.error == pytest.approx(0.0)
 
 
@@ -299,6 +301,13 @@ def test_a_thread_that_pins_beside_a_step_that_takes_longer_costs_nothing():
     assert beside.step_with(2) == pytest.approx(
         pinned(0.0, workers=2, batch=40, wait=12, compute=8).step_with(2)
     )
+
+
+def test_how_sure_that_floor_is_widens_what_quicker_workers_gain():
+    late = step(data_wait=15, forward=3, cpu=3)
+    seen = build(late, loader(workers=10, batch=180), cpu(16), pins=(0.2, 0.3, 0.4))
+    found = seen.gain(Change(batch=Estimate(0.9, 0.9, 0.9)))
+    assert (found.low, found.likely, found.high) == pytest.approx((1 / 0.4, 1 / 0.3, 1 / 0.2))
 
 
 def test_what_is_handed_over_in_less_time_lowers_that_floor():
