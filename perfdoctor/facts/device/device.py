@@ -38,8 +38,6 @@ WITHIN = ("DtoD", "AtoA", "AtoD", "DtoA")  # directions that never leave the dev
 NOT_COMPUTE = (KernelClass.COMMUNICATION, KernelClass.COPY, KernelClass.MEMSET)
 REMOVABLE = 0.95  # no change takes more than this out of a step: a bound on gains, not a forecast
 
-LAUNCHING = (IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP)
-AHEAD = 10  # queued launches: a host so far ahead launches fast enough, and something else stalls it
 
 # How many times as long a profiled host takes: 1.0 to 1.42 in measured training steps, by what is recorded.
 # Beside an H200 it was 1.3 to 2.2 where launches set the pace, without shapes and stacks.
