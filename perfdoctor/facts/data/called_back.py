@@ -15,12 +15,10 @@ from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.parse import Sources, header
 
 UserFunction = tuple[str, str]  # file, name as the stacks have it
-Passage = tuple[
-    Frame, tuple[Frame, ...], Frame
-]  # the calling line, the library's frames, the user's function
-Entry = (
-    tuple[str, str] | None
-)  # the library's function that the line calls; None: it is in C, without a frame
+# The calling line, the library's frames, the user's function.
+Passage = tuple[Frame, tuple[Frame, ...], Frame]
+# The library's function that the line calls; None: it is in C, without a frame.
+Entry = tuple[str, str] | None
 
 
 class CalledFunctions:

@@ -117,9 +117,7 @@ def narrowed_doubles(
         allowed = settings.convolutions if kind is KernelClass.CONVOLUTION else settings.products
         dtype = "tf32" if allowed and "tf32" in peak.flops_per_s else "float32"
         known = [use for use in kernels.work if use.kind is kind and use.dtype == "float64"]
-        far = [
-            use for use in known if is_far(use, peak)
-        ]  # the rate of doubles is of other kernels than these
+        far = [use for use in known if is_far(use, peak)]  # the rate of doubles is of other kernels
         near = gone([use for use in known if use not in far], peak, dtype, HALF) or UNKNOWN
         parts += [
             (kernels.scale * us * (1.0 - part_of(far, known)), near),
