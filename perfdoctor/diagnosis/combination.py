@@ -8,7 +8,9 @@ others leave. So no combination takes more from a class than the class has.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import TypeVar
 
 from perfdoctor.model.change import NOTHING, Change, Estimate
@@ -16,6 +18,7 @@ from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.dataclass import dataclass
 
 T = TypeVar("T")
+Kinds = frozenset[Bottleneck]
 
 BATCH = 1.0  # what changes of a batch's cost share: all of it
 CASES = range(3)  # of an Estimate: best, likely, worst
@@ -33,13 +36,22 @@ def together(parts: Sequence[Saving], classes: Mapping[Bottleneck, float]) -> Ch
     """All of them as one change. `classes`: the share of wall time of each class; they add up to 1."""
     if len(parts) == 1:
         return parts[0].change
+
+    def pool(kinds: Kinds) -> float:
+        return min(1.0, sum(classes.get(kind, 0.0) for kind in kinds)) if kinds else 1.0
+
     step, moved = NOTHING, NOTHING
-    for kinds, changes in sharing((part.kinds, part.change) for part in parts):
-        pool = min(1.0, sum(classes.get(kind, 0.0) for kind in kinds)) if kinds else 1.0
-        taken = [_sum([change.step, change.moved]) for change in changes]
-        parts_left = _fitted(taken, pool)
-        step = _sum([step, _scaled([change.step for change in changes], parts_left)])
-        moved = _sum([moved, _scaled([change.moved for change in changes], parts_left)])
+    for linked in _linked(by_kinds((part.kinds, part.change) for part in parts)):
+        steps, moves = [], []
+        for kinds, changes in linked:
+            left = _fitted([_sum([change.step, change.moved]) for change in changes], pool(kinds))
+            steps.append(_scaled([change.step for change in changes], left))
+            moves.append(_scaled([change.moved for change in changes], left))
+        every_kinds = [kinds for kinds, _ in linked]
+        whole = [_sum(pair) for pair in zip(steps, moves, strict=True)]
+        given = _shared(every_kinds, whole, pool(frozenset().union(*every_kinds)))
+        step = _sum([step, _scaled(steps, _factors(given, _sum(whole)))])
+        moved = _sum([moved, _scaled(moves, _factors(given, _sum(whole)))])
     every = [part.change for part in parts]
     return Change(
         step=step,
@@ -53,16 +65,59 @@ def together(parts: Sequence[Saving], classes: Mapping[Bottleneck, float]) -> Ch
     )
 
 
-def sharing(each: Iterable[tuple[Iterable[Bottleneck], T]]) -> list[tuple[frozenset[Bottleneck], list[T]]]:
-    """Those that act on a class in common, with all of theirs: the time of each class is given once."""
-    groups: list[tuple[frozenset[Bottleneck], list[T]]] = []
+def by_kinds(each: Iterable[tuple[Iterable[Bottleneck], T]]) -> dict[Kinds, list[T]]:
+    """Those that act on the very same classes, by these."""
+    groups: dict[Kinds, list[T]] = defaultdict(list)
     for kinds, one in each:
-        own = frozenset(kinds)
-        alike = [group for group in groups if group[0] & own or group[0] == own]
-        groups = [group for group in groups if group not in alike]
-        members = [member for _, others in alike for member in others]
-        groups.append((own.union(*(others for others, _ in alike)), [*members, one]))
+        groups[frozenset(kinds)].append(one)
     return groups
+
+
+def in_all(taken: Mapping[Kinds, Estimate], pool: Callable[[Kinds], float]) -> Estimate:
+    """What groups take together of the time of their classes, each of which is given once.
+
+    `taken`: what those take that act on the same classes; `pool`: the time that some classes have.
+    """
+    linked = _linked({kinds: [estimate] for kinds, estimate in taken.items()})
+    return _sum(
+        [
+            _shared(
+                [kinds for kinds, _ in groups],
+                [estimate for _, (estimate,) in groups],
+                pool(frozenset().union(*(kinds for kinds, _ in groups))),
+            )
+            for groups in linked
+        ]
+    )
+
+
+def _linked(groups: Mapping[Kinds, list[T]]) -> list[list[tuple[Kinds, list[T]]]]:
+    """The groups, together with those that they have a class in common with, or are linked to by others."""
+    found: list[list[tuple[Kinds, list[T]]]] = []
+    for kinds, members in groups.items():
+        alike = [linked for linked in found if any(kinds & other for other, _ in linked)]
+        found = [linked for linked in found if linked not in alike]
+        found.append([*(group for linked in alike for group in linked), (kinds, members)])
+    return found
+
+
+def _shared(kinds: Sequence[Kinds], taken: Sequence[Estimate], pool: float) -> Estimate:
+    """What linked groups take of the time of all their classes.
+
+    At worst, those that have a class in common act on the same seconds, and only others add up.
+    """
+    worst = max(
+        (
+            sum(taken[index].low for index in chosen)
+            for size in range(1, len(kinds) + 1)
+            for chosen in combinations(range(len(kinds)), size)
+            if all(not kinds[one] & kinds[other] for one, other in combinations(chosen, 2))
+        ),
+        default=0.0,
+    )
+    whole = _sum(taken)
+    likely = min(whole.likely, max(pool, *(one.likely for one in taken)))
+    return Estimate(min(worst, whole.low), likely, min(whole.high, max(pool, *(one.high for one in taken))))
 
 
 def _largest(taken: Sequence[Estimate]) -> Estimate:
@@ -89,7 +144,10 @@ def _from(pool: float, taken: Sequence[Estimate]) -> Estimate:
 
 def _fitted(taken: Sequence[Estimate], pool: float) -> tuple[float, ...]:
     """By what factor each share shrinks, in each case, so that all together take what the pool gives."""
-    whole, given = _sum(taken), _from(pool, taken)
+    return _factors(_from(pool, taken), _sum(taken))
+
+
+def _factors(given: Estimate, whole: Estimate) -> tuple[float, ...]:
     return tuple(given.at(case) / whole.at(case) if whole.at(case) > 0 else 1.0 for case in CASES)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -13,13 +13,13 @@ from perfdoctor.diagnosis.calibration import (
     least,
     widening,
 )
-from perfdoctor.diagnosis.combination import Saving, sharing, together
+from perfdoctor.diagnosis.combination import Saving, by_kinds, in_all, together
 from perfdoctor.diagnosis.gains import beside_host, bound_of, calibrated, gain_of
 from perfdoctor.diagnosis.verdict import WORTHWHILE, TimeAttribution, unjudgeable
 from perfdoctor.facts.device.device import DeviceFacts, without
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
-from perfdoctor.model.change import Effort
+from perfdoctor.model.change import Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck, Finding, Gain, NotJudged
 from perfdoctor.model.coverage import Covered
 from perfdoctor.model.dataclass import dataclass
@@ -328,18 +328,20 @@ def _bound(advised: Sequence[Advised], bounds: Mapping[Bottleneck, float]) -> Ga
 
     Of one class, at worst all act on the same seconds, and likely on others, as far as the class has them.
     """
-    taken = sharing((_kinds(tip, advice), gain) for tip, advice, gain in advised)
-    low, likely, high = (
-        sum(
-            min(
-                1.0 - 1.0 / bound_of(kinds, bounds),
-                how(max(0.0, 1.0 - 1.0 / getattr(gain, case)) for gain in gains),
-            )
-            for kinds, gains in taken
+    groups = by_kinds((_kinds(tip, advice), gain) for tip, advice, gain in advised)
+
+    def pool(kinds: Iterable[Bottleneck]) -> float:
+        return 1.0 - 1.0 / bound_of(kinds, bounds)
+
+    def taken(kinds: Iterable[Bottleneck], gains: Sequence[Gain]) -> Estimate:
+        low, likely, high = (
+            min(pool(kinds), how(max(0.0, 1.0 - 1.0 / getattr(gain, case)) for gain in gains))
+            for case, how in (("low", max), ("likely", sum), ("high", sum))
         )
-        for case, how in (("low", max), ("likely", sum), ("high", sum))
-    )
-    return without(low, likely, high)
+        return Estimate(low, likely, high)
+
+    of_all = in_all({kinds: taken(kinds, gains) for kinds, gains in groups.items()}, pool)
+    return without(of_all.low, of_all.likely, of_all.high)
 
 
 def _why_not(tip: Tip, facts: Facts, attribution: TimeAttribution | None) -> str | None:

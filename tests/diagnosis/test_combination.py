@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.diagnosis.combination import Saving, sharing, together
+from perfdoctor.diagnosis.combination import Saving, by_kinds, in_all, together
 from perfdoctor.model.change import Change, Estimate, removes
 from perfdoctor.model.concluded import Bottleneck
 
-DATA, TRANSFER, COMPUTE = Bottleneck.DATA, Bottleneck.TRANSFER, Bottleneck.COMPUTE
+DATA, TRANSFER, COMPUTE, HOST = Bottleneck.DATA, Bottleneck.TRANSFER, Bottleneck.COMPUTE, Bottleneck.HOST
 HALVES = {DATA: 0.5, COMPUTE: 0.5}
 
 
@@ -41,12 +41,34 @@ def test_what_acts_on_other_classes_adds_up():
 def test_a_class_in_common_gives_its_time_once(kinds):
     change = removes(0.35, 0.4, 0.45)
     both = together([*parts(change), *parts(change, kinds=kinds)], {DATA: 0.4, TRANSFER: 0.1, COMPUTE: 0.5})
-    assert shares(both.step) == (0.35, 0.5 * (1 - 0.2 * 0.2), 0.5)
+    assert shares(both.step) == (0.35, 0.5, 0.5)
 
 
-def test_a_change_may_join_what_others_share_nothing_of():
-    joined = sharing([((DATA,), 1), ((COMPUTE,), 2), ((TRANSFER,), 3), ((COMPUTE, DATA), 4), ((), 5)])
-    assert joined == [({TRANSFER}, [3]), ({DATA, COMPUTE}, [1, 2, 4]), (set(), [5])]
+def test_a_change_of_two_classes_gives_no_other_more_than_its_own_class_has():
+    own, bridge = removes(0.2, 0.2, 0.2), removes(0.05, 0.05, 0.05)
+    classes = {HOST: 0.25, COMPUTE: 0.75}
+    alone = together(parts(own, own, kinds=(HOST,)), classes)
+    bridged = together([*parts(own, own, kinds=(HOST,)), *parts(bridge, kinds=(HOST, COMPUTE))], classes)
+    assert bridged.step.likely == pytest.approx(alone.step.likely + 0.05)
+    assert bridged.step.low == pytest.approx(alone.step.low)
+
+
+def test_small_changes_between_classes_take_nothing_from_large_ones_within_them():
+    classes = {HOST: 0.3, DATA: 0.3, TRANSFER: 0.1, COMPUTE: 0.3}
+    large, small = removes(0.25, 0.25, 0.25), removes(0.01, 0.01, 0.01)
+    each = [
+        *parts(large, kinds=(HOST,)),
+        *parts(large, kinds=(DATA,)),
+        *parts(small, kinds=(HOST, TRANSFER)),
+        *parts(small, kinds=(DATA, TRANSFER)),
+    ]
+    assert shares(together(each, classes).step) == (0.5, 0.52, 0.52)
+
+
+def test_what_groups_take_is_summed_over_those_that_have_no_class_in_common():
+    groups = by_kinds([((DATA,), 0.1), ((DATA,), 0.2), ((COMPUTE, DATA), 0.4), ((TRANSFER,), 0.3)])
+    taken = {kinds: Estimate(sum(each), sum(each), sum(each)) for kinds, each in groups.items()}
+    assert shares(in_all(taken, lambda kinds: 0.3 * len(kinds))) == (0.7, 0.9, 0.9)
 
 
 def test_what_is_removed_is_not_moved_as_well():

@@ -150,8 +150,8 @@ class _TurnCode:
         trained = {number for other, number in self.anchors if other == file}
         return [loop for loop in nested if not trained & set(range(loop.lineno, (loop.end_lineno or 0) + 1))]
 
-    def repeats(self, frame: Frame) -> bool:
-        """Whether a line calls something in each turn of a loop or a comprehension, whatever the order."""
+    def repeats(self, frame: Frame, called: str) -> bool:
+        """Whether a line calls a function in each turn of a loop or a comprehension, whatever the order."""
         if (frame.file, frame.line) in self.anchors:
             return False
         node = self.sources.file(frame.file).statement(frame.line)
@@ -160,7 +160,12 @@ class _TurnCode:
         loops = self.loops(frame.file, frame.line)
         if loops:
             return not unit_of(node).needs & _carried(loops[-1])
-        return any(isinstance(part, COMPREHENSIONS) for top in header(node) for part in ast.walk(top))
+        return any(
+            _in_each_turn(part, called)
+            for top in header(node)
+            for part in ast.walk(top)
+            if isinstance(part, COMPREHENSIONS)
+        )
 
     def keeps(self, frame: Frame) -> bool:
         """Whether the function around a line sets attributes: its next call may need them."""
@@ -203,13 +208,25 @@ def _calling(
         )
 
 
+def _in_each_turn(comprehension: ast.AST, called: str) -> bool:
+    """Whether a comprehension calls a function for each element; what it goes through is made once."""
+    first = next(part for part in ast.iter_child_nodes(comprehension) if isinstance(part, ast.comprehension))
+    once = set(ast.walk(first.iter))
+    return any(
+        isinstance(part, ast.Call)
+        and called in (getattr(part.func, "id", None), getattr(part.func, "attr", None))
+        for part in ast.walk(comprehension)
+        if part not in once
+    )
+
+
 def _repeating(cost: StackCost, code: _TurnCode) -> Iterator[Frame]:
     """The lines of a stack that call the user's functions in each turn of a loop, but no module."""
     path = [frame for frame in cost.path if frame.name not in TURNS]
     for index, frame in enumerate(path[:-1]):
         inner = path[index + 1 :]
         calls_module = any(each.name == "forward" for each in (*inner, *cost.beyond))
-        if not calls_module and code.repeats(frame) and not any(map(code.keeps, inner)):
+        if not calls_module and code.repeats(frame, inner[0].name) and not any(map(code.keeps, inner)):
             yield frame
 
 

@@ -1,13 +1,16 @@
 """Targets that a loss ignores, and how long backward takes for the scores that were computed for them.
 
 In a few backwards the graph of the loss is followed from `nll_loss`, which `cross_entropy` ends in, to the
-product that gave its scores. On the CPU, targets are read at once, as Python numbers: operations of torch's
-would be seen by the script's own profilers and modes. Nothing waits for a device: its targets are copied into
-pinned host memory behind the work that makes them, and its own events time the backward.
+product that gave its scores. On the CPU, targets are read at once, as Python numbers. Nothing waits for a
+device: its targets are copied into pinned host memory behind the work that makes them, and its own events
+time the backward. What the script saves in a way of its own, as checkpointing does, is left where it is:
+asking for it would compute it again.
 """
 
 from __future__ import annotations
 
+import re
+from math import gcd
 from typing import Any, List, Optional
 
 from ...wire.events.training import IgnoredTargetsEvent
@@ -21,25 +24,32 @@ NAME = "ignored targets"
 LOOKS_MAX = 16
 TARGETS_MAX = 4_096  # of one loss that are read
 FURTHEST = 12  # nodes between the loss and the product
-PRODUCTS = {"AddmmBackward0": 1, "MmBackward0": 0}  # by name: which of its inputs the scores are made from
+LOSSES = frozenset(("NllLossBackward0", "NllLoss2DBackward0"))
+PRODUCTS = frozenset(("AddmmBackward0", "MmBackward0"))
+# What may lie between keeps a score one of its position. Layers that compute are no part of a head.
+PASSED = re.compile(
+    r"LogSoftmax|(Unsafe|Unsqueeze|Squeeze)?View|ReshapeAlias|Transpose|Permute|Squeeze|Unsqueeze|Slice|Select|T|"
+    r"Index|Alias|Clone|Expand|AsStrided|ToCopy|Mul|Div|Add|Sub|Tanh|_DDPSink"
+)
 WRAPPED = 1 << 64  # torch shows a negative number as an unsigned one
 
 
 class HeadLook:
     """One backward: the targets of its loss, when it reached the loss, and when the scores were done with."""
 
-    def __init__(self, owner: IgnoredTargets, loss: Any, beyond: Any) -> None:
+    def __init__(self, owner: IgnoredTargets, loss: Any, product: Any, target: Any, classes: int) -> None:
         self.owner = owner
         ignored = loss._saved_ignore_index
         self.ignored = ignored - WRAPPED if ignored >= WRAPPED // 2 else ignored
-        self.classes = loss._saved_self.shape[1]
-        self.values = self.read(_some(loss._saved_target))
+        self.classes = classes
+        self.values = self.read(_some(target))
         self.begin: Any = None
         self.end: Any = None
         self.handles = [
             loss.register_prehook(patch.guarded(NAME, self._begin)),
-            beyond.register_prehook(patch.guarded(NAME, self._end)),
+            product.register_hook(patch.guarded(NAME, self._end)),
         ]
+        self.after_backward = patch.guarded(NAME, self._after_backward)
 
     def read(self, target: Any) -> Any:
         """The values of targets."""
@@ -65,13 +75,13 @@ class HeadLook:
     def _begin(self, gradients: Any) -> None:
         self.begin = self.moment()
 
-    def _end(self, gradients: Any) -> None:
+    def _end(self, gradients: Any, given: Any) -> None:
         self.end = self.moment()
 
     def before_backward(self, loss: Any) -> None:
         """The backward that is looked at begins."""
 
-    def after_backward(self) -> None:
+    def _after_backward(self) -> None:
         """It has ended: tell how long the scores took in it."""
         for handle in self.handles:
             handle.remove()
@@ -82,11 +92,17 @@ class DeviceHeadLook(HeadLook):
     """The same on a device, which is at it for some time after the host has launched it."""
 
     def __init__(
-        self, owner: IgnoredTargets, loss: Any, beyond: Any, used: accelerators.Accelerator, device: Any
+        self,
+        owner: IgnoredTargets,
+        loss: Any,
+        product: Any,
+        target: Any,
+        classes: int,
+        used: accelerators.Accelerator,
     ) -> None:
         self.used = used
-        self.device = device
-        super().__init__(owner, loss, beyond)
+        self.device = target.device
+        super().__init__(owner, loss, product, target, classes)
 
     def read(self, target: Any) -> Any:
         """Send them on their way."""
@@ -134,23 +150,26 @@ class IgnoredTargets:
         if root is None or self.looks >= LOOKS_MAX or compiles_backward():
             return
         self.collect()
-        found = [node for node in nodes_of(root) or () if node.name().startswith("NllLoss")]
-        beyond = _beyond(found[0]) if len(found) == 1 else None
-        look = self._look(found[0], beyond) if beyond is not None and self.under_way is None else None
+        found = [node for node in nodes_of(root) or () if node.name() in LOSSES]
+        product = _product(found[0]) if len(found) == 1 else None
+        look = self._look(found[0], product) if product is not None and self.under_way is None else None
         if look is not None:
             self.steps.schedule.looks.append(look)
 
-    def _look(self, loss: Any, beyond: Any) -> Optional[HeadLook]:
-        """A look at this loss, if its targets can be read."""
+    def _look(self, loss: Any, product: Any) -> Optional[HeadLook]:
+        """A look at this loss, if its targets can be read, and picking some would leave it as it is."""
+        classes = _classes(loss)
+        if classes is None or not loss._saved_reduction or _has_hooks(loss._raw_saved_target):
+            return None
         torch, target = self.steps.torch, loss._saved_target
         if type(target) is not torch.Tensor:
             return None
         used = accelerators.of_kind(torch, target.device.type)
         if used is None:
-            return HeadLook(self, loss, beyond) if target.is_cpu else None
+            return HeadLook(self, loss, product, target, classes) if target.is_cpu else None
         if used.kind == accelerators.MPS or not hasattr(used.module, "Event") or used.is_capturing:
             return None
-        return DeviceHeadLook(self, loss, beyond, used, target.device)
+        return DeviceHeadLook(self, loss, product, target, classes, used)
 
     def pinned(self) -> Any:
         """Where targets of a device arrive; those of one look at a time."""
@@ -161,7 +180,7 @@ class IgnoredTargets:
 
     def seen(self, look: HeadLook) -> None:
         """The backward of a look is over."""
-        self.steps.schedule.looks.remove(look)
+        self.steps.schedule.looks.remove(look)  # first: whatever fails after it leaves none behind
         if look.begin is not None and look.end is not None:
             self.under_way = look
             self.collect()
@@ -202,18 +221,35 @@ def ignored_targets(watch: Watch) -> None:
     watch.each_second(NAME, targets.collect)
 
 
-def _beyond(node: Any) -> Optional[Any]:
-    """The node behind the product that the scores came from; None where a loss is given other scores."""
+def _product(node: Any) -> Optional[Any]:
+    """The product that the scores come from; None where a loss is given other scores."""
     for _ in range(FURTHEST):
-        if node.name() in PRODUCTS:
-            return node.next_functions[PRODUCTS[node.name()]][0]
         before = [one for one, _ in node.next_functions if one is not None and not hasattr(one, "variable")]
         if len(before) != 1:  # a bias is a leaf
             return None
         node = before[0]
+        if node.name() in PRODUCTS:
+            return node
+        if not PASSED.fullmatch(node.name().rpartition("Backward")[0]):
+            return None
     return None
 
 
+def _classes(loss: Any) -> Optional[int]:
+    """How many scores each position has; None for the scores of a single one, or where nobody tells."""
+    scores = loss.next_functions[0][0]
+    given: Any = getattr(scores, "_input_metadata", None)
+    return int(given[0].shape[1]) if given and len(given[0].shape) > 1 else None
+
+
+def _has_hooks(saved: Any) -> bool:
+    """Whether asking for a saved tensor calls code of the script or of checkpoint; older torch is silent."""
+    return getattr(saved, "unpack_hook", None) is not None
+
+
 def _some(target: Any) -> Any:
-    """As many of the targets as are read."""
-    return target.reshape(-1)[:: -(-target.numel() // TARGETS_MAX) or 1]
+    """As many of the targets as are read: every n-th, which is not the same place in each row."""
+    apart = -(-target.numel() // TARGETS_MAX) or 1
+    while any(gcd(apart, length) > 1 for length in target.shape):
+        apart += 1
+    return target.reshape(-1)[::apart]

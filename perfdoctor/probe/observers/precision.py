@@ -62,10 +62,10 @@ def _of_device(torch: Any, used: accelerators.Accelerator) -> Dict[str, Any]:
     found: Dict[str, Any] = {"devices": used.ask("device_count")}
     if cudnn is not None:
         found["cudnn_benchmark"] = cudnn.benchmark
+        found["cudnn_version"] = _built_with(torch)
     try:
         found["matmul_precision"] = torch.get_float32_matmul_precision()
         if cudnn is not None:
-            found["cudnn_version"] = _built_with(torch)
             found["cudnn_tf32"] = cudnn.allow_tf32
     except RuntimeError:
         pass  # the script uses the newer of two interfaces, and torch refuses to answer through the older

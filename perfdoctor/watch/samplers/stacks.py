@@ -167,6 +167,7 @@ class StackSampler:
         self._first = True  # whether workers are sampled as at first
         self._last_worker = 0
         self._worker_due_s = 0.0
+        self._workers_since_s = 0.0  # when those that are sampled began to be
         self._ended_cpu_s = 0.0
 
     def cpu_s(self) -> float:
@@ -257,6 +258,7 @@ class StackSampler:
         rate, seconds = (
             (FIRST_WORKER_HZ, FIRST_WORKER_CHUNK_S) if self._first else (WORKER_HZ, WORKER_CHUNK_S)
         )
+        self._workers_since_s = now_s
         try:
             for tag, pid in self._next(ready, FIRST_WORKERS if self._first else 1):
                 self._workers.append((tag, self._start(pid, rate, seconds)))
@@ -265,8 +267,8 @@ class StackSampler:
             self._worker_due_s = now_s + LATE_WORKER_PAUSE_S  # out of processes or descriptors, for now
 
     def _pause_s(self, now_s: float) -> float:
-        """How long the workers are left alone after a recording."""
-        if self._first:
+        """How long the workers are left alone after a recording: not at first, unless it ended with them."""
+        if self._first and now_s - self._workers_since_s >= FIRST_WORKER_CHUNK_S / 2:
             return 0.0
         late = any(now_s - rank.began_s >= LATE_AFTER_S for rank in self._ranks.values())
         return LATE_WORKER_PAUSE_S if late else WORKER_PAUSE_S

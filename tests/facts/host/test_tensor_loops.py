@@ -174,6 +174,8 @@ class Loss:
         runs = [self.counted(said) for said in saids]
         parts = [self.head(said) for said in saids]
         total = self.one(each, runs)
+        grown = self.one([said * 2 for said in saids], boxes)
+        times = [part * 2 for part in self.one(saids, boxes)]
 """
 
 
@@ -213,6 +215,8 @@ def test_functions_that_run_many_operators_count_for_the_line_whose_loop_calls_t
     [
         pytest.param(below(13), id="a-recurrence"),
         pytest.param(below(16), id="no-loop"),
+        pytest.param(below(17), id="beside-a-comprehension"),
+        pytest.param(below(18), id="what-a-comprehension-goes-through"),
         pytest.param(below(14, (6, "counted")), id="a-function-that-keeps-a-state"),
         pytest.param(
             below(15, (2, "one"), beyond=(Frame("Linear.forward", "torch.py", 1, Owner.TORCH),)), id="modules"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -7,10 +8,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
+from perfdoctor.own_failures import STRICT
 from perfdoctor.probe import accelerators, patch
 from perfdoctor.probe.accelerators import Accelerator
-from perfdoctor.probe.observers.ignored_targets import TARGETS_MAX, IgnoredTargets
+from perfdoctor.probe.observers.ignored_targets import TARGETS_MAX, HeadLook, IgnoredTargets
 from tests.support.sessions import Session
 
 HIDDEN, LABELS = 8, torch.tensor([[1, -100, -100, 2], [-100, 3, -100, -100]])
@@ -72,6 +75,76 @@ def test_other_losses_scores_of_convolutions_and_several_losses_are_left_alone()
     assert looks(lambda x: functional.cross_entropy(convolution(x.transpose(1, 2)), LABELS)) == []
     assert looks(lambda x: one(x) + one(x)) == []
     assert looks(lambda x: functional.cross_entropy(layer(x).flatten(0, 1), torch.full((8, 50), 0.02))) == []
+
+
+@pytest.mark.shows("guest")
+def test_what_checkpoint_would_compute_again_is_not_asked_for():
+    layer, calls = head(), []
+
+    def scored(x):
+        calls.append(1)
+        return functional.cross_entropy(layer(x).flatten(0, 1), LABELS.flatten())
+
+    assert looks(lambda x: checkpoint(scored, x, use_reentrant=False)) == []
+    assert len(calls) == 2  # forward, and once more in backward
+
+
+def test_layers_that_compute_are_no_part_of_a_head():
+    layer, after = head(), torch.nn.Conv1d(50, 50, 1)
+    assert looks(lambda x: functional.cross_entropy(after(layer(x).transpose(1, 2)), LABELS)) == []
+    labels = LABELS.repeat(1, 3)
+    grown = lambda x: functional.interpolate(layer(x).transpose(1, 2), scale_factor=3)  # noqa: E731
+    assert looks(lambda x: functional.cross_entropy(grown(x), labels)) == []
+
+
+def test_only_losses_that_picking_leaves_as_they_are_and_that_have_positions_are_looked_at(monkeypatch):
+    monkeypatch.setattr(patch, "turned_off", {})
+    layer = head()
+    kept = lambda x: functional.cross_entropy(layer(x).flatten(0, 1), LABELS.flatten(), reduction="none")  # noqa: E731
+    assert looks(lambda x: kept(x).mean()) == []
+    assert looks(lambda x: functional.cross_entropy(layer(x)[0, 0], LABELS[0, 0])) == []
+    assert patch.turned_off == {}
+
+
+def test_what_else_uses_the_hidden_states_is_no_time_of_the_scores():
+    layer, beside = head(), torch.nn.Linear(HIDDEN, 1)
+
+    class Slow(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, given):
+            return given.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            time.sleep(2.0)
+            return gradient
+
+    def both(x):
+        value = Slow.apply(beside(x)).mean()
+        return functional.cross_entropy(layer(x).flatten(0, 1), LABELS.flatten()) + value
+
+    (event,) = looks(both)
+    assert event["seconds"] < 2.0
+
+
+def test_a_look_that_fails_turns_off_no_more_than_itself(monkeypatch):
+    monkeypatch.setattr(patch, "turned_off", {})
+    monkeypatch.setattr(HeadLook, "seconds", lambda self: 1 / 0)
+    monkeypatch.delenv(STRICT, raising=False)
+    layer = head()
+    assert looks(lambda x: functional.cross_entropy(layer(x).flatten(0, 1), LABELS.flatten())) == []
+    assert list(patch.turned_off) == ["ignored targets"]
+
+
+def test_of_rows_whose_same_place_is_ignored_all_places_are_read():
+    layer = head()
+    labels = torch.zeros(64, 1024, dtype=torch.long)
+    labels[:, 0] = -100
+    given = torch.randn(1, 1, HIDDEN, requires_grad=True)
+    (event,) = looks(
+        lambda x: functional.cross_entropy(layer(given).expand(64, 1024, 50).flatten(0, 1), labels.flatten())
+    )
+    assert event["ignored"] / event["targets"] == pytest.approx(1 / 1024, abs=0.002)
 
 
 def test_gradients_are_those_of_a_backward_that_nobody_looked_at():
