@@ -69,7 +69,7 @@ def test_a_collate_function_of_the_users_is_not_known_to_go_with_the_bytes():
 
 def test_one_thread_that_pins_float_batches_is_what_goes():
     of_loader = facts.loader(workers=10, batch=60, pin_memory=True)
-    late = build(facts.step(data_wait=15, forward=3), of_loader, facts.cpu(16), pins=1.0)
+    late = build(facts.step(data_wait=15, forward=3), of_loader, facts.cpu(16), pins=(1.0, 1.0, 1.0))
     gain = facts.gain(judged(site(ms=5), TURNS, step=LATE, collating=0.5), late)
     assert gain.likely == pytest.approx(4.0, rel=0.05)
     assert gain.low == pytest.approx(1.6, rel=0.05)
