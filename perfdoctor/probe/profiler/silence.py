@@ -1,7 +1,7 @@
 """How torch's profiler keeps off stderr: by a level that it reads once, at its first start, and unwarned.
 
-Versions before 2.13 warn at each first start that a later one would forget its events. Python's filters are
-not touched for it: whoever changes them makes the script's own warnings come again.
+Torch 2.11 warns at the first start that a later one would forget its events, 2.13 does not. Python's filters
+are not touched for it: whoever changes them makes the script's own warnings come again.
 """
 
 from __future__ import annotations
