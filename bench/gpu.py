@@ -5,7 +5,7 @@
     python bench/gpu.py --dry
     python bench/gpu.py --from FILE [--again DIR] --write
 
-Part 1: does `perfdoctor run` work at all. Parts 2, 4 and 5: is a planted cause found, at its line, with its
+Part 1: does `perfdoctor run` work at all. Parts 2, 4, 5, 6: is a planted cause found, at its line, with its
 gain. Part 3: does `perfdoctor try` measure what the same change made by hand brings. Each check has a process
 of its own and a time limit; what fails is a row like any other, and results are written after each check.
 Nothing is downloaded. `--dry` goes the same ways on a CPU, with everything tiny: only failures count then.

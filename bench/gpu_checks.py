@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -44,7 +44,8 @@ WINDOWS = ("--profiler-share", "1")
 ALWAYS_BUSY, GRAPHED = "plain", "cuda_graph"  # the device never waits; no window after a graph's capture
 TRAINERS = ("transformers", "lightning")
 LOCK = "PERFDOCTOR_GPU_LOCK"  # names a file: whoever holds it has the device to itself
-WATCHED_S, BY_HAND_S, TRIED_S = 5.0, 1.0, 10  # enough on a device for hundreds of steps
+WATCHED_S, BY_HAND_S = 5.0, 1.0  # enough on a device for hundreds of steps
+TRIED_S = 25  # holds a few starts and their turns
 IN_TURNS = ("bare", "light", "light", "bare")  # so that drift cancels
 
 PHASES_WITHIN = 0.01  # of what the script's own clock says
@@ -361,7 +362,7 @@ def keep(here: Here, out: Path, name: str) -> None:
         shutil.copytree(out, here.keep / name)
 
 
-# ---------------------------------------------------------------- parts 2, 4 and 5: is the cause found
+# ---------------------------------------------------------------- parts 2, 4, 5 and 6: is the cause found
 
 
 def cause(here: Here, name: str) -> Row:
@@ -455,8 +456,7 @@ def tweak(here: Here, words: str, name: str) -> Row:
     limits = ["--seconds", "10" if here.is_tiny else str(TRIED_S), "--yes", "--json"]
     perfdoctor = [sys.executable, "-m", "perfdoctor", "try"]
     command = [*perfdoctor, *words.split(), *limits, "--out", str(here.folder / "trials"), "--", *script]
-    # On a device each execution takes the lock by itself: none is alive beside another of its trial.
-    with device_alone() if here.is_tiny else nullcontext():
+    with device_alone():
         trial = json.loads(accuracy.call(command, here.folder))
     variant = trial["variants"][0]
     applied, alone = places(variant, "applied"), places(variant, "left_alone")
@@ -535,6 +535,11 @@ OTHERS = (  # longer ones, named after what they train, so that a name tells not
     "leaf_classifier", "noise_unet", "two_towers", "masked_words", "audio_events", "box_finder",
     "story_writer", "speech_frames",
 )  # fmt: skip
+FURTHER_OTHERS = (  # the same, by two more authors
+    "bird_calls", "click_ranker", "paper_topics", "harbour_boats", "review_stars", "grid_load",
+    "sphere_forecast", "bilingual_pretraining", "spoken_emotion", "solid_shapes", "retinal_vessels",
+    "latent_flow",
+)  # fmt: skip
 TWEAKS = {  # words of `perfdoctor try`, and the script whose cured twin makes the same change by hand
     "--amp": "no_mixed_precision",
     "--tf32": "tf32_off",
@@ -563,6 +568,7 @@ CHECKS = (
     ),
     *(Check(f"cause {name}", 4, "causes", partial(cause, name=name), 90.0) for name in FURTHER_CAUSES),
     *(Check(f"cause {name}", 5, "causes", partial(cause, name=name), 90.0) for name in OTHERS),
+    *(Check(f"cause {name}", 6, "causes", partial(cause, name=name), 90.0) for name in FURTHER_OTHERS),
 )
 
 

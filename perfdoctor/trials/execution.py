@@ -88,9 +88,15 @@ class Executor:
         return CommandRun(outcome, peak, log, left_bytes < LEAST_BYTES)
 
     def options(
-        self, path: Path, log: Path, variant: Variant, bounds: StopRule, apart: bool = False
+        self,
+        path: Path,
+        log: Path,
+        variant: Variant,
+        bounds: StopRule,
+        apart: bool = False,
+        parks: bool = False,
     ) -> launch.Options:
-        """How a variant is launched, recorded at `path`; `apart`: in a session of its own."""
+        """How a variant is launched, recorded at `path`; `apart` and `parks` as in launch.TrialOptions."""
         prepared = self.protection.prepare(path)
         hash_seed = os.environ.get("PYTHONHASHSEED", str(SEED))
         return launch.Options(
@@ -113,6 +119,7 @@ class Executor:
                 protect=prepared.options,
                 watched=variant.ranks is not None,
                 apart=apart,
+                parks=parks,
             ),
         )
 

@@ -9,6 +9,7 @@ each turn, whole epochs where an epoch is short, so that all train on the same s
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -30,12 +31,16 @@ from perfdoctor.trials.sandbox.guarded import guarded
 from perfdoctor.trials.sandbox.memory import PeakMemory
 from perfdoctor.watch.live import LiveCommand, live, suspended_with
 from perfdoctor.watch.samplers.progress import ProgressReader
+from perfdoctor.wire import names
+from perfdoctor.wire.turns import Turns
 
 SETTLES = 0.1  # of a turn
 POLL_S, LONGEST_POLL_S = 0.0005, 0.02  # how closely the end of a turn is watched: a step or two
 ASLEEP_S = 2.0  # between two looks at a clock: we were stopped, or the machine slept, and the turn is void
 LEAVING_S = 5.0  # for scripts to end by themselves: their memory and their last losses are told then
 MEMORY_SHARE = 0.9  # of what is free, that all may take together
+# What a process takes of a device beside its tensors: context, libraries, and what its allocator keeps.
+DEVICE_CONTEXT_BYTES = 1 << 30
 
 
 class Apart(Exception):
@@ -49,13 +54,26 @@ def obstacle(calibration: Execution, variants: Sequence[Variant], abreast: int) 
         return "this system does not tell what each process was started for"
     if any(variant.ranks is not None for variant in variants):
         return "numbers of ranks need all cores at once"
-    if calibration.device_bytes:
-        return "a device goes on with its work while a process rests"
-    free = memory.free_bytes()
-    if calibration.host_bytes and sides * calibration.host_bytes > MEMORY_SHARE * free:
-        taken = f"{sides} take {sides * calibration.host_bytes / 1e9:.1f} GB"
-        return f"{taken}, and {free / 1e9:.1f} GB of memory are free"
-    return None
+    if calibration.device_bytes and calibration.ranks > 1:
+        return "ranks on devices wait for each other there while one of them rests"
+    taken_bytes = calibration.device_bytes and calibration.device_bytes + DEVICE_CONTEXT_BYTES
+    return _no_room(sides, taken_bytes, memory.free_device_bytes, "the device's memory") or _no_room(
+        sides, calibration.host_bytes, memory.free_bytes, "memory"
+    )
+
+
+def _no_room(sides: int, each_bytes: float | None, free: Callable[[], int | None], where: str) -> str | None:
+    """Why so many do not fit, or None where they do, or where one takes nothing that was seen."""
+    if not each_bytes:
+        return None
+    free_bytes = free()
+    if free_bytes is None:
+        return f"how much of {where} is free is not told here"
+    if sides * each_bytes <= MEMORY_SHARE * free_bytes:
+        return None
+    return (
+        f"{sides} take {sides * each_bytes / 1e9:.1f} GB, and {free_bytes / 1e9:.1f} GB of {where} are free"
+    )
 
 
 def spare_updates(records: RunRecords) -> int:
@@ -79,6 +97,7 @@ class _LiveTraining:
     turn: int  # updates that are measured in a turn
     turn_steps: int
     warm_up_steps: int
+    on_device: Turns | None = None
     turns: list[Turn] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -95,6 +114,10 @@ class _LiveTraining:
     def last_ns(self) -> int:
         """When the last of them was over that was looked at."""
         return self._progress.step_ns or 0
+
+    def had_turn(self, begin_ns: int, end_ns: int, is_void: bool) -> None:
+        """Note a turn; what was held up in its middle counts for nothing."""
+        self.turns.append(Turn(begin_ns, begin_ns if is_void else end_ns))
 
 
 def execute(
@@ -122,7 +145,7 @@ def execute(
             logs.append(log)
         with ExitStack() as alive:
             for (variant, name), log, peak in zip(sides, logs, peaks, strict=True):
-                options = executor.options(executor.folder / name, log, variant, StopRule(), apart=True)
+                options = executor.options(executor.folder / name, log, variant, StopRule(), True, plan.parks)
                 try:
                     command = alive.enter_context(live(executor.command, options, peak.watch))
                 except OSError as error:
@@ -150,7 +173,8 @@ def _side(variant: Variant, command: LiveCommand, plan: TrialPlan) -> _LiveTrain
     warm_up_steps, steps = plan.stretch(variant)
     turn_steps = max(1, round(steps / plan.turns))
     warm_up, turn = (round(count * plan.updates_per_step) for count in (warm_up_steps, turn_steps))
-    return _LiveTraining(variant, command, warm_up, turn, turn_steps, warm_up_steps)
+    on_device = Turns(str(command.path / names.TURNS)) if plan.parks else None
+    return _LiveTraining(variant, command, warm_up, turn, turn_steps, warm_up_steps, on_device)
 
 
 def _told(
@@ -182,7 +206,7 @@ def _take_turns(sides: Sequence[_LiveTraining], plan: TrialPlan, tell: Callable[
     for number in range(plan.turns):
         tell(number)
         for side in sides if number % 2 == 0 else sides[::-1]:
-            if not _turn(side, plan):
+            if not (_turn if side.on_device is None else _turn_on_device)(side, plan):
                 return
 
 
@@ -226,9 +250,32 @@ def _turn(side: _LiveTraining, plan: TrialPlan) -> bool:
     finally:
         side.living.rest()
     if goes_on:
-        end_ns = side.last_ns
+        side.had_turn(begin_ns, side.last_ns, clock.slept or side.living.suspensions > suspensions)
+    return goes_on
+
+
+def _turn_on_device(side: _LiveTraining, plan: TrialPlan) -> bool:
+    """The same of one on a device, which parks with nothing queued there as its turn ends.
+
+    It settles over a tenth of the turn's updates: the device may be that far behind as the clock is read.
+    """
+    turns = side.on_device
+    assert turns is not None
+    if not turns.updates:
+        raise Apart(f"{side.variant.name} makes no update at which its device could be waited for")
+    clock, suspensions = _Clock(PATIENCE * plan.turn_s + SLACK_S), side.living.suspensions
+    begin = turns.updates + 1 + math.ceil(SETTLES * side.turn)
+    turns.begin, turns.end = begin, begin + side.turn
+    turns.park = turns.end + plan.spare_updates + 1
+    side.living.go_on()
+    try:
+        goes_on = _until(side, turns.park, clock, lambda: turns.updates)
+        side.living.find_groups()
+    finally:
+        side.living.rest()
+    if goes_on:
         is_void = clock.slept or side.living.suspensions > suspensions
-        side.turns.append(Turn(begin_ns, begin_ns if is_void else end_ns))
+        side.had_turn(turns.begun_ns, turns.parked_ns, is_void)
     return goes_on
 
 
@@ -248,9 +295,10 @@ class _Clock:
         return now_s < self._end_s
 
 
-def _until(side: _LiveTraining, updates: int, clock: _Clock) -> bool:
-    """Wait until a side has made so many updates; False where it ended before."""
-    begin, began_s = side.updates, time.monotonic()
+def _until(side: _LiveTraining, updates: int, clock: _Clock, made: Callable[[], int] | None = None) -> bool:
+    """Wait until a side has made so many updates, by what `made` tells; False where it ended before."""
+    made = made or (lambda: side.updates)
+    begin, began_s = made(), time.monotonic()
     now = begin
     while now < updates:
         if side.living.is_over:
@@ -259,7 +307,7 @@ def _until(side: _LiveTraining, updates: int, clock: _Clock) -> bool:
             raise Apart(f"{side.variant.name} did not go on after it had rested")
         each_s = (time.monotonic() - began_s) / max(1, now - begin)
         time.sleep(min(LONGEST_POLL_S, max(POLL_S, (updates - now - 1) * each_s / 2)))
-        now = side.updates
+        now = made()
     return True
 
 
@@ -267,6 +315,8 @@ def _end(sides: Sequence[_LiveTraining]) -> None:
     """Let all leave by themselves at once; what is still there afterwards is killed."""
     for side in sides:
         if not side.living.is_over:
+            if side.on_device is not None:
+                side.on_device.park = 0
             side.living.leave()
     until_s = time.monotonic() + LEAVING_S
     for side in sides:

@@ -51,6 +51,7 @@ class TrialPlan:
     turns: int = 0  # that hold the steps, of trainings that take turns; 0: executed whole, one by one
     turn_s: float = 0.0  # of the original, as long as its steps take
     spare_updates: int = 0  # of the first optimizer, in which a turn's last step ends
+    parks: bool = False  # whether a turn ends with a device that has nothing left to do
     budget_s: float = math.inf  # for all rounds
     first_step_s: float = FIRST_STEP_S  # within which an execution is at its first step: it hangs otherwise
 
@@ -155,6 +156,7 @@ def in_turns(
     steps: int | None,
     seconds: float | None,
     spare_updates: int = 0,
+    parks: bool = False,
 ) -> TrialPlan | None:
     """The plan for trainings that take turns, or None where turns are too few, too short or hold too little.
 
@@ -178,7 +180,7 @@ def in_turns(
             break  # more starts tell more than more turns
     turns = min(turns, MOST_TURNS)
     if longest_steps is not None:
-        cut = 1 + bool(spare_updates)  # steps at the borders of a turn
+        cut = 1 + bool(spare_updates) + parks  # steps at the borders of a turn
         turns = min(turns, int((longest_steps - warm_up_steps) / (SETTLING * turn_steps + cut)))
     if steps is not None:
         if whole.steps > turns * turn_steps:
@@ -197,6 +199,7 @@ def in_turns(
         turns=turns,
         turn_s=turn_steps * step_s,
         spare_updates=spare_updates,
+        parks=parks,
         budget_s=budget_s,
         first_step_s=min(FIRST_STEP_S, sides * whole.first_step_s),
     )

@@ -195,6 +195,7 @@ def _prepare(
         "processes": max(1, len(records.ranks)),
         "cores": samplers.usable_cores()[0],
         "spare_updates": lockstep.spare_updates(records),
+        "parks": calibration.device_bytes is not None,
     }
     turns = None if why is not None else plan.in_turns(whole, **known)
     if turns is not None and not _only_whole(bench, turns, variants, strategy.abreast, budget_s):

@@ -25,7 +25,7 @@ from perfdoctor.own_failures import guarded
 from perfdoctor.runs import directory, interruption
 from perfdoctor.watch import command, failures, limits, scheduler_task, signals, unwatched
 from perfdoctor.watch.run_json import RunFile
-from perfdoctor.wire import names
+from perfdoctor.wire import names, turns
 
 
 class Sampler(Protocol):
@@ -55,6 +55,7 @@ class TrialOptions:
     )  # how the probe keeps the user's files as they are
     watched: bool = False  # what ranks exchange is recorded, too: not steps and losses alone
     apart: bool = False  # in a session of its own, so that all of it can rest
+    parks: bool = False  # with a device that has nothing to do, where its turns end: see wire/turns.py
 
 
 @dataclass(frozen=True)
@@ -296,6 +297,8 @@ def _prepare(path: Path, options: Options) -> None:
     directory.write_json(path / "config.json", config(options))
     with suppress(OSError):  # a file system without links: the environment tells the probe where the run is
         (path / directory.PROBE).symlink_to(unwatched.INJECT)
+    if options.trial is not None and options.trial.parks:
+        turns.make(str(path / names.TURNS))
     if options.task is not None:
         scheduler_task.share_windows(path, options.task)
 

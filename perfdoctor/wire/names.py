@@ -16,6 +16,7 @@ AGENT = "agent.jsonl"  # ranks whose end their launcher noticed, a line each
 PROBE_LOG = "probe.log"  # the probe's own troubles
 DISK_FULL = "disk-full"  # empty, for that has room on a full disk: since when nothing more could be recorded
 WRITE_OVERLAY = "diverted"  # a folder: that it is there has the probe redirect what the script writes
+TURNS = "turns"  # of a trial: when a training on a device has its turn
 MEASURING = "measuring"  # made by the process that measures a loader; its last line says how far that is
 MEASURED = "done"  # that line once it is over
 

@@ -136,6 +136,52 @@ def test_trainings_with_several_optimizers_have_whole_steps_in_every_turn(
     assert [each.steps for each in executions] == [40, 40]
 
 
+AHEAD = """
+import time, torch
+busy_until = 0.0
+torch.cuda.is_initialized = lambda: True
+torch.cuda.is_current_stream_capturing = lambda: False
+torch.cuda.synchronize = lambda: time.sleep(max(0.0, busy_until - time.perf_counter()))
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+while True:
+    optimizer.zero_grad()
+    model(torch.ones(8, 8)).mean().backward()
+    optimizer.step()
+    busy_until = max(busy_until, time.perf_counter()) + 0.01  # what a device does meanwhile
+    time.sleep(max(0.0, busy_until - time.perf_counter() - 0.15))  # its queue is full
+"""
+
+
+def test_a_device_that_is_behind_its_host_is_waited_for_at_both_ends_of_a_turn(tmp_path: Path) -> None:
+    """Stopped and let go on, the host would find an empty queue, and show how long launching takes."""
+    planned = replace(PLAN, steps=80, parks=True)
+    sides = [(ORIGINAL, "one"), (ORIGINAL, "other")]
+    executions, _ = lockstep.execute(executor(tmp_path, AHEAD), sides, 0, planned, untold)
+    for execution in executions:
+        assert execution.ending is ExecutionEnd.MEASURED
+        assert [execution.steps, len(execution.turns_s)] == [80, 4]
+        assert all(step_s == pytest.approx(0.01, rel=0.1) for step_s in execution.turns_s)
+
+
+@pytest.mark.parametrize("critic", [1, 3])
+def test_on_a_device_trainings_with_several_optimizers_have_whole_steps_too(
+    tmp_path: Path, critic: int
+) -> None:
+    bench = executor(tmp_path, GAN.replace("CRITIC", str(critic)))
+    planned = replace(PLAN, steps=40, updates_per_step=critic, spare_updates=critic, parks=True)
+    executions, _ = lockstep.execute(bench, [(ORIGINAL, "one"), (ORIGINAL, "other")], 0, planned, untold)
+    assert [each.ending for each in executions] == [ExecutionEnd.MEASURED] * 2
+    assert [each.steps for each in executions] == [40, 40]
+
+
+def test_without_updates_no_device_can_be_waited_for(tmp_path: Path) -> None:
+    code = "import torch\nmodel = torch.nn.Linear(8, 1)\nwhile True:\n    model(torch.ones(8, 8)).mean().backward()\n"
+    sides = [(ORIGINAL, "one"), (ORIGINAL, "other")]
+    with pytest.raises(lockstep.Apart, match="no update"):
+        lockstep.execute(executor(tmp_path, code), sides, 0, replace(PLAN, parks=True), untold)
+
+
 def test_loader_workers_rest_with_their_training(tmp_path: Path) -> None:
     bench, states = executor(tmp_path), []
 

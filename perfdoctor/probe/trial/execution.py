@@ -18,6 +18,8 @@ from .. import accelerators, patch
 from ..on_import import on_import
 from ..session import Session
 from ..steps.steps import StepTracker
+from . import turns
+from .borders import at_each_update, wait_for_device
 from .stop import EarlyExit
 
 NUMPY_SEEDS = 2**32  # numpy's old generator takes no larger ones
@@ -39,6 +41,7 @@ def install(options: Dict[str, Any], session: Session, hooks: StepTracker, torch
     ending = EarlyExit()
     ending.install(torch)
     _wait_at_borders(options, session, hooks, torch)
+    turns.install(session, hooks, torch)
 
     def note() -> None:
         session.write(TrialEndEvent(ended_early=ending.over, peak=_peak(torch), broken=patch.broken()))
@@ -56,24 +59,15 @@ def install(options: Dict[str, Any], session: Session, hooks: StepTracker, torch
 
 def _wait_at_borders(options: Dict[str, Any], session: Session, hooks: StepTracker, torch: Any) -> None:
     """Wait for the device before the clock is read for the last step of the warm-up, and for the last one."""
-    from torch.optim.optimizer import register_optimizer_step_post_hook
-
     borders = options.get("warm_up_updates"), session.options.get("max_steps")
     if None in borders:
         return
 
-    def updated(optimizer: Any) -> None:
-        recorder = session.recording()
-        if recorder is None or hooks.updates.in_backward:
-            return
-        # The first optimizer's update is not counted yet; those of others follow it within a step.
-        number = hooks.updates.numbers.get(optimizer, len(hooks.updates.numbers) + 1)
-        at_border = recorder.first_optimizer_marks + (number == 1) in borders
-        used = accelerators.in_use(torch) if at_border else None
-        if used is not None and not used.is_capturing:
-            used.ask("synchronize")
+    def updated(number: int) -> None:
+        if number in borders:
+            wait_for_device(torch)
 
-    register_optimizer_step_post_hook(patch.optimizer_hook("borders", updated))
+    at_each_update("borders", session, hooks, updated)
 
 
 def _last_losses(hooks: StepTracker, torch: Any) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from perfdoctor.watch.samplers import cgroup
+from perfdoctor.watch.samplers import cgroup, devices
 from perfdoctor.watch.samplers.host import read_maps
 
 INTERVAL_S = 1.0  # reading smaps_rollup walks a process's page tables: rare enough not to be felt
@@ -57,3 +58,17 @@ def free_bytes() -> int:
     """What may still be taken here: of the machine, or of the control group with the least left."""
     available, left = psutil.virtual_memory().available, cgroup.memory_left_bytes()
     return int(available if left is None else min(available, left))
+
+
+def free_device_bytes() -> int | None:
+    """What may still be taken of the device with the least left, of those that a command can see.
+
+    None where no device tells. Which of them a command uses is not known from outside.
+    """
+    sampler = devices.opened(Path(), os.environ)
+    if sampler is None:
+        return None
+    with closing(sampler):
+        told = [(line["memory_total_bytes"], line["memory_used_bytes"]) for line in sampler.lines()]
+    left = [total - used for total, used in told if total is not None and used is not None]
+    return min(left, default=None)

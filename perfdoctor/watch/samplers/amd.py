@@ -50,10 +50,14 @@ class AmdSampler:
         except smi.AmdSmiException:
             self.devices = []  # a driver that does not answer: nothing to sample
 
+    def lines(self) -> list[dict[str, Any]]:
+        """What each device tells now."""
+        return [read_device(self._smi, device) for device in self.devices]
+
     def tick(self) -> None:
         """Write one line for each device."""
-        for device in self.devices:
-            append_line(self._run / f"gpu{device.index}.jsonl", read_device(self._smi, device))
+        for line in self.lines():
+            append_line(self._run / f"gpu{line['index']}.jsonl", line)
 
     def close(self) -> None:
         """Let go of the library."""

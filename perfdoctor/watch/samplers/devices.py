@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from perfdoctor.watch.samplers import amd, gpu
 from perfdoctor.watch.samplers.gpu import SampledDevice
@@ -14,6 +14,9 @@ class DeviceSampler(Protocol):
     """Writes down what devices do, a line each at every tick."""
 
     devices: list[SampledDevice]
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What each device tells now."""
 
     def tick(self) -> None:
         """Write one line for each device."""

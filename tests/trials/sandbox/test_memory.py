@@ -44,3 +44,40 @@ def test_no_more_trainings_are_alive_at_once_than_the_control_group_has_room_for
     why = lockstep.obstacle(measured, [WORKERS], 1)
     assert why is not None
     assert "GB of memory are free" in why
+
+
+class Devices:
+    """A sampler of devices of which each has so many bytes free."""
+
+    def __init__(self, *free: int | None) -> None:
+        self.free = free
+
+    def lines(self) -> list[dict[str, int | None]]:
+        told = (None if each is None else 10**10 - each for each in self.free)
+        return [{"memory_total_bytes": 10**10, "memory_used_bytes": used} for used in told]
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+@pytest.mark.parametrize(
+    ("sampler", "why"),
+    [
+        (Devices(8 * 10**9), None),
+        (Devices(8 * 10**9, 4 * 10**9), "4.0 GB of the device's memory are free"),
+        (Devices(None), "how much of the device's memory is free is not told here"),
+        (None, "how much of the device's memory is free is not told here"),
+    ],
+)
+def test_no_more_trainings_are_alive_at_once_than_the_device_has_room_for(
+    monkeypatch: pytest.MonkeyPatch, sampler: Devices | None, why: str | None
+) -> None:
+    monkeypatch.setattr(memory.devices, "opened", lambda run, environment: sampler)
+    found = lockstep.obstacle(execution(device_bytes=10**9, ranks=1), [WORKERS], 1)
+    assert found is None if why is None else why in str(found)
+
+
+def test_ranks_on_devices_do_not_take_turns() -> None:
+    found = lockstep.obstacle(execution(device_bytes=10**9, ranks=2), [WORKERS], 1)
+    assert found is not None
+    assert "ranks on devices" in found
