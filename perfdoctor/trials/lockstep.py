@@ -32,7 +32,7 @@ from perfdoctor.trials.sandbox.memory import PeakMemory
 from perfdoctor.watch.live import LiveCommand, live, suspended_with
 from perfdoctor.watch.samplers.progress import ProgressReader
 from perfdoctor.wire import names
-from perfdoctor.wire.turns import Turns
+from perfdoctor.wire.turns import DeviceTurns
 
 SETTLES = 0.1  # of a turn
 POLL_S, LONGEST_POLL_S = 0.0005, 0.02  # how closely the end of a turn is watched: a step or two
@@ -97,7 +97,7 @@ class _LiveTraining:
     turn: int  # updates that are measured in a turn
     turn_steps: int
     warm_up_steps: int
-    on_device: Turns | None = None
+    on_device: DeviceTurns | None = None
     turns: list[Turn] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -173,7 +173,7 @@ def _side(variant: Variant, command: LiveCommand, plan: TrialPlan) -> _LiveTrain
     warm_up_steps, steps = plan.stretch(variant)
     turn_steps = max(1, round(steps / plan.turns))
     warm_up, turn = (round(count * plan.updates_per_step) for count in (warm_up_steps, turn_steps))
-    on_device = Turns(str(command.path / names.TURNS)) if plan.parks else None
+    on_device = DeviceTurns(str(command.path / names.TURNS)) if plan.parks else None
     return _LiveTraining(variant, command, warm_up, turn, turn_steps, warm_up_steps, on_device)
 
 

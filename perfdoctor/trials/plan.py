@@ -165,10 +165,7 @@ def in_turns(
     """
     sides = variants + 1
     warm_up_steps = whole.warm_up_steps
-    turn_steps = math.ceil(max(TURN_S / step_s, LEAST_TURN_STEPS * max(1.0, most_held)))
-    period = whole.period or 1
-    if period * step_s <= LONGEST_TURN_S:
-        turn_steps = math.ceil(turn_steps / period) * period
+    turn_steps = _turn_steps(step_s, most_held, whole.period or 1)
     budget_s = (seconds or BUDGET_S * (1.0 + variants) / 2.0) - spent_s
     crowding = max(1.0, sides * processes / max(processes, cores))  # alone, it had a core for each, or all
     start_s = (start_s + warm_up_steps * step_s + LEAVING_S) * crowding
@@ -203,6 +200,12 @@ def in_turns(
         budget_s=budget_s,
         first_step_s=min(FIRST_STEP_S, sides * whole.first_step_s),
     )
+
+
+def _turn_steps(step_s: float, most_held: float, period: int) -> int:
+    """As many steps as take a turn's time, in whole periods where those are short."""
+    steps = math.ceil(max(TURN_S / step_s, LEAST_TURN_STEPS * max(1.0, most_held)))
+    return math.ceil(steps / period) * period if period * step_s <= LONGEST_TURN_S else steps
 
 
 def _coming(rounds: int, held: float) -> int:

@@ -158,7 +158,7 @@ def _prepare(
     _check(calibration, first)
     assert records is not None  # of an execution that took steps
     longest = _longest_steps(calibration, baseline)
-    batch = measure.batch(records)
+    batch, epoch = measure.batch(records), measure.epoch(records)
     most_held = max((plan.times_held(variant, batch) for variant in variants), default=1.0)
     known: dict[str, Any] = {
         "step_s": calibration.step_s or 0.0,
@@ -182,7 +182,6 @@ def _prepare(
         begun_s=_begun_s(calibration),
     )
     predict = baseline.predict if baseline is not None else _unknown
-    epoch = measure.epoch(records)
     bench = Bench(executor, progress, whole, calibration, None, predict, epoch=epoch, longest_steps=longest)
     why = lockstep.obstacle(calibration, variants, strategy.abreast) or _by_the_clock(request)
     share, spent_s = strategy.abreast / strategy.comparisons, known["spent_s"]

@@ -25,7 +25,7 @@ from perfdoctor.own_failures import guarded
 from perfdoctor.runs import directory, interruption
 from perfdoctor.watch import command, failures, limits, scheduler_task, signals, unwatched
 from perfdoctor.watch.run_json import RunFile
-from perfdoctor.wire import names, turns
+from perfdoctor.wire import names
 
 
 class Sampler(Protocol):
@@ -297,8 +297,6 @@ def _prepare(path: Path, options: Options) -> None:
     directory.write_json(path / "config.json", config(options))
     with suppress(OSError):  # a file system without links: the environment tells the probe where the run is
         (path / directory.PROBE).symlink_to(unwatched.INJECT)
-    if options.trial is not None and options.trial.parks:
-        turns.make(str(path / names.TURNS))
     if options.task is not None:
         scheduler_task.share_windows(path, options.task)
 

@@ -16,6 +16,7 @@ from perfdoctor.own_failures import guarded
 from perfdoctor.runs import directory
 from perfdoctor.watch import command, failures, launch
 from perfdoctor.watch.run_json import RunFile
+from perfdoctor.wire import names, turns
 
 
 @contextmanager
@@ -54,6 +55,8 @@ def live(words: Sequence[str], options: launch.Options, sample: launch.Sample) -
     resolved = command.resolve(words, os.environ)
     path = launch.make_run(resolved, options)
     assert path is not None  # the run directory of a trial is made, or OSError is raised
+    if options.trial is not None and options.trial.parks:
+        turns.make(str(path / names.TURNS))
     child = launch.start(resolved, path, options)
     record = RunFile(
         path,

@@ -19,16 +19,16 @@ def make(path: str) -> None:
 
 
 def _number(index: int) -> property:
-    def read(turns: Turns) -> int:
+    def read(turns: DeviceTurns) -> int:
         return int(turns._numbers[index])
 
-    def write(turns: Turns, value: int) -> None:
+    def write(turns: DeviceTurns, value: int) -> None:
         turns._numbers[index] = value
 
     return property(read, write)
 
 
-class Turns:
+class DeviceTurns:
     """The numbers as both sides see them; 0 until one is written. Updates are the first optimizer's.
 
     The probe writes how many updates were made, when (perf_counter_ns) those before the measured steps were

@@ -7,7 +7,7 @@ from time import sleep  # bound now: scripts mock `time`
 from typing import Any
 
 from ...wire import names
-from ...wire.turns import Turns
+from ...wire.turns import DeviceTurns
 from ..recorder import clock
 from ..session import Session
 from ..steps.steps import StepTracker
@@ -21,7 +21,7 @@ def install(session: Session, hooks: StepTracker, torch: Any) -> None:
     path = os.path.join(session.run_dir, names.TURNS)
     if not os.path.exists(path):
         return
-    turns = Turns(path)
+    turns = DeviceTurns(path)
 
     def updated(number: int) -> None:
         if number in (turns.begin, turns.end, turns.park):
