@@ -176,6 +176,7 @@ class LoaderFacts:
     others_restart_s: float = 0.0  # other loaders' workers that start and stop again, seconds per step
     restarting: tuple[RestartingLoader, ...] = ()  # those loaders, the costliest first
     others_cpu_s: float = 0.0  # CPU seconds per step, for others' batches that the training process prepares
+    file_bytes: int | None = None  # that read calls return while a batch is made, median; None if unknown
 
     @property
     def passes(self) -> float | None:

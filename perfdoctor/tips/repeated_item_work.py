@@ -44,7 +44,13 @@ SHOWN = 3  # lines named
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
-    rivals=("slow-dataset-code", "slow-collate", "repeated-decoding", "wasteful-parquet-reads"),
+    rivals=(
+        "slow-dataset-code",
+        "slow-collate",
+        "repeated-decoding",
+        "wasteful-parquet-reads",
+        "oversized-reads",
+    ),
 )
 def repeated_item_work(step: StepFacts, loader: LoaderFacts, repeated: RepeatedWorkFacts) -> Advice | None:
     """Names the lines whose cost could be paid once, where the step waits for batches."""

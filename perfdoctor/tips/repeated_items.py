@@ -52,6 +52,7 @@ SHOWN = 3  # lines named
         "slow-image-decode",
         "repeated-item-work",
         "many-small-calls",
+        "oversized-reads",
     ),
 )
 def repeated_items(

@@ -21,5 +21,6 @@ BATCHES = RowLayout(
         ("collate_ns", "i8"),
         ("collate_cpu_ns", "i8"),
         ("bytes", "i8"),
+        ("file_bytes", "i8"),  # what read calls returned; 0 where the kernel does not tell
     ),
 )

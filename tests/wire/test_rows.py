@@ -29,7 +29,7 @@ def test_the_bytes_of_the_header_are_where_they_were():
     ("layout", "row"),
     [
         (step_rows.STEPS, "<qqBBHIIIIIqdqqqqqqqqq"),
-        (batch_rows.BATCHES, "<qqIhHIIqqqqq"),
+        (batch_rows.BATCHES, "<qqIhHIIqqqqqq"),
         (collective_rows.COLLECTIVES, "<qqqqIIBBHII"),
     ],
     ids=lambda value: getattr(value, "kind", ""),

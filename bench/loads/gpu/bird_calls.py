@@ -1,6 +1,6 @@
 """Recognises bird species in short cuts of long recordings: log-mel spectra and a transformer encoder."""
 
-# expect: verdict=data finding=slow-dataset-code
+# expect: verdict=data finding=oversized-reads
 
 import pathlib
 import tempfile

@@ -90,6 +90,7 @@ def _facts(
         collate_s=mean("collate_ns"),
         collate_cpu_s=mean("collate_cpu_ns"),
         batch_bytes=round(size) if size > 0 else None,
+        file_bytes=_file_bytes(rows),
         batches_per_step=_per_step(_delivered(rank, loaders, epochs, steps), total, event, span),
         epochs=len(epochs),
         # the first epoch's start also pays for what is done once: the later ones tell, where there are any
@@ -170,6 +171,15 @@ def _batch_ns(rows: Rows | None) -> float:
     if rows is None or not len(rows):
         return math.inf
     return float((rows["read_ns"] + rows["collate_ns"]).sum() / rows["batches"].sum())
+
+
+def _file_bytes(rows: Rows) -> int | None:
+    """What read calls return while a batch is made: the median, as the first may read an archive."""
+    if "file_bytes" not in (rows.dtype.names or ()):  # a run from before they were counted
+        return None
+    batches = rows["batches"].astype(np.float64)
+    (median,) = quantiles(rows["file_bytes"] / batches, batches, (0.5,))
+    return round(median) or None
 
 
 def _spread(costs: Floats, weight: Floats) -> tuple[float, ...]:

@@ -30,6 +30,8 @@ CHEAP_STRIDE = 8
 CHEAPEST_NS = 250_000  # of batches that cost even less one in so many is looked at: looking costs some 20 us
 CHEAPEST_STRIDE = 32
 EACH_ROWS = 64
+TOTALS = 8  # batches, samples, the four costs, bytes, bytes of files
+READ_CALLS = "/proc/thread-self/io"  # its first line counts what read calls returned, the page cache included
 
 
 class Making:
@@ -48,7 +50,7 @@ class Making:
         self.measuring = False
         self.collate_ns = self.collate_cpu_ns = 0
         self.collate_begin = (0, 0)
-        self.row_totals = [0] * 7  # batches, samples, bytes and the four costs of a row that covers several
+        self.row_totals = [0] * TOTALS  # of a row that covers several batches
         self.written = 0
         self.merge = 1
         self.loaders: Dict[int, int] = {}  # id of a fetcher in this process -> its loader
@@ -76,7 +78,7 @@ class Making:
         self.collate_ns = clock() - begin
         self.collate_cpu_ns = thread_clock() - cpu
 
-    def before_fetch(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[int, int]]:
+    def before_fetch(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[int, int, int]]:
         """Start the clocks, in a worker or where the training process fetches for itself."""
         if self.pid != self.session.pid:
             self._begin_process()
@@ -89,18 +91,20 @@ class Making:
         self.last = count
         self.measuring = True
         self.collate_ns = self.collate_cpu_ns = 0
-        return clock(), thread_clock()
+        file_bytes = self._file_bytes()
+        return clock(), thread_clock(), file_bytes
 
-    def after_fetch(self, token: Tuple[int, int], args: Args, result: Any) -> None:
+    def after_fetch(self, token: Tuple[int, int, int], args: Args, result: Any) -> None:
         """Write the batch's row; it stands for those that were not looked at, too."""
         self.measuring = False
         if result is None:
             return  # the end of an iterable dataset, or an exception
-        begin, cpu = token
+        begin, cpu, file_bytes = token
         end = clock()
         read_cpu = thread_clock() - cpu - self.collate_cpu_ns
         read = end - begin - self.collate_ns
-        costs = (read, read_cpu, self.collate_ns, self.collate_cpu_ns, bytes_of(result, self.tensor))
+        sizes = bytes_of(result, self.tensor), self._file_bytes() - file_bytes
+        costs = (read, read_cpu, self.collate_ns, self.collate_cpu_ns, *sizes)
         totals, stride = self.row_totals, self.stride + self.untimed
         self.untimed = 0
         totals[0] += stride
@@ -114,15 +118,30 @@ class Making:
         if totals[0] < self.merge:
             return
         self.rows.add(end, begin, self.pid, self.worker, self.loaders.get(id(args[0]), 0), *totals)
-        self.row_totals = [0] * 7
+        self.row_totals = [0] * TOTALS
         self.written += 1
         if self.written >= RAW_ROWS and (self.written - RAW_ROWS) % ROWS_PER_MERGE == 0:
             self.merge *= 2
 
+    def _file_bytes(self) -> int:
+        """What read calls of this thread have returned until now; 0 where it is not known or not asked."""
+        if self.stride > 1:  # a cheap batch: asking costs ten microseconds
+            return 0
+        try:
+            file = os.open(READ_CALLS, os.O_RDONLY)
+        except OSError:
+            return 0
+        try:
+            return int(os.read(file, 64).split(None, 2)[1])
+        except (OSError, ValueError, IndexError):
+            return 0
+        finally:
+            os.close(file)
+
     def _begin_process(self) -> None:
         self.pid = os.getpid()
         self.rows = None
-        self.written, self.merge, self.stride, self.untimed, self.row_totals = 0, 1, 1, 0, [0] * 7
+        self.written, self.merge, self.stride, self.untimed, self.row_totals = 0, 1, 1, 0, [0] * TOTALS
         self.last = self.fetches.count - 1
         session = self.session
         if session.in_worker():

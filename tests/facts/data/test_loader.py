@@ -53,6 +53,21 @@ def test_the_cost_of_a_batch_is_what_its_maker_spends():
     assert (found.num_workers, found.at.line, found.dataset) == (2, 9, "train.Data")
 
 
+def test_the_bytes_that_a_batch_reads_are_those_of_most_batches():
+    made = fetches(100, read_ms=6)
+    made["file_bytes"], made["batches"][50:] = 4_000_000, 2
+    made["file_bytes"][50:] *= 2  # rows of two batches
+    made["file_bytes"][0] = 3_000_000_000  # an archive that the first batch reads whole
+    assert facts(MADE, epoch(), loader=made).file_bytes == 4_000_000
+
+
+def test_where_nobody_counts_what_is_read_it_is_not_known():
+    made = fetches(100, read_ms=6)
+    assert facts(MADE, epoch(), loader=made).file_bytes is None
+    before = made[[name for name in made.dtype.names if name != "file_bytes"]]
+    assert facts(MADE, epoch(), loader=before).file_bytes is None
+
+
 def test_a_loader_that_a_library_makes_around_the_users_is_told_by_the_users_line():
     prepared = {"own_batch_sampler": True, "at": {"file": "train.py", "line": 12, "function": "main"}}
     validation = {**MADE, "id": 2, "at": {**MADE["at"], "line": 10}}

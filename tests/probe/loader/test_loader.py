@@ -1,4 +1,5 @@
 import multiprocessing
+import sys
 
 import numpy as np
 import pytest
@@ -56,6 +57,30 @@ def test_a_batch_costs_what_reading_and_collating_it_takes(tmp_path, start_metho
     assert (built["num_workers"], built["batch_size"]) == (2 if start_method else 0, 4)
     assert built["at"]["function"] == "main"
     assert built["start_method"] == (start_method or multiprocessing.get_all_start_methods()[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel counts what a thread reads")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_batch_is_told_what_it_reads_from_files_however_often_they_were_read_before(tmp_path, workers):
+    records = watched(
+        tmp_path,
+        f"""
+        import numpy as np, torch
+        from torch.utils.data import DataLoader, Dataset
+        np.zeros(1_000_000, np.uint8).tofile("long.raw")
+        class Cuts(Dataset):
+            def __len__(self): return 16
+            def __getitem__(self, i): return torch.from_numpy(np.fromfile("long.raw", np.uint8)[i : i + 8])
+        net = torch.nn.Linear(8, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for x in DataLoader(Cuts(), batch_size=4, num_workers={workers}):
+            net(x.float()).mean().backward(); opt.step(); opt.zero_grad()
+        """,
+    )
+    rows = records.ranks[0].loader
+    each = rows["file_bytes"] / rows["batches"]
+    assert (each >= 4_000_000).all()
+    assert (each < 4_100_000).any()  # the first may import modules
 
 
 def test_without_workers_a_batch_is_waited_for_as_long_as_it_costs(tmp_path):

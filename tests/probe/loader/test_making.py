@@ -36,7 +36,7 @@ def made(monkeypatch):
 def fetch(made, monkeypatch, ns):
     """A batch that takes so long."""
     monkeypatch.setattr(making, "clock", lambda: ns)
-    made.after_fetch((0, 0), (object(),), [torch.ones(4, 2)])
+    made.after_fetch((0, 0, 0), (object(),), [torch.ones(4, 2)])
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,23 @@ def test_the_less_a_batch_costs_the_fewer_are_looked_at(made, monkeypatch, ns, s
     made.written = EACH_ROWS
     fetch(made, monkeypatch, ns)
     assert made.stride == stride
+
+
+def test_what_was_read_is_not_known_where_the_kernel_does_not_tell_and_not_asked_of_cheap_batches(
+    made, monkeypatch, tmp_path
+):
+    io = tmp_path / "io"
+    io.write_text("rchar: 12345678\nwchar: 5\n")
+    monkeypatch.setattr(making, "READ_CALLS", str(io))
+    assert made._file_bytes() == 12345678
+    made.stride = CHEAP_STRIDE
+    assert made._file_bytes() == 0
+    made.stride = 1
+    for text in ("", "rchar: many"):
+        io.write_text(text)
+        assert made._file_bytes() == 0
+    io.unlink()
+    assert made._file_bytes() == 0
 
 
 def test_each_of_the_first_batches_is_looked_at(made, monkeypatch):
