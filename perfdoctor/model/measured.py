@@ -317,6 +317,17 @@ class OperatorCost:
 
 
 @dataclass(frozen=True)
+class ConstantCopyLine:
+    """A line that copies tensors to the device in every step, which never change. Figures are of a step."""
+
+    at: Location
+    host_memory: str  # "pageable" | "pinned"
+    count: float
+    bytes: float
+    seconds: float  # that the host takes, with what it waits for; by a window, that the copies take
+
+
+@dataclass(frozen=True)
 class WindowFacts:
     """What a window of torch.profiler saw inside the step, costliest operator first."""
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfdoctor.model.measured import Location
+from perfdoctor.model.measured import ConstantCopyLine, Location
 from perfdoctor.tips.pageable_memory_copies import pageable_memory_copies as tip
 from tests.support import facts
 from tests.support.rank_traces import copy, site
@@ -60,6 +60,31 @@ def test_many_small_ones_are_better_packed_than_pinned():
         "10 such copies, 6.0 GB/s",
     )
     assert [at.line for at in advice.at] == [14]
+
+
+def test_what_never_changes_is_better_kept_on_the_device():
+    """Of 100 ms in five steps, 80 ms copy constants."""
+    basis = ConstantCopyLine(replace(LINE, line=44), "pageable", 1.6, 96_000_000, 0.016)
+    sites = (
+        site("HtoD", "pageable", ms=80, count=8, size=60_000_000, line=44),
+        site("HtoD", "pageable", ms=20, count=2, size=60_000_000, line=30),
+    )
+    copies = replace(facts.copies(PAGEABLE, at=(LINE, basis.at), sites=sites), constants=(basis,))
+    advice = tip(facts.device(exposed_copy=0.2, copy=0.1), copies)
+    assert advice.because[:2] == (
+        "4.0% of the time goes into copies from pageable memory that computation does not overlap",
+        "2 such copies, 6.0 GB/s",
+    )
+    assert [at.line for at in advice.at] == [30]
+    assert facts.gain(advice).high == pytest.approx(1 / (1 - 0.04 - 0.02))
+    no_places = replace(copies, sites=())
+    assert tip(facts.device(exposed_copy=0.2), no_places).at == (LINE,)
+    assert (
+        tip(facts.device(exposed_copy=0.2), replace(copies, constants=(replace(basis, seconds=0.02),)))
+        is None
+    )
+    pinned = replace(copies, constants=(replace(basis, host_memory="pinned"),))
+    assert [at.line for at in tip(facts.device(exposed_copy=0.2), pinned).at] == [44, 30]
 
 
 def test_a_few_small_ones_are_pinned_as_any():

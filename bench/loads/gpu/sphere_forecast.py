@@ -1,7 +1,7 @@
 """Learns to step a global atmosphere (eight variables on a Gaussian grid of one degree) six hours ahead
 with a neural operator that filters the fields in spherical harmonics."""
 
-# expect: verdict=transfer finding=pageable-memory-copies
+# expect: verdict=transfer finding=constants-copied-every-step
 
 import common
 import numpy as np

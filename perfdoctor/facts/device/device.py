@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from perfdoctor.facts.device.round_trips import for_anything_else
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Location
+from perfdoctor.model.measured import ConstantCopyLine, Location
 from perfdoctor.model.note import Note
 from perfdoctor.trace.judged import judged
 from perfdoctor.trace.results import (
@@ -131,6 +131,7 @@ class CopyFacts:
     per_us: float = 0.0  # share of the step for each microsecond of sites and round trips
     unprofiled: float = 1.0  # of the idle time of sites: what is left of it without a profiler
     timed: float = 0.0  # share of the step in which the host copies to the device, by the timers
+    constants: tuple[ConstantCopyLine, ...] = ()  # of the copies
 
     @property
     def waited_for(self) -> float:

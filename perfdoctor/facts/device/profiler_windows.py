@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from perfdoctor.facts.device import device, exact_lines
 from perfdoctor.facts.device.attention import written_out
+from perfdoctor.facts.device.constant_copies import CopiedConstants, of_window
 from perfdoctor.facts.device.device import (
     US_PER_S,
     AttentionFacts,
@@ -188,12 +189,16 @@ def _attention(
 
 
 @fact
-def copy_facts(windows: DeviceWindows, lines: LineFinder, step: StepFacts) -> CopyFacts | None:
+def copy_facts(
+    windows: DeviceWindows, lines: LineFinder, step: StepFacts, constants: CopiedConstants | Missing | None
+) -> CopyFacts | None:
     """Copies in the window that tells most of them, with the lines of the one that tells those."""
     copies, stacks = device.copy_facts(windows.detailed, windows.seen), windows.stacks
     if copies is None:
         return None
     copies = replace(copies, timed=step.share(Phase.HOST_TO_DEVICE))
+    if isinstance(constants, CopiedConstants):
+        copies = replace(copies, constants=of_window(copies, constants))
     if stacks is None:
         return exact_lines.of_copies(copies, lines)
     places = {_kind(site): site.at for site in reversed(stacks.sites)}

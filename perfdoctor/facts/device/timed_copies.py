@@ -10,6 +10,10 @@ from perfdoctor.model.measured import LoaderFacts, Location, Phase, RunFacts, St
 from perfdoctor.model.missing import Missing
 from perfdoctor.wire.events.script import DeviceEvent
 
+# From pageable memory, in bytes a second: the faster of the two machines of NVIDIA's "How to Optimize Data
+# Transfers in CUDA C/C++".
+PAGEABLE = 5e9
+
 
 @dataclass(frozen=True)
 class TimedCopyFacts:

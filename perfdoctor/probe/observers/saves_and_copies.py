@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional, Tuple
 from ...wire.events.script import DeviceEvent, SaveEvent, ThreadsEvent
 from ...wire.step_rows import CHECKPOINT, HOST_TO_DEVICE, OTHER, VALIDATION
 from .. import accelerators, patch
+from ..moments import Moments
 from ..observer import Watch, observer
 from ..recorder import Recorder
 from ..session import Session
@@ -21,9 +22,10 @@ Kwargs = Dict[str, Any]
 class SaveAndCopyHooks:
     """The hooks of one process."""
 
-    def __init__(self, session: Session, torch: Any) -> None:
+    def __init__(self, session: Session, torch: Any, moments: Moments) -> None:
         self.session = session
         self.torch = torch
+        self.moments = moments
         self._watches_copies = False
 
     def before_save(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int]]:
@@ -46,7 +48,7 @@ class SaveAndCopyHooks:
         seconds = (recorder.since - begin) / 1e9
         self.session.write(SaveEvent(begin_ns=begin, seconds=seconds, bytes=size, at=user_line()))
 
-    def before_copy(self, args: Args, kwargs: Kwargs) -> Optional[Recorder]:
+    def before_copy(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int]]:
         """Enter host_to_device where a CPU tensor is asked to move to an accelerator."""
         recorder = self.session.recorder
         if (
@@ -59,13 +61,19 @@ class SaveAndCopyHooks:
         if recorder.owner != get_ident():
             return None
         recorder.enter(HOST_TO_DEVICE)
-        return recorder
+        return recorder, recorder.since
 
-    def after_copy(self, recorder: Recorder, args: Args, result: Any) -> None:
+    def after_copy(self, token: Tuple[Recorder, int], args: Args, result: Any) -> None:
         """Leave host_to_device; a `.to(...)` that stayed on the CPU was no transfer."""
-        if result is None or result.device.type == "cpu":
+        recorder, begin = token
+        stayed = result is None or result.device.type == "cpu"
+        if stayed:
             recorder.current = recorder.stack[-1]
         recorder.leave()
+        if self.moments.copied and not stayed:
+            ns = recorder.since - begin
+            for call in self.moments.copied:
+                call(args[0], result, ns)
 
     def after_threads(self, token: Any, args: Args, result: Any) -> None:
         """Note who sets the number of intra-op threads."""
@@ -87,7 +95,7 @@ class SaveAndCopyHooks:
 @observer
 def saves_and_copies(watch: Watch) -> None:
     """Time checkpoints, and copies to a device once there is one that trains."""
-    torch, hooks = watch.torch, SaveAndCopyHooks(watch.session, watch.torch)
+    torch, hooks = watch.torch, SaveAndCopyHooks(watch.session, watch.torch, watch.moments)
     watch.wrap(torch, "save", hooks.before_save, hooks.after_save, "checkpoint")
     # By its module and name: so `pickle` looks for what is handed to another process.
     patch.replace(torch.serialization, "save", lambda _: torch.save)

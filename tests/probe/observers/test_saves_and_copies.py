@@ -1,7 +1,13 @@
+from types import SimpleNamespace
+
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
+from perfdoctor.probe.moments import Moments
+from perfdoctor.probe.observers.saves_and_copies import SaveAndCopyHooks
+from perfdoctor.probe.recorder import Recorder
+from perfdoctor.wire.step_rows import HOST_TO_DEVICE, OTHER
 from tests.support.watched import seconds, updates, watched
 
 pytestmark = pytest.mark.process
@@ -70,3 +76,28 @@ def test_who_sets_the_threads_is_noted(tmp_path):
     records = watched(tmp_path, LOOP + "\n    step()\n")
     (threads,) = records.ranks[0].of("threads")
     assert (threads["intra_op"], threads["at"]["line"]) == (1, 3)
+
+
+def copied(tensor, device):
+    """What is told of a copy while copies are looked at, and the time in the phase of copies."""
+    recorder, moments, told = Recorder(None), Moments(), []
+    moments.copied.append(lambda *seen: told.append(seen))
+    hooks = SaveAndCopyHooks(SimpleNamespace(recorder=recorder), torch, moments)
+    token = hooks.before_copy((tensor,), {})
+    result = tensor.to(device) if device else None
+    hooks.after_copy(token, (tensor,), result)
+    assert recorder.current == OTHER
+    return told, result, recorder.spent[HOST_TO_DEVICE]
+
+
+def test_whoever_looks_at_copies_is_told_of_those_to_a_device_with_their_time():
+    tensor = torch.ones(4)
+    told, result, ns = copied(tensor, "meta")
+    assert [(id(source), id(copy), took) for source, copy, took in told] == [(id(tensor), id(result), ns)]
+    assert ns > 0
+
+
+@pytest.mark.parametrize("device", ["cpu", None])
+def test_one_that_stays_or_raises_is_no_copy(device):
+    told, _, ns = copied(torch.ones(4), device)
+    assert (told, ns) == ([], 0)

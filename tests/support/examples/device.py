@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
+from perfdoctor.facts.device.constant_copies import ConstantCopyFacts
 from perfdoctor.facts.device.created_tensors import CreatedTensors
 from perfdoctor.facts.device.device import (
     AttentionFacts,
@@ -15,9 +18,8 @@ from perfdoctor.facts.device.device import (
 )
 from perfdoctor.facts.device.rooflines import NarrowedDoubles
 from perfdoctor.facts.script.backends import BackendFacts, Tf32Settings
-from perfdoctor.model.measured import (
-    Location,
-)
+from perfdoctor.model.change import Estimate
+from perfdoctor.model.measured import ConstantCopyLine, Location
 from perfdoctor.model.ranks import GradientSyncFacts, Straggler
 from perfdoctor.trace.results import DevicePeak, IdleCause, KernelClass, Launches
 from tests.support import facts, rank_traces
@@ -38,6 +40,9 @@ HEALTHY = {
     AttentionFacts: facts.attention(rank_traces.attention(between=4)),
     MatrixFacts: facts.matrices(rank_traces.matrix(512, 512, 512, 90, multiple=64)),
     CreatedTensors: CreatedTensors((rank_traces.site(ms=1, idle=1, made_by="aten::zeros"),), 0.002, 0.002),
+    ConstantCopyFacts: ConstantCopyFacts(
+        (ConstantCopyLine(AT, "pageable", 1.0, 1e6, 0.0002),), 5, Estimate(0.001, 0.002, 0.002), True
+    ),
     CopyFacts: facts.copies(
         rank_traces.copy("HtoD", "pinned", 10),
         share=0.005,
@@ -51,6 +56,12 @@ HEALTHY = {
     Straggler: facts.straggler(waiting=0.01),
     GradientSyncFacts: facts.comm(exposed=0.01, all=0.2),
 }
+
+
+def constant_lines():
+    """Lines that copy constants, however much."""
+    amounts = st.floats(0, 1e6), st.floats(0, 1e12), st.floats(0, 1e3)
+    return st.builds(ConstantCopyLine, st.just(AT), st.sampled_from(["pageable", "pinned"]), *amounts)
 
 
 @st.composite
@@ -97,25 +108,34 @@ def odd(draw):
             share=draw(SHARE),
             peak=draw(st.sampled_from([None, rank_traces.V100, rank_traces.A100])),
         ),
-        CopyFacts: facts.copies(
-            rank_traces.copy("HtoD", draw(memory), draw(MS) + 0.01, draw(counts), draw(size)),
-            share=shares["exposed_copy"],
-            sites=tuple(
-                rank_traces.site(
-                    draw(st.sampled_from(["HtoD", "DtoH"])),
-                    draw(memory),
-                    draw(MS),
-                    draw(MS),
-                    draw(counts),
-                    draw(size),
-                    made_by=draw(st.none() | st.just("aten::randn")),
-                )
-                for _ in range(draw(st.integers(0, 3)))
+        ConstantCopyFacts: ConstantCopyFacts(
+            tuple(draw(st.lists(constant_lines(), min_size=1, max_size=2))),
+            draw(counts),
+            Estimate(*sorted(draw(st.tuples(SHARE, SHARE, SHARE)))),
+            draw(st.booleans()),
+        ),
+        CopyFacts: replace(
+            facts.copies(
+                rank_traces.copy("HtoD", draw(memory), draw(MS) + 0.01, draw(counts), draw(size)),
+                share=shares["exposed_copy"],
+                sites=tuple(
+                    rank_traces.site(
+                        draw(st.sampled_from(["HtoD", "DtoH"])),
+                        draw(memory),
+                        draw(MS),
+                        draw(MS),
+                        draw(counts),
+                        draw(size),
+                        made_by=draw(st.none() | st.just("aten::randn")),
+                    )
+                    for _ in range(draw(st.integers(0, 3)))
+                ),
+                round_trips=tuple(
+                    rank_traces.round_trip(draw(MS), draw(MS), draw(MS), draw(st.booleans()), draw(counts))
+                    for _ in range(draw(st.integers(0, 2)))
+                ),
             ),
-            round_trips=tuple(
-                rank_traces.round_trip(draw(MS), draw(MS), draw(MS), draw(st.booleans()), draw(counts))
-                for _ in range(draw(st.integers(0, 2)))
-            ),
+            constants=tuple(draw(st.lists(constant_lines(), max_size=2))),
         ),
         CreatedTensors: CreatedTensors(
             tuple(
