@@ -119,6 +119,18 @@ class MatrixFacts:
 
 
 @dataclass(frozen=True)
+class RoundTripFacts:
+    """Tensors that leave the device and come back, in the window that tells where its time goes.
+
+    `per_us` turns their microseconds into shares of the step: the very ones that are charged to classes.
+    """
+
+    trips: tuple[RoundTrip, ...] = ()
+    judged_steps: int | None = None  # which the counts are of
+    per_us: float = 0.0
+
+
+@dataclass(frozen=True)
 class CopyFacts:
     """Copies between host and device. `scale` turns their microseconds into shares of exposed time."""
 
@@ -127,8 +139,8 @@ class CopyFacts:
     judged_steps: int | None  # which the counts are of
     at: tuple[Location, ...] = ()  # lines whose copies block the host
     sites: tuple[CopySite, ...] = ()  # by place
-    round_trips: tuple[RoundTrip, ...] = ()
-    per_us: float = 0.0  # share of the step for each microsecond of sites and round trips
+    round_trips: RoundTripFacts = RoundTripFacts()
+    per_us: float = 0.0  # share of the step for each microsecond of sites
     unprofiled: float = 1.0  # of the idle time of sites: what is left of it without a profiler
     timed: float = 0.0  # share of the step in which the host copies to the device, by the timers
 
@@ -323,10 +335,16 @@ def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:
         judged_steps=len(judged_steps(trace.steps)) or None,
         at=blocked_at(trace),
         sites=trace.sites,
-        round_trips=trace.round_trips,
+        round_trips=round_trip_facts(trace, device),
         per_us=share_per_us(device),
         unprofiled=min(1.0, sum(device.idle.values()) / idle) if idle > 0 else 1.0,
     )
+
+
+def round_trip_facts(trace: RankTrace, device: DeviceFacts) -> RoundTripFacts:
+    """Round trips of every kind."""
+    steps = len(judged_steps(trace.steps)) or None
+    return RoundTripFacts(trace.round_trips, steps, share_per_us(device))
 
 
 def blocked_at(trace: RankTrace) -> tuple[Location, ...]:

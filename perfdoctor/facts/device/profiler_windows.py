@@ -193,7 +193,8 @@ def copy_facts(windows: DeviceWindows, lines: LineFinder, step: StepFacts) -> Co
     copies, stacks = device.copy_facts(windows.detailed, windows.seen), windows.stacks
     if copies is None:
         return None
-    copies = replace(copies, timed=step.share(Phase.HOST_TO_DEVICE))
+    trips = device.round_trip_facts(windows.plain, windows.device)
+    copies = replace(copies, timed=step.share(Phase.HOST_TO_DEVICE), round_trips=trips)
     if stacks is None:
         return exact_lines.of_copies(copies, lines)
     places = {_kind(site): site.at for site in reversed(stacks.sites)}
@@ -203,9 +204,10 @@ def copy_facts(windows: DeviceWindows, lines: LineFinder, step: StepFacts) -> Co
         replace(trip, out_at=seen.out_at, back_at=seen.back_at)
         if (seen := way.get((trip.out, trip.back, trip.same)))
         else trip
-        for trip in copies.round_trips
+        for trip in trips.trips
     ]
-    copies = replace(copies, at=device.blocked_at(stacks), sites=tuple(sites), round_trips=tuple(round_trips))
+    trips = replace(trips, trips=tuple(round_trips))
+    copies = replace(copies, at=device.blocked_at(stacks), sites=tuple(sites), round_trips=trips)
     return exact_lines.of_copies(copies, lines)
 
 
