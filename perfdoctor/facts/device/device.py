@@ -68,6 +68,7 @@ class DeviceFacts:
     compilable: float = 1.0  # of the host's time without batches: in the model, forward and backward
     host_floor: float = 0.0  # share of the step that shorter kernels leave; 0 where they set the pace
     away: float = 0.0  # of `idle`: until tensors are back that left for no operator (round-trips)
+    copying: float = 0.0  # of `idle`: the host waited until operators had copied to the device
 
     @property
     def launching(self) -> float:
@@ -270,7 +271,13 @@ def device_facts(trace: RankTrace) -> DeviceFacts | None:
         idle={cause: us / window_us for cause, us in idle_us.items() if us > 0},
         comm=sum(time.comm_us for time in times) / window_us,
         away=sum(trip.idle_us for trip in for_anything_else(trace.round_trips, len(steps))) / window_us,
+        copying=sum(call.idle_us for call in trace.blocking if _copies_in(call)) / window_us,
     )
+
+
+def _copies_in(call: BlockingCalls) -> bool:
+    """Whether it waits in an operator that copies to the device: the timers call that copying, too."""
+    return call.direction == "HtoD" and call.op in COPYING
 
 
 def _idle_us(trace: RankTrace) -> Mapping[IdleCause, float]:
@@ -405,7 +412,9 @@ def attributed_shares(device: DeviceFacts) -> dict[Bottleneck, float]:
     for cause, share in device.idle.items():
         classes[CAUSES.get(cause, Bottleneck.HOST)] += share
     between = max(0.0, device.away - device.idle.get(IdleCause.COPY, 0.0))  # the copies out and back
-    move(classes, between, Bottleneck.HOST, Bottleneck.TRANSFER)
+    waited = min(device.copying, device.idle.get(IdleCause.SYNC, 0.0))
+    # a copy back is waited for as well: of both, the larger holds
+    move(classes, max(between, waited), Bottleneck.HOST, Bottleneck.TRANSFER)
     return classes
 
 

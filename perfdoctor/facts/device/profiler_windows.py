@@ -312,6 +312,7 @@ def unprofiled(trace: RankTrace, step: StepFacts) -> DeviceFacts | None:
         host_floor=_host_floor(trace, shares, busy * stretch, step.usual_s),
         idle=_idle(shares.idle, idle, _bare_wait(trace, shares, step)),
         away=min(shares.away * stretch, idle),  # what the host works on there launches nothing
+        copying=min(shares.copying * stretch, idle),
     )
 
 

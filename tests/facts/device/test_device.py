@@ -219,6 +219,21 @@ def test_what_blocking_copies_take_of_the_way_is_transfer_once():
     assert (shares[Bottleneck.TRANSFER], shares[Bottleneck.HOST]) == pytest.approx((0.2, 0.4))
 
 
+@pytest.mark.parametrize(
+    ("op", "direction", "transfer"),
+    [
+        pytest.param("aten::to", "HtoD", 0.2, id="to-the-device"),
+        pytest.param("aten::to", "DtoH", 0.0, id="to-the-host"),
+        pytest.param("aten::index", "HtoD", 0.0, id="in-another-operator"),
+    ],
+)
+def test_what_the_host_waits_in_operators_that_copy_to_the_device_is_transfer(op, direction, transfer):
+    waiting = step(1, compute=40, idle={"sync": 30})
+    trace = rank((waiting,) * 5, blocking=(wait(op, idle=100, direction=direction),))
+    shares = device.attributed_shares(device.device_facts(trace))
+    assert (shares[Bottleneck.TRANSFER], shares[Bottleneck.HOST]) == pytest.approx((transfer, 0.6 - transfer))
+
+
 def test_while_an_operator_runs_on_the_host_the_host_keeps_the_device_waiting():
     trace = rank((step(1, compute=40),) * 5, round_trips=(round_trip(idle=100, computing=80),))
     shares = device.attributed_shares(device.device_facts(trace))
