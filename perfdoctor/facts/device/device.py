@@ -30,6 +30,7 @@ from perfdoctor.trace.results import (
     RankTrace,
     RoundTrip,
     StepTrace,
+    Times,
     WorkUse,
 )
 
@@ -257,10 +258,10 @@ def device_facts(trace: RankTrace) -> DeviceFacts | None:
     if window_us <= 0:
         return None
     idle_us = _idle_us(trace)
-    compute_us = sum(time.compute_us for time in times)
     exposed_us = sum(time.exposed_comm_us for time in times)
-    copying_us = max(0.0, sum(time.busy_us for time in times) - compute_us - exposed_us)
-    over_bus_us = copying_us * _over_the_bus(trace)
+    copying_us = exposed_copies_us(times)
+    over_bus_us = copying_us * over_the_bus(trace)
+    compute_us = sum(time.compute_us for time in times)
     return DeviceFacts(
         name=trace.device,
         window_s=window_us / US_PER_S,
@@ -294,7 +295,13 @@ def _added(parts: Iterable[Mapping[IdleCause, float]]) -> dict[IdleCause, float]
     return total
 
 
-def _over_the_bus(trace: RankTrace) -> float:
+def exposed_copies_us(times: Sequence[Times]) -> float:
+    """Copies and memsets that nothing hides."""
+    others_us = sum(time.compute_us + time.exposed_comm_us for time in times)
+    return max(0.0, sum(time.busy_us for time in times) - others_us)
+
+
+def over_the_bus(trace: RankTrace) -> float:
     """Share of the time of copies and memsets that leaves the device or comes to it."""
     all_us = sum(use.us for use in trace.classes if use.kind in (KernelClass.COPY, KernelClass.MEMSET))
     return min(1.0, _bus_us(trace) / all_us) if all_us > 0 else 1.0
@@ -399,7 +406,7 @@ def _compute_scale(trace: RankTrace, device: DeviceFacts) -> float:
     """
     kernels_us = sum(use.us for use in trace.classes if use.kind not in NOT_COMPUTE)
     moved_us = sum(use.us for use in trace.classes if use.kind in (KernelClass.COPY, KernelClass.MEMSET))
-    total_us = kernels_us + moved_us * (1.0 - _over_the_bus(trace))
+    total_us = kernels_us + moved_us * (1.0 - over_the_bus(trace))
     return device.compute / total_us if total_us > 0 else 0.0
 
 
