@@ -7,10 +7,10 @@ the device's work. Figures of all judged steps (kernels, copies, waits) are scal
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 
 from perfdoctor.facts.device.round_trips import for_anything_else
-from perfdoctor.model.concluded import Bottleneck, Gain
+from perfdoctor.model.concluded import Gain
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Note
@@ -46,11 +46,6 @@ PROFILED = (2.2, 1.2, 1.0)  # at worst, likely, at best
 
 AHEAD = 10  # queued launches: a host so far ahead launches fast enough, and something else stalls it
 US_PER_S = 1e6
-CAUSES = {
-    IdleCause.DATA_WAIT: Bottleneck.DATA,
-    IdleCause.COPY: Bottleneck.TRANSFER,
-    IdleCause.OTHER_RANK: Bottleneck.NETWORK,
-}  # of every other kind of idle time, the host is the cause
 
 
 @dataclass(frozen=True)
@@ -222,13 +217,6 @@ def per_step_ms(us: float, steps: int | None) -> str:
 def without(low: float, likely: float, high: float) -> Gain:
     """The speedups if these shares of the time were gone; below 0, added."""
     return Gain(*(1.0 / (1.0 - min(share, REMOVABLE)) for share in (low, likely, high)))
-
-
-def without_waiting(device: DeviceFacts, waiting: float) -> DeviceFacts:
-    """The facts with `waiting`, a share spent inside collectives for other ranks, taken off communication."""
-    waited = min(waiting, device.exposed_comm)
-    idle = {**device.idle, IdleCause.OTHER_RANK: device.idle.get(IdleCause.OTHER_RANK, 0.0) + waited}
-    return replace(device, exposed_comm=device.exposed_comm - waited, comm=device.comm - waited, idle=idle)
 
 
 def judged_steps(steps: Sequence[StepTrace]) -> tuple[StepTrace, ...]:
@@ -408,25 +396,3 @@ def _compute_scale(trace: RankTrace, device: DeviceFacts) -> float:
     moved_us = sum(use.us for use in trace.classes if use.kind in (KernelClass.COPY, KernelClass.MEMSET))
     total_us = kernels_us + moved_us * (1.0 - over_the_bus(trace))
     return device.compute / total_us if total_us > 0 else 0.0
-
-
-def attributed_shares(device: DeviceFacts) -> dict[Bottleneck, float]:
-    """The judged time by the class that caused it; the shares add up to 1."""
-    classes = dict.fromkeys(Bottleneck, 0.0)
-    classes[Bottleneck.COMPUTE] = device.compute
-    classes[Bottleneck.NETWORK] = device.exposed_comm
-    classes[Bottleneck.TRANSFER] = device.exposed_copy
-    for cause, share in device.idle.items():
-        classes[CAUSES.get(cause, Bottleneck.HOST)] += share
-    between = max(0.0, device.away - device.idle.get(IdleCause.COPY, 0.0))  # the copies out and back
-    waited = min(device.copying, device.idle.get(IdleCause.SYNC, 0.0))
-    # a copy back is waited for as well: of both, the larger holds
-    move(classes, max(between, waited), Bottleneck.HOST, Bottleneck.TRANSFER)
-    return classes
-
-
-def move(classes: dict[Bottleneck, float], share: float, source: Bottleneck, target: Bottleneck) -> None:
-    """Charge a share of the time to another class, as far as the first has it."""
-    share = min(share, classes[source])
-    classes[source] -= share
-    classes[target] += share
