@@ -56,7 +56,7 @@ def together(parts: Sequence[Saving], classes: Mapping[Bottleneck, float]) -> Ch
     return Change(
         step=step,
         batch=_from(BATCH, [change.batch for change in every]),
-        starts=_largest([change.starts for change in every]),
+        starts=largest([change.starts for change in every]),
         moved=moved,
         others=_from(1.0, [change.others for change in every]),
         handed=_from(1.0, [change.handed for change in every]),
@@ -91,6 +91,12 @@ def in_all(taken: Mapping[Kinds, Estimate], pool: Callable[[Kinds], float]) -> E
     )
 
 
+def largest(taken: Sequence[Estimate]) -> Estimate:
+    """What these take together of the same time: workers that live on are kept once, whoever advises it."""
+    best, likely, worst = (max(one.at(case) for one in taken) for case in CASES)
+    return Estimate(worst, likely, best)
+
+
 def _linked(groups: Mapping[Kinds, list[T]]) -> list[list[tuple[Kinds, list[T]]]]:
     """The groups, together with those that they have a class in common with, or are linked to by others."""
     found: list[list[tuple[Kinds, list[T]]]] = []
@@ -118,12 +124,6 @@ def _shared(kinds: Sequence[Kinds], taken: Sequence[Estimate], pool: float) -> E
     whole = _sum(taken)
     likely = min(whole.likely, max(pool, *(one.likely for one in taken)))
     return Estimate(min(worst, whole.low), likely, min(whole.high, max(pool, *(one.high for one in taken))))
-
-
-def _largest(taken: Sequence[Estimate]) -> Estimate:
-    """What these take together of the same time: workers that live on are kept once, whoever advises it."""
-    best, likely, worst = (max(one.at(case) for one in taken) for case in CASES)
-    return Estimate(worst, likely, best)
 
 
 def _from(pool: float, taken: Sequence[Estimate]) -> Estimate:

@@ -13,13 +13,13 @@ from perfdoctor.diagnosis.calibration import (
     least,
     widening,
 )
-from perfdoctor.diagnosis.combination import Saving, by_kinds, in_all, together
-from perfdoctor.diagnosis.gains import beside_host, bound_of, calibrated, gain_of
+from perfdoctor.diagnosis.combination import Saving, by_kinds, in_all, largest, together
+from perfdoctor.diagnosis.gains import at_most, beside_host, bound_of, calibrated, gain_of, waited_for
 from perfdoctor.diagnosis.verdict import WORTHWHILE, TimeAttribution, unjudgeable
 from perfdoctor.facts.device.device import DeviceFacts, without
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
-from perfdoctor.model.change import Effort, Estimate
+from perfdoctor.model.change import NOTHING, Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck, Finding, Gain, NotJudged
 from perfdoctor.model.coverage import Covered
 from perfdoctor.model.dataclass import dataclass
@@ -71,8 +71,9 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
     notes = (*rivals, *_small_things(advised))
     if attribution is None:
         return Judgement((), (*not_judged, *also_not_judged), notes, failures=tuple(failures))
-    model, machine = facts.get(StepModel), machine_of(facts)
-    ranked = _Ranking(model, attribution, machine).of(worthwhile)
+    machine = machine_of(facts)
+    run = _Judged(facts.get(StepModel), attribution, machine, waited_for(facts.get(DeviceFacts)))
+    ranked = _Ranking(run).of(worthwhile)
     for entry in _worthwhile(general):
         ranked.insert(_place_of(entry, ranked), entry)
     findings = tuple(
@@ -85,7 +86,7 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
         findings,
         (*not_judged, *also_not_judged),
         (*notes, *_wide_ranges(ranked, machine), *_machine_ranges(ranked, machine)),
-        _together(model, ranked, attribution, machine),
+        _together(run, ranked),
         tuple(failures),
     )
 
@@ -168,6 +169,16 @@ def _kinds(tip: Tip, advice: Advice) -> tuple[Bottleneck, ...]:
     return (_kind(tip, advice), *advice.also)
 
 
+@dataclass(frozen=True)
+class _Judged:
+    """What the gains of a run's findings, made together, depend on."""
+
+    model: StepModel | None
+    attribution: TimeAttribution
+    machine: MachineRanges
+    waited: Estimate | None  # what all shorter kernels take together; None: as much as each of them does
+
+
 @dataclass
 class _Ranking:
     """Ranks findings, each by what it adds to those before it.
@@ -176,9 +187,7 @@ class _Ranking:
     ones: beside it they bring less than alone.
     """
 
-    model: StepModel | None
-    attribution: TimeAttribution
-    machine: MachineRanges
+    run: _Judged
 
     def of(self, advised: Sequence[Advised]) -> list[Advised]:
         """All of them in their order; what has little left beside the ones before it says so."""
@@ -198,7 +207,7 @@ class _Ranking:
         return self._likely([*changing, entry]) / self._likely(changing)
 
     def _likely(self, advised: Sequence[Advised]) -> float:
-        return _in_combination(self.model, advised, self.attribution, self.machine).likely
+        return _in_combination(self.run, advised).likely
 
     def _said(self, entry: Advised, before: Sequence[Advised], added: float) -> Advised:
         """The finding, with what is left of its gain where those before it take most of that."""
@@ -293,29 +302,36 @@ def machine_of(facts: Facts) -> MachineRanges:
     return facts.get(MachineRanges) or MachineRanges(facts.run.device)
 
 
-def _in_combination(
-    model: StepModel | None, advised: Sequence[Advised], attribution: TimeAttribution, machine: MachineRanges
-) -> Gain:
+def _in_combination(run: _Judged, advised: Sequence[Advised]) -> Gain:
     """What several changes bring together, within what their classes take."""
-    parts = [Saving(advice.change, _kinds(tip, advice)) for tip, advice, _ in advised if advice.change]
-    gain = gain_of(model, [together(parts, attribution.classes)])
+    gain = gain_of(run.model, [_as_one(run, advised)])
     alone = [_part(*each) for each in advised if each[1].change]
-    here = fitted_here((tip.heading.effort for tip, *_ in advised), machine)
-    checked = least(tip.heading.checked_for(machine.device) for tip, *_ in advised)
+    here = fitted_here((tip.heading.effort for tip, *_ in advised), run.machine)
+    checked = least(tip.heading.checked_for(run.machine.device) for tip, *_ in advised)
     also = [kind for _, advice, _ in advised for kind in advice.also]
-    return calibrated(gain, alone, attribution.bounds, here, checked=checked, also=also)
+    return calibrated(gain, alone, run.attribution.bounds, here, checked=checked, also=also)
 
 
-def _together(
-    model: StepModel | None, advised: Sequence[Advised], attribution: TimeAttribution, machine: MachineRanges
-) -> Gain | None:
+def _as_one(run: _Judged, advised: Sequence[Advised]) -> Change:
+    """Several changes as one; those that shorten kernels add no more than is waited for them."""
+    parts = [(tip, Saving(each.change, _kinds(tip, each))) for tip, each, _ in advised if each.change]
+    classes = run.attribution.classes
+    whole = together([part for _, part in parts], classes)
+    if run.waited is None:
+        return whole
+    others = [part for tip, part in parts if not tip.heading.kernels_only]
+    beside = together(others, classes).step if others else NOTHING
+    return replace(whole, step=at_most(whole.step, run.waited, beside))
+
+
+def _together(run: _Judged, advised: Sequence[Advised]) -> Gain | None:
     """What the first findings bring in combination, within what their classes take; None if there is one."""
     first = [entry for entry in advised if entry[1].change is not None][:COMBINED]
     if len(first) < 2:
         return None
-    gain = _in_combination(model, first, attribution, machine)
+    gain = _in_combination(run, first)
     alone = [gain for *_, gain in first]
-    bound = _bound(first, attribution.bounds)
+    bound = _bound(run, first)
     likely = max(min(gain.likely, bound.likely), *(each.likely for each in alone))
     # that all of them bring their best, and act on seconds of their own, is rarer than that one of them does
     at_best = math.prod(each.high for each in alone)
@@ -323,25 +339,42 @@ def _together(
     return Gain(min(gain.low, bound.low), likely, high)
 
 
-def _bound(advised: Sequence[Advised], bounds: Mapping[Bottleneck, float]) -> Gain:
+def _bound(run: _Judged, advised: Sequence[Advised]) -> Gain:
     """What these may bring together by what each brings: time of a class that none of them takes stays.
 
     Of one class, at worst all act on the same seconds, and likely on others, as far as the class has them.
+    What is waited for kernels is given once, to all that shorten some.
     """
-    groups = by_kinds((_kinds(tip, advice), gain) for tip, advice, gain in advised)
+    of_all = _taken(advised, run.attribution.bounds)
+    shorter = [entry for entry in advised if entry[0].heading.kernels_only]
+    if run.waited is not None and shorter:
+        others = [entry for entry in advised if not entry[0].heading.kernels_only]
+        most = largest([run.waited, *(_gone(gain) for *_, gain in shorter)])
+        of_all = at_most(of_all, most, _taken(others, run.attribution.bounds))
+    return without(of_all.low, of_all.likely, of_all.high)
+
+
+def _taken(advised: Sequence[Advised], bounds: Mapping[Bottleneck, float]) -> Estimate:
+    """What these take of the step together, by what each brings."""
+    groups = by_kinds((_kinds(tip, advice), _gone(gain)) for tip, advice, gain in advised)
 
     def pool(kinds: Iterable[Bottleneck]) -> float:
         return 1.0 - 1.0 / bound_of(kinds, bounds)
 
-    def taken(kinds: Iterable[Bottleneck], gains: Sequence[Gain]) -> Estimate:
+    def taken(kinds: Iterable[Bottleneck], gone: Sequence[Estimate]) -> Estimate:
         low, likely, high = (
-            min(pool(kinds), how(max(0.0, 1.0 - 1.0 / getattr(gain, case)) for gain in gains))
+            min(pool(kinds), how(getattr(share, case) for share in gone))
             for case, how in (("low", max), ("likely", sum), ("high", sum))
         )
         return Estimate(low, likely, high)
 
-    of_all = in_all({kinds: taken(kinds, gains) for kinds, gains in groups.items()}, pool)
-    return without(of_all.low, of_all.likely, of_all.high)
+    return in_all({kinds: taken(kinds, gone) for kinds, gone in groups.items()}, pool)
+
+
+def _gone(gain: Gain) -> Estimate:
+    """The share of the step that goes with a gain."""
+    low, likely, high = (max(0.0, 1.0 - 1.0 / getattr(gain, case)) for case in ("low", "likely", "high"))
+    return Estimate(low, likely, high)
 
 
 def _why_not(tip: Tip, facts: Facts, attribution: TimeAttribution | None) -> str | None:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from perfdoctor.diagnosis.calibration import PartialGain, bounded, corrected
+from perfdoctor.diagnosis.combination import CASES
 from perfdoctor.facts.device.device import DeviceFacts, without
 from perfdoctor.facts.device.profiler_windows import LATE
 from perfdoctor.facts.predict.step_model import StepModel
-from perfdoctor.model.change import Change, Estimate
+from perfdoctor.model.change import NOTHING, Change, Estimate
 from perfdoctor.model.checked import Checked
 from perfdoctor.model.concluded import CLOSE_TO_ALL, Bottleneck, Gain
 from perfdoctor.model.widening import Widening
@@ -50,14 +51,24 @@ def calibrated(
     return corrected(gain, parts, here, checked, bound_of(acted_on, bounds))
 
 
+def waited_for(device: DeviceFacts | None) -> Estimate | None:
+    """What all shorter kernels take together where the device waits for its host; None where it does not."""
+    if device is None or not device.host_floor:
+        return None
+    waited = 1 - device.host_floor
+    return Estimate(waited, waited, waited + LATE)
+
+
 def beside_host(change: Change, device: DeviceFacts | None) -> Change:
     """What shorter kernels take out of a step whose device waits for its host: what that waits for them."""
-    if device is None or not device.host_floor:
-        return change
-    waited = 1 - device.host_floor
-    most = Estimate(waited, waited, waited + LATE)
-    step = (min(getattr(change.step, case), getattr(most, case)) for case in ("low", "likely", "high"))
-    return replace(change, step=Estimate(*step))
+    most = waited_for(device)
+    return change if most is None else replace(change, step=at_most(change.step, most))
+
+
+def at_most(taken: Estimate, most: Estimate, beside: Estimate = NOTHING) -> Estimate:
+    """What is taken, in each case no more than `most` and what others take `beside` it."""
+    low, likely, high = (min(taken.at(case), most.at(case) + beside.at(case)) for case in reversed(CASES))
+    return Estimate(low, likely, high)
 
 
 def within(gain: Gain, kinds: Iterable[Bottleneck], bounds: Mapping[Bottleneck, float]) -> Gain:

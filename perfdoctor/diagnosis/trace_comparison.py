@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from perfdoctor.facts.device.device import judged_steps, left_out
+from perfdoctor.facts.device.device import exposed_copies_us, judged_steps, left_out, over_the_bus
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Remark
 from perfdoctor.trace.results import IdleCause, RankTrace, Times
@@ -130,7 +130,7 @@ def _times(trace: RankTrace) -> Totals:
             "in DataLoader": (trace.dataloader_us, trace.dataloader_count),
             "in operators": (trace.operators_us or 0.0, 1),
         }
-    return _parts("device's span", [trace.times], trace.idle_us.items()) | {
+    return _parts("device's span", [trace.times], trace.idle_us.items(), over_the_bus(trace)) | {
         "in DataLoader": (trace.dataloader_us, trace.dataloader_count)
     }
 
@@ -142,20 +142,25 @@ def _steps_times(trace: RankTrace) -> Totals:
     data_us = sum(step.dataloader_us for step in steps)
     loading = {"in DataLoader": (data_us, trace.dataloader_count * len(steps) / max(1, len(trace.steps)))}
     if trace.times is not None:
-        return _parts("step", times, [entry for step in steps for entry in step.idle_us.items()]) | loading
+        idle = [entry for step in steps for entry in step.idle_us.items()]
+        return _parts("step", times, idle, over_the_bus(trace)) | loading
     ops_us = sum(step.operators_us or 0.0 for step in steps)
     whole_us = sum(time.span_us for time in times)
     return {"step": (whole_us, len(steps)), **loading, "in operators": (ops_us, len(steps))}
 
 
-def _parts(whole: str, times: Sequence[Times], idle: Iterable[tuple[IdleCause, float]]) -> Totals:
+def _parts(
+    whole: str, times: Sequence[Times], idle: Iterable[tuple[IdleCause, float]], over_bus: float
+) -> Totals:
+    """`over_bus`: share of the copies that leave the device or come to it; others compute, as in a report."""
     count = len(times)
+    within_us = exposed_copies_us(times) * (1.0 - over_bus)
     parts = {
         whole: sum(time.span_us for time in times),
         "device busy": sum(time.busy_us for time in times),
-        "compute": sum(time.compute_us for time in times),
+        "compute": sum(time.compute_us for time in times) + within_us,
         "exposed communication": sum(time.exposed_comm_us for time in times),
-        "copies": sum(time.copy_us for time in times),
+        "copies": over_bus * sum(time.copy_us for time in times),
         "device idle": sum(time.idle_us for time in times),
     }
     for cause, us in idle:

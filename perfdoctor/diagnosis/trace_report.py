@@ -22,6 +22,7 @@ from perfdoctor.diagnosis.verdict import (
     speedup_bounds,
 )
 from perfdoctor.facts import registry
+from perfdoctor.facts.device.charged import attributed_shares, without_waiting
 from perfdoctor.facts.device.created_tensors import CreatedTensors, of_copies
 from perfdoctor.facts.device.device import (
     PROFILED,
@@ -32,7 +33,6 @@ from perfdoctor.facts.device.device import (
     MatrixFacts,
     WaitFacts,
     attention_facts,
-    attributed_shares,
     copy_facts,
     device_facts,
     judged_steps,
@@ -40,7 +40,6 @@ from perfdoctor.facts.device.device import (
     left_out,
     matrix_facts,
     wait_facts,
-    without_waiting,
 )
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.ranks.gradient_sync import of_device

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from perfdoctor.diagnosis import confidence
 from perfdoctor.diagnosis.confidence import CROWDED, UNEXPLAINED, UNSTEADY, core_delay, without_a_core
 from perfdoctor.diagnosis.steadiness import Steadiness, by_tenth, led
-from perfdoctor.facts.device.device import DeviceFacts, move
+from perfdoctor.facts.device.charged import move
+from perfdoctor.facts.device.device import DeviceFacts
 from perfdoctor.facts.device.profiler_windows import NO_WINDOW
 from perfdoctor.facts.gather import NO_STEPS, Facts
 from perfdoctor.facts.host.stacks import KIND_CLASS

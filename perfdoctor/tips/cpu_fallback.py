@@ -36,13 +36,14 @@ SHOWN = 3  # round trips named
 )
 def cpu_fallback(copies: CopyFacts) -> Advice | None:
     """Advises running operators on the device where it waits for them to run on the host."""
-    trips = for_operators(copies.round_trips, copies.judged_steps)
-    copying = copies.per_us * sum(trip.exposed_us for trip in trips)
-    share = min(1.0, copying + copies.per_us * sum(trip.idle_us for trip in trips))
-    computing = copies.per_us * sum(min(trip.computing_us, trip.idle_us) for trip in trips)
+    seen = copies.round_trips
+    trips = for_operators(seen.trips, seen.judged_steps)
+    copying = seen.per_us * sum(trip.exposed_us for trip in trips)
+    share = min(1.0, copying + seen.per_us * sum(trip.idle_us for trip in trips))
+    computing = seen.per_us * sum(min(trip.computing_us, trip.idle_us) for trip in trips)
     if share < NOTICEABLE or computing < SURE * NOTICEABLE:
         return None
-    stays = copies.per_us * sum(_on_device_us(trip) for trip in trips)
+    stays = seen.per_us * sum(_on_device_us(trip) for trip in trips)
     return Advice(
         because=(
             f"{share:.1%} of the time the device waits for operators that run on the host",

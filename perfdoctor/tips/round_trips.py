@@ -34,11 +34,12 @@ SHOWN = 3  # trips named
 )
 def round_trips(copies: CopyFacts) -> Advice | None:
     """Advises staying on the device where it waits for a tensor to come back."""
-    trips = for_anything_else(copies.round_trips, copies.judged_steps)
-    share = min(1.0, copies.per_us * sum(trip.exposed_us + trip.idle_us for trip in trips))
+    seen = copies.round_trips
+    trips = for_anything_else(seen.trips, seen.judged_steps)
+    share = min(1.0, seen.per_us * sum(trip.exposed_us + trip.idle_us for trip in trips))
     if share < NOTICEABLE:
         return None
-    copying = min(share, copies.per_us * sum(trip.exposed_us for trip in trips))
+    copying = min(share, seen.per_us * sum(trip.exposed_us for trip in trips))
     return Advice(
         because=(
             f"{share:.1%} of the time the device waits for tensors to come back from the host",

@@ -205,9 +205,20 @@ def test_two_ways_to_shorten_kernels_bring_together_no_more_than_their_host_wait
     device = DeviceFacts("H100", 1.0, 10, 0.5, 0.0, 0.0, {}, host_floor=0.8)
     facts = Facts({RunFacts: run(device="NVIDIA H100"), StepFacts: STEP, DeviceFacts: device})
     tips = [tip(name, 0.4, kind=Bottleneck.COMPUTE, kernels_only=True, published=True) for name in "ab"]
-    together = judge(tips, facts, open_to(compute=1.0)).together
+    found = judge(tips, facts, open_to(compute=1.0))
+    assert found.together is not None
+    assert found.together.likely == pytest.approx(1 / 0.8)
+    assert found.together.high == max(finding.gain.high for finding in found.findings)
+    assert found.findings[1].advice.because[-1] == 'once "A" is done, this brings 1.00x'
+
+
+def test_shorter_kernels_bring_what_their_host_waits_for_them_beside_what_others_bring():
+    device = DeviceFacts("H100", 1.0, 10, 0.5, 0.0, 0.0, {}, host_floor=0.8)
+    facts = Facts({RunFacts: run(device="NVIDIA H100"), StepFacts: STEP, DeviceFacts: device})
+    shorter = [tip(name, 0.4, kind=Bottleneck.COMPUTE, kernels_only=True, published=True) for name in "ab"]
+    together = judge([*shorter, tip("c", 0.3)], facts, open_to(compute=0.7, data=0.3)).together
     assert together is not None
-    assert together.likely == pytest.approx(1 / 0.64)  # the second takes its part of what the first leaves
+    assert together.likely == pytest.approx(1 / 0.5)
 
 
 def test_what_a_machines_own_trials_know_comes_before_published_gains():

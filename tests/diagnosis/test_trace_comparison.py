@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.diagnosis.trace_comparison import compare
+from perfdoctor.facts.device.device import device_facts
 from perfdoctor.model.note import Note
 from perfdoctor.trace.results import OpUse
-from tests.support.rank_traces import host_only, kernel, rank, step, unmarked, use
+from tests.support.rank_traces import copy, host_only, kernel, rank, step, unmarked, use
 
 
 def named(changes):
@@ -86,3 +87,16 @@ def test_idle_time_is_compared_by_cause():
     found = named(compare([waits], [rank()]).times)
     assert found["idle: data wait"].after_us == 0
     assert found["idle: host late"].grown_us == pytest.approx(40_000)
+
+
+def test_copies_within_the_device_are_computing_as_in_a_report():
+    steps = (step(1, compute=40, copy=20),) * 5
+    before = rank(
+        steps, copies=(copy("DtoD", None, 50), copy("HtoD", "pinned", 50)), classes=(use("copy", 100),)
+    )
+    found = named(compare([before], [rank(steps)]).times)
+    device = device_facts(before)
+    assert found["compute"].before_us == pytest.approx(50_000)
+    assert device.compute == pytest.approx(0.5)
+    assert found["copies"].before_us == pytest.approx(10_000)
+    assert found["copies"].after_us == pytest.approx(20_000)  # where they went is not known

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from perfdoctor import reporting
+from perfdoctor.diagnosis import trace_report
 from perfdoctor.diagnosis.report import Report
 from perfdoctor.model.concluded import Verdict
+from perfdoctor.runs import windows
+from perfdoctor.trace.measure import files
 from tests.support.paths import ROOT
 
 RECORDED = ROOT / "tests" / "data" / "device_runs"
@@ -62,6 +65,15 @@ def test_the_planted_cause_is_first_at_its_line(
 def test_the_measured_gain_lies_in_the_predicted_range(name: str, measured: float, tmp_path: Path) -> None:
     gain = report_of(name, tmp_path).findings[0].gain
     assert gain.low <= measured <= gain.high
+
+
+@pytest.mark.parametrize("name", ["cpu_fallback", "device_sync_cpu", "many_small_copies", "slow_kernel"])
+def test_a_window_by_itself_has_the_verdict_of_its_run(name: str, tmp_path: Path) -> None:
+    report = report_of(name, tmp_path)
+    paths = [window.path for window in windows.of_run(tmp_path / name, None)]
+    assert (
+        trace_report.report(files.measured(paths, 1 << 30, 1)).diagnosis.verdict is report.diagnosis.verdict
+    )
 
 
 def test_a_language_model_in_16_bits_that_clips_its_gradients_is_healthy(tmp_path: Path) -> None:

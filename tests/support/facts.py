@@ -11,6 +11,7 @@ from perfdoctor.facts.device.device import (
     DeviceFacts,
     KernelFacts,
     MatrixFacts,
+    RoundTripFacts,
     WaitFacts,
 )
 from perfdoctor.facts.predict.step_model import StepModel, build
@@ -219,7 +220,8 @@ def copies(
 ) -> CopyFacts:
     """These copies in five steps, together `share` of the time and hidden by nothing."""
     total_us = sum(use.us for use in uses)
-    return CopyFacts(uses, share / total_us if total_us else 0.0, 5, at, sites, round_trips, 1 / 500_000)
+    trips = RoundTripFacts(round_trips, 5, 1 / 500_000)
+    return CopyFacts(uses, share / total_us if total_us else 0.0, 5, at, sites, trips, 1 / 500_000)
 
 
 def attention(*uses: AttentionUse, at: tuple[Location, ...] = ()) -> AttentionFacts:

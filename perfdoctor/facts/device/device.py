@@ -7,10 +7,10 @@ the device's work. Figures of all judged steps (kernels, copies, waits) are scal
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 
 from perfdoctor.facts.device.round_trips import for_anything_else
-from perfdoctor.model.concluded import Bottleneck, Gain
+from perfdoctor.model.concluded import Gain
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import ConstantCopyLine, Location
 from perfdoctor.model.note import Note
@@ -30,6 +30,7 @@ from perfdoctor.trace.results import (
     RankTrace,
     RoundTrip,
     StepTrace,
+    Times,
     WorkUse,
 )
 
@@ -45,11 +46,6 @@ PROFILED = (2.2, 1.2, 1.0)  # at worst, likely, at best
 
 AHEAD = 10  # queued launches: a host so far ahead launches fast enough, and something else stalls it
 US_PER_S = 1e6
-CAUSES = {
-    IdleCause.DATA_WAIT: Bottleneck.DATA,
-    IdleCause.COPY: Bottleneck.TRANSFER,
-    IdleCause.OTHER_RANK: Bottleneck.NETWORK,
-}  # of every other kind of idle time, the host is the cause
 
 
 @dataclass(frozen=True)
@@ -68,6 +64,7 @@ class DeviceFacts:
     compilable: float = 1.0  # of the host's time without batches: in the model, forward and backward
     host_floor: float = 0.0  # share of the step that shorter kernels leave; 0 where they set the pace
     away: float = 0.0  # of `idle`: until tensors are back that left for no operator (round-trips)
+    copying: float = 0.0  # of `idle`: the host waited until operators had copied to the device
 
     @property
     def launching(self) -> float:
@@ -119,6 +116,18 @@ class MatrixFacts:
 
 
 @dataclass(frozen=True)
+class RoundTripFacts:
+    """Tensors that leave the device and come back, in the window that tells where its time goes.
+
+    `per_us` turns their microseconds into shares of the step: the very ones that are charged to classes.
+    """
+
+    trips: tuple[RoundTrip, ...] = ()
+    judged_steps: int | None = None  # which the counts are of
+    per_us: float = 0.0
+
+
+@dataclass(frozen=True)
 class CopyFacts:
     """Copies between host and device. `scale` turns their microseconds into shares of exposed time."""
 
@@ -127,8 +136,8 @@ class CopyFacts:
     judged_steps: int | None  # which the counts are of
     at: tuple[Location, ...] = ()  # lines whose copies block the host
     sites: tuple[CopySite, ...] = ()  # by place
-    round_trips: tuple[RoundTrip, ...] = ()
-    per_us: float = 0.0  # share of the step for each microsecond of sites and round trips
+    round_trips: RoundTripFacts = RoundTripFacts()
+    per_us: float = 0.0  # share of the step for each microsecond of sites
     unprofiled: float = 1.0  # of the idle time of sites: what is left of it without a profiler
     timed: float = 0.0  # share of the step in which the host copies to the device, by the timers
     constants: tuple[ConstantCopyLine, ...] = ()  # of the copies
@@ -211,13 +220,6 @@ def without(low: float, likely: float, high: float) -> Gain:
     return Gain(*(1.0 / (1.0 - min(share, REMOVABLE)) for share in (low, likely, high)))
 
 
-def without_waiting(device: DeviceFacts, waiting: float) -> DeviceFacts:
-    """The facts with `waiting`, a share spent inside collectives for other ranks, taken off communication."""
-    waited = min(waiting, device.exposed_comm)
-    idle = {**device.idle, IdleCause.OTHER_RANK: device.idle.get(IdleCause.OTHER_RANK, 0.0) + waited}
-    return replace(device, exposed_comm=device.exposed_comm - waited, comm=device.comm - waited, idle=idle)
-
-
 def judged_steps(steps: Sequence[StepTrace]) -> tuple[StepTrace, ...]:
     """The steps that what is told per step is of."""
     numbers = judged([step.times.span_us for step in steps], [step.begun for step in steps])
@@ -245,10 +247,10 @@ def device_facts(trace: RankTrace) -> DeviceFacts | None:
     if window_us <= 0:
         return None
     idle_us = _idle_us(trace)
-    compute_us = sum(time.compute_us for time in times)
     exposed_us = sum(time.exposed_comm_us for time in times)
-    copying_us = max(0.0, sum(time.busy_us for time in times) - compute_us - exposed_us)
-    over_bus_us = copying_us * _over_the_bus(trace)
+    copying_us = exposed_copies_us(times)
+    over_bus_us = copying_us * over_the_bus(trace)
+    compute_us = sum(time.compute_us for time in times)
     return DeviceFacts(
         name=trace.device,
         window_s=window_us / US_PER_S,
@@ -259,7 +261,13 @@ def device_facts(trace: RankTrace) -> DeviceFacts | None:
         idle={cause: us / window_us for cause, us in idle_us.items() if us > 0},
         comm=sum(time.comm_us for time in times) / window_us,
         away=sum(trip.idle_us for trip in for_anything_else(trace.round_trips, len(steps))) / window_us,
+        copying=sum(call.idle_us for call in trace.blocking if _copies_in(call)) / window_us,
     )
+
+
+def _copies_in(call: BlockingCalls) -> bool:
+    """Whether it waits in an operator that copies to the device: the timers call that copying, too."""
+    return call.direction == "HtoD" and call.op in COPYING
 
 
 def _idle_us(trace: RankTrace) -> Mapping[IdleCause, float]:
@@ -276,7 +284,13 @@ def _added(parts: Iterable[Mapping[IdleCause, float]]) -> dict[IdleCause, float]
     return total
 
 
-def _over_the_bus(trace: RankTrace) -> float:
+def exposed_copies_us(times: Sequence[Times]) -> float:
+    """Copies and memsets that nothing hides."""
+    others_us = sum(time.compute_us + time.exposed_comm_us for time in times)
+    return max(0.0, sum(time.busy_us for time in times) - others_us)
+
+
+def over_the_bus(trace: RankTrace) -> float:
     """Share of the time of copies and memsets that leaves the device or comes to it."""
     all_us = sum(use.us for use in trace.classes if use.kind in (KernelClass.COPY, KernelClass.MEMSET))
     return min(1.0, _bus_us(trace) / all_us) if all_us > 0 else 1.0
@@ -324,10 +338,16 @@ def copy_facts(trace: RankTrace, device: DeviceFacts) -> CopyFacts | None:
         judged_steps=len(judged_steps(trace.steps)) or None,
         at=blocked_at(trace),
         sites=trace.sites,
-        round_trips=trace.round_trips,
+        round_trips=round_trip_facts(trace, device),
         per_us=share_per_us(device),
         unprofiled=min(1.0, sum(device.idle.values()) / idle) if idle > 0 else 1.0,
     )
+
+
+def round_trip_facts(trace: RankTrace, device: DeviceFacts) -> RoundTripFacts:
+    """Round trips of every kind."""
+    steps = len(judged_steps(trace.steps)) or None
+    return RoundTripFacts(trace.round_trips, steps, share_per_us(device))
 
 
 def blocked_at(trace: RankTrace) -> tuple[Location, ...]:
@@ -375,25 +395,5 @@ def _compute_scale(trace: RankTrace, device: DeviceFacts) -> float:
     """
     kernels_us = sum(use.us for use in trace.classes if use.kind not in NOT_COMPUTE)
     moved_us = sum(use.us for use in trace.classes if use.kind in (KernelClass.COPY, KernelClass.MEMSET))
-    total_us = kernels_us + moved_us * (1.0 - _over_the_bus(trace))
+    total_us = kernels_us + moved_us * (1.0 - over_the_bus(trace))
     return device.compute / total_us if total_us > 0 else 0.0
-
-
-def attributed_shares(device: DeviceFacts) -> dict[Bottleneck, float]:
-    """The judged time by the class that caused it; the shares add up to 1."""
-    classes = dict.fromkeys(Bottleneck, 0.0)
-    classes[Bottleneck.COMPUTE] = device.compute
-    classes[Bottleneck.NETWORK] = device.exposed_comm
-    classes[Bottleneck.TRANSFER] = device.exposed_copy
-    for cause, share in device.idle.items():
-        classes[CAUSES.get(cause, Bottleneck.HOST)] += share
-    between = max(0.0, device.away - device.idle.get(IdleCause.COPY, 0.0))  # the copies out and back
-    move(classes, between, Bottleneck.HOST, Bottleneck.TRANSFER)
-    return classes
-
-
-def move(classes: dict[Bottleneck, float], share: float, source: Bottleneck, target: Bottleneck) -> None:
-    """Charge a share of the time to another class, as far as the first has it."""
-    share = min(share, classes[source])
-    classes[source] -= share
-    classes[target] += share

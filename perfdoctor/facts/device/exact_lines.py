@@ -173,11 +173,10 @@ def of_copies(copies: CopyFacts, lines: LineFinder) -> CopyFacts:
         replace(
             trip, out_at=exact(trip.out_at, trip.out, "DtoH"), back_at=exact(trip.back_at, trip.back, "HtoD")
         )
-        for trip in copies.round_trips
+        for trip in copies.round_trips.trips
     ]
-    return replace(
-        copies, at=tuple(dict.fromkeys(places)), sites=tuple(sites), round_trips=tuple(round_trips)
-    )
+    trips = replace(copies.round_trips, trips=tuple(round_trips))
+    return replace(copies, at=tuple(dict.fromkeys(places)), sites=tuple(sites), round_trips=trips)
 
 
 def _first(at: Location | None, shares: Shares) -> Location | None:

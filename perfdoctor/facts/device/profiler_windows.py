@@ -196,7 +196,8 @@ def copy_facts(
     copies, stacks = device.copy_facts(windows.detailed, windows.seen), windows.stacks
     if copies is None:
         return None
-    copies = replace(copies, timed=step.share(Phase.HOST_TO_DEVICE))
+    trips = device.round_trip_facts(windows.plain, windows.device)
+    copies = replace(copies, timed=step.share(Phase.HOST_TO_DEVICE), round_trips=trips)
     if isinstance(constants, CopiedConstants):
         copies = replace(copies, constants=of_window(copies, constants))
     if stacks is None:
@@ -208,9 +209,10 @@ def copy_facts(
         replace(trip, out_at=seen.out_at, back_at=seen.back_at)
         if (seen := way.get((trip.out, trip.back, trip.same)))
         else trip
-        for trip in copies.round_trips
+        for trip in trips.trips
     ]
-    copies = replace(copies, at=device.blocked_at(stacks), sites=tuple(sites), round_trips=tuple(round_trips))
+    trips = replace(trips, trips=tuple(round_trips))
+    copies = replace(copies, at=device.blocked_at(stacks), sites=tuple(sites), round_trips=trips)
     return exact_lines.of_copies(copies, lines)
 
 
@@ -315,6 +317,7 @@ def unprofiled(trace: RankTrace, step: StepFacts) -> DeviceFacts | None:
         host_floor=_host_floor(trace, shares, busy * stretch, step.usual_s),
         idle=_idle(shares.idle, idle, _bare_wait(trace, shares, step)),
         away=min(shares.away * stretch, idle),  # what the host works on there launches nothing
+        copying=min(shares.copying * stretch, idle),
     )
 
 

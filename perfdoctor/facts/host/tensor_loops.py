@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from perfdoctor.facts.device.device import DeviceFacts, attributed_shares
+from perfdoctor.facts.device.charged import attributed_shares
+from perfdoctor.facts.device.device import DeviceFacts
 from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame

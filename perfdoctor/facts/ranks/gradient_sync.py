@@ -9,7 +9,8 @@ from statistics import median_high
 import numpy as np
 
 from perfdoctor.facts.decode import Json, as_count, location
-from perfdoctor.facts.device.device import DeviceFacts, without_waiting
+from perfdoctor.facts.device.charged import without_waiting
+from perfdoctor.facts.device.device import DeviceFacts
 from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.ranks.skew import CollectiveCalls, Members, Skew
 from perfdoctor.facts.registry import fact

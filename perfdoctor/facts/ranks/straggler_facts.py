@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from perfdoctor.facts.device.device import DeviceFacts, attributed_shares, device_facts
+from perfdoctor.facts.device.charged import attributed_shares
+from perfdoctor.facts.device.device import DeviceFacts, device_facts
 from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.ranks.dealing import dealing_lines
 from perfdoctor.facts.ranks.straggler import MOST

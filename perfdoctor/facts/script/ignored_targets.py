@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.registry import fact
@@ -35,17 +36,27 @@ class IgnoredTargetFacts:
 def ignored_target_facts(
     rank: RankRecords, step: StepFacts, sources: Sources, stacks: StackCosts | Missing | None
 ) -> IgnoredTargetFacts | None:
-    """By the last of the running totals, or None where all targets count."""
-    totals = rank.of(IgnoredTargetsEvent)
-    last = totals[-1] if totals else None
-    if last is None or last.looks < FEW or not last.ignored or last.ignored > last.targets:
+    """By the last of the running totals, of the head with most to save; None where all targets count."""
+    heads = {event.head: event for event in rank.of(IgnoredTargetsEvent)}
+    found = [
+        IgnoredTargetFacts(
+            ignored=last.ignored / last.targets,
+            backward_s=last.seconds / last.looks * step.backwards_per_step * _share(last),
+            classes=last.classes,
+            at=(),
+        )
+        for last in heads.values()
+        if last.looks >= FEW and 0 < last.ignored <= last.targets
+    ]
+    if not found:
         return None
-    return IgnoredTargetFacts(
-        ignored=last.ignored / last.targets,
-        backward_s=last.seconds / last.looks * step.backwards_per_step,
-        classes=last.classes,
-        at=_lines(rank, sources, stacks if isinstance(stacks, StackCosts) else None),
-    )
+    most = max(found, key=lambda head: head.ignored * head.backward_s)
+    return replace(most, at=_lines(rank, sources, stacks if isinstance(stacks, StackCosts) else None))
+
+
+def _share(last: IgnoredTargetsEvent) -> float:
+    """How many of a step's backwards come to this head; all of them where none were counted."""
+    return min(1.0, last.at_head / last.counted) if last.counted else 1.0
 
 
 def _lines(rank: RankRecords, sources: Sources, stacks: StackCosts | None) -> tuple[Location, ...]:

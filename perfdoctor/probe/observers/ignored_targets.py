@@ -5,13 +5,16 @@ product that gave its scores. On the CPU, targets are read at once, as Python nu
 device: its targets are copied into pinned host memory behind the work that makes them, and its own events
 time the backward. What the script saves in a way of its own, as checkpointing does, is left where it is:
 asking for it would compute it again.
+
+A step may have several backwards, of several losses. Totals are those of one head, which its weight tells,
+and for some updates all backwards are counted, and those that come to each head.
 """
 
 from __future__ import annotations
 
 import re
 from math import gcd
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ...wire.events.training import IgnoredTargetsEvent
 from .. import accelerators, patch
@@ -24,6 +27,9 @@ NAME = "ignored targets"
 LOOKS_MAX = 16
 TARGETS_MAX = 4_096  # of one loss that are read
 FURTHEST = 12  # nodes between the loss and the product
+COUNTS = 3  # times that backwards are counted
+ROWS = 12  # updates each time: a step may have 2, 3, 4 or 6
+COUNTED_MAX = 100  # backwards each time
 LOSSES = frozenset(("NllLossBackward0", "NllLoss2DBackward0"))
 PRODUCTS = frozenset(("AddmmBackward0", "MmBackward0"))
 # What may lie between keeps a score one of its position. Layers that compute are no part of a head.
@@ -33,12 +39,15 @@ PASSED = re.compile(
 )
 WRAPPED = 1 << 64  # torch shows a negative number as an unsigned one
 
+Head = Tuple[Optional[int], Optional[int]]  # the scores of a position, and which weight gives them
+
 
 class HeadLook:
     """One backward: the targets of its loss, when it reached the loss, and when the scores were done with."""
 
     def __init__(self, owner: IgnoredTargets, loss: Any, product: Any, target: Any, classes: int) -> None:
         self.owner = owner
+        self.head = _head(loss, product)
         ignored = loss._saved_ignore_index
         self.ignored = ignored - WRAPPED if ignored >= WRAPPED // 2 else ignored
         self.classes = classes
@@ -133,28 +142,80 @@ class DeviceHeadLook(HeadLook):
         return float(self.begin.elapsed_time(self.end)) / 1e3
 
 
+class HeadCount:
+    """The backwards of some updates one after the other: how many of them come to which head."""
+
+    def __init__(self, owner: IgnoredTargets, recorder: Recorder) -> None:
+        self.owner = owner
+        self.recorder = recorder
+        self.row = recorder.written  # of an update that had begun already
+        self.rows = self.seen = self.whole = 0
+        self.heads: List[Optional[Head]] = []
+        self.before_backward = patch.guarded(NAME, self._before_backward)
+
+    def _before_backward(self, loss: Any) -> None:
+        """Count it, or tell of those before."""
+        looks = self.owner.steps.schedule.looks
+        looks.remove(self)  # first: whatever fails after it leaves none behind
+        if self.recorder.written != self.row:
+            self.row, self.whole = self.recorder.written, len(self.heads)
+            self.rows += 1
+        self.seen += 1
+        if self.rows > ROWS or self.seen > COUNTED_MAX:
+            self.owner.counted(self.heads[: self.whole] or self.heads)
+            return
+        if self.rows:
+            found = self.owner.found(loss)
+            self.heads.append(_head(*found) if found is not None else None)
+        looks.append(self)
+
+    def after_backward(self) -> None:
+        """What counts was known before it."""
+
+
+class HeadTotals:
+    """Running totals of one head."""
+
+    def __init__(self, number: int, classes: int) -> None:
+        self.number = number
+        self.classes = classes
+        self.looks = self.targets = self.ignored = 0
+        self.seconds = 0.0
+
+
 class IgnoredTargets:
     """Running totals of one process."""
 
     def __init__(self, steps: StepTracker) -> None:
         self.steps = steps
-        self.looks = self.targets = self.ignored = self.classes = 0
-        self.seconds = 0.0
+        self.looks = 0
+        self.heads: Dict[Head, HeadTotals] = {}
+        self.at: Dict[Optional[Head], int] = {}  # backwards that were counted
+        self.counts = 0
+        self.counting = False
         self.under_way: Optional[HeadLook] = None  # over for the host, perhaps not for the device
         self._pinned: Any = None
 
     def sample(self, recorder: Recorder, loss: Any) -> None:
         """Before a backward: look at its loss, if it ignores any targets."""
-        torch = self.steps.torch
-        root = loss.grad_fn if type(loss) is torch.Tensor else None
-        if root is None or self.looks >= LOOKS_MAX or compiles_backward():
+        if self.looks >= LOOKS_MAX or compiles_backward():
             return
         self.collect()
-        found = [node for node in nodes_of(root) or () if node.name() in LOSSES]
-        product = _product(found[0]) if len(found) == 1 else None
-        look = self._look(found[0], product) if product is not None and self.under_way is None else None
-        if look is not None:
-            self.steps.schedule.looks.append(look)
+        found = self.found(loss)
+        look = self._look(*found) if found is not None and self.under_way is None else None
+        if look is None:
+            return
+        self.steps.schedule.looks.append(look)
+        if self.counts < COUNTS and not self.counting:
+            self.counting = True
+            self.steps.schedule.looks.append(HeadCount(self, recorder))
+
+    def found(self, loss: Any) -> Optional[Tuple[Any, Any]]:
+        """The node of the loss and the product that gives its scores, if there is one of each."""
+        root = loss.grad_fn if type(loss) is self.steps.torch.Tensor else None
+        nodes = [node for node in nodes_of(root) or () if node.name() in LOSSES] if root is not None else []
+        product = _product(nodes[0]) if len(nodes) == 1 else None
+        return (nodes[0], product) if product is not None else None
 
     def _look(self, loss: Any, product: Any) -> Optional[HeadLook]:
         """A look at this loss, if its targets can be read, and picking some would leave it as it is."""
@@ -195,20 +256,34 @@ class IgnoredTargets:
         if seconds > 0:
             numbers = look.numbers()
             self.looks += 1
-            self.targets += len(numbers)
-            self.ignored += numbers.count(look.ignored)
-            self.classes = look.classes
-            self.seconds += seconds
-            self._tell()
+            head = self.heads.setdefault(look.head, HeadTotals(len(self.heads), look.classes))
+            head.looks += 1
+            head.targets += len(numbers)
+            head.ignored += numbers.count(look.ignored)
+            head.seconds += seconds
+            self._tell(look.head)
 
-    def _tell(self) -> None:
+    def counted(self, heads: Sequence[Optional[Head]]) -> None:
+        """Where the backwards of some updates came to."""
+        self.counts += 1
+        self.counting = False
+        for head in heads:
+            self.at[head] = self.at.get(head, 0) + 1
+        for known in self.heads:
+            self._tell(known)
+
+    def _tell(self, which: Head) -> None:
+        head = self.heads[which]
         self.steps.session.write(
             IgnoredTargetsEvent(
-                looks=self.looks,
-                targets=self.targets,
-                ignored=self.ignored,
-                classes=self.classes,
-                seconds=self.seconds,
+                looks=head.looks,
+                targets=head.targets,
+                ignored=head.ignored,
+                classes=head.classes,
+                seconds=head.seconds,
+                head=head.number,
+                at_head=self.at.get(which, 0),
+                counted=sum(self.at.values()),
             )
         )
 
@@ -233,6 +308,17 @@ def _product(node: Any) -> Optional[Any]:
         if not PASSED.fullmatch(node.name().rpartition("Backward")[0]):
             return None
     return None
+
+
+def _head(loss: Any, product: Any) -> Head:
+    """Which head this is: by its weight, the last that is multiplied, if that is a parameter as it is."""
+    weight = product.next_functions[-1][0]
+    for _ in range(FURTHEST):
+        if weight is None or hasattr(weight, "variable") or len(weight.next_functions) != 1:
+            break
+        weight = weight.next_functions[0][0]
+    variable = getattr(weight, "variable", None)
+    return _classes(loss), id(variable) if variable is not None else None
 
 
 def _classes(loss: Any) -> Optional[int]:

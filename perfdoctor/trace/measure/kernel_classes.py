@@ -91,6 +91,7 @@ WRAPPER = re.compile(
     re.IGNORECASE,
 )
 RESULT_TYPE = re.compile(r"^(void|std::enable_if<.*?>::type) ")
+COPYING_LISTS = "aten::_foreach_copy_"
 UPDATING = (KernelClass.POINTWISE, KernelClass.REDUCTION, KernelClass.CLIPPING, KernelClass.OTHER)
 
 
@@ -104,7 +105,7 @@ def kernel_class(kind: int, name: str, op: str | None, place: KernelClass | None
 
     A gemm that a convolution launched is convolution, and a pointwise kernel or reduction inside an
     optimizer's step is the optimizer. Operators on lists of tensors work on parameters and gradients: no
-    model is written so.
+    model is written so. One that only copies moves them, as sharding does: it clips and averages nothing.
     """
     if kind == DeviceKind.COPY:
         return KernelClass.COPY
@@ -116,6 +117,8 @@ def kernel_class(kind: int, name: str, op: str | None, place: KernelClass | None
         return KernelClass.CONVOLUTION
     if kernel not in UPDATING:
         return kernel
+    if op == COPYING_LISTS and place is not KernelClass.OPTIMIZER:
+        return KernelClass.OTHER
     return place or (KernelClass.CLIPPING if launcher is KernelClass.CLIPPING else kernel)
 
 

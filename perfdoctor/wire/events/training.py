@@ -159,13 +159,16 @@ class BiasedLayerEvent(Event, name="biased"):
 
 
 class IgnoredTargetsEvent(Event, name="ignored_targets"):
-    """Running totals of the backwards whose loss was looked at: targets that it ignores."""
+    """Running totals of the backwards to one head whose loss was looked at: targets that it ignores."""
 
     looks: int
     targets: int  # that were read
     ignored: int  # of those
     classes: int
     seconds: float  # of backward, from the loss to behind the product that gave its scores
+    head: int = 0  # its number in the process
+    at_head: int = 0  # of the backwards counted, those that come to it
+    counted: int = 0  # all backwards of some updates; 0: not known
 
 
 class WindowEvent(Event, name="window"):

@@ -6,7 +6,6 @@ import pytest
 
 from perfdoctor.facts.device import device
 from perfdoctor.facts.device.device import WaitFacts, at_line, per_step_ms, places, share_per_us, wait_facts
-from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Note
 from perfdoctor.trace.results import IdleCause, KernelClass
@@ -193,15 +192,6 @@ def test_devices_that_do_the_same_at_the_same_time_do_it_once() -> None:
     assert alone(4) == pytest.approx(alone(1))
 
 
-def test_while_a_tensor_is_at_the_host_and_comes_back_its_copies_keep_the_device_waiting():
-    trace = rank((step(1, compute=40),) * 5, round_trips=(round_trip(idle=100),))
-    found = device.device_facts(trace)
-    shares = device.attributed_shares(found)
-    assert found.away == pytest.approx(0.2)
-    assert (shares[Bottleneck.TRANSFER], shares[Bottleneck.HOST]) == pytest.approx((0.2, 0.4))
-    assert sum(shares.values()) == pytest.approx(1.0)
-
-
 def test_of_idle_time_in_a_window_that_part_is_left_which_is_left_of_all_of_it():
     trace = rank((step(1, compute=40),) * 5, copies=(copy("HtoD", "pageable", 5),))
     whole = device.device_facts(trace)
@@ -209,17 +199,3 @@ def test_of_idle_time_in_a_window_that_part_is_left_which_is_left_of_all_of_it()
     # a step of 50 ms, of which the device idles 10
     faster = replace(whole, window_s=0.25, compute=0.8, idle={IdleCause.HOST_LATE: 0.2})
     assert device.copy_facts(trace, faster).unprofiled == pytest.approx(10 / 60)
-
-
-def test_what_blocking_copies_take_of_the_way_is_transfer_once():
-    blocking = step(1, compute=40, idle={"copy": 15})
-    shares = device.attributed_shares(
-        device.device_facts(rank((blocking,) * 5, round_trips=(round_trip(idle=100),)))
-    )
-    assert (shares[Bottleneck.TRANSFER], shares[Bottleneck.HOST]) == pytest.approx((0.2, 0.4))
-
-
-def test_while_an_operator_runs_on_the_host_the_host_keeps_the_device_waiting():
-    trace = rank((step(1, compute=40),) * 5, round_trips=(round_trip(idle=100, computing=80),))
-    shares = device.attributed_shares(device.device_facts(trace))
-    assert (shares[Bottleneck.TRANSFER], shares[Bottleneck.HOST]) == pytest.approx((0.0, 0.6))

@@ -143,21 +143,21 @@ def test_copies_and_kernels_take_their_lines_from_the_window_with_stacks() -> No
     one, other = copy("HtoD", "pinned", 5.0), copy("DtoH", "pageable", 1.0)
     shapes = rank(
         copies=(one, other), sites=(site(line=None, made_by="aten::randn"), site("DtoH", "pageable", line=None)),
-        round_trips=(replace(round_trip(), out_at=None, back_at=None),), kernels=(kernel("gemm", "matmul", 9),),
-        attention=(attention(),),
+        round_trips=(round_trip(idle=100),), kernels=(kernel("gemm", "matmul", 9),), attention=(attention(),),
     )  # fmt: skip
+    plain = rank(round_trips=(replace(round_trip(), out_at=None, back_at=None),))
     at = site(line=33).at
     stacks = rank(
         copies=(one,), sites=(site(line=33, shape=()),), round_trips=(round_trip(),),
         kernels=(replace(kernel("gemm", "matmul", 8), at=at),), attention=(replace(attention(), at=at),),
     )  # fmt: skip
-    groups = groups_of({"plain": rank(), "shapes": shapes, "stacks": stacks}, facts.step(forward=100), True)
+    groups = groups_of({"plain": plain, "shapes": shapes, "stacks": stacks}, facts.step(forward=100), True)
     copies, kernels, attended = (groups[kind] for kind in (CopyFacts, KernelFacts, AttentionFacts))
     assert isinstance(copies, CopyFacts)
     assert isinstance(kernels, KernelFacts)
     assert isinstance(attended, AttentionFacts)
     assert [(found.made_by, found.at) for found in copies.sites] == [("aten::randn", at), (None, None)]
-    assert copies.round_trips == (round_trip(),)
+    assert copies.round_trips.trips == (round_trip(),)
     assert [use.at for use in kernels.kernels] == [at]
     assert attended.at == (at,)
     assert copies.per_us == pytest.approx(1 / 500_000)
@@ -349,3 +349,21 @@ def test_a_wait_is_told_by_its_line_where_the_window_knows_only_the_function() -
     assert found.advice.because[-1] == (
         "aten::item at line 4 (`total += loss.item()`): 20.00 ms of waiting a step, then 16.00 ms idle"
     )
+
+
+def test_round_trips_are_told_by_the_window_that_time_is_charged_by() -> None:
+    plain, shapes = (
+        rank(
+            (step(1, compute=40),) * steps,
+            round_trips=(round_trip(idle=idle, count=steps),),
+            copies=(copy("DtoH", "pageable", 5.0),),
+        )
+        for steps, idle in ((4, 40), (3, 60))
+    )
+    groups = groups_of({"plain": plain, "shapes": shapes}, facts.step(forward=100), True)
+    copies, device = groups[CopyFacts], groups[DeviceFacts]
+    assert isinstance(copies, CopyFacts)
+    assert isinstance(device, DeviceFacts)
+    seen = copies.round_trips
+    assert seen.judged_steps == 4
+    assert seen.per_us * seen.trips[0].idle_us == pytest.approx(device.away)

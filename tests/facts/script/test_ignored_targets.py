@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.facts.script.ignored_targets import ignored_target_facts
@@ -43,6 +45,19 @@ def test_the_last_totals_count_and_the_lines_of_scores_and_loss_are_named():
     assert (found.ignored, found.classes) == (0.85, 50)
     assert found.backward_s == pytest.approx(0.1)
     assert [at.text.split(" ")[0] for at in found.at] == ["scores", "return"]
+
+
+def test_of_a_steps_backwards_those_to_the_head_count():
+    found = facts(totals(at_head=4, counted=12), of_step=replace(step(), backwards_per_step=3.0))
+    assert found.backward_s == pytest.approx(0.1)
+    assert facts(totals(), of_step=replace(step(), backwards_per_step=3.0)).backward_s == pytest.approx(0.3)
+
+
+def test_of_two_heads_the_one_with_more_to_save_is_told_of():
+    one, other = totals(at_head=5, counted=10), totals(head=1, ignored=20, classes=9, at_head=5, counted=10)
+    found = facts(one, other, totals(head=1, ignored=99, looks=2), one)
+    assert (found.ignored, found.classes) == (0.85, 50)
+    assert facts(totals(ignored=0), other).classes == 9
 
 
 def test_a_criterion_is_a_loss_as_well():

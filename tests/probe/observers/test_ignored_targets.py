@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import time
 from types import SimpleNamespace
 
@@ -13,25 +14,39 @@ from torch.utils.checkpoint import checkpoint
 from perfdoctor.own_failures import STRICT
 from perfdoctor.probe import accelerators, patch
 from perfdoctor.probe.accelerators import Accelerator
-from perfdoctor.probe.observers.ignored_targets import TARGETS_MAX, HeadLook, IgnoredTargets
+from perfdoctor.probe.observers.ignored_targets import (
+    COUNTED_MAX,
+    ROWS,
+    TARGETS_MAX,
+    HeadCount,
+    HeadLook,
+    IgnoredTargets,
+)
 from tests.support.sessions import Session
 
 HIDDEN, LABELS = 8, torch.tensor([[1, -100, -100, 2], [-100, 3, -100, -100]])
 
 
-def looks(loss_of, times=1):
-    """What is written of backwards of a loss of hidden states."""
-    session, schedule = Session(), SimpleNamespace(looks=[])
+def looks(*losses_of, times=1, steps=0):
+    """What is written of steps with backwards of these losses of hidden states.
+
+    The last backward of a step is looked at in `times` steps, and none in `steps` further ones.
+    """
+    session, schedule, recorder = Session(), SimpleNamespace(looks=[]), SimpleNamespace(written=0)
     watched = IgnoredTargets(SimpleNamespace(torch=torch, schedule=schedule, session=session))
-    for _ in range(times):
-        loss = loss_of(torch.randn(2, 4, HIDDEN, requires_grad=True) * 1.0)
-        watched.sample(None, loss)
-        for look in list(schedule.looks):
-            look.before_backward(loss)
-        loss.backward()
-        for look in list(schedule.looks):
-            look.after_backward()
-    assert schedule.looks == []
+    for number in range(times + steps):
+        for loss_of in losses_of:
+            loss = loss_of(torch.randn(2, 4, HIDDEN, requires_grad=True) * 1.0)
+            if number < times and loss_of is losses_of[-1]:
+                watched.sample(recorder, loss)
+            for look in list(schedule.looks):
+                look.before_backward(loss)
+            loss.backward()
+            for look in list(schedule.looks):
+                look.after_backward()
+        recorder.written += 1
+    assert [look for look in schedule.looks if isinstance(look, HeadLook)] == []
+    assert steps <= ROWS or schedule.looks == []
     return session.events
 
 
@@ -41,10 +56,52 @@ def head(bias=True):
 
 def test_targets_that_are_ignored_are_counted_and_the_backward_of_their_scores_is_timed():
     layer = head()
-    first, last = looks(lambda x: functional.cross_entropy(layer(x).flatten(0, 1), LABELS.flatten()), times=2)
+    loss_of = lambda x: functional.cross_entropy(layer(x).flatten(0, 1), LABELS.flatten())  # noqa: E731
+    first, last = looks(loss_of, times=2)
     assert (first["looks"], first["targets"], first["ignored"], first["classes"]) == (1, 8, 5, 50)
     assert (last["looks"], last["targets"], last["ignored"]) == (2, 16, 10)
     assert 0 < first["seconds"] < last["seconds"]
+
+
+def test_of_all_backwards_those_to_the_same_head_are_counted():
+    layer, other = head(), head()
+    one = lambda x: functional.cross_entropy(layer(x).flatten(0, 1), LABELS.flatten())  # noqa: E731
+    with_other = lambda x: functional.cross_entropy(other(x).flatten(0, 1), LABELS.flatten())  # noqa: E731
+    square = lambda x: x.square().mean()  # noqa: E731
+    several = {(one,): 1.0, (one, one, one): 1.0, (square, one): 1 / 2, (square, with_other, one): 1 / 3}
+    for losses_of, share in several.items():
+        last = looks(*losses_of, steps=ROWS + 1)[-1]
+        assert last["at_head"] / last["counted"] == pytest.approx(share)
+
+
+def test_updates_of_their_own_between_those_of_the_head_count_as_well():
+    layer, turns = head(), itertools.cycle((True, False, False))
+
+    def loss_of(x):
+        return functional.cross_entropy(layer(x).flatten(0, 1), LABELS.flatten()) if next(turns) else x.mean()
+
+    last = looks(loss_of, steps=ROWS + 1)[-1]
+    assert (last["at_head"], last["counted"]) == (ROWS / 3, ROWS)
+
+
+def test_each_head_has_totals_of_its_own():
+    layers = [head(), head()]
+    turns = iter([0, 0, 1])
+    events = looks(
+        lambda x: functional.cross_entropy(layers[next(turns)](x).flatten(0, 1), LABELS.flatten()), times=3
+    )
+    assert [event["looks"] for event in events if event["head"] == 0][-1] == 2
+    assert [event["looks"] for event in events if event["head"] == 1] == [1]
+
+
+def test_of_a_step_that_never_ends_no_more_than_some_backwards_are_looked_at():
+    session, schedule = Session(), SimpleNamespace(looks=[])
+    watched = IgnoredTargets(SimpleNamespace(torch=torch, schedule=schedule, session=session))
+    count = HeadCount(watched, SimpleNamespace(written=0))
+    schedule.looks.append(count)
+    for _ in range(COUNTED_MAX + 1):
+        count.before_backward(None)
+    assert schedule.looks == []
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -201,11 +258,11 @@ def on_device(times=1, labels=LABELS):
     for _ in range(times):
         hidden = torch.randn(labels.numel(), HIDDEN, requires_grad=True) * 1.0
         loss = functional.cross_entropy(layer(hidden), labels.flatten())
-        watched.sample(None, loss)
+        watched.sample(SimpleNamespace(written=0), loss)
         loss.backward()
         for look in list(schedule.looks):
             look.after_backward()
-    assert schedule.looks == []
+    assert [look for look in schedule.looks if isinstance(look, HeadLook)] == []
     assert patch.turned_off == {}
     return watched, session
 

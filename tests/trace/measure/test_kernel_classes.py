@@ -198,3 +198,10 @@ def test_what_works_on_lists_of_tensors_is_no_models():
     assert kernel_class(DeviceKind.KERNEL, foreach, "aten::_foreach_norm", K.OPTIMIZER) is K.OPTIMIZER
     assert kernel_class(DeviceKind.KERNEL, "kernel0", "aten::_foreach_add_", K.OPTIMIZER) is K.OPTIMIZER
     assert kernel_class(DeviceKind.KERNEL, "volta_sgemm_128x64_nn", "aten::mm", K.CLIPPING) is K.MATMUL
+
+
+def test_copying_lists_of_tensors_clips_nothing():
+    copy = "multi_tensor_apply_kernel<TensorListMetadata<2>, Copy<float, float>>"
+    assert kernel_class(DeviceKind.KERNEL, copy, "aten::_foreach_copy_", None) is K.OTHER
+    assert kernel_class(DeviceKind.KERNEL, copy, "aten::_foreach_copy_", K.CLIPPING) is K.OTHER
+    assert kernel_class(DeviceKind.KERNEL, copy, "aten::_foreach_copy_", K.OPTIMIZER) is K.OPTIMIZER
