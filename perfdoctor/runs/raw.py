@@ -39,7 +39,7 @@ def read_rows(path: Path, problems: list[Note]) -> Rows | None:
         with regular_file.opened(path) as file:
             header = _described(file.read(HEADER_BYTES))
             declared = LAYOUTS.get(path.name.partition(".")[0])
-            layout = layout_of(header, declared.described if declared else ())
+            layout = layout_of(header, declared.required if declared else ())
             if layout is None or is_newer(header):
                 problems.append(Note("file-left-out", {"file": path.name, "why": _why_unreadable(header)}))
                 return None
@@ -98,11 +98,11 @@ def _why_unreadable(header: Json) -> str:
     return f"was written by a newer perfdoctor ({header['schema']}; this one reads {SCHEMA}{VERSION})"
 
 
-def layout_of(header: Json, declared: Collection[tuple[str, str]] = ()) -> np.dtype[np.void] | None:
-    """The columns that a header names, or None where it names none, or not all that are declared."""
+def layout_of(header: Json, required: Collection[tuple[str, str]] = ()) -> np.dtype[np.void] | None:
+    """The columns that a header names, or None where it names none, or not all that it must have."""
     try:
         columns = [(str(name), str(kind)) for name, kind in header["columns"]]
-        if not all(KIND.fullmatch(kind) for _, kind in columns) or not set(declared) <= set(columns):
+        if not all(KIND.fullmatch(kind) for _, kind in columns) or not set(required) <= set(columns):
             return None
         layout = np.dtype(columns)
     except (ValueError, KeyError, TypeError):

@@ -23,4 +23,5 @@ BATCHES = RowLayout(
         ("bytes", "i8"),
         ("file_bytes", "i8"),  # what read calls returned; 0 where the kernel does not tell
     ),
+    added=("file_bytes",),
 )

@@ -20,17 +20,26 @@ _STRUCT_CODES = {"i8": "q", "u4": "I", "u2": "H", "i2": "h", "u1": "B", "f8": "d
 
 
 class RowLayout:
-    """The columns of a rows file: ((name, kind), ...) with numpy's short names of the kinds."""
+    """The columns of a rows file: ((name, kind), ...) with numpy's short names of the kinds.
 
-    def __init__(self, kind: str, columns: tuple[tuple[str, str], ...]) -> None:
+    Files that were written before columns were `added` lack those, and are read without them.
+    """
+
+    def __init__(self, kind: str, columns: tuple[tuple[str, str], ...], added: tuple[str, ...] = ()) -> None:
         self.kind = kind
         self.columns = columns
+        self.added = added
         self.packer = struct.Struct(_format(columns))
 
     @property
     def described(self) -> list[tuple[str, str]]:
         """Names and numpy types of the columns, byte order included."""
         return [(name, "<" + code) for name, code in self.columns]
+
+    @property
+    def required(self) -> list[tuple[str, str]]:
+        """Those of them that a file has, however old it is."""
+        return [column for column in self.described if column[0] not in self.added]
 
     def code(self, column: str) -> str:
         """The struct format of one value of `column`."""

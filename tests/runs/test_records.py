@@ -5,7 +5,10 @@ import json
 import pytest
 
 from perfdoctor.model.note import Note
+from perfdoctor.runs import raw
 from perfdoctor.runs import records as recorded
+from perfdoctor.wire.batch_rows import BATCHES
+from perfdoctor.wire.rows import RowLayout
 from tests.support import jobs
 from tests.support.jobs import COLLECTIVE_LAYOUT, MS, write_job
 from tests.support.records import STEP_LAYOUT
@@ -133,6 +136,14 @@ def test_rows_without_a_declared_column_are_left_out(tmp_path):
     path = folder / "steps.rank0.bin"
     path.write_bytes(path.read_bytes().replace(b'"data_wait"', b'"data-wait"', 1))
     assert [problem.slug for problem in recorded.read(folder).problems] == ["file-left-out"]
+
+
+def test_rows_from_before_a_column_was_added_are_read_without_it():
+    older = RowLayout(BATCHES.kind, tuple(column for column in BATCHES.columns if column[0] != "file_bytes"))
+    header = {"columns": older.described, "row_bytes": older.packer.size}
+    layout = raw.layout_of(header, BATCHES.required)
+    assert layout is not None
+    assert layout.names == tuple(name for name, _ in older.columns)
 
 
 @pytest.mark.parametrize(
