@@ -90,7 +90,7 @@ def test_workers_append_to_the_file_that_was_prepared_for_them(tmp_path):
     files.AppendedRows.prepare(path, BATCHES, 0)
     first, second = files.AppendedRows(path, BATCHES), files.AppendedRows(path, BATCHES)
     for end, rows in ((1, first), (2, second), (3, first)):
-        rows.add(end, 0, 7, 0, 1, 1, 64, 5, 4, 3, 2, 1024)
+        rows.add(end, 0, 7, 0, 1, 1, 64, 5, 4, 3, 2, 1024, 0)
     assert list(read(tmp_path / "workers.rank0.bin")["end_ns"]) == [1, 2, 3]
 
 
