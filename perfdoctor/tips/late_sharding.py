@@ -39,7 +39,8 @@ SURE = 0.5  # of the work of others: some of it may be needed to find a worker's
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
-    rivals=("slow-dataset-code", "too-few-workers", "too-many-workers", "slow-image-decode"),
+    rivals=("too-few-workers", "too-many-workers"),
+    before=("slow-dataset-code", "slow-image-decode", "too-few-workers", "too-many-workers"),
 )
 def late_sharding(step: StepFacts, loader: LoaderFacts, late: LateShardingFacts) -> Advice | None:
     """Names the loop in which workers do each other's work, where the step waits for batches."""
