@@ -40,14 +40,16 @@ class SharingLoop:
 
 def sharing_loops(listing: Listing) -> tuple[SharingLoop, ...]:
     """The places of a file that go through the samples of all workers and keep those of one."""
-    return tuple(loop for scope in listing.scopes for loop in _Chooser(listing, scope).loops())
+    verdicts = frozenset(scope.name for scope in listing.scopes if _Chooser(listing, scope).returns_choice())
+    return tuple(loop for scope in listing.scopes for loop in _Chooser(listing, scope, verdicts).loops())
 
 
 class _Chooser:
     """One function, and what in it chooses the samples of a worker."""
 
-    def __init__(self, listing: Listing, function: Function) -> None:
+    def __init__(self, listing: Listing, function: Function, verdicts: frozenset[str] = frozenset()) -> None:
         self._listing, self._function = listing, function
+        self._verdicts = verdicts  # functions of the file that return whether a sample is this worker's
         self._own = list(statements(function.body))
         self._told = {ASKED}  # names that hold a worker's number, or how many there are
         self._turns: set[str] = set()  # names that hold whose turn it is: `index % workers`
@@ -61,7 +63,7 @@ class _Chooser:
         for node in self._own:
             if isinstance(node, ast.Assign):
                 names = _names_set(node)
-                if self._chooses(node.value):
+                if self._is_verdict(node.value):
                     self._chosen |= names
                 elif self._is_turn(node.value):
                     self._turns |= names
@@ -91,6 +93,19 @@ class _Chooser:
         """Whether it says of a sample whether it is this worker's."""
         return any(map(self._decides, ast.walk(test)))
 
+    def _is_verdict(self, value: ast.expr) -> bool:
+        """Whether a value is a choice itself, not what was chosen."""
+        if isinstance(value, ast.Call):
+            return called_name(value) in self._verdicts
+        return isinstance(value, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.BinOp) and self._chooses(value)
+
+    def returns_choice(self) -> bool:
+        """Whether the function says of a sample whether it is this worker's."""
+        return any(
+            isinstance(node, ast.Return) and node.value is not None and self._is_verdict(node.value)
+            for node in self._own
+        )
+
     def _decides(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Name):
             return node.id in self._chosen
@@ -100,19 +115,9 @@ class _Chooser:
                 self._is_turn(right) and self._tells(left)
             )
         if isinstance(node, ast.Call):
-            return self._by_function({called_name(node)})
+            return called_name(node) in self._verdicts
         divided = self._remainder_of(node)  # `(index - number) % workers`
         return divided is not None and self._tells(divided)
-
-    def _by_function(self, names: set[str]) -> bool:
-        """Whether one of these is a function of the file that returns the choice."""
-        return any(
-            isinstance(node, ast.Return) and node.value is not None and chooser._chooses(node.value)
-            for function in self._listing.scopes
-            if function.name in names and function is not self._function and len(function.body) < 3
-            for chooser in [_Chooser(self._listing, function)]
-            for node in chooser._own
-        )
 
     def loops(self) -> Iterator[SharingLoop]:
         """Each place of the function that chooses."""
@@ -181,7 +186,7 @@ class _Chooser:
             return part.args[0] if any(map(self._tells, part.args[1:])) else None
         if called_name(part) == "filter" and len(part.args) == 2:
             test, source = part.args
-            return source if self._chooses(test) or self._by_function(names_in(test)) else None
+            return source if self._chooses(test) or names_in(test) & self._verdicts else None
         return None
 
     def _makers(self, source: ast.expr, line: int) -> frozenset[str]:

@@ -155,6 +155,7 @@ def share(body: str) -> float:
             if i % n == wid:
                 yield s
         """,
+        "return filter(lambda s: self.is_mine(int(s)), self.samples())",
         """
         shard, shards = 0 * n + wid, 1 * n
         for i, s in enumerate(self.samples()):
@@ -182,6 +183,13 @@ def test_all_is_encoded_before_a_worker_keeps_its_own(body):
         "self.raw = self.raw[wid::n]\nyield from self.samples()",
         "for i in range(wid, len(self.raw), n):\n    yield self.encode(self.raw[i])",
         "kept = filter(lambda p: p[0] % n == wid, enumerate(self.records()))\nreturn (encode(r) for _, r in kept)",
+        """
+        kept = [r for i, r in enumerate(self.records()) if i % n == wid]
+        for r in kept:
+            s = encode(r)
+            if kept:
+                yield s
+        """,
         "kept = [r for i, r in enumerate(self.records()) if i % n == wid]\nyield from map(self.encode, kept)",
     ],
 )

@@ -130,3 +130,21 @@ def test_loops_that_share_out_what_is_prepared(body, expected):
 
 def test_text_that_is_no_python_has_none():
     assert sharing_loops(Listing(["def ("])) == ()
+
+
+def test_functions_that_call_each_other_are_looked_at_once():
+    text = "def one(i):\n    return two(i)\ndef two(i):\n    return one(i)\n"
+    assert sharing_loops(Listing(text.splitlines())) == ()
+
+
+def test_an_islice_in_a_helper_names_what_makes_the_stream_that_it_is_given():
+    text = """\
+    def mine(stream, info):
+        return islice(stream, info.worker_id, None, info.num_workers)
+    def samples():
+        yield 1
+    def give(info):
+        return mine(map(str, samples()), info)
+    """
+    (loop,) = sharing_loops(Listing(dedent(text).splitlines()))
+    assert loop.makers == {"samples"}
