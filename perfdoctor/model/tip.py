@@ -30,6 +30,8 @@ class TipHeading:
     general: bool = False  # asked after all others, which it gives way to, and ranked behind them
     rivals: tuple[str, ...] = ()  # ids of tips that serve the same end, or would undo this one
     kernels_only: bool = False  # on a device it makes kernels shorter, and the host as late as before
+    # ids of tips that quicken, or spread out, work which this one spares: it comes before them
+    before: tuple[str, ...] = ()
 
     def checked_for(self, device: str) -> Checked:
         """What it was held against for runs on "cpu" or an accelerator: scripts were watched on CPUs."""

@@ -29,6 +29,7 @@ def tip(
     general: bool = False,
     rivals: tuple[str, ...] = (),
     kernels_only: bool = False,
+    before: tuple[str, ...] = (),
 ) -> Callable[[Judge], Judge]:
     """Mark the one function of a tip's file that judges facts: it returns Advice, or None to stay silent."""
 
@@ -44,6 +45,7 @@ def tip(
             general,
             rivals,
             kernels_only,
+            before,
         )
         judge.__tip__ = heading  # type: ignore[attr-defined]
         return judge

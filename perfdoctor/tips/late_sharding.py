@@ -2,8 +2,9 @@
 
 ## What it sees
 The step waits for batches of an `IterableDataset` with workers, which go through the whole stream and keep
-every n-th sample (`index % num_workers == id`, or `islice` with a step), and stack samples find a large part
-of a batch's cost before that choice: reading, parsing, decoding. With n workers this work is done n times.
+every n-th sample (`index % num_workers == id` in a loop, a comprehension or a filter, or `islice` or a slice
+with a step), and stack samples find a large part of a batch's cost before that choice: reading, parsing,
+decoding. With n workers this work is done n times.
 
 ## By hand
     def __iter__(self):
@@ -32,6 +33,8 @@ NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.25  # of a batch's cost, before the choice
 SAMPLES = 5  # there: fewer may be chance
 SURE = 0.5  # of the work of others: some of it may be needed to find a worker's own samples
+# What makes the same work quicker, or spreads it over others: it need not be done at all.
+QUICKER = ("slow-dataset-code", "slow-image-decode", "too-few-workers", "too-many-workers")
 
 
 @tip(
@@ -39,7 +42,8 @@ SURE = 0.5  # of the work of others: some of it may be needed to find a worker's
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
-    rivals=("slow-dataset-code", "too-few-workers", "too-many-workers", "slow-image-decode"),
+    rivals=QUICKER,
+    before=QUICKER,
 )
 def late_sharding(step: StepFacts, loader: LoaderFacts, late: LateShardingFacts) -> Advice | None:
     """Names the loop in which workers do each other's work, where the step waits for batches."""

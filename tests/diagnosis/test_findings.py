@@ -43,6 +43,7 @@ def tip(
     same_result=True,
     change=True,
     rivals=(),
+    before=(),
     general=False,
     published=False,
     checked=Checked.SCRIPTS,
@@ -58,7 +59,7 @@ def tip(
     made = replace(removes(*shares), is_published=published) if removed else change or None
     advice = Advice(("because",), made, same_result=same_result, also=also)
     heading = TipHeading(
-        name.title(), kind, effort, ("cpu",), ("time",), checked, None, general, rivals, kernels_only
+        name.title(), kind, effort, ("cpu",), ("time",), checked, None, general, rivals, kernels_only, before
     )
     return Tip(name, heading, lambda **facts: None if silent else advice, needs or {"step": StepFacts}, "")
 
@@ -164,6 +165,17 @@ def test_of_rivals_only_the_better_one_is_a_finding(told_by):
     )
     assert names(found) == ["b"]
     assert all_worded(found.notes) == ['"A" (1.25x likely) is an alternative to "B": choose one']
+
+
+def test_what_spares_work_comes_before_what_makes_it_quicker():
+    quicker, other = tip("a", 0.4), tip("c", 0.3)
+    assert names(judged(quicker, tip("b", 0.2, before=("a",)), other)) == ["c", "b", "a"]
+    assert names(judged(quicker, tip("b", 0.001, before=("a",)))) == ["a"]
+
+
+def test_of_rivals_the_one_that_spares_the_work_of_the_other_is_the_finding():
+    found = judged(tip("a", 0.4), tip("b", 0.2, before=("a",), rivals=("a",)))
+    assert names(found) == ["b"]
 
 
 def test_what_would_not_help_is_not_mentioned():

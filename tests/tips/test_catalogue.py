@@ -59,7 +59,10 @@ def test_its_heading_uses_the_words_of_the_catalogue(tip):
     assert set(heading.applies) <= set(APPLIES)
     assert heading.saves
     assert set(heading.saves) <= set(SAVES)
-    assert set(heading.rivals) <= {other.id for other in TIPS} - {tip.id}
+    others = {other.id: other.heading for other in TIPS if other.id != tip.id}
+    assert set(heading.rivals) <= others.keys()
+    assert set(heading.before) <= others.keys()
+    assert not any(others[name].before for name in heading.before)  # no circles
 
 
 def test_no_tip_is_there_and_planned():

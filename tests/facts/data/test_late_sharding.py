@@ -1,11 +1,16 @@
 from __future__ import annotations
 
-from textwrap import dedent
+import itertools
+import sys
+from collections import Counter
+from itertools import islice
+from textwrap import dedent, indent
+from types import SimpleNamespace
 
 import pytest
 
-from perfdoctor.facts.data.late_sharding import late_sharding_facts, sharing_loops
-from perfdoctor.facts.user_source.parse import Listing, Sources
+from perfdoctor.facts.data.late_sharding import late_sharding_facts
+from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from tests.support.facts import loader, step
@@ -46,12 +51,6 @@ def facts(*stacks, of_loader=LOADER, of_step=STEP):
     return late_sharding_facts(records, of_step, of_loader, Sources(source_of(train=SCRIPT)))
 
 
-def loops(body: str) -> list[tuple[int, int, int]]:
-    """(first, last, filter) of the loops in a function of these lines."""
-    text = "def __iter__(self):\n" + "\n".join(f"    {line}" for line in dedent(body).strip().splitlines())
-    return [(loop.first, loop.last, loop.filter) for loop in sharing_loops(Listing(text.splitlines()))]
-
-
 def test_what_lies_before_the_choice_counts_and_what_lies_behind_it_does_not():
     found = facts(PARSING, ENCODING)
     assert (found.share, found.samples, found.workers) == (0.75, 30, 4)
@@ -75,119 +74,124 @@ def test_without_samples_of_batches_it_is_not_known():
     assert facts(few, of_step=step(data_wait=5, forward=95)) is None  # nothing to gain there
 
 
+HEAD = """\
+class Texts:
+    def __init__(self):
+        self.raw = [str(number) for number in range(12)]
+        self.worker_id, self.num_workers = 1, 4
+    def records(self):
+        for line in self.raw:
+            yield line
+    def samples(self):
+        for line in self.records():
+            yield encode(line)
+    def is_mine(self, index):
+        return index % self.num_workers == self.worker_id
+    def encode(self, line):
+        return encode(line)
+"""
+INFO = "info = get_worker_info()\nwid, n = (info.id, info.num_workers) if info else (0, 1)\n"
+
+
+def encoding(body: str) -> tuple[str, Counter[tuple[str, ...]]]:
+    """The stacks at each call of `encode` while this `__iter__` gives its samples to one worker of four."""
+    text = HEAD + indent("def __iter__(self):\n" + indent(INFO + dedent(body).strip(), "    "), "    ")
+    stacks: list[tuple[str, ...]] = []
+
+    def encode(line):
+        frame, lines = sys._getframe(1), []
+        while frame.f_code.co_filename == TRAIN:
+            lines.append(f"{frame.f_code.co_name} ({TRAIN}:{frame.f_lineno})")
+            frame = frame.f_back
+        stacks.append(("worker 42", FETCH, *reversed(lines)))
+        return line
+
+    told = SimpleNamespace(id=1, num_workers=4)
+    names = {"encode": encode, "get_worker_info": lambda: told, "itertools": itertools, "islice": islice}
+    exec(compile(text, TRAIN, "exec"), names)
+    assert list(names["Texts"]()) == ["1", "5", "9"]
+    return text, Counter(stacks)
+
+
+def share(body: str) -> float:
+    """Of the calls of `encode`, those that are found to come before the choice."""
+    text, stacks = encoding(body)
+    records = RankRecords(
+        0, None, None, (), tuple((each, 10 * count) for each, count in stacks.items()), "py-spy"
+    )
+    found = late_sharding_facts(records, STEP, LOADER, Sources(source_of(train=text)))
+    return found.share if found is not None else 0.0
+
+
 @pytest.mark.parametrize(
-    ("body", "expected"),
+    "body",
     [
-        pytest.param(
-            """
-            worker = torch.utils.data.get_worker_info()
-            for i, x in enumerate(self.stream()):
-                x = parse(x)
-                if i % worker.num_workers == worker.id:
-                    yield x
-            """,
-            [(3, 5, 5)],
-            id="parsed-in-the-loop",
-        ),
-        pytest.param(
-            """
-            info = get_worker_info()
-            yield from itertools.islice(self.stream(), info.id, None, info.num_workers)
-            """,
-            [(3, 3, 3)],
-            id="islice",
-        ),
-        pytest.param(
-            """
-            for x in islice(self.stream(), self.worker_id, None, self.num_workers):
-                yield x
-            """,
-            [(2, 2, 2)],
-            id="named-after-workers",
-        ),
-        pytest.param(
-            """
-            info = get_worker_info()
-            for i, line in enumerate(self.file):
-                if i % info.num_workers == info.id: yield self.parse(line)
-            """,
-            [(3, 3, 4)],
-            id="parsed-on-the-line-of-the-choice",
-        ),
-        pytest.param(
-            """
-            info = get_worker_info()
-            for i, line in enumerate(self.stream()):
-                if i % info.num_workers == info.id:
-                    yield from self.pieces(line)
-            """,
-            [(3, 4, 4)],
-            id="several-of-each",
-        ),
-        pytest.param(
-            """
-            info = get_worker_info()
-            yield from map(self.parse, islice(self.file, info.id, None, info.num_workers))
-            """,
-            [],
-            id="parsed-behind-the-choice",
-        ),
-        pytest.param(
-            """
-            info = get_worker_info()
-            size = self.batch // info.num_workers
-            for i, x in enumerate(self.mine(info)):
-                if (i + 1) % size == 0:
-                    yield collate(x)
-            """,
-            [],
-            id="batches-of-a-worker",
-        ),
-        pytest.param(
-            """
-            info = get_worker_info()
-            dice = Random(info.seed)
-            for x in self.mine(info):
-                if dice.randrange(100) % 10 == 0:
-                    continue
-                yield x
-            """,
-            [],
-            id="chance",
-        ),
-        pytest.param(
-            """
-            info = get_worker_info()
-            for path in self.paths[info.id :: info.num_workers]:
-                yield from read(path)
-            """,
-            [],
-            id="files-are-shared-out",
-        ),
-        pytest.param(
-            """
-            for i, x in enumerate(self.stream()):
-                if i % self.every == 0:
-                    yield x
-            """,
-            [],
-            id="every-tenth-sample",
-        ),
-        pytest.param(
-            """
-            info = get_worker_info()
-            for i, x in enumerate(self.stream()):
-                if i % info.num_workers == info.id:
-                    log(x)
-            """,
-            [],
-            id="what-is-only-counted",
-        ),
+        "for i, s in enumerate(self.samples()):\n    if i % n == wid:\n        yield s",
+        "for i, s in enumerate(self.samples()):\n    mine = i % n == wid\n    if mine:\n        yield s",
+        "for i, s in enumerate(self.samples()):\n    if (i - wid) % n:\n        continue\n    yield s",
+        "for i, s in enumerate(self.samples()):\n    if self.is_mine(i):\n        yield s",
+        "for i, s in enumerate(self.samples()):\n    turn = i % n\n    if wid != turn:\n        continue\n    yield s",
+        "for i, s in enumerate(self.samples()):\n    if i % n != wid:\n        pass\n    else:\n        yield s",
+        "for turn, s in zip(itertools.cycle(range(n)), self.samples()):\n    if turn == wid:\n        yield s",
+        "yield from (s for i, s in enumerate(self.samples()) if i % n == wid)",
+        "return (s for i, s in enumerate(self.samples()) if i % n == wid)",
+        "return islice(self.samples(), wid, None, n)",
+        "stream = map(encode, self.raw)\nstream = (s for s in self.samples())\nreturn islice(stream, wid, None, n)",
+        "samples = map(self.encode, self.records())\nyield from list(samples)[wid::n]",
+        "return iter(list(self.samples())[wid::n])",
+        "kept = filter(lambda p: p[0] % n == wid, enumerate(self.samples()))\nreturn (s for _, s in kept)",
+        """
+        kept = []
+        for i, line in enumerate(self.records()):
+            s = encode(line)
+            if i % n == wid:
+                kept.append(s)
+        return iter(kept)
+        """,
+        """
+        i, stream = -1, self.samples()
+        while (s := next(stream, None)) is not None:
+            i += 1
+            if i % n == wid:
+                yield s
+        """,
+        "return filter(lambda s: self.is_mine(int(s)), self.samples())",
+        """
+        shard, shards = 0 * n + wid, 1 * n
+        for i, s in enumerate(self.samples()):
+            if i % shards == shard:
+                yield s
+        """,
     ],
 )
-def test_loops_that_share_out_what_is_prepared(body, expected):
-    assert loops(body) == expected
+def test_all_is_encoded_before_a_worker_keeps_its_own(body):
+    assert share(body) == 1.0
 
 
-def test_text_that_is_no_python_has_none():
-    assert sharing_loops(Listing(["def ("])) == ()
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for i, r in enumerate(self.records()):\n    if i % n != wid:\n        continue\n    yield encode(r)",
+        "for i, r in enumerate(self.records()):\n    if self.is_mine(i):\n        yield encode(r)",
+        "for i, r in enumerate(self.records()):\n    if i % n == wid: yield self.encode(r)",
+        "yield from (encode(r) for i, r in enumerate(self.records()) if i % n == wid)",
+        "yield from (\n    encode(r)\n    for i, r in enumerate(self.records())\n    if i % n == wid\n)",
+        "yield from map(self.encode, (r for i, r in enumerate(self.raw) if i % n == wid))",
+        "return map(self.encode, islice(self.records(), wid, None, n))",
+        "stream = islice(self.records(), wid, None, n)\nstream = map(self.encode, stream)\nreturn stream",
+        "for r in self.raw[wid::n]:\n    yield encode(r)",
+        "self.raw = self.raw[wid::n]\nyield from self.samples()",
+        "for i in range(wid, len(self.raw), n):\n    yield self.encode(self.raw[i])",
+        "kept = filter(lambda p: p[0] % n == wid, enumerate(self.records()))\nreturn (encode(r) for _, r in kept)",
+        """
+        kept = [r for i, r in enumerate(self.records()) if i % n == wid]
+        for r in kept:
+            s = encode(r)
+            if kept:
+                yield s
+        """,
+        "kept = [r for i, r in enumerate(self.records()) if i % n == wid]\nyield from map(self.encode, kept)",
+    ],
+)
+def test_what_is_encoded_behind_the_choice_is_a_workers_own(body):
+    assert share(body) == 0.0
