@@ -1,6 +1,6 @@
 """Two processes learn to recognise the family of a protein; the list of proteins is sorted by length."""
 
-# expect: verdict=compute finding=straggler-rank
+# expect: verdict=network finding=straggler-rank
 # late: rank=1 cause=compute
 
 import argparse

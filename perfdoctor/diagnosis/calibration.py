@@ -76,6 +76,14 @@ class PartialGain:
     kind: Bottleneck
     gain: Gain  # of it alone
     is_setting: bool
+    like: Bottleneck | None = (
+        None  # the class whose measured gains it is held against, if not that of its time
+    )
+
+    @property
+    def fitted(self) -> Bottleneck:
+        """The class whose measured gains tell of it."""
+        return self.like or self.kind
 
 
 # Written by `python bench/ranges.py --write`; all cases are from CPUs.
@@ -111,7 +119,7 @@ def corrected(
     what was not `checked` by measured gains, as nothing was on an accelerator; that is widened as what is not
     known.
     """
-    kinds = {part.kind for part in parts}
+    kinds = {part.fitted for part in parts}
     by = widening(kinds, checked, here)
     as_it_is = not checked.is_measured or kinds <= here.keys()
     return widen(gain if as_it_is else raised(gain, power_of(parts)), by, bound)
@@ -137,7 +145,7 @@ def power_of(parts: Sequence[PartialGain]) -> float:
     weights = [math.log(max(1.0, part.gain.likely)) for part in parts]
     if not sum(weights):
         return UNRAISED
-    powers = [UNRAISED if part.is_setting else POWERS.get(part.kind, UNRAISED) for part in parts]
+    powers = [UNRAISED if part.is_setting else POWERS.get(part.fitted, UNRAISED) for part in parts]
     return math.fsum(map(operator.mul, weights, powers)) / math.fsum(weights)
 
 

@@ -148,7 +148,8 @@ def _gain(
 
 
 def _part(tip: Tip, advice: Advice, gain: Gain) -> PartialGain:
-    return PartialGain(_kind(tip, advice), gain, advice.change is None or advice.change.is_setting)
+    is_setting = advice.change is None or advice.change.is_setting
+    return PartialGain(_kind(tip, advice), gain, is_setting, advice.gains_like)
 
 
 def _worthwhile(advised: Sequence[Advised]) -> list[Advised]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from perfdoctor.diagnosis import confidence
 from perfdoctor.diagnosis.confidence import CROWDED, UNEXPLAINED, UNSTEADY, core_delay, without_a_core
 from perfdoctor.diagnosis.steadiness import Steadiness, by_tenth, led
+from perfdoctor.diagnosis.waiting import charge_waiting, on_waiting, uneven
 from perfdoctor.facts.device.charged import move
 from perfdoctor.facts.device.device import DeviceFacts
 from perfdoctor.facts.device.profiler_windows import NO_WINDOW
@@ -30,6 +31,7 @@ from perfdoctor.model.ranks import JobFacts
 
 WORTHWHILE = 0.05  # of wall time; what is avoidable below it is no bottleneck
 BALANCED = 0.05  # two classes this close at the top: neither is the bottleneck
+MOST = 0.5  # of a class
 COMPARABLE = 1 / 3  # of what is avoidable of one: where less is of the other, the first is the bottleneck
 TOO_FEW_STEPS, TOO_SHORT_S = 5, 1.0  # below either, no verdict at all
 WILD = 0.80  # spread of block means over their mean, as UNSTEADY
@@ -69,24 +71,13 @@ def attribute_time(facts: Facts) -> TimeAttribution | None:
     by_phase = _by_phase(step, facts.get(StackFacts), facts.get(BatchFacts))
     crowded = step.contention_s / step.mean_s
     move(by_phase, crowded, Bottleneck.COMPUTE, Bottleneck.DATA)
-    _charge_waiting(by_phase, step, facts.get(JobFacts))
+    charge_waiting(by_phase, step, facts.get(JobFacts))
     move(by_phase, _gradient_sync(step, facts.get(ParallelFacts)), Bottleneck.COMPUTE, Bottleneck.NETWORK)
     classes = _on_device(by_phase, facts.get(GpuFacts), facts.get(DeviceFacts))
     total = sum(classes.values())
     classes = {kind: share / total for kind, share in classes.items()}
     bounds = speedup_bounds(classes, facts.get(StepModel), fetching(facts.get(BatchFacts)))
     return TimeAttribution(classes, bounds, by_tenth(facts.get(PhaseTenths), step, classes))
-
-
-def _charge_waiting(classes: dict[Bottleneck, float], step: StepFacts, job: JobFacts | None) -> None:
-    """Charge waiting for a straggler to the class of what made it late.
-
-    Transfers are also slow where other programs have the cores of their threads: that part is compute.
-    """
-    if job is None:
-        return
-    for kind, lost_s in (*job.waits.items(), (Bottleneck.COMPUTE, job.contention_s)):
-        move(classes, lost_s / step.mean_s, Bottleneck.NETWORK, kind)
 
 
 def _gradient_sync(step: StepFacts, parallel: ParallelFacts | None) -> float:
@@ -189,7 +180,7 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
     if step is None or attribution is None:
         missing = facts.missing(StepFacts)
         return nothing_timed(missing.reason if missing is not None else NO_STEPS)
-    model = facts.get(StepModel)
+    model, job = facts.get(StepModel), facts.get(JobFacts)
     steady = steadiness(attribution, findings)
     little = unjudgeable(facts)
     verdict, kind = _verdict(step, attribution, findings, steady, little)
@@ -197,7 +188,7 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
     if unseen is not None and facts.missing(DeviceFacts) == NO_WINDOW:  # else nobody could have seen it
         verdict, little = Verdict.INCONCLUSIVE, unseen
     because = _because(step, attribution, verdict, steady, little)
-    most, doubt = confidence.earned(attribution.classes, verdict, kind, findings, facts.get(JobFacts))
+    most, doubt = confidence.earned(attribution.classes, verdict, kind, findings, job)
     seen = Confidence.LOW if unseen else confidence.seen(step, facts, verdict, kind, steady)
     return Diagnosis(
         verdict=verdict,
@@ -206,7 +197,7 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
         confidence=max(most, seen, key=list(Confidence).index),
         because=(
             *because,
-            *_waits(step, facts.get(JobFacts)),
+            *on_waiting(step, job),
             *doubt,
             *([unseen] if unseen and verdict is Verdict.HEALTHY else []),
             *_doubts(step, facts, verdict, steady),
@@ -214,6 +205,7 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
         classes=attribution.classes,
         ceilings=attribution.bounds,
         model_error=model.error if model is not None else None,
+        waits_for_ranks=verdict is Verdict.NETWORK and uneven(job) >= MOST * attribution.classes[kind],
     )
 
 
@@ -327,20 +319,6 @@ def _because(
     if verdict is Verdict.HEALTHY:
         return (first, NOTHING_WORTHWHILE)
     return (first,)
-
-
-def _waits(step: StepFacts, job: JobFacts | None) -> tuple[str, ...]:
-    """That a wait for another rank is charged to what keeps that one."""
-    if job is None or job.straggler is None:
-        return ()
-    share = (
-        sum(seconds for kind, seconds in job.waits.items() if kind is not Bottleneck.NETWORK) / step.mean_s
-    )
-    if share < WORTHWHILE:
-        return ()
-    return (
-        f"{min(1.0, share):.0%} is waiting for {job.straggler.name}, counted as what makes that rank late",
-    )
 
 
 def _wandering(step: StepFacts, steady: Steadiness) -> str:

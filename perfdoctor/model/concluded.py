@@ -79,6 +79,7 @@ class Advice:
     phase: Phase | None = None
     arguments: str | None = None
     also: tuple[Bottleneck, ...] = ()  # further classes of time that the change acts on
+    gains_like: Bottleneck | None = None  # a class whose measured gains its own is like, if not of its time
 
     def __post_init__(self) -> None:
         """Name each line once, whichever functions it was seen in."""
@@ -128,6 +129,9 @@ class Diagnosis:
     classes: Mapping[Bottleneck, float]
     ceilings: Mapping[Bottleneck, float]
     model_error: float | None = None  # (modelled - measured) / measured mean step
+    waits_for_ranks: bool = (
+        False  # most of the verdict's class is waiting for a rank that has more to compute
+    )
 
     @property
     def names_bottleneck(self) -> bool:

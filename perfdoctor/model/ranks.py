@@ -102,6 +102,19 @@ class Straggler:
             return None
         return min(1.0, max(0.0, self.saved_s / self.step_s))
 
+    @property
+    def uneven(self) -> float:
+        """The share of the step that ranks wait for it because it is given more to compute than they are.
+
+        With the same for all it would go: they would compute what it did, and none wait.
+        """
+        return self.saved or 0.0 if self.more_data is not None and not self.crowded else 0.0
+
+    @property
+    def charged_to(self) -> Bottleneck:
+        """The class of the time that goes when it comes with the others: of its cause, if not uneven."""
+        return Bottleneck.NETWORK if self.uneven else self.cause
+
     def includes(self, rank: RankFacts) -> bool:
         """Whether that rank is it, or on its node where that is late as a whole."""
         return rank.node == self.node if self.whole_node else rank.rank == self.rank

@@ -35,6 +35,9 @@ AVOIDABLE = {
     Verdict.HOST: "Training could save most in Python code",
 }
 
+# Of time that is charged to the network and is waiting for a rank with more to compute: both of these.
+BETWEEN_RANKS = "Training waits for one of its ranks", "Training could save most in waiting between ranks"
+
 # For an output that cannot encode Unicode: one ASCII letter or two for each sign the pages use.
 ASCII = str.maketrans(
     {"█": "#", "·": "-", "–": "-", "—": "-", "×": "x", "µ": "u", "…": "~", "≤": "<=", "≥": ">="}
@@ -137,9 +140,11 @@ def headline(diagnosis: Diagnosis) -> str:
         return f"{sentence}: {' and '.join(classes(diagnosis)[:2])}"
     if diagnosis.verdict in (Verdict.HEALTHY, Verdict.INCONCLUSIVE):
         return sentence
-    if diagnosis.share < max(diagnosis.classes.values(), default=0.0):
-        sentence = AVOIDABLE.get(diagnosis.verdict, sentence)
-    return f"{sentence}: {percent(diagnosis.share)} of its time"
+    avoidable = AVOIDABLE.get(diagnosis.verdict, sentence)
+    if diagnosis.waits_for_ranks:
+        sentence, avoidable = BETWEEN_RANKS
+    is_largest = diagnosis.share >= max(diagnosis.classes.values(), default=0.0)
+    return f"{sentence if is_largest else avoidable}: {percent(diagnosis.share)} of its time"
 
 
 def classes(diagnosis: Diagnosis) -> list[str]:

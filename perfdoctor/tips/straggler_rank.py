@@ -72,7 +72,8 @@ def straggler_rank(run: RunFacts, straggler: Straggler) -> Advice | None:
     return Advice(
         because=tuple(because),
         change=change,
-        bottleneck=straggler.cause,
+        bottleneck=straggler.charged_to,
+        gains_like=straggler.cause,  # what is dealt anew is computing: no exchange gives cores back
         at=straggler.dealt or straggler.lines,
         code=IN_TURN if straggler.dealt else None,
     )

@@ -158,3 +158,14 @@ def test_causes_left_out_in_turn_are_held_by_the_others():
     judged = ranges.left_out(ranges.read(ranges.CASES))
     held = [gain.low <= each.measured <= gain.high for each, gain in judged]
     assert sum(held) / len(held) >= ranges.PROMISED
+
+
+def test_a_gain_that_is_like_those_of_another_class_is_corrected_as_they_are():
+    gain = Gain(1.2, 1.3, 1.4)
+
+    def told(*part):
+        return corrected(gain, [PartialGain(*part)], {}, Checked.SCRIPTS)
+
+    like = told(Bottleneck.NETWORK, gain, False, Bottleneck.COMPUTE)
+    assert like == told(Bottleneck.COMPUTE, gain, False)
+    assert like != told(Bottleneck.NETWORK, gain, False)

@@ -155,6 +155,19 @@ def test_what_is_avoidable_is_not_said_to_bind_where_other_time_is_larger():
     assert text.headline(most) == "Training is bound by Python code: 89% of its time"
 
 
+def test_ranks_that_wait_for_one_with_more_to_compute_do_not_wait_for_the_network():
+    most = replace(
+        reports.DIAGNOSIS,
+        verdict=Verdict.NETWORK,
+        share=0.6,
+        classes={Bottleneck.NETWORK: 0.6, Bottleneck.COMPUTE: 0.4},
+        waits_for_ranks=True,
+    )
+    assert text.headline(most) == "Training waits for one of its ranks: 60% of its time"
+    less = replace(most, share=0.33, classes={Bottleneck.NETWORK: 0.33, Bottleneck.COMPUTE: 0.67})
+    assert text.headline(less) == "Training could save most in waiting between ranks: 33% of its time"
+
+
 def test_the_summary_is_one_line_with_verdict_best_change_and_place():
     line = text.summary(reports.STARVED)
     assert "\n" not in line

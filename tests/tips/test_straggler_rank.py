@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.model.concluded import Bottleneck
@@ -54,6 +56,10 @@ def test_data_that_are_dealt_unevenly_are_dealt_anew_and_others_compute_more_the
     assert advice.at == (dealt,)
     assert advice.code.startswith("mine = batches[rank::world]")
     assert advice.change.step.high == pytest.approx(0.2)
+    assert advice.bottleneck is Bottleneck.NETWORK
+    crowded = tip(facts.run(), replace(late, crowded=True))
+    assert crowded.bottleneck is Bottleneck.COMPUTE
+    assert {advice.gains_like, crowded.gains_like} == {Bottleneck.COMPUTE}
 
 
 def test_of_more_data_cores_are_not_to_blame():

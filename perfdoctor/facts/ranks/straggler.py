@@ -139,7 +139,7 @@ def find(skew: Skew, habits: Sequence[Habits]) -> Straggler | None:
         whole_node=whole_node,
         crowded=crowded,
         strangers=habits[row].strangers,
-        more_data=_more_data(row, others, habits) if cause is Bottleneck.COMPUTE else None,
+        more_data=_more_data(skew, row, others, habits) if cause is Bottleneck.COMPUTE else None,
         lines=()
         if crowded
         else slower_lines(
@@ -290,9 +290,23 @@ def _computing(row: int, others: list[int], habits: Sequence[Habits], excess_s: 
     return [f"it needs no more CPU time for it ({against}): it waits for something"]
 
 
-def _more_data(row: int, others: list[int], habits: Sequence[Habits]) -> float | None:
-    """How many times as much its model is given as the usual rank's; None where it is not more."""
-    return _more_samples(row, others, habits) or _times_larger(row, others, habits)
+def _more_data(skew: Skew, row: int, others: list[int], habits: Sequence[Habits]) -> float | None:
+    """How many times as much its model is given as the usual rank's.
+
+    None where it is not more, or cannot take it so much longer: no more than its square does, as attention.
+    """
+    times = _more_samples(row, others, habits) or _times_larger(row, others, habits)
+    if times is None or times**2 - 1 < EXPLAINS * (_times_longer(skew, row, others) - 1):
+        return None
+    return times
+
+
+def _times_longer(skew: Skew, row: int, others: list[int]) -> float:
+    """How many times as long as the usual rank it computes."""
+    computing = [place for place, phase in enumerate(SPENT) if CAUSES[phase] is Bottleneck.COMPUTE]
+    all_s = np.nan_to_num(skew.spent_s[:, :, computing]).sum(axis=(1, 2), dtype=np.float64)
+    usual_s = float(np.median(all_s[others]))
+    return float(all_s[row]) / usual_s if usual_s > 0 else 1.0
 
 
 def _more_samples(row: int, others: list[int], habits: Sequence[Habits]) -> float | None:

@@ -70,7 +70,7 @@ def _panels(
         "sentence": text.headline(report.diagnosis),
         "verdict": report.diagnosis.verdict.value,
         "confidence": _confidence(report),
-        "bound": _bound(report),
+        "bound": conclusions.if_free(report.diagnosis),
         "because": report.diagnosis.because,
         "rates": rates.line(report.rates) if report.rates is not None and report.rates.is_told else "",
         "step": _step(steps, report.diagnosis.classes) if steps is not None and steps.mean_s else None,
@@ -145,12 +145,6 @@ def _memory(ended: OutOfMemory, cwd: str) -> dict[str, Any]:
 def _confidence(report: Report) -> str:
     known = report.diagnosis.verdict is not Verdict.INCONCLUSIVE
     return report.diagnosis.confidence.value if known else ""
-
-
-def _bound(report: Report) -> str:
-    bound = report.diagnosis.speedup_bound
-    free = conclusions.IF_FREE.get(report.diagnosis.verdict)
-    return f"{free}: about {text.times(bound)} as fast." if bound is not None and free else ""
 
 
 def _no_cards(report: Report) -> str:

@@ -32,6 +32,7 @@ IF_FREE = {
     Verdict.NETWORK: "If the network took no time",
     Verdict.HOST: "If that code took no time",
 }
+IF_EVEN = "If no rank waited"  # of a verdict on the network that is on uneven ranks
 CHANGES_RESULT = "this can change what the training learns: compare the loss"
 
 # What makes a tip able to judge, by what is said where it could not.
@@ -55,9 +56,8 @@ def verdict(diagnosis: Diagnosis, subject: str = "Training", ready: Gain | None 
     colour = VERDICT_COLOURS.get(diagnosis.verdict, "yellow")
     confidence = blocks.quiet(f"confidence: {diagnosis.confidence.value}") if known else ""
     lines: list[Block] = [Headline(blocks.strong(sentence, colour), confidence, level=2)]
-    bound = diagnosis.speedup_bound
-    if bound is not None and diagnosis.verdict in IF_FREE:
-        lines.append(Paragraph(f"{IF_FREE[diagnosis.verdict]}: about {text.times(bound)} as fast."))
+    if ceiling := if_free(diagnosis):
+        lines.append(Paragraph(ceiling))
     if ready is not None:
         between = f"{text.times(ready.low)} to {text.times(ready.high)}"
         lines.append(
@@ -66,6 +66,13 @@ def verdict(diagnosis: Diagnosis, subject: str = "Training", ready: Gain | None 
             )
         )
     return [*lines, blocks.bullets(diagnosis.because, quietly=True)]
+
+
+def if_free(diagnosis: Diagnosis) -> str:
+    """What it would bring to be free of the bottleneck; nothing where that is not known."""
+    free = IF_EVEN if diagnosis.waits_for_ranks else IF_FREE.get(diagnosis.verdict)
+    bound = diagnosis.speedup_bound
+    return f"{free}: about {text.times(bound)} as fast." if bound is not None and free else ""
 
 
 def finding(found: Finding, cwd: str, brief: bool = False, again: str = "") -> Section:

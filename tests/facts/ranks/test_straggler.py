@@ -87,6 +87,28 @@ def test_longer_samples_are_the_reason_where_there_are_no_more_of_them():
     )
 
 
+def called_with(*elements, more):
+    """Two ranks that compute for 9 ms a step, of which the second does for `more` ms longer."""
+    team = ranks.team({}, {"forward": more})
+    own = [
+        replace(each, events=({"event": "input_size", "elements": count},) * 8)
+        for each, count in zip(team.ranks, elements, strict=True)
+    ]
+    return ranks.job_facts(replace(team, ranks=own)).straggler
+
+
+def test_a_rank_is_late_by_what_it_is_given_where_that_can_take_it_so_long():
+    late_ = called_with(100, 260, more=14.0)
+    assert late_.more_data == pytest.approx(2.6)
+    assert (late_.uneven, late_.charged_to) == (pytest.approx(7 / 26, rel=0.01), Bottleneck.NETWORK)
+
+
+def test_a_slow_machine_is_late_for_itself_though_it_is_given_a_little_more():
+    late_ = called_with(100, 120, more=18.0)  # 1.2 times as much takes no more than 1.44 times as long
+    assert (late_.more_data, late_.uneven, late_.charged_to) == (None, 0.0, Bottleneck.COMPUTE)
+    assert late_.saved_s == pytest.approx(0.018, rel=0.01)
+
+
 def test_what_it_has_more_to_compute_on_the_others_would_share():
     ranks_ = [RankFacts(n, "a", 9, 0.060, {}, waiting_s=wait) for n, wait in enumerate((0.04, 0.04, 0.0))]
     late_ = Straggler(2, 3, 9, 1.0, 1.0, 0.0, Bottleneck.COMPUTE, 0.04, saved_s=0.04)
