@@ -30,8 +30,8 @@ NOTICEABLE = 0.05  # share of the time between the products
 KEPT = 0.5  # of that time, if the softmax itself is what takes it
 # FlashAttention computes attention two to four times as fast as the written-out form (Dao et al. 2022, 4.1
 # and figure 3): at best, half of the products' own time goes with what stood between them.
-# nn.MultiheadAttention on one core of a CPU (64 wide, 4 heads, its projections left out): of forward and
-# backward, need_weights=False took away 0.12 at 32 keys, 0.34 at 64 and 128, and 0.58 to 0.64 at 256 to 2,048.
+# nn.MultiheadAttention on one core of a CPU (64 wide, 4 heads, its projections left out): need_weights=False
+# took 0.12 of forward and backward away at 32 keys, 0.34 at 64 and 128, 0.58 to 0.64 at 256 to 2,048.
 PRODUCTS_GONE = 0.5
 SHOWN = 3  # sizes named
 WRITTEN = "out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)"
