@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perfdoctor.model.measured import Location
@@ -25,7 +23,7 @@ def test_says_what_handling_the_scores_costs_and_for_which_sizes():
 
 def test_a_module_that_returns_unused_weights_is_told_not_to() -> None:
     line = Location("model.py", 9, "forward", "h, _ = self.attention(h, h, h)")
-    advice = tip(replace(facts.attention(attention(), at=(line,)), unused_weights=True))
+    advice = tip(facts.attention(attention(), at=(line,), unused_weights=True))
     assert advice.because[-1] == (
         "a call that returns weights which nothing uses is at line 9 (`h, _ = self.attention(h, h, h)`)"
     )
