@@ -224,9 +224,11 @@ def copies(
     return CopyFacts(uses, share / total_us if total_us else 0.0, 5, at, sites, trips, 1 / 500_000)
 
 
-def attention(*uses: AttentionUse, at: tuple[Location, ...] = ()) -> AttentionFacts:
+def attention(
+    *uses: AttentionUse, at: tuple[Location, ...] = (), unused_weights: bool = False
+) -> AttentionFacts:
     """Attention written out, in 500 ms."""
-    return AttentionFacts(uses, 1 / 500_000, at)
+    return AttentionFacts(uses, 1 / 500_000, at, unused_weights)
 
 
 def waits(*calls: BlockingCalls, steps: int | None = 5) -> WaitFacts:

@@ -21,6 +21,15 @@ def test_says_what_handling_the_scores_costs_and_for_which_sizes():
     assert advice.at == (LINE,)
 
 
+def test_a_module_that_returns_unused_weights_is_told_not_to() -> None:
+    line = Location("model.py", 9, "forward", "h, _ = self.attention(h, h, h)")
+    advice = tip(facts.attention(attention(), at=(line,), unused_weights=True))
+    assert advice.because[-1] == (
+        "a call that returns weights which nothing uses is at line 9 (`h, _ = self.attention(h, h, h)`)"
+    )
+    assert "need_weights=False" in advice.code
+
+
 def test_the_scores_go_and_half_of_the_products_at_best():
     gain = facts.gain(tip(facts.attention(attention(50, 50))))
     assert (gain.low, gain.likely, gain.high) == pytest.approx((1 / 0.95, 1 / 0.9, 1 / 0.85))

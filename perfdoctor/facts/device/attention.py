@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from perfdoctor.facts.device.device import US_PER_S, AttentionFacts
 from perfdoctor.facts.user_source.parse import Function, Sources, covers, statements
@@ -34,8 +35,19 @@ def written_out(stacks: StackFacts, step: StepFacts, sources: Sources) -> Attent
             inside, outside = attention_of(scope)
             between += _at(lines, inside)
             products += _at(lines, outside)
+    if sum(line.samples for line in (*between, *products)) < SEEN or not between:
+        return None
+    found = of_forward(sum(line.share for line in between), sum(line.share for line in products), step)
+    places = sorted(
+        (*between, *products), key=lambda line: (SOFTMAX not in (line.at.text or ""), -line.share)
+    )
+    return found and replace(found, at=tuple(line.at for line in places))
+
+
+def of_forward(between_share: float, products_share: float, step: StepFacts) -> AttentionFacts | None:
+    """Attention that takes these shares of the step in forward, its backward included."""
     forward = step.share(Phase.FORWARD)
-    if forward <= 0 or sum(line.samples for line in (*between, *products)) < SEEN or not between:
+    if forward <= 0:
         return None
     both = 1.0 + step.share(Phase.BACKWARD) / forward
     use = AttentionUse(
@@ -45,13 +57,10 @@ def written_out(stacks: StackFacts, step: StepFacts, sources: Sources) -> Attent
         keys=None,
         at=None,
         count=0,
-        between_us=both * sum(line.share for line in between) * step.mean_s * US_PER_S,
-        products_us=both * sum(line.share for line in products) * step.mean_s * US_PER_S,
+        between_us=both * between_share * step.mean_s * US_PER_S,
+        products_us=both * products_share * step.mean_s * US_PER_S,
     )
-    places = sorted(
-        (*between, *products), key=lambda line: (SOFTMAX not in (line.at.text or ""), -line.share)
-    )
-    return AttentionFacts((use,), 1 / (step.mean_s * US_PER_S), tuple(line.at for line in places))
+    return AttentionFacts((use,), 1 / (step.mean_s * US_PER_S))
 
 
 def _at(lines: Sequence[LineCost], nodes: Iterable[ast.stmt]) -> list[LineCost]:

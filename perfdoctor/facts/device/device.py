@@ -160,6 +160,7 @@ class AttentionFacts:
     uses: tuple[AttentionUse, ...]
     per_us: float
     at: tuple[Location, ...] = ()  # where it is computed, costliest first
+    unused_weights: bool = False  # nn.MultiheadAttention computes it, for weights that nothing uses
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from perfdoctor.facts.device.device import (
 )
 from perfdoctor.facts.device.exact_lines import LineFinder
 from perfdoctor.facts.device.fusable_attention import FusableAttention
+from perfdoctor.facts.device.weighted_attention import WeightedAttention
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.dataclass import dataclass
@@ -156,19 +157,27 @@ def attention_facts(
     step: StepFacts,
     sources: Sources,
     fusable: FusableAttention | Missing | None,
+    calls: WeightedAttention | Missing | None,
 ) -> AttentionFacts | Missing | None:
     """Attention written out: on a device or a CPU, as a window saw it; without one, as stack samples did.
 
     What no fused kernel can take over is left out, where that is known.
     """
     detailed = _first(windows, DETAILED)
+    found = written_out(stacks, step, sources) if isinstance(stacks, StackFacts) else NO_WINDOW
     if detailed is not None:
-        found = _attention(detailed, windows, device_windows, lines)
-    else:
-        found = written_out(stacks, step, sources) if isinstance(stacks, StackFacts) else NO_WINDOW
+        own, found = found, _attention(detailed, windows, device_windows, lines)
+        if isinstance(calls, WeightedAttention) and isinstance(found, AttentionFacts):
+            found = found if isinstance(own, AttentionFacts) else calls.of(found)
+    elif isinstance(calls, WeightedAttention) and (torchs := calls.alone(step)) is not None:
+        found = found if isinstance(found, AttentionFacts) and _share(found) > _share(torchs) else torchs
     if isinstance(found, AttentionFacts) and isinstance(fusable, FusableAttention):
         return replace(found, per_us=found.per_us * fusable.share) if fusable.share else None
     return found
+
+
+def _share(attention: AttentionFacts) -> float:
+    return attention.per_us * sum(use.between_us + use.products_us for use in attention.uses)
 
 
 def _attention(

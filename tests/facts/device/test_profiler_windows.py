@@ -15,6 +15,7 @@ from perfdoctor.facts.device.device import (
     MatrixFacts,
     WaitFacts,
 )
+from perfdoctor.facts.device.exact_lines import LineFinder
 from perfdoctor.facts.device.profiler_windows import (
     NO_SHAPES,
     NO_WINDOW,
@@ -22,13 +23,23 @@ from perfdoctor.facts.device.profiler_windows import (
     NO_WORK_IN_WSL,
     NOT_RECORDED,
     MeasuredWindows,
+    attention_facts,
     unprofiled,
 )
+from perfdoctor.facts.device.weighted_attention import WeightedAttention
 from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.lines import StepLines
-from perfdoctor.model.measured import LoaderFacts, Location, RunFacts, StackFacts, StepFacts, WindowFacts
+from perfdoctor.model.measured import (
+    LineCost,
+    LoaderFacts,
+    Location,
+    RunFacts,
+    StackFacts,
+    StepFacts,
+    WindowFacts,
+)
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.ranks import GradientSyncFacts, Straggler
 from perfdoctor.render.notes import all_worded
@@ -176,6 +187,32 @@ def test_attention_is_told_without_a_device_too() -> None:
     assert isinstance(found, AttentionFacts)
     assert found.per_us == pytest.approx(1 / 500_000)
     assert groups_of({"plain": ON_CPU}, facts.step(forward=1.0), False)[AttentionFacts] is None
+
+
+@pytest.mark.parametrize(
+    ("windows", "unused", "said"),
+    [
+        pytest.param(True, 1.0, 1 / 500_000, id="a-window"),
+        pytest.param(True, 0.5, 1 / 1_000_000, id="half-of-it"),
+        pytest.param(True, 0.0, None, id="weights-that-are-used"),
+        pytest.param(False, 1.0, 1 / 1_000, id="samples-alone"),
+        pytest.param(False, 0.0, NO_WINDOW, id="used-without-a-window"),
+    ],
+)
+def test_attention_of_torchs_counts_where_nothing_uses_its_weights(
+    windows: bool, unused: float, said: float | Missing | None
+) -> None:
+    at = Location("train.py", 9, "forward", "h, _ = self.attention(h, h, h)")
+    lines = (LineCost(at, 0.2, 20),) if unused else ()
+    found = attention_facts(
+        {"plain": replace(ON_CPU, attention=(attention(),))} if windows else {}, None,
+        LineFinder(Sources(no_source), facts.run(), None), Missing("none"), facts.step(forward=1.0), Sources(no_source),
+        None, WeightedAttention(lines, unused, 0.1, 0.1),
+    )  # fmt: skip
+    if isinstance(found, AttentionFacts):
+        assert (found.per_us, found.at, found.unused_weights) == (pytest.approx(said), (at,), True)
+    else:
+        assert found == said
 
 
 @pytest.mark.parametrize(("unfused", "per_us"), [(0, 1 / 500_000), (1, 1 / 1_000_000), (2, None)])

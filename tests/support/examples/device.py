@@ -101,7 +101,8 @@ def odd(draw):
             *(
                 rank_traces.attention(draw(MS), draw(MS), draw(st.booleans()))
                 for _ in range(draw(st.integers(0, 2)))
-            )
+            ),
+            unused_weights=draw(st.booleans()),
         ),
         MatrixFacts: facts.matrices(
             rank_traces.matrix(7, 8, 9, draw(MS) + 0.01, draw(dtypes) or "float16"),
