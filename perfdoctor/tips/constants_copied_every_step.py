@@ -54,7 +54,7 @@ def constants_copied_every_step(step: StepFacts, constants: ConstantCopyFacts) -
         ),
         change=Change(step=share),
         at=tuple(line.at for line in constants.lines[:SHOWN]),
-        code='self.register_buffer("basis", basis, persistent=False)  # then model.to(device), once',
+        code="basis = basis.to(device)  # once, before the loop; in modules self.register_buffer(...)",
         phase=None if constants.by_window else Phase.HOST_TO_DEVICE,
     )
 

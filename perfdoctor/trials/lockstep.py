@@ -39,16 +39,22 @@ POLL_S, LONGEST_POLL_S = 0.0005, 0.02  # how closely the end of a turn is watche
 ASLEEP_S = 2.0  # between two looks at a clock: we were stopped, or the machine slept, and the turn is void
 LEAVING_S = 5.0  # for scripts to end by themselves: their memory and their last losses are told then
 MEMORY_SHARE = 0.9  # of what is free, that all may take together
-# What a process takes of a device beside its tensors: context, libraries, and what its allocator keeps.
-DEVICE_CONTEXT_BYTES = 1 << 30
+DEVICE_CONTEXT_BYTES = 1 << 30  # of a device, beside tensors: the context, and libraries
+KEPT = 1.25  # times the tensors' bytes is what an allocator holds: a guess, fragments vary
 
 
 class Apart(Exception):
     """They cannot take turns here; says why, in half a sentence."""
 
 
-def obstacle(calibration: Execution, variants: Sequence[Variant], abreast: int) -> str | None:
-    """Why so many variants cannot be alive beside the original that was looked at, or None where they can."""
+def obstacle(
+    calibration: Execution, variants: Sequence[Variant], abreast: int, most_held: float = 1.0
+) -> str | None:
+    """Why so many variants cannot be alive beside the original that was looked at, or None where they can.
+
+    `most_held`: how many times the samples of the original's step one of theirs holds: on a device nearly all
+    memory grows with them.
+    """
     sides = abreast + 1
     if not Path("/proc/self/environ").exists():
         return "this system does not tell what each process was started for"
@@ -56,24 +62,24 @@ def obstacle(calibration: Execution, variants: Sequence[Variant], abreast: int) 
         return "numbers of ranks need all cores at once"
     if calibration.device_bytes and calibration.ranks > 1:
         return "ranks on devices wait for each other there while one of them rests"
-    taken_bytes = calibration.device_bytes and calibration.device_bytes + DEVICE_CONTEXT_BYTES
-    return _no_room(sides, taken_bytes, memory.free_device_bytes, "the device's memory") or _no_room(
-        sides, calibration.host_bytes, memory.free_bytes, "memory"
+    taken_bytes = calibration.device_bytes and KEPT * calibration.device_bytes + DEVICE_CONTEXT_BYTES
+    on_device = (1 + abreast * max(1.0, most_held)) * taken_bytes if taken_bytes else None
+    on_host = sides * calibration.host_bytes if calibration.host_bytes else None
+    return _no_room(sides, on_device, memory.free_device_bytes, "the device's memory") or _no_room(
+        sides, on_host, memory.free_bytes, "memory"
     )
 
 
-def _no_room(sides: int, each_bytes: float | None, free: Callable[[], int | None], where: str) -> str | None:
+def _no_room(sides: int, taken_bytes: float | None, free: Callable[[], int | None], where: str) -> str | None:
     """Why so many do not fit, or None where they do, or where one takes nothing that was seen."""
-    if not each_bytes:
+    if not taken_bytes:
         return None
     free_bytes = free()
     if free_bytes is None:
         return f"how much of {where} is free is not told here"
-    if sides * each_bytes <= MEMORY_SHARE * free_bytes:
+    if taken_bytes <= MEMORY_SHARE * free_bytes:
         return None
-    return (
-        f"{sides} take {sides * each_bytes / 1e9:.1f} GB, and {free_bytes / 1e9:.1f} GB of {where} are free"
-    )
+    return f"{sides} take {taken_bytes / 1e9:.1f} GB, and {free_bytes / 1e9:.1f} GB of {where} are free"
 
 
 def spare_updates(records: RunRecords) -> int:
@@ -265,6 +271,7 @@ def _turn_on_device(side: _LiveTraining, plan: TrialPlan) -> bool:
         raise Apart(f"{side.variant.name} makes no update at which its device could be waited for")
     clock, suspensions = _Clock(PATIENCE * plan.turn_s + SLACK_S), side.living.suspensions
     begin = turns.updates + 1 + math.ceil(SETTLES * side.turn)
+    turns.begun_ns = turns.ended_ns = turns.parked_ns = 0
     turns.begin, turns.end = begin, begin + side.turn
     turns.park = turns.end + plan.spare_updates + 1
     side.living.go_on()
@@ -274,7 +281,9 @@ def _turn_on_device(side: _LiveTraining, plan: TrialPlan) -> bool:
     finally:
         side.living.rest()
     if goes_on:
-        is_void = clock.slept or side.living.suspensions > suspensions
+        # A gradient scaler may have left out just the update at which the device was to be waited for.
+        is_whole = turns.begun_ns > 0 and turns.ended_ns > 0
+        is_void = clock.slept or side.living.suspensions > suspensions or not is_whole
         side.had_turn(turns.begun_ns, turns.parked_ns, is_void)
     return goes_on
 

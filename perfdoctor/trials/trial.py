@@ -183,7 +183,7 @@ def _prepare(
     )
     predict = baseline.predict if baseline is not None else _unknown
     bench = Bench(executor, progress, whole, calibration, None, predict, epoch=epoch, longest_steps=longest)
-    why = lockstep.obstacle(calibration, variants, strategy.abreast) or _by_the_clock(request)
+    why = lockstep.obstacle(calibration, variants, strategy.abreast, most_held) or _by_the_clock(request)
     share, spent_s = strategy.abreast / strategy.comparisons, known["spent_s"]
     if request.seconds is not None:  # of what is left, each comparison has its part
         known |= {"seconds": (request.seconds - spent_s) * share, "spent_s": 0.0}

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import mmap
 
-FIELDS = ("updates", "begin", "end", "park", "begun_ns", "parked_ns")
+from .files import allocate
+
+FIELDS = ("updates", "begin", "end", "park", "begun_ns", "ended_ns", "parked_ns")
 BYTES = 8 * len(FIELDS)
 
 
 def make(path: str) -> None:
     """Make the file, with no turn set. Raises OSError."""
     with open(path, "xb") as file:
-        file.write(bytes(BYTES))
+        allocate(file.fileno(), 0, mmap.PAGESIZE)
 
 
 def _number(index: int) -> property:
@@ -31,13 +33,15 @@ def _number(index: int) -> property:
 class DeviceTurns:
     """The numbers as both sides see them; 0 until one is written. Updates are the first optimizer's.
 
-    The probe writes how many updates were made, when (perf_counter_ns) those before the measured steps were
-    over on the device, and when it parked; the trial writes, while the process is stopped, after which
-    updates the measured steps begin and end, and after which one to park.
+    The probe writes how many updates were made, when (perf_counter_ns) the device had done all up to where
+    the measured steps begin and end, and when it parked; the trial writes, while the process is stopped,
+    after which updates they begin and end, and after which one to park, and takes out the times of before.
     """
 
     def __init__(self, path: str) -> None:
         with open(path, "r+b") as file:
             self._numbers = memoryview(mmap.mmap(file.fileno(), BYTES)).cast("q")
 
-    updates, begin, end, park, begun_ns, parked_ns = (_number(index) for index in range(len(FIELDS)))
+    updates, begin, end, park, begun_ns, ended_ns, parked_ns = (
+        _number(index) for index in range(len(FIELDS))
+    )

@@ -58,6 +58,16 @@ def test_expects_less_where_more_of_what_is_read_is_used():
         pytest.param(STARVED, loader(), reads(0.29), id="reading-is-a-part"),
         pytest.param(STARVED, loader(read=24_000_000), reads(), id="most-of-it-may-be-used"),
         pytest.param(STARVED, loader(read=1_000_000), reads(), id="compressed-or-mapped"),
+        pytest.param(STARVED, loader(read=770_000, held=33_800), reads(), id="a-buffer-a-call"),
+        pytest.param(STARVED, loader(read=13_300_000, held=1_020), reads(), id="texts-beside-a-label"),
+        pytest.param(
+            STARVED,
+            loader(),
+            batch(
+                cost(Stage.READING, 0.96, line(0.96, 52, text="raw = decoder.stdout.read(size)"), kind="file")
+            ),
+            id="a-pipe",
+        ),
         pytest.param(STARVED, loader(read=None), reads(), id="nobody-counts-what-is-read"),
         pytest.param(STARVED, loader(held=None), reads(), id="no-tensors"),
         pytest.param(STARVED, loader(), reads(kind="table"), id="tables"),

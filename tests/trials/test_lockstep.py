@@ -175,6 +175,61 @@ def test_on_a_device_trainings_with_several_optimizers_have_whole_steps_too(
     assert [each.steps for each in executions] == [40, 40]
 
 
+SKIPPING = """
+import time, torch
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0, growth_interval=10**9, backoff_factor=0.9999999)
+number = 0
+while True:
+    number += 1
+    time.sleep(0.05 if number <= 4 else 0.003)
+    optimizer.zero_grad()
+    scaler.scale(model(torch.ones(8, 8)).mean()).backward()
+    if number % 2:
+        for parameter in model.parameters():
+            parameter.grad.fill_(float("inf"))
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+def test_a_turn_whose_border_a_scaler_skips_does_not_count(tmp_path: Path) -> None:
+    """It would be measured from where the turn before it began, or from the start of the script."""
+    sides = [(ORIGINAL, "one"), (ORIGINAL, "other")]
+    planned = replace(PLAN, steps=84, parks=True)  # turns of 21: of their borders, one is skipped
+    executions, _ = lockstep.execute(executor(tmp_path, SKIPPING), sides, 0, planned, untold)
+    assert [[turn_s for turn_s in each.turns_s if turn_s == turn_s] for each in executions] == [[], []]
+
+
+WRAPPED = """
+import time, torch
+
+class Outer(torch.optim.Optimizer):
+    def __init__(self, inner):
+        self.inner = inner
+        super().__init__(inner.param_groups, {})
+
+    def step(self, closure=None):
+        return self.inner.step(closure)
+
+model = torch.nn.Linear(8, 1)
+optimizer = Outer(torch.optim.SGD(model.parameters(), lr=0.01))
+while True:
+    time.sleep(0.003)
+    optimizer.zero_grad()
+    model(torch.ones(8, 8)).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_an_optimizer_inside_another_makes_no_update_of_its_own(tmp_path: Path) -> None:
+    planned = replace(PLAN, steps=80, parks=True)
+    sides = [(ORIGINAL, "one"), (ORIGINAL, "other")]
+    executions, _ = lockstep.execute(executor(tmp_path, WRAPPED), sides, 0, planned, untold)
+    assert [(each.ending, each.steps) for each in executions] == [(ExecutionEnd.MEASURED, 80)] * 2
+
+
 def test_without_updates_no_device_can_be_waited_for(tmp_path: Path) -> None:
     code = "import torch\nmodel = torch.nn.Linear(8, 1)\nwhile True:\n    model(torch.ones(8, 8)).mean().backward()\n"
     sides = [(ORIGINAL, "one"), (ORIGINAL, "other")]

@@ -31,7 +31,8 @@ def attributed_shares(device: DeviceFacts) -> dict[Bottleneck, float]:
     for cause, share in device.idle.items():
         classes[CAUSES.get(cause, Bottleneck.HOST)] += share
     between = max(0.0, device.away - device.idle.get(IdleCause.COPY, 0.0))  # the copies out and back
-    waited = min(device.copying, device.idle.get(IdleCause.SYNC, 0.0))
+    waiting = max(0.0, device.copying - device.idle.get(IdleCause.COPY, 0.0))
+    waited = min(waiting, device.idle.get(IdleCause.SYNC, 0.0))
     # a copy back is waited for as well: of both, the larger holds
     move(classes, max(between, waited), Bottleneck.HOST, Bottleneck.TRANSFER)
     return classes

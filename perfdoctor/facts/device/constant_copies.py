@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from statistics import median
+from statistics import median_low
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.device.device import US_PER_S, CopyFacts, DeviceFacts
@@ -59,7 +59,9 @@ def copied_constants(rank: RankRecords, sources: Sources) -> CopiedConstants:
         sum(by_look[pair.look].seconds for by_look in found.values() if pair.look in by_look) / pair.step_s
         for pair in pairs
     ]
-    return CopiedConstants(tuple(line for line in lines if line.count), len(pairs), min(1.0, median(taken)))
+    return CopiedConstants(
+        tuple(line for line in lines if line.count), len(pairs), min(1.0, median_low(taken))
+    )
 
 
 def _line(
@@ -70,9 +72,9 @@ def _line(
     return ConstantCopyLine(
         at=at,
         host_memory="pinned" if all(event.pinned for event in by_look.values()) else "pageable",
-        count=median(event.copies if event else 0 for event in there),
-        bytes=median(event.bytes if event else 0 for event in there),
-        seconds=median(event.seconds if event else 0.0 for event in there),
+        count=median_low(event.copies if event else 0 for event in there),
+        bytes=median_low(event.bytes if event else 0 for event in there),
+        seconds=median_low(event.seconds if event else 0.0 for event in there),
     )
 
 
@@ -126,6 +128,9 @@ def constant_copy_facts(
 
 def _share(copies: CopyFacts, device: DeviceFacts) -> float:
     """The share in which nothing hides these copies, or the device idles while they block the host."""
-    us = US_PER_S * (copies.judged_steps or 0) * sum(line.seconds for line in copies.constants)
-    blocking = us / sum(copy.us for copy in copies.copies)
-    return min(1.0, us * copies.scale + blocking * device.idle.get(IdleCause.COPY, 0.0))
+    each_us = US_PER_S * (copies.judged_steps or 0)
+    us = each_us * sum(line.seconds for line in copies.constants)
+    pageable_us = each_us * sum(line.seconds for line in copies.constants if line.host_memory == "pageable")
+    _, all_us = _from_memory(copies, "pageable")
+    blocking = pageable_us / all_us if all_us else 0.0  # pinned memory holds nobody up
+    return min(1.0, us * copies.scale + min(1.0, blocking) * device.idle.get(IdleCause.COPY, 0.0))

@@ -31,6 +31,7 @@ CHEAPEST_NS = 250_000  # of batches that cost even less one in so many is looked
 CHEAPEST_STRIDE = 32
 EACH_ROWS = 64
 TOTALS = 8  # batches, samples, the four costs, bytes, bytes of files
+LOOK_BYTES = 64  # read of the file below at each end of a batch
 READ_CALLS = "/proc/thread-self/io"  # its first line counts what read calls returned, the page cache included
 
 
@@ -103,7 +104,8 @@ class Making:
         end = clock()
         read_cpu = thread_clock() - cpu - self.collate_cpu_ns
         read = end - begin - self.collate_ns
-        sizes = bytes_of(result, self.tensor), self._file_bytes() - file_bytes
+        from_files = max(0, self._file_bytes() - file_bytes - LOOK_BYTES)  # the look before counts itself
+        sizes = bytes_of(result, self.tensor), from_files
         costs = (read, read_cpu, self.collate_ns, self.collate_cpu_ns, *sizes)
         totals, stride = self.row_totals, self.stride + self.untimed
         self.untimed = 0
@@ -132,7 +134,7 @@ class Making:
         except OSError:
             return 0
         try:
-            return int(os.read(file, 64).split(None, 2)[1])
+            return int(os.read(file, LOOK_BYTES).split(None, 2)[1])
         except (OSError, ValueError, IndexError):
             return 0
         finally:

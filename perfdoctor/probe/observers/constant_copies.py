@@ -38,7 +38,6 @@ class StepTransfers:
 
     def __init__(self, torch: Any, earlier: Optional[StepTransfers] = None) -> None:
         self.torch = torch
-        self.plain = (torch.Tensor, torch.nn.Parameter)  # others may hold more than their elements
         self.modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
         self.weak_reference = torch.multiprocessing.reductions.StorageWeakRef
         self.earlier = earlier
@@ -49,15 +48,22 @@ class StepTransfers:
     def add(self, tensor: Any, result: Any, ns: int) -> None:
         """A tensor was copied to a device."""
         size = result.numel() * result.element_size()
-        if size < LEAST_BYTES or self.seen >= COPIES_MAX or type(tensor) not in self.plain or self.modes():
-            return  # a mode of the script's would see what is read
+        if (
+            size < LEAST_BYTES
+            or self.seen >= COPIES_MAX
+            or type(tensor) is not self.torch.Tensor
+            or self.modes()
+        ):
+            # A mode of the script's would see what is read. Parameters are kept on the host for a reason,
+            # and other subclasses may hold more than their elements.
+            return
         self.seen += 1
         try:
             with self.torch._C.DisableTorchFunction():
                 key, alive = self._source(tensor)
                 pinned = tensor.is_pinned()
         except RuntimeError:
-            return  # a tensor of inference mode has no version, one of a transform has no memory
+            return  # in inference mode there is no version, in a transform no memory, and others may write it
         if self.earlier is not None and self.earlier.holds(key):
             copy = HostCopy(ns, size, pinned)
             copy.line = user_line()
@@ -72,9 +78,12 @@ class StepTransfers:
     def _source(self, tensor: Any) -> Any:
         """(what is equal for the same elements in the same place, a weak reference to their memory).
 
-        Some elements are compared as well: NumPy and other processes write without raising the version.
+        Some elements are compared as well: `tensor.data` writes without raising the version.
         """
-        alive = self.weak_reference(tensor.untyped_storage())
+        storage = tensor.untyped_storage()
+        alive = self.weak_reference(storage)
+        if storage.is_shared() or not storage.resizable():
+            raise RuntimeError("NumPy or another process may write here without raising the version")
         place = (alive.cdata, tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
         return (place, tensor._version, some_elements(tensor)), alive
 

@@ -206,7 +206,8 @@ class IgnoredTargets:
         if look is None:
             return
         self.steps.schedule.looks.append(look)
-        if self.counts < COUNTS and not self.counting:
+        ignores = any(head.ignored for head in self.heads.values())
+        if ignores and self.counts < COUNTS and not self.counting:
             self.counting = True
             self.steps.schedule.looks.append(HeadCount(self, recorder))
 

@@ -24,16 +24,22 @@ def install(session: Session, hooks: StepTracker, torch: Any) -> None:
     turns = DeviceTurns(path)
 
     def updated(number: int) -> None:
-        if number in (turns.begin, turns.end, turns.park):
-            wait_for_device(torch)
+        if session.tag != f"rank{session.rank}":
+            return  # another process of the script trains beside the one that has turns
         if number == turns.begin:
+            wait_for_device(torch)
             turns.begun_ns = clock()
-        if number != turns.park:
+        elif number == turns.end:
+            wait_for_device(torch)
+            turns.ended_ns = clock()
+        park = turns.park
+        if not 0 < park <= number:
             turns.updates = number
             return
+        wait_for_device(torch)
         turns.parked_ns = clock()
         turns.updates = number  # last: it says that all is there
-        while turns.park == number:
+        while turns.park == park:
             sleep(POLL_S)
 
     at_each_update("turns", session, hooks, updated)

@@ -40,6 +40,14 @@ def test_what_the_host_waits_in_operators_that_copy_to_the_device_is_transfer(op
     assert (shares[Bottleneck.TRANSFER], shares[Bottleneck.HOST]) == pytest.approx((transfer, 0.6 - transfer))
 
 
+def test_waits_in_pageable_copies_are_transfer_once():
+    """Idling beside them has a cause of its own; what is left of the waits may be anybody's."""
+    waiting = step(1, compute=40, idle={"copy": 20, "sync": 20})
+    trace = rank((waiting,) * 5, blocking=(wait("aten::to", idle=100, direction="HtoD"),))
+    shares = attributed_shares(device.device_facts(trace))
+    assert (shares[Bottleneck.TRANSFER], shares[Bottleneck.HOST]) == pytest.approx((0.2, 0.4))
+
+
 def test_while_an_operator_runs_on_the_host_the_host_keeps_the_device_waiting():
     trace = rank((step(1, compute=40),) * 5, round_trips=(round_trip(idle=100, computing=80),))
     shares = attributed_shares(device.device_facts(trace))

@@ -123,8 +123,8 @@ def test_by_a_window_copies_that_nothing_hides_go_and_the_idling_beside_them():
     told = cost(CopiedConstants((EDGES, BASIS), 4, 0.9), device, facts.copies(PAGEABLE, BATCHES, share=0.12))
     assert told.by_window
     assert [line.at.line for line in told.lines] == [21, 30]
-    assert told.share.likely == told.share.high == pytest.approx(2 * 0.75 * 0.1)
-    assert told.share.low == pytest.approx(0.75 * 0.1)
+    assert told.share.likely == told.share.high == pytest.approx(0.75 * 0.1 + 0.75 * 0.12)
+    assert told.share.low == pytest.approx((0.75 * 0.1 + 0.75 * 0.12) / 2)
 
 
 def test_without_a_window_the_timers_bound_what_the_bytes_tell():

@@ -93,7 +93,6 @@ class Data:
     ("work", "copies", "size"),
     [
         pytest.param(lambda run, data, step: run.copy(data.table), 1, SIZE, id="a-tensor"),
-        pytest.param(lambda run, data, step: run.copy(data.frozen), 1, SIZE, id="a-frozen-parameter"),
         pytest.param(lambda run, data, step: run.copy(data.table[:300]), 1, SIZE * 3 // 4, id="a-view"),
         pytest.param(lambda run, data, step: run.copy(data.table.t()), 1, SIZE, id="another-view"),
         pytest.param(
@@ -102,7 +101,6 @@ class Data:
         pytest.param(
             lambda run, data, step: run.copy(data.table, torch.float64), 1, 2 * SIZE, id="as-it-arrives"
         ),
-        pytest.param(lambda run, data, step: run.copy(data.shared), 1, SIZE, id="numpys-memory"),
         pytest.param(lambda run, data, step: run.copy(data.batches[0]), 1, SIZE, id="the-only-batch"),
     ],
 )
@@ -127,6 +125,7 @@ def test_what_both_steps_of_a_pair_copy_unchanged_is_told_by_its_line(work, copi
         pytest.param(lambda run, data, step: run.copy(data.table.add_(1)), id="changed-in-place"),
         pytest.param(lambda run, data, step: run.copy(data.table.data.mul_(2)), id="unknown-to-its-version"),
         pytest.param(lambda run, data, step: run.copy(data.changed_by_numpy()), id="changed-by-numpy"),
+        pytest.param(lambda run, data, step: run.copy(data.shared), id="numpy-may-change-it"),
         pytest.param(lambda run, data, step: run.copy(data.table[step:][:300]), id="another-part"),
         pytest.param(lambda run, data, step: run.copy(torch.from_numpy(data.array.copy())), id="of-an-array"),
     ],
@@ -154,6 +153,7 @@ def within_a_mode(run, data, step):
         copied_once,
         within_a_mode,
         pytest.param(lambda run, data, step: run.copy(data.small), id="small"),
+        pytest.param(lambda run, data, step: run.copy(data.frozen), id="a-parameter-kept-on-the-host"),
         pytest.param(lambda run, data, step: run.copy(torch.empty(0, 64)), id="empty"),
     ],
 )

@@ -70,7 +70,7 @@ def test_of_all_backwards_those_to_the_same_head_are_counted():
     square = lambda x: x.square().mean()  # noqa: E731
     several = {(one,): 1.0, (one, one, one): 1.0, (square, one): 1 / 2, (square, with_other, one): 1 / 3}
     for losses_of, share in several.items():
-        last = looks(*losses_of, steps=ROWS + 1)[-1]
+        last = looks(*losses_of, times=2, steps=ROWS + 1)[-1]
         assert last["at_head"] / last["counted"] == pytest.approx(share)
 
 
@@ -80,7 +80,7 @@ def test_updates_of_their_own_between_those_of_the_head_count_as_well():
     def loss_of(x):
         return functional.cross_entropy(layer(x).flatten(0, 1), LABELS.flatten()) if next(turns) else x.mean()
 
-    last = looks(loss_of, steps=ROWS + 1)[-1]
+    last = looks(loss_of, times=4, steps=ROWS + 1)[-1]
     assert (last["at_head"], last["counted"]) == (ROWS / 3, ROWS)
 
 
