@@ -61,7 +61,7 @@ def oversized_reads(step: StepFacts, loader: LoaderFacts, batch: BatchFacts) -> 
         return None
     if not loader.file_bytes or not loader.batch_bytes or loader.file_bytes < TIMES * loader.batch_bytes:
         return None
-    items = loader.samples / loader.batches if loader.samples and loader.batches else 1.0
+    items = loader.samples / loader.batches if loader.samples else loader.batch_size or 1
     if loader.file_bytes < LEAST_READ * items or loader.batch_bytes < LEAST_HELD * items:
         return None
     top, share = lines[0].at, lines[0].share
