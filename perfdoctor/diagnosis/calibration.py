@@ -76,9 +76,7 @@ class PartialGain:
     kind: Bottleneck
     gain: Gain  # of it alone
     is_setting: bool
-    like: Bottleneck | None = (
-        None  # the class whose measured gains it is held against, if not that of its time
-    )
+    like: Bottleneck | None = None  # whose measured gains it is held against, if not those of its class
 
     @property
     def fitted(self) -> Bottleneck:

@@ -129,9 +129,7 @@ class Diagnosis:
     classes: Mapping[Bottleneck, float]
     ceilings: Mapping[Bottleneck, float]
     model_error: float | None = None  # (modelled - measured) / measured mean step
-    waits_for_ranks: bool = (
-        False  # most of the verdict's class is waiting for a rank that has more to compute
-    )
+    waits_for_ranks: bool = False  # most of that class is waiting for a rank with more to compute
 
     @property
     def names_bottleneck(self) -> bool:

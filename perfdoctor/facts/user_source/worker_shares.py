@@ -159,9 +159,8 @@ class _Chooser:
             apart = own.lineno > last or (own.end_lineno or 0) < part.iter.lineno
             works = any(isinstance(inner, ast.Call) for inner in ast.walk(own))
             makers = self._makers(part.iter, part.iter.lineno)
-            if _given(within) is node and (
-                apart or not works
-            ):  # else on its lines the worker's own are prepared, too
+            # Else the worker's own samples are prepared on its lines, too.
+            if _given(within) is node and (apart or not works):
                 yield SharingLoop(part.iter.lineno, last, chosen.lineno, makers)
             elif makers:
                 yield SharingLoop(chosen.lineno, 0, chosen.lineno, makers)
