@@ -17,7 +17,7 @@ import time
 from types import CodeType, FrameType
 from typing import Any
 
-from ..wire.folded_stacks import folded, frame_text
+from ..wire.folded_stacks import END, folded, frame_text, header
 from . import patch
 
 RATE_HZ = 20.0
@@ -80,7 +80,8 @@ class InProcessSampler:
             for (label, frames), count in counts.items()
         ]
         if self._written_bytes == 0:
-            lines.insert(0, f"# source=in-process rate_hz={1.0 / self._period_s:g} idle=1\n")
+            lines.insert(0, header("in-process", 1.0 / self._period_s))
+        lines.append(END)
         data = "".join(lines).encode("utf-8", "backslashreplace")
         if self._written_bytes + len(data) > LARGEST_FILE_BYTES:
             self._ended = True

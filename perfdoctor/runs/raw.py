@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from perfdoctor.runs import json_text, regular_file
 from perfdoctor.runs.directory import Json
 from perfdoctor.wire.batch_rows import BATCHES
 from perfdoctor.wire.collective_rows import COLLECTIVES, NOW, NOW_BYTE, OP_NAMES, OTHER_OP
+from perfdoctor.wire.folded_stacks import END, ENDS
 from perfdoctor.wire.rows import GROW_BYTES, HEADER_BYTES, SCHEMA, TEXT_BYTES, VERSION, version_of
 from perfdoctor.wire.step_rows import STEPS
 
@@ -154,23 +156,32 @@ def read_lines(path: Path, problems: list[Note]) -> Iterator[Json]:
 
 
 def read_stacks(path: Path, problems: list[Note]) -> tuple[str | None, tuple[Stack, ...]]:
-    """Folded stacks added up by stack, and the sampler that took them."""
-    source, broken = None, 0
-    counts: dict[tuple[str, ...], int] = {}
+    """Folded stacks added up by stack, and the sampler that took them.
+
+    A part without its end is left out: which of its stacks are missing depends on what they are.
+    """
+    source, broken, has_ends = None, 0, False
+    counts: Counter[tuple[str, ...]] = Counter()
+    part: Counter[tuple[str, ...]] = Counter()
     try:
         with io.TextIOWrapper(regular_file.opened(path), "utf-8", "backslashreplace") as file:
             for number, line in enumerate(file):
                 if number >= MAX_STACK_LINES:
                     problems.append(Note("too-long", {"file": path.name, "lines": MAX_STACK_LINES}))
+                    has_ends = False  # what was read of the part is kept
                     break
+                if line == END:
+                    counts.update(part)
+                    part.clear()
+                    continue
                 if line.startswith("#"):
                     found = re.search(r"source=(\S+)", line)
                     source = found[1] if found else source
+                    has_ends = has_ends or ENDS in line.split()
                     continue
                 frames, _, count = line.rstrip("\n").rpartition(" ")
                 if frames and COUNT.fullmatch(count):
-                    key = tuple(frames.split(";"))
-                    counts[key] = counts.get(key, 0) + int(count)
+                    part[tuple(frames.split(";"))] += int(count)
                 elif line.strip():
                     broken += 1
     except FileNotFoundError:
@@ -179,6 +190,10 @@ def read_stacks(path: Path, problems: list[Note]) -> tuple[str | None, tuple[Sta
         problems.append(Note("unread-file", {"file": path.name, "why": error.strerror}))
     if broken:
         problems.append(Note("broken-lines", {"file": path.name, "count": broken}))
+    if part and has_ends:
+        problems.append(Note("cut-short", {"file": path.name}))
+    elif part:  # written by a version that wrote no ends
+        counts.update(part)
     return source, tuple(counts.items())
 
 

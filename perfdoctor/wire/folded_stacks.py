@@ -1,8 +1,20 @@
-"""The lines of a folded-stack file: what frames are called, and how a stack and its count are written."""
+"""The lines of a folded-stack file: what frames are called, and how a stack and its count are written.
+
+A file begins with a comment that names its sampler, and each part that was written at once ends with the
+comment END: what follows the last one was cut off.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+END = "# end\n"
+ENDS = "ends=1"  # in the first line of a file whose parts have ends
+
+
+def header(source: str, rate_hz: float) -> str:
+    """The first line: who took the samples, how many a second, idle threads as well, in ended parts."""
+    return f"# source={source} rate_hz={rate_hz:g} idle=1 {ENDS}\n"
 
 
 def folded(label: str, frames: Iterable[str], count: int) -> str:

@@ -78,7 +78,8 @@ def test_chunks_are_appended_and_add_up(tmp_path: Path) -> None:
         taken.sample(own=0)
         taken.flush()
     text = path.read_text()
-    assert text.count("# source=in-process rate_hz=20 idle=1") == 1
+    assert text.count("# source=in-process rate_hz=20 idle=1 ends=1\n") == 1
+    assert text.count("# end\n") == 3
     assert sum(count for frames, count in read(path)[1] if frames[0] == "main") == 3
     assert path.stat().st_mode & 0o777 == 0o600
 

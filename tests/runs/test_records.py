@@ -8,6 +8,7 @@ from perfdoctor.model.note import Note
 from perfdoctor.runs import raw
 from perfdoctor.runs import records as recorded
 from perfdoctor.wire.batch_rows import BATCHES
+from perfdoctor.wire.folded_stacks import END, header
 from perfdoctor.wire.rows import RowLayout
 from tests.support import jobs
 from tests.support.jobs import COLLECTIVE_LAYOUT, MS, write_job
@@ -129,6 +130,25 @@ def test_lines_of_stacks_that_are_none_are_counted_and_left_out(tmp_path):
     records = recorded.read(folder)
     assert records.ranks[0].stacks == ((("main", "a", "b"), 5),)
     assert records.problems == (Note("broken-lines", {"file": "stacks.rank0.txt", "count": 4}),)
+
+
+@pytest.mark.parametrize("cut", [1, 6, 7, 12])
+def test_a_part_of_stacks_without_its_end_is_left_out(tmp_path, cut):
+    (folder,) = write_job(tmp_path, ranks=1, steps=5).folders
+    first, second = "main;a;b 2\n", "main;a;b 3\nmain;a;c 1\n"
+    text = header("in-process", 20.0) + first + END + second + END
+    (folder / "stacks.rank0.txt").write_text(text[:-cut], encoding="utf-8")
+    records = recorded.read(folder)
+    assert records.ranks[0].stacks == ((("main", "a", "b"), 2),)
+    assert Note("cut-short", {"file": "stacks.rank0.txt"}) in records.problems
+
+
+def test_stacks_of_a_version_that_wrote_no_ends_are_read(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=1, steps=5).folders
+    (folder / "stacks.rank0.txt").write_text("# source=py-spy rate_hz=20 idle=1\nmain;a 2\n", encoding="utf-8")
+    records = recorded.read(folder)
+    assert records.ranks[0].stacks == ((("main", "a"), 2),)
+    assert records.problems == ()
 
 
 def test_rows_without_a_declared_column_are_left_out(tmp_path):

@@ -19,7 +19,7 @@ import psutil
 
 from perfdoctor.watch.samplers.processes import RunProcess, has_row, steps_name
 from perfdoctor.watch.samplers.pyspy import Recording, RecordingEnd, SampledStack
-from perfdoctor.wire.folded_stacks import folded
+from perfdoctor.wire.folded_stacks import END, folded, header
 from perfdoctor.wire.rows import SAMPLE_BYTE
 
 MOST_HZ = 20
@@ -93,9 +93,10 @@ class FoldedStacks:
         draft = self._path.with_name(self._path.name + ".part")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"# source=py-spy rate_hz={self._rate_hz} idle=1\n")
+            file.write(header("py-spy", self._rate_hz))
             for (label, *frames), count in self._counts.items():
                 file.write(folded(label, frames, count))
+            file.write(END)
         os.replace(draft, self._path)
 
     def _add(self, key: tuple[str, ...], count: int) -> None:

@@ -101,11 +101,12 @@ def test_counts_of_chunks_add_up_in_one_line_a_stack(tmp_path: Path) -> None:
         )
         counted.write()
     assert path.read_text().splitlines() == [
-        "# source=py-spy rate_hz=20 idle=1",
+        "# source=py-spy rate_hz=20 idle=1 ends=1",
         "main;f (x:1) 6",
         "thread pin;g (x:2) 3",
         f"worker 5;{LOOP} 12",
         "worker 5 thread feed;h (x:3) 3",
+        "# end",
     ]
     assert path.stat().st_mode & 0o777 == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
@@ -126,10 +127,7 @@ def test_late_chunks_of_a_lower_rate_weigh_as_much_as_the_first_ones(tmp_path):
     counted.add_main(1, [SampledStack(1, "MainThread", ("early (x:1)",), 200)], 20)  # 10 s each
     counted.add_main(1, [SampledStack(1, "MainThread", ("late (x:2)",), 50)], 5)
     counted.write()
-    counts = [
-        int(line.rsplit(" ", 1)[1]) for line in (tmp_path / "stacks.rank0.txt").read_text().splitlines()[1:]
-    ]
-    assert counts == [200, 200]
+    assert [count for _, count in read(tmp_path)] == [200, 200]
 
 
 def test_rare_stacks_are_added_up_when_there_are_too_many(
