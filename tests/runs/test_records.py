@@ -145,7 +145,9 @@ def test_a_part_of_stacks_without_its_end_is_left_out(tmp_path, cut):
 
 def test_stacks_of_a_version_that_wrote_no_ends_are_read(tmp_path):
     (folder,) = write_job(tmp_path, ranks=1, steps=5).folders
-    (folder / "stacks.rank0.txt").write_text("# source=py-spy rate_hz=20 idle=1\nmain;a 2\n", encoding="utf-8")
+    (folder / "stacks.rank0.txt").write_text(
+        "# source=py-spy rate_hz=20 idle=1\nmain;a 2\n", encoding="utf-8"
+    )
     records = recorded.read(folder)
     assert records.ranks[0].stacks == ((("main", "a"), 2),)
     assert records.problems == ()
