@@ -41,10 +41,12 @@ from perfdoctor.facts.device.device import (
     matrix_facts,
     wait_facts,
 )
+from perfdoctor.facts.device.rooflines import narrowed_doubles
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.ranks.gradient_sync import of_device
 from perfdoctor.facts.ranks.straggler_facts import of_traces
 from perfdoctor.facts.script.backends import Tf32Settings
+from perfdoctor.facts.script.double_precision import DoublePrecision, of_kernels
 from perfdoctor.model.concluded import Bottleneck, Confidence, Diagnosis, Finding, NotJudged, Verdict
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import RunFacts, WindowFacts
@@ -70,7 +72,7 @@ NO_LAUNCHES = Missing("the trace holds no launches, only the device's work")
 NO_DEVICE = "the trace holds no work of a device"
 ON_DEVICE = (
     DeviceFacts, KernelFacts, MatrixFacts, CopyFacts, CreatedTensors, WaitFacts, Launches, DevicePeak,
-    Straggler, GradientSyncFacts,
+    DoublePrecision, Straggler, GradientSyncFacts,
 )  # fmt: skip
 
 
@@ -186,21 +188,22 @@ def _facts(
     if device is None or little is not None:
         groups |= dict.fromkeys(ON_DEVICE, Missing(little or NO_DEVICE))
         return Facts(groups if little else groups | {AttentionFacts: attention_facts(trace, None)})
-    copies = copy_facts(trace, device)
-    peak = Missing(f"the peak rates of {trace.device or 'the device'} are not known")
+    copies, kernels = copy_facts(trace, device), kernel_facts(trace, device)
+    peak = trace.peak or Missing(f"the peak rates of {trace.device or 'the device'} are not known")
     return Facts(
         groups
         | {
             DeviceFacts: device,
             GradientSyncFacts: of_device(device),
-            KernelFacts: kernel_facts(trace, device),
+            KernelFacts: kernels,
+            DoublePrecision: of_kernels(kernels, narrowed_doubles(kernels, peak, Tf32Settings())),
             MatrixFacts: matrix_facts(trace, device) if trace.matrices else NO_SHAPES,
             AttentionFacts: attention_facts(trace, device),
             CopyFacts: copies,
-            CreatedTensors: of_copies(copies) if copies is not None else None,
+            CreatedTensors: of_copies(copies) if copies is not None else CreatedTensors(),
             WaitFacts: wait_facts(trace) if trace.runtime_us else NO_RUNTIME,
             Launches: trace.launches or NO_LAUNCHES,
-            DevicePeak: trace.peak or peak,
+            DevicePeak: peak,
             Straggler: of_traces(ranks, collectives) if len(ranks) > 1 else ONE_RANK,
         }
     )

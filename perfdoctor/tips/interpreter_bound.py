@@ -15,6 +15,7 @@ show how much.
 
 from __future__ import annotations
 
+from perfdoctor.facts.device.created_tensors import CreatedTensors
 from perfdoctor.facts.device.device import AHEAD, PROFILED, DeviceFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
@@ -38,9 +39,11 @@ REMOVED = (0.5, 0.7, 0.95)  # of the rest: launches become fewer and cheaper, no
     applies=("gpu",),
     checked=Checked.TRACES,
 )
-def interpreter_bound(device: DeviceFacts, launches: Launches) -> Advice | None:
+def interpreter_bound(device: DeviceFacts, launches: Launches, created: CreatedTensors) -> Advice | None:
     """Advises fewer launches where the device waits for them."""
     late, gaps = device.late, device.idle.get(IdleCause.LAUNCH_GAP, 0.0)
+    if device.profiled:  # else the model's part of the host's time leaves it out
+        late = max(0.0, late - created.creating)
     gaps = min(gaps, launches.count * LATENCY_S / device.window_s) if device.window_s > 0 else 0.0
     slowed = PROFILED if device.profiled else UNPROFILED
     low, likely, high = (

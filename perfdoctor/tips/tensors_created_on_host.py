@@ -65,9 +65,14 @@ def tensors_created_on_host(created: CreatedTensors) -> Advice | None:
         at=tuple(dict.fromkeys(site.at for site in sites if site.at is not None))[:SHOWN],
         same_result=not any(RANDOM.search(site.made_by or "") for site in sites),
         code="torch.zeros(size, device=device)  # also torch.randn, torch.full, ...",
-        bottleneck=charged(Phase.OTHER, created.in_loop[0]) if sampled > copying else None,
-        also=(Bottleneck.TRANSFER,) if sampled > copying else (),
+        bottleneck=_creating_class(created, sampled) if creating > copying else None,
+        also=(Bottleneck.TRANSFER,) if creating > copying else (),
     )
+
+
+def _creating_class(created: CreatedTensors, sampled: float) -> Bottleneck:
+    """What creating them is charged to: by its line or, where no sample saw one, to the host that is late."""
+    return charged(Phase.OTHER, created.in_loop[0]) if sampled > 0 else Bottleneck.HOST
 
 
 def _sampled(lines: Sequence[LineCost]) -> float:

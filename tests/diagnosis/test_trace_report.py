@@ -69,6 +69,13 @@ def test_wide_products_on_a_device_with_fast_narrow_ones_are_a_compute_verdict()
     assert found.findings[0].id == "no-mixed-precision"
 
 
+def test_kernels_in_double_precision_are_found_without_the_model():
+    wide = kernel("d884gemm", "matmul", 480, dtype="float64")
+    found = judged(rank(steps(compute=97), kernels=(wide,)))
+    assert found.diagnosis.verdict is Verdict.COMPUTE
+    assert found.findings[0].id == "accidental-float64"
+
+
 def test_a_host_verdict_says_that_profiling_slows_the_host_and_is_never_sure():
     found = judged(rank(steps(10, idle={"host_late": 40}), kernels=NARROW)).diagnosis
     assert found.verdict is Verdict.HOST

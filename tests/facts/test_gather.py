@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from perfdoctor.facts.device.rooflines import NarrowedDoubles
 from perfdoctor.facts.gather import NO_STEPS, gather
 from perfdoctor.facts.script.backends import Tf32Settings
 from perfdoctor.facts.script.model_and_optimizers import ModelFacts, OptimizerFacts
@@ -37,7 +36,7 @@ def test_without_a_step_all_but_the_run_is_missing_for_one_reason():
     assert facts.run.command == ("train.py",)
     needs = {kind for tip in catalogue.tips() for kind in tip.needs.values()}
     # what was run and set, and what other findings are about: no group of its steps
-    needs -= {RunFacts, Tf32Settings, NarrowedDoubles, Covered}
+    needs -= {RunFacts, Tf32Settings, Covered}
     assert {facts.missing(kind) for kind in needs} == {Missing(NO_STEPS)}
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
 
+PARAMETRIZATION = "ParametrizationList"  # a class of torch.nn.utils.parametrize, which few scripts import
 CALLS_MAX = 4_000  # in one look: a validation that lies between two updates must not fill memory
 FREE_NS, SHARE = (
     20_000_000,
@@ -224,9 +225,12 @@ class ModuleCalls:
         raise Unknown
 
     def _known(self, call: Call) -> Optional[Call]:
-        """The first call with the same arguments, all of them still there."""
+        """The first call with the same arguments, all of them still there.
+
+        A parametrization is given none: what it makes follows from its parameters, whose versions are alike.
+        """
         first = self.seen.get(call.key)
-        if first is None or not first.alive:
+        if first is None or not (first.alive or _is_parametrization(call.module)):
             return None
         same = all(old() is not None and old() is new() for old, new in zip(first.alive, call.alive))
         return first if same else None
@@ -329,6 +333,11 @@ def _versions(module: Any) -> Any:
         first = first or id(parameter)
         total += parameter._version
     return id(module), first, total
+
+
+def _is_parametrization(module: Any) -> bool:
+    """Whether it makes a parameter out of others, at each access: `torch.nn.utils.parametrize`."""
+    return type(module).__name__ == PARAMETRIZATION
 
 
 def _places(module: Any, kind: str) -> List[Any]:

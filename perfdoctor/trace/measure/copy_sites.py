@@ -82,10 +82,11 @@ def _single_copies(
     begin, duration = device.begin_ns[copies.event], device.duration_ns[copies.event]
     exposed = duration - activity.kernels.within(begin, begin + duration)
     inputs = recorded_inputs(trace, copies.outer)
+    sizes = device.bytes[copies.event].tolist()
     creators = np.array(
         [
-            host_tensors.creator(outer) if direction == "HtoD" and shapes is not None else UNKNOWN
-            for outer, direction, shapes in zip(copies.outer.tolist(), copies.direction, inputs, strict=True)
+            host_tensors.creator(outer, size) if direction == "HtoD" else UNKNOWN
+            for outer, direction, size in zip(copies.outer.tolist(), copies.direction, sizes, strict=True)
         ],
         np.int64,
     )
@@ -94,7 +95,7 @@ def _single_copies(
     first[known] = trace.ops.begin_ns[creators[known]]
     idle = (copies.end_ns - first - activity.busy.within(first, copies.end_ns)) / _together(copies)
     for number, (outer, creator) in enumerate(zip(copies.outer.tolist(), creators.tolist(), strict=True)):
-        size = int(device.bytes[copies.event[number]])
+        size = sizes[number]
         op = trace.op_name(outer)
         dtype, shape = _source(op, inputs[number])
         yield (

@@ -22,6 +22,8 @@ VIEW = re.compile(
     r"(aten::)?(view|_unsafe_view|reshape|_reshape_alias|unsqueeze|squeeze|expand|expand_as|as_strided|"
     r"permute|transpose|t|select|slice|detach|alias|is_pinned|pin_memory|empty|requires_grad_)"
 )
+BYTES_PER_NS = 50.0  # that no core writes: what was created in less time than that takes is smaller
+LEAST_BYTES = 1 << 16  # of a tensor of unknown shape: any operator takes long enough to create a smaller one
 NEAR = 24  # operators looked at before a copy: a factory and a view call a few others each
 
 
@@ -37,8 +39,11 @@ class HostTensors:
         self.factory = np.array([FACTORY.fullmatch(name) is not None for name in trace.names], bool)
         self.view = np.array([VIEW.fullmatch(name) is not None for name in trace.names], bool)
 
-    def creator(self, copy: int) -> int:
-        """The number of the operator that created what the operator `copy` takes, else UNKNOWN."""
+    def creator(self, copy: int, size_bytes: int) -> int:
+        """The number of the operator that created what the operator `copy` takes, else UNKNOWN.
+
+        `size_bytes`: what is copied, or UNKNOWN.
+        """
         ops = self.trace.ops
         if copy == UNKNOWN or not self.factory.any():
             return UNKNOWN
@@ -54,7 +59,7 @@ class HostTensors:
             and bool(self.view[ops.name[later]].all())
             and not self.launched[creator]
             and not self.loader.within(begin_ns, end_ns)
-            and self._fits(creator, copy)
+            and self._fits(creator, copy, size_bytes)
         )
         return creator if usable else UNKNOWN
 
@@ -65,8 +70,13 @@ class HostTensors:
         around = rows[(ops.begin_ns[rows] <= ops.begin_ns[inner]) & (end >= inner_end)]
         return int(around[ops.duration_ns[around].argmax()])
 
-    def _fits(self, creator: int, copy: int) -> bool:
-        """Whether as many elements are created as are copied. Without recorded shapes, that is not known."""
+    def _fits(self, creator: int, copy: int, size_bytes: int) -> bool:
+        """Whether as many elements are created as are copied.
+
+        In a trace without shapes, whether it took long enough to create as many bytes.
+        """
+        if not len(self.trace.inputs):
+            return LEAST_BYTES <= size_bytes <= BYTES_PER_NS * int(self.trace.ops.duration_ns[creator])
         source, target = recorded_inputs(self.trace, np.array([creator, copy]))
         if source is None or target is None or not target.shapes:
             return False

@@ -16,8 +16,8 @@ from perfdoctor.facts.device.device import (
     MatrixFacts,
     WaitFacts,
 )
-from perfdoctor.facts.device.rooflines import NarrowedDoubles
 from perfdoctor.facts.script.backends import BackendFacts, Tf32Settings
+from perfdoctor.facts.script.double_precision import DoublePrecision
 from perfdoctor.model.change import Estimate
 from perfdoctor.model.measured import ConstantCopyLine, Location
 from perfdoctor.model.ranks import GradientSyncFacts, Straggler
@@ -52,7 +52,7 @@ HEALTHY = {
     WaitFacts: facts.waits(rank_traces.wait(ms=100, idle=1)),
     Launches: rank_traces.launches(),
     DevicePeak: rank_traces.V100,
-    NarrowedDoubles: NarrowedDoubles(None),
+    DoublePrecision: DoublePrecision(0.0, 0.9, (0.0, 0.0, 0.0), 1_000_000),
     Straggler: facts.straggler(waiting=0.01),
     GradientSyncFacts: facts.comm(exposed=0.01, all=0.2),
 }
@@ -165,10 +165,11 @@ def odd(draw):
         ),
         Launches: rank_traces.launches(draw(counts), draw(MS), draw(MS)),
         DevicePeak: rank_traces.V100,
-        NarrowedDoubles: NarrowedDoubles(
-            draw(
-                st.none() | st.lists(SHARE, min_size=3, max_size=3).map(lambda shares: tuple(sorted(shares)))
-            )
+        DoublePrecision: DoublePrecision(
+            draw(SHARE),
+            draw(SHARE),
+            tuple(sorted(draw(st.lists(SHARE, min_size=3, max_size=3)))),
+            draw(st.none() | counts),
         ),
         GradientSyncFacts: facts.comm(shares["exposed_comm"], draw(SHARE)),
         Straggler: facts.straggler(

@@ -60,3 +60,26 @@ def test_making_it_counts_as_idle_time_of_the_copy() -> None:
 )
 def test_nothing_made_it(given: dict[str, object]) -> None:
     assert recorded(**given) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "took_us", "made"),
+    [
+        pytest.param(1 << 20, 400, True, id="as-long-as-it-takes"),
+        pytest.param(1 << 20, 10, False, id="in-less-time-than-any-core-writes-it"),
+        pytest.param(1 << 15, 400, False, id="too-small-to-tell"),
+    ],
+)
+def test_without_shapes_the_time_tells_whether_it_can_be_that_tensor(
+    size_bytes: int, took_us: int, made: bool
+) -> None:
+    trace = Recording()
+    trace.kernel("k", 0, 5)
+    trace.op("aten::randn", 10, 10 + took_us)
+    trace.op("aten::normal_", 12, 9 + took_us)
+    trace.op("aten::to", 20 + took_us, 60 + took_us)
+    trace.call("cudaMemcpyAsync", 25 + took_us, 26 + took_us, correlation=1)
+    trace.copy(
+        "Memcpy HtoD (Pageable -> Device)", 27 + took_us, 50 + took_us, correlation=1, bytes=size_bytes
+    )
+    assert measure(trace.trace()).sites[0].made_by == ("aten::randn" if made else None)
