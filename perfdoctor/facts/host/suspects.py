@@ -25,10 +25,12 @@ from perfdoctor.model.missing import Missing
 
 # Phases that compute: there only what is no arithmetic of layers is suspect. The others wait, copy or save.
 COMPUTING = {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION}
-# What no layer is made of, by the names that a line calls: orders, searches, sparse forms, Python.
+# What no layer is made of, by the names that a line calls: orders, searches, decompositions, sparse forms,
+# Python.
 NO_LAYERS = frozenset(
     "sort argsort msort sorted kthvalue unique unique_consecutive nonzero argwhere bincount histc histogram"
-    " searchsorted bucketize isin masked_select coalesce to_sparse to_dense randperm deepcopy sleep".split()
+    " searchsorted bucketize isin masked_select svd svdvals eig eigh eigvals eigvalsh pinv lstsq matrix_exp"
+    " coalesce to_sparse to_dense randperm deepcopy sleep".split()
 )
 # What takes values out of a tensor: on a device it waits for the work before it, and has no time of its own.
 LEAVES = frozenset("item tolist numpy cpu".split())

@@ -65,6 +65,24 @@ def test_inside_another_module_it_is_seen_as_well(tmp_path):
     assert found == {("Net", 23, 23)}
 
 
+def test_parametrized_weights_that_are_made_again_are_seen_and_cached_ones_are_not(tmp_path):
+    loop = """
+        from torch.nn.utils import parametrize, parametrizations
+        if not step:
+            layer = parametrizations.orthogonal(nn.Linear(64, 64, bias=False))
+        def unrolled(h):
+            for _ in range(4):
+                h = layer(h)
+            return h
+        {around}
+            loss = unrolled(x).mean()
+        loss.backward(); opt.step()
+        """
+    assert repeats(tmp_path, loop.format(around="if True:")) == {("ParametrizationList", 23, 23)}
+    (tmp_path / "cached").mkdir()
+    assert repeats(tmp_path / "cached", loop.format(around="with parametrize.cached():")) == set()
+
+
 def test_what_a_gan_computes_again_after_the_other_update_is_seen(tmp_path):
     found = repeats(
         tmp_path,
