@@ -3,7 +3,8 @@
 ## What it sees
 Stack samples put at least a tenth of the step below one line of your code: in the dataset or in the sampler
 while training waits, in Python or in another library inside the model, in operators that sort, search or
-decompose, or between the phases. Products of layers, the loss and the update do not count: they are what training is for.
+decompose, or between the phases. Products of layers, the loss and the update do not count: they are what
+training is for.
 Time that another finding is about does not count either.
 
 ## By hand
