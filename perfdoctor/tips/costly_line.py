@@ -4,8 +4,7 @@
 Stack samples put at least a tenth of the step below one line of your code: in the dataset or in the sampler
 while training waits, in Python or in another library inside the model, in operators that sort, search or
 decompose, or between the phases. Products of layers, the loss and the update do not count: they are what
-training is for.
-Time that another finding is about does not count either.
+training is for. Time that another finding is about does not count either.
 
 ## By hand
 Look at the line and at what it runs. Does training need it? In every step? Does it grow with the batch, or
