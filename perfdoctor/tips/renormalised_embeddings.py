@@ -37,9 +37,9 @@ from perfdoctor.tips.catalogue import Checked, tip
 NOTICEABLE = 0.05  # share of the step
 SHOWN = 3  # lines named
 # What is left is to find the different rows, gather, measure, scale and put them back, and the look-up.
-# Seconds of a CPU for one row that is looked up, and for each of its elements; half of that to 1.6 times it
-# in most of 24 cases of 1,000 to 30,000 rows with 16 to 300 elements, on one core and on two.
-ROW_S, ELEMENT_S = 0.1e-6, 2e-9
+# Seconds of a CPU for one call, for each row that it looks up, and for each element. Half of
+# that to 1.6 times it in most of 24 cases of 1,000 to 30,000 rows with 16 to 300 elements, on 1 and 2 cores.
+CALL_S, ROW_S, ELEMENT_S = 35e-6, 0.1e-6, 2e-9
 LEFT = (1.6, 1.0, 0.5)
 VECTORISED = """with torch.no_grad():  # before the look-up, and no max_norm
     rows = ids.unique()
@@ -59,7 +59,7 @@ def renormalised_embeddings(step: StepFacts, renormalised: RenormalisedEmbedding
     share, tables = renormalised.share, renormalised.tables
     if not tables or step.mean_s <= 0:
         return None
-    left_s = sum(table.lookups * (ROW_S + ELEMENT_S * table.width) for table in tables)
+    left_s = sum(t.calls * CALL_S + t.lookups * (ROW_S + ELEMENT_S * t.width) for t in tables)
     low, likely, high = (
         max(0.0, part - left * left_s / step.mean_s)
         for part, left in zip((share.low, share.likely, share.high), LEFT, strict=True)

@@ -25,6 +25,7 @@ class RenormalisedTable:
     at: Location
     called: Location | None  # the line of the longest look-up
     share: float  # of a sampled step that look-ups take, the median
+    calls: float  # a step, the median
     lookups: float  # rows that a step looks up, the median
     width: int  # elements of a row
 
@@ -76,6 +77,7 @@ def _table(
         at=sources.shown(at) or at,
         called=sources.shown(location(events[-1].called)),
         share=min(1.0, median(event.seconds / step_s if event else 0.0 for event, step_s in there)),
+        calls=median(event.calls if event else 0 for event, _ in there),
         lookups=median(event.lookups if event else 0 for event, _ in there),
         width=max(event.width for event in events),
     )

@@ -44,7 +44,7 @@ def test_tables_come_costliest_first_and_count_nothing_where_they_were_not_asked
     found = facts(look(1), look(2), look(3), *map(table, (1, 2, 3)), table(3, 3, 0.009, called=None))
     first, second = found.tables
     assert (first.at.text, first.called.text) == ("users = nn.Embedding(9, 4, max_norm=1)", "x = users(ids)")
-    assert (first.share, first.lookups, first.width) == (pytest.approx(0.2), 1_000, 64)
+    assert (first.share, first.calls, first.lookups, first.width) == (pytest.approx(0.2), 1, 1_000, 64)
     assert (second.at.line, second.called, second.share, second.lookups) == (3, None, 0.0, 0)
 
 

@@ -31,7 +31,7 @@ HEALTHY = {
         (EmbeddingTable("words", 30_000, 30_000 * 512 * 4, 8_192.0, "AdamW", 0.3, 0.3, AT),)
     ),
     RenormalisedEmbeddingFacts: RenormalisedEmbeddingFacts(
-        Estimate(0.0, 0.01, 0.03), (RenormalisedTable(AT, None, 0.01, 64.0, 32),), 5
+        Estimate(0.0, 0.01, 0.03), (RenormalisedTable(AT, None, 0.01, 1.0, 64.0, 32),), 5
     ),
     RecomputationFacts: RecomputationFacts(2.0, Estimate(0.03, 0.03, 0.03), AT, 2 * GB, 12 * GB, False),
 }
@@ -81,6 +81,7 @@ def odd(draw):
             AT,
             draw(st.none() | st.just(AT)),
             draw(SHARE),
+            draw(st.floats(0, 1e6)),
             draw(st.floats(0, 1e9)),
             draw(st.integers(0, 10**6)),
         )
