@@ -50,6 +50,14 @@ class ConstructorLines:
                 return None
             path = path.rpartition(".")[0]
 
+    def line_of_weight(self, weight: Any) -> Optional[Dict[str, Any]]:
+        """The line that constructed the module whose `weight` this is."""
+        for reference, line in list(self.layers.values()):
+            module = reference()
+            if module is not None and vars(module).get("_parameters", {}).get("weight") is weight:
+                return _described(line)
+        return None
+
 
 def watch(torch: Any) -> ConstructorLines:
     """Note lines from now on."""

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from perfdoctor.facts.script.embedding_tables import EmbeddingTable, EmbeddingTableFacts
 from perfdoctor.facts.script.recomputation import RecomputationFacts
 from perfdoctor.facts.script.recomputed_constants import ConstantLine, RecomputedConstantFacts
+from perfdoctor.facts.script.renormalised_embeddings import RenormalisedEmbeddingFacts, RenormalisedTable
 from perfdoctor.facts.script.repeated_copies import CopyingLine, RepeatedCopyFacts
 from perfdoctor.facts.script.zero_products import ZeroProductFacts, ZeroProductLine
 from perfdoctor.model.change import Estimate
@@ -28,6 +29,9 @@ HEALTHY = {
     ),
     EmbeddingTableFacts: EmbeddingTableFacts(
         (EmbeddingTable("words", 30_000, 30_000 * 512 * 4, 8_192.0, "AdamW", 0.3, 0.3, AT),)
+    ),
+    RenormalisedEmbeddingFacts: RenormalisedEmbeddingFacts(
+        Estimate(0.0, 0.01, 0.03), (RenormalisedTable(AT, None, 0.01, 1.0, 64.0, 32),), 5
     ),
     RecomputationFacts: RecomputationFacts(2.0, Estimate(0.03, 0.03, 0.03), AT, 2 * GB, 12 * GB, False),
 }
@@ -72,6 +76,17 @@ def odd(draw):
         )
         for _ in range(draw(st.integers(0, 2)))
     ]
+    short = [
+        RenormalisedTable(
+            AT,
+            draw(st.none() | st.just(AT)),
+            draw(SHARE),
+            draw(st.floats(0, 1e6)),
+            draw(st.floats(0, 1e9)),
+            draw(st.integers(0, 10**6)),
+        )
+        for _ in range(draw(st.integers(0, 2)))
+    ]
     again = RecomputationFacts(
         draw(st.floats(0, 1e6)),
         Estimate(low, likely, high),
@@ -88,4 +103,5 @@ def odd(draw):
         ),
         ZeroProductFacts: ZeroProductFacts(Estimate(low, likely, high), tuple(multiplying), 3),
         EmbeddingTableFacts: EmbeddingTableFacts(tuple(tables)),
+        RenormalisedEmbeddingFacts: RenormalisedEmbeddingFacts(Estimate(low, likely, high), tuple(short), 3),
     }
