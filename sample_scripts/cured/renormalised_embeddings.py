@@ -39,6 +39,7 @@ def batch(args):
 
 def main(args):
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # rows are renormalised on one core anyway
     model = WordVectors(args.words, args.width, 2.0)
     optimizer = torch.optim.SparseAdam(model.parameters(), lr=1e-3)
     for step in range(1, args.steps + 1):
