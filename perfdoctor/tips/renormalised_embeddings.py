@@ -36,9 +36,9 @@ from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the step
 SHOWN = 3  # lines named
-# What is left is to find the different rows, gather, measure, scale and put them back, and the look-up: seconds
-# of a CPU for one call, for each row that it looks up, and for each element. Half of it to 1.6 times it was
-# measured in most of 24 cases of 1,000 to 30,000 rows with 16 to 300 elements, on 1 and 2 cores.
+# What is left is to find the different rows, gather, measure, scale and put them back, and the look-up. In
+# seconds of a CPU: for one call, for each row that it looks up, and for each element. Half of it to 1.6 times
+# it was measured in most of 24 cases of 1,000 to 30,000 rows with 16 to 300 elements, on 1 and 2 cores.
 CALL_S, ROW_S, ELEMENT_S = 35e-6, 0.1e-6, 2e-9
 LEFT = (1.6, 1.0, 0.5)
 VECTORISED = """with torch.no_grad():  # before the look-up, and no max_norm
