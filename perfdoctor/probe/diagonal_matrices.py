@@ -1,8 +1,8 @@
 """Which calls of a step work on whole matrices that hold nothing but a diagonal.
 
 Element by element, the diagonal alone would do: to factorise it, to solve with it, to multiply by it. A
-matrix counts if it was used so. Then making it, checking it and the backward of all that count as well: hooks on the
-nodes of the results time the backward, and have no effect on gradients.
+matrix counts if it was used so. Then making it, checking it and the backward of all that count as well:
+hooks on the nodes of the results time the backward, and have no effect on gradients.
 """
 
 from __future__ import annotations

@@ -92,14 +92,6 @@ def test_a_distribution_with_a_full_covariance_is_left_alone():
     assert found(work) == []
 
 
-def test_calls_of_distributions_are_told_from_those_by_hand():
-    with Shown() as shown:
-        torch.distributions.MultivariateNormal(torch.zeros(8, 4), scale_tril=DIAGONAL).rsample()
-        torch.linalg.inv(DIAGONAL)
-    told = {call.name: call.distribution for call in shown.step.found}
-    assert (told["matmul"], told["linalg_inv"]) == (True, False)
-
-
 def test_the_backward_of_its_calls_is_timed_and_that_of_others_is_not():
     std, mean = STD.clone().requires_grad_(), torch.randn(8, 4, requires_grad=True)
     plain = [one.detach().clone().requires_grad_() for one in (std, mean)]
