@@ -71,11 +71,17 @@ def line_of(frame: FrameType) -> Dict[str, Any]:
     return {"file": os.path.abspath(code.co_filename), "line": frame.f_lineno, "function": code.co_name}
 
 
-def library_between() -> Optional[str]:
-    """The library that makes or iterates a loader for the user, if one does."""
+def modules_between() -> List[str]:
+    """The names of the modules that were called to get here from the user's code, innermost first."""
     names: List[str] = []
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None and not is_users(frame.f_code.co_filename):
-        names.append(str(frame.f_globals.get("__name__", "")).split(".")[0])
+        names.append(str(frame.f_globals.get("__name__", "")))
         frame = frame.f_back
+    return names
+
+
+def library_between() -> Optional[str]:
+    """The library that makes or iterates a loader for the user, if one does."""
+    names = {name.split(".")[0] for name in modules_between()}
     return next((name for name in LIBRARIES if name in names), None)

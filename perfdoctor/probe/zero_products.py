@@ -10,6 +10,7 @@ import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
 from .call_looks import Args, Kwargs, SeenCall, name_of
+from .diagonal_matrices import is_diagonal
 from .user_frames import user_line
 
 PRODUCTS = frozenset(
@@ -118,7 +119,7 @@ class StepProducts:
             if not 0.0 < share <= MOSTLY_ONE_HOT:
                 return None
             one_hot = self._is_one_hot(some, filled, whole=apart == 1)
-            if share > MOSTLY and not one_hot:
+            if (share > MOSTLY and not one_hot) or is_diagonal(factor):  # its diagonal alone would do
                 return None
         except RuntimeError:
             return None  # a tensor of a transform, for one, tells no values

@@ -39,7 +39,7 @@ def found(function, *args, **kwargs):
         pytest.param(torch.einsum, ("en,nd->ed", [ONE_HOT, VALUES]), id="einsum-of-a-list"),
         pytest.param(torch.addmm, (torch.zeros(8), ONE_HOT, VALUES), id="addmm"),
         pytest.param(torch.matmul, (VALUES.t(), ONE_HOT.t()), id="second-factor"),
-        pytest.param(torch.matmul, (ONE_HOT.view(4, 64, 64), VALUES), id="a-stack-of-matrices"),
+        pytest.param(torch.matmul, (ONE_HOT.flip(1).view(4, 64, 64), VALUES), id="a-stack-of-matrices"),
     ],
 )
 def test_a_factor_is_one_hot_in_whichever_place(function, args):
@@ -61,6 +61,7 @@ def test_other_matrices_of_zeros_count_and_are_not_one_hot():
         pytest.param(torch.mm, (SPARSE.to_sparse(), torch.randn(128, 8)), id="sparse-already"),
         pytest.param(torch.mm, (torch.eye(32), torch.randn(32, 8)), id="small"),
         pytest.param(torch.mul, (SPARSE, SPARSE), id="by-elements"),
+        pytest.param(torch.mm, (torch.eye(128), torch.randn(128, 8)), id="a-diagonal"),
         pytest.param(
             torch.addmm, (SPARSE, torch.randn(128, 8), torch.randn(8, 128)), id="added-to-the-product"
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from perfdoctor.facts.script.diagonal_matrices import DiagonalMatrixFacts, DiagonalMatrixLine
 from perfdoctor.facts.script.embedding_tables import EmbeddingTable, EmbeddingTableFacts
 from perfdoctor.facts.script.recomputation import RecomputationFacts
 from perfdoctor.facts.script.recomputed_constants import ConstantLine, RecomputedConstantFacts
@@ -26,6 +27,9 @@ HEALTHY = {
     ),
     ZeroProductFacts: ZeroProductFacts(
         Estimate(0.0, 0.01, 0.03), (ZeroProductLine(AT, 0.01, 256, 64, 1 / 64, True),), 5
+    ),
+    DiagonalMatrixFacts: DiagonalMatrixFacts(
+        Estimate(0.0, 0.01, 0.03), (DiagonalMatrixLine(AT, 0.01, ("linalg_cholesky",), 64, 6, True),), 5
     ),
     EmbeddingTableFacts: EmbeddingTableFacts(
         (EmbeddingTable("words", 30_000, 30_000 * 512 * 4, 8_192.0, "AdamW", 0.3, 0.3, AT),)
@@ -61,6 +65,17 @@ def odd(draw):
     ]
     multiplying = [
         ZeroProductLine(AT, draw(SHARE), 256, 64, draw(st.floats(1e-9, 1)), draw(st.booleans()))
+        for _ in range(draw(st.integers(0, 2)))
+    ]
+    diagonal = [
+        DiagonalMatrixLine(
+            AT,
+            draw(SHARE),
+            ("matmul",) * draw(st.integers(0, 2)),
+            draw(st.integers(0, 10**9)),
+            draw(st.integers(1, 10**6)),
+            draw(st.booleans()),
+        )
         for _ in range(draw(st.integers(0, 2)))
     ]
     tables = [
@@ -102,6 +117,7 @@ def odd(draw):
             Estimate(low, likely, high), draw(st.floats(0, 1e12)), tuple(copying), 3
         ),
         ZeroProductFacts: ZeroProductFacts(Estimate(low, likely, high), tuple(multiplying), 3),
+        DiagonalMatrixFacts: DiagonalMatrixFacts(Estimate(low, likely, high), tuple(diagonal), 3),
         EmbeddingTableFacts: EmbeddingTableFacts(tuple(tables)),
         RenormalisedEmbeddingFacts: RenormalisedEmbeddingFacts(Estimate(low, likely, high), tuple(short), 3),
     }
