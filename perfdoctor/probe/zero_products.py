@@ -9,8 +9,8 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
+from . import diagonal_matrices
 from .call_looks import Args, Kwargs, SeenCall, name_of
-from .diagonal_matrices import is_diagonal
 from .user_frames import user_line
 
 PRODUCTS = frozenset(
@@ -119,8 +119,10 @@ class StepProducts:
             if not 0.0 < share <= MOSTLY_ONE_HOT:
                 return None
             one_hot = self._is_one_hot(some, filled, whole=apart == 1)
-            if (share > MOSTLY and not one_hot) or is_diagonal(factor):  # its diagonal alone would do
+            if share > MOSTLY and not one_hot:
                 return None
+            if name in diagonal_matrices.PRODUCTS and diagonal_matrices.is_diagonal(factor):
+                return None  # told as such
         except RuntimeError:
             return None  # a tensor of a transform, for one, tells no values
         making = self._making(factor) if one_hot else None

@@ -22,6 +22,7 @@ class Policy(nn.Module):
 
 def main(args):
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # the matrices are small: more threads would wait for each other
     seen = torch.randn(20_000, 48)
     taken = torch.randn(20_000, args.actions)
     gained = torch.randn(20_000)
