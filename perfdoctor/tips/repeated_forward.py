@@ -40,7 +40,8 @@ FORWARD = 1 / 3  # of forward and backward together, by the same count
 )
 def repeated_forward(run: RunFacts, step: StepFacts, repeats: RepeatedCallFacts) -> Advice | None:
     """Advises one pass instead of two where the second repeats the first."""
-    repeat = next((one for one in repeats.repeats if one.seen >= MOSTLY), None)
+    modules = (one for one in repeats.repeats if not one.parametrizes)
+    repeat = next((one for one in modules if one.seen >= MOSTLY), None)
     if repeat is None or repeat.share < NOTICEABLE:
         return None
     forward, backward = step.share(Phase.FORWARD), step.share(Phase.BACKWARD)

@@ -61,9 +61,11 @@ def repeats(
     first: int = 41,
     again: int = 43,
     by_chance: bool = False,
+    module: str = "Net",
+    count: float = 1.0,
 ) -> RepeatedCallFacts:
     """One module called on two lines."""
-    found = Repeat("Net", at(first), at(again), share, seen, recording, by_chance)
+    found = Repeat(module, at(first), at(again), share, seen, recording, by_chance, count)
     return RepeatedCallFacts((found,) if share else (), 6)
 
 

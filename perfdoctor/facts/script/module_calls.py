@@ -15,6 +15,7 @@ from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.script import SettingsEvent
 from perfdoctor.wire.events.training import BiasedLayerEvent, ModuleCallsEvent, RepeatedCallEvent
 
+PARAMETRIZATION = "ParametrizationList"  # of torch.nn.utils.parametrize
 FEW = 3  # fewer do not tell what every step does
 
 
@@ -29,6 +30,12 @@ class Repeat:
     seen: float  # share of the sampled steps that show it
     recording: bool  # both recorded gradients
     by_chance: bool = False  # they differ, as by dropout, and backward goes through the first only
+    count: float = 1.0  # of calls in vain, in a sampled step that shows them
+
+    @property
+    def parametrizes(self) -> bool:
+        """Whether the module makes a parameter out of others, each time that it is asked for."""
+        return self.module == PARAMETRIZATION
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,7 @@ def repeated_call_facts(rank: RankRecords, sources: Sources) -> RepeatedCallFact
             seen=min(1.0, len(events) / len(samples)),
             recording=all(event.recording for event in events),
             by_chance=by_chance,
+            count=median(event.count for event in events),
         )
         for (first, again, by_chance), events in pairs.items()
         if not (by_chance and _feeds_update(events[0], sources))
