@@ -20,7 +20,7 @@ class Spectra(Dataset):
         draw = np.random.default_rng(0)
         lines = draw.random((KINDS, CHANNELS), dtype=np.float32) ** 8
         self.labels = draw.integers(KINDS, size=count)
-        self.spectra = lines[self.labels] + 0.5 * draw.random((count, CHANNELS), dtype=np.float32)
+        self.spectra = lines[self.labels] + 2 * draw.random((count, CHANNELS), dtype=np.float32)
 
     def __len__(self):
         return len(self.labels)
@@ -37,8 +37,8 @@ def collate(items):
 def label(labelled, pool, chosen):
     """The chosen items of the pool become labelled ones."""
     rest = np.setdiff1d(np.arange(len(pool)), chosen)
-    labelled = ConcatDataset([labelled, Subset(pool, chosen.tolist())])
-    pool = Subset(pool, rest.tolist())  # <- finding
+    labelled = ConcatDataset([labelled, Subset(pool, chosen.tolist())])  # <- finding
+    pool = Subset(pool, rest.tolist())
     return labelled, pool
 
 
@@ -70,7 +70,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=20_000)
     parser.add_argument("--first", type=int, default=1_000)
-    parser.add_argument("--rounds", type=int, default=150)
+    parser.add_argument("--rounds", type=int, default=180)
     parser.add_argument("--ask", type=int, default=16)
-    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--width", type=int, default=256)
     main(parser.parse_args())

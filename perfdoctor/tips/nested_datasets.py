@@ -30,8 +30,8 @@ LARGE = 0.25  # of a batch's cost
 SAMPLES = 5  # there: fewer may be chance
 SURE = 0.8  # of the wrappers' own time: it was sampled, and one flat subset stays
 SHOWN = 3  # lines named
-# What makes the same work quicker, or spreads it over others: it need not be done at all.
-QUICKER = ("slow-dataset-code", "too-few-workers", "too-many-workers")
+# What keeps the results, makes the same work quicker or spreads it: it need not be done at all.
+QUICKER = ("slow-dataset-code", "repeated-items", "too-few-workers", "too-many-workers")
 
 
 @tip(
@@ -47,14 +47,14 @@ def nested_datasets(step: StepFacts, loader: LoaderFacts, nested: NestedDatasets
     if step.data_stall < NOTICEABLE or nested.share < LARGE or nested.samples < SAMPLES:
         return None
     goes = Estimate(SURE * nested.share, nested.share, nested.share)
+    batch_ms = loader.batch_s * 1e3
     least = "at least " if nested.is_cut else ""
     wrapped = next((f": `{at.text}`" for at in nested.at if at.text), "")
     return Advice(
         because=(
             waits(step),
-            f"{nested.share:.0%} of a batch's {loader.batch_s * 1e3:.1f} ms is spent in `Subset` and "
-            "`ConcatDataset` themselves",
-            f"samples find items {nested.typical} of them deep as a rule, {least}{nested.deepest} at the most",
+            f"{nested.share:.0%} of a batch's {batch_ms:.1f} ms is spent in `Subset` and `ConcatDataset`",
+            f"samples find items {nested.typical} of them deep mostly, {least}{nested.deepest} at the most",
             *(f"line {at.line} wraps{wrapped}" for at in nested.at[:1]),
         ),
         change=Change(batch=goes, others=_others(step, loader, nested.share)),
@@ -64,7 +64,7 @@ def nested_datasets(step: StepFacts, loader: LoaderFacts, nested: NestedDatasets
 
 
 def _others(step: StepFacts, loader: LoaderFacts, share: float) -> Estimate:
-    """What goes from the waits for other loaders: the samples of a process without workers are theirs, too."""
+    """What goes from the waits for other loaders: without workers, samples are of them, too."""
     if loader.num_workers or step.mean_s <= 0:
         return NOTHING
     waited = min(1.0, loader.other_wait_s / step.mean_s)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median_low
 
-from perfdoctor.facts.data.batch_stages import FEW, FETCH, prepares, too_few
+from perfdoctor.facts.data.batch_stages import FETCH, FEW, prepares, too_few
 from perfdoctor.facts.host.stacks import NO_STACKS, threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
