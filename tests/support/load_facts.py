@@ -7,6 +7,7 @@ from typing import Any
 from perfdoctor.facts.data.copy_lines import CopyLines
 from perfdoctor.facts.data.helper_threads import HelperThreadFacts
 from perfdoctor.facts.data.item_work import How, RepeatedWork
+from perfdoctor.facts.data.nested_datasets import NestedDatasets
 from perfdoctor.facts.data.padding import PaddingFacts
 from perfdoctor.facts.data.small_calls import Library, SmallCalls
 from perfdoctor.facts.data.storage import StorageFacts
@@ -154,3 +155,11 @@ def small(share: float, number: int = 22, text: str = "ids.append(table[c])", **
     at = Location("train.py", number, "__getitem__", text)
     known = {"library": Library.OTHER, "callee": "list.append", "per_item": 1500.0, **given}
     return SmallCalls(at, share, round(200 * share), **known)
+
+
+def nested(
+    share: float = 0.8, samples: int = 100, deepest: int = 120, is_cut: bool = False
+) -> NestedDatasets:
+    """A pool that is wrapped again and again."""
+    wraps = Location("train.py", 72, "ask", "pool = Subset(pool, rest)")
+    return NestedDatasets(deepest // 2, deepest, is_cut, share, samples, (wraps,))

@@ -60,6 +60,7 @@ def test_swapping_and_a_falling_clock_are_told_without_a_gain():
         pytest.param(slowing(slower=0.049), id="drift"),
         pytest.param(slowing(cause=Cause.CORES), id="other-programs"),
         pytest.param(slowing(cause=Cause.GRAPHS), id="another-finding-tells"),
+        pytest.param(slowing(cause=Cause.DATASETS), id="nested-datasets-tells"),
         pytest.param(slowing(cause=Cause.UNKNOWN), id="nobody-knows"),
     ],
 )

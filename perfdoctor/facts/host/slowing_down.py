@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
+from perfdoctor.facts.data.nested_datasets import NestedDatasets
 from perfdoctor.facts.decode import Json, number
 from perfdoctor.facts.host.between_steps import BetweenStepsFacts
 from perfdoctor.facts.host.memory_growth import MemoryGrowth
@@ -31,6 +32,7 @@ class Cause(str, Enum):
 
     WORK = "work"  # one phase does more and more
     GRAPHS = "graphs"  # graphs of past steps stay alive
+    DATASETS = "datasets"  # items pass through more and more wrappers
     SWAPPING = "swapping"
     CLOCK = "clock"  # the processor runs slower
     CORES = "cores"  # other programs take the cores
@@ -59,6 +61,7 @@ def slowing_facts(
     growth: StepGrowth,
     memory: MemoryGrowth | Missing,
     retained: RetainedGraphFacts | Missing | None,
+    nested: NestedDatasets | Missing | None,
     between: BetweenStepsFacts | Missing,
     stacks: StackFacts | Missing,
     samples: HostSamples,
@@ -72,6 +75,8 @@ def slowing_facts(
     if cause is None and isinstance(retained, RetainedGraphFacts):
         cause = Cause.GRAPHS
     phase = _phase(growth) if cause is None else None
+    if phase is Phase.DATA_WAIT and isinstance(nested, NestedDatasets) and nested.share >= MOSTLY:
+        cause = Cause.DATASETS
     line, name, adds = _line(phase, between, stacks, sources) if phase is not None else (None, None, None)
     return SlowingFacts(
         cause=cause or (Cause.UNKNOWN if phase is None else Cause.WORK),

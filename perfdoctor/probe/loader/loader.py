@@ -137,10 +137,9 @@ class Loaders:
             result, number, size, index, self.delivered_by.get(number, 0), begin, recorder.since - begin
         )
 
-    def _leave(self, number: int) -> None:
-        """End the epochs of a loader that a loop left before their last batch: their iterators are gone."""
-        of_loader = [key for key, epoch in self.epochs.items() if epoch.loader == number]
-        for key in (key for key in of_loader if self.epochs[key].iterator() is None):
+    def _leave(self) -> None:
+        """End the epochs that a loop left before their last batch: their iterators are gone."""
+        for key in [key for key, epoch in self.epochs.items() if epoch.iterator() is None]:
             self._end(self.epochs.pop(key), None)
 
     def wrapped_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -256,7 +255,7 @@ class Loaders:
         epoch.last_ns = recorder.since
         if epoch.first_wait_ns is None:
             epoch.first_wait_ns = recorder.since - begin
-            self._leave(epoch.loader)  # not before: a variable may have held the old iterator till now
+            self._leave()  # not before: a variable may have held the old iterator till now
             self._begin(epoch, iterator, epoch.first_wait_ns)
         else:
             epoch.wait_ns += recorder.since - begin

@@ -12,6 +12,7 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
 from perfdoctor.model.missing import Missing
 from tests.support.host_facts import between, growing, retained
+from tests.support.load_facts import nested
 from tests.support.records import MS, rows, source_of, update
 
 TRAIN = "/home/me/train.py"
@@ -33,6 +34,7 @@ def slowing(growth=None, lines=(), other=(), samples=(), gpus=None, **given):
     needs = {
         "memory": MemoryGrowth(2048.0, None),
         "retained": None,
+        "nested": None,
         "between": Missing("no stacks"),
         "stacks": stacks,
     }
@@ -92,6 +94,13 @@ def test_a_function_of_the_loop_is_looked_for_by_the_loops_own_line():
 )
 def test_only_one_phase_that_works_more_is_work(growth, cause):
     assert slowing(growth).cause is cause
+
+
+def test_items_that_pass_through_more_and_more_wrappers_explain_waits_for_batches():
+    waits = growing(phase=Phase.DATA_WAIT)
+    assert slowing(waits, nested=nested()).cause is Cause.DATASETS
+    assert slowing(waits, nested=nested(0.49)).cause is Cause.WORK  # most of a batch is something else
+    assert slowing(nested=nested()).cause is Cause.WORK  # another phase grows
 
 
 def test_graphs_that_stay_alive_explain_all_that_no_one_else_does():

@@ -174,6 +174,26 @@ def test_an_iterator_still_in_use_counts_on_while_its_loader_is_iterated_anew(tm
     assert (whole, [end["batches"] for end in ends]) == ([1], [2, 8, 2, 2, 2, 3])
 
 
+def test_an_epoch_that_was_left_ends_with_the_first_batch_of_a_loader_made_anew(tmp_path):
+    records = watched(
+        tmp_path,
+        """
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        net = torch.nn.Linear(4, 1)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        data = TensorDataset(torch.randn(64, 4))
+        for _ in range(4):
+            batches = iter(DataLoader(data, batch_size=8))  # beside the old one, which goes afterwards
+            for _ in range(3):
+                x, = next(batches)
+                net(x).mean().backward(); opt.step(); opt.zero_grad()
+        """,
+    )
+    ends = records.ranks[0].of("epoch_end")
+    assert [(end["loader"], end["batches"]) for end in ends] == [(1, 3), (2, 3), (3, 3)]
+
+
 def test_validation_batches_do_not_count_as_training_samples(tmp_path):
     records = watched(
         tmp_path,

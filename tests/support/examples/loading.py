@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from perfdoctor.facts.data.copy_lines import CopyLines
 from perfdoctor.facts.data.helper_threads import HelperThreadFacts
 from perfdoctor.facts.data.late_sharding import LateShardingFacts
+from perfdoctor.facts.data.nested_datasets import NestedDatasets
 from perfdoctor.facts.data.padding import PaddingFacts
 from perfdoctor.facts.data.storage import StorageFacts
 from perfdoctor.facts.data.validation_loader import ValidationLoaderFacts
@@ -35,6 +36,7 @@ HEALTHY = {
     HelperThreadFacts: load_facts.threads(running=0.1, blocked=0.02),
     CopyLines: load_facts.copied(in_loop=0.02, in_batch=0.5),
     LateShardingFacts: LateShardingFacts(AT, AT, 0.05, 20, 4),
+    NestedDatasets: load_facts.nested(0.1, deepest=12),
     StorageFacts: load_facts.storage("network", "nfs4"),
     ValidationLoaderFacts: load_facts.held_back(workers=2, wait=0.2),
     DiskFacts: load_facts.disk(),
@@ -53,6 +55,9 @@ def odd(draw):
     return {
         LateShardingFacts: LateShardingFacts(
             AT, AT, draw(SHARE), draw(st.integers(0, 999)), draw(st.integers(2, 99))
+        ),
+        NestedDatasets: load_facts.nested(
+            draw(SHARE), draw(st.integers(0, 999)), draw(st.integers(10, 999)), draw(st.booleans())
         ),
         BatchFacts: load_facts.batch(
             *(

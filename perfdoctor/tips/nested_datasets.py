@@ -1,0 +1,71 @@
+"""Each item is looked up through many data sets, one wrapped around the other.
+
+## What it sees
+The step waits for batches, and a large part of their cost is the own time of torch's `Subset` and
+`ConcatDataset`, which stack samples find many deep: each item passes through all of them. Active learning,
+curricula, replay of past tasks and splits of splits wrap what they wrapped in the round before.
+
+## By hand
+    indices = [*labelled.indices, *chosen]      # into the base data set; `chosen` as well
+    labelled = Subset(base, indices)            # one flat subset, whatever the round
+
+Keep indices into the base data set for each part, and make data sets of them only where a loader needs one. A
+`ConcatDataset` of several base data sets is made once, from all of them, as the base.
+
+## When not
+One or two wrappers, as of a split for validation, cost next to nothing.
+"""
+
+from __future__ import annotations
+
+from perfdoctor.facts.data.nested_datasets import NestedDatasets
+from perfdoctor.model.batch import waits
+from perfdoctor.model.change import NOTHING, Change, Effort, Estimate
+from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.measured import LoaderFacts, StepFacts
+from perfdoctor.tips.catalogue import Checked, tip
+
+NOTICEABLE = 0.10  # share of step time that waits
+LARGE = 0.25  # of a batch's cost
+SAMPLES = 5  # there: fewer may be chance
+SURE = 0.8  # of the wrappers' own time: it was sampled, and one flat subset stays
+SHOWN = 3  # lines named
+# What keeps the results, makes the same work quicker or spreads it: it need not be done at all.
+QUICKER = ("slow-dataset-code", "repeated-items", "too-few-workers", "too-many-workers")
+
+
+@tip(
+    title="Keep indices into the base data set instead of wrapping it again",
+    bottleneck=Bottleneck.DATA,
+    effort=Effort.LINES,
+    checked=Checked.SCRIPTS,
+    rivals=QUICKER,
+    before=QUICKER,
+)
+def nested_datasets(step: StepFacts, loader: LoaderFacts, nested: NestedDatasets) -> Advice | None:
+    """Names the lines that wrap again and again, where the step waits for items to come through."""
+    if step.data_stall < NOTICEABLE or nested.share < LARGE or nested.samples < SAMPLES:
+        return None
+    goes = Estimate(SURE * nested.share, nested.share, nested.share)
+    batch_ms = loader.batch_s * 1e3
+    least = "at least " if nested.is_cut else ""
+    wrapped = next((f": `{at.text}`" for at in nested.at if at.text), "")
+    return Advice(
+        because=(
+            waits(step),
+            f"{nested.share:.0%} of a batch's {batch_ms:.1f} ms is spent in `Subset` and `ConcatDataset`",
+            f"samples find items {nested.typical} of them deep mostly, {least}{nested.deepest} at the most",
+            *(f"line {at.line} wraps{wrapped}" for at in nested.at[:1]),
+        ),
+        change=Change(batch=goes, others=_others(step, loader, nested.share)),
+        at=nested.at[:SHOWN],
+        code="indices = [*indices, *chosen]  # into the base data set\nlabelled = Subset(base, indices)",
+    )
+
+
+def _others(step: StepFacts, loader: LoaderFacts, share: float) -> Estimate:
+    """What goes from the waits for other loaders: without workers, samples are of them, too."""
+    if loader.num_workers or step.mean_s <= 0:
+        return NOTHING
+    waited = min(1.0, loader.other_wait_s / step.mean_s)
+    return Estimate(SURE * share * waited, share * waited, share * waited)
