@@ -47,7 +47,7 @@ def accuracy(evaluated):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=240)
-    parser.add_argument("--evaluated", type=int, default=1600)
+    parser.add_argument("--evaluated", type=int, default=1200)
     args = parser.parse_args()
     set_seed(0)
     config = BertConfig(num_labels=len(MODULES), **SIZES)
@@ -57,8 +57,8 @@ def main():
             max_steps=args.steps,
             per_device_train_batch_size=16,
             eval_strategy="steps",
-            eval_steps=args.steps // 4,
-            logging_steps=args.steps // 4,
+            eval_steps=args.steps // 8,
+            logging_steps=args.steps // 8,
             learning_rate=1e-3,
             save_strategy="no",
             report_to=[],
