@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfdoctor.facts.host.between_steps import BetweenLine, BetweenStepsFacts
 from perfdoctor.facts.host.debug_modes import DebugMode, DebugModeFacts
+from perfdoctor.facts.host.gathered_outputs import GatheredOutputs, KeptOutput
 from perfdoctor.facts.host.gc_pauses import GcPauseFacts
 from perfdoctor.facts.host.slowing_down import Cause, SlowingFacts
 from perfdoctor.facts.host.step_growth import StepGrowth
@@ -140,3 +141,14 @@ def between(
     at = Location("train.py", 30, "fit", text)
     hot = at if inside == at.line else Location("train.py", inside, "update", "values.sort()")
     return BetweenStepsFacts((BetweenLine(at, hot, share, samples),))
+
+
+def gathered(share: float, *names: str, samples: int = 100, reduces: bool = False) -> GatheredOutputs:
+    """So much of the step joins outputs of evaluations; the script's configuration adds those names to them."""
+    kept = (
+        KeptOutput(name, Location("train.py", 5 + index, "main", f"config.output_{name} = True"))
+        for index, name in enumerate(names)
+    )
+    made = Location("train.py", 20, "main", "trainer = Trainer(model, args)")
+    called = Location("train.py", 30, "main", "trainer.train()")
+    return GatheredOutputs(share, samples, called, made, tuple(kept), reduces)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from perfdoctor.facts.host.between_steps import BetweenStepsFacts
 from perfdoctor.facts.host.debug_modes import DebugModeFacts
+from perfdoctor.facts.host.gathered_outputs import GatheredOutputs
 from perfdoctor.facts.host.gc_pauses import GcPauseFacts
 from perfdoctor.facts.host.tensor_loops import TensorLoopFacts
 from perfdoctor.facts.script.discarded_gradients import DiscardedGradientFacts
@@ -30,6 +31,7 @@ HEALTHY = {
     RetainedGraphFacts: host_facts.retained(graphs=4, steps=20),
     ValidationFacts: host_facts.validation(seconds=1.2),
     BetweenStepsFacts: host_facts.between(0.01),
+    GatheredOutputs: host_facts.gathered(0.01),
     TensorLoopFacts: TensorLoopFacts((facts.line(0.01, 30),), 0.01),
     DiscardedGradientFacts: DiscardedGradientFacts(9, 0.02, 0.03, 100, None, None, None, False),
     UnusedGradientFacts: UnusedGradientFacts(1, 100, 0.01, 0.0, None),
@@ -48,6 +50,11 @@ def odd(draw):
         GradientClearingFacts: host_facts.clearing(draw(st.integers(0, 99)), draw(st.integers(0, 1))),
         GradientZeroingFacts: host_facts.zeroing(draw(MS)),
         BetweenStepsFacts: host_facts.between(draw(SHARE), draw(CODE), draw(st.integers(30, 31)), 99),
+        GatheredOutputs: host_facts.gathered(
+            draw(SHARE),
+            *draw(st.sets(st.sampled_from(["hidden_states", "attentions"]))),
+            reduces=draw(st.booleans()),
+        ),
         TensorLoopFacts: TensorLoopFacts((facts.line(draw(SHARE), 30, text=draw(CODE)),), draw(SHARE)),
         DiscardedGradientFacts: DiscardedGradientFacts(
             9,
