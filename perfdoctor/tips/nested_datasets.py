@@ -28,7 +28,12 @@ from perfdoctor.tips.catalogue import Checked, tip
 NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.25  # of a batch's cost
 SAMPLES = 5  # there: fewer may be chance
-SURE = 0.8  # of the wrappers' own time: it was sampled, and one flat subset stays
+SURE = 0.8  # of the wrappers' own time, as sampled: one flat subset stays
+LOST = (
+    0.0,
+    0.5,
+    1.0,
+)  # of their samples, in the measure of the others: deep stacks change while they are read
 SHOWN = 3  # lines named
 # What keeps the results, makes the same work quicker or spreads it: it need not be done at all.
 QUICKER = ("slow-dataset-code", "repeated-items", "too-few-workers", "too-many-workers")
@@ -46,7 +51,8 @@ def nested_datasets(step: StepFacts, loader: LoaderFacts, nested: NestedDatasets
     """Names the lines that wrap again and again, where the step waits for items to come through."""
     if step.data_stall < NOTICEABLE or nested.share < LARGE or nested.samples < SAMPLES:
         return None
-    goes = Estimate(SURE * nested.share, nested.share, nested.share)
+    low, likely, high = (nested.share * (1.0 + lost * (1.0 - nested.share)) for lost in LOST)
+    goes = Estimate(SURE * low, likely, high)
     batch_ms = loader.batch_s * 1e3
     least = "at least " if nested.is_cut else ""
     wrapped = next((f": `{at.text}`" for at in nested.at if at.text), "")
@@ -57,15 +63,15 @@ def nested_datasets(step: StepFacts, loader: LoaderFacts, nested: NestedDatasets
             f"samples find items {nested.typical} of them deep mostly, {least}{nested.deepest} at the most",
             *(f"line {at.line} wraps{wrapped}" for at in nested.at[:1]),
         ),
-        change=Change(batch=goes, others=_others(step, loader, nested.share)),
+        change=Change(batch=goes, others=_others(step, loader, goes)),
         at=nested.at[:SHOWN],
         code="indices = [*indices, *chosen]  # into the base data set\nlabelled = Subset(base, indices)",
     )
 
 
-def _others(step: StepFacts, loader: LoaderFacts, share: float) -> Estimate:
+def _others(step: StepFacts, loader: LoaderFacts, goes: Estimate) -> Estimate:
     """What goes from the waits for other loaders: without workers, samples are of them, too."""
     if loader.num_workers or step.mean_s <= 0:
         return NOTHING
     waited = min(1.0, loader.other_wait_s / step.mean_s)
-    return Estimate(SURE * share * waited, share * waited, share * waited)
+    return Estimate(goes.low * waited, goes.likely * waited, goes.high * waited)

@@ -28,13 +28,13 @@ def test_what_samplers_cut_off_is_said():
 
 def test_the_wrappers_own_time_goes():
     batch = tip(STEP, LOADER, nested()).change.batch
-    assert (batch.low, batch.likely, batch.high) == pytest.approx((0.64, 0.8, 0.8))
+    assert (batch.low, batch.likely, batch.high) == pytest.approx((0.64, 0.88, 0.96))
 
 
 def test_it_goes_from_the_waits_for_other_loaders_as_well():
     waiting = loader(workers=0, batch=100, other_wait_s=STEP.mean_s / 4)
     others = tip(STEP, waiting, nested()).change.others
-    assert (others.low, others.likely, others.high) == pytest.approx((0.16, 0.2, 0.2))
+    assert (others.low, others.likely, others.high) == pytest.approx((0.16, 0.22, 0.24))
     workers = loader(workers=2, batch=100, other_wait_s=STEP.mean_s / 4)
     assert tip(STEP, workers, nested()).change.others.high == 0
 
