@@ -29,11 +29,8 @@ NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.25  # of a batch's cost
 SAMPLES = 5  # there: fewer may be chance
 SURE = 0.8  # of the wrappers' own time, as sampled: one flat subset stays
-LOST = (
-    0.0,
-    0.5,
-    1.0,
-)  # of their samples, in the measure of the others: deep stacks change while they are read
+# Of their samples, in the measure of the others: deep stacks change while they are read.
+LOST = (0.0, 0.5, 1.0)
 SHOWN = 3  # lines named
 # What keeps the results, makes the same work quicker or spreads it: it need not be done at all.
 QUICKER = ("slow-dataset-code", "repeated-items", "too-few-workers", "too-many-workers")
