@@ -21,7 +21,7 @@ from __future__ import annotations
 from perfdoctor.facts.script.module_calls import RepeatedCallFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import Phase, StepFacts
+from perfdoctor.model.measured import Phase, RunFacts, StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.03  # share of the step
@@ -39,7 +39,7 @@ SHOWN = 3  # lines named
     saves=("time", "memory"),
     checked=Checked.SCRIPTS,
 )
-def repeated_parametrizations(step: StepFacts, repeats: RepeatedCallFacts) -> Advice | None:
+def repeated_parametrizations(run: RunFacts, step: StepFacts, repeats: RepeatedCallFacts) -> Advice | None:
     """Advises parametrize.cached() where a step makes the same weights several times."""
     found = [one for one in repeats.repeats if one.parametrizes and one.seen >= MOSTLY]
     share = min(1.0, sum(one.share for one in found))
@@ -59,7 +59,8 @@ def repeated_parametrizations(step: StepFacts, repeats: RepeatedCallFacts) -> Ad
             f"that takes {share:.1%} of the step, and backward through each of them as well",
             f"line {top.line} takes the most{text}",
         ),
-        change=removes(share, min(most, share + with_them), most),
+        # a device may have other work meanwhile: there the share is of the host's time
+        change=removes(0.0 if run.on_device else share, min(most, share + with_them), most),
         at=tuple(one.again for one in found)[:SHOWN],
         code="with torch.nn.utils.parametrize.cached():\n    output = model(x)",
     )

@@ -18,7 +18,7 @@ def parametrized(share=0.14, **given):
 
 
 def test_says_how_often_and_where():
-    advice = tip(RECURRENT, parametrized())
+    advice = tip(run(), RECURRENT, parametrized())
     assert advice.because[:2] == (
         "a step makes parametrized weights 35 times more than they change",
         "that takes 14.0% of the step, and backward through each of them as well",
@@ -28,14 +28,19 @@ def test_says_how_often_and_where():
 
 
 def test_backward_goes_with_it_as_it_does_with_the_rest():
-    share = tip(RECURRENT, parametrized()).change.step
+    share = tip(run(), RECURRENT, parametrized()).change.step
     assert (share.low, share.likely, share.high) == pytest.approx((0.14, 0.42, 0.7))
-    short = tip(step(forward=6, backward=3, optimizer=1), parametrized()).change.step
+    short = tip(run(), step(forward=6, backward=3, optimizer=1), parametrized()).change.step
     assert (short.likely, short.high) == pytest.approx((0.21, 0.44))
 
 
+def test_on_a_device_nothing_is_sure_to_go():
+    share = tip(run(device="Tesla V100"), RECURRENT, parametrized()).change.step
+    assert (share.low, share.likely) == pytest.approx((0.0, 0.42))
+
+
 def test_without_gradients_backward_stays():
-    share = tip(RECURRENT, parametrized(recording=False)).change.step
+    share = tip(run(), RECURRENT, parametrized(recording=False)).change.step
     assert share.high == pytest.approx(0.14)
 
 
@@ -48,7 +53,7 @@ def test_without_gradients_backward_stays():
     ],
 )
 def test_is_silent(found):
-    assert tip(RECURRENT, found) is None
+    assert tip(run(), RECURRENT, found) is None
 
 
 def test_it_is_told_once():

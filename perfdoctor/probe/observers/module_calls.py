@@ -348,4 +348,6 @@ def _places(module: Any, kind: str) -> List[Any]:
 
 
 def _on_cpu(call: Call) -> bool:
-    return all(tensor is None or tensor.is_cpu for tensor in (alive() for alive in call.alive))
+    """Whether it computes there: by what it is given or, where that is nothing, by what it is made of."""
+    given = [alive() for alive in call.alive] or parameters_of(call.module)
+    return all(tensor is None or tensor.is_cpu for tensor in given)
