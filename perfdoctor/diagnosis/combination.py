@@ -123,7 +123,9 @@ def _shared(kinds: Sequence[Kinds], taken: Sequence[Estimate], pool: float) -> E
     )
     whole = _sum(taken)
     likely = min(whole.likely, max(pool, *(one.likely for one in taken)))
-    return Estimate(min(worst, whole.low), likely, min(whole.high, max(pool, *(one.high for one in taken))))
+    return Estimate(
+        min(worst, whole.low, likely), likely, min(whole.high, max(pool, *(one.high for one in taken)))
+    )
 
 
 def _from(pool: float, taken: Sequence[Estimate]) -> Estimate:

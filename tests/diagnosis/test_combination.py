@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perfdoctor.diagnosis.combination import Saving, by_kinds, in_all, together
-from perfdoctor.model.change import Change, Estimate, removes
+from perfdoctor.model.change import NOTHING, Change, Estimate, removes
 from perfdoctor.model.concluded import Bottleneck
 
 DATA, TRANSFER, COMPUTE, HOST = Bottleneck.DATA, Bottleneck.TRANSFER, Bottleneck.COMPUTE, Bottleneck.HOST
 HALVES = {DATA: 0.5, COMPUTE: 0.5}
+ALL = Estimate(1.0, 1.0, 1.0)
 
 
 def parts(*changes, kinds=(DATA,)):
@@ -111,6 +112,14 @@ KINDS = st.lists(st.sampled_from(list(Bottleneck)), max_size=2, unique=True).map
 
 
 @given(st.lists(st.tuples(KINDS, ESTIMATES, ESTIMATES), min_size=2, max_size=5))
+@example(
+    [
+        ((), NOTHING, NOTHING),
+        ((DATA,), ALL, NOTHING),
+        ((TRANSFER,), ALL, NOTHING),
+        ((DATA, TRANSFER), NOTHING, NOTHING),
+    ]
+)
 def test_a_combination_is_an_estimate_and_takes_no_more_than_its_parts_would_add_up_to(given):
     made = [Saving(Change(step=step, batch=batch), kinds) for kinds, step, batch in given]
     both = together(made, dict.fromkeys(Bottleneck, 0.2))

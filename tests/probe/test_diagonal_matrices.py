@@ -75,7 +75,8 @@ def test_full_matrices_masks_and_what_is_made_and_not_used_do_not(work):
 
 def test_making_checking_and_using_it_belong_to_one_matrix():
     def work():
-        normal = torch.distributions.MultivariateNormal(torch.zeros(8, 4), torch.diag_embed(STD.square()))
+        covariance = torch.diag_embed(STD.square())
+        normal = torch.distributions.MultivariateNormal(torch.zeros(8, 4), covariance, validate_args=True)
         normal.log_prob(torch.randn(8, 4))
         normal.rsample()
 
