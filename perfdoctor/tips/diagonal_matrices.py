@@ -36,9 +36,7 @@ SHOWN = 3  # lines named
 # What element-wise operations leave of that time: a part of it for small matrices, where calls cost most, and
 # next to nothing for large ones.
 LEFT_LIKELY, LEFT_MOST = 0.1, 0.4
-DISTRIBUTION = (
-    """Independent(Normal(mean, std), 1)  # not: MultivariateNormal(mean, torch.diag_embed(std**2))"""
-)
+DISTRIBUTION = "Independent(Normal(mean, std), 1)  # not: MultivariateNormal(mean, torch.diag_embed(std**2))"
 ELEMENTS = """values / diagonal  # not: torch.linalg.solve(torch.diag_embed(diagonal), values)
 diagonal.log().sum(-1)  # not: torch.logdet(torch.diag_embed(diagonal))
 diagonal * values  # not: torch.diag_embed(diagonal) @ values"""

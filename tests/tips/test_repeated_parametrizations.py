@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.facts.script.module_calls import PARAMETRIZATION
 from perfdoctor.tips.repeated_forward import repeated_forward
 from perfdoctor.tips.repeated_parametrizations import repeated_parametrizations as tip
+from perfdoctor.wire.events.training import PARAMETRIZATION
 from tests.support.facts import run, step
 from tests.support.script_facts import repeats
 

@@ -41,10 +41,8 @@ def double_precision(
 def of_kernels(kernels: KernelFacts, narrowed: NarrowedDoubles) -> DoublePrecision | None:
     """Of what a trace alone shows of a device; None where no kernel is known to compute in float64."""
     computing = [use for use in kernels.kernels if use.kind not in NOT_COMPUTE]
-    all_us, wide_us = (
-        sum(use.us for use in computing),
-        sum(use.us for use in computing if use.dtype == "float64"),
-    )
+    all_us = sum(use.us for use in computing)
+    wide_us = sum(use.us for use in computing if use.dtype == "float64")
     if wide_us <= 0:
         return None
     low, likely, high = (kernels.scale * wide_us * gone for gone in UNKNOWN)

@@ -13,9 +13,13 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.script import SettingsEvent
-from perfdoctor.wire.events.training import BiasedLayerEvent, ModuleCallsEvent, RepeatedCallEvent
+from perfdoctor.wire.events.training import (
+    PARAMETRIZATION,
+    BiasedLayerEvent,
+    ModuleCallsEvent,
+    RepeatedCallEvent,
+)
 
-PARAMETRIZATION = "ParametrizationList"  # of torch.nn.utils.parametrize
 FEW = 3  # fewer do not tell what every step does
 
 

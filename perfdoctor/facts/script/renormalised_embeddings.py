@@ -6,6 +6,7 @@ from statistics import median
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
+from perfdoctor.facts.script.looked_at import FEW
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.change import Estimate
 from perfdoctor.model.dataclass import dataclass
@@ -14,8 +15,6 @@ from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.embeddings import RenormalisationLookEvent, RenormalisedTableEvent
 from perfdoctor.wire.events.script import DeviceEvent
-
-FEW = 2  # sampled steps: one alone may have been odd
 
 
 @dataclass(frozen=True)

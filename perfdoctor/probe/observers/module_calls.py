@@ -10,7 +10,7 @@ import weakref
 from _thread import get_ident
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
-from ...wire.events.training import BiasedLayerEvent, ModuleCallsEvent
+from ...wire.events.training import PARAMETRIZATION, BiasedLayerEvent, ModuleCallsEvent
 from .. import accelerators, patch
 from ..autocast import autocast_of
 from ..constructor_lines import ConstructorLines
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
 
-PARAMETRIZATION = "ParametrizationList"  # a class of torch.nn.utils.parametrize, which few scripts import
 CALLS_MAX = 4_000  # in one look: a validation that lies between two updates must not fill memory
 FREE_NS, SHARE = (
     20_000_000,

@@ -136,6 +136,9 @@ class ModuleCallsEvent(Event, name="calls"):
     search_s: float = 0.0
 
 
+PARAMETRIZATION = "ParametrizationList"  # the module of torch.nn.utils.parametrize that makes a parameter
+
+
 class RepeatedCallEvent(Event, name="repeat"):
     """A module was called again with the same arguments in one sampled step."""
 
