@@ -15,6 +15,7 @@ from perfdoctor.diagnosis.calibration import (
 )
 from perfdoctor.diagnosis.combination import Saving, by_kinds, in_all, largest, together
 from perfdoctor.diagnosis.gains import at_most, beside_host, bound_of, calibrated, gain_of, waited_for
+from perfdoctor.diagnosis.same_work import Advised, whose_turn, without_rivals, without_spared
 from perfdoctor.diagnosis.verdict import WORTHWHILE, TimeAttribution, unjudgeable
 from perfdoctor.facts.device.device import DeviceFacts, without
 from perfdoctor.facts.gather import Facts
@@ -35,9 +36,6 @@ OVERTAKEN = 0.5  # of its gain is left to a finding beside a better one: with le
 # What a gain is worth beside others, by the effort it takes: a flag is tried in a minute, a rewrite in a day.
 WORTH = {Effort.FLAG: 1.0, Effort.LINES: 0.9, Effort.REWRITE: 0.6}
 RISKY = 0.8  # of its worth is left to a change that can alter what the training learns
-
-
-Advised = tuple[Tip, Advice, Gain]
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
     failures: list[OwnFailure] = []
     specific = [tip for tip in tips if not tip.heading.general]
     advised, not_judged = _ask(specific, facts, attribution, failures)
-    worthwhile, rivals = _without_rivals(_worthwhile(advised))
+    worthwhile, rivals = without_rivals(_worthwhile(advised))
     covered = Covered.by(advice for _, advice, _ in worthwhile)
     knowing = replace(facts, groups={**facts.groups, Covered: covered})
     general, also_not_judged = _ask(
@@ -194,7 +192,7 @@ class _Ranking:
         """All of them in their order; what has little left beside the ones before it says so."""
         left, ranked = list(advised), list[Advised]()
         while left:
-            ready = _next(left)
+            ready = whose_turn(left)
             adds = {entry[0].id: self._beside(ranked, entry) for entry in ready}
             best = max(ready, key=lambda entry: _worth_of(adds[entry[0].id], entry[0], entry[1]))
             left.remove(best)
@@ -220,33 +218,6 @@ class _Ranking:
         beside = max(1.0, self._beside([first], entry))
         left = f'once "{first[0].title}" is done, this brings {beside:.2f}x'
         return tip, replace(advice, because=(*advice.because, left)), gain
-
-
-def _without_rivals(advised: Sequence[Advised]) -> tuple[list[Advised], list[Note]]:
-    """Of tips that serve the same end, or undo each other, the one that is worth most; notes on the rest.
-
-    One that spares work is preferred to those that make it quicker.
-    """
-    left, kept = list(advised), list[Advised]()
-    notes = []
-    while left:
-        tip, advice, gain = entry = _next(left)[0]
-        left.remove(entry)
-        better = next((other for other, *_ in kept if _are_rivals(tip, other)), None)
-        if better is None:
-            kept.append((tip, advice, gain))
-        else:
-            notes.append(Note("rival", {"title": tip.title, "gain": gain.likely, "better": better.title}))
-    return kept, notes
-
-
-def _next(left: Sequence[Advised]) -> list[Advised]:
-    """Those of them whose turn it is: none of the others spares the work that they are about."""
-    return [entry for entry in left if not any(entry[0].id in tip.heading.before for tip, *_ in left)]
-
-
-def _are_rivals(tip: Tip, other: Tip) -> bool:
-    return other.id in tip.heading.rivals or tip.id in other.heading.rivals
 
 
 def _small_things(advised: Sequence[Advised]) -> list[Note]:
@@ -316,6 +287,7 @@ def machine_of(facts: Facts) -> MachineRanges:
 
 def _in_combination(run: _Judged, advised: Sequence[Advised]) -> Gain:
     """What several changes bring together, within what their classes take."""
+    advised = without_spared(advised)
     gain = gain_of(run.model, [_as_one(run, advised)])
     alone = [_part(*each) for each in advised if each[1].change]
     here = fitted_here((tip.heading.effort for tip, *_ in advised), run.machine)
@@ -338,7 +310,7 @@ def _as_one(run: _Judged, advised: Sequence[Advised]) -> Change:
 
 def _together(run: _Judged, advised: Sequence[Advised]) -> Gain | None:
     """What the first findings bring in combination, within what their classes take; None if there is one."""
-    first = [entry for entry in advised if entry[1].change is not None][:COMBINED]
+    first = without_spared([entry for entry in advised if entry[1].change is not None])[:COMBINED]
     if len(first) < 2:
         return None
     gain = _in_combination(run, first)

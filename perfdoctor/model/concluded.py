@@ -66,6 +66,7 @@ class Advice:
     seconds. `tweak` is the flag and value of `perfdoctor try`, or None. `code` is the change by hand, written
     for this script where its names are known; `arguments` is the same for TrainingArguments, where they have
     it. `phase` is the one that all of that time lies in, if it is one.
+    `spares` are the lines whose time goes as a whole: advice on them comes later, and adds nothing.
     """
 
     because: tuple[str, ...]
@@ -79,6 +80,7 @@ class Advice:
     phase: Phase | None = None
     arguments: str | None = None
     also: tuple[Bottleneck, ...] = ()  # further classes of time that the change acts on
+    spares: tuple[Location, ...] = ()
     gains_like: Bottleneck | None = None  # a class whose measured gains its own is like, if not of its time
 
     def __post_init__(self) -> None:

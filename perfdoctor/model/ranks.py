@@ -83,6 +83,7 @@ class Straggler:
     strangers: float = 0.0  # share of its node's usable cores that others than ranks keep busy
     more_data: float | None = None  # times the median rank's samples, or elements of as many; None: not more
     lines: tuple[Location, ...] = ()  # at which it takes longer, longest first
+    alone: tuple[Location, ...] = ()  # those of them that take the others next to nothing
     dealt: tuple[Location, ...] = ()  # that divide the data among the ranks, where its part takes longer
 
     @property

@@ -26,6 +26,7 @@ from perfdoctor.runs.records import Folder, Process, steps_made
 from perfdoctor.runs.spans import meet, meeting, span_s
 from perfdoctor.runs.types import JobRecords, RankRecords, RunRecords
 
+SAMPLED_MAX = 16  # ranks of a job: of more, stacks are not held against each other
 PROBLEMS = 6  # that are told of one folder; more are counted
 
 
@@ -72,14 +73,18 @@ class Job:
         )
 
     def _each_rank(self, problems: Mapping[Path, list[Note]]) -> Iterator[RankRecords]:
-        """Each rank with its events, steps and collectives; what cannot be read of its folder is noted."""
+        """Each rank with its events, steps and collectives; what cannot be read of its folder is noted.
+
+        Those of a small job come with their stacks.
+        """
         left = Counter(folder.path for folder in self._folder_of.values())
         hosts: dict[Path, Sequence[Json]] = {}
         for rank in self.ranks:
             folder = self._folder_of[rank]
             if folder.path not in hosts:
                 hosts[folder.path] = folder.host(problems[folder.path])
-            yield folder.timed(rank, problems[folder.path], hosts[folder.path])
+            read = folder.sampled if self.world <= SAMPLED_MAX else folder.timed
+            yield read(rank, problems[folder.path], hosts[folder.path])
             left[folder.path] -= 1
             if not left[folder.path]:
                 del hosts[folder.path]  # samples of a thousand nodes would fill the memory

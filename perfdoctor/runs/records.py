@@ -128,9 +128,17 @@ class Folder:
         collectives, now = read_rows(file, problems), read_now(file) or interruption.position(file, steps)
         return replace(self.told(rank, problems, host), steps=steps, collectives=collectives, now=now)
 
+    def sampled(self, rank: int, problems: list[Note], host: Sequence[Json] = ()) -> RankRecords:
+        """The rank with its events, steps, collectives and stacks."""
+        file = self.path / names.stacks_file(self.processes[rank].tag)
+        source, stacks = read_stacks(file, problems)
+        rate_hz = read_stack_rate(file)
+        own = self.timed(rank, problems, host)
+        return replace(own, stacks=stacks, stacks_source=source, stacks_rate_hz=rate_hz)
+
     def whole(self, rank: int, problems: list[Note], host: Sequence[Json] = ()) -> RankRecords:
         """All that the rank and its loader workers recorded."""
-        tag, own = self.processes[rank].tag, self.timed(rank, problems, host)
+        tag, own = self.processes[rank].tag, self.sampled(rank, problems, host)
         if steps_made(own.steps):  # a rank that trained has told something in both
             told = {names.events_file(tag): own.events, names.BOOT: own.boot}
             problems += [Note(LOST, {"file": name, "rank": rank}) for name in told if not told[name]]
@@ -139,11 +147,7 @@ class Folder:
         ]
         kept = [part for part in parts if part is not None and len(part)]
         alike = [part for part in kept if part.dtype == kept[0].dtype]
-        loader = _with_loaders(np.concatenate(alike), own.events) if alike else None
-        file = self.path / names.stacks_file(tag)
-        source, stacks = read_stacks(file, problems)
-        rate_hz = read_stack_rate(file)
-        return replace(own, loader=loader, stacks=stacks, stacks_source=source, stacks_rate_hz=rate_hz)
+        return replace(own, loader=_with_loaders(np.concatenate(alike), own.events) if alike else None)
 
 
 def read(path: Path, others: bool = True) -> RunRecords:

@@ -19,7 +19,7 @@ from perfdoctor.model.change import Change, Effort, Estimate, removes
 from perfdoctor.model.checked import Checked
 from perfdoctor.model.concluded import Advice, Bottleneck, Gain, NotJudged
 from perfdoctor.model.coverage import Covered
-from perfdoctor.model.measured import LoaderFacts, RunFacts, StepFacts
+from perfdoctor.model.measured import LoaderFacts, Location, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.note import Note
 from perfdoctor.model.tip import Tip, TipHeading
@@ -49,6 +49,8 @@ def tip(
     checked=Checked.SCRIPTS,
     kernels_only=False,
     also=(),
+    at=(),
+    spares=(),
 ):
     """A tip that takes these shares (low, likely, high) out of the step; without any it is silent.
 
@@ -57,7 +59,7 @@ def tip(
     silent = change is True and not removed
     shares = removed if len(removed) == 3 else removed * 3
     made = replace(removes(*shares), is_published=published) if removed else change or None
-    advice = Advice(("because",), made, same_result=same_result, also=also)
+    advice = Advice(("because",), made, same_result=same_result, also=also, at=at, spares=spares)
     heading = TipHeading(
         name.title(), kind, effort, ("cpu",), ("time",), checked, None, general, rivals, kernels_only, before
     )
@@ -171,6 +173,16 @@ def test_what_spares_work_comes_before_what_makes_it_quicker():
     quicker, other = tip("a", 0.4), tip("c", 0.3)
     assert names(judged(quicker, tip("b", 0.2, before=("a",)), other)) == ["c", "b", "a"]
     assert names(judged(quicker, tip("b", 0.001, before=("a",)))) == ["a"]
+
+
+def test_what_is_about_lines_that_are_spared_comes_later_and_brings_nothing_beside_that():
+    line, other = Location("train.py", 7), Location("train.py", 8)
+    sparing = tip("a", 0.4, spares=(line,), at=(line,))
+    third = tip("c", 0.1, kind=Bottleneck.HOST, at=(other, line))
+    found = judged(tip("b", 0.6, at=(line, other)), sparing, third)
+    assert names(found) == ["a", "c", "b"]
+    assert found.findings[2].advice.because[-1] == 'once "A" is done, this brings 1.00x'
+    assert found.together == judged(sparing, third).together
 
 
 def test_of_rivals_the_one_that_spares_the_work_of_the_other_is_the_finding():

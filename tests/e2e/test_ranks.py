@@ -44,6 +44,7 @@ NEAR = 0.15  # of a delay: backward passes differ too, on a busy machine
 TOLD = "told: "
 LOOK_S, BUSY_PERCENT = 1.0, 40.0  # one of two cores is 50
 DELAY_MS = "30"
+PLANTED_AT = {"data": "time.sleep(self.seconds)", "compute": "work @ work"}
 HUNG_S = 90  # longest time until all ranks are where they hang
 HANGS_S = 3  # that they are left there
 BUSY = "import zlib, os\nblock = os.urandom(1 << 20)\nwhile True: zlib.compress(block, 9)"
@@ -147,6 +148,7 @@ def test_names_the_late_rank_its_cause_and_by_how_much(
     assert found["last"] > 0.8
     assert found["caused"] > 0.8
     assert (seen.report["bottleneck"]["verdict"], seen.first) == (kind, "straggler-rank")
+    assert [at["text"] for at in seen.report["findings"][0]["at"]] == [PLANTED_AT[kind]]
     punctual, own = seen.ranks["each"][1 - late], seen.ranks["each"][late]
     assert punctual["waiting_s"] > 10 * own["waiting_s"]
 

@@ -61,7 +61,6 @@ def test_a_folder_in_which_nothing_trained_is_a_job_without_ranks(tmp_path):
 
 def test_ranks_are_read_once_in_order_and_only_one_is_kept_in_memory(tmp_path, monkeypatch):
     planted = write_job(tmp_path, ranks=4, nodes=2, steps=5)
-    (planted.folders[0] / "stacks.rank0.txt").write_text("main;train 3\n")
     job = jobs.join(planted.folders)
     opened, earlier = [], []
     lines = recorded.read_lines
@@ -70,7 +69,6 @@ def test_ranks_are_read_once_in_order_and_only_one_is_kept_in_memory(tmp_path, m
     )
 
     def take(records):
-        assert records.stacks == ()
         assert [rank for rank, reference in earlier if reference() is not None] == []
         earlier.append((records.rank, weakref.ref(records)))
 
@@ -78,6 +76,14 @@ def test_ranks_are_read_once_in_order_and_only_one_is_kept_in_memory(tmp_path, m
     assert [rank for rank, _ in earlier] == [0, 1, 2, 3]
     events = [f"events.rank{rank}.jsonl" for rank in range(4)]
     assert opened == ["host.jsonl", *events[:2], "host.jsonl", *events[2:]]
+
+
+@pytest.mark.parametrize(("most", "seen"), [(2, 1), (1, 0)])
+def test_the_ranks_of_a_small_job_come_with_their_stacks(most, seen, tmp_path, monkeypatch):
+    (folder,) = write_job(tmp_path, ranks=2, steps=5).folders
+    (folder / "stacks.rank1.txt").write_text("# source=py-spy rate_hz=10\nmain;train 3\n")
+    monkeypatch.setattr(jobs, "SAMPLED_MAX", most)
+    assert [len(own.stacks) for own in ranks_of(jobs.of(folder))] == [0, seen]
 
 
 def test_nothing_is_read_any_more_once_the_notes_are_there(tmp_path):

@@ -71,7 +71,12 @@ def test_of_more_data_cores_are_not_to_blame():
 def test_else_the_lines_at_which_it_takes_longer_are_named():
     lines = (Location("model.py", 3),)
     advice = tip(facts.run(), facts.straggler(saved=0.25, why=WHY, lines=lines))
-    assert (advice.at, advice.code) == (lines, None)
+    assert (advice.at, advice.spares, advice.code) == (lines, (), None)
+
+
+def test_lines_that_take_the_others_nothing_would_be_spared():
+    line = Location("model.py", 3)
+    assert tip(facts.run(), facts.straggler(saved=0.25, lines=(line,), alone=(line,))).spares == (line,)
 
 
 @pytest.mark.parametrize(

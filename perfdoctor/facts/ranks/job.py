@@ -154,7 +154,7 @@ def _summary(
         host.available,
         host.strangers,
         input_size(own),
-        line_seconds(own, step, world),
+        line_seconds(own, step),
     )
     return _RankSummary(facts, flow, wrapper, habits, host, largest)
 

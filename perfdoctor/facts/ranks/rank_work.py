@@ -16,10 +16,10 @@ from perfdoctor.wire.events.ranks import InputSizeEvent
 Lines = Mapping[tuple[Phase, Location], float]
 
 FEW = 4  # looks at what a model is called with; fewer do not tell what batches are like
-RANKS_MAX = 16  # of a job: of more, stacks are not read line by line
 DIFFERENT, CERTAIN = 0.1, 2.0  # more than the usual rank has, and in standard errors
 MUCH = 0.25  # of what a rank takes longer: a line that takes it less longer is not named
 NAMED = 2  # lines
+ALONE = 0.2  # of a rank's time at a line: a usual rank with no more does without it
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,8 @@ def times_larger(own: InputSize | None, others: Sequence[InputSize | None]) -> f
     return own.mean / usual
 
 
-def line_seconds(records: RankRecords, step: StepFacts, world: int) -> Lines:
-    """Seconds a step by phase and line of the user's, as stack samples saw them; empty in a large job."""
-    if world > RANKS_MAX:
-        return {}
+def line_seconds(records: RankRecords, step: StepFacts) -> Lines:
+    """Seconds a step by phase and line of the user's, as stack samples saw them; empty without samples."""
     costs = stack_costs(records, step, Sources(lambda file, line: None))
     found: dict[tuple[Phase, Location], float] = {}
     if not isinstance(costs, Missing):
@@ -68,9 +66,16 @@ def slower_lines(phase: Phase, excess_s: float, own: Lines, others: Sequence[Lin
     if not own or not all(others):
         return ()
     more_s = {
-        at: seconds - median(lines.get((phase, at), 0.0) for lines in others)
-        for (inside, at), seconds in own.items()
-        if inside is phase
+        at: seconds - _usual_s(phase, at, others) for (inside, at), seconds in own.items() if inside is phase
     }
     ranked = sorted(more_s, key=lambda at: -more_s[at])
     return tuple(at for at in ranked[:NAMED] if more_s[at] >= MUCH * excess_s > 0)
+
+
+def is_alone(phase: Phase, at: Location, own: Lines, others: Sequence[Lines]) -> bool:
+    """Whether the usual rank has next to no time at a line that takes a rank some."""
+    return _usual_s(phase, at, others) <= ALONE * own.get((phase, at), 0.0)
+
+
+def _usual_s(phase: Phase, at: Location, others: Sequence[Lines]) -> float:
+    return median(lines.get((phase, at), 0.0) for lines in others)

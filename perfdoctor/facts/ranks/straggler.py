@@ -8,7 +8,7 @@ from statistics import mean, median
 
 import numpy as np
 
-from perfdoctor.facts.ranks.rank_work import InputSize, Lines, slower_lines, times_larger
+from perfdoctor.facts.ranks.rank_work import InputSize, Lines, is_alone, slower_lines, times_larger
 from perfdoctor.facts.ranks.skew import SPENT, Skew, steady_mean
 from perfdoctor.facts.steps.boundaries import Bools, Floats, Ints
 from perfdoctor.model.concluded import Bottleneck
@@ -119,6 +119,8 @@ def find(skew: Skew, habits: Sequence[Habits]) -> Straggler | None:
     habits_at_work = [habit.at_work(float(waited_s[row])) for row, habit in enumerate(habits)]
     why = _why(phase, float(excess_s[place]), row, others, habits_at_work)
     crowded = _is_crowded(phase, float(excess_s[place]), _lacking_s(row, others, habits_at_work))
+    own_lines, other_lines = habits[row].lines, [habits[one].lines for one in others]
+    slower = () if crowded else slower_lines(phase, float(excess_s[place]), own_lines, other_lines)
     whole_node = len(unit.rows) > 1
     if whole_node:
         why = f"all {len(unit.rows)} ranks of its node come late; {why}"
@@ -140,11 +142,8 @@ def find(skew: Skew, habits: Sequence[Habits]) -> Straggler | None:
         crowded=crowded,
         strangers=habits[row].strangers,
         more_data=_more_data(skew, row, others, habits) if cause is Bottleneck.COMPUTE else None,
-        lines=()
-        if crowded
-        else slower_lines(
-            phase, float(excess_s[place]), habits[row].lines, [habits[one].lines for one in others]
-        ),
+        lines=slower,
+        alone=tuple(at for at in slower if is_alone(phase, at, own_lines, other_lines)),
     )
 
 

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.facts.ranks.rank_work import InputSize, input_size, line_seconds, slower_lines, times_larger
+from perfdoctor.facts.ranks.rank_work import (
+    InputSize,
+    input_size,
+    is_alone,
+    line_seconds,
+    slower_lines,
+    times_larger,
+)
 from perfdoctor.model.measured import Location, Phase
 from perfdoctor.runs.types import RankRecords
 
@@ -51,5 +58,11 @@ def test_no_line_is_named_where_the_stacks_of_a_rank_are_not_known():
     assert slower_lines(Phase.FORWARD, 0.010, {}, [{(Phase.FORWARD, MODEL): 0.010}]) == ()
 
 
-def test_the_stacks_of_a_large_job_are_not_read():
-    assert line_seconds(rank(), None, 1000) == {}
+def test_without_samples_no_line_has_seconds():
+    assert line_seconds(rank(), None) == {}
+
+
+def test_a_rank_is_alone_at_a_line_that_takes_the_usual_rank_next_to_nothing():
+    own, busy = {(Phase.FORWARD, MODEL): 0.030}, {(Phase.FORWARD, MODEL): 0.020}
+    assert is_alone(Phase.FORWARD, MODEL, own, [{(Phase.BACKWARD, MODEL): 0.030}, {}, busy])
+    assert not is_alone(Phase.FORWARD, MODEL, own, [busy])
