@@ -29,7 +29,28 @@ def lines(text):
     ],
 )
 def test_a_part_of_the_data_for_each_rank_is_dealt(line):
-    assert lines(f"def part(order):\n    {line}\n") == [2]
+    assert lines(f"def part(order, rank, world):\n    {line}\n") == [2]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["low = (u * s)[:lora_rank]", "for i in range(rank): basis.append(v[i])", "low = v[:, :rank] @ s[:rank]"],
+)
+def test_the_rank_of_a_matrix_is_not_that_of_a_process(line):
+    train = "def main():\n    rank, world = dist.get_rank(), dist.get_world_size()\n"
+    sampler = "    sampler = DistributedSampler(texts)\n"
+    assert lines(f"def adapter(weight, rank, lora_rank):\n    {line}\n{train}{sampler}") == [5]
+
+
+def test_a_method_may_know_its_rank_from_another_one_of_its_class():
+    made = "    def __init__(self, dp_rank):\n        self.rank = dp_rank\n"
+    walked = "    def __iter__(self):\n        return iter(self.rows[self.rank :: self.n])\n"
+    assert lines(f"class Part:\n{made}{walked}") == [5]
+
+
+def test_data_that_a_function_for_validation_deals_are_not_trained_on():
+    train = "def train_dataloader(self):\n    return DataLoader(self.rows, sampler=DistributedSampler(self.rows))\n"
+    assert lines(train + train.replace("train_", "val_")) == [2]
 
 
 @pytest.mark.parametrize(
