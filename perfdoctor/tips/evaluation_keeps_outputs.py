@@ -77,6 +77,6 @@ def _code(gathered: GatheredOutputs) -> str:
     if names:
         ignored = ", ".join(f'"{name}"' for name in (*names, "past_key_values"))
         return f"trainer.train(ignore_keys_for_eval=[{ignored}])  # or leave output_{names[0]} off"
-    if gathered.reduces:
+    if gathered.reduces or not gathered.classifies:
         return "TrainingArguments(..., batch_eval_metrics=True)  # compute_metrics gets a batch at a time"
     return "Trainer(..., preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1))"

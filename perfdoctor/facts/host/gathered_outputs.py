@@ -14,7 +14,7 @@ from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame
 from perfdoctor.facts.user_source.origins import called_name
-from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.facts.user_source.parse import Sources, names_in
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, RunFacts, StepFacts
 
@@ -47,6 +47,7 @@ class GatheredOutputs:
     trainer: Location | None = None  # where the trainer is made
     kept: tuple[KeptOutput, ...] = ()  # none where the source names outputs to leave out
     reduces: bool = False  # the trainer is given a function that makes predictions of a batch's outputs
+    classifies: bool = True  # the largest logit is the prediction: no regression, and no texts are generated
 
 
 @fact
@@ -70,6 +71,7 @@ def gathered_outputs(
         trainer=next((at for at, _ in made), None),
         kept=() if named else tuple(kept for file in files for kept in _kept(sources, file)),
         reduces=any("preprocess_logits_for_metrics" in keywords for _, keywords in made),
+        classifies=not any(_predicts_otherwise(call) for file in files for call in _calls(sources, file)),
     )
 
 
@@ -101,18 +103,56 @@ def _trainers(sources: Sources, file: str) -> Iterator[tuple[Location, set[str]]
 
 
 def _kept(sources: Sources, file: str) -> Iterator[KeptOutput]:
-    """The settings of a configuration that add outputs: by keyword, or `model.config.output_... = True`."""
+    """The settings of a configuration that add outputs: by keyword, or `model.config.output_... = True`.
+
+    Only of what the trainer's model is made of, where the file shows it: no teacher's outputs are joined.
+    """
+    tree = sources.file(file).tree
+    assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)] if tree else []
+    trained = _made_of(assigned, {name for call in _calls(sources, file) for name in _trained(call)})
+    others = {
+        id(call)
+        for node in assigned
+        if trained and not trained & {name for target in node.targets for name in names_in(target)}
+        for call in ast.walk(node.value)
+    }
     for call in _calls(sources, file):
-        if CONFIGURES.search(called_name(call)):
+        if CONFIGURES.search(called_name(call)) and id(call) not in others:
             for keyword in call.keywords:
                 if keyword.arg in SETTINGS and _is_true(keyword.value):
                     yield KeptOutput(SETTINGS[keyword.arg], _place(sources, file, keyword.lineno))
-    tree = sources.file(file).tree
-    for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.Assign) and _is_true(node.value):
-            for target in node.targets:
-                if isinstance(target, ast.Attribute) and target.attr in SETTINGS:
-                    yield KeptOutput(SETTINGS[target.attr], _place(sources, file, node.lineno))
+    for node in assigned:
+        for target in node.targets if _is_true(node.value) and id(node.value) not in others else ():
+            if isinstance(target, ast.Attribute) and target.attr in SETTINGS:
+                yield KeptOutput(SETTINGS[target.attr], _place(sources, file, node.lineno))
+
+
+def _trained(call: ast.Call) -> set[str]:
+    """The names that a trainer's model is given by."""
+    if not TRAINERS.search(called_name(call)):
+        return set()
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "model"] or call.args[:1]
+    return {name for value in given for name in names_in(value)}
+
+
+def _made_of(assigned: Sequence[ast.Assign], names: set[str]) -> set[str]:
+    """These names with all that they are made of; empty where none of them is assigned anywhere."""
+    found, before = set(names), set[str]()
+    while found != before:
+        before = set(found)
+        for node in assigned:
+            if any(names_in(target) & found for target in node.targets if isinstance(target, ast.Name)):
+                found |= names_in(node.value)
+    return found if found != names else set()
+
+
+def _predicts_otherwise(call: ast.Call) -> bool:
+    """Whether a call sets a single label, which is a regression, or that texts are generated."""
+    return any(
+        isinstance(keyword.value, ast.Constant)
+        and (keyword.arg, keyword.value.value) in (("num_labels", 1), ("predict_with_generate", True))
+        for keyword in call.keywords
+    )
 
 
 def _is_true(node: ast.expr) -> bool:

@@ -98,3 +98,26 @@ def test_outputs_that_the_source_leaves_out_are_not_named():
 def test_a_trainer_may_make_predictions_already():
     source = SCRIPT.replace("args=args", "preprocess_logits_for_metrics=best")
     assert facts(*JOINING, source=source).reduces
+
+
+TEACHER = "teacher = AutoModel.from_pretrained(where, output_hidden_states=True)"
+
+
+def test_what_another_model_returns_is_not_joined():
+    student = "config = BertConfig(num_labels=3)\nnet = Net(config)"
+    made = "trainer = Distiller(model=net, teacher=teacher)\n"
+    script = f"{TEACHER}\n{student}\n{made.replace('Distiller', 'DistillingTrainer')}"
+    assert facts(*JOINING, ELSE, source=script).kept == ()
+    own = script.replace("num_labels=3", "output_attentions=True")
+    assert [kept.name for kept in facts(*JOINING, ELSE, source=own).kept] == ["attentions"]
+
+
+def test_where_the_file_does_not_show_what_is_trained_any_setting_counts():
+    script = f"{TEACHER}\ntrainer = Trainer(make(), args)\ntrainer.train()\n"
+    assert [kept.name for kept in facts(*JOINING, ELSE, source=script).kept] == ["hidden_states"]
+
+
+@pytest.mark.parametrize("setting", ["num_labels=1", "predict_with_generate=True"])
+def test_predictions_are_not_always_the_largest_logit(setting):
+    assert facts(*JOINING, ELSE).classifies
+    assert not facts(*JOINING, ELSE, source=SCRIPT.replace("num_labels=3", setting)).classifies
