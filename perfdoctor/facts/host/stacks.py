@@ -32,6 +32,7 @@ MOST_LINES = 20  # per phase
 WRAP_C = {Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.GRAD_SYNC}  # wrappers of what may be written in C
 LETS_THROUGH = "__torch_function__"  # the mode that shows each call of torch's in a step that is looked at
 OF_STEPS = {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION}
+UPDATING = {Phase.BACKWARD, Phase.OPTIMIZER}
 LOGGING_FILES = re.compile(
     r"[/\\](?:tqdm|rich|tensorboard|tensorboardX|wandb|mlflow|neptune|comet_ml|aim|clearml|loguru|logging)"
     r"(?:[/\\]|\.py)"
@@ -131,6 +132,7 @@ class StackLines:
     def __init__(self, main: Sequence[FrameStack], rank: RankRecords, sources: Sources) -> None:
         self.sources = sources
         self.anchors: dict[CodePlace, set[int]] = _anchors(main)
+        self._validating = _validating(main)
         self.results: dict[CodePlace, set[str]] = defaultdict(set)
         self._loops: dict[CodePlace, Loop | None] = {}
         self._needs: dict[tuple[str, int], bool] = {}
@@ -220,6 +222,8 @@ class StackLines:
             if loop is None:
                 continue
             if not inside:
+                if loop.units and not loop.is_loop and frame.line in self._validating[frame.file, frame.name]:
+                    return Role.OUTSIDE, index  # `train(model)`, and then `test(model)`
                 inside = not loop.units or (loop.is_loop and loop.contains(frame.line))
                 if not inside and (loop.is_loop or loop.role(frame.line) is not Role.TRAINS):
                     return Role.OUTSIDE, index
@@ -324,6 +328,21 @@ def _anchors(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:
         for place, counts in seen.items()
     }
     return defaultdict(set, lines)
+
+
+def _validating(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:
+    """The lines that lead to validation alone, of functions in which others lead to updates."""
+    seen: dict[tuple[CodePlace, int], set[Phase | None]] = defaultdict(set)
+    for frames, _ in main:
+        steps = [index for index in wrapped(frames) if frames[index].phase in OF_STEPS]
+        for frame in frames[: steps[-1]] if steps else ():
+            seen[(frame.file, frame.name), frame.line].add(frames[steps[-1]].phase)
+    updating = {place for (place, _), phases in seen.items() if phases & UPDATING}
+    lines: dict[CodePlace, set[int]] = defaultdict(set)
+    for (place, line), phases in seen.items():
+        if phases == {Phase.VALIDATION} and place in updating:
+            lines[place].add(line)
+    return lines
 
 
 def _is_of_a_log(frame: Frame) -> bool:

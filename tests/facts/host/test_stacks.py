@@ -252,6 +252,49 @@ def test_start_up_outside_the_loop_is_left_out():
     assert other(stack(at(1), at(99, "load", "/home/me/data.py"), count=1000)) == {}
 
 
+THEN_TESTED = dedent(
+    """\
+    def train(model):
+        for x in loader:
+            model(x).backward()
+            optimizer.step()
+    def test(model):
+        for x in held_out:
+            y = model(x)
+            print(y)
+    train(model)
+    test(model)
+    for epoch in range(9):
+        train(model)
+        test(model)
+    """
+)
+
+
+def trained_at(line):
+    inside = f"run ({TORCH}/autograd/graph.py:8)"
+    update = stack(at(line), at(4, "train"), wrapper("optimizer"), f"step ({TORCH}/optim/sgd.py:7)")
+    return (
+        stack(at(line), at(3, "train"), wrapper("module_call"), f"forward ({TORCH}/nn/modules/linear.py:9)"),
+        stack(at(line), at(3, "train"), f"backward ({TORCH}/_tensor.py:3)", wrapper("backward"), inside),
+        update,
+    )
+
+
+def validated_at(line):
+    passes = stack(
+        at(line), at(7, "test"), wrapper("validation"), f"forward ({TORCH}/nn/modules/linear.py:9)"
+    )
+    return passes, stack(at(line), at(8, "test"), count=30)
+
+
+@pytest.mark.parametrize(("train", "test", "counts"), [(9, 10, False), (12, 13, True)])
+def test_a_test_after_the_last_step_is_no_part_of_a_step(train, test, counts):
+    found = facts(*trained_at(train), *validated_at(test), source=source_of(train=THEN_TESTED))
+    lines = {line.at.line for line in found.phases.get(Phase.OTHER, ())}
+    assert lines == ({8} if counts else set())
+
+
 def test_frames_of_libraries_are_not_the_users():
     found = other(stack(at(3), at(12, "get_batch"), "roll (/usr/lib/python3.11/random.py:5)"))
     assert found[12, "data"].leaf == "roll"
