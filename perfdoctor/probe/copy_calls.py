@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
 from .call_looks import Args, Kwargs, SeenCall, name_of
 from .constant_calls import some_elements
@@ -32,11 +32,12 @@ MOSTLY = 0.5  # of what is copied was copied before
 class CopyCall(SeenCall):
     """One call that copied the same again."""
 
-    __slots__ = ("bytes",)
+    __slots__ = ("bytes", "weights")
 
-    def __init__(self, name: str, ns: int, size: int) -> None:
+    def __init__(self, name: str, ns: int, size: int, weights: bool) -> None:
         super().__init__(name, ns)
         self.bytes = size
+        self.weights = weights  # most of it is parameters, or copies of them
 
 
 class CopiedPart:
@@ -54,7 +55,9 @@ class CopiedPart:
 class StepCopies:
     """The copies of one looked-at step, and with `earlier` those that repeat copies of that step."""
 
-    def __init__(self, torch: Any, earlier: Optional[StepCopies] = None) -> None:
+    def __init__(
+        self, torch: Any, earlier: Optional[StepCopies] = None, weights: FrozenSet[int] = frozenset()
+    ) -> None:
         self.plain = (torch.Tensor, torch.nn.Parameter)  # others may hold more than their elements
         self.strided = torch.strided
         self.weak_reference = torch.multiprocessing.reductions.StorageWeakRef
@@ -64,6 +67,9 @@ class StepCopies:
         self.copied: Dict[Any, Any] = {}
         self.written: Dict[int, Any] = {}  # storages that copies returned
         self.repeated: List[CopyCall] = []
+        self.weights = set(weights)  # storages of parameters, and those that copies of them were written to
+        if earlier is not None:
+            self.weights |= earlier.weights
 
     def before(self, function: Any, args: Args, kwargs: Kwargs) -> Optional[Tuple[str, Any]]:
         """(name, what it is given) of a call that may copy."""
@@ -89,20 +95,22 @@ class StepCopies:
         except RuntimeError:
             return  # a tensor of a transform, for one, has no memory
         size = result.numel() * result.element_size()
+        weights = _mostly(parts, (part for part in parts if part.storage in self.weights))
         if self.earlier is not None and self.earlier.holds(parts):
-            call = CopyCall(name, ns, size)
+            call = CopyCall(name, ns, size, weights)
             call.line = user_line()
             self.repeated.append(call)
         if len(self.copied) < KNOWN_MAX:
             self.copied.update((part.key, part.alive) for part in parts)
             if name != "copy_":
                 self.written[written.cdata] = written
+                if weights:
+                    self.weights.add(written.cdata)
 
     def holds(self, parts: List[CopiedPart]) -> bool:
         """Whether most of this was copied, or written by a copy, in this step."""
         asked = _middle(parts, ITEMS_ASKED)
-        known = sum(part.bytes for part in asked if part.storage in self.written or self._copied(part))
-        return bool(known > MOSTLY * sum(part.bytes for part in asked))
+        return _mostly(asked, (part for part in asked if part.storage in self.written or self._copied(part)))
 
     def _copied(self, part: CopiedPart) -> bool:
         return part.key in self.copied and _is_there(self.copied[part.key])
@@ -134,6 +142,21 @@ class StepCopies:
             return [CopiedPart((value.data_ptr(), size, some_elements(value)), None, size)]
         alive = self.weak_reference(storage)
         return [CopiedPart((alive.cdata, value.data_ptr(), size), alive, size, alive.cdata)]
+
+
+def storages_of(torch: Any, optimizers: Iterable[Any]) -> FrozenSet[int]:
+    """The memory of all parameters of these optimizers, by what `CopiedPart.storage` tells it by."""
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    found = set()
+    for one in (parameter for group in groups for parameter in group["params"]):
+        if type(one) in (torch.Tensor, torch.nn.Parameter) and one.layout == torch.strided:
+            found.add(one.untyped_storage()._cdata)
+    return frozenset(found)
+
+
+def _mostly(parts: List[CopiedPart], some: Iterable[CopiedPart]) -> bool:
+    """Whether most bytes of these parts are those of some of them."""
+    return bool(sum(part.bytes for part in some) > MOSTLY * sum(part.bytes for part in parts))
 
 
 def _is_there(alive: Any) -> bool:

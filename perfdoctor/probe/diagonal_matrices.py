@@ -7,18 +7,23 @@ hooks on the nodes of the results time the backward, and have no effect on gradi
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from . import patch
 from .call_looks import Args, Kwargs, SeenCall, name_of
 from .recorder import clock
 from .user_frames import modules_between, user_line
 
-PRODUCTS = frozenset("matmul __matmul__ __rmatmul__ mm bmm mv".split())
+PRODUCTS = frozenset(
+    "matmul __matmul__ __rmatmul__ mm bmm mv addmm addmv baddbmm linear einsum tensordot inner"
+    " linalg_multi_dot multi_dot".split()
+)
+ADDING = frozenset("addmm addmv baddbmm".split())  # to a product, which is of the other two arguments
 # What takes a square matrix, and its place; right-hand sides may well be diagonal.
 SOLVING = dict.fromkeys(
     "cholesky cholesky_inverse det inverse linalg_cholesky linalg_cholesky_ex linalg_det linalg_eigh"
-    " linalg_inv linalg_inv_ex linalg_slogdet linalg_solve linalg_solve_triangular logdet slogdet".split(),
+    " linalg_inv linalg_inv_ex linalg_matrix_exp linalg_matrix_power linalg_pinv linalg_slogdet linalg_solve"
+    " linalg_solve_ex linalg_solve_triangular logdet matrix_exp matrix_power pinverse slogdet".split(),
     0,
 )
 SOLVING.update(cholesky_solve=1, triangular_solve=1)
@@ -74,13 +79,18 @@ class StepDiagonals:
     def before(self, function: Any, args: Args, kwargs: Kwargs) -> Optional[Seen]:
         """(name, tensors, matrices, used matrices that go in) of a call that may be on a diagonal matrix."""
         name = name_of(function)
-        given = [value for value in (*args, *kwargs.values()) if self._is(value)]
+        multiplies = name in PRODUCTS
+        values = (*args, *kwargs.values())
+        given = [value for value in (flat(values) if multiplies else values) if self._is(value)]
         matrices = [value for value in given if self._is_matrix(value)]
-        if name in SOLVING:
+        if multiplies:
+            matrices = [value for value in factors(name, args, kwargs) if self._is_matrix(value)]
+            multiplies = name != "einsum" or len(given) > 1  # of one, it sums or takes the diagonal
+        elif name in SOLVING:
             place = SOLVING[name]
             names = [] if place else [kwargs[key] for key in MATRIX_NAMES if key in kwargs]
             matrices = [value for value in [*args[place : place + 1], *names] if self._is_matrix(value)]
-        used = matrices if name in PRODUCTS or name in SOLVING else []
+        used = matrices if multiplies or name in SOLVING else []
         return (name, given, matrices, used) if matrices or name in MAKING else None
 
     def after(self, seen: Seen, result: Any, ns: int) -> None:
@@ -175,6 +185,18 @@ class NodeTimer:
     def end(self, results: Any, gradients: Any) -> None:
         """It has ended."""
         self.call.backward_ns += clock() - self.begin_ns
+
+
+def flat(values: Iterable[Any]) -> List[Any]:
+    """These, with what lists among them hold: `einsum` takes its factors as a list, too."""
+    return [item for value in values for item in (value if isinstance(value, (list, tuple)) else (value,))]
+
+
+def factors(name: str, args: Args, kwargs: Kwargs) -> List[Any]:
+    """What a product multiplies, among other arguments that are no tensors."""
+    if name in ADDING:
+        args, kwargs = args[1:], {key: value for key, value in kwargs.items() if key != "input"}
+    return flat((*args, *(value for key, value in kwargs.items() if key != "out")))
 
 
 def is_diagonal(tensor: Any) -> bool:

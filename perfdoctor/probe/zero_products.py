@@ -13,10 +13,10 @@ from . import diagonal_matrices
 from .call_looks import Args, Kwargs, SeenCall, name_of
 from .user_frames import user_line
 
+# Each is one that `diagonal_matrices` knows too: of one call, only one of both is to tell.
 PRODUCTS = frozenset(
     "matmul __matmul__ __rmatmul__ mm bmm mv addmm addmv baddbmm linear einsum tensordot inner".split()
 )
-ADDING = frozenset("addmm addmv baddbmm".split())
 # What one-hot matrices are made by, step by step; views and casts of them are the same matrix.
 MAKING = frozenset(
     "one_hot zeros new_zeros zeros_like eye scatter_ scatter index_fill_ __setitem__ __getitem__ to type"
@@ -66,9 +66,7 @@ class StepProducts:
         name = name_of(function)
         if name not in PRODUCTS and name not in MAKING:
             return None
-        if name in ADDING:  # the first is added to the product
-            args, kwargs = args[1:], {key: value for key, value in kwargs.items() if key != "input"}
-        given = _flat((*args, *(value for key, value in kwargs.items() if key != "out")))
+        given = diagonal_matrices.factors(name, args, kwargs)
         return name, [value for value in given if type(value) in self.plain]
 
     def after(self, seen: Tuple[str, List[Any]], result: Any, ns: int) -> None:
@@ -78,7 +76,7 @@ class StepProducts:
             self._remember(tensors, tensors[0] if result is None and tensors else result, ns)
         elif ns >= LEAST_NS and type(result) in self.plain:
             for factor in tensors:
-                product = self._with(factor, name, ns)
+                product = self._with(factor, name, tensors, ns)
                 if product is not None:
                     product.backward_ns = ns if result.requires_grad else 0
                     product.line = user_line()
@@ -96,8 +94,8 @@ class StepProducts:
         alive, making = self.made.get(id(tensor), (None, None))
         return making if alive is not None and alive() is tensor else None
 
-    def _with(self, factor: Any, name: str, ns: int) -> Optional[ZeroProduct]:
-        """The product, if this factor of it is mostly zero."""
+    def _with(self, factor: Any, name: str, factors: List[Any], ns: int) -> Optional[ZeroProduct]:
+        """The product, if this factor of it is mostly zero, and none of its factors is a diagonal."""
         if (
             factor.requires_grad
             or not factor.is_cpu
@@ -121,7 +119,7 @@ class StepProducts:
             one_hot = self._is_one_hot(some, filled, whole=apart == 1)
             if share > MOSTLY and not one_hot:
                 return None
-            if name in diagonal_matrices.PRODUCTS and diagonal_matrices.is_diagonal(factor):
+            if any(map(self._is_diagonal, factors)):
                 return None  # told as such
         except RuntimeError:
             return None  # a tensor of a transform, for one, tells no values
@@ -133,13 +131,12 @@ class StepProducts:
         product.rows, product.columns = rows.shape
         return product
 
+    def _is_diagonal(self, factor: Any) -> bool:
+        plain = factor.is_cpu and factor.layout == self.torch.strided
+        return plain and diagonal_matrices.is_diagonal(factor)
+
     def _is_one_hot(self, some: Any, filled: Any, whole: bool) -> bool:
         """Whether each row has one element that is not zero, a one; of a whole matrix, or each column."""
         if not bool((some[filled] == 1).all()):
             return False
         return bool((filled.sum(1) <= 1).all()) or (whole and bool((filled.sum(0) <= 1).all()))
-
-
-def _flat(values: Any) -> List[Any]:
-    """What goes in, with what lists of it hold: `einsum` takes its factors as a list, too."""
-    return [item for value in values for item in (value if isinstance(value, (list, tuple)) else (value,))]

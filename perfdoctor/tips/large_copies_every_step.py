@@ -5,13 +5,14 @@ In a few sampled steps, calls that only copy or convert (`clone`, `deepcopy`, `c
 `float`, `double`, `contiguous`, ...) were given tensors or arrays that the step before had copied, too, and
 wrote several megabytes. Their lines are named, with the bytes.
 
-Typical cases: the weights of a model copied after every update, a whole replay buffer joined to take one
-batch of it, a data set converted to another type again and again, a buffer that grows by `torch.cat`.
+Typical cases: the weights of a model copied or joined after every update, a whole replay buffer joined to
+take one batch of it, a data set converted to another type again and again, a buffer that grows by
+`torch.cat`.
 
 New batches do not count, nor what gets gradients, nor what a DataLoader collates.
 
 ## By hand
-    # weights: one copy, written in place, and only when it is needed
+    # weights: one copy, written in place, and only in steps that read it
     if step % 100 == 0:
         for kept, new in zip(copies, model.parameters()):
             kept.copy_(new.detach())                 # a running average: kept.lerp_(new.detach(), 0.01)
@@ -26,13 +27,17 @@ New batches do not count, nor what gets gradients, nor what a DataLoader collate
 
 ## When not
 Where each step needs the old values in full, as in sharpness-aware minimisation (SAM) or a line search. Then
-write them into memory that is there already (`copy_`): for a large copy, allocating new memory often takes
-longer than copying.
+write them into memory that is there already (`copy_`, or `torch.cat(..., out=flat)`): for a large copy,
+allocating new memory often takes longer than copying. Where the source does not show that no update needs a
+copy of weights, no more than that is expected to go. Copies that are kept, one of each step, need memory of
+their own.
 
 Copies are compared where training runs on the CPU, without `torch.compile`. What numpy copies is not seen.
 """
 
 from __future__ import annotations
+
+from textwrap import indent
 
 from perfdoctor.facts.script.repeated_copies import CopyingLine, RepeatedCopyFacts
 from perfdoctor.model.change import Effort, removes
@@ -47,6 +52,10 @@ NOTICEABLE = 0.10  # share of the step: some copying is part of any loop
 # go to memory. Where fewer bytes take long, the number of calls is to blame.
 LARGE = 4e6
 SURE = 0.5  # of it goes if every second step still copies
+# What goes of a copy's time where it is written into memory that is there already: nothing where the
+# allocator hands out what it got back, up to nine tenths where it maps new pages. In two measurements the
+# medians were a fifth for single tensors and four fifths for joined ones (bench/copies.py).
+IN_PLACE = 0.3
 SHOWN = 3  # lines named
 JOINS = frozenset("cat concat concatenate hstack vstack dstack stack".split())
 CONVERTS = frozenset("tensor as_tensor asarray to type float double half bfloat16 contiguous".split())
@@ -54,9 +63,11 @@ BUFFER = """buffer = torch.empty(capacity, ...)  # once, before the loop
 buffer[step % capacity] = item
 batch = buffer[index]"""
 ONCE = "data = data.float()  # once, before the loop"
-RARELY = """if step % 100 == 0:  # not in every step, and into the same memory
-    for kept, new in zip(copies, model.parameters()):
-        kept.copy_(new.detach())"""
+WEIGHTS = """for kept, new in zip(copies, model.parameters()):
+    kept.copy_(new.detach())"""
+JOINED = "torch.cat([weight.detach().flatten() for weight in model.parameters()], out=flat)"
+RARELY = "if step % 100 == 0:  # not in every step, and into the same memory\n"
+WHERE_READ = "# into the same memory, and only in steps that read it\n"
 
 
 @tip(
@@ -75,25 +86,46 @@ RARELY = """if step % 100 == 0:  # not in every step, and into the same memory
 def large_copies_every_step(step: StepFacts, copies: RepeatedCopyFacts) -> Advice | None:
     """Advises fewer copies, or none, where the same is copied again in a noticeable share of the step."""
     share = copies.share
-    if share.likely < NOTICEABLE or copies.bytes < LARGE or not copies.lines:
+    lines = [line for line in copies.lines if _goes(line) > 0]
+    if not lines:
         return None
-    top = copies.lines[0]
+    every = sum(line.share for line in copies.lines)
+    part = sum(line.share for line in lines) / every if every > 0 else 1.0
+    if share.likely * part < NOTICEABLE or copies.bytes < LARGE:
+        return None
+    goes = sum(line.share * _goes(line) for line in lines) / every if every > 0 else _goes(lines[0])
+    sure = sum(line.share for line in lines if _goes(line) == 1) / every if every > 0 else 0.0
+    top = lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""
     calls = f" (`{'`, `'.join(map(_shown, top.names))}`)" if top.names else ""
     ms = share.likely * step.mean_s * 1e3
     # Stack samples see the Python around the calls, and memory that is given back, too.
-    high = min(1.0, max(share.high, sum(map(_seen, copies.lines))))
+    high = min(1.0, max(share.high * part, sum(map(_seen, lines))))
     copied = f"{share.likely:.0%} of each step ({ms:.1f} ms) copies {size(copies.bytes)}"
+    kept = ("an update may need these weights as they were: only allocating memory for them is needless",)
     return Advice(
         because=(
             f"{copied} that the step before copied too, in {copies.samples} sampled steps",
             f"line {top.at.line} copies the most, {size(top.bytes)}{calls}{text}",
+            *(kept if _goes(top) < 1 else ()),
         ),
-        change=removes(SURE * share.low, share.likely, high),
-        at=tuple(line.at for line in copies.lines[:SHOWN]),
+        change=removes(SURE * share.low * sure, min(high, share.likely * goes), high),
+        at=tuple(line.at for line in lines[:SHOWN]),
         code=_cure(top),
         bottleneck=charged(top.phase, top.cost) if top.phase is not None else None,
     )
+
+
+def _goes(line: CopyingLine) -> float:
+    """Which part of a line's copies may well be saved, without changing what the updates do."""
+    if not line.weights or line.reported:
+        return 1.0
+    return 0.0 if _function(line) == "copy_" else IN_PLACE  # that is in place already
+
+
+def _function(line: CopyingLine) -> str:
+    """The one that takes most."""
+    return line.names[0] if line.names else ""
 
 
 def _seen(line: CopyingLine) -> float:
@@ -105,6 +137,11 @@ def _shown(name: str) -> str:
 
 
 def _cure(line: CopyingLine) -> str:
-    """What helps, by the function that takes most."""
-    name = line.names[0] if line.names else ""
-    return BUFFER if name in JOINS else ONCE if name in CONVERTS else RARELY
+    """What helps, by the function that takes most; weights change, and are no items of a buffer."""
+    name = _function(line)
+    if line.weights:
+        form = JOINED if name in JOINS else WEIGHTS
+        return RARELY + indent(form, "    ") if line.reported else WHERE_READ + form
+    if name in JOINS:
+        return BUFFER
+    return ONCE if name in CONVERTS else RARELY + indent(WEIGHTS, "    ")

@@ -3,13 +3,14 @@
 ## What it sees
 `torch.nn.utils.parametrizations` (orthogonal, weight_norm) and `parametrize.register_parametrization`
 compute the weight whenever a layer reads it: in a loop over time steps, once for each of them. In steps
-sampled call by call, such computations came again and made the same; their lines are named. Backward goes
-through each of them.
+sampled call by call, such computations came again before the next backward and made the same; their lines
+are named. Backward goes through each of them. One for each backward, as with accumulated gradients, is
+needed: backward frees the graph that it goes through.
 
 ## By hand
     from torch.nn.utils import parametrize
 
-    with parametrize.cached():          # around the forward pass, and not around the update
+    with parametrize.cached():          # around one forward pass, not around several backwards or the update
         output = model(x)
 
 ## When not

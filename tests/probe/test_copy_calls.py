@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfdoctor.probe.copy_calls import ITEMS_ASKED, ITEMS_MAX, StepCopies
+from perfdoctor.probe.copy_calls import ITEMS_ASKED, ITEMS_MAX, StepCopies, storages_of
 
 
 def copied(function, *args, step, **kwargs):
@@ -99,6 +99,41 @@ def test_a_tensor_of_a_transform_has_no_memory_and_is_left_alone():
     for step in (first, second):
         torch.func.vmap(lambda row, step=step: copied(torch.Tensor.clone, row, step=step)[0])(data)
     assert second.repeated == []
+
+
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        pytest.param(torch.Tensor.clone, lambda net: net.weight.data, id="clone"),
+        pytest.param(torch.Tensor.double, lambda net: net.weight.detach(), id="double"),
+        pytest.param(torch.cat, lambda net: [p.data.view(-1) for p in net.parameters()], id="cat"),
+    ],
+)
+def test_copies_of_what_an_optimizer_trains_are_of_weights(function, given):
+    net, data = torch.nn.Linear(8, 8), torch.ones(8, 8)
+    weights = storages_of(torch, [torch.optim.SGD(net.parameters(), lr=0.1)])
+    first = StepCopies(torch, None, weights)
+    second = StepCopies(torch, first, weights)
+    for step in (first, second):
+        copied(function, given(net), step=step)
+        copied(torch.Tensor.clone, data, step=step)
+    assert [call.weights for call in second.repeated] == [True, False]
+
+
+def test_a_copy_of_a_copy_of_weights_is_one_as_well_and_a_small_part_of_weights_is_none():
+    net, (data, kept) = torch.nn.Linear(8, 8), (torch.ones(8, 8) for _ in range(2))
+    weights = storages_of(torch, [torch.optim.SGD(net.parameters(), lr=0.1)])
+    first = StepCopies(torch, None, weights)
+    clone, _ = copied(torch.Tensor.clone, net.weight.data, step=first)
+
+    def again(step):
+        copied(torch.Tensor.double, clone, step=step)
+        copied(torch.cat, [net.weight.data, data, kept], step=step)
+
+    again(first)
+    second = StepCopies(torch, first, weights)
+    again(second)
+    assert [call.weights for call in second.repeated] == [True, False]
 
 
 def test_parameters_that_are_written_without_gradients_count():

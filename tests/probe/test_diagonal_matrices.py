@@ -13,6 +13,8 @@ STD = torch.rand(8, 4) + 0.5
 DIAGONAL = torch.diag_embed(STD)
 FULL = torch.eye(4) + 0.1
 VALUES = torch.randn(8, 4, 1)
+ONE = DIAGONAL[0]
+ROWS = torch.randn(8, 4)
 
 
 class Shown(torch.overrides.TorchFunctionMode):
@@ -50,6 +52,26 @@ def found(work):
         lambda: torch.cholesky_solve(VALUES, DIAGONAL),
         lambda: torch.matmul(DIAGONAL, VALUES),
         lambda: FULL @ DIAGONAL,
+        lambda: torch.nn.functional.linear(ROWS, ONE),
+        lambda: torch.nn.functional.linear(ROWS, ONE, torch.ones(4)),
+        lambda: torch.einsum("ij,bj->bi", ONE, ROWS),
+        lambda: torch.einsum("ij,bj->bi", [ONE, ROWS]),
+        lambda: torch.einsum(ONE, [0, 1], ROWS, [2, 1], [2, 0]),
+        lambda: torch.addmm(torch.zeros(4), ROWS, ONE),
+        lambda: torch.addmm(input=torch.zeros(4), mat1=ROWS, mat2=ONE),
+        lambda: torch.zeros(8, 4).addmm(ROWS, ONE),
+        lambda: torch.addmv(torch.zeros(4), ONE, ROWS[0]),
+        lambda: torch.baddbmm(torch.zeros(8, 4, 1), DIAGONAL, VALUES),
+        lambda: torch.tensordot(ROWS, ONE, dims=1),
+        lambda: torch.inner(ROWS, ONE),
+        lambda: torch.linalg.multi_dot([ROWS, FULL, ONE]),
+        lambda: torch.matrix_exp(ONE),
+        lambda: torch.linalg.matrix_exp(ONE),
+        lambda: torch.matrix_power(ONE, 3),
+        lambda: torch.linalg.matrix_power(ONE, 3),
+        lambda: torch.linalg.pinv(ONE),
+        lambda: torch.pinverse(ONE),
+        lambda: torch.linalg.solve_ex(ONE, FULL),
     ],
 )
 def test_whatever_takes_a_diagonal_as_a_matrix_counts(work):
@@ -67,6 +89,15 @@ def test_whatever_takes_a_diagonal_as_a_matrix_counts(work):
         lambda: torch.diag_embed(STD) + FULL,
         lambda: FULL.masked_fill(torch.eye(4).bool(), 0.0),
         lambda: torch.linalg.cholesky(torch.ones(3, 1, 1)),
+        lambda: torch.nn.functional.linear(ROWS, FULL),
+        lambda: torch.addmm(ONE, FULL, FULL),
+        lambda: torch.addmm(input=ONE, mat1=FULL, mat2=FULL),
+        lambda: torch.baddbmm(DIAGONAL, FULL.expand(8, 4, 4), FULL.expand(8, 4, 4)),
+        lambda: torch.mm(FULL, FULL, out=torch.eye(4)),
+        lambda: torch.einsum("ii->i", ONE),
+        lambda: torch.einsum("ij->j", [ONE]),
+        lambda: torch.linalg.multi_dot([ROWS, FULL, FULL]),
+        lambda: torch.linalg.solve_ex(FULL, ONE),
     ],
 )
 def test_full_matrices_masks_and_what_is_made_and_not_used_do_not(work):
@@ -83,6 +114,17 @@ def test_making_checking_and_using_it_belong_to_one_matrix():
     names = found(work)
     assert {"diag_embed", "isclose", "linalg_cholesky_ex", "linalg_cholesky"} <= set(names)
     assert {"linalg_solve_triangular", "matmul"} <= set(names)
+
+
+def test_the_backward_of_a_product_with_a_list_of_factors_is_timed():
+    std = STD[0].clone().requires_grad_()
+    with Shown() as shown:
+        loss = torch.einsum("ij,bj->bi", [torch.diag(std), ROWS]).sum()
+    loss.backward()
+    assert [(call.name, call.backward_ns > 0) for call in shown.step.found] == [
+        ("diag", True),
+        ("einsum", True),
+    ]
 
 
 def test_a_distribution_with_a_full_covariance_is_left_alone():

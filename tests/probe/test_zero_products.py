@@ -6,7 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfdoctor.probe.zero_products import COUNTED, LEAST_NS, StepProducts
+from perfdoctor.probe import diagonal_matrices
+from perfdoctor.probe.zero_products import COUNTED, LEAST_NS, PRODUCTS, StepProducts
 
 ONE_HOT = torch.eye(64).repeat(4, 1)  # 256 × 64
 SPARSE = torch.zeros(128, 128).index_put((torch.arange(128), torch.arange(128).flip(0)), torch.tensor(0.5))
@@ -63,6 +64,12 @@ def test_other_matrices_of_zeros_count_and_are_not_one_hot():
         pytest.param(torch.mul, (SPARSE, SPARSE), id="by-elements"),
         pytest.param(torch.mm, (torch.eye(128), torch.randn(128, 8)), id="a-diagonal"),
         pytest.param(
+            torch.nn.functional.linear, (torch.randn(8, 128), torch.eye(128)), id="a-diagonal-layer"
+        ),
+        pytest.param(torch.einsum, ("ij,bj->bi", [torch.eye(128), torch.randn(8, 128)]), id="in-a-list"),
+        pytest.param(torch.mm, (SPARSE, torch.eye(128)), id="by-a-diagonal"),
+        pytest.param(torch.mm, (torch.eye(128) * 2, SPARSE), id="a-diagonal-and-zeros"),
+        pytest.param(
             torch.addmm, (SPARSE, torch.randn(128, 8), torch.randn(8, 128)), id="added-to-the-product"
         ),
         pytest.param(torch.matmul, (SPARSE.expand(4, 128, 128), torch.randn(128, 8)), id="would-be-copied"),
@@ -70,6 +77,15 @@ def test_other_matrices_of_zeros_count_and_are_not_one_hot():
 )
 def test_is_no_product_with_zeros(function, args):
     assert found(function, *args) == []
+
+
+def test_of_each_product_that_is_looked_into_diagonals_are_told_elsewhere():
+    assert PRODUCTS <= diagonal_matrices.PRODUCTS
+
+
+def test_a_diagonal_that_is_added_to_a_product_with_zeros_does_not_hide_it():
+    assert found(torch.addmm, torch.eye(256, 8), ONE_HOT, VALUES) == [(256, 64, True)]
+    assert found(torch.addmm, torch.eye(128), SPARSE, torch.randn(128, 128)) == [(128, 128, False)]
 
 
 def test_a_product_that_takes_no_time_is_not_looked_into():

@@ -6,6 +6,7 @@ from perfdoctor.facts.script.repeated_copies import CopyingLine, RepeatedCopyFac
 from perfdoctor.model.change import Estimate
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import LineCost, Location, Phase
+from perfdoctor.tips.large_copies_every_step import IN_PLACE
 from perfdoctor.tips.large_copies_every_step import large_copies_every_step as tip
 from tests.support.facts import step
 
@@ -69,6 +70,41 @@ def test_the_cure_is_that_of_the_function(name, code):
     advice = tip(STEP, copies(lines=(copying(names=(name,)),)))
     assert code in advice.code
     assert f"(`{name.strip('_')}`)" in advice.because[1]
+
+
+@pytest.mark.parametrize("name", ["clone", "float", "cat"])
+def test_weights_that_an_update_may_need_are_copied_into_the_same_memory_for_a_part_of_the_gain(name):
+    advice = tip(STEP, copies(lines=(copying(names=(name,), weights=True),)))
+    share = advice.change.step
+    assert (share.low, share.likely, share.high) == pytest.approx((0.0, 0.2 * IN_PLACE, 0.3))
+    assert "an update may need these weights" in advice.because[2]
+    assert ("out=flat" if name == "cat" else "kept.copy_(new.detach())") in advice.code
+    assert not any(form in advice.code for form in ("step %", "capacity", "data.float()"))
+
+
+@pytest.mark.parametrize("name", ["clone", "float", "cat", "copy_"])
+def test_weights_that_are_only_reported_may_be_copied_rarely(name):
+    advice = tip(STEP, copies(lines=(copying(names=(name,), weights=True, reported=True),)))
+    assert advice.change.step.likely == pytest.approx(0.2)
+    assert advice.code.startswith("if step % 100 == 0:")
+    assert not any(form in advice.code for form in ("capacity", "data.float()"))
+    assert len(advice.because) == 2
+
+
+def test_weights_that_an_update_may_need_and_that_are_copied_in_place_already_are_left_alone():
+    in_place = copying(names=("copy_",), share=0.15, weights=True)
+    assert tip(STEP, copies(lines=(in_place,))) is None
+    assert tip(STEP, copies(0.2, lines=(in_place, copying(31, 0.05)))) is None
+    advice = tip(STEP, copies(0.6, lines=(in_place, copying(31, 0.05))))
+    assert [at.line for at in advice.at] == [31]
+    assert advice.change.step.likely == pytest.approx(0.15)
+
+
+def test_of_several_lines_each_brings_its_own_part():
+    advice = tip(STEP, copies(lines=(copying(share=0.15), copying(31, 0.05, weights=True))))
+    share = advice.change.step
+    assert share.low == pytest.approx(0.5 * 0.1 * 0.75)
+    assert share.likely == pytest.approx(0.15 + 0.05 * IN_PLACE)
 
 
 def test_fires_at_the_thresholds_and_is_silent_just_under_them_or_without_a_line():

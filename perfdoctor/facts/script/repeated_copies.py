@@ -7,6 +7,7 @@ from statistics import median
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.facts.user_source.update_dependence import only_reported
 from perfdoctor.model.change import Estimate
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
@@ -29,6 +30,8 @@ class CopyingLine:
     names: tuple[str, ...]  # of torch's functions, costliest first
     phase: Phase | None = None  # in which stack samples saw the line most; None: nowhere
     cost: LineCost | None = None  # what they saw there: with the Python around the calls
+    weights: bool = False  # mostly of parameters that are trained
+    reported: bool = False  # the source shows that no update depends on those copies
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def repeated_copy_facts(
         at = location(event.at)
         if at is not None:
             found.setdefault(at, []).append(event)
-    lines = [_line(sources.shown(at) or at, events, looks, stacks) for at, events in found.items()]
+    lines = [_line(sources.shown(at) or at, events, looks, stacks, sources) for at, events in found.items()]
     return RepeatedCopyFacts(
         share=Estimate(shares[0], median(shares), shares[-1]),
         bytes=median(event.bytes for event in looks),
@@ -70,11 +73,13 @@ def _line(
     events: list[CopiesLineEvent],
     looks: list[CopiesLookEvent],
     stacks: StackFacts | Missing | None,
+    sources: Sources,
 ) -> CopyingLine:
     """One line in all sampled steps; it copied nothing in those that do not name it."""
     by_look = {event.look: event for event in events}
     there = [(by_look.get(look.look), look.step_s) for look in looks]
     phase, cost = _seen(at, stacks)
+    weights = events[-1].weights
     return CopyingLine(
         at=at,
         share=min(1.0, median(event.seconds / step_s if event else 0.0 for event, step_s in there)),
@@ -83,6 +88,8 @@ def _line(
         names=tuple(str(name) for name in events[-1].names),
         phase=phase,
         cost=cost,
+        weights=weights,
+        reported=weights and only_reported(sources, at),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Optional, Tuple
 from ...wire.events.copies import CopiesLineEvent, CopiesLookEvent
 from ...wire.step_rows import DATA_WAIT
 from ..call_looks import Args, CallViewer, Kwargs, costliest_lines, seconds_of
-from ..copy_calls import StepCopies
+from ..copy_calls import MOSTLY, StepCopies, storages_of
 from ..observer import Watch, observer
 
 
@@ -20,11 +20,15 @@ class RepeatedCopies(CallViewer):
 
     def begin(self) -> None:
         """See what is copied."""
-        self.step = StepCopies(self.watch.torch)
+        self.step = self._copies()
 
     def next(self) -> None:
         """See what is copied again."""
-        self.step = StepCopies(self.watch.torch, self.step)
+        self.step = self._copies(self.step)
+
+    def _copies(self, earlier: Optional[StepCopies] = None) -> StepCopies:
+        weights = storages_of(self.watch.torch, self.watch.lines.optimizers)
+        return StepCopies(self.watch.torch, earlier, weights)
 
     def before(self, phase: int, function: Any, args: Args, kwargs: Kwargs, gap_ns: int) -> Any:
         """What goes in; collating copies, as it should."""
@@ -54,13 +58,15 @@ class RepeatedCopies(CallViewer):
             )
         )
         for calls, seconds, names in lines:
+            size = sum(call.bytes for call in calls)
             self.watch.write(
                 CopiesLineEvent(
                     look=look,
-                    bytes=sum(call.bytes for call in calls),
+                    bytes=size,
                     calls=len(calls),
                     seconds=seconds,
                     names=names,
+                    weights=sum(call.bytes for call in calls if call.weights) > MOSTLY * size,
                     at=calls[0].line,
                 )
             )

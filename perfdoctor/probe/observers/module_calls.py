@@ -149,7 +149,7 @@ class ModuleCalls:
         if call.versions is not None:
             try:
                 parts = self._parts((args[1:], kwargs), call.alive, DEPTH)
-                call.key = (id(module), module.training, call.versions, parts)
+                call.key = (id(module), module.training, call.versions, parts, self._graph(call))
             except Unknown:
                 pass
         if call.key is not None and self._known(call) is not None:
@@ -222,6 +222,15 @@ class ModuleCalls:
         if depth and isinstance(value, dict):
             return tuple((str(name), self._parts(item, alive, depth - 1)) for name, item in value.items())
         raise Unknown
+
+    def _graph(self, call: Call) -> Optional[int]:
+        """Which backward a parametrization, or what is inside it, is computed for; None where it is for none.
+
+        Each backward frees the graph that it goes through. So a weight that one backward has used cannot be
+        kept for the next, and one that was made without a graph gets no gradients.
+        """
+        makes = any(_is_parametrization(one.module) for one in (call, *self.stack))
+        return self.steps.schedule.backwards if makes and call.recording else None
 
     def _known(self, call: Call) -> Optional[Call]:
         """The first call with the same arguments, all of them still there.

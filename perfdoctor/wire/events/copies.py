@@ -24,4 +24,5 @@ class CopiesLineEvent(Event, name="copies_line"):
     calls: int
     seconds: float
     names: list[str]  # of the functions, costliest first
+    weights: bool  # most of these bytes are parameters that optimizers train, or copies of them
     at: Line | None

@@ -66,6 +66,30 @@ def test_what_stack_samples_saw_of_a_line_stands_beside_it():
     assert (alone.phase, alone.cost) == (None, None)
 
 
+LOOP = """import torch
+net = torch.nn.Linear(4, 4)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(100):
+    loss = net(torch.randn(3, 4)).sum()
+    shown = torch.cat([p.data.view(-1) for p in net.parameters()])
+    old = [p.data.clone() for p in net.parameters()]
+    opt.zero_grad(); loss.backward(); opt.step()
+    for p, o in zip(net.parameters(), old): p.data.copy_(o)
+    print(shown.norm())
+"""
+
+
+def test_of_copied_weights_the_source_tells_whether_an_update_may_need_them():
+    events = [line(look, at, weights=True) for look in (1, 2) for at in (6, 7)]
+    rank = RankRecords(0, None, None, (look(1), look(2), *events, line(2, 2)))
+    found = repeated_copy_facts(rank, None, Sources(source_of(train=LOOP))).lines
+    assert {one.at.line: (one.weights, one.reported) for one in found} == {
+        6: (True, True),
+        7: (True, False),
+        2: (False, False),
+    }
+
+
 def test_one_look_is_too_few_and_one_that_timed_nothing_does_not_count():
     assert facts(look(1), line(1)) is None
     assert facts(look(1), look(2, step_s=0.0)) is None

@@ -84,6 +84,21 @@ def test_what_each_step_copies_again_is_told_with_its_bytes(tmp_path, line, size
         assert lines == {LINE: (size, [name])}
 
 
+@pytest.mark.parametrize(
+    ("line", "weights"),
+    [
+        ("flat = torch.cat([p.data.view(-1) for p in net.parameters()])", True),
+        ("old = [p.data.clone() for p in net.parameters()]", True),
+        ("best = copy.deepcopy(net)", True),
+        ("x = data.double()[:8].float()", False),
+        ("x = torch.stack(states)[:8]", False),
+    ],
+)
+def test_copies_of_trained_weights_are_told_as_such(tmp_path, line, weights):
+    found = watched(tmp_path, LOOP.format(line=line)).ranks[0].of("copies_line")
+    assert {event["weights"] for event in found} == {weights}
+
+
 def test_a_buffer_that_grows_by_copying_all_of_it_is_told(tmp_path):
     first, second, third = told(tmp_path, "memory = torch.cat([memory, x]); x = memory[-8:]")
     assert set(first) == set(second) == set(third) == {LINE}

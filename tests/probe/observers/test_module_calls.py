@@ -83,6 +83,40 @@ def test_parametrized_weights_that_are_made_again_are_seen_and_cached_ones_are_n
     assert repeats(tmp_path / "cached", loop.format(around="with parametrize.cached():")) == set()
 
 
+PARAMETRIZED = """
+        from torch.nn.utils import parametrize, parametrizations
+        if not step:
+            layer = parametrizations.orthogonal(nn.Linear(64, 64, bias=False))
+"""
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        pytest.param(
+            "for micro in range(4): layer(torch.randn(512, 64)).mean().backward()", id="accumulated-gradients"
+        ),
+        pytest.param("layer(x).mean().backward(); layer(x + 1).mean().backward()", id="a-backward-each"),
+        pytest.param(
+            "with torch.no_grad(): target = layer(x + 1)\n        (layer(x) - target).mean().backward()",
+            id="first-without-gradients",
+        ),
+    ],
+)
+def test_parametrized_weights_that_another_backward_needs_are_not_accused(tmp_path, loop):
+    assert repeats(tmp_path, f"{PARAMETRIZED}        {loop}; opt.step()\n") == set()
+
+
+def test_in_each_of_several_backwards_weights_that_are_made_again_are_seen(tmp_path):
+    loop = """
+        for micro in range(2):
+            (layer(x + 1) + layer(x + 2)).mean().backward()
+        opt.step()
+    """
+    own = watched(tmp_path, NET + PARAMETRIZED + loop).ranks[0]
+    assert {(event["module"], event["count"]) for event in own.of("repeat")} == {("ParametrizationList", 2)}
+
+
 def test_what_a_gan_computes_again_after_the_other_update_is_seen(tmp_path):
     found = repeats(
         tmp_path,
