@@ -40,24 +40,28 @@ def together(parts: Sequence[Saving], classes: Mapping[Bottleneck, float]) -> Ch
     def pool(kinds: Kinds) -> float:
         return min(1.0, sum(classes.get(kind, 0.0) for kind in kinds)) if kinds else 1.0
 
-    step, moved = NOTHING, NOTHING
+    step, moved, pauses = NOTHING, NOTHING, NOTHING
     for linked in _linked(by_kinds((part.kinds, part.change) for part in parts)):
-        steps, moves = [], []
+        steps, moves, shorter = [], [], []
         for kinds, changes in linked:
-            left = _fitted([_sum([change.step, change.moved]) for change in changes], pool(kinds))
+            of_thread = [_sum([change.step, change.moved, change.pauses]) for change in changes]
+            left = _fitted(of_thread, pool(kinds))
             steps.append(_scaled([change.step for change in changes], left))
             moves.append(_scaled([change.moved for change in changes], left))
+            shorter.append(_scaled([change.pauses for change in changes], left))
         every_kinds = [kinds for kinds, _ in linked]
-        whole = [_sum(pair) for pair in zip(steps, moves, strict=True)]
-        given = _shared(every_kinds, whole, pool(frozenset().union(*every_kinds)))
-        step = _sum([step, _scaled(steps, _factors(given, _sum(whole)))])
-        moved = _sum([moved, _scaled(moves, _factors(given, _sum(whole)))])
+        whole = [_sum(each) for each in zip(steps, moves, shorter, strict=True)]
+        given = _factors(_shared(every_kinds, whole, pool(frozenset().union(*every_kinds))), _sum(whole))
+        step = _sum([step, _scaled(steps, given)])
+        moved = _sum([moved, _scaled(moves, given)])
+        pauses = _sum([pauses, _scaled(shorter, given)])
     every = [part.change for part in parts]
     return Change(
         step=step,
         batch=_from(BATCH, [change.batch for change in every]),
         starts=largest([change.starts for change in every]),
         moved=moved,
+        pauses=pauses,
         others=_from(1.0, [change.others for change in every]),
         handed=_from(1.0, [change.handed for change in every]),
         workers=max((change.workers for change in every if change.workers is not None), default=None),

@@ -22,7 +22,7 @@ def gain_of(model: StepModel | None, changes: Sequence[Change]) -> Gain:
         return Gain()
     if model is not None:
         return model.gain(*changes)
-    shares = [share for change in changes for share in (change.step, change.starts, change.others)]
+    shares = [share for each in changes for share in (each.step, each.pauses, each.starts, each.others)]
     low, likely, high = (sum(getattr(share, name) for share in shares) for name in ("low", "likely", "high"))
     return without(low, likely, high)
 

@@ -36,6 +36,7 @@ class Change:
     """What goes, moves or is set anew. All shares are of what was measured in the run as it was.
 
     `step`: share of the mean step's wall time that goes from the training thread (or from the device).
+    `pauses`: share of it that goes from validation and checkpoints, beside which workers fill their queue.
     `batch`: share of the cost of preparing a batch that goes. `starts`: share of the mean step's wall time
     that goes from the waits at epoch starts. `moved`: share of the mean step's wall time that moves from the
     training thread into workers. `others`: share of the mean step's wall time that goes from the waits for
@@ -51,6 +52,7 @@ class Change:
     moved: Estimate = NOTHING
     others: Estimate = NOTHING
     handed: Estimate = NOTHING
+    pauses: Estimate = NOTHING
     workers: int | None = None
     prefetch: int | None = None
     is_published: bool = False
@@ -59,7 +61,7 @@ class Change:
     @property
     def shares(self) -> tuple[Estimate, ...]:
         """What goes or moves, of whatever it is a share."""
-        return self.step, self.batch, self.starts, self.moved, self.others, self.handed
+        return self.step, self.batch, self.starts, self.moved, self.others, self.handed, self.pauses
 
     @property
     def is_setting(self) -> bool:

@@ -97,7 +97,7 @@ def covers(advice: Advice) -> Iterator[Cover]:
     change = advice.change
     if change is None:
         return
-    in_loop = change.step.high + change.moved.high
+    in_loop = change.step.high + change.moved.high + change.pauses.high
     if in_loop > 0:
         yield Cover(in_loop, advice.phase, frozenset((at.file, at.line) for at in advice.at))
     if change.batch != NOTHING or change.workers is not None or change.prefetch is not None:

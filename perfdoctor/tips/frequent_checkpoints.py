@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 
 from perfdoctor.facts.steps.events import SaveFacts
-from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.model.units import every
@@ -59,10 +59,19 @@ def frequent_checkpoints(step: StepFacts, saves: SaveFacts) -> Advice | None:
             f"saving takes {share:.0%} of the training time",
             f"a checkpoint{size} {every(saves.steps_between, 'step')}, {each_s * 1e3:.0f} ms each",
         ),
-        change=removes(SURE * share, share * (1 - 1 / RARER), share),
+        change=_rarer_change(min(saved, share), max(0.0, share - saved), saves.count),
         at=places,
         code=_rarer(saves, max(1, round(saves.steps_between * RARER))),
         phase=None if beside else Phase.CHECKPOINT,  # what lies beside is in no phase of its own
+    )
+
+
+def _rarer_change(saved: float, beside: float, count: int) -> Change:
+    """Where saves come at a longer interval: one of `count` stays, whatever the interval."""
+    likely = 1 - 1 / min(RARER, count)
+    return Change(
+        pauses=Estimate(min(SURE, likely) * saved, likely * saved, saved),
+        step=Estimate(min(SURE, likely) * beside, likely * beside, beside),
     )
 
 

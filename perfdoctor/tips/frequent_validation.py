@@ -23,7 +23,7 @@ import re
 from perfdoctor.facts.script.validation import ValidationFacts
 from perfdoctor.facts.steps.events import EvalFacts
 from perfdoctor.facts.user_source.update_dependence import Dependence
-from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.units import count, every
@@ -56,6 +56,7 @@ def frequent_validation(step: StepFacts, evals: EvalFacts, validation: Validatio
     if evals.grad_seconds_per_step > RECORDED * evals.seconds_per_step:
         return None  # the fix that keeps the interval comes first
     passes = min(share, validation.seconds_per_step / step.mean_s)
+    waits = share - passes
     low, likely, high = (1 - 1 / times for times in RARER)
     between = validation.steps_between
     places = (validation.at, validation.passes)
@@ -65,7 +66,11 @@ def frequent_validation(step: StepFacts, evals: EvalFacts, validation: Validatio
             f"{count(validation.count, 'validation')} of {seconds * between:,.2f} s, one "
             + every(between, "step"),
         ),
-        change=removes(low * passes, likely * share, high * share),
+        change=Change(
+            pauses=Estimate(low * passes, likely * passes, high * passes),
+            others=Estimate(0.0, likely * waits, high * waits),
+        ),
+        also=(Bottleneck.DATA,) if waits > 0 else (),
         at=tuple(dict.fromkeys(at for at in places if at is not None)),
         code=_rarer(validation),
     )

@@ -14,7 +14,7 @@ Where gradients are needed in eval mode: adversarial examples, gradient penaltie
 from __future__ import annotations
 
 from perfdoctor.facts.steps.events import EvalFacts
-from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import RunFacts, StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
@@ -44,7 +44,7 @@ def gradients_in_validation(run: RunFacts, step: StepFacts, evals: EvalFacts) ->
             f"{evals.grad_calls} of {evals.calls} passes in eval mode recorded gradients",
             f"they take {share:.0%} of the training time, and memory for a whole graph",
         ),
-        change=removes(low, likely, high),
+        change=Change(pauses=Estimate(low, likely, high)),
         at=(evals.at,) if evals.at else (),
         tweak="--no-grad-eval",
         code="with torch.no_grad():\n    ...  # the validation loop",

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.facts.user_source.update_dependence import Dependence
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.tips.frequent_validation import frequent_validation as tip
 from tests.support.facts import evals, gain, step
 from tests.support.host_facts import validation
@@ -32,6 +33,7 @@ def test_waits_for_its_batches_are_part_of_it():
     advice = judge(step(forward=5, backward=3, validation=1, data_wait=1), validation(seconds=1, wait=1))
     assert advice is not None
     assert advice.because[0] == "validation takes 20% of the training time"
+    assert (advice.also, advice.change.others.high) == ((Bottleneck.DATA,), pytest.approx(0.09))
 
 
 def test_asking_the_model_at_every_step_is_validation_only_by_name():

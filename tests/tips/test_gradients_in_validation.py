@@ -40,4 +40,4 @@ def test_on_a_cpu_fresh_memory_costs_as_well():
     on_cpu, on_device = (
         tip(run(device=name), VALIDATES, evals(seconds=4, grad=4)) for name in ("cpu", "A100")
     )
-    assert on_cpu.change.step.likely > on_device.change.step.likely
+    assert on_cpu.change.pauses.likely > on_device.change.pauses.likely

@@ -66,6 +66,7 @@ class StepModel:
     fixed_s: float = 0.0  # waits for other loaders, for the sampler: no number of workers changes them
     modelled_s: float = 0.0
     main_s: float = 0.0  # of the measured step, what the training thread did not wait
+    paused_s: float = 0.0  # of that, pauses
     contention_s: float = 0.0  # of that, what it lost because its threads had no core
     contention: CpuContention = USUAL
 
@@ -117,9 +118,11 @@ class StepModel:
 
     def after(self, changes: Sequence[Change], case: int = LIKELY) -> StepModel:
         """The demands with these changes made, the number of workers left as it is."""
-        moved_s = sum(change.moved.at(case) for change in changes) * self.step_s
-        gone_s = moved_s + sum(change.step.at(case) for change in changes) * self.step_s
-        kept = 1.0 - min(REMOVABLE, _ratio(gone_s, self.main_s))
+        moved_s, gone_s, shorter_s = (
+            self.step_s * sum(getattr(change, name).at(case) for change in changes)
+            for name in ("moved", "step", "pauses")
+        )
+        kept, kept_of_pauses = self._kept(moved_s + gone_s, shorter_s)
         lighter, quicker = (
             math.prod(1.0 - min(REMOVABLE, share.at(case)) for share in shares)
             for shares in ([change.batch for change in changes], [change.handed for change in changes])
@@ -132,7 +135,7 @@ class StepModel:
             self,
             compute_s=self.compute_s * kept,
             compute_cpu_s=self.compute_cpu_s * kept,
-            pauses_s=self.pauses_s * kept,
+            pauses_s=self.pauses_s * kept_of_pauses,
             data_s=(self.data_s + moved_s) * lighter,
             data_cpu_s=(self.data_cpu_s + moved_s) * lighter,
             pinning_s=tuple(each_s * quicker for each_s in self.pinning_s),
@@ -142,12 +145,17 @@ class StepModel:
             prefetch=max(prefetch, default=self.prefetch),
         )
 
+    def _kept(self, gone_s: float, shorter_s: float) -> tuple[float, float]:
+        """What is left of computing, and of pauses, as shares; what one has not goes from the other."""
+        computing_s = self.main_s - self.paused_s
+        paused_s = min(shorter_s + max(0.0, gone_s - REMOVABLE * computing_s), REMOVABLE * self.paused_s)
+        computed_s = min(gone_s + shorter_s - paused_s, REMOVABLE * computing_s)
+        return 1.0 - _ratio(computed_s, computing_s), 1.0 - _ratio(paused_s, self.paused_s)
+
     def knee(self, most: int, worthwhile: float) -> int:
         """The smallest number of workers that comes within `worthwhile` of the best step."""
-        times = {count: self.step_with(count) for count in range(1, max(1, most) + 1)}
-        return next(
-            count for count, step_s in times.items() if step_s <= min(times.values()) * (1 + worthwhile)
-        )
+        times_s = [self.step_with(count) for count in range(1, max(1, most) + 1)]
+        return next(n for n, step_s in enumerate(times_s, 1) if step_s <= min(times_s) * (1 + worthwhile))
 
     def together(self, workers: int, step_s: float, case: int = LIKELY) -> tuple[float, float]:
         """Compute and batch cost side by side in a step of `step_s`: CPU parts stretch where cores lack.
@@ -221,10 +229,8 @@ def build(
     """The model of this run. `pins`: share of the time in which the thread that pins is at work."""
     if step.mean_s <= 0 or loader.batches_per_step <= 0 or loader.batch_s <= 0:
         return Missing("the cost of a batch was not measured")
-    data_s, data_cpu_s = (
-        loader.batch_s * loader.batches_per_step,
-        loader.batch_cpu_s * loader.batches_per_step,
-    )
+    data_s = loader.batch_s * loader.batches_per_step
+    data_cpu_s = loader.batch_cpu_s * loader.batches_per_step
     main_s = max(0.0, step.mean_s - step.seconds.get(Phase.DATA_WAIT, 0.0))
     first_s = step.mean_s - step.usual_s
     pauses_s = min(main_s, first_s + sum(step.seconds.get(phase, 0.0) for phase in PAUSES))
@@ -239,6 +245,7 @@ def build(
         compute_s=main_s - pauses_s,
         compute_cpu_s=main_cpu_s - pauses_cpu_s,
         main_s=main_s,
+        paused_s=pauses_s,
         data_s=data_s,
         data_cpu_s=min(data_cpu_s, data_s),
         batches=loader.batches_per_step,

@@ -314,3 +314,20 @@ def test_what_is_handed_over_in_less_time_lowers_that_floor():
     fewer = Change(batch=Estimate(0.5, 0.5, 0.5), handed=Estimate(0.75, 0.75, 0.75))
     assert pinned(1.0).step_after([fewer]) == pytest.approx(0.018 / 4)
     assert pinned(1.0).gain(replace(fewer, handed=Estimate())).likely == pytest.approx(1.0)
+
+
+def test_what_goes_from_pauses_makes_steps_shorter_that_wait_for_batches():
+    of_step = step(data_wait=50, forward=20, checkpoint=30, cpu=50)
+    waits = model(of_step, loader(workers=1, batch=70, cpu=10), cpu(cores=8))
+    shorter = Change(pauses=Estimate(0.27, 0.27, 0.27))
+    assert waits.gain(shorter).likely == pytest.approx(100 / 73, rel=0.03)
+    assert waits.gain(removes(0.1, 0.1, 0.1)).likely == pytest.approx(1.0, abs=0.01)  # of computing, hidden
+
+
+@given(st.floats(0, 0.5), st.floats(0, 0.5), st.floats(0, 30))
+def test_what_pauses_or_computing_lack_goes_from_the_other(of_step, of_pauses, checkpoint):
+    seen = model(step(forward=70, checkpoint=checkpoint), loader(batch=0.001), cpu())
+    left = seen.after([Change(step=Estimate(0, of_step, 1), pauses=Estimate(0, of_pauses, 1))])
+    gone_s = seen.compute_s + seen.pauses_s - left.compute_s - left.pauses_s
+    expected_s = min((of_step + of_pauses) * seen.step_s, 0.95 * (seen.compute_s + seen.pauses_s))
+    assert gone_s == pytest.approx(expected_s, rel=0.02, abs=1e-9)
