@@ -95,7 +95,10 @@ class Intervals:
         """The line of the only call of a function in its file."""
         if not isinstance(scope, Function):
             return None
-        calls = [call for call in self._finder(file).file.calls if called_name(call) == scope.name]
+        finder = self._finder(file)
+        named = [call for call in finder.file.calls if called_name(call) == scope.name]
+        sure = [call for call in named if any(one is scope for _, one in finder.called(call))]
+        calls = sure or named  # `torch.save(...)` is no call of the file's own `save`
         return calls[0].lineno if len(calls) == 1 else None
 
 

@@ -178,3 +178,16 @@ for epoch in range(9):
     validate()
 """
     assert interval(script) == Interval("epoch", of_updates=False, is_in_caller=True)
+
+
+def test_a_function_is_not_called_by_a_method_of_the_same_name():
+    script = """
+import torch
+def save(model):
+    torch.save(model)  # here
+for it in range(9):
+    opt.step()
+    if it % 5 == 0:
+        save(model)
+"""
+    assert interval(script) == Interval("it", counted="it", period="5", is_in_caller=True)
