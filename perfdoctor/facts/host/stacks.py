@@ -136,6 +136,7 @@ class StackLines:
         self._loops: dict[CodePlace, Loop | None] = {}
         self._needs: dict[tuple[str, int], bool] = {}
         self._intervals = Intervals(sources)
+        self._logged_by: dict[tuple[str, int], Frame] = {}  # the innermost line below one that logs
         for event in (*rank.of("root"), *rank.of("settings"), *rank.of("grad_names")):
             at = location(event.get("at"))
             if at is not None and at.function:
@@ -180,6 +181,7 @@ class StackLines:
         kind = self._kind(user, beyond, role, chain)
         if kind == "logging" and chain:  # thin out the loop's own line, not what happens inside the logger
             user = chain[0]
+            self._logged_by[user.file, user.line] = chain[-1]
         return Phase.OTHER, (user, leaf, kind)
 
     def apart(self, frames: Sequence[Frame]) -> Frame | None:
@@ -215,6 +217,11 @@ class StackLines:
         if cost.kind != "logging":
             return cost
         interval = self._intervals.of(cost.at)
+        inner = self._logged_by.get((cost.at.file, cost.at.line))
+        if interval.period is None and inner is not None and inner.name != cost.at.function:
+            below = self._intervals.of(Location(inner.file, inner.line, inner.name))
+            if below.period is not None and (below.is_in_caller or below.counter is None):
+                interval = replace(below, is_in_caller=True)  # `if step % N == 0` in the function that logs
         return replace(cost, only_reported=self.only_reported(cost.at), interval=interval)
 
     def _role(self, frames: Sequence[Frame]) -> tuple[Role, int]:

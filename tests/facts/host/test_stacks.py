@@ -332,3 +332,12 @@ def test_a_line_that_logs_tells_its_interval():
     rarely = SCRIPT.replace("print(step, loss.item())", "if step % 20 == 0: print(step)")
     found = other(*logs, source=source_of(train=rarely))[8, "logging"].interval
     assert found == Interval("step", counted="step", period="20")
+
+
+def test_a_function_that_logs_tells_the_interval_it_has_inside():
+    script = SCRIPT.replace("print(step, loss.item())", "log_all(step)").replace(
+        "    total = sum(values)\n", "    if values % 20 == 0:\n        print(values)\n"
+    )
+    logs = (stack(at(8), at(16, "log_all")),)
+    found = other(*logs, source=source_of(train=script))[8, "logging"].interval
+    assert found == Interval("step", counted="values", period="20", is_in_caller=True)
