@@ -11,6 +11,7 @@ from dataclasses import field
 from enum import Enum
 
 from perfdoctor.model.dataclass import dataclass
+from perfdoctor.model.interval import OF_STEPS, Interval
 
 
 class Phase(str, Enum):
@@ -258,6 +259,7 @@ class LineCost:
     leaf: str | None = None  # innermost function reached from that line
     kind: str | None = None  # "logging", "checkpoint", "data", ... where the stack or the line tells
     only_reported: bool = False  # the source shows that no update depends on it: it can run less often
+    interval: Interval = OF_STEPS  # at which it runs, of a line that logs
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,10 @@ training process and outside the workers of a DataLoader.
 
     for x, y in DataLoader(Batches(...), batch_size=None, num_workers=1):
 
+Where the cores are busy with training, work on whole arrays at once comes first:
+
+    x = data[rows]                               # not row by row
+
 Where those lines wait for storage or a network, fetch what a batch needs at once:
 
     with ThreadPoolExecutor(16) as pool:         # once, before the loop
@@ -17,8 +21,8 @@ Where those lines wait for storage or a network, fetch what a batch needs at onc
 
 ## When not
 Where the algorithm generates its data from the model during training (reinforcement learning, self-play),
-batches cannot be prepared ahead. Where vectorising makes those lines cheap, that is simpler. Where a
-DataLoader without workers delivers the batches, give it some first: `too-few-workers` says what that brings.
+batches cannot be prepared ahead. Where a DataLoader without workers delivers the batches, give it some first:
+`too-few-workers` says what that brings.
 """
 
 from __future__ import annotations
@@ -34,8 +38,9 @@ from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.08  # share of step time
 SEEN = 5  # samples in those lines: fewer may be chance
-# Share of the cost that vectorising its Python saves, without any worker: the alternative.
+# Share of the cost that vectorising its Python saves, without any worker: advised where it saves more.
 VECTORISED = 0.7
+WHOLE = "x = data[rows]  # index whole arrays or tensors at once, instead of row by row"
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 WAITS = 0.5  # of the lines' time, without CPU time: fetched at once, as good as all of it overlaps
 SHORT = 0.1  # of computing: where so much of it had no CPU time, it waits as well, and nothing is told
@@ -71,7 +76,6 @@ def batches_built_in_the_loop(
     text = f": `{top.at.text}`" if top.at.text else ""
     by_workers = replace(moved, workers=workers)
     vectorised = removes(0.0, VECTORISED * share, share)
-    better = max(by_workers, vectorised, key=lambda change: model.gain(change).likely)
     ms = share * step.mean_s * 1e3
     because = (
         f"{share:.0%} of each step ({ms:.1f} ms) is spent preparing the next batch in the training loop",
@@ -84,10 +88,17 @@ def batches_built_in_the_loop(
         said = f"for {waits:.0%} of that time no core works: it waits for storage, a network or a timer"
         code = "items = list(pool.map(fetch, keys))  # pool = ThreadPoolExecutor(16), once, before the loop"
         return Advice((*because, said), removes(low, likely, share), at, code=code)
-    if model.gain(by_workers).likely < FASTER:  # handing a small batch over costs more than preparing it
+    of_workers = model.gain(by_workers).likely
+    if of_workers < FASTER:  # handing a small batch over costs more than preparing it
         return None
+    if model.gain(vectorised).likely > of_workers:
+        said = (
+            f"workers would share the cores with training and hand every batch over ({of_workers:.2f}x): "
+            "where rows are prepared one by one, whole arrays at once save more"
+        )
+        return Advice((*because, said), vectorised, at, code=WHOLE)
     code = f"for batch in DataLoader(batches, batch_size=None, num_workers={workers}):  # a batch an item"
-    return Advice(because, better, at, code=code)
+    return Advice(because, by_workers, at, code=code)
 
 
 def _waits(step: StepFacts, cpu: CpuFacts, share: float) -> float:

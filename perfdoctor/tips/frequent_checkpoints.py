@@ -87,6 +87,6 @@ def _rarer(saves: SaveFacts, every: int) -> str:
     setting = next((setting for pattern, setting in TRAINERS if pattern.search(text)), None)
     if setting is not None:
         return setting.format(every)
-    alone = saves.only_reported and not _elsewhere(saves)
+    alone = saves.only_reported and not _elsewhere(saves) and not saves.interval.is_in_caller
     call = text if text and alone else "...  # the lines that save, and nothing else"
-    return f"if step % {every} == 0:\n    {call}"
+    return f"{saves.interval.rarer(RARER, every)}\n    {call}"

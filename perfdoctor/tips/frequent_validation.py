@@ -90,9 +90,9 @@ def _is_named(validation: ValidationFacts) -> bool:
 
 def _rarer(validation: ValidationFacts) -> str:
     text = (validation.at.text if validation.at is not None else None) or ""
-    every = max(2, round(validation.steps_between * RARER[1]))
-    if validation.dependence is Dependence.REPORTED and text and not text.startswith(("for ", "with ")):
-        return f"if step % {every} == 0:\n    {text}"
-    return (
-        f"if step % {every} == 0:\n    ...  # validate, and what reads the result (schedule, early stopping)"
-    )
+    interval = validation.interval
+    header = interval.rarer(RARER[1], max(2, round(validation.steps_between * RARER[1])))
+    alone = validation.dependence is Dependence.REPORTED and not interval.is_in_caller
+    if alone and text and not text.startswith(("for ", "with ", "if ")):
+        return f"{header}\n    {text}"
+    return f"{header}\n    ...  # validate, and what reads the result (schedule, early stopping)"

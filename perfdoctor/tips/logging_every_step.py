@@ -1,4 +1,4 @@
-"""Printing, progress bars and metric writers take a noticeable share of every step.
+"""Printing, progress bars and metric writers take a noticeable share of the training time.
 
 ## What it sees
 Stack samples of the training process fall into prints, progress bars, loggers or metric writers.
@@ -6,6 +6,8 @@ Stack samples of the training process fall into prints, progress bars, loggers o
 ## By hand
     if step % 50 == 0:
         print(...)          # only what prints or writes: no line that training needs
+
+or, where it has an interval already, ten times that; in the loop over epochs, every few epochs.
 
 With a trainer: `Trainer(log_every_n_steps=50)`, `TrainingArguments(logging_steps=50)`; with a progress bar:
 `tqdm(..., mininterval=1)`.
@@ -22,6 +24,7 @@ import re
 
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.interval import OF_STEPS
 from perfdoctor.model.measured import LineCost, Phase, RunFacts, StackFacts, StepFacts
 from perfdoctor.tips._waiting import waits_for_device
 from perfdoctor.tips.catalogue import Checked, tip
@@ -29,6 +32,8 @@ from perfdoctor.tips.catalogue import Checked, tip
 NOTICEABLE = 0.03  # share of step time
 SEEN = 5  # samples in those lines: fewer may be chance
 EVERY = 50  # steps between two lines that a person still reads as live
+RARER = 10  # times longer, where there is an interval already
+EPOCHS = 5  # between two lines, of those that the loop over epochs repeats
 SURE = 0.5  # of it goes if lines are only thinned out a little
 TRAINERS = (
     (re.compile(r"\.fit\("), f"Trainer(log_every_n_steps={EVERY})  # and enable_progress_bar=False"),
@@ -39,7 +44,7 @@ COUNTS = re.compile(r"\b\w*(bar|progress|tqdm)\w*\.(update|advance)\(", re.IGNOR
 
 
 @tip(
-    title="Log every N steps, not every step",
+    title="Log less often",
     bottleneck=Bottleneck.HOST,
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
@@ -54,26 +59,39 @@ def logging_every_step(run: RunFacts, step: StepFacts, stacks: StackFacts) -> Ad
     top = lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""
     low = 0.0 if run.on_device else SURE * share  # a device may be busy meanwhile
+    ms = share * step.mean_s * 1e3
+    each = all(_times(line) == EVERY for line in lines)
+    takes = f"{share:.0%} of each step ({ms:.2f} ms)" if each else f"{share:.0%} of the training time"
+    gone = min(share, sum(line.share * (1 - 1 / _times(line)) for line in lines))
     return Advice(
         because=(
-            f"{share:.0%} of each step ({share * step.mean_s * 1e3:.2f} ms) goes into logging",
-            f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
+            f"{takes} goes into logging",
+            f"line {top.at.line} takes the most, {top.share:.0%}{' of the step' if each else ''}{text}",
         ),
-        change=removes(low, share * (1 - 1 / EVERY), share),
+        change=removes(low, gone, share),
         at=tuple(line.at for line in lines[:3]),
         code=_rarer(top),
     )
 
 
+def _times(line: LineCost) -> int:
+    """How many times as rarely it is to run."""
+    if line.interval.period is not None:
+        return RARER
+    return EVERY if line.interval.of_updates else EPOCHS
+
+
 def _rarer(line: LineCost) -> str:
-    """The user's own line every N steps, or the setting of the trainer or progress bar for it."""
+    """The user's own line at a longer interval, or the setting of the trainer or progress bar for it."""
     text = line.at.text or "..."
     setting = next((setting for pattern, setting in TRAINERS if pattern.search(text)), None)
     if setting is not None:
         return setting
     if text.startswith(("for ", "while ", "with ")) or COUNTS.search(text):
         return "tqdm(..., mininterval=1)  # redraw once a second"
-    if not line.only_reported:
-        return f"if step % {EVERY} == 0:\n    ...  # only what prints or writes"
-    step = "self.global_step" if text.startswith("self.log") else "step"  # a module of Lightning's
-    return f"if {step} % {EVERY} == 0:\n    {text}"
+    header = line.interval.rarer(_times(line), EVERY)
+    if text.startswith("self.log") and line.interval == OF_STEPS:  # a module of Lightning's
+        header = header.replace("step", "self.global_step")
+    if not line.only_reported or line.interval.is_in_caller or text.startswith("if "):
+        return f"{header}\n    ...  # only what prints or writes"
+    return f"{header}\n    {text}"

@@ -45,6 +45,22 @@ def test_expects_less_on_two_cores_that_compute_keeps_busy():
 
 
 @pytest.mark.parametrize(
+    ("cores", "whole"),
+    [pytest.param(8, False, id="free-cores"), pytest.param(2, True, id="cores-that-compute-keeps-busy")],
+)
+def test_promises_what_the_printed_code_brings(cores, whole):
+    busy = step(other=6, forward=5, backward=9, cpu=37)
+    model = of_loop(busy, cpu(cores=cores))
+    advice = judge(stacks(line(0.3, 20, "data", text="x = stack(rows)")), cpu(cores=cores), busy)
+    assert ("index whole arrays" in advice.code) is whole
+    assert ("DataLoader" in advice.code) is not whole
+    assert (advice.change.workers is None) is whole
+    if whole:
+        assert facts.gain(advice, model).likely == pytest.approx(1 / (1 - 0.7 * 0.3))
+        assert "whole arrays at once save more" in advice.because[-1]
+
+
+@pytest.mark.parametrize(
     "lines",
     [
         pytest.param((line(0.0799, kind="data"),), id="just-under-the-threshold"),

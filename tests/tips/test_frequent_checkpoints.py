@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from perfdoctor.model.interval import Interval
 from perfdoctor.model.measured import Location, Phase
 from perfdoctor.tips.frequent_checkpoints import frequent_checkpoints as tip
 from tests.support import facts
@@ -83,3 +84,15 @@ def test_a_line_that_does_more_than_save_is_not_skipped_as_a_whole():
     advice = tip(SLOW, replace(saves(between=10), at=at, only_reported=False))
     assert advice is not None
     assert text not in (advice.code or "")
+
+
+@pytest.mark.parametrize(
+    ("interval", "code"),
+    [
+        (Interval("epoch", of_updates=False), "if epoch % 10 == 0:\n    torch.save(state, path)"),
+        (Interval("it", counted="(it + 1)", period="every"), "if (it + 1) % (10 * every) == 0:"),
+        (Interval("epoch", False, is_in_caller=True), "if epoch % 10 == 0:\n    ...  # the lines that save"),
+    ],
+)
+def test_the_longer_interval_is_one_of_the_loop_around_the_line(interval, code):
+    assert code in tip(SLOW, replace(saves(between=50), interval=interval)).code

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.facts.user_source.update_dependence import Dependence
 from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.interval import Interval
 from perfdoctor.tips.frequent_validation import frequent_validation as tip
 from tests.support.facts import evals, gain, step
 from tests.support.host_facts import validation
@@ -76,3 +79,22 @@ def test_passes_whose_results_the_updates_need_are_validation_only_by_name():
     assert judge(STEP, rollout) is None
     stopping = validation(function="evaluate", text="loss = evaluate(model)", dependence=Dependence.UPDATE)
     assert judge(STEP, stopping) is not None
+
+
+@pytest.mark.parametrize(
+    ("interval", "code"),
+    [
+        (Interval("epoch", of_updates=False), "if epoch % 4 == 0:\n    accuracy = validate(model)"),
+        (Interval("it", counted="it", period="50"), "if it % 200 == 0:\n    accuracy = validate(model)"),
+        (Interval("it"), "if it % 200 == 0:\n    accuracy = validate(model)"),
+    ],
+)
+def test_the_longer_interval_is_one_of_the_loop_around_the_line(interval, code):
+    found = replace(validation(seconds=4, between=50), interval=interval)
+    assert judge(STEP, found).code == code
+
+
+def test_a_line_in_another_function_than_its_loop_is_not_moved_there():
+    apart = Interval("epoch", of_updates=False, is_in_caller=True)
+    code = judge(STEP, replace(validation(seconds=4, between=50), interval=apart)).code
+    assert code.startswith("if epoch % 4 == 0:\n    ...  # validate")

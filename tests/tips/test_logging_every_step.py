@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from perfdoctor.model.interval import Interval
 from perfdoctor.tips.logging_every_step import logging_every_step as tip
 from tests.support import facts
 from tests.support.facts import line, run, stacks, step
@@ -70,3 +73,39 @@ def test_on_a_device_a_line_that_reads_a_tensor_waits_and_others_may_run_beside_
     assert [at.line for at in advice.at] == [51]
     assert facts.gain(advice).low == 1.0
     assert tip(run(), SLOW, lines).at[0].line == 50
+
+
+@pytest.mark.parametrize(
+    ("interval", "header", "likely"),
+    [
+        (Interval("it", counted="it", period="200"), "if it % 2000 == 0:", 0.9),
+        (Interval("it", counted="it", period="args.every"), "if it % (10 * args.every) == 0:", 0.9),
+        (Interval("epoch", of_updates=False), "if epoch % 5 == 0:", 0.8),
+    ],
+)
+def test_what_is_not_logged_every_step_is_logged_more_rarely_than_it_is(interval, header, likely):
+    drawn = replace(line(0.3, kind="logging", text="writer.add_image(image)"), interval=interval)
+    advice = tip(run(), SLOW, stacks(drawn))
+    assert advice.code == f"{header}\n    writer.add_image(image)"
+    share = advice.change.step
+    assert (share.low, share.likely, share.high) == pytest.approx((0.15, 0.3 * likely, 0.3))
+    assert advice.because[0] == "30% of the training time goes into logging"
+    assert not any("step" in sentence for sentence in advice.because)
+
+
+def test_each_line_goes_by_its_own_interval():
+    often = line(0.2, 50, "logging", text="print(loss)")
+    seldom = replace(line(0.3, 51, "logging"), interval=Interval("it", counted="it", period="50"))
+    share = tip(run(), SLOW, stacks(seldom, often)).change.step
+    assert share.likely == pytest.approx(0.2 * 0.98 + 0.3 * 0.9)
+
+
+def test_the_name_that_counts_the_steps_is_the_scripts():
+    counted = replace(line(0.3, kind="logging", text="print(loss)"), interval=Interval("it"))
+    assert tip(run(), SLOW, stacks(counted)).code == "if it % 50 == 0:\n    print(loss)"
+
+
+def test_a_line_in_another_function_than_its_loop_is_not_moved_there():
+    apart = Interval("it", counted="it", period="50", is_in_caller=True)
+    code = tip(run(), SLOW, stacks(replace(line(0.3, kind="logging"), interval=apart))).code
+    assert code == "if it % 500 == 0:\n    ...  # only what prints or writes"

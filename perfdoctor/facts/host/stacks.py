@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.user_source.frames import Frame, Owner, parse, wrapped
+from perfdoctor.facts.user_source.intervals import Intervals
 from perfdoctor.facts.user_source.library_table import of_wait
 from perfdoctor.facts.user_source.loop_roles import Loop, Role
 from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves
@@ -85,7 +86,7 @@ def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> Stack
     total = sum(sum(costs.values()) for costs in counted.values())
     phases = {
         phase: tuple(
-            lines.with_dependence(cost)
+            lines.of_log(cost)
             for cost in line_costs(costs, share_of(step, phase, costs.total(), total), sources)
         )
         for phase, costs in counted.items()
@@ -136,6 +137,8 @@ class StackLines:
         self.results: dict[CodePlace, set[str]] = defaultdict(set)
         self._loops: dict[CodePlace, Loop | None] = {}
         self._needs: dict[tuple[str, int], bool] = {}
+        self._intervals = Intervals(sources)
+        self._logged_by: dict[tuple[str, int], Frame] = {}  # the innermost line below one that logs
         for event in (*rank.of("root"), *rank.of("settings"), *rank.of("grad_names")):
             at = location(event.get("at"))
             if at is not None and at.function:
@@ -180,6 +183,7 @@ class StackLines:
         kind = self._kind(user, beyond, role, chain)
         if kind == "logging" and chain:  # thin out the loop's own line, not what happens inside the logger
             user = chain[0]
+            self._logged_by[user.file, user.line] = chain[-1]
         return Phase.OTHER, (user, leaf, kind)
 
     def apart(self, frames: Sequence[Frame]) -> Frame | None:
@@ -210,9 +214,17 @@ class StackLines:
             self._needs[place] = found is Dependence.UPDATE
         return self._needs[place]
 
-    def with_dependence(self, cost: LineCost) -> LineCost:
-        """A line that logs, with whether an update depends on it."""
-        return replace(cost, only_reported=self.only_reported(cost.at)) if cost.kind == "logging" else cost
+    def of_log(self, cost: LineCost) -> LineCost:
+        """A line that logs, with how often it runs and whether an update depends on it."""
+        if cost.kind != "logging":
+            return cost
+        interval = self._intervals.of(cost.at)
+        inner = self._logged_by.get((cost.at.file, cost.at.line))
+        if interval.period is None and inner is not None and inner.name != cost.at.function:
+            below = self._intervals.of(Location(inner.file, inner.line, inner.name))
+            if below.period is not None and (below.is_in_caller or below.counter is None):
+                interval = replace(below, is_in_caller=True)  # `if step % N == 0` in the function that logs
+        return replace(cost, only_reported=self.only_reported(cost.at), interval=interval)
 
     def _role(self, frames: Sequence[Frame]) -> tuple[Role, int]:
         """What the line is for in the innermost training loop, and the frame that says so."""

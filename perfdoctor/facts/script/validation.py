@@ -10,9 +10,11 @@ from perfdoctor.facts.data.validation_loader import ValidationLoaderFacts
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Steps
+from perfdoctor.facts.user_source.intervals import Intervals
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.facts.user_source.update_dependence import Dependence, of_line
 from perfdoctor.model.dataclass import dataclass
+from perfdoctor.model.interval import OF_STEPS, Interval
 from perfdoctor.model.measured import LoaderFacts, Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
@@ -30,6 +32,7 @@ class ValidationFacts:
     at: Location | None  # the line of the loop that validates again and again
     passes: Location | None  # the line that calls the model
     dependence: Dependence = Dependence.UNKNOWN  # of the updates on what the line at `at` does
+    interval: Interval = OF_STEPS  # at which the line at `at` runs
 
 
 @fact
@@ -60,6 +63,7 @@ def validation_facts(
         at=at,
         passes=lines[0] if lines else None,
         dependence=of_line(sources, at) if at is not None else Dependence.UNKNOWN,
+        interval=Intervals(sources).of(at, between) if at is not None else OF_STEPS,
     )
 
 

@@ -11,9 +11,11 @@ from perfdoctor.facts.decode import as_count, location, positive
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import boot_of
+from perfdoctor.facts.user_source.intervals import Intervals
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.facts.user_source.update_dependence import only_reported
 from perfdoctor.model.dataclass import dataclass
+from perfdoctor.model.interval import OF_STEPS, Interval
 from perfdoctor.model.measured import Location, Phase, StackFacts, StepFacts, ThreadFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords, RunRecords
@@ -44,6 +46,7 @@ class SaveFacts:
     only_reported: bool = False  # the source shows that no update depends on the line
     beside_share: float = 0.0  # of the step: copying, collecting and writing around them, by stack samples
     beside: tuple[Location, ...] = ()  # the lines of that, costliest first
+    interval: Interval = OF_STEPS  # at which the line at `at` runs
 
 
 @fact
@@ -121,15 +124,17 @@ def save_facts(
     beside = [line for line in other if line.kind == "checkpoint"]
     gaps = np.diff(sorted(sizes))
     at = sources.shown(lines.most_common(1)[0][0])
+    between = float(np.median(gaps)) if len(gaps) else span.steps
     return SaveFacts(
         count=len(sizes),
         seconds_per_step=min(lines.total() / 1e9, span.seconds) / span.steps,
         bytes=max(sizes.values()) or None,
         at=at,
-        steps_between=float(np.median(gaps)) if len(gaps) else span.steps,
+        steps_between=between,
         only_reported=only_reported(sources, at),
         beside_share=min(1.0, sum(line.share for line in beside)),
         beside=tuple(dict.fromkeys(line.at for line in beside)),
+        interval=Intervals(sources).of(at, between) if at is not None else OF_STEPS,
     )
 
 

@@ -155,7 +155,7 @@ class EffectsFinder:
 
     def _call(self, call: ast.Call, effects: Effects) -> None:
         name = called_name(call)
-        own = list(self._own(call))
+        own = list(self.called(call))
         handed = [value.id for value in call.args if isinstance(value, ast.Name)]
         effects.unknown |= any(one in self.file.functions for one in handed)  # who knows when it is called
         if name in known.TRAINING_CALLS and not own:
@@ -176,7 +176,7 @@ class EffectsFinder:
         else:
             effects.unknown = True
 
-    def _own(self, call: ast.Call) -> Iterator[tuple[EffectsFinder, FunctionNode]]:
+    def called(self, call: ast.Call) -> Iterator[tuple[EffectsFinder, FunctionNode]]:
         """The functions of the user's that a call may mean, each with the finder of its file."""
         name, func = called_name(call), call.func
         if isinstance(func, ast.Name):

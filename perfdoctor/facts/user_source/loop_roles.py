@@ -9,15 +9,25 @@ out of the model, not for the slice. What it cannot follow it leaves unnamed.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
 
-from perfdoctor.facts.user_source.parse import Function, Listing, calls, covers, header, logs, statements
+from perfdoctor.facts.user_source.parse import (
+    LOOPS,
+    Function,
+    Listing,
+    calls,
+    covers,
+    header,
+    logs,
+    statements,
+)
 from perfdoctor.model.dataclass import dataclass
 
 TO_NUMBERS = {"item", "tolist", "numpy"}  # tensor methods that give what Python and NumPy work on
 BACKWARDS = {"backward", "manual_backward"}
+IMPORTS = (ast.Import, ast.ImportFrom)
 ADDING = {"sum", "mean", "stack", "cat", "scale"}  # how losses become one, which no model is called by
 
 
@@ -27,7 +37,9 @@ class Role(str, Enum):
     TRAINS = "trains"  # calls the model, backward or the optimizer
     DATA = "data"  # builds the batch
     COMPUTE = "compute"  # works on what the model gave, now or earlier, on the way to the loss
-    ACTS = "acts"  # works on numbers that the model gave, and training needs what comes of it: an environment
+    # Works on numbers that the model gave, and training needs what comes of it: an environment, or a replay
+    # buffer that draws by the errors of the last update.
+    ACTS = "acts"
     REST = "rest"
     OUTSIDE = "outside"  # not in the loop
 
@@ -56,7 +68,9 @@ class Loop:
         self.is_loop = bool(loops)
         nodes = loops if loops else (scope.body if scope else [])
         self.units = [unit_of(node) for node in statements(list(dict.fromkeys(nodes)))]
-        self._data, self._compute, self._acts = _split(self.units, self.anchors, frozenset(results))
+        self._data, self._compute, self._acts = _split(
+            self.units, self.anchors, frozenset(results), _imported(listing)
+        )
 
     def role(self, line: int) -> Role:
         """What the statement at a line is for."""
@@ -86,10 +100,14 @@ def _anchored(unit: LoopStatement, anchors: frozenset[int]) -> bool:
 
 
 def _split(
-    units: list[LoopStatement], anchors: frozenset[int], results: frozenset[str]
+    units: list[LoopStatement],
+    anchors: frozenset[int],
+    results: frozenset[str],
+    imported: frozenset[str],
 ) -> tuple[set[LoopStatement], set[LoopStatement], set[LoopStatement]]:
     """The units that build the batch, those that compute between model and loss, and those that act."""
     trained, acted = _from_model(units, anchors, results)
+    acted |= _steered(units, anchors, trained | acted, imported)
     training = {unit for unit in units if _anchored(unit, anchors)}
     wanted = _slice(units, _needs(training))
     fed = _slice(
@@ -157,6 +175,85 @@ def _from_model(
             live -= unit.sets
             plain -= unit.sets
     return from_model, acted
+
+
+def _steered(
+    units: list[LoopStatement],
+    anchors: frozenset[int],
+    of_results: set[LoopStatement],
+    imported: frozenset[str],
+) -> set[LoopStatement]:
+    """Units before the model that draw from what the results of an earlier turn changed: priorities.
+
+    A replay buffer that takes the errors of what it gave decides by them what it gives next, so that no batch
+    can be drawn ahead. One that only takes what was played, or a bank of features, gives what it would have
+    given a turn earlier too: nothing that was drawn from it comes back. What a loop goes through is left
+    out: progress bars are told results and yield what they would have yielded.
+    """
+    changes = {unit: _changed_by_results(unit) - imported for unit in units if unit in of_results}
+    changeable = frozenset().union(*changes.values())
+    steered: set[LoopStatement] = set()
+    for start, unit in enumerate(units):
+        drawn_from = (unit.needs - unit.sets) & changeable
+        if not (drawn_from and unit.sets) or unit in of_results or _anchored(unit, anchors):
+            continue
+        goes_through = isinstance(unit.node, (*LOOPS, *Function.__args__))
+        if not goes_through and _given_back(units[start:], drawn_from, changes):
+            steered |= _drawn(units[start:], anchors, of_results)
+    return steered
+
+
+def _changed_by_results(unit: LoopStatement) -> frozenset[str]:
+    """What a statement that uses results changes in place, other than to log them."""
+    logged = any(name.startswith("log") for _, name in calls(unit.node))
+    return frozenset() if logged else unit.changes | _items_set(unit.node)
+
+
+def _given_back(
+    units: list[LoopStatement], drawn_from: frozenset[str], changes: Mapping[LoopStatement, frozenset[str]]
+) -> bool:
+    """Whether results that come from the first unit change, in the same turn, what that one draws from."""
+    drawn = set(units[0].sets)
+    for unit in units[1:]:
+        changed = changes.get(unit, frozenset()) & drawn_from
+        if changed and (unit.needs - changed) & drawn:
+            return True
+        if unit.needs & drawn:
+            drawn |= unit.sets | unit.changes
+        else:
+            drawn -= unit.sets
+    return False
+
+
+def _drawn(
+    units: list[LoopStatement], anchors: frozenset[int], of_results: set[LoopStatement]
+) -> set[LoopStatement]:
+    """The first unit, and those that go on to work on what it gave, up to the model."""
+    names, found = set(units[0].sets), {units[0]}
+    for unit in units[1:]:
+        if unit.needs & names and unit not in of_results and not _anchored(unit, anchors):
+            found.add(unit)
+            names |= unit.sets | unit.changes
+        else:
+            names -= unit.sets
+    return found
+
+
+def _imported(listing: Listing) -> frozenset[str]:
+    """The names that a file imports: `torch.save(out)` changes nothing that `torch.tensor(rows)` needs."""
+    imports = (node for node in (ast.walk(listing.tree) if listing.tree else ()) if isinstance(node, IMPORTS))
+    return frozenset((name.asname or name.name).partition(".")[0] for node in imports for name in node.names)
+
+
+def _items_set(node: ast.stmt) -> set[str]:
+    """The names whose items a statement sets: `priorities[rows] = errors`."""
+    stored = [
+        inner
+        for part in header(node)
+        for inner in ast.walk(part)
+        if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store)
+    ]
+    return {name for inner in stored if (name := _base(inner))}
 
 
 @lru_cache(maxsize=4096)  # several facts look at the same loops

@@ -51,15 +51,15 @@ def only_reported(sources: Sources, at: Location | None, anchors: Iterable[int] 
 
 def of_line(sources: Sources, at: Location, anchors: Iterable[int] = ()) -> Dependence:
     """What the update has to do with a line of the user's, with what the modules do that its file imports."""
-    return dependence(sources.file(at.file), at.line, anchors, _modules(sources, at.file))
+    return dependence(sources.file(at.file), at.line, anchors, modules_of(sources, at.file))
 
 
-def _modules(sources: Sources, file: str) -> Imported:
+def modules_of(sources: Sources, file: str) -> Imported:
     """What finds the modules that a file imports."""
 
     def imported(module: str) -> tuple[Listing, Imported] | None:
         path = sources.imported(file, module)
-        return (sources.file(path), _modules(sources, path)) if path is not None else None
+        return (sources.file(path), modules_of(sources, path)) if path is not None else None
 
     return imported
 

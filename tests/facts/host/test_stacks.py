@@ -6,6 +6,7 @@ import pytest
 
 from perfdoctor.facts.host.stacks import sampled_lines
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.interval import Interval
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
@@ -366,3 +367,20 @@ def test_a_loop_in_a_library_that_logs_is_named_by_the_users_line_that_started_i
     trained = stack(at(9), f"_inner ({trainer}:8)", wrapper("module_call"))
     found = facts(trained, stack(at(9), *below), events=(root,))
     assert [line.at.line for line in found.phases[Phase.OTHER]] == [9]
+
+
+def test_a_line_that_logs_tells_its_interval():
+    logs = (stack(at(8), f"write ({TORCH}/utils/tensorboard/writer.py:4)"),)
+    assert other(*logs)[8, "logging"].interval == Interval("step")
+    rarely = SCRIPT.replace("print(step, loss.item())", "if step % 20 == 0: print(step)")
+    found = other(*logs, source=source_of(train=rarely))[8, "logging"].interval
+    assert found == Interval("step", counted="step", period="20")
+
+
+def test_a_function_that_logs_tells_the_interval_it_has_inside():
+    script = SCRIPT.replace("print(step, loss.item())", "log_all(step)").replace(
+        "    total = sum(values)\n", "    if values % 20 == 0:\n        print(values)\n"
+    )
+    logs = (stack(at(8), at(16, "log_all")),)
+    found = other(*logs, source=source_of(train=script))[8, "logging"].interval
+    assert found == Interval("step", counted="values", period="20", is_in_caller=True)

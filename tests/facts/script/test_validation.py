@@ -6,6 +6,7 @@ from perfdoctor.facts.script.validation import validation_facts
 from perfdoctor.facts.steps.boundaries import find
 from perfdoctor.facts.steps.summary import step_facts
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.interval import Interval
 from perfdoctor.runs.types import RankRecords
 from tests.support.facts import loader
 from tests.support.load_facts import held_back
@@ -68,3 +69,8 @@ def test_a_validation_in_the_loop_itself_is_named_by_its_own_line():
 
 def test_without_validation_there_is_nothing():
     assert facts(LINES, every=1000) is None
+
+
+def test_the_loop_that_repeats_it_is_told_by_its_turns():
+    assert facts(LINES[1:]).interval == Interval("step", of_updates=False)
+    assert facts(LINES[1:], every=1).interval == Interval("step")

@@ -6,10 +6,11 @@ from perfdoctor.facts.steps import events
 from perfdoctor.facts.steps.boundaries import find
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.interval import Interval
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from tests.support.facts import line, stacks, step
-from tests.support.records import MS, no_source, records, rows, update
+from tests.support.records import MS, no_source, records, rows, source_of, update
 
 STEPS = find(rows([update(10, calls=2, switches=8)] * 100))
 WINDOW = MeasuredSpan.of(STEPS)
@@ -80,6 +81,14 @@ def test_only_checkpoints_between_the_steps_count():
     found = events.save_facts(of(*saves), WINDOW, UNSAMPLED, Sources(no_source))
     assert (found.count, found.bytes, found.steps_between) == (2, 1000, 50)
     assert found.seconds_per_step == pytest.approx(0.001)
+
+
+def test_the_loop_that_saves_is_told():
+    text = "for epoch in range(9):\n    for x in loader:\n        opt.step()\n    torch.save(model, path)"
+    at = {"file": "/home/me/train.py", "line": 4, "function": "<module>"}
+    saves = [{"event": "save", "begin_ns": t * MS, "seconds": 0.05, "at": at} for t in (1200, 1700)]
+    found = events.save_facts(of(*saves), WINDOW, UNSAMPLED, Sources(source_of(train=text)))
+    assert found.interval == Interval("epoch", of_updates=False)
 
 
 def test_files_written_within_one_step_are_one_checkpoint():

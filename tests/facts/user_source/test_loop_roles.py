@@ -241,3 +241,95 @@ def test_losses_of_results_that_were_kept_from_before_are_computed():
 )
 def test_what_feeds_a_backward_alone_is_no_batch(line, role):
     check(f"for i in range(9):\n    losses = make(i)  # {role}\n    {line}", line)
+
+
+@pytest.mark.parametrize(
+    ("back", "role"),
+    [
+        pytest.param("buffer.update_priorities(rows, gap.detach())", "acts", id="priorities"),
+        pytest.param("buffer.update_priorities(rows, gap.tolist())", "acts", id="priorities-as-numbers"),
+        pytest.param("buffer.update_priorities(rows, 1.0)", "data", id="no-results"),
+        pytest.param("buffer.add(state, action, after)", "data", id="plain-replay"),
+        pytest.param("seen.append(gap.item())", "data", id="history"),
+        pytest.param("print(buffer, gap.item())", "data", id="printed"),
+        pytest.param("writer.add_scalar(buffer, gap.item())", "data", id="logged"),
+        pytest.param("buffer[rows] = gap.detach()", "acts", id="items"),
+    ],
+)
+def test_a_batch_drawn_by_the_errors_of_the_last_update_cannot_be_drawn_ahead(back, role):
+    check(
+        f"""
+        while True:
+            action = net(torch.tensor(state)).argmax().item()  # trains
+            after = env.step(action)  # acts
+            state = after  # acts
+            rows, drawn, weights = buffer.sample(32)  # {role}
+            batch = torch.tensor(drawn)  # {role}
+            batch = batch.float()  # {role}
+            noise = make_noise()  # data
+            gap = net(batch + noise) - target(batch)  # trains
+            loss = (weights * gap.pow(2)).mean()  # compute
+            loss.backward()  # trains
+            {back}
+        """,
+        "net(", "backward",
+    )  # fmt: skip
+
+
+def test_a_learner_that_draws_by_its_own_priorities():
+    check(
+        """
+        def learn(self):
+            chances = self.weights / self.weights.sum()  # acts
+            rows = np.random.choice(1000, 32, p=chances)  # acts
+            batch = torch.stack([self.table[i] for i in rows])  # acts
+            gap = self.net(batch)  # trains
+            gap.mean().backward()  # trains
+            self.weights[rows] = gap.abs().numpy()
+        """,
+        "self.net(", "backward",
+    )  # fmt: skip
+
+
+def test_a_bar_that_is_told_results_yields_what_it_would_have_yielded():
+    check(
+        """
+        for rows in progress.track(order):  # data
+            x = table[rows]  # data
+            loss = model(x).mean()  # trains
+            loss.backward()  # trains
+            progress.update(task, loss=loss.item())
+        """,
+        "model(x", "backward",
+    )  # fmt: skip
+
+
+def test_a_bank_of_features_gives_what_it_would_have_given_before():
+    check(
+        """
+        for i in range(9):
+            x = table[i]  # data
+            others = bank[random_rows()]  # data
+            out = model(x)  # trains
+            loss = contrast(out, others)  # compute
+            loss.backward()  # trains
+            bank[i] = out.detach()
+        """,
+        "model(x", "backward",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ["torch.save(out, path)", "accelerator.log({'loss': loss.item()})"])
+def test_what_is_saved_or_logged_through_a_name_changes_nothing_that_batches_need(line):
+    check(
+        f"""
+        import torch
+        for i in range(9):
+            x = torch.stack(accelerator.pad(rows[i]))  # data
+            out = model(x)  # trains
+            loss = out.mean()  # compute
+            loss.backward()  # trains
+            {line}  # rest
+        """,
+        "model(x", "backward",
+    )  # fmt: skip

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from perfdoctor.facts.user_source.intervals import Intervals
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.interval import Interval
+from perfdoctor.model.measured import Location
+from tests.support.records import source_of
+
+TRAIN = "/home/me/train.py"
+
+
+def interval(text, steps_between=1.0, **others):
+    lines = dedent(text).strip("\n").split("\n")
+    line = next(number for number, text in enumerate(lines, 1) if "# here" in text)
+    sources = Sources(source_of(train=dedent(text).strip("\n"), **{n: dedent(t) for n, t in others.items()}))
+    return Intervals(sources).of(Location(TRAIN, line), steps_between)
+
+
+EPOCHS = """
+for epoch in range(5):
+    for step, batch in enumerate(loader):
+        loss = model(batch)
+        loss.backward()
+        opt.step(){step}
+    scheduler.step()
+    {line}
+"""
+
+
+def test_a_line_of_the_epoch_loop_runs_once_in_many_updates():
+    found = interval(EPOCHS.format(step="", line="acc = validate(model)  # here"))
+    assert found == Interval("epoch", of_updates=False)
+    assert found.rarer(4, 200) == "if epoch % 4 == 0:"
+
+
+def test_a_line_of_the_loop_of_the_updates():
+    found = interval(EPOCHS.format(step="\n        print(loss)  # here", line=""))
+    assert found == Interval("step")
+    assert found.rarer(10, 50) == "if step % 50 == 0:"
+
+
+@pytest.mark.parametrize(
+    ("test", "header"),
+    [
+        ("step % 200 == 0", "if step % 2000 == 0:"),
+        ("(step + 1) % 200 == 0", "if (step + 1) % 2000 == 0:"),
+        ("not step % args.every", "if step % (10 * args.every) == 0:"),
+        ("rank == 0 and step % 5 == 4", "if step % 50 == 4:"),
+        ("rank == 0", "if step % 7 == 0:"),
+        ("step % 2", "if step % 7 == 0:"),
+    ],
+)
+def test_a_condition_that_is_there_is_made_longer(test, header):
+    found = interval(EPOCHS.format(step=f"\n        if {test}:\n            print(loss)  # here", line=""))
+    assert found.rarer(10, 7) == header
+
+
+def test_what_the_other_branch_does_is_not_under_the_condition():
+    text = "\n        if step % 9 == 0:\n            pass\n        else:\n            print(loss)  # here"
+    assert interval(EPOCHS.format(step=text, line="")).period is None
+
+
+@pytest.mark.parametrize(
+    ("head", "counter"),
+    [
+        ("for it in trange(9):", "it"),
+        ("for n, (x, y) in tqdm(enumerate(loader)):", "n"),
+        ("for batch in loader:", None),
+        ("for _ in range(9):", None),
+        ("for batch in loader:\n    seen += 1", "seen"),
+        ("while seen < 9:\n    self.seen += 1", "self.seen"),
+        ("while True:\n    loss += 0.5\n    for row in rows:\n        rows_seen += 1", None),
+    ],
+)
+def test_the_name_that_counts_the_turns(head, counter):
+    found = interval(f"{head}\n    opt.step()\n    print(1)  # here")
+    assert found == Interval(counter)
+    assert found.rarer(4, 8) == f"if {counter or 'step'} % 8 == 0:"
+
+
+def test_a_loop_that_only_repeats_what_is_logged_is_none_of_steps():
+    text = """
+    for it in range(9):
+        loss.backward()
+        opt.step()
+        for i in range(3):
+            writer.add_image(i)  # here
+    """
+    assert interval(text) == Interval("it")
+
+
+@pytest.mark.parametrize(
+    ("text", "of_updates"),
+    [
+        ("for k in range(4):\n        part(k).backward()\n    opt.step()", True),
+        ("for o in opts:\n        o.step()", True),
+        ("for _ in range(5):\n        critic.step()\n    opt.step()", True),
+        ("for x in loader:\n        loss.backward()\n        engine_of(loss)", False),
+        ("while not done:\n        state = env.step(1)\n    opt.step()", True),
+        ("while not done:\n        opt.step()\n    env.step(1)", False),
+        ("train(model)", False),
+        ("once(model)", True),
+        ("engine.fit(model)", False),
+    ],
+)
+def test_where_a_turn_makes_its_updates(text, of_updates):
+    script = f"""
+import engine
+def train(model):
+    for x in loader:
+        once(model)
+def once(model):
+    model(x).backward()
+    opt.step()
+for turn in range(9):
+    {text}
+    print(1)  # here
+"""
+    fit = "def fit(model):\n    while True:\n        opt.step()\n"
+    assert interval(script, engine=fit) == Interval("turn", of_updates)
+
+
+def test_where_no_source_shows_the_updates_the_name_of_the_counter_tells():
+    assert not interval("for epoch in range(9):\n    fit()\n    print(1)  # here").of_updates
+    assert interval("for i in range(9):\n    fit()\n    print(1)  # here").of_updates
+
+
+def test_where_no_source_shows_the_updates_the_steps_between_two_runs_tell():
+    assert not interval("for i in range(9):\n    fit()\n    print(1)  # here", 50).of_updates
+    assert interval(
+        "for i in range(9):\n    fit()\n    if is_due():\n        print(1)  # here", 50
+    ).of_updates
+
+
+def test_a_function_is_followed_to_the_only_line_that_calls_it():
+    script = """
+def keep(model):
+    torch.save(model)  # here
+def main():
+    for epoch in range(5):
+        for x in loader:
+            opt.step()
+        if epoch % 2 == 0:
+            keep(model)
+{}
+"""
+    found = interval(script.format(""))
+    assert (found.counter, found.of_updates, found.period) == ("epoch", False, "2")
+    assert found.rarer(10, 100) == "if epoch % 20 == 0:"
+    assert interval(script.format("        keep(best)")) == Interval(None)
+
+
+@pytest.mark.parametrize("text", ["print(1)  # here", "this is ( no python  # here"])
+def test_without_a_loop_nothing_is_known(text):
+    found = interval(text)
+    assert found == Interval(None)
+    assert found.rarer(4, 200) == "if step % 200 == 0:"
+
+
+def test_functions_that_call_each_other_end():
+    text = "def f():\n    g()\ndef g():\n    f()\n    opt.step()\nfor i in range(9):\n    f()\n    print(1)  # here"
+    assert interval(text) == Interval("i")
+
+
+def test_a_loop_over_what_is_validated_is_not_the_one_that_repeats_it():
+    script = """
+def validate():
+    for i, x in enumerate(held):
+        if i % 3 == 0:
+            predict(x)  # here
+for epoch in range(9):
+    for x in loader:
+        opt.step()
+    validate()
+"""
+    assert interval(script) == Interval("epoch", of_updates=False, is_in_caller=True)
+
+
+def test_a_function_is_not_called_by_a_method_of_the_same_name():
+    script = """
+import torch
+def save(model):
+    torch.save(model)  # here
+for it in range(9):
+    opt.step()
+    if it % 5 == 0:
+        save(model)
+"""
+    assert interval(script) == Interval("it", counted="it", period="5", is_in_caller=True)
