@@ -2,8 +2,9 @@
 
 A line may be run less often only if nothing that trains can tell the difference. So a line is `reported` only
 where this file shows that what it sets and changes never reaches a backward pass, an optimizer, parameters,
-gradients, the batch, or the course of the loop. Whatever the file does not show is `unknown`, and has to be
-treated like a line that the update depends on.
+gradients, the batch, or the course of the loop. What follows the loop does not count where nothing trains any
+more: weights that are restored there feed no update. Whatever the file does not show is `unknown`, and has to
+be treated like a line that the update depends on.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 
 from perfdoctor.facts.user_source.effects import Effects, EffectsFinder, Imported
+from perfdoctor.facts.user_source.later_training import CALLERS, trains_after
 from perfdoctor.facts.user_source.origins import SELVES, bound, called_name, parameters
 from perfdoctor.facts.user_source.parse import LOOPS, Function, Listing, Sources, covers, statements
 from perfdoctor.model.measured import Location
-
-_CALLERS = 3  # functions up which a returned value is followed
 
 
 class Dependence(str, Enum):
@@ -74,10 +74,15 @@ class _Scope:
         anchors: frozenset[int],
         loop: ast.stmt | None,
         depth: int = 0,
+        call: ast.Call | None = None,
     ) -> None:
+        """`loop`: the outermost around the line, or around the `call` of the function with the line."""
         self.finder, self.file = finder, finder.file
         self.scope, self.loop, self.depth = scope, loop, depth
-        last = loop.end_lineno if isinstance(scope, ast.Module) and loop is not None else None
+        run = loop or call
+        last = run.end_lineno if run is not None else None
+        if last is not None and trains_after(finder, scope, last, anchors, depth):
+            last = None
         self.nodes = [node for node in statements(scope.body) if last is None or node.lineno <= last]
         self.effects = {node: finder.of_statement(node) for node in self.nodes}
         for node in self.nodes:
@@ -219,7 +224,7 @@ class _Scope:
 
     def _given_back(self, given: set[str]) -> Dependence:
         """What the callers, if all are in this file, make of the result and of arguments that changed."""
-        if not isinstance(self.scope, Function) or self.depth >= _CALLERS:
+        if not isinstance(self.scope, Function) or self.depth >= CALLERS:
             return Dependence.UNKNOWN
         name = self.scope.name
         calls = [call for call in self.file.calls if called_name(call) == name]
@@ -234,7 +239,8 @@ class _Scope:
         scope, node = listing.scope(call.lineno), listing.statement(call.lineno)
         if scope is None or node is None or not isinstance(self.scope, Function):
             return Dependence.UNKNOWN
-        outer = _Scope(self.finder, scope, frozenset(), listing.outermost_loop(call.lineno), self.depth + 1)
+        loop = listing.outermost_loop(call.lineno)
+        outer = _Scope(self.finder, scope, frozenset(), loop, self.depth + 1, call)
         handed = [self.file.refers(value) for name, value in bound(self.scope, call) if name in given]
         names = set().union(*handed)
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node in outer.effects:
