@@ -5,16 +5,15 @@ import pytest
 from perfdoctor.tips.slow_validation_loader import slow_validation_loader as tip
 from tests.support import facts
 from tests.support.facts import cpu, loader, model, step
-from tests.support.host_facts import validation
 from tests.support.load_facts import held_back
 
 STEP = step(data_wait=4.5, forward=5, backward=7, validation=1, cpu=16)
 TRAINING = loader(workers=4, batch=12, other_wait_s=0.004)
-VALIDATION = validation(seconds=1, between=100)
 
 
 def judge(slow, of_loader=TRAINING, of_step=STEP, cores=8):
-    return tip(of_step, of_loader, VALIDATION, slow, model(of_step, of_loader, cpu(cores=cores)))
+    of_cpu = cpu(cores=cores)
+    return tip(of_step, of_loader, slow, model(of_step, of_loader, of_cpu), of_cpu)
 
 
 def gain(slow, of_loader=TRAINING, cores=8):
@@ -61,10 +60,39 @@ def test_an_iterable_dataset_is_advised_without_a_tweak():
 @pytest.mark.parametrize(
     ("slow", "of_loader"),
     [
-        pytest.param(held_back(), loader(batch=12, other_wait_s=0.004), id="training-has-no-workers-either"),
-        pytest.param(held_back(workers=4), TRAINING, id="as-many-workers"),
+        pytest.param(held_back(workers=4), TRAINING, id="as-many-workers-as-it-can-use"),
         pytest.param(held_back(wait=0.5), loader(workers=4, batch=12, other_wait_s=0.0005), id="short-wait"),
     ],
 )
 def test_is_silent(slow, of_loader):
     assert judge(slow, of_loader) is None
+
+
+def test_is_silent_where_no_core_is_left_for_more_workers():
+    assert judge(held_back(workers=2), loader(workers=2, batch=12, other_wait_s=0.004), cores=2) is None
+
+
+def test_is_silent_where_nothing_is_validated():
+    assert judge(held_back(), of_step=step(data_wait=4.5, forward=5, backward=8, cpu=16)) is None
+
+
+def test_validation_that_waits_gets_workers_where_training_from_memory_needs_none():
+    from_memory = loader(batch=0.2, other_wait_s=0.004)
+    advice = judge(held_back(), from_memory)
+    assert advice.because[1] == "its loader has num_workers=0, the training loader 0"
+    assert advice.code == "DataLoader(..., num_workers=4, persistent_workers=True)"
+    assert advice.tweak is None  # handing a batch over would take training longer than making it
+    assert 1.15 < gain(held_back(), from_memory).likely < 17.5 / 13.5
+
+
+def test_validation_without_a_backward_gets_more_workers_than_training_needs():
+    enough = loader(workers=2, batch=12, other_wait_s=0.004)
+    advice = judge(held_back(workers=2), enough)
+    assert advice.code == "DataLoader(..., num_workers=4, persistent_workers=True)"
+    assert advice.tweak == "--workers 4 --persistent-workers"  # as many for training do no harm there
+    assert 1.03 < gain(held_back(workers=2), enough).likely < 1.1
+
+
+def test_a_training_set_that_may_not_share_itself_out_keeps_its_workers():
+    advice = judge(held_back(workers=2), loader(workers=2, batch=12, other_wait_s=0.004, iterable=True))
+    assert (advice.tweak, advice.same_result) == (None, True)

@@ -42,10 +42,6 @@ class ValidationLoaderFacts:
     batch_cpu_s: float
     wait_s: float  # seconds per step that the loop waits for it
 
-    def is_slower_than(self, workers: int) -> bool:
-        """Whether it prepares its batches with fewer workers."""
-        return self.num_workers < workers
-
 
 @fact
 def validation_loader_facts(rank: RankRecords, span: MeasuredSpan) -> ValidationLoaderFacts | None:

@@ -8,14 +8,14 @@ from dataclasses import replace
 from perfdoctor.facts.data.validation_loader import ValidationLoaderFacts
 from perfdoctor.facts.predict.batch_queue import EVEN
 from perfdoctor.facts.predict.step_model import BEST, LIKELY, WORST, StepModel
-from perfdoctor.facts.script.validation import ValidationFacts
 from perfdoctor.model.change import NOTHING, Change, Estimate
-from perfdoctor.model.measured import CpuFacts, LoaderFacts, StepFacts
+from perfdoctor.model.measured import CpuFacts, LoaderFacts, Phase, StepFacts
 
 BLOCKED = 0.5  # of a batch's cost: below this CPU share its makers mostly wait for a disk or a network
 IN_PARALLEL = 4  # workers per core that are worth trying where they mostly wait
 MOST = 32  # workers; beyond it start-up and memory outweigh what is left to gain
 KNEE = 0.05  # a worker more that brings less than this is not worth its memory
+WAITED = 0.03  # share of the training time that waits for batches of validation; less drowns in noise
 SURE = 0.6  # of the stall certainly goes: forking or spawning; the rest is the first batch, partly
 
 
@@ -66,21 +66,37 @@ def slowed(step: StepFacts, loader: LoaderFacts) -> Estimate:
     return Estimate(0.0, share, share)  # a first step of an epoch may be slower for another reason
 
 
-def validation_batch_s(validation: ValidationFacts, slow: ValidationLoaderFacts) -> float:
+def validation_batch_s(step: StepFacts, slow: ValidationLoaderFacts) -> float:
     """Seconds that validation computes on one of its batches."""
-    return validation.seconds_per_step / slow.batches_per_step
+    return step.seconds.get(Phase.VALIDATION, 0.0) / slow.batches_per_step
 
 
-def of_validation(
-    model: StepModel, slow: ValidationLoaderFacts, validation: ValidationFacts, workers: int
-) -> Estimate:
-    """The share of the training time that goes if so many workers prepare the batches of validation.
+def more_for_validation(
+    step: StepFacts, loader: LoaderFacts, slow: ValidationLoaderFacts, model: StepModel, cpu: CpuFacts
+) -> tuple[int, Estimate] | None:
+    """How many workers validation should have, and the share of the training time that goes if it does.
 
-    A batch of validation is played through like a step: what is computed on it, and what preparing it costs.
+    As many as training has, or more where its own batches ask for more. None where it has as many, or where
+    more bring next to nothing.
     """
-    computed_s = validation_batch_s(validation, slow)
+    one = _of_a_batch(model, slow, validation_batch_s(step, slow))
+    workers = max(loader.num_workers, good_workers(one, cpu))
+    if not one.compute_s or slow.num_workers >= workers:
+        return None
+    gone = _goes(model, slow, one, workers)
+    return (workers, gone) if gone.likely >= WAITED else None
+
+
+def of_validation(step: StepFacts, slow: ValidationLoaderFacts, model: StepModel, workers: int) -> Estimate:
+    """The share of the training time that goes if so many workers prepare the batches of validation."""
+    one = _of_a_batch(model, slow, validation_batch_s(step, slow))
+    return _goes(model, slow, one, workers) if one.compute_s else NOTHING
+
+
+def _of_a_batch(model: StepModel, slow: ValidationLoaderFacts, computed_s: float) -> StepModel:
+    """A batch of validation, played through like a step: what is computed on it, and what it costs."""
     busy = model.compute_cpu_s / model.compute_s if model.compute_s > 0 else 1.0
-    one = replace(
+    return replace(
         model,
         step_s=computed_s + slow.batch_s,
         compute_s=computed_s,
@@ -98,7 +114,11 @@ def of_validation(
         starts_per_step=1 / slow.batches,
         fixed_s=0.0,
         pauses_s=0.0,
+        paused_s=0.0,
     )
+
+
+def _goes(model: StepModel, slow: ValidationLoaderFacts, one: StepModel, workers: int) -> Estimate:
     saved = (
         (one.step_with(slow.num_workers, case) - one.step_with(workers, case)) * slow.batches_per_step
         for case in (WORST, LIKELY, BEST)

@@ -8,6 +8,8 @@ import numpy as np
 
 from perfdoctor.facts.data.validation_loader import ValidationLoaderFacts
 from perfdoctor.facts.decode import location
+from perfdoctor.facts.predict.step_model import StepModel
+from perfdoctor.facts.predict.worker_count import more_for_validation
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.facts.user_source.intervals import Intervals
@@ -15,7 +17,7 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.facts.user_source.update_dependence import Dependence, of_line
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.interval import OF_STEPS, Interval
-from perfdoctor.model.measured import LoaderFacts, Location, Phase, StepFacts
+from perfdoctor.model.measured import CpuFacts, LoaderFacts, Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.training import EvalEvent
@@ -28,7 +30,7 @@ class ValidationFacts:
     count: int
     steps_between: float
     seconds_per_step: float  # in the passes
-    wait_per_step_s: float  # for other loaders, but for what fewer workers than training has are the cause of
+    wait_per_step_s: float  # for other loaders, but for what more workers of validation would take away
     at: Location | None  # the line of the loop that validates again and again
     passes: Location | None  # the line that calls the model
     dependence: Dependence = Dependence.UNKNOWN  # of the updates on what the line at `at` does
@@ -43,6 +45,8 @@ def validation_facts(
     loader: LoaderFacts | Missing | None,
     sources: Sources,
     other: ValidationLoaderFacts | Missing | None,
+    model: StepModel | Missing,
+    cpu: CpuFacts | Missing,
 ) -> ValidationFacts | None:
     """What validating took from the run, or None where no step was followed by one."""
     seconds = step.seconds.get(Phase.VALIDATION, 0.0)
@@ -59,7 +63,7 @@ def validation_facts(
         count=round(share * step.count),
         steps_between=between,
         seconds_per_step=seconds,
-        wait_per_step_s=_wait_s(loader, other) if isinstance(loader, LoaderFacts) else 0.0,
+        wait_per_step_s=_wait_s(step, loader, other, model, cpu),
         at=at,
         passes=lines[0] if lines else None,
         dependence=of_line(sources, at) if at is not None else Dependence.UNKNOWN,
@@ -67,11 +71,21 @@ def validation_facts(
     )
 
 
-def _wait_s(loader: LoaderFacts, other: ValidationLoaderFacts | Missing | None) -> float:
+def _wait_s(
+    step: StepFacts,
+    loader: LoaderFacts | Missing | None,
+    other: ValidationLoaderFacts | Missing | None,
+    model: StepModel | Missing,
+    cpu: CpuFacts | Missing,
+) -> float:
     """Waits for other loaders; those that workers would take away are no reason to validate less often."""
-    if isinstance(other, ValidationLoaderFacts) and other.is_slower_than(loader.num_workers):
-        return max(0.0, loader.other_wait_s - other.wait_s)
-    return loader.other_wait_s
+    if not isinstance(loader, LoaderFacts):
+        return 0.0
+    known = isinstance(model, StepModel) and isinstance(cpu, CpuFacts)
+    if not known or not isinstance(other, ValidationLoaderFacts):
+        return loader.other_wait_s
+    more = more_for_validation(step, loader, other, model, cpu)
+    return max(0.0, loader.other_wait_s - more[1].likely * step.mean_s) if more else loader.other_wait_s
 
 
 def _again(lines: Sequence[Location], sources: Sources) -> Location | None:

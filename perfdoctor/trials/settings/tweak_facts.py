@@ -11,7 +11,6 @@ from perfdoctor.facts.data.validation_loader import ValidationLoaderFacts
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.facts.predict.worker_count import KNEE, good_workers, of_validation, restarts, slowed
-from perfdoctor.facts.script.validation import ValidationFacts
 from perfdoctor.facts.steps.batch_room import BatchRoom
 from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
 from perfdoctor.model.change import Change, Estimate
@@ -133,10 +132,10 @@ class TweakFacts:
     def other_waits(self, workers: int) -> Range:
         """The share of a step that goes if so many workers prepare the batches of validation."""
         model, slow = self._group(StepModel), self._group(ValidationLoaderFacts)
-        validation = self._group(ValidationFacts)
-        if model is None or slow is None or validation is None or slow.iterable:
+        step = self._group(StepFacts)
+        if model is None or slow is None or step is None or slow.iterable:
             return 0.0, 0.0, 0.0
-        share = of_validation(model, slow, validation, workers)
+        share = of_validation(step, slow, model, workers)
         return share.low, share.likely, share.high
 
     def changes(

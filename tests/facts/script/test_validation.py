@@ -7,8 +7,9 @@ from perfdoctor.facts.steps.boundaries import find
 from perfdoctor.facts.steps.summary import step_facts
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.interval import Interval
+from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
-from tests.support.facts import loader
+from tests.support.facts import cpu, loader, model
 from tests.support.load_facts import held_back
 from tests.support.records import rows, source_of, update
 
@@ -31,13 +32,15 @@ LINES = [
 ]
 
 
-def facts(lines, every=10, of_loader=None, other=None):
+def facts(lines, every=10, of_loader=None, other=None, cores=8):
     described = [update(20, validation=10) if n % every == 0 else update(10) for n in range(1, 101)]
     steps = find(rows(described))
     events = ({"event": "eval", "calls": 10, "lines": lines},)
     source = Sources(source_of(train=SCRIPT))
     records = RankRecords(0, None, None, events)
-    return validation_facts(records, steps, step_facts(steps, None, None), of_loader, source, other)
+    step, of_cpu = step_facts(steps, None, None), cpu(cores=cores)
+    own = model(step, of_loader, of_cpu) if of_loader is not None else Missing("there is no loader")
+    return validation_facts(records, steps, step, of_loader, source, other, own, of_cpu)
 
 
 def test_stretches_between_updates_are_counted():
@@ -49,10 +52,22 @@ def test_stretches_between_updates_are_counted():
 
 def test_waits_that_more_workers_take_away_are_no_part_of_it():
     feeding = loader(workers=2, other_wait_s=0.0005)
-    assert facts(LINES, of_loader=feeding, other=held_back(0, wait=0.4)).wait_per_step_s == pytest.approx(
-        1e-4
-    )
-    assert facts(LINES, of_loader=feeding, other=held_back(2, wait=0.4)).wait_per_step_s == 0.0005
+
+    def waits_s(workers, cores=8):
+        other = held_back(workers, wait=0.4)
+        return facts(LINES, of_loader=feeding, other=other, cores=cores).wait_per_step_s
+
+    assert waits_s(0) == waits_s(2) == pytest.approx(1e-4)
+    assert waits_s(8) == waits_s(2, cores=2) == 0.0005
+
+
+def test_waits_that_more_workers_leave_are_part_of_it():
+    feeding = loader(workers=1, other_wait_s=0.004)
+    slow = held_back(0, wait=4)  # of 25 ms for a batch, one worker on one core takes away next to nothing
+    found = facts(LINES, of_loader=feeding, other=slow, cores=1)
+    assert found.wait_per_step_s == 0.004
+    some = facts(LINES, of_loader=feeding, other=slow, cores=2)  # one that prepares all of it in 10 ms
+    assert 0.0005 < some.wait_per_step_s < 0.003
 
 
 def test_the_loop_that_calls_again_and_again_is_named_and_the_call_of_the_model():
