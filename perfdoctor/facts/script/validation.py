@@ -81,8 +81,9 @@ def _wait_s(
     """Waits for other loaders; those that workers would take away are no reason to validate less often."""
     if not isinstance(loader, LoaderFacts):
         return 0.0
-    known = isinstance(model, StepModel) and isinstance(cpu, CpuFacts)
-    if not known or not isinstance(other, ValidationLoaderFacts):
+    if not isinstance(other, ValidationLoaderFacts):
+        return loader.other_wait_s
+    if not isinstance(model, StepModel) or not isinstance(cpu, CpuFacts):
         return loader.other_wait_s
     more = more_for_validation(step, loader, other, model, cpu)
     return max(0.0, loader.other_wait_s - more[1].likely * step.mean_s) if more else loader.other_wait_s

@@ -128,7 +128,7 @@ class EffectsFinder:
 
     def trains_inside(self, call: ast.Call) -> bool:
         """Whether a function of the user's that a call may mean trains."""
-        return any(finder.of_function(function).trains for finder, function in self._own(call))
+        return any(finder.of_function(function).trains for finder, function in self.called(call))
 
     def _node(self, node: ast.AST, effects: Effects) -> None:
         if isinstance(node, ast.Call):
