@@ -119,7 +119,7 @@ def _in_step(rank: RankRecords, step: StepFacts, on_cpu: bool, sources: Sources)
     Nothing is counted there. What reads a tensor of a device waits for its work, which is another matter.
     """
     main = [(frames, count) for label, frames, count in threads(rank) if label == "main"]
-    lines = StackLines(main, rank, sources)
+    lines = StackLines(main, rank, sources, step)
     places: dict[object, _Sampled] = defaultdict(lambda: _Sampled(Counter()))
     other = total = 0
     for frames, samples in main:

@@ -39,7 +39,7 @@ def between_steps_facts(rank: RankRecords, step: StepFacts, sources: Sources) ->
     main = [(frames, count) for label, frames, count in threads(rank) if label == "main"]
     if sum(count for _, count in main) < FEW:
         return Missing("too few stack samples of the training thread were taken")
-    lines = StackLines(main, rank, sources)
+    lines = StackLines(main, rank, sources, step)
     other = total = 0
     counted: dict[Frame, Counter[Frame]] = defaultdict(Counter)
     for frames, count in main:

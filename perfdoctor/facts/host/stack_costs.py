@@ -15,16 +15,8 @@ from operator import attrgetter
 from perfdoctor.facts.data import wait_parts
 from perfdoctor.facts.data.batch_stages import FETCH
 from perfdoctor.facts.data.batch_stages import FEW as FEW_OF_WORKERS
-from perfdoctor.facts.host.stacks import (
-    FEW,
-    NO_STACKS,
-    OF_STEPS,
-    TORN,
-    FrameStack,
-    StackLines,
-    in_closure,
-    threads,
-)
+from perfdoctor.facts.host.anchors import OF_STEPS, TORN, FrameStack
+from perfdoctor.facts.host.stacks import FEW, NO_STACKS, StackLines, in_closure, threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.sync_in_backward import exchanging
 from perfdoctor.facts.user_source.frames import Frame, Owner, wrapped
@@ -95,7 +87,7 @@ def stack_costs(rank: RankRecords, step: StepFacts, sources: Sources) -> StackCo
     ]
     if sum(count for _, count in main) < FEW:
         return Missing("too few stack samples of the training thread were taken")
-    lines, marks = StackLines(main, rank, sources), _marks(main)
+    lines, marks = StackLines(main, rank, sources, step), _marks(main)
     found = [cost for frames, count in main if (cost := _cost(frames, count, lines, marks)) is not None]
     found = _with_gradient_sync(found, step)
     samples = Counter[Phase]()
@@ -176,7 +168,7 @@ def _cost(frames: Sequence[Frame], count: int, lines: StackLines, marks: Marks) 
     )
     if phase is Phase.OTHER:
         rest = Phase.OPTIMIZER if phases else Phase.OTHER  # in a closure that an optimizer calls, or in none
-        charged = Phase.OTHER if kind in {"data", "queue"} else _charged(frames, marks, rest)
+        charged = Phase.OTHER if kind in {"data", "queue"} else _charged(frames, marks, lines, rest)
         return replace(cost, phase=charged, kind=kind or "rest")
     if phase is Phase.DATA_WAIT:
         return replace(cost, wait=wait_parts.of_main(frames[phases[-1] + 1 :]))
@@ -206,15 +198,16 @@ def _outvoted(marks: Counter[tuple[int, Phase]]) -> list[tuple[int, Phase]]:
     return sorted(sure, key=lambda mark: (mark[0], ORDER.index(mark[1])))
 
 
-def _charged(frames: Sequence[Frame], marks: Marks, rest: Phase) -> Phase:
+def _charged(frames: Sequence[Frame], marks: Marks, lines: StackLines, rest: Phase) -> Phase:
     """The phase that the timers charge with a stack that no wrapper is on: what is before it, and after."""
     before = after = None
     innermost = True
-    for frame in reversed(frames):
+    for index, frame in reversed(list(enumerate(frames))):
         around = marks.get((frame.file, frame.name), [])
         on_it = [phase for line, phase in around if line == frame.line] if innermost else []
-        earlier = [phase for line, phase in around if line < frame.line] + on_it[:1]
-        later = on_it[1:] + [phase for line, phase in around if line > frame.line]
+        passed, coming = lines.phases_around(frames, index, on_it) if on_it else ((), ())
+        earlier = [*(phase for line, phase in around if line < frame.line), *passed]
+        later = [*coming, *(phase for line, phase in around if line > frame.line)]
         innermost = innermost and not around
         before = before or (earlier[-1] if earlier else None)
         after = after or (later[0] if later else None)

@@ -8,15 +8,20 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property, partial
 from itertools import pairwise
 
 from perfdoctor.facts.decode import location
+from perfdoctor.facts.host.anchors import CodePlace, FrameStack, training_lines, validating_lines
+from perfdoctor.facts.host.logging_frames import LOGGING_NAMES, is_of_a_log
+from perfdoctor.facts.host.shared_lines import SharingStatement, phases_around, sharing_statement
 from perfdoctor.facts.user_source.frames import Frame, Owner, parse, wrapped
 from perfdoctor.facts.user_source.intervals import Intervals
+from perfdoctor.facts.user_source.known_calls import PURE_METHODS
 from perfdoctor.facts.user_source.library_table import of_wait
 from perfdoctor.facts.user_source.loop_roles import Loop, Role
-from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves
-from perfdoctor.facts.user_source.update_dependence import Dependence, of_line, only_reported
+from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves, statements_at
+from perfdoctor.facts.user_source.update_dependence import Dependence, may_train, of_line, only_reported
 from perfdoctor.model import units
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts, StepFacts
@@ -26,30 +31,9 @@ from perfdoctor.runs.types import RankRecords
 NO_STACKS = Missing("no stack samples were taken")
 FEW = 5  # samples of the main thread below which nothing is said
 SURELY = 2.0  # standard deviations of a share that was sampled: what is left beyond is no chance
-TORN = 0.06  # of a function's samples: a line below it may owe them to a stack read while it changed
-TORN_OF_LINE = 0.03  # of a line's own samples: fewer in training are torn, though the function has few others
-MOSTLY = 0.5  # of all samples in training: a line with more of them leads to it, however long it does else
 MOST_LINES = 20  # per phase
 WRAP_C = {Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.GRAD_SYNC}  # wrappers of what may be written in C
 LETS_THROUGH = "__torch_function__"  # the mode that shows each call of torch's in a step that is looked at
-OF_STEPS = {Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION}
-UPDATING = {Phase.BACKWARD, Phase.OPTIMIZER}
-LOGGING_FILES = re.compile(
-    r"[/\\](?:tqdm|rich|tensorboard|tensorboardX|wandb|mlflow|neptune|comet_ml|aim|clearml|loguru|logging)"
-    r"(?:[/\\]|\.py)"
-    r"|[/\\](?:loggers|progress\w*)\.py"
-)
-WRITING_FILES = re.compile(r"[/\\](?:csv|json[/\\]\w+)\.py")  # which read as well
-WRITING_NAMES = re.compile(r"dump|encode|write|_dict_to_list")
-# What a function named log_... takes the logarithm of.
-LOGARITHMS = (
-    r"(?:probs?|probabilit\w+|likelihoods?|lik|softmax|sigmoid|mel|spec\w*|sum|mean_exp|add|cosh|abs|det|pdf|cdf|"
-    r"pmf|densit\w+|normal|gaussian|bernoulli|marginals?|joint|prior|posterior|evidence|partition|odds|ratios?|"
-    r"var|variance|std|scale|sigma|alpha|pi|p|q|z|transform|domain|sinkhorn|optimal|map|uniform)(?:_|$)"
-)
-LOGGING_NAMES = re.compile(
-    rf"(?:^|_)(?:log(?!_(?:{LOGARITHMS}))|logs|logging|logger|print|report|progress|dump_metrics|write_metrics)(?:_|$)"
-)
 SAVING_NAMES = re.compile(r"save_(?:checkpoint|model|state|weights|pretrained)|(?:^|_)save\w*_checkpoint")
 SAVING_FILES = re.compile(r"torch[/\\]serialization\.py|safetensors[/\\]|[/\\]shutil\.py")
 CONVERSIONS = frozenset(
@@ -65,9 +49,6 @@ IN_PLACE = re.compile(r"[a-z]_$")  # `weight.mul_(x)`: tensors changed in place
 # What time that no wrapper is around is charged to, by its kind; all else to the host.
 KIND_CLASS = {"data": Bottleneck.DATA, "queue": Bottleneck.DATA, "compute": Bottleneck.COMPUTE}
 
-FrameStack = tuple[tuple[Frame, ...], int]
-CodePlace = tuple[str, str]  # file, function
-
 
 def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> StackFacts | Missing:
     """What stack samples of the training thread saw."""
@@ -77,7 +58,7 @@ def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> Stack
     seen = sum(count for _, count in main)
     if seen < FEW:
         return too_few_of("the training thread", seen)
-    lines = StackLines(main, rank, sources)
+    lines = StackLines(main, rank, sources, step)
     counted: dict[Phase, Counter[tuple[Frame, str | None, str | None]]] = defaultdict(Counter)
     for frames, count in main:
         phase, cost = lines.cost(frames)
@@ -130,10 +111,13 @@ def threads(rank: RankRecords) -> Iterator[tuple[str, tuple[Frame, ...], int]]:
 class StackLines:
     """Puts stacks of the training thread down to a phase, a user's line and a kind."""
 
-    def __init__(self, main: Sequence[FrameStack], rank: RankRecords, sources: Sources) -> None:
+    def __init__(
+        self, main: Sequence[FrameStack], rank: RankRecords, sources: Sources, step: StepFacts
+    ) -> None:
         self.sources = sources
-        self.anchors: dict[CodePlace, set[int]] = _anchors(main)
-        self._validating = _validating(main)
+        self._main, self._step = main, step
+        self.anchors: dict[CodePlace, set[int]] = training_lines(main)
+        self._validating = validating_lines(main)
         self.results: dict[CodePlace, set[str]] = defaultdict(set)
         self._loops: dict[CodePlace, Loop | None] = {}
         self._needs: dict[tuple[str, int], bool] = {}
@@ -162,8 +146,23 @@ class StackLines:
         if not self.anchors.get(place):
             return None
         if place not in self._loops:
-            self._loops[place] = Loop(self.sources.file(frame.file), self.anchors[place], self.results[place])
+            listing, may = self.sources.file(frame.file), partial(self._may_train, frame.file)
+            self._loops[place] = Loop(listing, self.anchors[place], self.results[place], may)
         return self._loops[place]
+
+    def _may_train(self, file: str, node: ast.stmt) -> bool:
+        """Whether a statement trains for all that the source and the samples show."""
+        called = {name for _, name in calls(node)}
+        idles = bool(called & self._idle) and called <= self._idle | PURE_METHODS
+        return not idles and may_train(self.sources, file, node)
+
+    @cached_property
+    def _idle(self) -> frozenset[str]:
+        """The names of functions of the user's that were seen outside the phases and lead to none."""
+        bare = [frames for frames, _ in self._main if not wrapped(frames)]
+        seen = {(frame.file, frame.name) for frames in bare for frame in frames if frame.owner is Owner.USER}
+        training = {name for (_, name), lines in self.anchors.items() if lines}
+        return frozenset(name for _, name in seen if name not in training)
 
     def cost(self, frames: Sequence[Frame]) -> tuple[Phase | None, tuple[Frame, str | None, str | None]]:
         """Phase, user's line, innermost function beyond it, and kind; no phase outside the loop."""
@@ -180,7 +179,7 @@ class StackLines:
         if role is Role.OUTSIDE:
             return None, nowhere
         chain = [frames[index] for index in indices if index >= level]
-        kind = self._kind(user, beyond, role, chain)
+        kind = self._kind(frames, indices[-1], role, chain)
         if kind == "logging" and chain:  # thin out the loop's own line, not what happens inside the logger
             user = chain[0]
             self._logged_by[user.file, user.line] = chain[-1]
@@ -245,14 +244,58 @@ class StackLines:
                 return (Role.REST if role is Role.OUTSIDE else role), index
         if not inside or level < 0:
             return (Role.OUTSIDE if self.anchors else Role.REST), level
+        shared = self._sharing(frames, level)
+        if shared is not None and shared.role is not Role.TRAINS:
+            return (Role.REST if shared.role is Role.OUTSIDE else shared.role), level
         return (Role.DATA if self._feeds(frames, level) else Role.TRAINS), level
+
+    def _sharing(self, frames: Sequence[Frame], index: int) -> SharingStatement | None:
+        """The statement that a stack is at, of several on one line of a function that trains."""
+        found = self._perhaps(frames, index)
+        return None if found is not None and found.doubtful and not self._rests else found
+
+    def _perhaps(self, frames: Sequence[Frame], index: int) -> SharingStatement | None:
+        frame = frames[index]
+        loop = self.loop(frame)
+        if loop is None:
+            return None
+        return sharing_statement(self.sources.file(frame.file), loop, frame.line, frames[index + 1 :])
+
+    @cached_property
+    def _rests(self) -> bool:
+        """Whether the timers put most of the time that shared lines leave in doubt outside the phases."""
+        self._rests = False  # while the others are counted
+        total = sure = doubtful = 0
+        for frames, count in self._main:
+            phase, (_, _, kind) = self.cost(frames)
+            found = self._perhaps(frames, len(frames) - 1) if frames and phase is Phase.OTHER else None
+            total += count if phase is not None else 0
+            if found is not None and found.doubtful:
+                doubtful += count
+            elif phase is Phase.OTHER and kind != "compute":
+                sure += count
+        left = self._step.share(Phase.OTHER) * total - sure
+        return 2 * left > doubtful  # all of it or none, whichever is nearer
+
+    def phases_around(
+        self, frames: Sequence[Frame], index: int, phases: Sequence[Phase]
+    ) -> tuple[Sequence[Phase], Sequence[Phase]]:
+        """Of the phases that a frame's line leads into, those before and after what the stack is at."""
+        frame, shared = frames[index], self._sharing(frames, index)
+        loop = self.loop(frame) if shared is not None else None
+        if shared is not None and loop is not None:
+            around = phases_around(self.sources.file(frame.file), loop, shared.node, phases)
+            if around is not None:
+                return around
+        return phases[:1], phases[1:]
 
     def _feeds(self, frames: Sequence[Frame], level: int) -> bool:
         """Whether what runs below a training line makes one of its arguments: `model(make_batch())`.
 
         A call in C has no frame: on the line itself, time that no wrapper saw goes into converting arguments.
         """
-        node = self.sources.file(frames[level].file).statement(frames[level].line)
+        shared = self._sharing(frames, level)
+        node = shared.node if shared else self.sources.file(frames[level].file).statement(frames[level].line)
         outer = (
             [call for part in header(node) for call in ast.walk(part) if isinstance(call, ast.Call)]
             if node
@@ -269,17 +312,21 @@ class StackLines:
     def _called_to_log(self, chain: Sequence[Frame]) -> bool:
         """Whether one of the user's functions was called by a name that logs: `log.write(...)`."""
         callers = (
-            (self.sources.file(outer.file).statement(outer.line), inner) for outer, inner in pairwise(chain)
+            (node, inner)
+            for outer, inner in pairwise(chain)
+            for node in statements_at(self.sources.file(outer.file), outer.line)
         )
-        return any(node is not None and logs(node, inner.name) for node, inner in callers)
+        return any(logs(node, inner.name) for node, inner in callers)
 
-    def _kind(self, user: Frame, beyond: Sequence[Frame], role: Role, chain: Sequence[Frame]) -> str | None:
-        node = self.sources.file(user.file).statement(user.line)
+    def _kind(self, frames: Sequence[Frame], at: int, role: Role, chain: Sequence[Frame]) -> str | None:
+        """The kind of what a stack does at its innermost line of the user's, the last of the chain."""
+        user, beyond, shared = frames[at], frames[at + 1 :], self._sharing(frames, at)
+        node = shared.node if shared else self.sources.file(user.file).statement(user.line)
         if any(SAVING_FILES.search(frame.file) for frame in beyond) or (node is not None and saves(node)):
             return "checkpoint"
         if any(SAVING_NAMES.search(frame.name) for frame in (*chain[1:], *beyond)):
             return "checkpoint"
-        if any(_is_of_a_log(frame) for frame in beyond) or (node is not None and logs(node)):
+        if any(is_of_a_log(frame) for frame in beyond) or (node is not None and logs(node)):
             return "logging"
         named = any(LOGGING_NAMES.search(frame.name) for frame in chain[1:]) or self._called_to_log(chain)
         if named and not self._needed(chain[0]):
@@ -315,53 +362,6 @@ def in_closure(frames: Sequence[Frame], of_libraries: bool = False) -> bool:
         or (of_libraries and frame.owner is Owner.LIBRARY and not frame.is_standard)
     )
     return any(OPTIMIZERS.search(frame.file) for frame in frames[1 : next(calling, 0)])
-
-
-def _anchors(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:
-    """The lines that training passes through, by function; samples torn between two lines are outvoted."""
-    seen: dict[CodePlace, Counter[int]] = defaultdict(Counter)
-    passed: Counter[tuple[CodePlace, int]] = Counter()
-    trained = 0
-    for frames, count in main:
-        for place_and_line in {((frame.file, frame.name), frame.line) for frame in frames}:
-            passed[place_and_line] += count
-        steps = [index for index in wrapped(frames) if frames[index].phase in OF_STEPS]
-        trained += count if steps else 0
-        for frame in frames[: steps[-1]] if steps else ():
-            if frame.owner is not Owner.PROBE:
-                seen[frame.file, frame.name][frame.line] += count
-    lines = {
-        place: {
-            line
-            for line, count in counts.items()
-            if count >= TORN * counts.total()
-            and (count >= TORN_OF_LINE * passed[place, line] or count > MOSTLY * trained)
-        }
-        for place, counts in seen.items()
-    }
-    return defaultdict(set, lines)
-
-
-def _validating(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:
-    """The lines that lead to validation alone, of functions in which others lead to updates."""
-    seen: dict[tuple[CodePlace, int], set[Phase | None]] = defaultdict(set)
-    for frames, _ in main:
-        steps = [index for index in wrapped(frames) if frames[index].phase in OF_STEPS]
-        for frame in frames[: steps[-1]] if steps else ():
-            seen[(frame.file, frame.name), frame.line].add(frames[steps[-1]].phase)
-    updating = {place for (place, _), phases in seen.items() if phases & UPDATING}
-    lines: dict[CodePlace, set[int]] = defaultdict(set)
-    for (place, line), phases in seen.items():
-        if phases == {Phase.VALIDATION} and place in updating:
-            lines[place].add(line)
-    return lines
-
-
-def _is_of_a_log(frame: Frame) -> bool:
-    """Whether a frame of a library's writes what is logged."""
-    if WRITING_FILES.search(frame.file):
-        return WRITING_NAMES.search(frame.name) is not None
-    return LOGGING_FILES.search(frame.file) is not None
 
 
 def _called(call: ast.Call) -> str | None:

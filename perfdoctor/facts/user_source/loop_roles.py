@@ -9,7 +9,7 @@ out of the model, not for the slice. What it cannot follow it leaves unnamed.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
 
@@ -22,6 +22,7 @@ from perfdoctor.facts.user_source.parse import (
     header,
     logs,
     statements,
+    statements_at,
 )
 from perfdoctor.model.dataclass import dataclass
 
@@ -56,9 +57,18 @@ class LoopStatement:
 
 
 class Loop:
-    """The statements around the anchors of one function: its loop, or all of a function called per step."""
+    """The statements around the anchors of one function: its loop, or all of a function called per step.
 
-    def __init__(self, listing: Listing, anchors: Iterable[int], results: Iterable[str] = ()) -> None:
+    `may_train` tells which statements of a line of several it may be that train.
+    """
+
+    def __init__(
+        self,
+        listing: Listing,
+        anchors: Iterable[int],
+        results: Iterable[str] = (),
+        may_train: Callable[[ast.stmt], bool] | None = None,
+    ) -> None:
         self.anchors = frozenset(anchors)
         first = min(self.anchors)
         scope = listing.scope(first)
@@ -68,8 +78,9 @@ class Loop:
         self.is_loop = bool(loops)
         nodes = loops if loops else (scope.body if scope else [])
         self.units = [unit_of(node) for node in statements(list(dict.fromkeys(nodes)))]
+        self._training = _training(listing, self.units, self.anchors, may_train)
         self._data, self._compute, self._acts = _split(
-            self.units, self.anchors, frozenset(results), _imported(listing)
+            self.units, self._training, frozenset(results), _imported(listing)
         )
 
     def role(self, line: int) -> Role:
@@ -79,8 +90,14 @@ class Loop:
             if self.units:
                 return Role.OUTSIDE
             return Role.TRAINS if line in self.anchors else Role.REST  # no source to look at
-        unit = at[-1]
-        if _anchored(unit, self.anchors):
+        return self._of_unit(next((unit for unit in at if unit in self._training), at[-1]))
+
+    def role_of(self, node: ast.stmt) -> Role:
+        """What a statement is for, of those that share a line."""
+        return self._of_unit(unit_of(node)) if unit_of(node) in self.units else Role.OUTSIDE
+
+    def _of_unit(self, unit: LoopStatement) -> Role:
+        if unit in self._training:
             return Role.TRAINS
         if unit in self._data:
             return Role.DATA
@@ -95,20 +112,33 @@ class Loop:
         )
 
 
-def _anchored(unit: LoopStatement, anchors: frozenset[int]) -> bool:
-    return any(covers(unit.node, line) for line in anchors)
+def _training(
+    listing: Listing,
+    units: list[LoopStatement],
+    anchors: frozenset[int],
+    may_train: Callable[[ast.stmt], bool] | None,
+) -> frozenset[LoopStatement]:
+    """The units at the anchors; of those that share a line, the ones that may train, if any does."""
+    anchored = [unit for unit in units if any(covers(unit.node, line) for line in anchors)]
+    idle: set[ast.stmt] = set()
+    if may_train is None:
+        return frozenset(anchored)
+    for line in anchors:
+        sharing = statements_at(listing, line)
+        resting = [node for node in sharing if not may_train(node)] if len(sharing) > 1 else []
+        idle.update(resting if len(resting) < len(sharing) else ())
+    return frozenset(unit for unit in anchored if unit.node not in idle)
 
 
 def _split(
     units: list[LoopStatement],
-    anchors: frozenset[int],
+    training: frozenset[LoopStatement],
     results: frozenset[str],
     imported: frozenset[str],
 ) -> tuple[set[LoopStatement], set[LoopStatement], set[LoopStatement]]:
     """The units that build the batch, those that compute between model and loss, and those that act."""
-    trained, acted = _from_model(units, anchors, results)
-    acted |= _steered(units, anchors, trained | acted, imported)
-    training = {unit for unit in units if _anchored(unit, anchors)}
+    trained, acted = _from_model(units, training, results)
+    acted |= _steered(units, training, trained | acted, imported)
     wanted = _slice(units, _needs(training))
     fed = _slice(
         units, _needs(unit for unit in training | (wanted & trained) if not _only_backward(unit.node))
@@ -144,7 +174,7 @@ def _slice(units: list[LoopStatement], needed: set[str]) -> set[LoopStatement]:
 
 
 def _from_model(
-    units: list[LoopStatement], anchors: frozenset[int], results: frozenset[str]
+    units: list[LoopStatement], training: frozenset[LoopStatement], results: frozenset[str]
 ) -> tuple[set[LoopStatement], set[LoopStatement]]:
     """Units that hold or use what came out of the model, as tensors and as plain numbers.
 
@@ -160,7 +190,7 @@ def _from_model(
     acted: set[LoopStatement] = set()
     for unit in units:
         results_here = {name for name in unit.sets & results if last[name] is unit}
-        trains = _anchored(unit, anchors) and not isinstance(unit.node, ast.If)
+        trains = unit in training and not isinstance(unit.node, ast.If)
         if not (results_here or trains) and (unit.needs & plain or (unit.needs & live and unit.leaves_graph)):
             acted.add(unit)
             plain |= unit.sets
@@ -179,7 +209,7 @@ def _from_model(
 
 def _steered(
     units: list[LoopStatement],
-    anchors: frozenset[int],
+    training: frozenset[LoopStatement],
     of_results: set[LoopStatement],
     imported: frozenset[str],
 ) -> set[LoopStatement]:
@@ -195,11 +225,11 @@ def _steered(
     steered: set[LoopStatement] = set()
     for start, unit in enumerate(units):
         drawn_from = (unit.needs - unit.sets) & changeable
-        if not (drawn_from and unit.sets) or unit in of_results or _anchored(unit, anchors):
+        if not (drawn_from and unit.sets) or unit in of_results or unit in training:
             continue
         goes_through = isinstance(unit.node, (*LOOPS, *Function.__args__))
         if not goes_through and _given_back(units[start:], drawn_from, changes):
-            steered |= _drawn(units[start:], anchors, of_results)
+            steered |= _drawn(units[start:], training, of_results)
     return steered
 
 
@@ -226,12 +256,12 @@ def _given_back(
 
 
 def _drawn(
-    units: list[LoopStatement], anchors: frozenset[int], of_results: set[LoopStatement]
+    units: list[LoopStatement], training: frozenset[LoopStatement], of_results: set[LoopStatement]
 ) -> set[LoopStatement]:
     """The first unit, and those that go on to work on what it gave, up to the model."""
     names, found = set(units[0].sets), {units[0]}
     for unit in units[1:]:
-        if unit.needs & names and unit not in of_results and not _anchored(unit, anchors):
+        if unit.needs & names and unit not in of_results and unit not in training:
             found.add(unit)
             names |= unit.sets | unit.changes
         else:

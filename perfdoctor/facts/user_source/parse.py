@@ -142,6 +142,16 @@ def covers(node: ast.stmt, line: int) -> bool:
     return node.lineno <= line <= max(last, node.lineno)
 
 
+def statements_at(listing: Listing, line: int) -> list[ast.stmt]:
+    """The simple statements of a line, in order: several where semicolons part them."""
+    scope = listing.scope(line)
+    return [
+        node
+        for node in (statements(scope.body) if scope else ())
+        if not hasattr(node, "body") and covers(node, line)
+    ]
+
+
 def header(node: ast.stmt) -> list[ast.AST]:
     """The parts of a statement that run on its own lines."""
     return [

@@ -54,6 +54,12 @@ def of_line(sources: Sources, at: Location, anchors: Iterable[int] = ()) -> Depe
     return dependence(sources.file(at.file), at.line, anchors, modules_of(sources, at.file))
 
 
+def may_train(sources: Sources, file: str, node: ast.stmt) -> bool:
+    """Whether a statement changes what trains, runs a model, or calls what the source does not show."""
+    effects = EffectsFinder(sources.file(file), modules_of(sources, file)).of_statement(node)
+    return effects.trains or effects.forwards or effects.unknown
+
+
 def modules_of(sources: Sources, file: str) -> Imported:
     """What finds the modules that a file imports."""
 

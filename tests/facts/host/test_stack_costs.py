@@ -10,7 +10,7 @@ from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
-from tests.facts.host.test_stacks import TORCH, at, stack, wrapper
+from tests.facts.host.test_stacks import PROBE, TORCH, at, stack, wrapper
 from tests.support.facts import step
 from tests.support.records import source_of
 
@@ -43,9 +43,9 @@ TRAINING = (
 )
 
 
-def facts(*stacks, of_step=STEP, events=()):
+def facts(*stacks, of_step=STEP, events=(), script=SCRIPT):
     rank = RankRecords(0, None, None, tuple(events), tuple(stacks), "py-spy")
-    return stack_costs(rank, of_step, Sources(source_of(train=SCRIPT)))
+    return stack_costs(rank, of_step, Sources(source_of(train=script)))
 
 
 def seconds(found):
@@ -155,6 +155,69 @@ def test_a_loss_on_the_line_of_all_of_it_is_forward():
     ]
     found = facts(*together, stack(at(4), f"cross_entropy ({TORCH}/nn/functional.py:3)", count=5))
     assert {cost.phase for cost in found.costs if cost.samples == 5} == {Phase.FORWARD}
+
+
+IN_ONE_LINE = "optimizer.zero_grad(); loss.backward(); optimizer.step()"
+CROSS_ENTROPY = f"cross_entropy ({TORCH}/nn/functional.py:3)"
+LAYER = wrapper("module_call"), f"Linear.forward ({TORCH}/nn/modules/linear.py:9)"
+CLEARS = f"zeroing ({PROBE}:9)", f"Optimizer.zero_grad ({TORCH}/optim/optimizer.py:1060)"
+LOGS, ELSEWHERE = at(6, "log"), at(3, "Meter.update", "/home/me/meters.py")
+
+
+@pytest.mark.parametrize(
+    ("line", "below", "phase", "kind"),
+    [
+        pytest.param(f"{IN_ONE_LINE}; time.sleep(1)", (), Phase.OTHER, "rest", id="in-C"),
+        pytest.param(f"{IN_ONE_LINE}; log(loss.item())", (LOGS,), Phase.OTHER, "rest", id="a-function"),
+        pytest.param(
+            f"{IN_ONE_LINE}; meter.update(loss.item())",
+            (ELSEWHERE,),
+            Phase.OTHER,
+            "rest",
+            id="of-another-file",
+        ),
+        pytest.param(
+            "optimizer.zero_grad(); loss.backward(); time.sleep(1); optimizer.step()",
+            (),
+            Phase.OPTIMIZER,
+            "rest",
+            id="before-the-update",
+        ),
+        pytest.param(f"time.sleep(1); {IN_ONE_LINE}", (), Phase.FORWARD, "rest", id="before-backward"),
+        pytest.param(IN_ONE_LINE, CLEARS, Phase.FORWARD, "compute", id="clearing"),
+        pytest.param(IN_ONE_LINE, (), Phase.OPTIMIZER, "compute", id="nothing-else"),
+    ],
+)
+def test_what_shares_a_line_with_an_update_is_told_apart(line, below, phase, kind):
+    found = on_one_line(line, (at(4), *below), before=[stack(at(3), *LAYER)])
+    assert found == {(phase, kind)}
+
+
+@pytest.mark.parametrize(
+    ("line", "below", "other", "phase", "kind"),
+    [
+        pytest.param("; time.sleep(1)", (), 40, Phase.OTHER, "rest", id="the-timers-put-it-after"),
+        pytest.param("; time.sleep(1)", (), 1, Phase.FORWARD, "compute", id="the-timers-put-it-before"),
+        pytest.param("; time.sleep(1)", (CROSS_ENTROPY,), 40, Phase.FORWARD, "compute", id="a-loss"),
+        pytest.param("; log(loss.item())", (LOGS,), 1, Phase.OTHER, "rest", id="a-function"),
+    ],
+)
+def test_a_loss_on_the_line_of_the_update_computes_as_the_timers_say(line, below, other, phase, kind):
+    whole = f"loss = cross_entropy(model(x), y); {IN_ONE_LINE}{line}"
+    of_step = step(forward=100 - other, backward=20, optimizer=10, other=other)
+    found = on_one_line(whole, (at(4), *below), before=[stack(at(4), *LAYER)], of_step=of_step)
+    assert found == {(phase, kind)}
+
+
+def on_one_line(line, frames, before, of_step=STEP):
+    """Phases and kinds of stacks on a line that runs backward and the update."""
+    script = f"for x, y in loader:\n    pass\n    loss = model(x)\n    {line}\ndef log(loss):\n    slow(loss)"
+    trains = [
+        stack(at(4), f"backward ({TORCH}/_tensor.py:3)", wrapper("backward")),
+        stack(at(4), wrapper("optimizer"), f"SGD.step ({TORCH}/optim/sgd.py:7)"),
+    ]
+    found = facts(*before, *trains, stack(*frames, count=5), of_step=of_step, script=script)
+    return {(cost.phase, cost.kind) for cost in found.costs if cost.samples == 5}
 
 
 def test_calls_of_modules_within_one_that_validates_are_validation():
