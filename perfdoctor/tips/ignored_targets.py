@@ -4,12 +4,13 @@
 A loss whose targets hold its `ignore_index`: positions of a text that were not masked, the prompt of an
 instruction, or padding. A product with a weight of many classes gives the scores, and backward spends a
 large part of the step between the loss and the input of that product. A device is never waited for: targets
-there are copied behind its work, and its own events time the backward.
+there are copied behind its work, and its own events time the backward. A small head is left alone: what
+calling its operations takes stays, however few positions are picked.
 
 ## By hand
 Pick the positions that count before the scores are computed:
 
-    counts = labels != -100
+    counts = labels != -100              # the loss's ignore_index
     logits = head(hidden[counts])
     loss = F.cross_entropy(logits, labels[counts])
 
@@ -23,10 +24,12 @@ the scores of all positions are wanted for something else, compute those only wh
 
 from __future__ import annotations
 
+import math
+
 from perfdoctor.facts.script.ignored_targets import IgnoredTargetFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import StepFacts
+from perfdoctor.model.measured import RunFacts, StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the step, likely
@@ -35,6 +38,14 @@ NOTICEABLE = 0.05  # share of the step, likely
 # 1.76 times on an H200.
 WITH_FORWARD = (1.2, 1.7, 1.9)
 PICKING = 0.02  # of what is left out: copying what counts
+# What stays of each loss, however few positions count: calling the head's operations, and those that pick.
+# Of 8 positions with half of them ignored, about 0.1 ms on one core and on two.
+CALLS_S = (0.2e-3, 0.1e-3, 0.05e-3)
+# Time between the loss and the product is no work on positions where operations wait: for each other's
+# threads, for cores that others use, or on a device for its host. What a slow machine takes bounds the work:
+# operations on numbers a second, and seconds for an element of hidden states or scores. One core did 10 to
+# 50e9 of the ones; devices that train are a hundred times as fast and more.
+SLOW_FLOPS_PER_S, SLOW_ELEMENT_S, DEVICE_TIMES = 5e9, 8e-9, 100
 
 
 @tip(
@@ -45,21 +56,39 @@ PICKING = 0.02  # of what is left out: copying what counts
     checked=Checked.SCRIPTS,
     kernels_only=True,
 )
-def ignored_targets(step: StepFacts, ignored: IgnoredTargetFacts) -> Advice | None:
+def ignored_targets(run: RunFacts, step: StepFacts, ignored: IgnoredTargetFacts) -> Advice | None:
     """Advises to pick positions before the head, where the loss ignores many of them."""
-    gone = ignored.ignored * (1.0 - PICKING) * ignored.backward_s / step.mean_s
-    low, likely, high = (min(1.0, gone * part) for part in WITH_FORWARD)
+    work_s = min(ignored.backward_s, _most_work_s(ignored, run.on_device))
+    gone_s = ignored.ignored * (1.0 - PICKING) * work_s
+    low, likely, high = (
+        min(1.0, max(0.0, gone_s * part - calls_s * ignored.losses) / step.mean_s)
+        for part, calls_s in zip(WITH_FORWARD, CALLS_S, strict=True)
+    )
     if likely < NOTICEABLE or not ignored.at:
         return None
     return Advice(
         because=(
             f"the loss ignores {ignored.ignored:.0%} of its targets",
             f"scores of {ignored.classes:,} classes are computed for all of them",
-            f"backward spends {ignored.backward_s * 1e3:.2f} ms a step on these scores",
+            f"backward spends {work_s * 1e3:.2f} ms a step on these scores",
         ),
         change=removes(low, likely, high),
         at=ignored.at,
-        code="counts = labels != -100  # the loss's ignore_index\n"
+        code=f"counts = labels != {_value(ignored)}  # the loss's ignore_index\n"
         "logits = head(hidden[counts])\n"
         "loss = F.cross_entropy(logits, labels[counts])",
     )
+
+
+def _most_work_s(ignored: IgnoredTargetFacts, on_device: bool) -> float:
+    """Seconds of backward that work on the scores can take at most; any where its size is not known."""
+    if not ignored.rows or not ignored.width:
+        return math.inf
+    products = 2 * 2 * ignored.rows * ignored.width * ignored.classes  # two of them; multiply, and add
+    elements = ignored.rows * (ignored.width + ignored.classes)
+    slow_s = products / SLOW_FLOPS_PER_S + elements * SLOW_ELEMENT_S
+    return slow_s / DEVICE_TIMES if on_device else slow_s
+
+
+def _value(ignored: IgnoredTargetFacts) -> str:
+    return "ignore_index" if ignored.ignore_index is None else str(ignored.ignore_index)

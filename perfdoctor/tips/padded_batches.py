@@ -21,12 +21,14 @@ more than 128 positions 64 is usual, with which few different lengths occur. Whe
     rows = torch.nn.functional.pad(rows, (0, -rows.shape[1] % 64), value=PAD)
     DataCollatorWithPadding(tokenizer, pad_to_multiple_of=64)
 
-Put sequences of similar length into one batch:
+Then put sequences of similar length into one batch, which alone gains nothing where all rows are equally
+long:
 
     alike = (lengths * torch.empty(len(lengths)).uniform_(0.9, 1.1)).argsort().split(batch_size)
     order = [alike[i].tolist() for i in torch.randperm(len(alike))]  # anew for each epoch
     DataLoader(..., batch_sampler=order)       # of several ranks, each takes order[rank::world]
 
+    Trainer(..., data_collator=DataCollatorWithPadding(tokenizer))   # transformers, of rows left unpadded
     TrainingArguments(train_sampling_strategy="group_by_length")     # transformers 5
     TrainingArguments(group_by_length=True)                          # before
 
@@ -94,6 +96,10 @@ order = [batches[i].tolist() for i in torch.randperm(len(batches))]
 DataLoader(..., batch_sampler=order)  # without batch_size, shuffle, sampler and drop_last"""
 
 GROUPED_BY_TRAINER = 'train_sampling_strategy="group_by_length"'  # transformers 5
+GROUPED_BY_TRAINER_SECOND = (
+    f"TrainingArguments(..., {GROUPED_BY_TRAINER})  # then: it reads the rows' lengths"
+)
+COLLATED_BY_TRAINER = "Trainer(..., data_collator=DataCollatorWithPadding(tokenizer{rounded}))"
 
 
 @tip(
@@ -111,12 +117,11 @@ def padded_batches(
     compute = step.share(Phase.FORWARD) + step.share(Phase.BACKWARD)
     multiple = 1 if run.device == "cpu" else FINE if padding.width <= SHORT else COARSE
     goes = _beyond(padding, multiple)
-    beyond = goes if goes >= PART else 0.0
-    if compute < NOTICEABLE or goes + padding.within < (LARGE if beyond else LARGE_WITHIN):
+    if compute < NOTICEABLE or goes + padding.within < (LARGE if goes >= PART else LARGE_WITHIN):
         return None
-    fixed = (
-        padding.beyond >= PART
-    )  # grouped by length, rows are to be cut to the longest of their batch as well
+    # Grouped by length, rows are to be cut to the longest of their batch as well, or nothing goes.
+    fixed = padding.is_fixed or padding.beyond >= PART
+    beyond = goes if fixed else 0.0
     within = padding.within if padding.within >= PART else 0.0
     width, longest = padding.width, padding.longest
     because = [
@@ -134,12 +139,14 @@ def padded_batches(
         compute * part * _of_pairs(beyond + within * grouped, _pairs(pairs, width))
         for part, grouped, pairs in zip(_gone(run, threads), GROUPED, PAIRS, strict=True)
     )
+    own = _own(pads, multiple) if run.trainer is None else _by_trainer(multiple)
+    alike = ALIKE if run.trainer is None or not fixed else GROUPED_BY_TRAINER_SECOND
     return Advice(
         because=tuple(because),
         change=removes(low, likely, high),
         at=(*pads, *at) if fixed else (*at, *pads),
         same_result=not within,
-        code="\n".join(code for share, code in ((fixed, _own(pads, multiple)), (within, ALIKE)) if share),
+        code="\n".join(code for share, code in ((fixed, own), (within, alike)) if share),
         arguments=None if fixed else GROUPED_BY_TRAINER,
     )
 
@@ -159,6 +166,12 @@ def _own(pads: Sequence[Location], multiple: int) -> str:
     in_batches = not pads or any("pad_sequence" in (line.text or "") for line in pads)
     own = OWN if multiple == 1 else f"rows = {OWN}\n{ROUNDED.format(multiple=multiple)}"
     return own if in_batches else UNPADDED + own
+
+
+def _by_trainer(multiple: int) -> str:
+    """How a trainer pads each batch to its own longest sequence, which its data set must not have done."""
+    rounded = "" if multiple == 1 else f", pad_to_multiple_of={multiple}"
+    return UNPADDED + COLLATED_BY_TRAINER.format(rounded=rounded)
 
 
 def _gone(run: RunFacts, threads: ThreadFacts) -> tuple[float, float, float]:

@@ -11,8 +11,8 @@ STEP = step(data_wait=1, forward=3, backward=5, optimizer=1)
 PADS = Location("train.py", 12, "collate", "pad_sequence(texts)")
 
 
-def tip(of_step, found, device="cpu", module=2.0):
-    return padded_batches(run(device=device), of_step, threads(module=module), found)
+def tip(of_step, found, device="cpu", module=2.0, trainer=None):
+    return padded_batches(run(device=device, trainer=trainer), of_step, threads(module=module), found)
 
 
 def test_says_how_much_is_padding_and_where_it_comes_from():
@@ -59,6 +59,26 @@ def test_of_what_lies_within_it_a_part_stays_and_the_loader_comes_first():
     assert "pad_sequence" not in advice.code
     assert advice.arguments == 'train_sampling_strategy="group_by_length"'
     assert gain(advice).likely < gain(tip(STEP, padding(beyond=0.4, within=0.05))).likely
+
+
+def test_rows_of_one_length_are_left_unpadded_before_similar_lengths_are_grouped():
+    found = {"beyond": 0.07, "within": 0.4, "lines": (PADS,), "at": LOADER_LINE}
+    fixed, padded_to_longest = tip(STEP, padding(**found, is_fixed=True)), tip(STEP, padding(**found))
+    assert "argsort" in fixed.code.split("pad_sequence")[1]
+    assert "pad_sequence" not in padded_to_longest.code
+    assert fixed.at == (PADS, LOADER_LINE)
+    assert gain(fixed).likely > gain(padded_to_longest).likely
+
+
+def test_a_trainer_collates_unpadded_rows_before_it_groups_them():
+    advice = tip(STEP, padding(0.07, 0.4, is_fixed=True), trainer="transformers")
+    unpadded, collated, grouped = advice.code.splitlines()
+    assert unpadded.startswith("# where rows are padded now: leave them")
+    assert collated == "Trainer(..., data_collator=DataCollatorWithPadding(tokenizer))"
+    assert 'train_sampling_strategy="group_by_length"' in grouped
+    assert advice.arguments is None  # alone they would group rows that are all as long
+    on_device = tip(STEP, padding(0.4, 0.05, is_fixed=True), "cuda", trainer="transformers")
+    assert on_device.code.endswith("DataCollatorWithPadding(tokenizer, pad_to_multiple_of=64))")
 
 
 def test_of_short_rows_hardly_any_computing_is_on_pairs():

@@ -41,6 +41,7 @@ class PaddingFacts:
     mean: float  # of a sequence
     beyond: float  # share that lies beyond the longest sequence of its batch
     within: float  # share that is padding, but not beyond it
+    is_fixed: bool = False  # all batches are equally wide, while their longest sequences differ
     lines: tuple[Location, ...] = ()  # whose text pads
     at: Location | None = None  # the line that builds the loader
 
@@ -54,6 +55,7 @@ class PaddingFacts:
 class _Rows:
     """The rows of one tensor of a batch, and how long the sequences in them are."""
 
+    place: int | None
     width: int
     lengths: Sequence[int]
 
@@ -93,9 +95,19 @@ def padding_facts(
         mean=(positions - padding) / count,
         beyond=1 - longest / positions,
         within=(longest - positions + padding) / positions,
+        is_fixed=_are_fixed(tensors),
         lines=tuple(_lines(_files(rank, loader, batch), sources)),
         at=loader.at if isinstance(loader, LoaderFacts) else None,
     )
+
+
+def _are_fixed(tensors: Sequence[_Rows]) -> bool:
+    """Whether all batches are padded to one width, which is then not that of their longest sequences."""
+    places: dict[int | None, list[_Rows]] = defaultdict(list)
+    for rows in tensors:
+        places[rows.place].append(rows)
+    same_widths = all(len({one.width for one in rows}) == 1 for rows in places.values())
+    return same_widths and any(len({max(one.lengths) for one in rows}) > 1 for rows in places.values())
 
 
 def _is_whole(event: PaddingEvent) -> bool:
@@ -114,12 +126,12 @@ def _sequences(samples: Sequence[PaddingEvent]) -> Iterator[_Rows]:
     for events in _without_targets(places.values()):
         padding: Counter[tuple[object, object]] = Counter()
         for event in events:
-            padding[_fill(event)] += _Rows(event.width, event.lengths).padding
+            padding[_fill(event)] += _Rows(event.place, event.width, event.lengths).padding
         fill = padding.most_common(1)[0][0]
         if _is_padding([event for event in events if _fill(event) == fill]):
             for event in events:
                 unpadded = [event.width] * len(event.lengths)
-                yield _Rows(event.width, event.lengths if _fill(event) == fill else unpadded)
+                yield _Rows(event.place, event.width, event.lengths if _fill(event) == fill else unpadded)
 
 
 def _without_targets(places: Collection[list[PaddingEvent]]) -> list[list[PaddingEvent]]:

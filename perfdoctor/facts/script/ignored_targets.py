@@ -30,6 +30,10 @@ class IgnoredTargetFacts:
     backward_s: float  # of a step: from the loss to behind the product that gives its scores
     classes: int
     at: tuple[Location, ...]  # where the scores are computed, and where the loss is; empty: not by the script
+    ignore_index: int | None = None  # what such targets are; None: not known
+    losses: float = 1.0  # of a step, of such scores
+    rows: float = 0.0  # of a step, positions that get scores; 0: not known
+    width: int = 0  # of what the scores are computed from; 0: not known
 
 
 @fact
@@ -44,6 +48,10 @@ def ignored_target_facts(
             backward_s=last.seconds / last.looks * step.backwards_per_step * _share(last),
             classes=last.classes,
             at=(),
+            ignore_index=last.ignore_index,
+            losses=step.backwards_per_step * _share(last),
+            rows=last.rows / last.looks * step.backwards_per_step * _share(last),
+            width=last.width,
         )
         for last in heads.values()
         if last.looks >= FEW and 0 < last.ignored <= last.targets

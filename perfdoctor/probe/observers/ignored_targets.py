@@ -51,6 +51,7 @@ class HeadLook:
         ignored = loss._saved_ignore_index
         self.ignored = ignored - WRAPPED if ignored >= WRAPPED // 2 else ignored
         self.classes = classes
+        self.rows, self.width = _sizes(product)
         self.values = self.read(_some(target))
         self.begin: Any = None
         self.end: Any = None
@@ -176,10 +177,10 @@ class HeadCount:
 class HeadTotals:
     """Running totals of one head."""
 
-    def __init__(self, number: int, classes: int) -> None:
+    def __init__(self, number: int, look: HeadLook) -> None:
         self.number = number
-        self.classes = classes
-        self.looks = self.targets = self.ignored = 0
+        self.classes, self.width, self.ignore_index = look.classes, look.width, look.ignored
+        self.looks = self.targets = self.ignored = self.rows = 0
         self.seconds = 0.0
 
 
@@ -257,10 +258,12 @@ class IgnoredTargets:
         if seconds > 0:
             numbers = look.numbers()
             self.looks += 1
-            head = self.heads.setdefault(look.head, HeadTotals(len(self.heads), look.classes))
+            head = self.heads.setdefault(look.head, HeadTotals(len(self.heads), look))
             head.looks += 1
             head.targets += len(numbers)
             head.ignored += numbers.count(look.ignored)
+            head.ignore_index = look.ignored
+            head.rows += look.rows
             head.seconds += seconds
             self._tell(look.head)
 
@@ -285,6 +288,9 @@ class IgnoredTargets:
                 head=head.number,
                 at_head=self.at.get(which, 0),
                 counted=sum(self.at.values()),
+                ignore_index=head.ignore_index,
+                rows=head.rows,
+                width=head.width,
             )
         )
 
@@ -320,6 +326,15 @@ def _head(loss: Any, product: Any) -> Head:
         weight = weight.next_functions[0][0]
     variable = getattr(weight, "variable", None)
     return _classes(loss), id(variable) if variable is not None else None
+
+
+def _sizes(product: Any) -> Tuple[int, int]:
+    """Rows and columns of what a product multiplies the weight by; zeros where torch does not tell them."""
+    for name in ("_saved_mat1_sym_sizes", "_saved_self_sym_sizes"):  # of addmm, of mm; no tensor is asked for
+        sizes = getattr(product, name, None)
+        if sizes is not None and len(sizes) == 2:
+            return int(sizes[0]), int(sizes[1])
+    return 0, 0
 
 
 def _classes(loss: Any) -> Optional[int]:

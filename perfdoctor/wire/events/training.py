@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import Event, Line
+from . import Event, Line, Signed
 
 
 class EvalEvent(Event, name="eval"):
@@ -172,6 +172,9 @@ class IgnoredTargetsEvent(Event, name="ignored_targets"):
     head: int = 0  # its number in the process
     at_head: int = 0  # of the backwards counted, those that come to it
     counted: int = 0  # all backwards of some updates; 0: not known
+    ignore_index: Signed | None = None  # of the last loss; None: not known
+    rows: int = 0  # positions whose scores the product gave; 0: not known
+    width: int = 0  # of the product's input; 0: not known
 
 
 class WindowEvent(Event, name="window"):

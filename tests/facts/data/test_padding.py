@@ -51,6 +51,14 @@ def test_shares_are_of_all_positions():
     assert found.at == TRAIN
 
 
+def test_rows_are_of_a_fixed_length_where_only_the_longest_sequence_differs():
+    longer = [40, 60, 80, 20]
+    assert facts(*[look(), look(longer)] * 3).is_fixed
+    assert facts(*[look(), look(longer), look([5, 6, 7, 9], place=1, width=20)] * 3).is_fixed
+    assert not facts(*[look(width=40), look(longer)] * 3).is_fixed
+    assert not facts(*[look(longer)] * 6).is_fixed  # of batches that all hold the longest
+
+
 def test_a_batch_that_ends_in_something_else_is_not_padded():
     found = facts(*[look()] * 4, *[look([79, 80, 80, 80], fill=7)] * 4)
     assert (found.batches, found.longest) == (8, 60)

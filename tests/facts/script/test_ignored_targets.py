@@ -53,6 +53,20 @@ def test_of_a_steps_backwards_those_to_the_head_count():
     assert facts(totals(), of_step=replace(step(), backwards_per_step=3.0)).backward_s == pytest.approx(0.3)
 
 
+def test_sizes_are_those_of_a_step():
+    found = facts(
+        totals(rows=2_000, width=64, ignore_index=-1, at_head=4, counted=12),
+        of_step=replace(step(), backwards_per_step=6.0),
+    )
+    assert (found.ignore_index, found.width) == (-1, 64)
+    assert (found.losses, found.rows) == (pytest.approx(2.0), pytest.approx(1_000.0))
+
+
+def test_sizes_of_an_older_run_are_not_known():
+    found = facts(totals())
+    assert (found.ignore_index, found.width, found.rows) == (None, 0, 0)
+
+
 def test_of_two_heads_the_one_with_more_to_save_is_told_of():
     one, other = totals(at_head=5, counted=10), totals(head=1, ignored=20, classes=9, at_head=5, counted=10)
     found = facts(one, other, totals(head=1, ignored=99, looks=2), one)

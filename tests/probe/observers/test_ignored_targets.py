@@ -115,6 +115,7 @@ def test_scores_in_other_shapes_and_losses_of_other_kinds_are_followed(bias):
     ):
         (event,) = looks(loss)
         assert (event["targets"], event["ignored"]) == (8, 5)
+        assert (event["rows"], event["width"], event["ignore_index"]) == (8, HIDDEN, -100)
 
 
 def test_another_number_may_stand_for_what_is_ignored():
@@ -122,7 +123,7 @@ def test_another_number_may_stand_for_what_is_ignored():
     (event,) = looks(
         lambda x: functional.cross_entropy(layer(x).flatten(0, 1), labels.flatten(), ignore_index=0)
     )
-    assert event["ignored"] == 5
+    assert (event["ignored"], event["ignore_index"]) == (5, 0)
 
 
 def test_other_losses_scores_of_convolutions_and_several_losses_are_left_alone():

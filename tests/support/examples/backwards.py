@@ -22,7 +22,14 @@ def odd(draw):
     """Facts of any run, however odd."""
     shared, at = draw(st.floats(0, 1)), draw(st.none() | st.just(AT))
     ignored = IgnoredTargetFacts(
-        draw(st.floats(0, 1)), draw(st.floats(0, 1e6)), draw(st.integers(1, 10**9)), (at,) if at else ()
+        draw(st.floats(0, 1)),
+        draw(st.floats(0, 1e6)),
+        draw(st.integers(1, 10**9)),
+        (at,) if at else (),
+        draw(st.none() | st.integers(-100, 10)),
+        draw(st.floats(0, 99)),
+        draw(st.floats(0, 1e9)),
+        draw(st.integers(0, 10**6)),
     )
     return {
         RepeatedBackwardFacts: RepeatedBackwardFacts(shared, draw(st.integers(1, 9)), at),

@@ -95,5 +95,7 @@ def odd(draw):
             draw(st.none() | SHARE),
         ),
         WorkerMemory: load_facts.growth(draw(MS) * 1e6, draw(MS) * 1e6, draw(MS), draw(MS) * 1e3),
-        PaddingFacts: load_facts.padding(draw(SHARE) / 2, draw(SHARE) / 2, at=draw(st.none() | st.just(AT))),
+        PaddingFacts: load_facts.padding(
+            draw(SHARE) / 2, draw(SHARE) / 2, at=draw(st.none() | st.just(AT)), is_fixed=draw(st.booleans())
+        ),
     }
