@@ -10,11 +10,13 @@ not in the next one.
 from __future__ import annotations
 
 import os
+import sys
 from _thread import get_ident
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Tuple, TypeVar
 
 from ..wire.step_rows import BACKWARD, DISTURBED, OPTIMIZER
-from . import patch
+from . import patch, stand_ins
 from .profiler.users_profiler import UsersProfilers, compiles
 from .recorder import Recorder, clock
 
@@ -112,6 +114,8 @@ class CallLooks:
         self.spent_ns = 0  # what it took in all steps before
         self.ended_ns = 0  # the last call that was shown, of this step and without an update since; 0: none
         self.has_torch_function: Any = None
+        self.stand_ins = stand_ins.StandIns(self.overrides)
+        self.stand_in = patch.guarded("call_looks", self.stand_ins.of_caller)
         self.border = patch.guarded("call_looks", self._at_border)
         self.before = patch.guarded("call_looks", self._before)
         self.after = patch.guarded("call_looks", self._after)
@@ -232,6 +236,7 @@ class CallLooks:
         if not self.looking:
             return
         self.looking = 0
+        self.stand_ins.clear()
         for viewer in self.viewers:
             viewer.end()
         self.overrides.has_torch_function = self.has_torch_function
@@ -256,11 +261,12 @@ class CallLooks:
 
     # ------------------------------------------------------------ calls
 
-    def _before(self, function: Any, args: Args, kwargs: Kwargs) -> Optional[Tuple[List[Any], int]]:
+    def _before(
+        self, begin: int, function: Any, args: Args, kwargs: Kwargs
+    ) -> Optional[Tuple[List[Any], int]]:
         recorder = self.steps.session.recorder
         if not self.looking or recorder is None or self.full_ns or get_ident() != self.owner:
             return None
-        begin = clock()
         if self.own_ns > STEP_NS:
             self.full_ns = begin
             return None
@@ -307,23 +313,28 @@ def mode_of(looks: CallLooks) -> Any:
 
     class Looking(base):  # type: ignore[misc]
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            begin = clock()
             kwargs = kwargs or {}
-            if (
-                "_stacklevel" in kwargs
-            ):  # of a warning: our frame and two of torch's lie between it and the script
-                kwargs = {**kwargs, "_stacklevel": kwargs["_stacklevel"] + 3}
-            token = looks.before(function, args, kwargs)
+            if "_stacklevel" in kwargs:  # of a warning: two frames of ours and two of torch's lie between
+                kwargs = {**kwargs, "_stacklevel": kwargs["_stacklevel"] + 4}
+            call = looks.stand_in(sys._getframe()) or stand_ins.ANYWHERE
+            token = looks.before(begin, function, args, kwargs)
             try:
-                result = function(*args, **kwargs)
+                result = call(function, args, kwargs)
             except BaseException as error:
-                ours = error.__traceback__  # alone, where the function is not written in Python
-                error.__traceback__ = ours.tb_next if ours is not None else None
+                error.__traceback__ = _below_ours(error.__traceback__)
                 raise
             if token is not None:
                 looks.after(token, function, result)
             return result
 
     return Looking()
+
+
+def _below_ours(traceback: Optional[TracebackType]) -> Optional[TracebackType]:
+    """The traceback from the called function on; None where that is not written in Python."""
+    below = traceback.tb_next if traceback is not None else None
+    return below.tb_next if below is not None and stand_ins.stands_in(below.tb_frame.f_code) else below
 
 
 def name_of(function: Any) -> str:

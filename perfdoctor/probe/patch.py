@@ -84,6 +84,15 @@ def _mark_full(log_path: str) -> None:
         pass
 
 
+def not_ours(name: str, error: BaseException) -> bool:
+    """Report an error of ours; whether it is none, as Ctrl-C's: then its traceback has lost our frames."""
+    if isinstance(error, Exception):
+        report_trouble(name, error)
+        return False
+    error.__traceback__ = script_signals.from_handler(error)
+    return True
+
+
 def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` as a callback: an error of ours is logged and turns it off.
 
@@ -96,8 +105,9 @@ def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return None
         try:
             return function(*args, **kwargs)
-        except Exception as error:
-            report_trouble(name, error)
+        except BaseException as error:
+            if not_ours(name, error):
+                raise
             return None
 
     return call
@@ -115,8 +125,9 @@ def optimizer_hook(name: str, function: Callable[[Any], None]) -> Callable[[Any,
             return
         try:
             function(optimizer)
-        except Exception as error:
-            report_trouble(name, error)
+        except BaseException as error:
+            if not_ours(name, error):
+                raise
 
     return hook
 
@@ -129,8 +140,9 @@ def part(name: str, function: Callable[..., None]) -> Callable[..., None]:
             return
         try:
             function(*args)
-        except Exception as error:
-            report_trouble(name, error)
+        except BaseException as error:
+            if not_ours(name, error):
+                raise
 
     return call
 
@@ -154,8 +166,8 @@ def cut(error: BaseException) -> None:
     A bare `raise` that follows keeps it that way on Python 3.11 and newer; older ones show the frame.
     """
     traceback = error.__traceback__
-    if traceback is not None and traceback.tb_next is not None:
-        error.__traceback__ = traceback.tb_next
+    if traceback is not None:
+        error.__traceback__ = traceback.tb_next  # None where Ctrl-C came in our frame, or C raised
 
 
 def around(original: Callable[..., Any], before: Before, after: After, name: str) -> Callable[..., Any]:
@@ -174,8 +186,9 @@ def around(original: Callable[..., Any], before: Before, after: After, name: str
         if name not in turned_off:
             try:
                 token = before(args, kwargs)
-            except Exception as error:
-                report_trouble(name, error)
+            except BaseException as error:
+                if not_ours(name, error):
+                    raise
         try:
             result = original(*args, **kwargs)
         except BaseException as error:
@@ -186,8 +199,9 @@ def around(original: Callable[..., Any], before: Before, after: After, name: str
         if token is not None:
             try:
                 after(token, args, result)
-            except Exception as error:
-                report_trouble(name, error)
+            except BaseException as error:
+                if not_ours(name, error):
+                    raise
         return result
 
     return finished(wrapper, original, name)
@@ -211,8 +225,9 @@ def around_method(
         if name not in turned_off:
             try:
                 token = before(given, kwargs)
-            except Exception as error:
-                report_trouble(name, error)
+            except BaseException as error:
+                if not_ours(name, error):
+                    raise
         try:
             result = original(self, *args, **kwargs)
         except BaseException as error:
@@ -223,8 +238,9 @@ def around_method(
         if token is not None:
             try:
                 after(token, given, result)
-            except Exception as error:
-                report_trouble(name, error)
+            except BaseException as error:
+                if not_ours(name, error):
+                    raise
         return result
 
     return finished(wrapper, original, name)
@@ -266,8 +282,9 @@ def _renamed(code: types.CodeType, name: str) -> types.CodeType:
 def _finish(after: After, token: Any, args: Tuple[Any, ...], result: Any, name: str) -> None:
     try:
         after(token, args, result)
-    except Exception as error:
-        report_trouble(name, error)
+    except BaseException as error:
+        if not_ours(name, error):
+            raise
 
 
 def wrap(owner: Any, attribute: str, before: Before, after: After, name: str, method: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from typing import Iterator
+from typing import Iterator, Optional
 
 
 def hand_back(error: BaseException) -> None:
@@ -14,12 +14,20 @@ def hand_back(error: BaseException) -> None:
     Handlers run between any two instructions of the main thread, ours too. A deadline kept by SIGALRM, or a
     preemption told by SIGUSR1, would be lost in our guard.
     """
+    traceback = from_handler(error)
+    if traceback is not None:
+        raise error.with_traceback(traceback)
+
+
+def from_handler(error: BaseException) -> Optional[types.TracebackType]:
+    """The traceback from a signal handler of the script's on; None where no such handler raised the error."""
     traceback = error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
         if any(code is handler for handler in _handlers()):
-            raise error.with_traceback(traceback)
+            return traceback
         traceback = traceback.tb_next
+    return None
 
 
 def _handlers() -> Iterator[types.CodeType]:

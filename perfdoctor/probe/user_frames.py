@@ -8,6 +8,8 @@ import sys
 from types import FrameType
 from typing import Any, Dict, List, Optional
 
+from .stand_ins import stands_in
+
 _OURS = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep  # probe and tweaks
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
@@ -38,9 +40,14 @@ def _judge(filename: str) -> bool:
 def user_frame() -> Optional[FrameType]:
     """The innermost frame on the stack that runs the user's code."""
     frame: Optional[FrameType] = sys._getframe(1)
-    while frame is not None and not is_users(frame.f_code.co_filename):
+    while frame is not None and not _runs_users(frame):
         frame = frame.f_back
     return frame
+
+
+def _runs_users(frame: FrameType) -> bool:
+    """Whether a frame is the user's, and does not only look like it."""
+    return is_users(frame.f_code.co_filename) and not stands_in(frame.f_code)
 
 
 def user_line() -> Optional[Dict[str, Any]]:
@@ -54,7 +61,7 @@ def user_frames() -> List[FrameType]:
     found: List[FrameType] = []
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None and len(found) < FRAMES_MAX:
-        if is_users(frame.f_code.co_filename):
+        if _runs_users(frame):
             found.append(frame)
         frame = frame.f_back
     return found

@@ -20,6 +20,8 @@ from perfdoctor.wire.names import MEASURED, MEASURING
 POLL_S = 0.1  # how often steps are counted and deadlines looked at
 # What ends a script, and how long it may take: it may save a checkpoint, or swallow an interrupt.
 ENDINGS = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
+# Said before the first of them: an interrupted script shows a traceback as if it had failed.
+STOPPED = "the watch is over: the script is interrupted, as was asked for"
 
 
 EVALUATING_S = 60.0  # that a script may evaluate before it trains; longer, and evaluating is what it does
@@ -121,10 +123,14 @@ class WatchLimit:
 
 
 class Termination:
-    """Ends the process `pid` and all that was below it, ever more firmly, tick by tick."""
+    """Ends the process `pid` and all that was below it, ever more firmly, tick by tick.
 
-    def __init__(self, pid: int) -> None:
+    `on_begin` is called before the first signal.
+    """
+
+    def __init__(self, pid: int, on_begin: Callable[[], object] = lambda: None) -> None:
         self.begun = False
+        self._on_begin = on_begin
         self._pid = pid
         self._members: dict[psutil.Process, None] = {}  # as a set in order
         self._left = list(ENDINGS)
@@ -135,6 +141,8 @@ class Termination:
         now_s = time.monotonic()
         if self._left and now_s >= self._due_s:
             step = self._left.pop(0)
+            if not self.begun:
+                self._on_begin()
             self.begun = True
             self._due_s = now_s + step[1]
             self._members |= dict.fromkeys(reversed(with_descendants(self._pid)))  # the root comes last

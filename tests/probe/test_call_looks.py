@@ -14,6 +14,8 @@ torch = pytest.importorskip("torch")
 
 from perfdoctor.probe import patch
 from perfdoctor.probe.call_looks import CallLooks, CallViewer, GuardedViewer, SeenCall, costliest_lines
+from perfdoctor.probe.stand_ins import StandIns, stands_in
+from perfdoctor.probe.user_frames import user_frames
 from perfdoctor.wire.step_rows import DISTURBED
 from tests.support.watched import updates, watched
 
@@ -185,6 +187,65 @@ def test_a_warning_names_the_line_of_the_script(tmp_path, capfd):
     warned = [text for text in capfd.readouterr().err.splitlines() if "Implicit dimension" in text]
     assert len(warned) == 1
     assert "script.py" in warned[0]
+
+
+WARNING = """
+    import warnings
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+    {filtered}
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    net = nn.Linear(8, 8)
+    opt = torch.optim.SGD(net.parameters(), lr=0.01)
+    soft = nn.Softmax()
+
+    def thinned(x):
+        return F.dropout2d(x)
+
+    for step in range(300):
+        x = torch.randn(4, 8)
+        loss = F.mse_loss(net(x), torch.ones(8))
+        thinned(x); soft(x); F.softmax(x)
+        loss.grad  # C++ warns
+        torch.tensor(x)
+        opt.zero_grad(); loss.backward(); opt.step()
+"""
+
+
+@pytest.mark.shows("streams")
+@pytest.mark.parametrize(
+    "filtered",
+    [
+        pytest.param("", id="shown-once"),
+        pytest.param("warnings.simplefilter('always')", id="shown-each-time"),
+        pytest.param("warnings.filterwarnings('ignore', module='__main__')", id="of-a-module"),
+    ],
+)
+def test_warnings_are_shown_as_in_a_bare_run(tmp_path, capfd, filtered):
+    assert watched(tmp_path, WARNING.format(filtered=filtered)).ranks[0].of("constants_look")
+    ours = capfd.readouterr().err
+    bare = subprocess.run(
+        [sys.executable, tmp_path / "script.py"], cwd=tmp_path, check=True, stderr=subprocess.PIPE, text=True
+    ).stderr
+    assert ours.replace(str(tmp_path) + "/", "") == bare.replace(str(tmp_path) + "/", "")
+
+
+def test_a_frame_that_stands_in_for_the_scripts_shows_no_names_of_its_own():
+    def handler():
+        return stand_in.of_caller(sys._getframe())
+
+    stand_in = StandIns(torch.overrides)
+    call, line = handler(), sys._getframe().f_lineno
+    seen = call(lambda: sys._getframe(1), (), {})
+    assert (seen.f_code.co_filename, seen.f_lineno, seen.f_code.co_name) == (
+        __file__,
+        line,
+        sys._getframe().f_code.co_name,
+    )
+    assert stands_in(seen.f_code)
+    assert seen.f_code not in [frame.f_code for frame in call(user_frames, (), {})]
 
 
 def test_results_and_tracebacks_are_those_of_a_bare_run_to_the_last_bit(tmp_path, capfd):

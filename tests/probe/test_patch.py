@@ -293,6 +293,33 @@ def test_what_a_handler_of_the_script_raises_inside_our_code_reaches_the_script(
     assert not log.exists()
 
 
+@pytest.mark.shows("interrupt")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older interpreters show the frame")
+def test_ctrl_c_inside_our_code_shows_no_frame_of_ours(log):
+    def interrupted(*args):
+        signal.raise_signal(signal.SIGINT)
+
+    for call in (
+        patch.around(int, interrupted, nothing, "forward"),
+        patch.around(int, lambda *args: 1, interrupted, "forward"),
+        patch.around_method(int, interrupted, nothing, "forward"),
+        patch.around_method(int, lambda *args: 1, interrupted, "forward"),
+        patch.around(functools.partial(signal.raise_signal, signal.SIGINT), nothing, nothing, "forward"),
+        patch.guarded("end", interrupted),
+        patch.optimizer_hook("step", interrupted),
+        patch.part("part", interrupted),
+    ):
+        arguments = (1, 2, 3) if "hook" in call.__qualname__ else ("1",)
+        if isinstance(getattr(call, "__wrapped__", None), functools.partial):
+            arguments = ()
+        with pytest.raises(KeyboardInterrupt) as raised:
+            call(*arguments)
+        files = [frame.filename for frame in traceback.extract_tb(raised.value.__traceback__)]
+        assert files == [__file__]
+    assert patch.broken() == {}
+    assert not log.exists()
+
+
 def test_an_end_is_told_at_that_moment_and_once(monkeypatch):
     monkeypatch.setattr(patch, "_listeners", {})
     told = []

@@ -465,9 +465,14 @@ def test_the_watch_ends_and_the_script_goes_on(
     assert sampler.stops > 1
 
 
-def test_with_stop_the_script_ends_too_and_the_status_is_0(folder: Path) -> None:
+def test_with_stop_the_script_ends_too_and_the_status_is_0(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (folder / "train.py").write_text(COUNTS + "time.sleep(30)")
     outcome = run("train.py", max_steps=7, stop=True)
+    said, traceback, shown = capfd.readouterr().err.partition("Traceback")
+    assert said.endswith("the script is interrupted, as was asked for\n")  # before it shows where it was
+    assert not traceback or shown.endswith("KeyboardInterrupt\n")
     assert (outcome.status, outcome.signal) == (0, None)
     assert record(folder)["outcome"] == "stopped"
 
