@@ -11,7 +11,8 @@ cores.
 ## When not
 Small operations are not worth splitting between threads: one thread may be best. Hyper-threads of one
 core compute matrices no faster than one of them: whole cores are what counts. Several training processes on
-one machine have to share its cores.
+one machine have to share its cores. Nor do more threads help than cores are free beside other programs: a
+team waits for its last thread in every operation, and that one has to wait for a core.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from perfdoctor.tips.catalogue import Checked, tip
 MOSTLY_COMPUTE = 0.4  # of the step
 IDLE = 0.7  # cores that idle: less may be a sampling error
 YIELDED = 0.5  # of the cores that other processes keep busy is lost to ours: schedulers are fair
+ROUNDED = 0.3  # cores: what is busy is sampled, and a little of it keeps no thread from its core
 
 
 @tip(
@@ -42,22 +44,26 @@ def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu
     if run.device != "cpu" or run.ranks > 1 or compute < MOSTLY_COMPUTE or cpu.busy_cores is None:
         return None
     whole = cpu.whole_cores or cpu.usable_cores  # hyper-threads share the units that compute
-    cores = int(whole - (cpu.worker_cores or 0.0) + 0.3)  # the workers keep theirs
+    others = (cpu.other_cores or 0.0) * whole / cpu.usable_cores
+    left = whole - (cpu.worker_cores or 0.0)  # the workers keep theirs
+    cores = int(left - others + ROUNDED)  # a team of threads waits for the one that has no core
     usable = f"{cpu.usable_cores:g} usable cores"
     if threads.intra_op >= TOO_MANY * cpu.usable_cores:
-        advised, effective = max(1, int(whole)), whole
+        beside = others > ROUNDED
+        advised = max(1, int(whole - others + ROUNDED) if beside else int(whole))
+        effective = min(whole, advised) if beside else whole
         what = f"{threads.intra_op} threads compete for {usable}"
     elif _too_few(threads, cpu, cores):
         advised = cores
-        effective = max(
-            threads.intra_op, cores - YIELDED * (cpu.other_cores or 0.0) * whole / cpu.usable_cores
-        )
+        effective = max(threads.intra_op, min(cores, int(left + ROUNDED) - YIELDED * others))
         what = f"it keeps {cpu.busy_cores:.1f} of {usable} busy"
     else:
         return None
     if whole < cpu.usable_cores:
         what += f", which are hyper-threads of {whole:g} whole cores"
     speedups = of_threads(threads.intra_op, effective, effective, threads.per_module_s)
+    if others > ROUNDED:
+        what += f"; other programs keep {cpu.other_cores:.1f} busy"
     low, likely, high = (compute * (1 - 1 / speedup) for speedup in speedups)
     return Advice(
         because=(

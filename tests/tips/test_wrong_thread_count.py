@@ -50,6 +50,37 @@ def test_leaves_cores_to_the_workers():
     assert advice.tweak == "--threads 5"
 
 
+def test_leaves_cores_to_other_programs():
+    one = threads(1, "OMP_NUM_THREADS=1")
+    alone, beside = (tip(run(), BUSY, one, cpu(cores=8, busy=1.0, other_cores=busy)) for busy in (0.0, 3.2))
+    assert alone is not None
+    assert beside is not None
+    assert (alone.tweak, beside.tweak) == ("--threads 8", "--threads 5")
+    assert "it keeps 1.0 of 8 usable cores busy; other programs keep 3.2 busy; compute" in beside.because[1]
+    assert facts.gain(beside).likely < facts.gain(alone).likely
+    many = tip(run(), BUSY, threads(64, None), cpu(cores=8, busy=5.0, other_cores=3.2))
+    assert many is not None
+    assert many.tweak == "--threads 5"
+    part = tip(run(), BUSY, threads(64, None), cpu(cores=4.8, busy=4.5, other_cores=0.1))
+    assert part is not None
+    assert part.tweak == "--threads 4"
+
+
+def test_what_other_programs_use_now_and_then_leaves_the_core():
+    advice = tip(run(), BUSY, threads(1, "OMP_NUM_THREADS=1"), cpu(cores=2, busy=1.0, other_cores=0.2))
+    assert advice is not None
+    assert advice.tweak == "--threads 2"
+    assert "other programs" not in advice.because[1]
+
+
+@pytest.mark.parametrize("busy", [0.5, 1.0, 1.3, 1.8])
+def test_a_second_thread_without_a_core_of_its_own_is_not_advised(busy):
+    crowded = cpu(cores=2, busy=0.9, other_cores=busy)
+    assert tip(run(), BUSY, threads(1, "OMP_NUM_THREADS=1"), crowded) is None
+    workers = cpu(cores=4, busy=2.0, worker_cores=1.0, other_cores=1.8)
+    assert tip(run(), BUSY, threads(1, "OMP_NUM_THREADS=1"), workers) is None
+
+
 @pytest.mark.parametrize(
     ("of_run", "of_step", "of_threads", "of_cpu"),
     [
