@@ -28,7 +28,7 @@ from perfdoctor.model.change import Change, Effort, Estimate, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.coverage import Covered, Place
 from perfdoctor.model.lines import StepLines, WaitPart
-from perfdoctor.model.measured import Location, Phase, RunFacts, StepFacts
+from perfdoctor.model.measured import PAUSES, Location, Phase, RunFacts, StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of the step: below it the place of a line is no news
@@ -117,7 +117,9 @@ def _costliest(parts: Sequence[tuple[Suspect, float]]) -> tuple[Location | None,
 
 
 def _change(suspect: Suspect, share: float, own_batches: float) -> Change:
-    """Half of a line's time goes: from the step, or where it prepares a batch in there, from the batch."""
+    """Half of a line's time goes: from the step, a pause, or where it prepares a batch there, from that."""
+    if suspect.phase in PAUSES:
+        return Change(pauses=Estimate(0.0, LIKELY * share, share))
     if suspect.phase is not Phase.DATA_WAIT or not own_batches:
         return removes(0.0, LIKELY * share, share)
     if suspect.wait in OF_A_BATCH:

@@ -56,6 +56,15 @@ def test_a_wait_gets_shorter_by_what_the_line_takes_of_it(wait, workers, likely)
     assert gain(told, None if workers else model(waiting, loading, cpu())).likely == pytest.approx(likely)
 
 
+@pytest.mark.parametrize("phase", [Phase.VALIDATION, Phase.CHECKPOINT, Phase.FORWARD])
+def test_a_line_of_a_pause_is_not_hidden_behind_a_slow_loader(phase):
+    late = step(data_wait=50, forward=20, validation=15, checkpoint=15, cpu=50)
+    told = tip(run(device="cpu"), late, NO_LINES, SuspectFacts((suspect(0.14, phase, 30),)), Covered(()))
+    expected = 1.0 if phase is Phase.FORWARD else 100 / 93
+    waits = model(late, loader(workers=1, batch=70, cpu=10), cpu(cores=8))
+    assert gain(told, waits).likely == pytest.approx(expected, abs=0.01)
+
+
 def test_fires_at_a_tenth_of_the_step_and_is_silent_just_below():
     assert advice(suspect(0.101, Phase.OTHER, 30)) is not None
     assert advice(suspect(0.099, Phase.OTHER, 30)) is None
