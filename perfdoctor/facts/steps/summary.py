@@ -54,7 +54,7 @@ def step_facts(steps: Steps, process_begin_ns: int | None, process_end_ns: int |
     """The facts of the step. Steps disturbed by a profiler window count, but are not timed.
 
     The wall time is that of the run without windows: a disturbed step stands in it for a mean one, with the
-    validation and the checkpoints that it has itself.
+    validation and the checkpoints that it has itself, and what goes with that validation.
     """
     timed = tenths.timed(steps)
     weight, seconds = steps.weight[timed], steps.seconds[timed]
@@ -62,6 +62,7 @@ def step_facts(steps: Steps, process_begin_ns: int | None, process_end_ns: int |
     means = {phase: float(values[timed].sum()) / count for phase, values in steps.phases.items()}
     # Of pauses, one that is left out may be all of them.
     means |= {phase: _of_all(steps.phases[phase], timed) / steps_count for phase in PAUSES}
+    means[Phase.OTHER] = _other_s(steps, timed) / steps_count
     mean_s = sum(means.values())
     median_s, p95_s = quantiles(seconds / weight, weight, (0.5, 0.95))
     totals = {name: float(values[timed].sum()) for name, values in steps.counts.items()}
@@ -96,6 +97,18 @@ def _first_longer_s(steps: Steps, timed: Bools) -> float:
         return 0.0
     trained_s = steps.seconds - sum(steps.phases[phase] for phase in (Phase.DATA_WAIT, *PAUSES))
     return max(0.0, float(trained_s[0] - np.median(trained_s[single])))
+
+
+def _other_s(steps: Steps, timed: Bools) -> float:
+    """Seconds of `other` in all steps: beside a validation most of it is of that, and a pause as well.
+
+    A trainer joins the outputs of its passes there, for longer than these took. A disturbed step without a
+    validation stands for one without.
+    """
+    other, validates = steps.phases[Phase.OTHER], steps.phases[Phase.VALIDATION] > 0
+    like = timed & ~validates if np.any(timed & ~validates) else timed
+    without_s = float(other[like].sum() / steps.weight[like].sum() * steps.weight[~validates].sum())
+    return without_s + _of_all(np.where(validates, other, 0.0), timed)
 
 
 def _of_all(seconds: Floats, timed: Bools) -> float:

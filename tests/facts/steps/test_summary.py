@@ -41,9 +41,31 @@ def test_disturbed_steps_keep_the_validation_that_fell_into_them():
     described = [update(10), update(500, flags=DISTURBED, validation=300), update(10), update(10)]
     facts = summary(described)
     assert facts.seconds[Phase.VALIDATION] == pytest.approx(0.3 / 4)
-    assert (facts.mean_s, facts.wall_s) == pytest.approx((0.01 + 0.3 / 4, 0.34))
+    assert (facts.mean_s, facts.wall_s) == pytest.approx((0.53 / 4, 0.53))
     other = summary([*described, update(110, validation=100)])
     assert other.seconds[Phase.VALIDATION] == pytest.approx(0.2 / 5)  # no longer than it takes undisturbed
+
+
+def test_disturbed_steps_keep_what_went_on_beside_the_validation_that_fell_into_them():
+    joined = update(9310, flags=DISTURBED, validation=300)  # outputs of the passes, for 9 s
+    facts = summary([update(10), joined, update(500, flags=DISTURBED), update(10), update(10)])
+    left_s = facts.seconds[Phase.OTHER] * 5
+    plain_s = summary([update(10)]).seconds[Phase.OTHER]
+    assert left_s == pytest.approx(9.01 + 4 * plain_s)  # of the step without a validation, as of any other
+    assert facts.wall_s == pytest.approx(9.31 + 0.04)
+
+
+def test_beside_a_validation_goes_on_no_longer_than_where_nothing_disturbs_it():
+    disturbed, undisturbed = update(9310, flags=DISTURBED, validation=300), update(2310, validation=300)
+    facts = summary([update(10), disturbed, undisturbed, update(10)])
+    plain_s = summary([update(10)]).seconds[Phase.OTHER]
+    assert facts.seconds[Phase.OTHER] * 4 == pytest.approx(2 * 2.01 + 2 * plain_s)
+
+
+def test_a_disturbed_step_without_a_validation_stands_for_one_without():
+    described = [update(10), update(2310, validation=300), update(10, flags=DISTURBED), update(10)]
+    facts = summary(described)
+    assert (facts.seconds[Phase.OTHER], facts.wall_s) == pytest.approx((2.04 / 4, 2.31 + 0.03))
 
 
 def test_if_all_steps_were_disturbed_they_are_all_there_is():
