@@ -88,5 +88,6 @@ def _rarer(saves: SaveFacts, every: int) -> str:
     if setting is not None:
         return setting.format(every)
     alone = saves.only_reported and not _elsewhere(saves) and not saves.interval.is_in_caller
-    call = text if text and alone else "...  # the lines that save, and nothing else"
+    repeated = alone and text and not text.startswith(("for ", "with ", "if "))
+    call = text if repeated else "...  # the lines that save, and nothing else"
     return f"{saves.interval.rarer(RARER, every)}\n    {call}"

@@ -66,11 +66,12 @@ def ignored_targets(run: RunFacts, step: StepFacts, ignored: IgnoredTargetFacts)
     )
     if likely < NOTICEABLE or not ignored.at:
         return None
+    at_most = "at most " if work_s < ignored.backward_s else ""
     return Advice(
         because=(
             f"the loss ignores {ignored.ignored:.0%} of its targets",
             f"scores of {ignored.classes:,} classes are computed for all of them",
-            f"backward spends {work_s * 1e3:.2f} ms a step on these scores",
+            f"backward spends {at_most}{work_s * 1e3:.2f} ms a step on these scores",
         ),
         change=removes(low, likely, high),
         at=ignored.at,

@@ -75,7 +75,7 @@ def straggler_rank(run: RunFacts, straggler: Straggler) -> Advice | None:
         bottleneck=straggler.charged_to,
         gains_like=straggler.cause,  # what is dealt anew is computing: no exchange gives cores back
         at=straggler.dealt or straggler.lines,
-        spares=straggler.alone,
+        spares=() if straggler.dealt else straggler.alone,  # what is dealt anew others compute
         code=IN_TURN if straggler.dealt else None,
     )
 

@@ -77,6 +77,10 @@ def test_else_the_lines_at_which_it_takes_longer_are_named():
 def test_lines_that_take_the_others_nothing_would_be_spared():
     line = Location("model.py", 3)
     assert tip(facts.run(), facts.straggler(saved=0.25, lines=(line,), alone=(line,))).spares == (line,)
+    dealt = facts.straggler(
+        saved=0.25, lines=(line,), alone=(line,), more_data=2.0, dealt=(Location("a.py", 1),)
+    )
+    assert tip(facts.run(), dealt).spares == ()
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ from perfdoctor.model.measured import Location
 CALLERS = 3  # functions up which the loop is looked for
 SEVERAL = 1.5  # steps between two runs of a line that each turn reaches: more updates than turns
 COUNTING = frozenset("range trange count enumerate".split())
+# What yields its first argument, item by item.
+PASSES_ON = re.compile(r"^tqdm|track$|progress|bar$|^reversed$", re.IGNORECASE)
 OF_MANY = re.compile(r"epoch|episode", re.IGNORECASE)  # counts turns of many updates each
 # What has a `step` and is no optimizer.
 OTHERS = re.compile(r"sched|(?:^|[._])lr|warmup|prof|env|simulator|game|progress|bar$", re.IGNORECASE)
@@ -52,13 +54,13 @@ class Intervals:
         """
         listing = self._sources.file(at.file)
         line, branch, unseen = at.line, None, None
-        for calls in range(CALLERS + 1):
+        for depth in range(CALLERS + 1):
             loops = _around(listing, line)
             found = self._of_loops(at.file, loops)
             if found is not None:
                 loop, of_updates = found
                 return _under(
-                    Interval(_counter(loop), of_updates, is_in_caller=calls > 0),
+                    Interval(_counter(loop), of_updates, is_in_caller=depth > 0),
                     branch or _branch(listing, line, loop),
                 )
             if loops and unseen is None:
@@ -66,7 +68,7 @@ class Intervals:
                 always = not _conditions(listing, line, loops[0])
                 many = (always and steps_between > SEVERAL) or (counter and OF_MANY.search(counter))
                 unseen = _under(
-                    Interval(counter, not many, is_in_caller=calls > 0),
+                    Interval(counter, not many, is_in_caller=depth > 0),
                     branch or _branch(listing, line, loops[0]),
                 )
             branch = branch or _branch(listing, line, None)
@@ -82,7 +84,7 @@ class Intervals:
         for updates in self._updates:
             for loop in loops:
                 levels = updates.levels(finder, [loop])
-                if levels:  # the loop itself is around all of them
+                if levels and not updates.is_over_optimizers(loop):
                     return loop, min(levels) <= 1
         return None
 
@@ -157,21 +159,26 @@ def _operand(node: ast.expr) -> str:
 def _counter(loop: ast.stmt) -> str | None:
     """What counts the turns of a loop: its target over a range, or a name that grows by one in its body."""
     if isinstance(loop, ast.For | ast.AsyncFor):
-        target, made = (
-            loop.target,
-            {called_name(call) for call in ast.walk(loop.iter) if isinstance(call, ast.Call)},
-        )
-        if "enumerate" in made:
-            target = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target
-        if made & COUNTING and isinstance(target, ast.Name) and target.id != "_":
+        made = _iterated(loop.iter)
+        target: ast.expr | None = loop.target
+        if made == "enumerate":
+            target = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else None
+        if made in COUNTING and isinstance(target, ast.Name) and target.id != "_":
             return target.id
-    inner = [node for node in statements([loop]) if isinstance(node, LOOPS) and node is not loop]
+    apart = [node for node in statements([loop]) if isinstance(node, (*LOOPS, ast.If)) and node is not loop]
     for node in statements([loop]):
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and _is_one(node.value):
-            apart = any(one.lineno <= node.lineno <= (one.end_lineno or 0) for one in inner)
-            if not apart and isinstance(node.target, ast.Name | ast.Attribute):
+            always = not any(one.lineno <= node.lineno <= (one.end_lineno or 0) for one in apart)
+            if always and isinstance(node.target, ast.Name | ast.Attribute):
                 return ast.unparse(node.target)
     return None
+
+
+def _iterated(node: ast.expr) -> str | None:
+    """The function whose result a loop goes through, below the progress bar around it."""
+    while isinstance(node, ast.Call) and node.args and PASSES_ON.search(called_name(node)):
+        node = node.args[0]
+    return called_name(node) if isinstance(node, ast.Call) else None
 
 
 def _is_one(node: ast.expr) -> bool:
@@ -194,7 +201,7 @@ class _UpdateLevels:
         for node in body:
             if isinstance(node, (*Function.__args__, ast.ClassDef)):
                 continue
-            loops = 1 if isinstance(node, LOOPS) and not self._is_over_optimizers(node) else 0
+            loops = 1 if isinstance(node, LOOPS) and not self.is_over_optimizers(node) else 0
             for name in SIMPLE_BODIES:
                 inner = self.levels(finder, getattr(node, name, ()))
                 found |= {min(2, level + loops) for level in inner}
@@ -215,7 +222,7 @@ class _UpdateLevels:
             self._known[function] = self.levels(finder, function.body)
         return self._known[function]
 
-    def _is_over_optimizers(self, loop: ast.stmt) -> bool:
+    def is_over_optimizers(self, loop: ast.stmt) -> bool:
         """`for optimizer in optimizers: optimizer.step()`: all of them make one update."""
         if not isinstance(loop, ast.For | ast.AsyncFor):
             return False

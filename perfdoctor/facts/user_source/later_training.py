@@ -48,7 +48,14 @@ def _trains(finder: EffectsFinder, node: ast.stmt, anchors: frozenset[int]) -> b
         return True
     if isinstance(node, LOOPS):
         return any(finder.of_statement(one).trains for one in inside)
-    return any(called_name(call) in UPDATES or finder.trains_inside(call) for call in _calls(node))
+    return any(_updates(call) or finder.trains_inside(call) for call in _calls(node))
+
+
+def _updates(call: ast.Call) -> bool:
+    """Whether a call trains by its name, as `model.train()`, which only sets a mode, does not."""
+    on = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    name = called_name(call)
+    return name in UPDATES or name == "learn" or (name == "train" and "trainer" in on.lower())
 
 
 def _only_call(finder: EffectsFinder, function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.Call | None:

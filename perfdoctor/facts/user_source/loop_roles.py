@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
 
+from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import (
     LOOPS,
     Function,
@@ -234,8 +235,9 @@ def _steered(
 
 
 def _changed_by_results(unit: LoopStatement) -> frozenset[str]:
-    """What a statement that uses results changes in place, other than to log them."""
-    logged = any(name.startswith("log") for _, name in calls(unit.node))
+    """What a statement that uses results changes in place, other than to log: no logarithm does."""
+    value = unit.node.value if isinstance(unit.node, ast.Expr) else None
+    logged = isinstance(value, ast.Call) and called_name(value).startswith("log")
     return frozenset() if logged else unit.changes | _items_set(unit.node)
 
 

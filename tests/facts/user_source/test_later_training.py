@@ -90,6 +90,7 @@ def test_a_function_that_calls_itself_runs_again():
         "nn.functional.mse_loss(model(x), y).backward()\noptimizer.step()",
         "tune(model)",
         "trainer.fit(model)",
+        "trainer.train()",
     ],
 )
 def test_where_more_training_follows_restored_weights_feed_it(tuned):

@@ -248,6 +248,7 @@ def test_what_feeds_a_backward_alone_is_no_batch(line, role):
     [
         pytest.param("buffer.update_priorities(rows, gap.detach())", "acts", id="priorities"),
         pytest.param("buffer.update_priorities(rows, gap.tolist())", "acts", id="priorities-as-numbers"),
+        pytest.param("buffer.update_priorities(rows, torch.log1p(gap))", "acts", id="logarithms"),
         pytest.param("buffer.update_priorities(rows, 1.0)", "data", id="no-results"),
         pytest.param("buffer.add(state, action, after)", "data", id="plain-replay"),
         pytest.param("seen.append(gap.item())", "data", id="history"),
