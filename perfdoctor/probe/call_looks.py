@@ -170,11 +170,13 @@ class CallLooks:
             busy = over or self.steps.modules.watcher is not True or self.profilers.busy(self.torch)
             if busy or self.updates < LEAD:
                 return
-            if not self._may():
+            if self.steps.updates.closing or not self._may():
                 self._finish(give_up=True)
                 return
             disturb(recorder)
             self._begin()
+        elif self.steps.updates.closing:
+            return  # torch would put the mode back when its call of backward ends
         elif over:
             self._finish()
         elif self.looking == 1:
@@ -317,16 +319,16 @@ def mode_of(looks: CallLooks) -> Any:
             kwargs = kwargs or {}
             if "_stacklevel" in kwargs:  # of a warning: two frames of ours and two of torch's lie between
                 kwargs = {**kwargs, "_stacklevel": kwargs["_stacklevel"] + 4}
-            call = looks.stand_in(sys._getframe()) or stand_ins.ANYWHERE
-            token = looks.before(begin, function, args, kwargs)
             try:
+                call = looks.stand_in(sys._getframe()) or stand_ins.ANYWHERE
+                token = looks.before(begin, function, args, kwargs)
                 result = call(function, args, kwargs)
-            except BaseException as error:
+                if token is not None:
+                    looks.after(token, function, result)
+                return result
+            except BaseException as error:  # of the function, or Ctrl-C in code of ours
                 error.__traceback__ = _below_ours(error.__traceback__)
                 raise
-            if token is not None:
-                looks.after(token, function, result)
-            return result
 
     return Looking()
 

@@ -85,11 +85,15 @@ def _mark_full(log_path: str) -> None:
 
 
 def not_ours(name: str, error: BaseException) -> bool:
-    """Report an error of ours; whether it is none, as Ctrl-C's: then its traceback has lost our frames."""
-    if isinstance(error, Exception):
+    """Report an error of ours; whether it is none: Ctrl-C, or what a handler of the script's raised.
+
+    Then its traceback has lost our frames.
+    """
+    traceback = script_signals.from_handler(error)
+    if traceback is None and isinstance(error, Exception):
         report_trouble(name, error)
         return False
-    error.__traceback__ = script_signals.from_handler(error)
+    error.__traceback__ = traceback
     return True
 
 

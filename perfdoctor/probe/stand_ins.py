@@ -7,6 +7,7 @@ under our name, and the script's own filters for a module would not hold.
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import Any, Callable, Dict, Optional, Tuple
 
@@ -15,7 +16,8 @@ Call = Callable[[Callable[..., Any], Tuple[Any, ...], Dict[str, Any]], Any]
 MARK = "perfdoctor_call"  # the first local name of a frame that stands in
 # On one line: it is the one that is exchanged for the script's. Names no global: those are the script's, too.
 _CODE = (lambda perfdoctor_call, args, kwargs: perfdoctor_call(*args, **kwargs)).__code__
-ANYWHERE: Call = types.FunctionType(_CODE, {})  # the same call, from no line of the script's
+# The same call, from no line of the script's. Stack samples know by the name what a mode lets through.
+ANYWHERE: Call = types.FunctionType(_CODE.replace(co_name="__torch_function__"), {})
 
 
 def stands_in(code: types.CodeType) -> bool:
@@ -35,6 +37,8 @@ class StandIns:
 
         A function written in Python has called torch's handler of modes: its frame is not the caller.
         """
+        if sys.gettrace() is not None:
+            return None  # a debugger would stop at a breakpoint on the script's line once more
         caller = frame.f_back
         if caller is not None and caller.f_code is self._handling:
             function = caller.f_back

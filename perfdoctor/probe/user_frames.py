@@ -82,8 +82,9 @@ def modules_between() -> List[str]:
     """The names of the modules that were called to get here from the user's code, innermost first."""
     names: List[str] = []
     frame: Optional[FrameType] = sys._getframe(1)
-    while frame is not None and not is_users(frame.f_code.co_filename):
-        names.append(str(frame.f_globals.get("__name__", "")))
+    while frame is not None and not _runs_users(frame):
+        if not stands_in(frame.f_code):
+            names.append(str(frame.f_globals.get("__name__", "")))
         frame = frame.f_back
     return names
 

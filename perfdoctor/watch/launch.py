@@ -179,7 +179,8 @@ def _attend(
     if options.trial is None:
         directory.reserve(path)
     lookout = unwatched.Lookout(path, child.process.pid, lambda note: say(note, options.quiet))
-    ending = limits.Termination(child.process.pid, lambda: say(limits.STOPPED, options.quiet))
+    quiet = options.quiet or options.loader is not None  # nobody asked to have a measured script interrupted
+    ending = limits.Termination(child.process.pid, lambda: say(limits.STOPPED, quiet))
     try:
         with ExitStack() as stack:
             sampler = sample(path, child.process.pid, config(options))

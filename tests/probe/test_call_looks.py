@@ -289,3 +289,13 @@ def test_lines_come_costliest_first_with_their_costliest_functions():
         (5, 1, ["eye"]),
     ]
     assert [seconds for _, seconds, _ in lines] == pytest.approx([130e-9, 100e-9])
+
+
+def test_no_mode_stays_where_updates_are_made_inside_the_backward_pass(tmp_path):
+    update = "lambda p: opts[p].step() or opts[p].zero_grad()"
+    script = LOOP.format(line="x = table * 2; assert torch._C._len_torch_function_stack() == 0 or step < 595")
+    made = "opts = {p: torch.optim.SGD([p], lr=0.01) for p in net.parameters()}"
+    hooks = f"[p.register_post_accumulate_grad_hook({update}) for p in net.parameters()]"
+    script = script.replace("opt = torch.optim.SGD(net.parameters(), lr=0.01)", f"{made}; {hooks}")
+    script = script.replace("opt.zero_grad(); loss.backward(); opt.step()", "loss.backward()")
+    assert updates(watched(tmp_path, script)).size >= 500

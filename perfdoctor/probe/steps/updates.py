@@ -46,6 +46,7 @@ class Updates:
         self.inner_steps = 0  # optimizer steps inside the outermost update
         self.in_backward = False  # a backward is under way, which closes the row of updates inside it
         self.made_in_backward = False
+        self.closing = False  # the row of such updates: the call of backward is still on the stack
 
     def hooks(self) -> Tuple[Hook, Hook]:
         """torch's hooks before and after an optimizer's step: a usual one begins in place."""
@@ -143,8 +144,12 @@ class Updates:
             self.thread.pulse()
         if recorder.max_marks is not None:
             self._end_watch(recorder)
-        for call in self.thread.moments.update:
-            call(recorder, 1)
+        self.closing = True
+        try:
+            for call in self.thread.moments.update:
+                call(recorder, 1)
+        finally:
+            self.closing = False
 
     def _end_watch(self, recorder: Recorder) -> None:
         """End the watch if this was the last update of the last step."""
