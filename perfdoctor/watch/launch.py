@@ -171,19 +171,17 @@ def _attend(
     child: Child, path: Path, options: Options, limit: limits.Limit, watch: Watch, sample: Sample
 ) -> bool:
     """Stay beside the command to its end and write down what became of it; True if we ended it."""
-    began = child.began_ns, child.began_epoch_s
-    record = RunFile(
-        path, child.command.argv, child.process.pid, began, options.tweaks, options.keep_arguments
-    )
+    pid, began = child.process.pid, (child.began_ns, child.began_epoch_s)
+    record = RunFile(path, child.command.argv, pid, began, options.tweaks, options.keep_arguments)
     write(record, options.quiet)
     if options.trial is None:
         directory.reserve(path)
-    lookout = unwatched.Lookout(path, child.process.pid, lambda note: say(note, options.quiet))
-    quiet = options.quiet or options.loader is not None  # nobody asked to have a measured script interrupted
-    ending = limits.Termination(child.process.pid, lambda: say(limits.STOPPED, quiet))
+    unasked = options.loader is not None  # to interrupt a script whose loader is measured: no word of it
+    lookout = unwatched.Lookout(path, pid, lambda note: say(note, options.quiet))
+    ending = limits.Termination(pid, lambda: say(limits.STOPPED, options.quiet or unasked))
     try:
         with ExitStack() as stack:
-            sampler = sample(path, child.process.pid, config(options))
+            sampler = sample(path, pid, config(options))
             stack.callback(sampler.stop)
             stack.enter_context(watch(path, child.process))
             _stand_by(child.end, limit, ending.tick if options.stop else sampler.stop, lookout)
