@@ -21,6 +21,7 @@ T = TypeVar("T")
 Kinds = frozenset[Bottleneck]
 
 BATCH = 1.0  # what changes of a batch's cost share: all of it
+OF_THREAD = ("step", "moved", "pauses")  # shares of a Change that leave the training thread
 CASES = range(3)  # of an Estimate: best, likely, worst
 
 
@@ -40,28 +41,25 @@ def together(parts: Sequence[Saving], classes: Mapping[Bottleneck, float]) -> Ch
     def pool(kinds: Kinds) -> float:
         return min(1.0, sum(classes.get(kind, 0.0) for kind in kinds)) if kinds else 1.0
 
-    step, moved, pauses = NOTHING, NOTHING, NOTHING
+    thread = dict.fromkeys(OF_THREAD, NOTHING)
     for linked in _linked(by_kinds((part.kinds, part.change) for part in parts)):
-        steps, moves, shorter = [], [], []
+        taken: dict[str, list[Estimate]] = {name: [] for name in OF_THREAD}
         for kinds, changes in linked:
-            of_thread = [_sum([change.step, change.moved, change.pauses]) for change in changes]
-            left = _fitted(of_thread, pool(kinds))
-            steps.append(_scaled([change.step for change in changes], left))
-            moves.append(_scaled([change.moved for change in changes], left))
-            shorter.append(_scaled([change.pauses for change in changes], left))
+            shares = {name: [getattr(change, name) for change in changes] for name in OF_THREAD}
+            left = _fitted([_sum(each) for each in zip(*shares.values(), strict=True)], pool(kinds))
+            for name, of_changes in shares.items():
+                taken[name].append(_scaled(of_changes, left))
         every_kinds = [kinds for kinds, _ in linked]
-        whole = [_sum(each) for each in zip(steps, moves, shorter, strict=True)]
+        whole = [_sum(each) for each in zip(*taken.values(), strict=True)]
         given = _factors(_shared(every_kinds, whole, pool(frozenset().union(*every_kinds))), _sum(whole))
-        step = _sum([step, _scaled(steps, given)])
-        moved = _sum([moved, _scaled(moves, given)])
-        pauses = _sum([pauses, _scaled(shorter, given)])
+        thread = {name: _sum([thread[name], _scaled(taken[name], given)]) for name in OF_THREAD}
     every = [part.change for part in parts]
     return Change(
-        step=step,
+        step=thread["step"],
+        moved=thread["moved"],
+        pauses=thread["pauses"],
         batch=_from(BATCH, [change.batch for change in every]),
         starts=largest([change.starts for change in every]),
-        moved=moved,
-        pauses=pauses,
         others=_from(1.0, [change.others for change in every]),
         handed=_from(1.0, [change.handed for change in every]),
         workers=max((change.workers for change in every if change.workers is not None), default=None),

@@ -110,21 +110,18 @@ def _kept(sources: Sources, file: str) -> Iterator[KeptOutput]:
     tree = sources.file(file).tree
     assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)] if tree else []
     trained = _made_of(assigned, {name for call in _calls(sources, file) for name in _trained(call)})
-    others = {
-        id(call)
-        for node in assigned
-        if trained and not trained & {name for target in node.targets for name in names_in(target)}
-        for call in ast.walk(node.value)
-    }
+    apart = [node for node in assigned if trained and not trained & set().union(*map(names_in, node.targets))]
+    others = {id(inner) for node in apart for inner in ast.walk(node.value)}
     for call in _calls(sources, file):
         if CONFIGURES.search(called_name(call)) and id(call) not in others:
             for keyword in call.keywords:
                 if keyword.arg in SETTINGS and _is_true(keyword.value):
                     yield KeptOutput(SETTINGS[keyword.arg], _place(sources, file, keyword.lineno))
     for node in assigned:
-        for target in node.targets if _is_true(node.value) and id(node.value) not in others else ():
-            if isinstance(target, ast.Attribute) and target.attr in SETTINGS:
-                yield KeptOutput(SETTINGS[target.attr], _place(sources, file, node.lineno))
+        if node not in apart and _is_true(node.value):
+            for target in node.targets:
+                if isinstance(target, ast.Attribute) and target.attr in SETTINGS:
+                    yield KeptOutput(SETTINGS[target.attr], _place(sources, file, node.lineno))
 
 
 def _trained(call: ast.Call) -> set[str]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from perfdoctor.facts.user_source.effects import EffectsFinder
+from perfdoctor.facts.user_source.later_training import CALLERS
 from perfdoctor.facts.user_source.origins import FunctionNode, base_name, called_name, dotted
 from perfdoctor.facts.user_source.parse import (
     LOOPS,
@@ -28,7 +29,6 @@ from perfdoctor.facts.user_source.update_dependence import modules_of
 from perfdoctor.model.interval import OF_STEPS, Interval
 from perfdoctor.model.measured import Location
 
-CALLERS = 3  # functions up which the loop is looked for
 SEVERAL = 1.5  # steps between two runs of a line that each turn reaches: more updates than turns
 COUNTING = frozenset("range trange count enumerate".split())
 # What yields its first argument, item by item.

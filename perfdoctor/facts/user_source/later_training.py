@@ -14,7 +14,7 @@ from perfdoctor.facts.user_source.effects import EffectsFinder
 from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import LOOPS, Function, covers, header, statements
 
-CALLERS = 3  # functions up which a call, or a value that is returned, is followed
+CALLERS = 3  # functions up which a call, a value that is returned, or the loop around a line is followed
 UPDATES = frozenset({"backward", "manual_backward", "fit"})  # they train outside of a loop, too
 
 
