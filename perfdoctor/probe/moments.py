@@ -28,6 +28,8 @@ class Moments:
         self.update: List[Callable[[Recorder, int], None]] = []  # an optimizer, by its number, closed a row
         # The training thread copied a tensor of the host to a device: the tensor, the copy, nanoseconds.
         self.copied: List[Callable[[Any, Any, int], None]] = []  # nearly always none
+        # `autograd.grad` derived by data while training: its arguments, its result, nanoseconds.
+        self.derived: List[Callable[[Args, Kwargs, Any, int], None]] = []  # nearly always none
         self.nested_backward: List[Callable[[], None]] = []  # one begins inside another
         self.process_group: List[Callable[[], None]] = []  # the process has its default group
         self.ddp: List[Callable[[Any], None]] = []  # a DistributedDataParallel was constructed

@@ -16,6 +16,7 @@ from .updates import Updates
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
+Token = Tuple[Recorder, int, bool, Kwargs, int]  # ..., whether it evaluates, ..., when it began
 
 SEARCH_NODES = 200  # how far to look for a parameter: one is found soon where there are any
 
@@ -25,6 +26,7 @@ class Derivatives:
 
     def __init__(self, thread: TrainingThread, updates: Updates, modules: ModuleCallPhases) -> None:
         self.session = thread.session
+        self.derived = thread.moments.derived
         self.updates = updates
         self.modules = modules
         self.tensor, self.parameter = modules.torch.Tensor, modules.torch.nn.Parameter
@@ -40,7 +42,7 @@ class Derivatives:
         leaf = find_leaf(args[0] if args else kwargs.get("outputs"), SEARCH_NODES, inputs)
         return isinstance(leaf, self.parameter)
 
-    def before(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, int, bool]]:
+    def before(self, args: Args, kwargs: Kwargs) -> Optional[Token]:
         """Enter backward, or go on with an evaluation; a derivative inside of one is a part of it."""
         recorder = self.session.recording()
         if recorder is None or recorder.current in (VALIDATION, EVAL_FORWARD):
@@ -52,11 +54,11 @@ class Derivatives:
         else:
             recorder.decide(FORWARD, FORWARD, FORWARD)
         self.updates.in_backward = True
-        return recorder, len(recorder.stack), evaluates
+        return recorder, len(recorder.stack), evaluates, kwargs, recorder.since
 
-    def after(self, token: Tuple[Recorder, int, bool], args: Args, result: Any) -> None:
+    def after(self, token: Token, args: Args, result: Any) -> None:
         """Leave it. What is done with gradients may follow."""
-        recorder, depth, evaluates = token
+        recorder, depth, evaluates, kwargs, began_ns = token
         self.updates.in_backward = self.updates.made_in_backward = False
         self.updates.unwind(recorder, depth)
         if evaluates:
@@ -64,3 +66,5 @@ class Derivatives:
         else:
             recorder.leave_to(AFTER_BACKWARD)
             recorder.backwards += 1
+            for call in self.derived:
+                call(args, kwargs, result, recorder.since - began_ns)

@@ -62,6 +62,18 @@ class RepeatedBackwardEvent(Event, name="repeated_backward"):
     at: Line | None  # of the second backward
 
 
+class SeparateDerivativesEvent(Event, name="derivatives"):
+    """Calls of `autograd.grad` by data between two backwards, and what one call an output would save."""
+
+    calls: int
+    again: int  # of them, those of an output that another one derives, by other inputs
+    seconds: float  # all calls, on the host
+    again_s: float  # of them, what goes with one call for each output
+    backward_s: float  # the backward after them, on the host
+    again_nodes: int  # of its graph, about so many go
+    lines: list[Line]  # that ask for those of one output
+
+
 class DiscardedGradientsEvent(Event, name="discarded"):
     """One look at every backward for a few rounds of the optimizers, and the line that works in vain most."""
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from perfdoctor.facts.script.accumulation import AccumulationFacts
 from perfdoctor.facts.script.ignored_targets import IgnoredTargetFacts
 from perfdoctor.facts.script.repeated_backward import RepeatedBackwardFacts
+from perfdoctor.facts.script.separate_derivatives import SeparateDerivativesFacts
 from perfdoctor.model.measured import Location
 
 AT = Location("train.py", 9, "main", "loss.backward(retain_graph=True)")
@@ -14,6 +15,7 @@ HEALTHY = {
     RepeatedBackwardFacts: RepeatedBackwardFacts(0.01, 3, AT),
     IgnoredTargetFacts: IgnoredTargetFacts(0.1, 0.002, 1_000, (AT,)),
     AccumulationFacts: AccumulationFacts(4, 64, (AT,)),
+    SeparateDerivativesFacts: SeparateDerivativesFacts(2, 1, 0.02, 0.01, True, (AT,)),
 }
 
 
@@ -35,4 +37,12 @@ def odd(draw):
         RepeatedBackwardFacts: RepeatedBackwardFacts(shared, draw(st.integers(1, 9)), at),
         IgnoredTargetFacts: ignored,
         AccumulationFacts: AccumulationFacts(draw(st.integers(2, 99)), draw(st.integers(1, 10**6)), (AT,)),
+        SeparateDerivativesFacts: SeparateDerivativesFacts(
+            draw(st.floats(2, 99)),
+            draw(st.floats(1, 98)),
+            draw(st.floats(0, 1)),
+            draw(st.floats(0, 1)),
+            draw(st.booleans()),
+            (at,) if at else (),
+        ),
     }
