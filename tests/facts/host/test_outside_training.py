@@ -7,13 +7,14 @@ from textwrap import dedent
 
 import pytest
 
+from perfdoctor.facts.data.batch_stages import prepared
 from perfdoctor.facts.host.stack_costs import stack_costs
 from perfdoctor.facts.host.stacks import sampled_lines
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import Phase
 from perfdoctor.runs.types import RankRecords
 from tests.facts.host.test_stacks import TORCH, at, stack, wrapper
-from tests.support.facts import step
+from tests.support.facts import loader, step
 from tests.support.records import source_of
 
 STEP = step(other=30, data_wait=20, forward=10, backward=20, optimizer=10, validation=10)
@@ -305,3 +306,15 @@ def test_a_test_by_a_trainer_of_a_library_is_no_part_of_its_training():
     found = seen(script, *trained, *tested)
     assert {line for _, line in found} == {2, 3}
     assert found.total() == 50
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_of_a_test_are_none_of_the_training_where_the_training_process_prepares_them(workers):
+    fetch = f"fetch ({TORCH}/utils/data/_utils/fetch.py:54)"
+    thread = "worker 7" if workers else "main"
+    prepares = stack(at(4), fetch, "flip (/home/me/images.py:3)", root=thread)
+    tests = stack(at(11), fetch, "read (/home/me/images.py:8)", count=100, root=thread)
+    sources = Sources(source_of(train=f"if True:{INLINE}"))
+    rank = RankRecords(0, None, None, (), (*trains(5, 6, 7), prepares, tests), "py-spy")
+    stacks = list(prepared(rank, loader(workers=workers), sources))
+    assert sum(count for _, count in stacks) == (110 if workers else 10)
