@@ -102,7 +102,9 @@ class OutsideTraining:
     def _only_passes(self, region: Region) -> bool:
         """Whether samples alone tell that it tests, whatever the functions that it calls can do else."""
         steps = self._steps[region]
-        return steps >= ENOUGH or (not region.is_loop and 0 < steps == self._validated[region])
+        if steps >= ENOUGH:
+            return self._updated[region] < TORN_OF_LINE * steps
+        return not region.is_loop and 0 < steps == self._validated[region]
 
     def _trains(self, region: Region) -> bool:
         """Whether updates pass through it; a few samples of them may owe that to a torn stack."""
@@ -112,8 +114,10 @@ class OutsideTraining:
         return (many and updated >= TORN * steps) or updated > MOSTLY * of_scope
 
     def _loops_of_libraries(self, main: Iterable[FrameStack]) -> set[CodePlace]:
-        """Functions of no source that lead to phases by several of their lines: those have a loop, or a part
-        of it, while a launcher calls the script from one."""
+        """Functions of no source that lead to phases by several of their lines.
+
+        Those have a loop, or a part of it, while a launcher calls the script from one line.
+        """
         lines: dict[CodePlace, Counter[int]] = defaultdict(Counter)
         for frames, count in main:
             phases = wrapped(frames)

@@ -221,6 +221,26 @@ def test_a_second_training_of_which_few_samples_are_seen_stays_one():
     )
 
 
+def test_a_training_that_mostly_validates_stays_one():
+    script = """
+    train(model)
+    for epoch in range(9):
+        train(model)
+        score(model)
+    def train(model):
+        for x in loader:
+            model(x).backward()
+            optimizer.step()
+    """
+
+    def at_line(line, count):
+        return trains(7, 7, 8, (at(line),), "train", count=count)
+
+    validates = calls(at(4), phase="validation", count=1000)
+    found = seen(script, *at_line(1, 500), *at_line(3, 25), validates, waits(at(3), at(6, "train")))
+    assert found[Phase.DATA_WAIT, 6] == 10
+
+
 def test_a_long_test_does_not_make_the_short_training_before_it_the_test():
     tests = calls(at(12), phase="validation", count=9000), stack(at(13), count=9000)
     assert seen(f"if True:{INLINE}", *trains(5, 6, 7), *tests) == TRAINED
