@@ -7,7 +7,10 @@ from perfdoctor.model.dataclass import dataclass
 
 @dataclass(frozen=True)
 class Interval:
-    """The loop around a line, and the `if ... % N == 0` within that loop, where there is one."""
+    """The loop around a line, and the remainder within that loop that it runs by, where there is one.
+
+    As under `if step % N == 0`, or after `if step % N: continue`.
+    """
 
     counter: str | None  # the name that counts the turns of the loop, where the source has one
     of_updates: bool = True  # each turn makes an update; else it makes many: an epoch, an episode

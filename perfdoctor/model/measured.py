@@ -76,6 +76,11 @@ class RunFacts:
         """Whether an accelerator trained."""
         return self.device != "cpu"
 
+    @property
+    def was_to_go_on(self) -> bool:
+        """Whether its training was to go on when something else ended it, or goes on."""
+        return self.outcome in {"stopped", "signalled", "running"}
+
 
 @dataclass(frozen=True)
 class StepFacts:

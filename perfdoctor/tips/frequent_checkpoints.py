@@ -59,16 +59,16 @@ def frequent_checkpoints(step: StepFacts, saves: SaveFacts) -> Advice | None:
             f"saving takes {share:.0%} of the training time",
             f"a checkpoint{size} {every(saves.steps_between, 'step')}, {each_s * 1e3:.0f} ms each",
         ),
-        change=_rarer_change(min(saved, share), max(0.0, share - saved), saves.count),
+        change=_rarer_change(min(saved, share), max(0.0, share - saved), saves),
         at=places,
         code=_rarer(saves, max(1, round(saves.steps_between * RARER))),
         phase=None if beside else Phase.CHECKPOINT,  # what lies beside is in no phase of its own
     )
 
 
-def _rarer_change(saved: float, beside: float, count: int) -> Change:
-    """Where saves come at a longer interval: one of `count` stays, whatever the interval."""
-    likely = 1 - 1 / min(RARER, count)
+def _rarer_change(saved: float, beside: float, saves: SaveFacts) -> Change:
+    """Where saves come at a longer interval: of all that a script makes one stays, whatever the interval."""
+    likely = 1 - 1 / (RARER if saves.goes_on else min(RARER, saves.count))
     return Change(
         pauses=Estimate(min(SURE, likely) * saved, likely * saved, saved),
         step=Estimate(min(SURE, likely) * beside, likely * beside, beside),

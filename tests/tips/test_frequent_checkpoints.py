@@ -41,6 +41,14 @@ def test_fires_just_above_the_threshold():
     assert tip(step(forward=9.69, checkpoint=0.31), saves()) is not None
 
 
+@pytest.mark.parametrize(("goes_on", "rest"), [(False, 1 / 3), (True, 1 / 10)])
+def test_of_few_checkpoints_one_stays_unless_the_script_saves_on(goes_on, rest):
+    found = replace(saves(count=3, each=500, between=100), goes_on=goes_on)
+    change = tip(SLOW, found).change
+    assert change.pauses.likely == pytest.approx(0.5 * (1 - rest))
+    assert change.pauses.low == pytest.approx(0.25)
+
+
 def test_copying_and_writing_around_a_save_is_part_of_it():
     advice = tip(step(forward=9.9, checkpoint=0.1), replace(saves(count=50, between=10), beside_share=0.2))
     assert advice is not None

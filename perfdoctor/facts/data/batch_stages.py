@@ -10,9 +10,11 @@ from dataclasses import replace
 
 from perfdoctor.facts.data.called_back import CalledFunctions, UserFunction
 from perfdoctor.facts.device.device import CopyFacts
+from perfdoctor.facts.host.outside_training import OutsideTraining
 from perfdoctor.facts.host.stacks import NO_STACKS, line_costs, threads, too_few_of
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
+from perfdoctor.facts.user_source.intervals import Intervals
 from perfdoctor.facts.user_source.library_table import (
     COPY,
     LibraryWork,
@@ -53,7 +55,7 @@ def batch_facts(
     """What a batch of the training loader costs by stage; None where it is unknown and matters to nobody."""
     if not rank.stacks:
         return NO_STACKS
-    stacks = list(prepared(rank, loader))
+    stacks = list(prepared(rank, loader, sources))
     tally = _Tally(sources, CalledFunctions(stacks, sources))
     for inner, count in stacks:
         tally.add(inner, count)
@@ -75,11 +77,20 @@ def batch_facts(
     )
 
 
-def prepared(rank: RankRecords, loader: LoaderFacts) -> Iterator[tuple[tuple[Frame, ...], int]]:
-    """The stacks of batches being prepared, from the loader's fetch on inwards, with their samples."""
-    for thread, frames, count in threads(rank):
+def prepared(
+    rank: RankRecords, loader: LoaderFacts, sources: Sources
+) -> Iterator[tuple[tuple[Frame, ...], int]]:
+    """The stacks of batches being prepared, from the loader's fetch on inwards, with their samples.
+
+    Those of a test after the training are told apart in the training process: what workers do has no place in
+    the script.
+    """
+    every = list(threads(rank))
+    here = [(frames, count) for label, frames, count in every if label == "main" and not loader.num_workers]
+    outside = OutsideTraining(here, sources, Intervals(sources))
+    for thread, frames, count in every:
         fetches = [index for index, frame in enumerate(frames) if FETCH.search(frame.file)]
-        if fetches and prepares(thread, bool(loader.num_workers)):
+        if fetches and prepares(thread, bool(loader.num_workers)) and not outside.holds(frames):
             yield frames[fetches[-1] + 1 :], count
 
 

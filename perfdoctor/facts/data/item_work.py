@@ -88,7 +88,7 @@ def repeated_work(
     values = _repeated_values(_functions(entry for event in last for entry in event.functions), sources)
     hits: Counter[_Known] = Counter()
     total = 0
-    for frames, count in prepared(rank, loader):
+    for frames, count in prepared(rank, loader, sources):
         total += count
         known = _known(frames, calls, values)
         if known is not None:

@@ -39,7 +39,7 @@ def late_sharding_facts(
         return NO_STACKS
     seen: dict[tuple[str, SharingLoop], int] = {}
     total, loops = 0, cache(lambda file: sharing_loops(sources.file(file)))
-    for inner, count in prepared(rank, loader):
+    for inner, count in prepared(rank, loader, sources):
         total += count
         passed = (
             (frame.file, loop)

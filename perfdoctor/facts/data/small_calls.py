@@ -101,7 +101,7 @@ def _in_batch(
     counts = _counts(looks)
     places: dict[object, _Sampled] = defaultdict(lambda: _Sampled(Counter()))
     total = 0
-    for frames, samples in prepared(rank, loader):
+    for frames, samples in prepared(rank, loader, sources):
         total += samples
         key, frame, rows = _place(frames, counts, sources)
         if frame is not None:

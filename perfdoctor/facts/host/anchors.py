@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from perfdoctor.facts.user_source.frames import Frame, Owner, wrapped
 from perfdoctor.model.measured import Phase
@@ -19,15 +19,29 @@ CodePlace = tuple[str, str]  # file, function
 
 def training_lines(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:
     """The lines that training passes through, by function; samples torn between two lines are outvoted."""
+    lines = _leading(main, OF_STEPS)
+    for place, updating in updating_lines(main).items():  # a long test leaves updates a small part
+        lines[place] |= updating
+    return lines
+
+
+def updating_lines(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:
+    """The lines that lead to backward passes and updates, by function."""
+    return _leading(main, UPDATING)
+
+
+def _leading(main: Sequence[FrameStack], phases: Set[Phase]) -> dict[CodePlace, set[int]]:
+    """The lines that lead to any of these phases."""
     seen: dict[CodePlace, Counter[int]] = defaultdict(Counter)
     passed: Counter[tuple[CodePlace, int]] = Counter()
-    trained = 0
+    led = 0
     for frames, count in main:
         for place_and_line in {((frame.file, frame.name), frame.line) for frame in frames}:
             passed[place_and_line] += count
         steps = [index for index in wrapped(frames) if frames[index].phase in OF_STEPS]
-        trained += count if steps else 0
-        for frame in frames[: steps[-1]] if steps else ():
+        leads = bool(steps) and frames[steps[-1]].phase in phases
+        led += count if leads else 0
+        for frame in frames[: steps[-1]] if leads else ():
             if frame.owner is not Owner.PROBE:
                 seen[frame.file, frame.name][frame.line] += count
     lines = {
@@ -35,23 +49,8 @@ def training_lines(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:
             line
             for line, count in counts.items()
             if count >= TORN * counts.total()
-            and (count >= TORN_OF_LINE * passed[place, line] or count > MOSTLY * trained)
+            and (count >= TORN_OF_LINE * passed[place, line] or count > MOSTLY * led)
         }
         for place, counts in seen.items()
     }
     return defaultdict(set, lines)
-
-
-def validating_lines(main: Sequence[FrameStack]) -> dict[CodePlace, set[int]]:
-    """The lines that lead to validation alone, of functions in which others lead to updates."""
-    seen: dict[tuple[CodePlace, int], set[Phase | None]] = defaultdict(set)
-    for frames, _ in main:
-        steps = [index for index in wrapped(frames) if frames[index].phase in OF_STEPS]
-        for frame in frames[: steps[-1]] if steps else ():
-            seen[(frame.file, frame.name), frame.line].add(frames[steps[-1]].phase)
-    updating = {place for (place, _), phases in seen.items() if phases & UPDATING}
-    lines: dict[CodePlace, set[int]] = defaultdict(set)
-    for (place, line), phases in seen.items():
-        if phases == {Phase.VALIDATION} and place in updating:
-            lines[place].add(line)
-    return lines

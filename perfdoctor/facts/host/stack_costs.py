@@ -87,7 +87,9 @@ def stack_costs(rank: RankRecords, step: StepFacts, sources: Sources) -> StackCo
     ]
     if sum(count for _, count in main) < FEW:
         return Missing("too few stack samples of the training thread were taken")
-    lines, marks = StackLines(main, rank, sources, step), _marks(main)
+    lines = StackLines(main, rank, sources, step)
+    main = [(frames, count) for frames, count in main if not lines.outside.holds(frames)]
+    marks = _marks(main)
     found = [cost for frames, count in main if (cost := _cost(frames, count, lines, marks)) is not None]
     found = _with_gradient_sync(found, step)
     samples = Counter[Phase]()

@@ -12,8 +12,9 @@ from functools import cached_property, partial
 from itertools import pairwise
 
 from perfdoctor.facts.decode import location
-from perfdoctor.facts.host.anchors import CodePlace, FrameStack, training_lines, validating_lines
+from perfdoctor.facts.host.anchors import CodePlace, FrameStack, training_lines, updating_lines
 from perfdoctor.facts.host.logging_frames import LOGGING_NAMES, is_of_a_log
+from perfdoctor.facts.host.outside_training import OutsideTraining
 from perfdoctor.facts.host.shared_lines import SharingStatement, phases_around, sharing_statement
 from perfdoctor.facts.user_source.frames import Frame, Owner, parse, wrapped
 from perfdoctor.facts.user_source.intervals import Intervals
@@ -119,17 +120,19 @@ class StackLines:
         self.sources = sources
         self._main, self._step = main, step
         self.anchors: dict[CodePlace, set[int]] = training_lines(main)
-        self._validating = validating_lines(main)
+        self._updating = updating_lines(main)
         self.results: dict[CodePlace, set[str]] = defaultdict(set)
         self._loops: dict[CodePlace, Loop | None] = {}
         self._needs: dict[tuple[str, int], bool] = {}
         self._intervals = Intervals(sources)
+        self.outside = OutsideTraining(main, sources, self._intervals)
         self._logged_by: dict[tuple[str, int], Frame] = {}  # the innermost line below one that logs
         for event in (*rank.of("root"), *rank.of("settings"), *rank.of("grad_names")):
             at = location(event.get("at"))
             if at is not None and at.function:
                 place = at.file, at.function.rpartition(".")[2]
                 self.anchors[place].add(at.line)
+                self._updating[place].add(at.line)
                 self.results[place].update(str(name) for name in event.get("names") or ())
         self._add_callers(main)
 
@@ -149,7 +152,9 @@ class StackLines:
             return None
         if place not in self._loops:
             listing, may = self.sources.file(frame.file), partial(self._may_train, frame.file)
-            self._loops[place] = Loop(listing, self.anchors[place], self.results[place], may)
+            self._loops[place] = Loop(
+                listing, self.anchors[place], self.results[place], may, self._updating[place]
+            )
         return self._loops[place]
 
     def _may_train(self, file: str, node: ast.stmt) -> bool:
@@ -167,11 +172,11 @@ class StackLines:
         return frozenset(name for _, name in seen if name not in training)
 
     def cost(self, frames: Sequence[Frame]) -> tuple[Phase | None, tuple[Frame, str | None, str | None]]:
-        """Phase, user's line, innermost function beyond it, and kind; no phase outside the loop."""
+        """Phase, user's line, innermost function beyond it, and kind; no phase outside of training."""
         nowhere = (Frame("", "", 0, Owner.LIBRARY), None, None)
         phases = wrapped(frames)
         indices = [index for index, frame in enumerate(frames) if frame.owner is Owner.USER]
-        if not indices:
+        if not indices or self.outside.holds(frames):
             return None, nowhere
         beyond = frames[indices[-1] + 1 :]
         user, leaf = frames[indices[-1]], beyond[-1].function if beyond else None
@@ -230,16 +235,18 @@ class StackLines:
     def _role(self, frames: Sequence[Frame]) -> tuple[Role, int]:
         """What the line is for in the innermost training loop, and the frame that says so."""
         inside, level = not self.anchors, -1
+        if self.outside.holds(frames):
+            return Role.OUTSIDE, level
         for index, frame in enumerate(frames):
             loop = self.loop(frame)
             if loop is None:
                 continue
-            if not inside:
-                if loop.units and not loop.is_loop and frame.line in self._validating[frame.file, frame.name]:
-                    return Role.OUTSIDE, index  # `train(model)`, and then `test(model)`
-                inside = not loop.units or (loop.is_loop and loop.contains(frame.line))
-                if not inside and (loop.is_loop or loop.role(frame.line) is not Role.TRAINS):
-                    return Role.OUTSIDE, index
+            if not inside and loop.units:
+                inside = loop.is_loop and loop.contains(frame.line)
+            elif not inside:
+                inside = not self.outside.only_calls((frame.file, frame.name))
+            if not inside and (loop.is_loop or loop.role(frame.line) is not Role.TRAINS):
+                return Role.OUTSIDE, index
             level = index
             role = loop.role(frame.line)
             if role is not Role.TRAINS:

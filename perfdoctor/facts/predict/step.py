@@ -15,7 +15,6 @@ from perfdoctor.model.measured import CpuFacts, LoaderFacts, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RunRecords
 
-ENDED_EARLY = ("stopped", "signalled")  # outcomes of runs whose training was to go on
 GOES_ON = 10.0  # times the steps seen, at least: nobody ends a training early of which a tenth is over
 
 
@@ -35,7 +34,7 @@ def step_model(
         return of_loop(timed.step, cores, lost)
     pins = pinning.busy if isinstance(pinning, PinningFacts) else (0.0, 0.0, 0.0)
     model = build(timed.step, loader, cores, lost, pins)
-    if isinstance(model, Missing) or run.outcome not in ENDED_EARLY:
+    if isinstance(model, Missing) or not run.was_to_go_on:
         return model
     return _going_on(model, timed.step, loader, run.ranks)
 

@@ -30,7 +30,7 @@ class ValidationFacts:
     count: int
     steps_between: float
     seconds_per_step: float  # in the passes
-    wait_per_step_s: float  # for other loaders, but for what more workers of validation would take away
+    wait_per_step_s: float  # for other loaders, but for what other settings of their workers would take away
     at: Location | None  # the line of the loop that validates again and again
     passes: Location | None  # the line that calls the model
     dependence: Dependence = Dependence.UNKNOWN  # of the updates on what the line at `at` does
@@ -78,15 +78,19 @@ def _wait_s(
     model: StepModel | Missing,
     cpu: CpuFacts | Missing,
 ) -> float:
-    """Waits for other loaders; those that workers would take away are no reason to validate less often."""
+    """Waits for other loaders; those that workers would take away are no reason to validate less often.
+
+    More of them, or such as live on between two validations.
+    """
     if not isinstance(loader, LoaderFacts):
         return 0.0
+    waits_s = max(0.0, loader.other_wait_s - loader.others_restart_s)
     if not isinstance(other, ValidationLoaderFacts):
-        return loader.other_wait_s
+        return waits_s
     if not isinstance(model, StepModel) or not isinstance(cpu, CpuFacts):
-        return loader.other_wait_s
+        return waits_s
     more = more_for_validation(step, loader, other, model, cpu)
-    return max(0.0, loader.other_wait_s - more[1].likely * step.mean_s) if more else loader.other_wait_s
+    return max(0.0, waits_s - more[1].likely * step.mean_s) if more else waits_s
 
 
 def _again(lines: Sequence[Location], sources: Sources) -> Location | None:

@@ -7,7 +7,7 @@ from statistics import median
 
 import numpy as np
 
-from perfdoctor.facts.decode import as_count, location, positive
+from perfdoctor.facts.decode import as_count, location, number, positive
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import boot_of
@@ -16,9 +16,10 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.facts.user_source.update_dependence import only_reported
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.interval import OF_STEPS, Interval
-from perfdoctor.model.measured import Location, Phase, StackFacts, StepFacts, ThreadFacts
+from perfdoctor.model.measured import Location, Phase, RunFacts, StackFacts, StepFacts, ThreadFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords, RunRecords
+from perfdoctor.wire.events.process import EndEvent
 from perfdoctor.wire.events.script import RootModuleEvent, SaveEvent, ThreadsEvent
 from perfdoctor.wire.events.training import EvalEvent, ModuleCallsEvent
 
@@ -47,6 +48,7 @@ class SaveFacts:
     beside_share: float = 0.0  # of the step: copying, collecting and writing around them, by stack samples
     beside: tuple[Location, ...] = ()  # the lines of that, costliest first
     interval: Interval = OF_STEPS  # at which the line at `at` runs
+    goes_on: bool = False  # the script was to save on when the watch was over
 
 
 @fact
@@ -108,7 +110,7 @@ def eval_facts(rank: RankRecords, step: StepFacts) -> EvalFacts | None:
 
 @fact
 def save_facts(
-    rank: RankRecords, span: MeasuredSpan, stacks: StackFacts | Missing, sources: Sources
+    rank: RankRecords, run: RunFacts, span: MeasuredSpan, stacks: StackFacts | Missing, sources: Sources
 ) -> SaveFacts | None:
     """Checkpoints between the first step and the last, or None where nothing was saved."""
     saves = [entry for entry in rank.of(SaveEvent) if span.holds(_begun_ns(entry))]
@@ -135,7 +137,14 @@ def save_facts(
         beside_share=min(1.0, sum(line.share for line in beside)),
         beside=tuple(dict.fromkeys(line.at for line in beside)),
         interval=Intervals(sources).of(at, between) if at is not None else OF_STEPS,
+        goes_on=run.was_to_go_on or _outlives(rank, span, between),
     )
+
+
+def _outlives(rank: RankRecords, span: MeasuredSpan, between: float) -> bool:
+    """Whether the watch was over before the script, which ran on for long enough to save again."""
+    ran_on_s = (number(rank.run.get("end_ns")) - span.end_ns) / 1e9
+    return not rank.of(EndEvent) and ran_on_s > between * span.seconds / span.steps
 
 
 def _begun_ns(save: SaveEvent) -> int:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 
 from perfdoctor.facts.data.worker_starts import starting
 from perfdoctor.facts.host.gc_pauses import GcPauseFacts
+from perfdoctor.facts.host.outside_training import OutsideTraining
 from perfdoctor.facts.host.stacks import threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Bools, Floats, Ints, Steps
 from perfdoctor.facts.user_source.frames import Frame, Owner
-from perfdoctor.facts.user_source.parse import Sources, logs, saves, statements
+from perfdoctor.facts.user_source.intervals import Intervals, remainders
+from perfdoctor.facts.user_source.parse import Sources, logs, saves
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import PAUSES, LineCost, Location, Phase, StackFacts
 from perfdoctor.model.missing import Missing
@@ -169,7 +169,7 @@ def _line(
     stacks: StackFacts | Missing,
     sources: Sources,
 ) -> LineCost | None:
-    """The line below an `if step % n == 0`; without one, a line that takes as much time as the stalls.
+    """The line that runs by `step % n == 0`; without one, a line that takes as much time as the stalls.
 
     That only between the phases: a line of a pass runs in other steps as well, and takes its time there.
     """
@@ -189,11 +189,13 @@ def _line(
 
 
 def _now_and_then(rank: RankRecords, every: int, sources: Sources) -> Location | None:
-    """The line below such an `if` that most samples of the training thread pass through."""
+    """The line that runs by such a remainder that most samples of the training pass through."""
+    main = [(frames, count) for label, frames, count in threads(rank) if label == "main"]
+    outside = OutsideTraining(main, sources, Intervals(sources))
     counted: Counter[Frame] = Counter()
     below: dict[tuple[str, int], bool] = {}
-    for label, frames, count in threads(rank):
-        for frame in frames if label == "main" else ():
+    for frames, count in main:
+        for frame in frames if not outside.holds(frames) else ():
             place = frame.file, frame.line
             if frame.owner is Owner.USER and place not in below:
                 below[place] = _is_below_remainder(sources, *place, every)
@@ -207,18 +209,6 @@ def _now_and_then(rank: RankRecords, every: int, sources: Sources) -> Location |
 
 
 def _is_below_remainder(sources: Sources, file: str, line: int, every: int) -> bool:
-    """Whether a line lies below an `if` on a remainder by this number, or by one that has a name."""
-    scope = sources.file(file).scope(line)
-    for node in statements(scope.body) if scope is not None else ():
-        if isinstance(node, ast.If) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0):
-            divisors = list(_divisors(node.test))
-            if every in divisors or None in divisors:
-                return True
-    return False
-
-
-def _divisors(test: ast.expr) -> Iterator[int | None]:
-    for node in ast.walk(test):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-            value = node.right.value if isinstance(node.right, ast.Constant) else None
-            yield value if isinstance(value, int) else None
+    """Whether a line runs by a remainder of this number, or of one that has a name."""
+    periods = (period for _, period, _ in remainders(sources.file(file), line))
+    return any(period == str(every) or not period.isdecimal() for period in periods)

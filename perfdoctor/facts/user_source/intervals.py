@@ -1,4 +1,7 @@
-"""Tells how often a line of the user's runs: by the loop around it, and the `if ... % N == 0` around it.
+"""Tells how often a line of the user's runs: by the loop around it, and the remainders that it is run by.
+
+Such as `if ... % N == 0` around it, or `if ... % N: continue` before it, after which the rest of a turn runs
+each N-th time.
 
 Of the loops around a line that one counts in which an update is made, the innermost first: a loop over
 parameters or images only repeats what is logged. Where a turn of that loop makes its updates in a loop of its
@@ -10,8 +13,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from perfdoctor.facts.user_source.effects import EffectsFinder
 from perfdoctor.facts.user_source.later_training import CALLERS
@@ -26,6 +30,7 @@ from perfdoctor.facts.user_source.parse import (
     statements,
 )
 from perfdoctor.facts.user_source.update_dependence import modules_of
+from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.interval import OF_STEPS, Interval
 from perfdoctor.model.measured import Location
 
@@ -36,7 +41,19 @@ PASSES_ON = re.compile(r"^tqdm|track$|progress|bar$|^reversed$", re.IGNORECASE)
 OF_MANY = re.compile(r"epoch|episode", re.IGNORECASE)  # counts turns of many updates each
 # What has a `step` and is no optimizer.
 OTHERS = re.compile(r"sched|(?:^|[._])lr|warmup|prof|env|simulator|game|progress|bar$", re.IGNORECASE)
+# Comparisons of a remainder that say that nothing is left, and those that say that something is.
+NOTHING_LEFT, SOMETHING_LEFT = {(ast.LtE, 0), (ast.Lt, 1)}, {(ast.Gt, 0), (ast.GtE, 1)}
 Branch = tuple[str, str, str]  # what is taken modulo, modulo what, the remainder
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """What came of a test where a line runs."""
+
+    test: ast.expr
+    came: bool
+    loop: ast.stmt | None  # that it is directly in
+    is_around: bool = False  # else it is before the line, and what follows it is left out
 
 
 class Intervals:
@@ -64,19 +81,21 @@ class Intervals:
                     branch or _branch(listing, line, loop),
                 )
             if loops and unseen is None:
-                counter = _counter(loops[0])
-                always = not _conditions(listing, line, loops[0])
+                counter, inner = _counter(loops[0]), _branch(listing, line, loops[0])
+                around = any(one.is_around for one in _conditions(listing, line, loops[0]))
+                always = inner is None and not around  # but for what is seldom left out
                 many = (always and steps_between > SEVERAL) or (counter and OF_MANY.search(counter))
-                unseen = _under(
-                    Interval(counter, not many, is_in_caller=depth > 0),
-                    branch or _branch(listing, line, loops[0]),
-                )
+                unseen = _under(Interval(counter, not many, is_in_caller=depth > 0), branch or inner)
             branch = branch or _branch(listing, line, None)
             caller = self._caller(at.file, listing.scope(line))
             if caller is None:
                 break
             line = caller
         return unseen or _under(OF_STEPS, branch)
+
+    def makes_updates(self, file: str, node: ast.stmt) -> bool:
+        """Whether the source shows that a statement makes updates, in functions that it calls, too."""
+        return any(updates.levels(self._finder(file), [node]) for updates in self._updates)
 
     def _of_loops(self, file: str, loops: Sequence[ast.stmt]) -> tuple[ast.stmt, bool] | None:
         """The innermost of these loops in which updates are made, and whether each turn makes one."""
@@ -120,35 +139,104 @@ def _around(listing: Listing, line: int) -> Sequence[ast.stmt]:
     ][::-1]
 
 
-def _conditions(listing: Listing, line: int, loop: ast.stmt | None) -> list[ast.If]:
-    """The `if`s under which a line runs that are directly in that loop, or in no loop of its function."""
+def _conditions(listing: Listing, line: int, loop: ast.stmt | None) -> list[_Condition]:
+    """What was tested before a line runs, in order: directly in that loop, or in no loop of its function."""
     scope = listing.scope(line)
-    around = _around(listing, line)
-    return [
-        node
-        for node in (statements(scope.body) if scope is not None else ())
-        if isinstance(node, ast.If)
-        and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0)
-        and next((one for one in around if one.lineno < node.lineno), None) is loop
-    ]
+    tests = _tested(scope.body, line) if scope is not None else ()
+    return [condition for condition in tests if condition.loop is loop]
+
+
+def _tested(body: Sequence[ast.stmt], line: int, loop: ast.stmt | None = None) -> Iterator[_Condition]:
+    """The tests on the way to a line."""
+    for node in body:
+        if isinstance(node, ast.If) and (node.end_lineno or node.lineno) < line:
+            yield from _passed(node, loop)
+        if not node.lineno <= line <= (node.end_lineno or node.lineno):
+            continue
+        within = node if isinstance(node, LOOPS) else loop
+        for block in _blocks(node):
+            if block and block[0].lineno <= line <= (block[-1].end_lineno or 0):
+                if isinstance(node, ast.If):
+                    yield _Condition(node.test, block is node.body, loop, is_around=True)
+                yield from _tested(block, line, within)
+
+
+def _passed(node: ast.If, loop: ast.stmt | None) -> Iterator[_Condition]:
+    """What came of the tests of an `if` that goes on to the next turn or, in no loop, leaves the function."""
+    leaves = ast.Return if loop is None else ast.Continue
+    if isinstance(node.body[-1], leaves):
+        yield _Condition(node.test, False, loop)
+        for inner in node.orelse[-1:]:
+            yield from _passed(inner, loop) if isinstance(inner, ast.If) else ()
+    elif node.orelse and isinstance(node.orelse[-1], leaves):
+        yield _Condition(node.test, True, loop)
+
+
+def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The blocks of a compound statement."""
+    for name in SIMPLE_BODIES:
+        parts = getattr(node, name, [])
+        yield from ([part.body for part in parts] if name in {"handlers", "cases"} else [parts])
 
 
 def _branch(listing: Listing, line: int, loop: ast.stmt | None) -> Branch | None:
-    """The innermost `if ... % N == 0` of those."""
-    found = [next(_periods(node.test), None) for node in _conditions(listing, line, loop)]
+    """The innermost remainder of those by which a line runs."""
+    given = partial(_value, listing.scope(line))
+    tests = _conditions(listing, line, loop)
+    found = [next(_periods(one.test, one.came, given), None) for one in tests]
     return next((branch for branch in reversed(found) if branch is not None), None)
 
 
-def _periods(test: ast.expr) -> Iterator[Branch]:
-    for node in ast.walk(test):
-        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
-            modulo, rest = node.left, ast.unparse(node.comparators[0])
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            modulo, rest = node.operand, "0"
-        else:
-            continue
-        if isinstance(modulo, ast.BinOp) and isinstance(modulo.op, ast.Mod):
-            yield _operand(modulo.left), _operand(modulo.right), rest
+def remainders(listing: Listing, line: int) -> Iterator[Branch]:
+    """All remainders by which a line runs in its function, in whatever loop."""
+    scope = listing.scope(line)
+    for one in _tested(scope.body, line) if scope is not None else ():
+        yield from _periods(one.test, one.came, partial(_value, scope))
+
+
+def _value(scope: ast.Module | Function | None, name: str) -> ast.expr | None:
+    """What a name stands for, where one assignment of the function gives it its value."""
+    values = [
+        node.value
+        for node in (statements(scope.body) if scope is not None else ())
+        if isinstance(node, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+    ]
+    return values[0] if len(values) == 1 else None
+
+
+def _periods(test: ast.expr, came: bool, given: Callable[[str], ast.expr | None]) -> Iterator[Branch]:
+    """The remainders that must be, or may be, what they are compared with for a test to come out so."""
+    if isinstance(test, ast.NamedExpr):
+        yield from _periods(test.value, came, given)
+    elif isinstance(test, ast.Name):
+        value = given(test.id)
+        yield from _periods(value, came, _unknown) if value is not None else ()
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _periods(test.operand, not came, given)
+    elif isinstance(test, ast.BoolOp):
+        for part in test.values:
+            yield from _periods(part, came, given)
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+        yield from _compared(test, came)
+    elif isinstance(test, ast.BinOp) and isinstance(test.op, ast.Mod) and not came:
+        yield _operand(test.left), _operand(test.right), "0"
+
+
+def _compared(test: ast.Compare, came: bool) -> Iterator[Branch]:
+    operator, right = test.ops[0], test.comparators[0]
+    rest = ast.unparse(right)
+    number = right.value if isinstance(right, ast.Constant) else None
+    if isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
+        if (type(operator), number) in (NOTHING_LEFT if came else SOMETHING_LEFT):
+            rest = "0"
+        elif not isinstance(operator, ast.Eq if came else ast.NotEq):
+            return
+        yield _operand(test.left.left), _operand(test.left.right), rest
+
+
+def _unknown(name: str) -> None:
+    """Names that stand for others are not followed any further."""
 
 
 def _operand(node: ast.expr) -> str:

@@ -60,7 +60,8 @@ class LoopStatement:
 class Loop:
     """The statements around the anchors of one function: its loop, or all of a function called per step.
 
-    `may_train` tells which statements of a line of several it may be that train.
+    `may_train` tells which statements of a line of several it may be that train. `updating` are the anchors
+    known to lead to updates: where none of them is in a loop, loops there are parts of a step, or tests.
     """
 
     def __init__(
@@ -69,13 +70,14 @@ class Loop:
         anchors: Iterable[int],
         results: Iterable[str] = (),
         may_train: Callable[[ast.stmt], bool] | None = None,
+        updating: Iterable[int] = (),
     ) -> None:
         self.anchors = frozenset(anchors)
         first = min(self.anchors)
         scope = listing.scope(first)
-        lines = sorted(self.anchors)
-        loops: list[ast.stmt] = [loop for line in lines if (loop := listing.outermost_loop(line)) is not None]
-        loops = loops or [node for line in lines if (node := listing.comprehension(line)) is not None]
+        loops = _loops(listing, self.anchors)
+        if not _loops(listing, self.anchors.intersection(updating) or self.anchors):
+            loops = []
         self.is_loop = bool(loops)
         nodes = loops if loops else (scope.body if scope else [])
         self.units = [unit_of(node) for node in statements(list(dict.fromkeys(nodes)))]
@@ -111,6 +113,13 @@ class Loop:
         return not self.units or any(
             unit.node.lineno <= line <= (unit.node.end_lineno or 0) for unit in self.units
         )
+
+
+def _loops(listing: Listing, anchors: Iterable[int]) -> list[ast.stmt]:
+    """The outermost loops around these lines, or the comprehensions that they are."""
+    lines = sorted(anchors)
+    loops: list[ast.stmt] = [loop for line in lines if (loop := listing.outermost_loop(line)) is not None]
+    return loops or [node for line in lines if (node := listing.comprehension(line)) is not None]
 
 
 def _training(

@@ -61,6 +61,14 @@ def test_waits_that_more_workers_take_away_are_no_part_of_it():
     assert waits_s(8) == waits_s(2, cores=2) == 0.0005
 
 
+def test_what_restarts_workers_is_no_part_of_it():
+    waits = facts(LINES, of_loader=loader(workers=2, other_wait_s=0.004, others_restart_s=0.003))
+    assert waits.wait_per_step_s == pytest.approx(0.001)
+    feeding = loader(workers=2, other_wait_s=0.0045, others_restart_s=0.004)
+    more = facts(LINES, of_loader=feeding, other=held_back(0, wait=0.4))
+    assert more.wait_per_step_s == pytest.approx(1e-4)
+
+
 def test_waits_that_more_workers_leave_are_part_of_it():
     feeding = loader(workers=1, other_wait_s=0.004)
     slow = held_back(0, wait=4)  # of 25 ms for a batch, one worker on one core takes away next to nothing

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.facts.steps import events
@@ -9,7 +11,7 @@ from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.interval import Interval
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
-from tests.support.facts import line, stacks, step
+from tests.support.facts import line, run, stacks, step
 from tests.support.records import MS, no_source, records, rows, source_of, update
 
 STEPS = find(rows([update(10, calls=2, switches=8)] * 100))
@@ -70,7 +72,7 @@ def test_validation_is_split_by_the_passes_that_recorded_gradients():
 
 def test_no_validation_and_no_checkpoint_are_answers():
     assert events.eval_facts(of(), step(forward=1)) is None
-    assert events.save_facts(of(), WINDOW, UNSAMPLED, Sources(no_source)) is None
+    assert events.save_facts(of(), run(), WINDOW, UNSAMPLED, Sources(no_source)) is None
 
 
 def test_only_checkpoints_between_the_steps_count():
@@ -78,7 +80,7 @@ def test_only_checkpoints_between_the_steps_count():
         {"event": "save", "begin_ns": t * MS, "seconds": 0.05, "bytes": 1000, "at": AT}
         for t in (500, 1200, 1700, 2500)
     ]
-    found = events.save_facts(of(*saves), WINDOW, UNSAMPLED, Sources(no_source))
+    found = events.save_facts(of(*saves), run(), WINDOW, UNSAMPLED, Sources(no_source))
     assert (found.count, found.bytes, found.steps_between) == (2, 1000, 50)
     assert found.seconds_per_step == pytest.approx(0.001)
 
@@ -87,8 +89,27 @@ def test_the_loop_that_saves_is_told():
     text = "for epoch in range(9):\n    for x in loader:\n        opt.step()\n    torch.save(model, path)"
     at = {"file": "/home/me/train.py", "line": 4, "function": "<module>"}
     saves = [{"event": "save", "begin_ns": t * MS, "seconds": 0.05, "at": at} for t in (1200, 1700)]
-    found = events.save_facts(of(*saves), WINDOW, UNSAMPLED, Sources(source_of(train=text)))
+    found = events.save_facts(of(*saves), run(), WINDOW, UNSAMPLED, Sources(source_of(train=text)))
     assert found.interval == Interval("epoch", of_updates=False)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ended", "ran_on_ms", "goes_on"),
+    [
+        ("stopped", {"event": "end"}, 0, True),
+        ("running", None, None, True),
+        ("ok", {"event": "end"}, 5000, False),  # watched to its end: what follows the steps saves nothing
+        ("ok", None, 5000, True),  # the watch was over long before
+        ("ok", None, 100, False),  # it left without a word: no time for another checkpoint
+        ("lost", None, None, False),
+    ],
+)
+def test_checkpoints_go_on_where_the_watch_was_over_before_the_script(outcome, ended, ran_on_ms, goes_on):
+    saves = [{"event": "save", "begin_ns": t * MS, "seconds": 0.05, "at": AT} for t in (1200, 1700)]
+    end_ns = None if ran_on_ms is None else WINDOW.end_ns + ran_on_ms * MS
+    rank = replace(of(*saves, *([ended] if ended else [])), run={"end_ns": end_ns})
+    found = events.save_facts(rank, run(outcome=outcome), WINDOW, UNSAMPLED, Sources(no_source))
+    assert found.goes_on is goes_on
 
 
 def test_files_written_within_one_step_are_one_checkpoint():
@@ -97,6 +118,6 @@ def test_files_written_within_one_step_are_one_checkpoint():
         for t in (1201, 1202, 1203, 1401, 1402, 1403)
     ]
     beside = stacks(line(0.1, kind="checkpoint"), line(0.2, kind="logging"))
-    found = events.save_facts(of(*saves), WINDOW, beside, Sources(no_source))
+    found = events.save_facts(of(*saves), run(), WINDOW, beside, Sources(no_source))
     assert (found.count, found.bytes, found.steps_between) == (2, 3000, 20)
     assert found.beside_share == pytest.approx(0.1)

@@ -31,18 +31,21 @@ def line(number, share=0.05, kind=None):
     return LineCost(Location(TRAIN, number, "main", SOURCES.text(TRAIN, number)), share, 50, None, kind)
 
 
-def judged(described, stacks=NONE, gc=None, epochs=()):
+def judged(described, stacks=NONE, gc=None, epochs=(), script=SCRIPT, training=()):
     """The stalls of these steps; every line of `stacks` calls a function elsewhere."""
     lines = [] if stacks is NONE else [line for costs in stacks.phases.values() for line in costs]
     sampled = [
         (("main", f"main ({TRAIN}:{line.at.line})", "inner (/home/me/lib.py:3)"), line.samples)
         for line in lines
     ]
-    rank = records(stacks=sampled).ranks[0]
-    return periodic_stalls(rank, find(rows(described)), stacks, gc, list(epochs), SOURCES)
+    rank = records(stacks=[*sampled, *training]).ranks[0]
+    sources = Sources(source_of(train=script))
+    return periodic_stalls(rank, find(rows(described)), stacks, gc, list(epochs), sources)
 
 
-def stalls(extra, count=500, stacks=NONE, gc=None, noise_ms=0.3, epochs=(), **of_extra):
+def stalls(
+    extra, count=500, stacks=NONE, gc=None, noise_ms=0.3, epochs=(), script=SCRIPT, training=(), **of_extra
+):
     """The stalls of steps of about 10 ms: step n takes `extra(n)` ms longer, in the phases of `of_extra`."""
     draws = np.random.default_rng(0).normal(0, noise_ms, count)
     described = []
@@ -58,7 +61,7 @@ def stalls(extra, count=500, stacks=NONE, gc=None, noise_ms=0.3, epochs=(), **of
                 **phases,
             )
         )
-    return judged(described, stacks, gc, epochs)
+    return judged(described, stacks, gc, epochs, script, training)
 
 
 def every(steps, ms=50.0):
@@ -88,6 +91,24 @@ def test_the_line_under_a_remainder_is_named_before_one_that_takes_as_much_time(
     lines = StackFacts(1000, "py-spy", {Phase.OTHER: (line(2, 0.12), line(4, 0.02))})
     assert stalls(every(40), stacks=lines).line.at.line == 4
     assert stalls(every(41), stacks=lines).line.at.line == 2
+
+
+def test_the_line_after_those_steps_that_go_on_is_named_too():
+    script = (
+        "for step in range(500):\n    train(step)\n    if step % 40:\n        continue\n    refresh(pool)\n"
+    )
+    lines = StackFacts(1000, "py-spy", {Phase.OTHER: (line(2, 0.12), line(5, 0.02))})
+    assert stalls(every(40), stacks=lines, script=script).line.at.line == 5
+    other = script.replace("if step % 40:", "if step % 40 == 0:")
+    assert stalls(every(40), stacks=lines, script=other).line.at.line == 2
+
+
+def test_a_remainder_in_a_test_after_the_training_makes_no_step_stall():
+    script = f"{SCRIPT}for step in range(500):\n    if step % 40 == 0:\n        plot(step)\n"
+    updates = (("main", f"main ({TRAIN}:2)", "optimizer (/opt/perfdoctor/probe/steps.py:9)"), 400)
+    lines = StackFacts(1000, "py-spy", {Phase.OTHER: (line(2, 0.12), line(11, 0.02))})
+    assert stalls(every(40), stacks=lines, script=script).line.at.line == 11
+    assert stalls(every(40), stacks=lines, script=script, training=(updates,)).line.at.line == 2
 
 
 def test_a_line_of_a_pass_is_named_only_below_a_remainder():

@@ -59,6 +59,76 @@ def test_a_condition_that_is_there_is_made_longer(test, header):
     assert found.rarer(10, 7) == header
 
 
+@pytest.mark.parametrize(
+    ("before", "header"),
+    [
+        ("if step % 200 != 0:", "if step % 2000 == 0:"),
+        ("if step % args.every:", "if step % (10 * args.every) == 0:"),
+        ("if (step + 1) % 200:", "if (step + 1) % 2000 == 0:"),
+        ("if step % 200 > 0:", "if step % 2000 == 0:"),
+        ("if not step % 200 == 0:", "if step % 2000 == 0:"),
+        ("if rank != 0 or step % 200 != 7:", "if step % 2000 == 7:"),
+        ("if not (rank == 0 and step % 200 == 0):", "if step % 2000 == 0:"),
+        ("if rank != 0:\n            continue\n        elif step % 200:", "if step % 2000 == 0:"),
+        ("if step % 200 == 0:\n            pass\n        else:", "if step % 2000 == 0:"),
+        ("if step % 200 == 0:", "if step % 7 == 0:"),
+        ("if isnan(loss):", "if step % 7 == 0:"),
+    ],
+)
+def test_what_follows_the_turns_that_go_on_runs_in_the_others(before, header):
+    text = f"\n        {before}\n            continue\n        with lock:\n            print(loss)  # here"
+    assert interval(EPOCHS.format(step=text, line="")).rarer(10, 7) == header
+
+
+def test_what_goes_on_in_a_loop_within_says_nothing_about_the_loop_around_it():
+    text = "\n        for row in batch:\n            if step % 9:\n                continue\n        print(1)  # here"
+    assert interval(EPOCHS.format(step=text, line="")).period is None
+
+
+@pytest.mark.parametrize(
+    ("test", "period"),
+    [
+        ("not (done and step % 9 == 0)", None),
+        ("not (done or step % 9)", "9"),
+        ("step % 9 != 0", None),
+        ("step % 9 < 1", "9"),
+        ("(due := step % 9 == 0)", "9"),
+        ("due and rank == 0", "12"),
+        ("not due", None),
+        ("twice", None),
+        ("done", None),
+    ],
+)
+def test_a_condition_is_read_as_it_is_meant(test, period):
+    named = "due = twice = step % 12 == 0\n        twice = done = not done"
+    text = f"\n        {named}\n        if {test}:\n            print(loss)  # here"
+    assert interval(EPOCHS.format(step=text, line="")).period == period
+
+
+def test_the_other_branch_of_a_remainder_runs_when_nothing_is_left():
+    text = "\n        if step % 9:\n            pass\n        else:\n            print(loss)  # here"
+    assert interval(EPOCHS.format(step=text, line="")).period == "9"
+
+
+def test_a_function_that_returns_in_most_steps_has_an_interval():
+    script = """
+def log(step, loss):
+    if step % 20:
+        return
+    print(loss)  # here
+for it in range(9):
+    opt.step()
+    log(it, loss)
+"""
+    assert interval(script) == Interval("it", counted="step", period="20", is_in_caller=True)
+
+
+def test_a_turn_that_is_seldom_left_out_is_still_reached_each_time():
+    script = "for i in range(9):\n    fit()\n    if failed:\n        continue\n    print(1)  # here"
+    assert not interval(script, 50).of_updates
+    assert interval(script.replace("failed", "i % 3"), 50) == Interval("i", counted="i", period="3")
+
+
 def test_what_the_other_branch_does_is_not_under_the_condition():
     text = "\n        if step % 9 == 0:\n            pass\n        else:\n            print(loss)  # here"
     assert interval(EPOCHS.format(step=text, line="")).period is None
