@@ -72,9 +72,9 @@ def _broken(line: str, parts: LineParts, columns: int) -> Iterator[str]:
 
 def _comment(words: str, columns: int) -> list[str]:
     """A comment in lines that are comments each; a word that is too long stays whole."""
-    signs = {"initial_indent": "# ", "subsequent_indent": "# "}
     width = max(columns, len("# x"))
-    return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False, **signs) or ["#"]
+    lines = textwrap.wrap(words, width - len("# "), break_long_words=False, break_on_hyphens=False)
+    return [f"# {line}" for line in lines] or ["#"]
 
 
 def _broken_code(code: str, indent: str, places: Sequence[BreakPlace], columns: int) -> Iterator[str]:

@@ -65,7 +65,7 @@ class ThreadTeam:
         if self.ran is None or self.lacked is None or self.first_ran is None or self.first_lacked is None:
             return None
         others = _kept(self.ran - self.first_ran, self.lacked - self.first_lacked)
-        return _kept(self.first_ran, self.first_lacked) * float(others ** (self.threads - 1))
+        return float(_kept(self.first_ran, self.first_lacked) * others ** (self.threads - 1))
 
     def speedups(self, count: int) -> tuple[float, float, float]:
         """How many times as fast computing is with `count` threads: low, likely, high."""
