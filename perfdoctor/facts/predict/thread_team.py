@@ -10,6 +10,8 @@ do for the product of these shares. `python bench/crowded_threads.py` measures a
 
 from __future__ import annotations
 
+import math
+
 from perfdoctor.facts.host.training_thread import TrainingThreadFacts
 from perfdoctor.facts.registry import fact
 from perfdoctor.model.dataclass import dataclass
@@ -81,7 +83,7 @@ class ThreadTeam:
         if count == 1:
             return self._of_one()
         lacking = min(1.0, self._lacking(count) / self._lacking(self.threads))
-        left = part * (self.together or 0.0) ** power
+        left = part * math.pow(self.together or 0.0, power)
         return max(LEAST_LEFT, 1 - (1 - left) * lacking)
 
     def _of_one(self) -> float:
