@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perfdoctor.render import page as blocks
+from perfdoctor.render.folded_code import SHELL, folded
 from perfdoctor.render.page import Words, spans
 from perfdoctor.render.text import count, escape_control, percent
 
@@ -104,8 +105,15 @@ def _(block: blocks.Paragraph, room: int) -> RenderableType:
 
 @_drawn.register
 def _(block: blocks.Code, room: int) -> RenderableType:
-    lines = map(escape_control, block.text.strip("\n").split("\n"))
-    return Text("\n".join(lines), style="bold" if block.language == "shell" else "", overflow="fold")
+    code = "\n".join(map(escape_control, block.text.strip("\n").split("\n")))
+    style = "bold" if block.language == SHELL else ""
+
+    def lines(columns: int) -> Iterator[Text]:
+        """Lines that can be copied: where one is broken, the rest of a comment is a comment."""
+        for line in folded(code, columns, block.language):
+            yield Text(line, style=style, overflow="fold")
+
+    return _Sized(lines)
 
 
 @_drawn.register

@@ -1,47 +1,67 @@
-"""Training on the CPU uses far fewer threads than there are cores, or far more.
+"""Training on the CPU uses far fewer threads than there are cores, or more than have a core to themselves.
 
 ## What it sees
-Compute is most of the step, on the CPU; torch's intra-op threads were set to at most half of the usable cores
-while cores idle and operations are large enough to be split, or torch runs more threads than there are usable
-cores.
+Compute is most of the step, on the CPU, and one of these:
+
+- torch's intra-op threads were set to at most half of the usable cores while cores idle and operations are
+  large enough to be split;
+- torch runs more threads than there are usable cores;
+- other programs, other ranks or loader workers have cores that its threads need: these were ready to run
+  and had none. Each operation ends with its last thread, and those that wait for it spin on their cores. So
+  beside busy programs a step can take several times as long with two threads as with one.
 
 ## By hand
     OMP_NUM_THREADS=8 python train.py        # or torch.set_num_threads(8)
+
+Beside other programs the cause is their load: end it, run it at another time, or give training and it cores
+of their own (`taskset`, a container with a CPU set). Until then, compute with as many threads as cores are
+left. Of ranks that share a machine each takes its part of the cores; torchrun sets one thread for each where
+nothing else is set, `mp.spawn` sets none.
 
 ## When not
 Small operations are not worth splitting between threads: one thread may be best. Hyper-threads of one
 core compute matrices no faster than one of them: whole cores are what counts. Several training processes on
 one machine have to share its cores. Nor do more threads help than cores are free beside other programs: a
-team waits for its last thread in every operation, and that one has to wait for a core.
+team waits for its last thread in every operation, and that one has to wait for a core. Fewer threads than
+cores are wrong again as soon as the other load is gone.
 """
 
 from __future__ import annotations
 
 from perfdoctor.facts.predict.thread_speedup import LARGE_S, TOO_MANY, of_threads
+from perfdoctor.facts.predict.thread_team import ROUNDED, ThreadTeam
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import CpuFacts, Phase, RunFacts, StepFacts, ThreadFacts
+from perfdoctor.model.units import count as count_of
 from perfdoctor.tips.catalogue import Checked, tip
 
 MOSTLY_COMPUTE = 0.4  # of the step
 IDLE = 0.7  # cores that idle: less may be a sampling error
 YIELDED = 0.5  # of the cores that other processes keep busy is lost to ours: schedulers are fair
-ROUNDED = 0.3  # cores: what is busy is sampled, and a little of it keeps no thread from its core
+MEANWHILE = "  # while others have the cores"
+ENOUGH = 1.10  # a likely gain below it is not worth a setting that is wrong once the other load is gone
 
 
 @tip(
-    title="Use as many threads as there are cores",
+    title="Use as many threads as there are free cores",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.FLAG,
     applies=("cpu",),
     checked=Checked.SCRIPTS,
 )
-def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu: CpuFacts) -> Advice | None:
-    """Advises as many threads as cores where compute on the CPU limits the step."""
+def wrong_thread_count(
+    run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu: CpuFacts, team: ThreadTeam
+) -> Advice | None:
+    """Advises as many threads as have cores where compute on the CPU limits the step."""
     compute = sum(
         step.share(phase) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
     )
-    if run.device != "cpu" or run.ranks > 1 or compute < MOSTLY_COMPUTE or cpu.busy_cores is None:
+    if run.device != "cpu" or compute < MOSTLY_COMPUTE or cpu.busy_cores is None:
+        return None
+    if team.is_held_up:
+        return _fewer(run, threads, cpu, team, compute)
+    if run.ranks > 1:
         return None
     whole = cpu.whole_cores or cpu.usable_cores  # hyper-threads share the units that compute
     others = (cpu.other_cores or 0.0) * whole / cpu.usable_cores
@@ -76,6 +96,40 @@ def wrong_thread_count(run: RunFacts, step: StepFacts, threads: ThreadFacts, cpu
         tweak=f"--threads {advised}",
         same_result=False,  # sums are added in another order
         code=f"torch.set_num_threads({advised})",
+    )
+
+
+def _fewer(
+    run: RunFacts, threads: ThreadFacts, cpu: CpuFacts, team: ThreadTeam, compute: float
+) -> Advice | None:
+    """Advises no more threads than have a core beside what holds the others."""
+    speedups = team.speedups(team.fitting)
+    low, likely, high = (compute * (1 - 1 / speedup) for speedup in speedups)
+    if 1 / (1 - likely) < ENOUGH:
+        return None
+    usable, count = f"{cpu.usable_cores:g} usable cores", threads.intra_op
+    set_by = f" ({threads.set_by})" if threads.set_by else ""
+    keeping = (("other programs", cpu.other_cores), ("loader workers", cpu.worker_cores))
+    busy = " and ".join(f"{who} keep {cores:.1f} busy" for who, cores in keeping if cores and cores > ROUNDED)
+    if run.ranks > 1:
+        have = f"{run.ranks} ranks compute with {count} threads each{set_by} on {usable}"
+        cause = f"with {count_of(team.fitting, 'thread')} in each rank fewer wait for each other"
+    else:
+        have = f"torch computes with {count_of(count, 'thread')}{set_by} on {usable}"
+        cause = f"that load is the cause: without it {count} threads are right, beside it fewer lose less"
+    busy = busy or (f"other processes keep {team.rivals:.1f} busy" if team.rivals > ROUNDED else "")
+    lacked = f"its threads were ready but had no core for {team.lacked or 0.0:.1f} s of each second"
+    return Advice(
+        because=(
+            f"{have}; {busy}" if busy else have,
+            f"{lacked}, and each operation waits for its last one; compute takes {compute:.0%} of the step",
+            cause,
+        ),
+        change=removes(low, likely, high),
+        at=(threads.at,) if threads.at else (),
+        tweak=f"--threads {team.fitting}",
+        same_result=False,  # sums are added in another order
+        code=f"torch.set_num_threads({team.fitting})" + ("" if run.ranks > 1 else MEANWHILE),
     )
 
 

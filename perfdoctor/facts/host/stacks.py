@@ -123,7 +123,7 @@ class StackLines:
         self._updating = updating_lines(main)
         self.results: dict[CodePlace, set[str]] = defaultdict(set)
         self._loops: dict[CodePlace, Loop | None] = {}
-        self._needs: dict[tuple[str, int], bool] = {}
+        self._needs: dict[tuple[str, int, ast.stmt | None], bool] = {}
         self._intervals = Intervals(sources)
         self.outside = OutsideTraining(main, sources, self._intervals)
         self._logged_by: dict[tuple[str, int], Frame] = {}  # the innermost line below one that logs
@@ -211,12 +211,17 @@ class StackLines:
         function = (at.function or "").rpartition(".")[2]
         return only_reported(self.sources, at, self.anchors.get((at.file, function), ()))
 
-    def _needed(self, frame: Frame) -> bool:
-        """Whether the source shows that an update depends on a line, whatever the names are that it calls."""
-        place = frame.file, frame.line
+    def _needed(self, frames: Sequence[Frame], index: int) -> bool:
+        """Whether the source shows that an update depends on a line, whatever the names are that it calls.
+
+        Of several statements on the line it is about the one that the stack is at, where that is told.
+        """
+        frame, shared = frames[index], self._sharing(frames, index)
+        only = shared.node if shared is not None and shared.role is not Role.TRAINS else None
+        place = frame.file, frame.line, only
         if place not in self._needs:
             anchors = self.anchors.get((frame.file, frame.name), ())
-            found = of_line(self.sources, Location(frame.file, frame.line, frame.name), anchors)
+            found = of_line(self.sources, Location(frame.file, frame.line, frame.name), anchors, only)
             self._needs[place] = found is Dependence.UPDATE
         return self._needs[place]
 
@@ -338,7 +343,7 @@ class StackLines:
         if any(is_of_a_log(frame) for frame in beyond) or (node is not None and logs(node)):
             return "logging"
         named = any(LOGGING_NAMES.search(frame.name) for frame in chain[1:]) or self._called_to_log(chain)
-        if named and not self._needed(chain[0]):
+        if named and not self._needed(frames, next(i for i, frame in enumerate(frames) if frame is chain[0])):
             return "logging"
         if role is Role.DATA and _calls_model(beyond):
             return "compute"  # of an environment's or a policy's, with weights that are trained

@@ -41,10 +41,19 @@ def _time(threads: float, cores: float, part: float) -> float:
 
 
 def with_threads(
-    model: StepModel, count: int, threads: ThreadFacts, computing: float, case: int
+    model: StepModel,
+    count: int,
+    threads: ThreadFacts,
+    computing: float,
+    case: int,
+    speedups: tuple[float, float, float] | None = None,
 ) -> StepModel:
-    """The demands if torch computes with `count` threads; `computing` is its share of the training thread."""
-    speedup = of_threads(threads.intra_op, count, model.cores, threads.per_module_s)[WORST - case]
+    """The demands if torch computes with `count` threads; `computing` is its share of the training thread.
+
+    `speedups`: of computing, from low to high, where others have cores that its threads need.
+    """
+    speedups = speedups or of_threads(threads.intra_op, count, model.cores, threads.per_module_s)
+    speedup = speedups[WORST - case]
     left = 1.0 - computing + computing / speedup
     compute_s = model.compute_s * left
     before, after = (max(1.0, min(number, model.cores)) for number in (threads.intra_op, count))

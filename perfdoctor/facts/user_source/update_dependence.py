@@ -29,19 +29,25 @@ class Dependence(str, Enum):
 
 
 def dependence(
-    listing: Listing, line: int, anchors: Iterable[int] = (), imported: Imported | None = None
+    listing: Listing,
+    line: int,
+    anchors: Iterable[int] = (),
+    imported: Imported | None = None,
+    only: ast.stmt | None = None,
 ) -> Dependence:
     """What the update has to do with a line; of a compound statement's first line, with all of its block.
 
     `anchors` are lines that are known to train, where the source alone does not show it; `imported` gives
-    the listing of a module of the user's, with the function that does the same for that one.
+    the listing of a module of the user's, with the function that does the same for that one. `only`: of the
+    statements that share the line this one, which is known not to be what makes the line an anchor.
     """
     scope = listing.scope(line)
     nodes = [node for node in statements(scope.body) if covers(node, line)] if scope is not None else []
     if not nodes or scope is None:
         return Dependence.UNKNOWN
-    around = _Scope(EffectsFinder(listing, imported), scope, frozenset(anchors), listing.outermost_loop(line))
-    return _worst(around.of(node) for node in nodes)
+    finder, loop = EffectsFinder(listing, imported), listing.outermost_loop(line)
+    around = _Scope(finder, scope, frozenset(anchors), loop, idle=only)
+    return _worst(around.of(node) for node in (nodes if only is None else [only]))
 
 
 def only_reported(sources: Sources, at: Location | None, anchors: Iterable[int] = ()) -> bool:
@@ -49,9 +55,14 @@ def only_reported(sources: Sources, at: Location | None, anchors: Iterable[int] 
     return at is not None and of_line(sources, at, anchors) is Dependence.REPORTED
 
 
-def of_line(sources: Sources, at: Location, anchors: Iterable[int] = ()) -> Dependence:
-    """What the update has to do with a line of the user's, with what the modules do that its file imports."""
-    return dependence(sources.file(at.file), at.line, anchors, modules_of(sources, at.file))
+def of_line(
+    sources: Sources, at: Location, anchors: Iterable[int] = (), only: ast.stmt | None = None
+) -> Dependence:
+    """What the update has to do with a line of the user's, with what the modules do that its file imports.
+
+    `only`: as in `dependence`.
+    """
+    return dependence(sources.file(at.file), at.line, anchors, modules_of(sources, at.file), only)
 
 
 def may_train(sources: Sources, file: str, node: ast.stmt) -> bool:
@@ -81,8 +92,12 @@ class _Scope:
         loop: ast.stmt | None,
         depth: int = 0,
         call: ast.Call | None = None,
+        idle: ast.stmt | None = None,
     ) -> None:
-        """`loop`: the outermost around the line, or around the `call` of the function with the line."""
+        """`loop`: the outermost around the line, or around the `call` of the function with the line.
+
+        `idle`: a statement that only shares its line with one that trains.
+        """
         self.finder, self.file = finder, finder.file
         self.scope, self.loop, self.depth = scope, loop, depth
         run = loop or call
@@ -92,7 +107,7 @@ class _Scope:
         self.nodes = [node for node in statements(scope.body) if last is None or node.lineno <= last]
         self.effects = {node: finder.of_statement(node) for node in self.nodes}
         for node in self.nodes:
-            if any(covers(node, line) for line in anchors):
+            if node is not idle and any(covers(node, line) for line in anchors):
                 self.effects[node].trains = True
 
     def of(self, node: ast.stmt) -> Dependence:

@@ -17,6 +17,7 @@ from perfdoctor.diagnosis.verdict import COMPUTING, fetching, too_little
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.facts.predict.thread_speedup import with_threads
+from perfdoctor.facts.predict.thread_team import ThreadTeam
 from perfdoctor.model.batch import BatchFacts
 from perfdoctor.model.change import Change
 from perfdoctor.model.concluded import Bottleneck, Finding, Gain
@@ -162,4 +163,8 @@ def _set_anew(model: StepModel, predictions: Sequence[Prediction], facts: Facts,
     if count is None or step is None or threads is None or model.compute_s <= 0:
         return model
     computing = min(1.0, sum(step.seconds.get(phase, 0.0) for phase in COMPUTING) / model.main_s)
-    return with_threads(model, count, threads, computing, case)
+    team = facts.get(ThreadTeam)
+    # beside workers, the model knows what they take from the team
+    crowded = team is not None and not model.workers and team.is_held_up
+    speedups = team.speedups(count) if team is not None and crowded else None
+    return with_threads(model, count, threads, computing, case, speedups)

@@ -168,7 +168,13 @@ LOGS, ELSEWHERE = at(6, "log"), at(3, "Meter.update", "/home/me/meters.py")
     ("line", "below", "phase", "kind"),
     [
         pytest.param(f"{IN_ONE_LINE}; time.sleep(1)", (), Phase.OTHER, "rest", id="in-C"),
-        pytest.param(f"{IN_ONE_LINE}; log(loss.item())", (LOGS,), Phase.OTHER, "rest", id="a-function"),
+        pytest.param(f"{IN_ONE_LINE}; log(loss.item())", (LOGS,), Phase.OTHER, "logging", id="logs"),
+        pytest.param(
+            f"loss.item(); log(loss); {IN_ONE_LINE}", (LOGS,), Phase.FORWARD, "logging", id="logs-before"
+        ),
+        pytest.param(
+            f"{IN_ONE_LINE}; model = log(model)", (LOGS,), Phase.OTHER, "data", id="named-like-a-log"
+        ),
         pytest.param(
             f"{IN_ONE_LINE}; meter.update(loss.item())",
             (ELSEWHERE,),
@@ -199,7 +205,7 @@ def test_what_shares_a_line_with_an_update_is_told_apart(line, below, phase, kin
         pytest.param("; time.sleep(1)", (), 40, Phase.OTHER, "rest", id="the-timers-put-it-after"),
         pytest.param("; time.sleep(1)", (), 1, Phase.FORWARD, "compute", id="the-timers-put-it-before"),
         pytest.param("; time.sleep(1)", (CROSS_ENTROPY,), 40, Phase.FORWARD, "compute", id="a-loss"),
-        pytest.param("; log(loss.item())", (LOGS,), 1, Phase.OTHER, "rest", id="a-function"),
+        pytest.param("; log(loss.item())", (LOGS,), 1, Phase.OTHER, "logging", id="logs"),
     ],
 )
 def test_a_loss_on_the_line_of_the_update_computes_as_the_timers_say(line, below, other, phase, kind):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from perfdoctor.facts.predict.step_model import StepModel, build
+from perfdoctor.facts.predict.thread_team import ThreadTeam
 from perfdoctor.facts.steps.events import EvalFacts, SaveFacts
 from perfdoctor.model.measured import (
     CpuFacts,
@@ -32,6 +33,7 @@ HEALTHY = {
     CpuFacts: HEALTHY_CPU,
     StepModel: facts.model(HEALTHY_STEP, HEALTHY_LOADER, HEALTHY_CPU),
     ThreadFacts: facts.threads(4),
+    ThreadTeam: ThreadTeam(4, 4.0, 0.4, ran=1.9, lacked=0.05, first_ran=0.9, first_lacked=0.02),
     StackFacts: facts.stacks(facts.line(0.01, kind="logging"), facts.line(0.01, kind="data")),
     EvalFacts: facts.evals(seconds=1.0),
     SaveFacts: facts.saves(each=20, between=500),
@@ -79,6 +81,13 @@ def odd(draw):
         StepModel: build(of_step, of_loader, of_cpu),
         ThreadFacts: facts.threads(
             draw(st.integers(1, 512)), draw(st.none() | st.just("OMP_NUM_THREADS")), draw(st.none() | MS)
+        ),
+        ThreadTeam: ThreadTeam(
+            draw(st.integers(1, 512)),
+            of_cpu.usable_cores,
+            draw(cores),
+            *(draw(st.none() | cores) for _ in range(4)),
+            teams=draw(st.integers(1, 64)),
         ),
         StackFacts: facts.stacks(*lines),
         EvalFacts: facts.evals(seconds=draw(MS), grad=draw(MS)),

@@ -12,6 +12,7 @@ from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.contention import CpuContention
 from perfdoctor.facts.predict.step_model import StepModel, of_loop
 from perfdoctor.facts.predict.thread_speedup import of_threads
+from perfdoctor.facts.predict.thread_team import ThreadTeam
 from perfdoctor.facts.predict.worker_count import restarts
 from perfdoctor.facts.steps.batch_size_cost import BatchSizeFacts
 from perfdoctor.model.change import Change, Estimate, removes
@@ -281,9 +282,23 @@ def test_the_tip_and_the_prediction_say_the_same_of_threads():
 
     alone = computing(1)
     of_step, of_threads = alone.get(StepFacts), threads(1, "OMP_NUM_THREADS=1")
-    advice = wrong_thread_count(run(), of_step, of_threads, cpu(cores=8, busy=1.0))
+    advice = wrong_thread_count(run(), of_step, of_threads, cpu(cores=8, busy=1.0), ThreadTeam(1, 8.0, 0.0))
     found = gain(advice.tweak, alone)
     assert found.likely == pytest.approx(charts.gain(advice, alone.get(StepModel)).likely)
+
+
+def test_the_tip_and_the_prediction_say_the_same_of_threads_beside_other_programs():
+    from perfdoctor.tips.wrong_thread_count import wrong_thread_count
+
+    crowd = cpu(cores=2, busy=0.4, main_cores=0.4, other_cores=1.6, main_delay=1.6)
+    of_step, two = step(forward=40, backward=55, other=5, cpu=40), threads(2)
+    team = ThreadTeam(2, 2.0, 1.6, ran=0.4, lacked=1.6, first_ran=0.2, first_lacked=0.8)
+    crowded = patient(of_step, None, crowd, threads=two, team=team)
+    advice = wrong_thread_count(run(), of_step, two, crowd, team)
+    found = gain("--threads 1", crowded)
+    assert found.likely > 3
+    assert found.likely == pytest.approx(charts.gain(advice, crowded.get(StepModel)).likely, rel=0.02)
+    assert gain("--threads 2", crowded).likely == pytest.approx(1.0)
 
 
 def test_one_thread_beside_one_worker_beats_two_threads_on_two_cores():
