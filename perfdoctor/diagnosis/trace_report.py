@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from perfdoctor.diagnosis import matrix_sizes
 from perfdoctor.diagnosis.confidence import UNSTEADY
 from perfdoctor.diagnosis.findings import judge
 from perfdoctor.diagnosis.verdict import (
@@ -38,7 +39,6 @@ from perfdoctor.facts.device.device import (
     judged_steps,
     kernel_facts,
     left_out,
-    matrix_facts,
     wait_facts,
 )
 from perfdoctor.facts.device.rooflines import narrowed_doubles
@@ -66,7 +66,6 @@ TRAINS = re.compile(r"backward|autograd|optimizer|_foreach_|_fused_adam|_fused_s
 
 ONLY_A_RUN_TELLS = "not in a trace: perfdoctor run measures it"
 ONE_RANK = Missing("needs the traces of several ranks")
-NO_SHAPES = Missing("no shapes of matrix products were recorded (record_shapes=True)")
 NO_RUNTIME = Missing("the trace holds no calls into the device's runtime")
 NO_LAUNCHES = Missing("the trace holds no launches, only the device's work")
 NO_DEVICE = "the trace holds no work of a device"
@@ -197,7 +196,7 @@ def _facts(
             GradientSyncFacts: of_device(device),
             KernelFacts: kernels,
             DoublePrecision: of_kernels(kernels, narrowed_doubles(kernels, peak, Tf32Settings())),
-            MatrixFacts: matrix_facts(trace, device) if trace.matrices else NO_SHAPES,
+            MatrixFacts: matrix_sizes.sizes(trace, device),
             AttentionFacts: attention_facts(trace, device),
             CopyFacts: copies,
             CreatedTensors: of_copies(copies) if copies is not None else CreatedTensors(),
@@ -226,6 +225,7 @@ def conclude(
     doubt = _too_little(trace) or (_unexplained(trace, device) if is_host else None)
     if doubt is not None:
         verdict, kind = Verdict.INCONCLUSIVE, attribution.ranked[0]
+    unseen = matrix_sizes.unjudged(trace, device) if verdict is Verdict.HEALTHY else None
     bound = attribution.bounds[kind]
     if verdict is Verdict.COMPUTE:  # most of it is the training itself: only what a finding removes can go
         bound = max((finding.gain.high for finding in findings if finding.bottleneck is kind), default=1.0)
@@ -233,11 +233,13 @@ def conclude(
     because.append(f"of {_judged_time(trace, device)}: {attribution}")
     if verdict is Verdict.HEALTHY:
         because.append(NOTHING_WORTHWHILE)
+        because += [unseen] if unseen is not None else []
+    certain = _confidence(trace, device, attribution, verdict, ranks)
     return Diagnosis(
         verdict=verdict,
         share=attribution.classes[kind],
         ceiling_speedup=bound,
-        confidence=_confidence(trace, device, attribution, verdict, ranks),
+        confidence=certain if unseen is None else max(certain, Confidence.MEDIUM, key=list(Confidence).index),
         because=(*because, *_doubts(trace, device, attribution, verdict, ranks)),
         classes=attribution.classes,
         ceilings=attribution.bounds,

@@ -32,12 +32,13 @@ MOSTLY = 0.5  # of what is copied was copied before
 class CopyCall(SeenCall):
     """One call that copied the same again."""
 
-    __slots__ = ("bytes", "weights")
+    __slots__ = ("bytes", "gradients", "weights")
 
-    def __init__(self, name: str, ns: int, size: int, weights: bool) -> None:
+    def __init__(self, name: str, ns: int, size: int, weights: bool, gradients: bool) -> None:
         super().__init__(name, ns)
         self.bytes = size
         self.weights = weights  # most of it is parameters, or copies of them
+        self.gradients = gradients  # most of it is theirs, or copies of those
 
 
 class CopiedPart:
@@ -56,7 +57,11 @@ class StepCopies:
     """The copies of one looked-at step, and with `earlier` those that repeat copies of that step."""
 
     def __init__(
-        self, torch: Any, earlier: Optional[StepCopies] = None, weights: FrozenSet[int] = frozenset()
+        self,
+        torch: Any,
+        earlier: Optional[StepCopies] = None,
+        weights: FrozenSet[int] = frozenset(),
+        gradients: FrozenSet[int] = frozenset(),
     ) -> None:
         self.plain = (torch.Tensor, torch.nn.Parameter)  # others may hold more than their elements
         self.strided = torch.strided
@@ -68,8 +73,10 @@ class StepCopies:
         self.written: Dict[int, Any] = {}  # storages that copies returned
         self.repeated: List[CopyCall] = []
         self.weights = set(weights)  # storages of parameters, and those that copies of them were written to
+        self.gradients = set(gradients)  # likewise
         if earlier is not None:
             self.weights |= earlier.weights
+            self.gradients |= earlier.gradients
 
     def before(self, function: Any, args: Args, kwargs: Kwargs) -> Optional[Tuple[str, Any]]:
         """(name, what it is given) of a call that may copy."""
@@ -95,17 +102,21 @@ class StepCopies:
         except RuntimeError:
             return  # a tensor of a transform, for one, has no memory
         size = result.numel() * result.element_size()
-        weights = _mostly(parts, (part for part in parts if part.storage in self.weights))
+        weights, gradients = (
+            _mostly(parts, (part for part in parts if part.storage in known))
+            for known in (self.weights, self.gradients)
+        )
         if self.earlier is not None and self.earlier.holds(parts):
-            call = CopyCall(name, ns, size, weights)
+            call = CopyCall(name, ns, size, weights, gradients)
             call.line = user_line()
             self.repeated.append(call)
         if len(self.copied) < KNOWN_MAX:
             self.copied.update((part.key, part.alive) for part in parts)
             if name != "copy_":
                 self.written[written.cdata] = written
-                if weights:
-                    self.weights.add(written.cdata)
+                for known, held in ((weights, self.weights), (gradients, self.gradients)):
+                    if known:
+                        held.add(written.cdata)
 
     def holds(self, parts: List[CopiedPart]) -> bool:
         """Whether most of this was copied, or written by a copy, in this step."""
@@ -144,11 +155,19 @@ class StepCopies:
         return [CopiedPart((alive.cdata, value.data_ptr(), size), alive, size, alive.cdata)]
 
 
-def storages_of(torch: Any, optimizers: Iterable[Any]) -> FrozenSet[int]:
-    """The memory of all parameters of these optimizers, by what `CopiedPart.storage` tells it by."""
+def storages_of(torch: Any, optimizers: Iterable[Any]) -> Tuple[FrozenSet[int], FrozenSet[int]]:
+    """The memory of all parameters of these optimizers, and of their gradients: see `CopiedPart.storage`.
+
+    Gradients have memory that lasts from step to step only where they are set to zero and not dropped.
+    """
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    return _storages(torch, parameters), _storages(torch, [parameter.grad for parameter in parameters])
+
+
+def _storages(torch: Any, tensors: Iterable[Any]) -> FrozenSet[int]:
     found = set()
-    for one in (parameter for group in groups for parameter in group["params"]):
+    for one in tensors:
         if type(one) in (torch.Tensor, torch.nn.Parameter) and one.layout == torch.strided:
             found.add(one.untyped_storage()._cdata)
     return frozenset(found)

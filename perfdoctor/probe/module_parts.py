@@ -11,6 +11,11 @@ def parameters_of(module: Any) -> Iterator[Any]:
     return sys.modules["torch"].nn.Module.parameters(module)  # type: ignore[no-any-return]
 
 
+def buffers_of(module: Any) -> Iterator[Any]:
+    """Each tensor of a module, and of those inside it, that is part of its state and not trained."""
+    return sys.modules["torch"].nn.Module.buffers(module)  # type: ignore[no-any-return]
+
+
 def modules_of(module: Any) -> Iterator[Any]:
     """The module and each one inside it."""
     return sys.modules["torch"].nn.Module.modules(module)  # type: ignore[no-any-return]

@@ -5,17 +5,21 @@ In a few sampled steps, calls that only copy or convert (`clone`, `deepcopy`, `c
 `float`, `double`, `contiguous`, ...) were given tensors or arrays that the step before had copied, too, and
 wrote several megabytes. Their lines are named, with the bytes.
 
-Typical cases: the weights of a model copied or joined after every update, a whole replay buffer joined to
-take one batch of it, a data set converted to another type again and again, a buffer that grows by
+Typical cases: the weights or gradients of a model copied or joined in every step, a whole replay buffer
+joined to take one batch of it, a data set converted to another type again and again, a buffer that grows by
 `torch.cat`.
 
-New batches do not count, nor what gets gradients, nor what a DataLoader collates.
+New batches do not count, nor what gets gradients, nor what a DataLoader collates. Gradients count where they
+stay in the same memory, as with `zero_grad(set_to_none=False)`.
 
 ## By hand
     # weights: one copy, written in place, and only in steps that read it
     if step % 100 == 0:
         for kept, new in zip(copies, model.parameters()):
             kept.copy_(new.detach())                 # a running average: kept.lerp_(new.detach(), 0.01)
+
+    # gradients: no copy for what is read from them, as their norm
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), math.inf)
 
     # a buffer: allocated once, filled and read by index
     buffer = torch.empty(capacity, width)            # before the loop
@@ -65,6 +69,9 @@ batch = buffer[index]"""
 ONCE = "data = data.float()  # once, before the loop"
 WEIGHTS = """for kept, new in zip(copies, model.parameters()):
     kept.copy_(new.detach())"""
+GRADIENTS = """for kept, weight in zip(copies, model.parameters()):
+    kept.copy_(weight.grad)"""
+JOINED_GRADIENTS = "torch.cat([weight.grad.flatten() for weight in model.parameters()], out=flat)"
 JOINED = "torch.cat([weight.detach().flatten() for weight in model.parameters()], out=flat)"
 RARELY = "if step % 100 == 0:  # not in every step, and into the same memory\n"
 WHERE_READ = "# into the same memory, and only in steps that read it\n"
@@ -102,7 +109,8 @@ def large_copies_every_step(step: StepFacts, copies: RepeatedCopyFacts) -> Advic
     # Stack samples see the Python around the calls, and memory that is given back, too.
     high = min(1.0, max(share.high * part, sum(map(_seen, lines))))
     copied = f"{share.likely:.0%} of each step ({ms:.1f} ms) copies {size(copies.bytes)}"
-    kept = ("an update may need these weights as they were: only allocating memory for them is needless",)
+    what = "weights" if top.weights else "gradients"
+    kept = (f"an update may need these {what} as they were: only allocating memory for them is needless",)
     return Advice(
         because=(
             f"{copied} that the step before copied too, in {copies.samples} sampled steps",
@@ -118,7 +126,7 @@ def large_copies_every_step(step: StepFacts, copies: RepeatedCopyFacts) -> Advic
 
 def _goes(line: CopyingLine) -> float:
     """Which part of a line's copies may well be saved, without changing what the updates do."""
-    if not line.weights or line.reported:
+    if not (line.weights or line.gradients) or line.reported:
         return 1.0
     return 0.0 if _function(line) == "copy_" else IN_PLACE  # that is in place already
 
@@ -137,10 +145,11 @@ def _shown(name: str) -> str:
 
 
 def _cure(line: CopyingLine) -> str:
-    """What helps, by the function that takes most; weights change, and are no items of a buffer."""
+    """What helps, by the function that takes most; weights and gradients are no items of a buffer."""
     name = _function(line)
-    if line.weights:
-        form = JOINED if name in JOINS else WEIGHTS
+    if line.weights or line.gradients:
+        joined, apart = (JOINED, WEIGHTS) if line.weights else (JOINED_GRADIENTS, GRADIENTS)
+        form = joined if name in JOINS else apart
         return RARELY + indent(form, "    ") if line.reported else WHERE_READ + form
     if name in JOINS:
         return BUFFER

@@ -15,11 +15,17 @@ Pad each batch to its own longest sequence, in the collate function, instead of 
     tokenizer(text, truncation=True)                                 # without padding="max_length", then
     DataLoader(..., collate_fn=DataCollatorWithPadding(tokenizer))   # transformers
 
+That collator pads what the tokenizer makes, and no labels. The one that pads labels, too:
+
+    DataCollatorForTokenClassification(tokenizer)                    # a label for each token
+    DataCollatorForSeq2Seq(tokenizer)                                # labels that are texts themselves
+    DataCollatorForLanguageModeling(tokenizer, mlm=False)            # makes them of rows without labels
+
 On a device, round that length up to a multiple of 8, as 16-bit products and attention want it; for rows of
 more than 128 positions 64 is usual, with which few different lengths occur. Where rows are [batch, length]:
 
     rows = torch.nn.functional.pad(rows, (0, -rows.shape[1] % 64), value=PAD)
-    DataCollatorWithPadding(tokenizer, pad_to_multiple_of=64)
+    DataCollatorWithPadding(tokenizer, pad_to_multiple_of=64)        # the others likewise
 
 Then put sequences of similar length into one batch, which alone gains nothing where all rows are equally
 long:
@@ -28,7 +34,7 @@ long:
     order = [alike[i].tolist() for i in torch.randperm(len(alike))]  # anew for each epoch
     DataLoader(..., batch_sampler=order)       # of several ranks, each takes order[rank::world]
 
-    Trainer(..., data_collator=DataCollatorWithPadding(tokenizer))   # transformers, of rows left unpadded
+    Trainer(..., data_collator=DataCollatorWithPadding(tokenizer))   # or another; rows are left unpadded
     TrainingArguments(train_sampling_strategy="group_by_length")     # transformers 5
     TrainingArguments(group_by_length=True)                          # before
 
@@ -47,6 +53,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from perfdoctor.facts.data.collators import OF_LANGUAGE, OF_TEXTS, OF_TOKENS
 from perfdoctor.facts.data.padding import PaddingFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
@@ -75,7 +82,7 @@ PAIRS, PAIRS_AT = (0.0, 0.2, 0.7), 256
 SHOWN = 2  # lines that pad
 
 OWN = "pad_sequence(texts, batch_first=True)  # in collate_fn: pads to the longest of the batch"
-TOKENIZED = "tokenizer(texts, truncation=True)  # without padding: DataCollatorWithPadding pads each batch"
+TOKENIZED = "tokenizer(texts, truncation=True)  # without padding: {collator} pads each batch"
 # Odd lengths keep 16-bit products and attention off the fast path, and each new one may have kernels chosen.
 FINE, COARSE, SHORT = (
     8,
@@ -85,9 +92,14 @@ FINE, COARSE, SHORT = (
 ROUNDED = """\
 # rows are [batch, length]; 16 bits want multiples of 8
 rows = torch.nn.functional.pad(rows, (0, -rows.shape[1] % {multiple}), value=PAD)"""
-TOKENIZED_ROUNDED = (
-    "DataCollatorWithPadding(tokenizer, pad_to_multiple_of={multiple})  # 16 bits want multiples of 8"
-)
+COLLATED = "{collator}(tokenizer{more})"
+WHY_ROUNDED = "  # 16 bits want multiples of 8"
+ROUNDED_FOR_NOTHING = "# lengths are rounded up to multiples of {multiple} now: a CPU gains nothing by that\n"
+LABELS = {
+    OF_TOKENS: "  # pads labels, too",
+    OF_TEXTS: "  # pads labels, too",
+    OF_LANGUAGE: "  # makes the labels itself: rows without them",
+}
 UNPADDED = "# where rows are padded now: leave them as long as their sequences\n"
 ALIKE = """\
 batches = torch.tensor(lengths).argsort().split(batch_size)
@@ -99,7 +111,7 @@ GROUPED_BY_TRAINER = 'train_sampling_strategy="group_by_length"'  # transformers
 GROUPED_BY_TRAINER_SECOND = (
     f"TrainingArguments(..., {GROUPED_BY_TRAINER})  # then: it reads the rows' lengths"
 )
-COLLATED_BY_TRAINER = "Trainer(..., data_collator=DataCollatorWithPadding(tokenizer{rounded}))"
+COLLATED_BY_TRAINER = "Trainer(..., data_collator={collated})"
 
 
 @tip(
@@ -116,11 +128,13 @@ def padded_batches(
     """Advises shorter rows where much of the computation is on padding."""
     compute = step.share(Phase.FORWARD) + step.share(Phase.BACKWARD)
     multiple = 1 if run.device == "cpu" else FINE if padding.width <= SHORT else COARSE
+    if run.device != "cpu":  # what a collator rounds up to already is the user's choice
+        multiple = max(multiple, padding.multiple)
     goes = _beyond(padding, multiple)
     if compute < NOTICEABLE or goes + padding.within < (LARGE if goes >= PART else LARGE_WITHIN):
         return None
     # Grouped by length, rows are to be cut to the longest of their batch as well, or nothing goes.
-    fixed = padding.is_fixed or padding.beyond >= PART
+    fixed = padding.is_fixed or (goes if padding.multiple > 1 else padding.beyond) >= PART
     beyond = goes if fixed else 0.0
     within = padding.within if padding.within >= PART else 0.0
     width, longest = padding.width, padding.longest
@@ -139,7 +153,7 @@ def padded_batches(
         compute * part * _of_pairs(beyond + within * grouped, _pairs(pairs, width))
         for part, grouped, pairs in zip(_gone(run, threads), GROUPED, PAIRS, strict=True)
     )
-    own = _own(pads, multiple) if run.trainer is None else _by_trainer(multiple)
+    own = _own(pads, multiple, padding) if run.trainer is None else _by_trainer(multiple, padding)
     alike = ALIKE if run.trainer is None or not fixed else GROUPED_BY_TRAINER_SECOND
     return Advice(
         because=tuple(because),
@@ -159,19 +173,36 @@ def _beyond(padding: PaddingFacts, multiple: int) -> float:
     return min(padding.beyond, max(0.0, 1.0 - rounded / padding.width))
 
 
-def _own(pads: Sequence[Location], multiple: int) -> str:
+def _own(pads: Sequence[Location], multiple: int, padding: PaddingFacts) -> str:
     """How each batch is padded to its own longest sequence, by what pads it now."""
-    if any("padding=" in (line.text or "") for line in pads):
-        return TOKENIZED if multiple == 1 else f"{TOKENIZED}\n{TOKENIZED_ROUNDED.format(multiple=multiple)}"
-    in_batches = not pads or any("pad_sequence" in (line.text or "") for line in pads)
+    texts = [line.text or "" for line in pads]
+    before = ROUNDED_FOR_NOTHING.format(multiple=padding.multiple) if multiple < padding.multiple else ""
+    if any("padding=" in text or "DataCollator" in text for text in texts):
+        collated, told = _collated(multiple, padding)
+        told += WHY_ROUNDED if multiple > 1 and not told else ""
+        plain = multiple == 1 and not told and not before
+        code = TOKENIZED.format(collator=padding.collator.name)
+        return before + (code if plain else f"{code}\n{collated}{told}")
+    in_batches = not pads or any("pad_sequence" in text for text in texts)
     own = OWN if multiple == 1 else f"rows = {OWN}\n{ROUNDED.format(multiple=multiple)}"
-    return own if in_batches else UNPADDED + own
+    return before + (own if in_batches else UNPADDED + own)
 
 
-def _by_trainer(multiple: int) -> str:
+def _collated(multiple: int, padding: PaddingFacts) -> tuple[str, str]:
+    """The collator that pads all that these batches hold, and what to say of their labels."""
+    name, objective = padding.collator.name, padding.collator.objective
+    more = f", {objective}" if objective else ""
+    more += "" if multiple == 1 else f", pad_to_multiple_of={multiple}"
+    return COLLATED.format(collator=name, more=more), LABELS.get(name, "")
+
+
+def _by_trainer(multiple: int, padding: PaddingFacts) -> str:
     """How a trainer pads each batch to its own longest sequence, which its data set must not have done."""
-    rounded = "" if multiple == 1 else f", pad_to_multiple_of={multiple}"
-    return UNPADDED + COLLATED_BY_TRAINER.format(rounded=rounded)
+    collated, told = _collated(multiple, padding)
+    before = (
+        ROUNDED_FOR_NOTHING.format(multiple=padding.multiple) if multiple < padding.multiple else UNPADDED
+    )
+    return before + COLLATED_BY_TRAINER.format(collated=collated) + told
 
 
 def _gone(run: RunFacts, threads: ThreadFacts) -> tuple[float, float, float]:

@@ -23,12 +23,13 @@ trial compares settled steps, of which none compiles: it tells whether compiled 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 
 from perfdoctor.facts.script.compiling import CompiledAgain, CompilingFacts
-from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import Location
+from perfdoctor.model.measured import PAUSES, Location, Phase
 from perfdoctor.tips.catalogue import Checked, tip
 
 USUAL = 1  # of another compilation for the same code: any size instead of one, or validation beside training
@@ -49,14 +50,14 @@ def recompilations(compiling: CompilingFacts) -> Advice | None:
     if not unusual or compiling.span_s <= 0:
         return None
     again_s = sum(again.seconds for again in unusual)
-    share = min(1.0, again_s / compiling.span_s)
+    at_most, lasting = _shares(unusual, once=False), _shares(unusual, once=True)
+    share = sum(at_most.values())
     if share < NOTICEABLE and not any(again.given_up for again in unusual):
         return None
     first = max(unusual, key=lambda again: (again.given_up, again.seconds))
-    likely = min(share, sum(map(_lasting_s, unusual)) / compiling.span_s)
     return Advice(
-        because=(*_told(first), *_others(unusual, again_s, share)),
-        change=replace(removes(likely / 2, likely, share), is_once=True) if likely >= NOTICEABLE else None,
+        because=(*_told(first), *_others(unusual, again_s, compiling.span_s, at_most)),
+        change=_change(at_most, lasting) if sum(lasting.values()) >= NOTICEABLE else None,
         start_s=again_s if share >= NOTICEABLE else None,
         at=_places(first, compiling),
         tweak="--no-compile",
@@ -65,9 +66,37 @@ def recompilations(compiling: CompilingFacts) -> Advice | None:
     )
 
 
-def _lasting_s(again: CompiledAgain) -> float:
-    """Seconds that the next start takes for it, too, less one compilation that allows for what changes."""
-    return max(0.0, again.seconds - again.kept_s) * (1.0 - 1.0 / max(1, again.times))
+def _shares(unusual: Sequence[CompiledAgain], once: bool) -> dict[Phase, float]:
+    """The share of the step that compiling takes from each phase; `once`: that surely goes."""
+    shares: defaultdict[Phase, float] = defaultdict(float)
+    for again in unusual:
+        part = _lasting(again) if once else 1.0
+        for phase, share in again.shares:
+            shares[phase] += part * share
+    return dict(shares)
+
+
+def _lasting(again: CompiledAgain) -> float:
+    """The part that the next start takes for it, too, less one compilation that allows for what changes."""
+    anew = max(0.0, 1.0 - again.kept_s / again.seconds) if again.seconds > 0 else 0.0
+    return anew * (1.0 - 1.0 / max(1, again.times))
+
+
+def _change(at_most: Mapping[Phase, float], lasting: Mapping[Phase, float]) -> Change:
+    """What goes: from the phases of training, and apart from those beside which batches are prepared on."""
+    beside = {phase for phase in at_most if phase in PAUSES}
+    return Change(
+        step=_estimate(at_most, lasting, at_most.keys() - beside),
+        pauses=_estimate(at_most, lasting, beside),
+        is_once=True,
+    )
+
+
+def _estimate(
+    at_most: Mapping[Phase, float], lasting: Mapping[Phase, float], phases: Collection[Phase]
+) -> Estimate:
+    likely, high = (sum(shares[phase] for phase in phases) for shares in (lasting, at_most))
+    return Estimate(likely / 2, likely, min(1.0, high))
 
 
 def _told(again: CompiledAgain) -> list[str]:
@@ -84,12 +113,18 @@ def _told(again: CompiledAgain) -> list[str]:
     return told
 
 
-def _others(unusual: list[CompiledAgain], again_s: float, share: float) -> list[str]:
+def _others(
+    unusual: list[CompiledAgain], again_s: float, span_s: float, at_most: Mapping[Phase, float]
+) -> list[str]:
     pieces = f" of {len(unusual)} pieces of code" if len(unusual) > 1 else ""
     kept_s = sum(again.kept_s for again in unusual)
     kept = f"; the next start finds {kept_s:.1f} s of it in the compiler's cache" if kept_s >= 0.1 else ""
+    share = min(1.0, again_s / span_s)
     took = f"compiling again{pieces} took {again_s:.1f} s, {share:.1%} of the time from first step to last"
-    return [took + kept]
+    phases = [
+        phase.value for phase in sorted(at_most, key=lambda phase: -at_most[phase]) if at_most[phase] > 0
+    ]
+    return [f"{took}{', in ' + ' and '.join(phases) if phases else ''}{kept}"]
 
 
 def _is_size(again: CompiledAgain) -> bool:

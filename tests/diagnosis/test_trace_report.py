@@ -6,18 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdoctor.diagnosis import trace_report
+from perfdoctor.diagnosis import matrix_sizes, trace_report
 from perfdoctor.model.concluded import Bottleneck, Confidence, Verdict
+from perfdoctor.model.note import Note
 from perfdoctor.render.notes import all_worded, worded
 from perfdoctor.trace.parse.columns import Skipped
 from perfdoctor.trace.results import INVALID, Collectives, IdleCause
-from tests.support.rank_traces import copy, host_only, kernel, rank, step, unmarked, use, wait
+from tests.support.rank_traces import copy, host_only, kernel, matrix, rank, step, unmarked, use, wait
 
 # Products in 16 bits: nothing large is to be gained from computing.
 NARROW = (
     kernel("gemm", "matmul", 200, dtype="float16", tensor=True),
     kernel("vectorized", "pointwise", 100, dtype="float16"),
 )
+
+GEMM = (kernel("gemm", "matmul", 400, dtype="float16", tensor=True),)
+ALIGNED = matrix(4096, 4096, 4096, 400, multiple=64)
 
 
 def steps(count=5, **given):
@@ -57,10 +61,47 @@ def test_a_device_that_waits_for_batches_is_a_data_verdict_with_its_ceiling():
 
 
 def test_a_busy_device_that_nothing_is_found_against_is_healthy():
-    busy = rank(steps(compute=97), kernels=(kernel("gemm", "matmul", 400, dtype="float16", tensor=True),))
+    busy = rank(steps(compute=97), kernels=GEMM, matrices=(ALIGNED,))
     found = judged(busy).diagnosis
     assert found.verdict is Verdict.HEALTHY
     assert found.confidence is Confidence.HIGH
+    assert not any("misaligned-shapes" in why for why in found.because)
+
+
+def test_a_trace_without_shapes_is_not_called_healthy_without_saying_what_was_not_judged():
+    found = judged(rank(steps(compute=97), kernels=GEMM, notes=(Note("no-shapes"),)))
+    assert found.diagnosis.verdict is Verdict.HEALTHY
+    assert found.diagnosis.confidence is Confidence.MEDIUM
+    (why,) = (why for why in found.diagnosis.because if "misaligned-shapes" in why)
+    assert why.startswith("misaligned-shapes could not be judged in ")
+    assert "shapes are missing of the matrix products there (record_shapes=True)" in why
+    reasons = {entry.id: entry.because for entry in found.not_judged}
+    assert reasons["misaligned-shapes"] == matrix_sizes.NO_SHAPES.reason
+
+
+def test_of_products_some_of_which_have_shapes_the_others_are_not_judged():
+    some = replace(ALIGNED, us=ALIGNED.us / 2)
+    found = judged(rank(steps(compute=97), kernels=GEMM, matrices=(some,))).diagnosis
+    assert any("misaligned-shapes could not be judged in " in why for why in found.because)
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    [
+        pytest.param((kernel("conv", "convolution", 400, dtype="float16", tensor=True),), id="no-products"),
+        pytest.param((kernel("sgemm", "matmul", 400, dtype="float32"),), id="any-size-is-fast"),
+    ],
+)
+def test_where_sizes_would_not_matter_nothing_is_said_of_them(kernels):
+    found = judged(rank(steps(compute=97), kernels=kernels, peak=None, notes=(Note("no-shapes"),)))
+    assert not any("misaligned-shapes" in why for why in found.diagnosis.because)
+
+
+def test_shapes_that_were_recorded_are_not_asked_for_where_no_products_ran():
+    convolved = rank(steps(compute=97), kernels=GEMM, classes=(use("convolution", 400),))
+    assert "misaligned-shapes" not in {entry.id for entry in judged(convolved).not_judged}
+    reasons = {entry.id: entry.because for entry in judged(rank(steps(compute=97))).not_judged}
+    assert reasons["misaligned-shapes"] == matrix_sizes.NO_SIZES.reason
 
 
 def test_wide_products_on_a_device_with_fast_narrow_ones_are_a_compute_verdict():

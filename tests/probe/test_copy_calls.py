@@ -111,7 +111,7 @@ def test_a_tensor_of_a_transform_has_no_memory_and_is_left_alone():
 )
 def test_copies_of_what_an_optimizer_trains_are_of_weights(function, given):
     net, data = torch.nn.Linear(8, 8), torch.ones(8, 8)
-    weights = storages_of(torch, [torch.optim.SGD(net.parameters(), lr=0.1)])
+    weights, _ = storages_of(torch, [torch.optim.SGD(net.parameters(), lr=0.1)])
     first = StepCopies(torch, None, weights)
     second = StepCopies(torch, first, weights)
     for step in (first, second):
@@ -120,9 +120,28 @@ def test_copies_of_what_an_optimizer_trains_are_of_weights(function, given):
     assert [call.weights for call in second.repeated] == [True, False]
 
 
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_gradients_that_are_set_to_zero_lie_in_the_same_memory_and_are_told_from_weights(set_to_none):
+    net = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net(torch.ones(2, 8)).sum().backward()
+    step = None
+    for _ in range(2):
+        step = StepCopies(torch, step, *storages_of(torch, [optimizer]))
+        optimizer.zero_grad(set_to_none=set_to_none)
+        kept = torch.ones(64)  # may get the memory that was given back
+        net(torch.ones(2, 8)).sum().backward()
+        copied(torch.cat, [weight.grad.flatten() for weight in net.parameters()], step=step)
+        copied(torch.Tensor.clone, net.weight.data, step=step)
+    del kept
+    shown = [(call.weights, call.gradients) for call in step.repeated]
+    assert shown[-1] == (True, False)
+    assert set_to_none or shown == [(False, True), (True, False)]
+
+
 def test_a_copy_of_a_copy_of_weights_is_one_as_well_and_a_small_part_of_weights_is_none():
     net, (data, kept) = torch.nn.Linear(8, 8), (torch.ones(8, 8) for _ in range(2))
-    weights = storages_of(torch, [torch.optim.SGD(net.parameters(), lr=0.1)])
+    weights, _ = storages_of(torch, [torch.optim.SGD(net.parameters(), lr=0.1)])
     first = StepCopies(torch, None, weights)
     clone, _ = copied(torch.Tensor.clone, net.weight.data, step=first)
 

@@ -82,6 +82,20 @@ def test_weights_that_an_update_may_need_are_copied_into_the_same_memory_for_a_p
     assert not any(form in advice.code for form in ("step %", "capacity", "data.float()"))
 
 
+@pytest.mark.parametrize(("name", "code"), [("cat", "out=flat"), ("clone", "kept.copy_(weight.grad)")])
+def test_gradients_are_no_items_of_a_buffer(name, code):
+    advice = tip(STEP, copies(lines=(copying(names=(name,), gradients=True),)))
+    assert advice.change.step.likely == pytest.approx(0.2 * IN_PLACE)
+    assert advice.because[2].startswith("an update may need these gradients as they were")
+    assert code in advice.code
+    assert "weight.grad" in advice.code
+    assert not any(form in advice.code for form in ("step %", "capacity", "data.float()"))
+    rarely = tip(STEP, copies(lines=(copying(names=(name,), gradients=True, reported=True),)))
+    assert rarely.change.step.likely == pytest.approx(0.2)
+    assert rarely.code.startswith("if step % 100 == 0:")
+    assert "weight.grad" in rarely.code
+
+
 @pytest.mark.parametrize("name", ["clone", "float", "cat", "copy_"])
 def test_weights_that_are_only_reported_may_be_copied_rarely(name):
     advice = tip(STEP, copies(lines=(copying(names=(name,), weights=True, reported=True),)))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfdoctor.facts.data.collators import Collator
 from perfdoctor.model.measured import Location
 from perfdoctor.tips.padded_batches import padded_batches
 from tests.support.facts import LOADER_LINE, gain, run, step, threads
@@ -172,3 +173,42 @@ def test_is_silent(of_step, found):
 )
 def test_fires_just_above_the_thresholds(of_step, found):
     assert tip(of_step, found) is not None
+
+
+TOKENIZES = Location("train.py", 12, "encode", 'tokenizer(texts, truncation=True, padding="max_length")')
+
+
+@pytest.mark.parametrize(
+    ("collator", "made", "told"),
+    [
+        (Collator("DataCollatorForTokenClassification"), "(tokenizer)", "pads labels, too"),
+        (Collator("DataCollatorForSeq2Seq"), "(tokenizer)", "pads labels, too"),
+        (
+            Collator("DataCollatorForLanguageModeling", "mlm=False"),
+            "(tokenizer, mlm=False)",
+            "makes the labels itself: rows without them",
+        ),
+    ],
+)
+def test_labels_of_tokens_ask_for_a_collator_that_pads_them(collator, made, told):
+    found = padding(lines=(TOKENIZES,), collator=collator)
+    for code in (tip(STEP, found).code, tip(STEP, found, trainer="transformers").code):
+        assert f"{collator.name}{made}" in code
+        assert told in code
+        assert "DataCollatorWithPadding" not in code
+    assert f"{made[:-1]}, pad_to_multiple_of=64)" in tip(STEP, found, "cuda").code
+
+
+def test_lengths_that_are_rounded_already_are_not_padded_by_a_fixed_length():
+    found = padding(0.2, 0.45, multiple=64, lines=(PADS,), at=LOADER_LINE)  # beyond only by rounding
+    advice = tip(STEP, found, "cuda")
+    assert "argsort" in advice.code
+    assert "pad_sequence" not in advice.code
+    assert gain(advice).likely < gain(tip(STEP, padding(0.2, 0.45), "cuda")).likely
+    on_cpu = tip(STEP, found)
+    assert on_cpu.code.startswith("# lengths are rounded up to multiples of 64 now: a CPU gains nothing")
+
+
+def test_rounding_that_the_script_asks_for_is_kept_on_a_device():
+    wide = padding(0.5, 0.0, width=100.0, longest=50.0, mean=50.0, multiple=32)
+    assert "% 32)" in tip(STEP, wide, "cuda").code

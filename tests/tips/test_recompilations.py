@@ -5,15 +5,22 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.facts.script.compiling import CompiledAgain, CompilingFacts
-from perfdoctor.model.measured import Location
+from perfdoctor.model.measured import Location, Phase
 from perfdoctor.tips.recompilations import recompilations as tip
 from tests.support.facts import gain
 
 LINE = Location("train.py", 9, "forward", "self.calls += 1")
 FUNCTION = Location("train.py", 8, "forward", "def forward(self, x):")
 CALL = Location("train.py", 30, "main", "model = torch.compile(net, mode='default')")
-VALUE = CompiledAgain(FUNCTION, "forward", 4, 20.0, 0.0, False, ("self.calls",), LINE)
+VALUE = CompiledAgain(
+    FUNCTION, "forward", 4, 20.0, 0.0, False, ("self.calls",), LINE, ((Phase.FORWARD, 0.2),)
+)
 SIZE = replace(VALUE, broken=("tensor 'x' size mismatch at index 0",), at=None)
+
+
+def taking(seconds, phase=Phase.FORWARD):
+    """Of 100 seconds."""
+    return replace(VALUE, seconds=seconds, shares=((phase, seconds / 100),))
 
 
 def facts(*again, span_s=100.0, calls=(CALL,)):
@@ -26,7 +33,9 @@ def test_says_what_changed_where_and_what_compiling_again_took():
         "`forward` was compiled 5 times",
         "each time something was another than before: self.calls",
     )
-    assert advice.because[-1] == "compiling again took 20.0 s, 20.0% of the time from first step to last"
+    assert advice.because[-1] == (
+        "compiling again took 20.0 s, 20.0% of the time from first step to last, in forward"
+    )
     assert advice.at == (LINE, FUNCTION)
     assert advice.code is None
     assert gain(advice).likely == pytest.approx(1 / 0.85)  # one of the four allows for what changes
@@ -40,15 +49,15 @@ def test_sizes_are_mended_where_torch_compile_is_called():
 
 
 def test_giving_up_is_told_however_little_time_it_took():
-    given_up = replace(VALUE, seconds=0.1, given_up=True)
+    given_up = replace(taking(0.1), given_up=True)
     advice = tip(facts(given_up))
     assert "then torch gave up: it runs uncompiled since" in advice.because
     assert advice.about == "risk"
 
 
 def test_fires_at_the_threshold_and_is_silent_just_under_it():
-    assert tip(facts(replace(VALUE, seconds=2.0))) is not None
-    assert tip(facts(replace(VALUE, seconds=1.99))) is None
+    assert tip(facts(taking(2.0))) is not None
+    assert tip(facts(taking(1.99))) is None
 
 
 def test_a_second_compilation_is_usual():
@@ -68,4 +77,21 @@ def test_what_the_next_start_finds_in_the_compilers_cache_is_only_possible_to_ga
     assert (change.step.low, change.step.likely, change.step.high) == pytest.approx((0.015, 0.03, 0.2))
     advice = tip(facts(replace(VALUE, kept_s=19.0)))
     assert (advice.about, advice.start_s) == ("start", 20.0)
-    assert advice.because[-1].endswith("to last; the next start finds 19.0 s of it in the compiler's cache")
+    assert advice.because[-1].endswith(
+        "to last, in forward; the next start finds 19.0 s of it in the compiler's cache"
+    )
+
+
+def test_no_more_goes_than_the_phases_in_which_it_was_compiled_took_for_it():
+    short = replace(VALUE, shares=((Phase.FORWARD, 0.08), (Phase.BACKWARD, 0.04)))  # the rest is of no step
+    advice = tip(facts(short))
+    assert advice.change.step.high == pytest.approx(0.12)
+    assert advice.change.step.likely == pytest.approx(0.09)
+    assert advice.because[-1].endswith("20.0% of the time from first step to last, in forward and backward")
+    assert tip(facts(replace(VALUE, shares=()))) is None
+
+
+def test_what_is_compiled_in_validation_goes_from_the_pauses():
+    change = tip(facts(taking(12.0, Phase.VALIDATION), taking(4.0))).change
+    assert (change.pauses.likely, change.pauses.high) == pytest.approx((0.09, 0.12))
+    assert (change.step.likely, change.step.high) == pytest.approx((0.03, 0.04))

@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
+from perfdoctor.facts.data.collators import PADDING, Collator, collator_of, is_below_zero, rounded_to
 from perfdoctor.facts.data.training_loader import trained_on
 from perfdoctor.facts.decode import as_count
 from perfdoctor.facts.registry import fact
@@ -19,6 +20,7 @@ from perfdoctor.model.measured import LoaderFacts, Location
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.loaders import PaddingEvent
+from perfdoctor.wire.events.training import BatchLayoutEvent
 
 MODELS = 0  # how the probe numbers what models are called with
 ROWS = 16  # read: fewer may be alike by chance
@@ -26,7 +28,12 @@ ROWS = 16  # read: fewer may be alike by chance
 # ever holds the value itself, is made of several others, and not every second one is of the same length.
 INSIDE, KINDS, ALIKE = 0.05, 4, 0.5
 
-CALLS = frozenset(("pad_sequence", "pad", "DataCollatorWithPadding"))
+TIME_FIRST = Missing("batches hold time in their first dimension, and padding was looked for in the second")
+
+CALLS = frozenset(("pad_sequence", "pad", *PADDING))
+# What collators round lengths up to. By chance, one length in so many is such a multiple: two different ones
+# and no other have been rounded.
+MULTIPLES = (256, 128, 64, 32, 16, 8)
 FILLS = frozenset(("full", "full_like", "new_full", "fill_"))
 NAMED = re.compile(r"(^|_)pad(_|$|ding|ded)", re.IGNORECASE)
 
@@ -42,6 +49,8 @@ class PaddingFacts:
     beyond: float  # share that lies beyond the longest sequence of its batch
     within: float  # share that is padding, but not beyond it
     is_fixed: bool = False  # all batches are equally wide, while their longest sequences differ
+    multiple: int = 1  # that a batch's longest sequence is rounded up to
+    collator: Collator = Collator()  # that pads all that such a batch holds
     lines: tuple[Location, ...] = ()  # whose text pads
     at: Location | None = None  # the line that builds the loader
 
@@ -75,17 +84,22 @@ def padding_facts(
     loader: LoaderFacts | Missing | None,
     batch: BatchFacts | Missing | None,
     sources: Sources,
-) -> PaddingFacts | None:
+) -> PaddingFacts | Missing | None:
     """Of the training loader's batches, else of what models are called with; None where nothing is padded."""
     samples = [event for event in rank.of(PaddingEvent) if _is_whole(event)]
     origin = trained_on(rank, span)
     if not any(event.loader in origin for event in samples):
         origin = frozenset((MODELS,))
-    tensors = list(_sequences([event for event in samples if event.loader in origin]))
+    looks = [event for event in samples if event.loader in origin]
+    tensors = list(_sequences(looks))
     positions = sum(rows.positions for rows in tensors)
     padding = sum(rows.padding for rows in tensors)
     if not padding:
         return None
+    if any(event.dimension for event in rank.of(BatchLayoutEvent)):
+        return TIME_FIRST
+    files = _files(rank, loader, batch)
+    multiple = _multiple(tensors, rounded_to(files, sources))
     count = sum(len(rows.lengths) for rows in tensors)
     longest = sum(max(rows.lengths) * len(rows.lengths) for rows in tensors)
     return PaddingFacts(
@@ -95,8 +109,10 @@ def padding_facts(
         mean=(positions - padding) / count,
         beyond=1 - longest / positions,
         within=(longest - positions + padding) / positions,
-        is_fixed=_are_fixed(tensors),
-        lines=tuple(_lines(_files(rank, loader, batch), sources)),
+        is_fixed=multiple == 1 and _are_fixed(tensors),
+        multiple=multiple,
+        collator=collator_of(looks, files, sources),
+        lines=tuple(_lines(files, sources)),
         at=loader.at if isinstance(loader, LoaderFacts) else None,
     )
 
@@ -108,6 +124,22 @@ def _are_fixed(tensors: Sequence[_Rows]) -> bool:
         places[rows.place].append(rows)
     same_widths = all(len({one.width for one in rows}) == 1 for rows in places.values())
     return same_widths and any(len({max(one.lengths) for one in rows}) > 1 for rows in places.values())
+
+
+def _multiple(tensors: Sequence[_Rows], asked: int) -> int:
+    """What the longest sequence of each batch is rounded up to; 1 where rows are wider than that.
+
+    Rows of one width that is such a multiple may be of a fixed length as well: then only the script tells.
+    """
+    pairs = {(rows.width, max(rows.lengths)) for rows in tensors}
+    places: dict[int | None, set[int]] = defaultdict(set)
+    for rows in tensors:
+        places[rows.place].add(rows.width)
+    differ = any(len(widths) > 1 for widths in places.values())
+    for multiple in MULTIPLES if differ else (asked,):
+        if multiple > 1 and all(width == -(-longest // multiple) * multiple for width, longest in pairs):
+            return multiple
+    return 1
 
 
 def _is_whole(event: PaddingEvent) -> bool:
@@ -139,16 +171,12 @@ def _without_targets(places: Collection[list[PaddingEvent]]) -> list[list[Paddin
 
     Where there is nothing else of that width, targets tell how long the rows beside them are.
     """
-    widths = {event.width for events in places for event in events if not _is_below_zero(event)}
+    widths = {event.width for events in places for event in events if not is_below_zero(event)}
     return [
         events
         for events in places
-        if not all(_is_below_zero(event) and event.width in widths for event in events)
+        if not all(is_below_zero(event) and event.width in widths for event in events)
     ]
-
-
-def _is_below_zero(event: PaddingEvent) -> bool:
-    return isinstance(event.fill, (int, float)) and event.fill < 0
 
 
 def _fill(event: PaddingEvent) -> tuple[object, object]:

@@ -31,6 +31,7 @@ class CopyingLine:
     phase: Phase | None = None  # in which stack samples saw the line most; None: nowhere
     cost: LineCost | None = None  # what they saw there: with the Python around the calls
     weights: bool = False  # mostly of parameters that are trained
+    gradients: bool = False  # mostly of their gradients
     reported: bool = False  # the source shows that no update depends on those copies
 
 
@@ -79,7 +80,7 @@ def _line(
     by_look = {event.look: event for event in events}
     there = [(by_look.get(look.look), look.step_s) for look in looks]
     phase, cost = _seen(at, stacks)
-    weights = events[-1].weights
+    weights, gradients = events[-1].weights, events[-1].gradients
     return CopyingLine(
         at=at,
         share=min(1.0, median(event.seconds / step_s if event else 0.0 for event, step_s in there)),
@@ -89,7 +90,8 @@ def _line(
         phase=phase,
         cost=cost,
         weights=weights,
-        reported=weights and only_reported(sources, at),
+        gradients=gradients,
+        reported=(weights or gradients) and only_reported(sources, at),
     )
 
 

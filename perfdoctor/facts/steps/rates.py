@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from perfdoctor.facts.data.training_loader import trained_on
 from perfdoctor.facts.device.profiler_windows import MeasuredWindows
@@ -17,10 +17,12 @@ from perfdoctor.model.rates import TrainingRates
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.trace.results import RankTrace
 from perfdoctor.wire.events.loaders import PaddingEvent
+from perfdoctor.wire.events.training import BatchLayoutEvent
 
 SHAPES = "shapes"  # the window that tells what operators compute
 MODELS = 0  # how the probe numbers what models are called with
 KINDS = 4  # different values in rows of integers: fewer are labels or flags, not texts
+NO_LOADER = "samples: no loader told how many a step trains on"
 NO_TEXTS = "tokens: no batch of rows of integers (B x T) was seen"
 
 
@@ -34,9 +36,15 @@ def training_rates(
 ) -> TrainingRates:
     """Samples, tokens and operations per second, and how far they are from what the device can do."""
     how, unknown = [], []
-    width = _token_width(rank, span)
+    layouts = rank.of(BatchLayoutEvent)
+    time_first = [event for event in layouts if event.dimension]
+    width = _token_width(rank, span, time_first)
+    if time_first and step.samples_per_s is not None:
+        how.append(
+            f"samples: the second dimension of a batch, as {time_first[0].told_by} tells; time is the first"
+        )
     if step.samples_per_s is None:
-        unknown.append("samples: no loader told how many a step trains on")
+        unknown.append(_uncounted(layouts))
     elif width is None:
         unknown.append(NO_TEXTS)
     else:
@@ -69,8 +77,22 @@ def training_rates(
     )
 
 
-def _token_width(rank: RankRecords, span: MeasuredSpan) -> float | None:
+def _uncounted(layouts: Sequence[BatchLayoutEvent]) -> str:
+    """Why samples are not counted."""
+    unknown = next((event for event in layouts if event.dimension is None), None)
+    if unknown is None:
+        return NO_LOADER
+    what = "integers" if unknown.integers else "numbers"
+    return f"samples: of batches of {unknown.rows} x {unknown.columns} {what} nothing tells which dimension"
+
+
+def _token_width(
+    rank: RankRecords, span: MeasuredSpan, time_first: Sequence[BatchLayoutEvent]
+) -> float | None:
     """Positions of a text in the training loader's batches, else in what models are called with."""
+    if time_first:
+        times = [event.rows for event in time_first if event.integers]
+        return sum(times) / len(times) if times else None
     looks = [event for event in rank.of(PaddingEvent) if event.width and event.loader is not None]
     origin = trained_on(rank, span)
     of_origin = [event for event in looks if event.loader in origin]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from itertools import islice
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 LEAVES_MAX = 64  # tensors of one batch that are looked at
 ITEMS_MAX = 512  # of a batch that are looked at to find them
@@ -50,11 +50,20 @@ def batch_size_of(loader: Any) -> Optional[int]:
     return None
 
 
-def samples_of(batch: Any, tensor: Any, most: int = 0) -> int:
+def first_sizes(batch: Any, tensor: Any) -> Optional[Tuple[int, int]]:
+    """The first two sizes of a batch's first tensor; None where it has none, or one of a single dimension."""
+    first = next(iter(leaves(batch, tensor)), None)
+    if first is None or first.is_nested or first.dim() < 2:
+        return None
+    return int(first.shape[0]), int(first.shape[1])
+
+
+def samples_of(batch: Any, tensor: Any, most: int = 0, exact: bool = False) -> int:
     """How many samples a batch holds: the first dimension of its first tensor; 0 if it has none.
 
     `most`: samples that were put together, 0 if unknown. Where tensors tell of more, or a list is as long,
     the first dimension is another one: of lists with a tensor for each sample, of batches with time first.
+    `exact`: that is how many there are, unless collating leaves some out.
     """
     first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
     if not most and isinstance(first, tensor) and first.dim():
@@ -65,6 +74,8 @@ def samples_of(batch: Any, tensor: Any, most: int = 0) -> int:
         return counted
     lists = [each for each in (batch, first) if isinstance(each, (list, tuple)) and each]
     as_long = any(len(each) == most for each in lists) and most > FIELDS
+    if exact and (first_sizes(batch, tensor) or (0, 0))[1] == most:
+        return most
     return most if sizes and (as_long or counted > most or most in sizes) else counted
 
 

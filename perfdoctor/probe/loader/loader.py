@@ -24,6 +24,7 @@ from ..session import Session
 from ..steps.steps import StepTracker
 from ..user_frames import library_between, user_line
 from .batch_content import batch_size_of, items_of, samples_of
+from .batch_dimensions import BatchDimensions
 from .epoch import Epoch
 from .making import Making
 
@@ -59,6 +60,8 @@ class Loaders:
         self.delivered = False  # a batch is being worked on, where batches are the steps
         self.may_open = True
         self.samples_of = patch.guarded("samples", samples_of)  # of batches of whatever kind
+        dimensions = BatchDimensions(session, steps.samples, torch.Tensor)
+        self.samples_told = patch.guarded("samples", dimensions.count)  # in whichever dimension
         self.made = Making(session, torch.Tensor, steps.fetches)
 
     # ------------------------------------------------------------ construction
@@ -241,9 +244,9 @@ class Loaders:
         samples = self.samples
         samples.loader_delivers = True
         if samples.evaluated:  # by a pass in eval mode alone: the batch before it was no training batch
-            samples.pending, samples.evaluated = 0, False
+            samples.evaluate()
             self.steps.modules.before_batch()
-        samples.pending += count
+        samples.pending += count if samples.plain else self.samples_told(count, result, epoch) or 0
         if epoch is None:
             return
         turn = epoch.before + epoch.batches

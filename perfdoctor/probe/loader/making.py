@@ -111,7 +111,8 @@ class Making:
         self.untimed = 0
         totals[0] += stride
         asked = args[1] if len(args) > 1 else None  # indices of the samples, or of the only one
-        totals[1] += stride * samples_of(result, self.tensor, len(asked) if isinstance(asked, list) else 0)
+        count = len(asked) if isinstance(asked, list) else 0
+        totals[1] += stride * samples_of(result, self.tensor, count, exact=True)
         for place, cost in enumerate(costs, 2):
             totals[place] += stride * cost
         if self.written >= EACH_ROWS:

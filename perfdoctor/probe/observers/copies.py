@@ -27,8 +27,8 @@ class RepeatedCopies(CallViewer):
         self.step = self._copies(self.step)
 
     def _copies(self, earlier: Optional[StepCopies] = None) -> StepCopies:
-        weights = storages_of(self.watch.torch, self.watch.lines.optimizers)
-        return StepCopies(self.watch.torch, earlier, weights)
+        weights, gradients = storages_of(self.watch.torch, self.watch.lines.optimizers)
+        return StepCopies(self.watch.torch, earlier, weights, gradients)
 
     def before(self, phase: int, function: Any, args: Args, kwargs: Kwargs, gap_ns: int) -> Any:
         """What goes in; collating copies, as it should."""
@@ -67,6 +67,7 @@ class RepeatedCopies(CallViewer):
                     seconds=seconds,
                     names=names,
                     weights=sum(call.bytes for call in calls if call.weights) > MOSTLY * size,
+                    gradients=sum(call.bytes for call in calls if call.gradients) > MOSTLY * size,
                     at=calls[0].line,
                 )
             )

@@ -16,7 +16,7 @@ from ..autocast import autocast_of
 from ..constructor_lines import ConstructorLines
 from ..function_transforms import is_wrapped
 from ..loss_graph import compiles_backward
-from ..module_parts import modules_of, parameters_of
+from ..module_parts import buffers_of, modules_of, parameters_of
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
 from ..repeated_calls import Call, GraphUse, Repeat, told
@@ -88,6 +88,7 @@ class ModuleCalls:
     def _clear(self) -> None:
         self.stack: List[Call] = []
         self.seen: Dict[Any, Call] = {}
+        self.buffers: Dict[int, Set[int]] = {}  # identities of those of outermost modules, by theirs
         self.count = 0
         self.repeats: List[Repeat] = []
         self.outputs: Dict[int, Tuple[Any, Any]] = {}  # of convolutions with a bias
@@ -224,13 +225,29 @@ class ModuleCalls:
         raise Unknown
 
     def _graph(self, call: Call) -> Optional[int]:
-        """Which backward a parametrization, or what is inside it, is computed for; None where it is for none.
+        """Which backward something is computed for that does not depend on data; None where it is for none.
 
-        Each backward frees the graph that it goes through. So a weight that one backward has used cannot be
-        kept for the next, and one that was made without a graph gets no gradients.
+        That is a parametrization, what is inside it, and what is given nothing but parts of the model, as are
+        learned queries and prompts. Each backward frees the graph that it goes through. So what one backward
+        has used cannot be kept for that of the next micro-batch, and what was made without a graph gets no
+        gradients.
         """
+        if not call.recording:
+            return None
         makes = any(_is_parametrization(one.module) for one in (call, *self.stack))
-        return self.steps.schedule.backwards if makes and call.recording else None
+        return self.steps.schedule.backwards if makes or self._is_given_parts(call) else None
+
+    def _is_given_parts(self, call: Call) -> bool:
+        """Whether all tensors that a module is given are parameters, or buffers of the outermost module."""
+        given = [tensor for tensor in (alive() for alive in call.alive) if tensor is not None]
+        others = [tensor for tensor in given if not isinstance(tensor, self.torch.nn.Parameter)]
+        if others and not any(tensor.requires_grad for tensor in others):
+            root = self.stack[0].module if self.stack else call.module
+            buffers = self.buffers.get(id(root))
+            if buffers is None:
+                buffers = self.buffers[id(root)] = {id(buffer) for buffer in buffers_of(root)}
+            others = [tensor for tensor in others if id(tensor) not in buffers]
+        return bool(given) and not others
 
     def _known(self, call: Call) -> Optional[Call]:
         """The first call with the same arguments, all of them still there.

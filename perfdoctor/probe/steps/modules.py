@@ -11,6 +11,7 @@ from .. import patch
 from ..compile_question import compile_question
 from ..module_parts import modules_of, parameters_of
 from ..recorder import AFTER_FORWARD, BEFORE_CALL, EVAL_FORWARD, Recorder, clock
+from .batch_layout import BatchLayouts, LayoutLook
 from .eval_passes import EvalPasses
 from .samples import SampleCount
 from .thread import TrainingThread
@@ -28,12 +29,18 @@ MODULES_MAX = 1_000  # modules remembered by identity; scripts that build one pe
 class _KnownModule:
     """What is known of one module: whether it has parameters, and in which modes it trains."""
 
-    __slots__ = ("alive", "has_parameters", "trained", "trains_in_eval_mode", "validates")
+    __slots__ = (
+        "alive", "dimension", "has_parameters", "layout", "plain", "trained", "trains_in_eval_mode",
+        "validates",
+    )  # fmt: skip
 
     def __init__(self, has_parameters: bool, alive: Any) -> None:
         self.has_parameters = has_parameters
         self.alive = alive  # a weak reference, which forgets the module
         self.trained = False  # it was called in train mode
+        self.layout: Optional[LayoutLook] = None  # while it is not known how its batches are laid out
+        self.dimension: Optional[int] = 0  # of the samples in what it is given; None: nothing tells
+        self.plain = False  # it trains, and nothing more is to be learnt from its calls
         self.trains_in_eval_mode = False  # a backward pass went through a pass in eval mode
         self.validates = False  # no backward followed its last pass in train mode without gradients
 
@@ -56,6 +63,8 @@ class ModuleCallPhases:
         self.in_call: Any = False  # or what `watcher` was when the outermost call began
         self.watcher: Any = True  # or who watches the calls inside one
         self.known: Dict[int, _KnownModule] = {}
+        self.layouts = BatchLayouts(self.session, samples, torch)
+        self.look: Optional[LayoutLook] = None  # at the call that is under way
         # The last pass in eval mode if it recorded: of which module, which call of its row, and its ns.
         self.evaluated: Optional[Tuple[_KnownModule, int, int]] = None
         # Such passes since the last batch or backward that were derived with respect to data, and their ns.
@@ -89,7 +98,7 @@ class ModuleCallPhases:
                     recorder is None
                     or before is None
                     or known is None
-                    or not known.trained
+                    or not known.plain
                     or not self.training
                     or recorder.level <= CALL
                     or recorder.owner != get_ident()
@@ -110,7 +119,7 @@ class ModuleCallPhases:
                 try:  # a signal's handler may raise anywhere from here on
                     phases.in_call = True
                     if not samples.loader_delivers:
-                        phases.count_samples(args)
+                        phases.count_samples(args, known)
                     return original(self, *args, **kwargs)
                 finally:
                     phases.in_call = False
@@ -148,18 +157,42 @@ class ModuleCallPhases:
         if recorder is None or recorder.current in INDIVISIBLE:
             return None
         known.trained |= trains or module.training
-        watcher = self.in_call = self.watcher
+        known.plain = known.trained and known.layout is None
+        watcher = self.in_call = self._watcher(known, trains, args, kwargs)
         recorder.calls += 1
-        if not self.samples.loader_delivers and trains:
-            self.count_samples(args[1:])
+        if not self.samples.loader_delivers and trains and self.look is None:
+            self.count_samples(args[1:], known)
         recorder.enter(phase)
         depth = len(recorder.stack)
         if phase == VALIDATION and not self.derived_call:  # else those before wait for what follows
             recorder.decide(recorder.base, recorder.base, VALIDATION)
         elif recorder.undecided:
             recorder.set_aside(recorder.base, recorder.base)
-        watched = None if watcher is True else watcher.enter(args, kwargs)
+        watched = None if watcher is True or watcher is self.look else watcher.enter(args, kwargs)
         return recorder, watched, phase, recording, depth, known
+
+    def _watcher(self, known: _KnownModule, trains: bool, args: Args, kwargs: Kwargs) -> Any:
+        """Who watches the calls inside: while a model is new, a look at how its batches are laid out."""
+        look = known.layout
+        if look is not None and trains and self.watcher is True:
+            self.look = look
+            self.watcher = look if look.begin(args, kwargs) else True
+        return self.watcher
+
+    def _settle(self, known: _KnownModule, look: LayoutLook, args: Args, result: Any) -> None:
+        """The look at a call is over: count its samples in the dimension that they lie in."""
+        self.look = None
+        if self.watcher is look:
+            self.watcher = True
+        settled, known.dimension = look.end(result) or (True, 0)
+        if settled:
+            known.layout, known.plain = None, known.trained
+        if not self.samples.loader_delivers:
+            self.count_samples(args[1:], known)
+        elif look.shows:
+            self.samples.settle(known.dimension)
+        elif settled:
+            self.samples.be_plain()
 
     def _phase(self, module: Any, known: _KnownModule, recording: bool) -> int:
         """What an outermost call is.
@@ -189,13 +222,15 @@ class ModuleCallPhases:
     def after(self, token: Any, args: Args, result: Any) -> None:
         """Leave the phase; in train mode what follows is the loss, until something else begins."""
         if type(token) is tuple:
-            self._leave(token, result)
+            self._leave(token, args, result)
         else:
             token.leave(result)
 
-    def _leave(self, token: Any, result: Any) -> None:
+    def _leave(self, token: Any, args: Args, result: Any) -> None:
         self.in_call = False
         recorder, watcher, phase, recording, depth, known = token
+        if self.look is not None:
+            self._settle(known, self.look, args, result)
         if watcher is not None:
             watcher.leave(result)
         self.updates.unwind(recorder, depth)
@@ -262,14 +297,15 @@ class ModuleCallPhases:
         """Whether a module was called in train mode."""
         return any(known.trained for known in self.known.values())
 
-    def _count_samples(self, args: Args) -> None:
+    def _count_samples(self, args: Args, known: _KnownModule) -> None:
         """Without a DataLoader, a model's input tells the size of the batch, where one loss trains all."""
         batch = args[0] if args else None
         updates = self.updates
         one_loss = not updates.several_losses or len(updates.numbers) <= 1
-        if one_loss and isinstance(batch, self.torch.Tensor) and batch.dim():
+        at = known.dimension
+        if one_loss and isinstance(batch, self.torch.Tensor) and at is not None and batch.dim() > at:
             # `len` takes four times as long as `shape`, which a nested tensor does not have.
-            self.samples.pending = batch.size(0) if batch.is_nested else batch.shape[0]
+            self.samples.pending = batch.size(0) if batch.is_nested else batch.shape[at]
 
     def _meet(self, module: Any) -> _KnownModule:
         if len(self.known) >= MODULES_MAX:
@@ -280,6 +316,7 @@ class ModuleCallPhases:
         alive = weakref.ref(module, lambda _: forget(key, None))
         known = self.known[key] = _KnownModule(has_parameters, alive)
         if has_parameters:
+            known.layout = LayoutLook(self.layouts)
             size = sum(1 for _ in modules_of(module))
             self.largest = max(self.largest, size)
             for call in self.thread.moments.model:

@@ -26,3 +26,4 @@ class CopiesLineEvent(Event, name="copies_line"):
     names: list[str]  # of the functions, costliest first
     weights: bool  # most of these bytes are parameters that optimizers train, or copies of them
     at: Line | None
+    gradients: bool = False  # or their gradients, which are set to zero and not dropped

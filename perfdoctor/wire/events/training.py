@@ -148,6 +148,16 @@ class ModuleCallsEvent(Event, name="calls"):
     search_s: float = 0.0
 
 
+class BatchLayoutEvent(Event, name="batch_layout"):
+    """Batches whose samples lie in the second dimension, time in the first, or of which that is not known."""
+
+    dimension: int | None  # of the samples; None: nothing tells it, or not all modules tell the same
+    rows: int  # the first two sizes of such a batch
+    columns: int
+    integers: bool  # it holds tokens, not numbers
+    told_by: str | None  # the class of the first module that told, or the loader's
+
+
 PARAMETRIZATION = "ParametrizationList"  # the module of torch.nn.utils.parametrize that makes a parameter
 
 

@@ -10,6 +10,7 @@ from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.batch import Stage
 from perfdoctor.model.measured import Location
+from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from tests.support import load_facts
 from tests.support.facts import loader
@@ -162,3 +163,74 @@ def test_what_the_loss_ignores_is_no_padding_of_rows_that_are_full():
     assert facts(*[ignored] * 6) is not None  # beside features that are no numbers of a table
     padded = facts(*[look(), ignored] * 6)
     assert (padded.batches, padded.longest) == (6, 40)
+
+
+ROUNDS = "DataCollatorWithPadding(tokenizer, pad_to_multiple_of=64)"
+
+
+def test_lengths_that_are_rounded_up_are_no_fixed_length():
+    longer = [40, 60, 50, 20]
+    alike = [look(width=64), look(longer, width=64)] * 3
+    assert facts(*alike).is_fixed
+    rounded = facts(*alike, train=f"x = {ROUNDS}")
+    assert (rounded.is_fixed, rounded.multiple) == (False, 64)
+    assert facts(*[look(width=256), look(longer, width=256)] * 3, train=f"x = {ROUNDS}").is_fixed
+
+
+@pytest.mark.parametrize(
+    ("longest", "widths", "multiple"),
+    [
+        ((40, 75), (64, 128), 64),
+        ((40, 75), (40, 80), 8),
+        ((40, 85), (48, 96), 16),
+        ((40, 85), (40, 85), 1),
+        ((40, 75), (64, 192), 1),
+        ((40, 60), (64, 64), 1),
+    ],
+)
+def test_widths_that_differ_tell_what_they_are_rounded_up_to(longest, widths, multiple):
+    events = [look([most, 20, 30, 10], width=width) for most, width in zip(longest, widths, strict=True)]
+    assert facts(*events * 3).multiple == multiple
+
+
+def test_two_tensors_of_two_fixed_widths_are_not_rounded():
+    answers = look([20, 30, 25, 9], place=1, width=32)
+    events = [look([40, 60, 64, 20], width=64), answers, look([40, 60, 50, 20], width=64), answers]
+    assert facts(*events * 2).is_fixed
+
+
+LABELS = {"place": 1, "fill": -100}
+
+
+@pytest.mark.parametrize(
+    ("labels", "name", "objective"),
+    [
+        pytest.param([], "DataCollatorWithPadding", "", id="none"),
+        pytest.param([look(kinds=9, **LABELS)], "DataCollatorForTokenClassification", "", id="classes"),
+        pytest.param(
+            [look([9, 8, 7, 6], width=16, **LABELS)], "DataCollatorForSeq2Seq", "", id="other-texts"
+        ),
+        pytest.param([look(**LABELS)], "DataCollatorForLanguageModeling", "mlm=False", id="the-text"),
+        pytest.param([look(place=1)], "DataCollatorForLanguageModeling", "mlm=False", id="the-text-itself"),
+        pytest.param(
+            [look(kinds=30, inside=85, **LABELS)], "DataCollatorForLanguageModeling", "", id="masked-tokens"
+        ),
+    ],
+)
+def test_labels_tell_which_collator_pads_them(labels, name, objective):
+    found = facts(*[look(), *labels] * 4).collator
+    assert (found.name, found.objective) == (name, objective)
+
+
+def test_the_collator_that_the_script_names_counts_for_more():
+    text = "x = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=True)"
+    found = facts(*[look()] * 4, train=text).collator
+    assert (found.name, found.objective) == ("DataCollatorForLanguageModeling", "mlm=True")
+
+
+def test_of_batches_with_time_first_padding_is_not_known():
+    layout = {
+        "event": "batch_layout", "dimension": 1, "rows": 80, "columns": 4, "integers": True, "told_by": "LSTM",
+    }  # fmt: skip
+    assert isinstance(facts(*[look()] * 4, layout), Missing)
+    assert facts(*[look()] * 4, {**layout, "dimension": None}).share > 0

@@ -90,6 +90,17 @@ def test_of_copied_weights_the_source_tells_whether_an_update_may_need_them():
     }
 
 
+def test_copies_of_gradients_are_asked_the_same():
+    text = LOOP.replace("p.data.", "p.grad.")
+    events = [line(look, at, gradients=True) for look in (1, 2) for at in (6, 7)]
+    rank = RankRecords(0, None, None, (look(1), look(2), *events))
+    found = repeated_copy_facts(rank, None, Sources(source_of(train=text))).lines
+    assert {one.at.line: (one.gradients, one.reported) for one in found} == {
+        6: (True, True),
+        7: (True, False),
+    }
+
+
 def test_one_look_is_too_few_and_one_that_timed_nothing_does_not_count():
     assert facts(look(1), line(1)) is None
     assert facts(look(1), look(2, step_s=0.0)) is None

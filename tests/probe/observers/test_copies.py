@@ -99,6 +99,19 @@ def test_copies_of_trained_weights_are_told_as_such(tmp_path, line, weights):
     assert {event["weights"] for event in found} == {weights}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "flat = torch.cat([p.grad.view(-1) for p in net.parameters()]) if step else None",
+        "old = [p.grad.clone() for p in net.parameters()] if step else None",
+    ],
+)
+def test_copies_of_gradients_that_are_set_to_zero_are_told_as_such(tmp_path, line):
+    zeroing = LOOP.replace("zero_grad()", "zero_grad(set_to_none=False)")
+    found = watched(tmp_path, zeroing.format(line=line)).ranks[0].of("copies_line")
+    assert {(event["gradients"], event["weights"]) for event in found} == {(True, False)}
+
+
 def test_a_buffer_that_grows_by_copying_all_of_it_is_told(tmp_path):
     first, second, third = told(tmp_path, "memory = torch.cat([memory, x]); x = memory[-8:]")
     assert set(first) == set(second) == set(third) == {LINE}

@@ -117,6 +117,39 @@ def test_in_each_of_several_backwards_weights_that_are_made_again_are_seen(tmp_p
     assert {(event["module"], event["count"]) for event in own.of("repeat")} == {("ParametrizationList", 2)}
 
 
+PROMPTED = """
+        if not step:
+            class Prompted(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.query = nn.Parameter(torch.randn(512, 64))
+                    self.register_buffer("places", torch.arange(512) % 32)
+                    self.encode, self.place, self.body = Net(), nn.Embedding(32, 64), Net()
+                def forward(self, x):
+                    return self.body(x) + self.encode(self.query) + self.place(self.places)
+            prompted = Prompted()
+            mine = torch.optim.SGD(prompted.parameters(), lr=0.01)
+        mine.zero_grad()
+"""
+
+
+def test_what_is_given_parts_of_the_model_alone_is_not_accused_of_other_micro_batches(tmp_path):
+    loop = """
+        for micro in range(2):
+            prompted(torch.randn(512, 64)).mean().backward()
+        mine.step()
+    """
+    assert repeats(tmp_path, PROMPTED + loop) == set()
+
+
+def test_within_one_backward_what_is_given_parts_of_the_model_is_seen_twice(tmp_path):
+    loop = """
+        (prompted(x) + prompted(x + 1)).mean().backward()
+        mine.step()
+    """
+    assert "Net" in {module for module, _, _ in repeats(tmp_path, PROMPTED + loop)}
+
+
 def test_what_a_gan_computes_again_after_the_other_update_is_seen(tmp_path):
     found = repeats(
         tmp_path,

@@ -61,6 +61,7 @@ def odd(draw):
                 | st.tuples(st.sampled_from(Phase), SHARE.map(lambda share: LineCost(AT, share, 9)))
             ),
             weights=draw(st.booleans()),
+            gradients=draw(st.booleans()),
             reported=draw(st.booleans()),
         )
         for _ in range(draw(st.integers(0, 2)))
