@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from perfdoctor.diagnosis import confidence
 from perfdoctor.diagnosis.confidence import CROWDED, UNEXPLAINED, UNSTEADY, core_delay, without_a_core
+from perfdoctor.diagnosis.other_time import computing, other_time
 from perfdoctor.diagnosis.steadiness import Steadiness, by_tenth, led
 from perfdoctor.diagnosis.waiting import charge_waiting, on_waiting, uneven
 from perfdoctor.facts.device.charged import move
 from perfdoctor.facts.device.device import DeviceFacts
 from perfdoctor.facts.device.profiler_windows import NO_WINDOW
 from perfdoctor.facts.gather import NO_STEPS, Facts
-from perfdoctor.facts.host.stacks import KIND_CLASS
 from perfdoctor.facts.predict.step_model import TRUSTED_ERROR, StepModel
 from perfdoctor.facts.script.parallel import ParallelFacts, searching, syncing
 from perfdoctor.facts.steps.tenths import PhaseTenths
@@ -23,6 +23,7 @@ from perfdoctor.model.concluded import (
     Confidence,
     Diagnosis,
     Finding,
+    OtherTime,
     Verdict,
 )
 from perfdoctor.model.dataclass import dataclass
@@ -36,7 +37,6 @@ COMPARABLE = 1 / 3  # of what is avoidable of one: where less is of the other, t
 TOO_FEW_STEPS, TOO_SHORT_S = 5, 1.0  # below either, no verdict at all
 WILD = 0.80  # spread of block means over their mean, as UNSTEADY
 
-COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
 COUNTED_BY = {Marker.CALL: "module calls", Marker.BATCH: "batches"}
 TORN = "a part of what was recorded is lost"
 NOTHING_WORTHWHILE = "no known change is likely to make steps 5 % faster"
@@ -46,12 +46,14 @@ NOTHING_WORTHWHILE = "no known change is likely to make steps 5 % faster"
 class TimeAttribution:
     """Shares of wall time by the class that caused them (they add up to 1), and a speedup bound for each.
 
-    `tenths`: the same shares in each tenth of the run, where it was long enough to have any.
+    `tenths`: the same shares in each tenth of the run, where it was long enough to have any. `other`: what of
+    them no phase tells, where it is phases that tell.
     """
 
     classes: Mapping[Bottleneck, float]
     bounds: Mapping[Bottleneck, float]
     tenths: tuple[Mapping[Bottleneck, float], ...] = ()
+    other: OtherTime | None = None
 
     @property
     def ranked(self) -> list[Bottleneck]:
@@ -68,16 +70,19 @@ def attribute_time(facts: Facts) -> TimeAttribution | None:
     step = facts.get(StepFacts)
     if step is None or step.mean_s <= 0:
         return None
-    by_phase = _by_phase(step, facts.get(StackFacts), facts.get(BatchFacts))
+    other = other_time(step, facts.get(StackFacts))
+    by_phase = _by_phase(step, facts.get(BatchFacts), other)
     crowded = step.contention_s / step.mean_s
     move(by_phase, crowded, Bottleneck.COMPUTE, Bottleneck.DATA)
     charge_waiting(by_phase, step, facts.get(JobFacts))
     move(by_phase, _gradient_sync(step, facts.get(ParallelFacts)), Bottleneck.COMPUTE, Bottleneck.NETWORK)
-    classes = _on_device(by_phase, facts.get(GpuFacts), facts.get(DeviceFacts))
+    of_device = _on_device(by_phase, facts.get(GpuFacts), facts.get(DeviceFacts))
+    classes = by_phase if of_device is None else of_device
     total = sum(classes.values())
     classes = {kind: share / total for kind, share in classes.items()}
     bounds = speedup_bounds(classes, facts.get(StepModel), fetching(facts.get(BatchFacts)))
-    return TimeAttribution(classes, bounds, by_tenth(facts.get(PhaseTenths), step, classes))
+    tenths = by_tenth(facts.get(PhaseTenths), step, classes)
+    return TimeAttribution(classes, bounds, tenths, other if of_device is None else None)
 
 
 def _gradient_sync(step: StepFacts, parallel: ParallelFacts | None) -> float:
@@ -102,44 +107,31 @@ def too_little(step: StepFacts | None) -> str | None:
     return f"only {step.count} step{'s' if step.count != 1 else ''} seen in {step.wall_s:.1f} s"
 
 
-def _by_phase(
-    step: StepFacts, stacks: StackFacts | None, batch: BatchFacts | None
-) -> dict[Bottleneck, float]:
+def _by_phase(step: StepFacts, batch: BatchFacts | None, other: OtherTime) -> dict[Bottleneck, float]:
     """Charge each phase to its class; `other` is split by its lines, waiting by what batches wait for."""
-    classes = dict.fromkeys(Bottleneck, 0.0)
+    classes = dict(other.classes)
     far = step.share(Phase.DATA_WAIT) * fetching(batch)
-    classes[Bottleneck.DATA] = step.share(Phase.DATA_WAIT) - far
-    classes[Bottleneck.TRANSFER] = step.share(Phase.HOST_TO_DEVICE)
-    classes[Bottleneck.NETWORK] = step.share(Phase.GRAD_SYNC) + far
-    classes[Bottleneck.COMPUTE] = sum(step.share(phase) for phase in COMPUTING)
-    classes[Bottleneck.HOST] = step.share(Phase.CHECKPOINT)
-    lines = stacks.phases.get(Phase.OTHER, ()) if stacks else ()
-    sampled = sum(line.share for line in lines)
-    # the timers charge what lies between forward and backward to computing; its lines tell what it was
-    between = min(max(0.0, sampled - step.share(Phase.OTHER)), classes[Bottleneck.COMPUTE])
-    classes[Bottleneck.COMPUTE] -= between
-    other = step.share(Phase.OTHER) + between
-    if not sampled:
-        classes[Bottleneck.HOST] += other
-        return classes
-    for line in lines:
-        classes[KIND_CLASS.get(line.kind or "", Bottleneck.HOST)] += other * line.share / sampled
+    classes[Bottleneck.DATA] += step.share(Phase.DATA_WAIT) - far
+    classes[Bottleneck.TRANSFER] += step.share(Phase.HOST_TO_DEVICE)
+    classes[Bottleneck.NETWORK] += step.share(Phase.GRAD_SYNC) + far
+    classes[Bottleneck.COMPUTE] += computing(step) - other.in_passes
+    classes[Bottleneck.HOST] += step.share(Phase.CHECKPOINT)
     return classes
 
 
 def _on_device(
     classes: dict[Bottleneck, float], gpu: GpuFacts | None, device: DeviceFacts | None
-) -> dict[Bottleneck, float]:
+) -> dict[Bottleneck, float] | None:
     """Charge compute with the time that an accelerator is busy; the host's time counts only while it idles.
 
-    A window of torch.profiler tells best how busy it is; without one, its driver does.
+    A window of torch.profiler tells best how busy it is; without one, its driver does; None without either.
     """
     if device is not None:
         busy, network, transfer = device.compute, device.exposed_comm, device.exposed_copy + device.away
     elif gpu is not None and gpu.utilisation is not None:
         busy, network, transfer = min(1.0, max(0.0, gpu.utilisation)), 0.0, 0.0
     else:
-        return classes
+        return None
     charged = dict.fromkeys(Bottleneck, 0.0)
     charged[Bottleneck.COMPUTE] = busy
     charged[Bottleneck.NETWORK], charged[Bottleneck.TRANSFER] = network, transfer
@@ -206,6 +198,7 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
         ceilings=attribution.bounds,
         model_error=model.error if model is not None else None,
         waits_for_ranks=verdict is Verdict.NETWORK and uneven(job) >= MOST * attribution.classes[kind],
+        other=attribution.other,
     )
 
 

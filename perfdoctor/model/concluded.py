@@ -120,6 +120,24 @@ class NotJudged:
 
 
 @dataclass(frozen=True)
+class OtherTime:
+    """Time that no wrapper of the probe is around, by the class that it is charged to.
+
+    Both are shares of wall time. `in_passes` is the part of it that lies between a forward pass and the
+    update: the timers have it in those phases, and the rest in `other`.
+    """
+
+    classes: Mapping[Bottleneck, float]
+    in_passes: float = 0.0
+
+    @property
+    def elsewhere(self) -> float:
+        """How much of it is charged to another class than its phase suggests: `other` looks like host."""
+        charged = sum(share for kind, share in self.classes.items() if kind is not Bottleneck.HOST)
+        return max(charged, self.in_passes)
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """What the step waits for. `classes` are shares of wall time and add up to 1."""
 
@@ -132,6 +150,7 @@ class Diagnosis:
     ceilings: Mapping[Bottleneck, float]
     model_error: float | None = None  # (modelled - measured) / measured mean step
     waits_for_ranks: bool = False  # most of that class is waiting for a rank with more to compute
+    other: OtherTime | None = None  # None where a device's work tells the classes, and not the phases
 
     @property
     def names_bottleneck(self) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from perfdoctor.model.concluded import Diagnosis, Gain, Verdict
+from perfdoctor.model.concluded import Bottleneck, Diagnosis, Gain, Verdict
 from perfdoctor.model.measured import Location, OverheadFacts, RunFacts
 from perfdoctor.model.report import Report
 from perfdoctor.model.units import count as count
@@ -137,7 +137,7 @@ def headline(diagnosis: Diagnosis) -> str:
     """The verdict as a sentence without its full stop."""
     sentence = SENTENCES[diagnosis.verdict]
     if diagnosis.verdict is Verdict.BALANCED:
-        return f"{sentence}: {' and '.join(classes(diagnosis)[:2])}"
+        return f"{sentence}: {' and '.join(classes(diagnosis.classes)[:2])}"
     if diagnosis.verdict in (Verdict.HEALTHY, Verdict.INCONCLUSIVE):
         return sentence
     avoidable = AVOIDABLE.get(diagnosis.verdict, sentence)
@@ -147,9 +147,9 @@ def headline(diagnosis: Diagnosis) -> str:
     return f"{sentence if is_largest else avoidable}: {percent(diagnosis.share)} of its time"
 
 
-def classes(diagnosis: Diagnosis) -> list[str]:
+def classes(shares: Mapping[Bottleneck, float]) -> list[str]:
     """`data 61%` for every class that shows, the largest first."""
-    ordered = sorted(diagnosis.classes.items(), key=lambda item: -item[1])
+    ordered = sorted(shares.items(), key=lambda item: -item[1])
     return [f"{name.value} {percent(share)}" for name, share in ordered if share >= LEAST_SHOWN]
 
 

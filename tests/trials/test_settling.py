@@ -68,6 +68,7 @@ PAYS = {
         VALIDATION, "only passes in eval mode change, after three of a line", first_epoch=True
     ),
     "no-sync": From(AT_ONCE, "the pattern of passes and updates is learned within ten updates", waits=10),
+    "no-validate-args": From(AT_ONCE, "the first distribution turns the checks off for all"),
     "non-blocking": From(AT_ONCE, CALLS),
     "persistent-workers": From(EPOCH_BORDERS, "workers start where epochs begin"),
     "pin-memory": From(AT_ONCE, QUEUES),

@@ -205,15 +205,32 @@ def _charged(frames: Sequence[Frame], marks: Marks, lines: StackLines, rest: Pha
     before = after = None
     innermost = True
     for index, frame in reversed(list(enumerate(frames))):
-        around = marks.get((frame.file, frame.name), [])
+        around, again = _in_turns(marks.get((frame.file, frame.name), []), frame, lines.sources)
         on_it = [phase for line, phase in around if line == frame.line] if innermost else []
         passed, coming = lines.phases_around(frames, index, on_it) if on_it else ((), ())
         earlier = [*(phase for line, phase in around if line < frame.line), *passed]
         later = [*coming, *(phase for line, phase in around if line > frame.line)]
+        if again:
+            earlier, later = earlier or [around[-1][1]], later or [around[0][1]]
         innermost = innermost and not around
         before = before or (earlier[-1] if earlier else None)
         after = after or (later[0] if later else None)
     return BETWEEN.get((before, after), rest) if before and after else rest
+
+
+def _in_turns(
+    around: list[tuple[int, Phase]], frame: Frame, sources: Sources
+) -> tuple[list[tuple[int, Phase]], bool]:
+    """The phases around a line that its turn of a loop leads into, and whether the loop comes back to them.
+
+    In a rollout, forward passes follow each other, and the backward pass that stands below the loop follows
+    the last of them only.
+    """
+    for loop in reversed(list(sources.file(frame.file).loops(frame.line)) if around else []):
+        inside = [mark for mark in around if loop.lineno <= mark[0] <= (loop.end_lineno or 0)]
+        if inside:
+            return inside, True
+    return around, False
 
 
 def _by_workers(

@@ -16,7 +16,7 @@ from perfdoctor.facts.host.stack_costs import TRAINER, StackCost, StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.library_table import library
-from perfdoctor.facts.user_source.parse import LOOPS, Listing, Sources, calls, statements
+from perfdoctor.facts.user_source.parse import Listing, Sources, calls
 from perfdoctor.facts.user_source.recurrences import recurs
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import WaitPart
@@ -161,14 +161,11 @@ def _is_apart(cost: StackCost, names: set[str], anchors: frozenset[Place], sourc
 
 def _turns(listing: Listing, line: Frame, anchors: frozenset[Place]) -> ast.stmt | None:
     """The innermost loop around a line, or the comprehension on it; the training loop does not count."""
-    scope = listing.scope(line.line)
     trained = {number for file, number in anchors if file == line.file}
     around = [
         node
-        for node in statements(scope.body if scope else [])
-        if isinstance(node, LOOPS)
-        and node.lineno <= line.line <= (node.end_lineno or 0)
-        and not trained & set(range(node.lineno, (node.end_lineno or 0) + 1))
+        for node in listing.loops(line.line)
+        if not trained & set(range(node.lineno, (node.end_lineno or 0) + 1))
     ]
     return around[-1] if around else listing.comprehension(line.line)
 

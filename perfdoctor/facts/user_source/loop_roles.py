@@ -83,7 +83,11 @@ class Loop:
         self.units = [unit_of(node) for node in statements(list(dict.fromkeys(nodes)))]
         self._training = _training(listing, self.units, self.anchors, may_train)
         self._data, self._compute, self._acts = _split(
-            self.units, self._training, frozenset(results), _imported(listing)
+            self.units,
+            self._training,
+            frozenset(results),
+            _imported(listing),
+            {unit: _numbers_set(listing, unit.node) for unit in self._training},
         )
 
     def role(self, line: int) -> Role:
@@ -145,9 +149,10 @@ def _split(
     training: frozenset[LoopStatement],
     results: frozenset[str],
     imported: frozenset[str],
+    numbers: Mapping[LoopStatement, frozenset[str]],
 ) -> tuple[set[LoopStatement], set[LoopStatement], set[LoopStatement]]:
     """The units that build the batch, those that compute between model and loss, and those that act."""
-    trained, acted = _from_model(units, training, results)
+    trained, acted = _from_model(units, training, results, numbers)
     acted |= _steered(units, training, trained | acted, imported)
     wanted = _slice(units, _needs(training))
     fed = _slice(
@@ -184,14 +189,18 @@ def _slice(units: list[LoopStatement], needed: set[str]) -> set[LoopStatement]:
 
 
 def _from_model(
-    units: list[LoopStatement], training: frozenset[LoopStatement], results: frozenset[str]
+    units: list[LoopStatement],
+    training: frozenset[LoopStatement],
+    results: frozenset[str],
+    numbers: Mapping[LoopStatement, frozenset[str]],
 ) -> tuple[set[LoopStatement], set[LoopStatement]]:
     """Units that hold or use what came out of the model, as tensors and as plain numbers.
 
     A pass in source order, until a name is set anew. `results` are names seen to require gradients:
     parameters where the loop does not set them, else what the last statement that sets them gave. A number
     taken out of a tensor leaves the graph: what is done with it (an environment's step, say) neither
-    computes nor is a batch that could have been built ahead.
+    computes nor is a batch that could have been built ahead. `numbers` are names that a function of the
+    user's has set to such numbers.
     """
     last = {name: unit for unit in units for name in unit.sets}
     live = {name for name in results if name not in last}
@@ -211,10 +220,51 @@ def _from_model(
             gone -= unit.sets
             kept |= unit.sets
             live |= unit.changes
+            live -= numbers.get(unit, frozenset())
+            plain |= numbers.get(unit, frozenset())
         else:
             live -= unit.sets
             plain -= unit.sets
     return from_model, acted
+
+
+def _numbers_set(listing: Listing, node: ast.stmt) -> frozenset[str]:
+    """The names that a statement sets to numbers that a function of this file took out of tensors.
+
+    `action, chance = choose(state)` sets `action`, where `choose` returns `action.item(), chance`.
+    """
+    if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call)):
+        return frozenset()
+    name, target = called_name(node.value), node.targets[0]
+    scopes = [scope for scope in listing.scopes if scope.name == name]
+    given = [
+        (scope, inner.value)
+        for scope in scopes
+        for inner in statements(scope.body)
+        if isinstance(inner, ast.Return) and inner.value is not None
+    ]
+    targets = target.elts if isinstance(target, ast.Tuple) else [target]
+    found = set()
+    for index, one in enumerate(targets):
+        parts = [(scope, _part(value, index, len(targets))) for scope, value in given]
+        if isinstance(one, ast.Name) and given and all(_is_number(scope, part) for scope, part in parts):
+            found.add(one.id)
+    return frozenset(found)
+
+
+def _part(value: ast.expr, index: int, of: int) -> ast.expr | None:
+    """What a function returns for one of several names; None where that is not told."""
+    if of == 1:
+        return value
+    return value.elts[index] if isinstance(value, ast.Tuple) and len(value.elts) == of else None
+
+
+def _is_number(scope: Function, value: ast.expr | None) -> bool:
+    """Whether a function's result, or the name that it returns, was taken out of a tensor."""
+    if isinstance(value, ast.Name):
+        setting = [unit for node in statements(scope.body) if value.id in (unit := unit_of(node)).sets]
+        return bool(setting) and setting[-1].leaves_graph
+    return value is not None and any(_takes_numbers(inner) for inner in ast.walk(value))
 
 
 def _steered(

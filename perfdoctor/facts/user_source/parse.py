@@ -74,13 +74,16 @@ class Listing:
             else None
         )
 
-    def outermost_loop(self, line: int) -> ast.For | ast.AsyncFor | ast.While | None:
-        """The outermost loop around a line within its own function."""
+    def loops(self, line: int) -> Iterator[ast.For | ast.AsyncFor | ast.While]:
+        """The loops around a line within its own function, the outermost first."""
         scope = self.scope(line)
         for node in statements(scope.body) if scope else ():
             if isinstance(node, LOOPS) and node.lineno <= line <= (node.end_lineno or 0):
-                return node
-        return None
+                yield node
+
+    def outermost_loop(self, line: int) -> ast.For | ast.AsyncFor | ast.While | None:
+        """The outermost loop around a line within its own function."""
+        return next(self.loops(line), None)
 
 
 class Sources:

@@ -116,8 +116,8 @@ REPORT = Document(
     {
         **CONCLUSIONS,
         Report: Shape(
-            f"run steps {CONCLUDED} overhead notes loader cpu gpu memory rates use out_of_memory"
-            " window batch lines ranks=job",
+            f"run steps {CONCLUDED} other=diagnosis.other overhead notes loader cpu gpu memory rates use"
+            " out_of_memory window batch lines ranks=job",
             run=_run,
         ),
         StepFacts: Shape(

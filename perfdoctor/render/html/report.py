@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from perfdoctor.model.concluded import Bottleneck, Verdict
+from perfdoctor.model.concluded import Diagnosis, Verdict
 from perfdoctor.model.loader_curve import LoaderCurve
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.out_of_memory import OutOfMemory
@@ -73,7 +73,7 @@ def _panels(
         "bound": conclusions.if_free(report.diagnosis),
         "because": report.diagnosis.because,
         "rates": rates.line(report.rates) if report.rates is not None and report.rates.is_told else "",
-        "step": _step(steps, report.diagnosis.classes) if steps is not None and steps.mean_s else None,
+        "step": _step(steps, report.diagnosis) if steps is not None and steps.mean_s else None,
         "of_rank": f" of rank {report.job.shown}" if report.job is not None else "",
         "fall": _fall(timeline.waterfall),
         "device_fall": _fall(timeline.device_waterfall),
@@ -158,13 +158,14 @@ def _no_cards(report: Report) -> str:
     return "No change is worth advising."
 
 
-def _step(steps: StepFacts, classes: Mapping[Bottleneck, float]) -> dict[str, Any]:
+def _step(steps: StepFacts, diagnosis: Diagnosis) -> dict[str, Any]:
     """The mean step as a bar by phase, in figures, and as a bar by the classes of the verdict."""
     spent = [(phase, steps.seconds.get(phase, 0.0)) for phase in ORDER]
     spent = [(phase, value_s) for phase, value_s in spent if value_s > 0]
     rate = f"{text.figures(1 / steps.mean_s)} steps/s"
     if steps.samples_per_s:
         rate = f"{text.figures(steps.samples_per_s)} samples/s"
+    classes = diagnosis.classes
     charged = [(f"class-{kind.value}", kind.value, classes.get(kind, 0.0)) for kind in CLASSES]
     return {
         "mean": text.seconds(steps.mean_s),
@@ -177,6 +178,7 @@ def _step(steps: StepFacts, classes: Mapping[Bottleneck, float]) -> dict[str, An
             for style, name, share in charged
             if share >= text.LEAST_SHOWN
         ],
+        "other": conclusions.other(diagnosis),
         "figures": [
             (phase.value, PHASES[phase], text.seconds(value_s), text.percent(steps.share(phase)))
             for phase, value_s in spent

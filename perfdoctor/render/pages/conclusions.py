@@ -12,6 +12,7 @@ from perfdoctor.render import text
 from perfdoctor.render.page import Block, Headline, Indented, Labelled, Paragraph, Section, Words
 
 PLACES = 3  # source lines shown for one finding
+ELSEWHERE = 0.05  # of the time, charged to another class than its phase suggests: less is no news
 
 COLOURS = {
     Phase.DATA_WAIT: "yellow",
@@ -73,6 +74,16 @@ def if_free(diagnosis: Diagnosis) -> str:
     free = IF_EVEN if diagnosis.waits_for_ranks else IF_FREE.get(diagnosis.verdict)
     bound = diagnosis.speedup_bound
     return f"{free}: about {text.times(bound)} as fast." if bound is not None and free else ""
+
+
+def other(diagnosis: Diagnosis) -> str:
+    """What `other` is charged to, where phases and classes seem to contradict each other; else nothing."""
+    rest = diagnosis.other
+    if rest is None or rest.elsewhere < ELSEWHERE:
+        return ""
+    between = f", and {text.percent(rest.in_passes)} of the step between the passes"
+    where = "in other" + (between if rest.in_passes >= text.LEAST_SHOWN else "")
+    return f"{where}: {', '.join(text.classes(rest.classes))}"
 
 
 def finding(found: Finding, cwd: str, brief: bool = False, again: str = "") -> Section:

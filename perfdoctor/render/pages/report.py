@@ -107,7 +107,9 @@ def _part(steps: StepFacts, phase: Phase) -> BarPart:
 
 
 def _inside(report: Report) -> Iterator[Block]:
-    """Lines below the phases: rates, the costliest operators, and what a batch costs."""
+    """Lines below the phases: what is in `other`, rates, the costliest operators, what a batch costs."""
+    if rest := conclusions.other(report.diagnosis):
+        yield Paragraph(blocks.quiet(rest))
     if report.rates is not None and report.rates.is_told:
         yield Paragraph(blocks.quiet(rates.line(report.rates)), cut=True)
     if report.window is not None:

@@ -13,7 +13,8 @@ from perfdoctor.diagnosis.calibration import PartialGain, settings_on
 from perfdoctor.diagnosis.combination import Saving, together
 from perfdoctor.diagnosis.findings import machine_of
 from perfdoctor.diagnosis.gains import calibrated, gain_of, within
-from perfdoctor.diagnosis.verdict import COMPUTING, fetching, too_little
+from perfdoctor.diagnosis.other_time import COMPUTING
+from perfdoctor.diagnosis.verdict import fetching, too_little
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.facts.predict.thread_speedup import with_threads

@@ -299,3 +299,63 @@ def test_what_a_trainer_does_in_its_own_loop_belongs_to_the_line_that_calls_it()
 def test_without_stacks_nothing_is_known():
     assert isinstance(facts(), Missing)
     assert isinstance(facts(stack(at(2), wrapper("module_call"), count=4)), Missing)
+
+
+ROLLOUT = dedent(
+    """\
+    for episode in range(9):
+        while playing:
+            policy = Categorical(model(state))
+            state = world.step(policy.sample())
+        loss = criterion(returns(rewards), chances)
+        loss.backward()
+        optimizer.step()
+    """
+)
+PLAYING = (
+    stack(at(3), wrapper("module_call"), f"Linear.forward ({TORCH}/nn/modules/linear.py:9)", count=40),
+    stack(at(6), f"backward ({TORCH}/_tensor.py:3)", wrapper("backward"), count=20),
+    stack(at(7), wrapper("optimizer"), f"SGD.step ({TORCH}/optim/sgd.py:7)", count=10),
+)
+
+
+def test_of_a_rollout_only_the_last_forward_pass_has_its_loss_after_it():
+    draws = f"Categorical.sample ({TORCH}/distributions/categorical.py:143)"
+    found = facts(*PLAYING, stack(at(4), draws), stack(at(5), at(9, "returns")), script=ROLLOUT)
+    assert {cost.line.line: cost.phase for cost in found.costs if cost.kind is not None} == {
+        4: Phase.OTHER,
+        9: Phase.FORWARD,
+    }
+
+
+ACTING = dedent(
+    """\
+    def act(state):
+        probs = model(state)
+        return Categorical(probs).sample()
+    def learn():
+        loss = criterion(chances)
+        loss.backward()
+        optimizer.step()
+    for episode in range(9):
+        while playing:
+            state = world.step(act(state))
+        learn()
+    """
+)
+
+
+def test_a_rollout_may_play_in_a_function_and_learn_in_another():
+    acts, learns = at(10), at(11)
+    playing = (
+        stack(acts, at(2, "act"), wrapper("module_call"), f"forward ({TORCH}/nn/modules/linear.py:9)"),
+        stack(learns, at(6, "learn"), f"backward ({TORCH}/_tensor.py:3)", wrapper("backward")),
+        stack(learns, at(7, "learn"), wrapper("optimizer"), f"SGD.step ({TORCH}/optim/sgd.py:7)"),
+    )
+    draws = f"Categorical.sample ({TORCH}/distributions/categorical.py:143)"
+    after = stack(acts, at(3, "act"), draws), stack(learns, at(5, "learn"))
+    found = facts(*playing, *after, script=ACTING)
+    assert {cost.line.line: cost.phase for cost in found.costs if cost.kind is not None} == {
+        3: Phase.OTHER,
+        5: Phase.FORWARD,
+    }

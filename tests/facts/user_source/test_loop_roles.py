@@ -334,3 +334,38 @@ def test_what_is_saved_or_logged_through_a_name_changes_nothing_that_batches_nee
         """,
         "model(x", "backward",
     )  # fmt: skip
+
+
+CHOICES = """
+def choose(state):
+    probs, value = model(state)
+    policy = Categorical(probs)
+    action = policy.sample()
+    {returned}
+for episode in range(9):
+    while playing:
+        {chosen} = choose(state)
+        state, reward = world.step(action)
+    loss = chance * reward
+    loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "chosen", "role"),
+    [
+        pytest.param("return action.item()", "action", "acts", id="a-number"),
+        pytest.param("return action.item(), value", "action, value", "acts", id="a-number-of-two"),
+        pytest.param("action = action.item(); return action", "action", "acts", id="by-name"),
+        pytest.param("return action", "action", "compute", id="a-tensor"),
+        pytest.param("return value, action.item()", "action, value", "compute", id="a-number-for-the-other"),
+        pytest.param("return action.item(), 0, 0", "action, value", "compute", id="not-told-for-which"),
+    ],
+)
+def test_a_number_that_a_function_took_out_of_a_tensor_acts_like_one_taken_in_the_loop(
+    returned, chosen, role
+):
+    lines = CHOICES.format(returned=returned, chosen=chosen).strip("\n").split("\n")
+    loop = Loop(Listing(lines), [8, 11])
+    assert lines[8].strip() == "state, reward = world.step(action)"
+    assert loop.role(9).value == role

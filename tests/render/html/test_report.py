@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from perfdoctor.model.concluded import Bottleneck, OtherTime
 from perfdoctor.model.flame import DifferenceFrame, Flame, FlameDifference, FlameFrame, RunDifference
 from perfdoctor.model.measured import Location, Phase
 from perfdoctor.model.ranks import WaitsOverTime
@@ -259,6 +260,13 @@ def test_the_second_bar_of_the_step_says_what_the_verdict_counts():
     ]
     unknown = replace(reports.STARVED, diagnosis=replace(reports.STARVED.diagnosis, classes={}))
     assert "charged to" not in html(unknown, TIMELINE)
+
+
+def test_what_other_is_charged_to_stands_below_the_bars_where_they_seem_to_disagree():
+    rest = OtherTime({Bottleneck.COMPUTE: 0.4, Bottleneck.HOST: 0.02})
+    computing = replace(reports.STARVED, diagnosis=replace(reports.DIAGNOSIS, other=rest))
+    assert "in other: compute 40%, host 2%" in Outline(html(computing, TIMELINE)).texts["step"]
+    assert "in other" not in html(reports.STARVED, TIMELINE)
 
 
 def test_what_the_cursor_reads_is_in_the_page_and_nothing_in_it_ends_its_script():

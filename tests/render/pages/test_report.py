@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from perfdoctor.model.batch import Stage
-from perfdoctor.model.concluded import Confidence, Gain, NotJudged, Verdict
+from perfdoctor.model.concluded import Bottleneck, Confidence, Gain, NotJudged, OtherTime, Verdict
 from perfdoctor.model.measured import Location, OperatorCost, Phase, WindowFacts
 from perfdoctor.render import terminal, text
 from perfdoctor.render.pages import report as report_page
@@ -151,6 +151,26 @@ def test_a_speedup_bound_is_said_only_where_one_is_known():
     assert "If no rank waited: about 2.6× as fast" in shown(replace(reports.STARVED, diagnosis=between))
     for diagnosis in (computing, endless):
         assert "as fast" not in shown(replace(reports.STARVED, diagnosis=diagnosis))
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (OtherTime({Bottleneck.HOST: 0.02, Bottleneck.COMPUTE: 0.4}), "in other: compute 40%, host 2%"),
+        (
+            OtherTime({Bottleneck.HOST: 0.3, Bottleneck.COMPUTE: 0.02}, 0.25),
+            "in other, and 25% of the step between the passes: host 30%, compute 2%",
+        ),
+        (OtherTime({Bottleneck.HOST: 0.4, Bottleneck.COMPUTE: 0.04}), None),
+        (None, None),
+    ],
+    ids=["computes", "timed-in-the-passes", "the-hosts-as-it-looks", "a-device-tells"],
+)
+def test_what_other_is_charged_to_is_said_where_phases_and_verdict_seem_to_disagree(other, told):
+    diagnosis = replace(reports.DIAGNOSIS, other=other)
+    page = shown(replace(reports.STARVED, diagnosis=diagnosis))
+    assert told is None or told in page
+    assert ("in other" in page) is (told is not None)
 
 
 @pytest.mark.shows("terminal-text")
