@@ -14,7 +14,7 @@ from perfdoctor.facts.decode import as_count, location
 from perfdoctor.facts.host.stacks import NO_STACKS
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
-from perfdoctor.facts.user_source.loop_roles import unit_of
+from perfdoctor.facts.user_source.loop_statements import unit_of
 from perfdoctor.facts.user_source.parse import (
     COMPREHENSIONS,
     LOOPS,

@@ -21,6 +21,7 @@ from perfdoctor.facts.user_source.intervals import Intervals
 from perfdoctor.facts.user_source.known_calls import PURE_METHODS
 from perfdoctor.facts.user_source.library_table import of_wait
 from perfdoctor.facts.user_source.loop_roles import Loop, Role
+from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves, statements_at
 from perfdoctor.facts.user_source.update_dependence import Dependence, may_train, of_line, only_reported
 from perfdoctor.model import units
@@ -318,7 +319,7 @@ class StackLines:
         arguments = [
             inner for call in outer for part in (*call.args, *call.keywords) for inner in ast.walk(part)
         ]
-        made = {_called(inner) for inner in arguments if isinstance(inner, ast.Call)}
+        made = {called_name(inner) for inner in arguments if isinstance(inner, ast.Call)}
         if level + 1 == len(frames):
             return bool(made & CONVERSIONS)
         return frames[level + 1].owner is Owner.USER and frames[level + 1].name in made
@@ -376,12 +377,6 @@ def in_closure(frames: Sequence[Frame], of_libraries: bool = False) -> bool:
         or (of_libraries and frame.owner is Owner.LIBRARY and not frame.is_standard)
     )
     return any(OPTIMIZERS.search(frame.file) for frame in frames[1 : next(calling, 0)])
-
-
-def _called(call: ast.Call) -> str | None:
-    if isinstance(call.func, ast.Name):
-        return call.func.id
-    return call.func.attr if isinstance(call.func, ast.Attribute) else None
 
 
 def line_costs(

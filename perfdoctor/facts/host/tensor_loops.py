@@ -13,7 +13,7 @@ from perfdoctor.facts.device.device import DeviceFacts
 from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame
-from perfdoctor.facts.user_source.loop_roles import LoopStatement, unit_of
+from perfdoctor.facts.user_source.loop_statements import LoopStatement, unit_of
 from perfdoctor.facts.user_source.parse import COMPREHENSIONS, LOOPS, Sources, header, statements
 from perfdoctor.model.change import NOTHING, Estimate
 from perfdoctor.model.concluded import Bottleneck

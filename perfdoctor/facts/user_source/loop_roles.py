@@ -11,8 +11,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from functools import lru_cache
 
+from perfdoctor.facts.user_source.loop_statements import LoopStatement, items_set, takes_numbers, unit_of
 from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import (
     LOOPS,
@@ -20,14 +20,10 @@ from perfdoctor.facts.user_source.parse import (
     Listing,
     calls,
     covers,
-    header,
-    logs,
     statements,
     statements_at,
 )
-from perfdoctor.model.dataclass import dataclass
 
-TO_NUMBERS = {"item", "tolist", "numpy"}  # tensor methods that give what Python and NumPy work on
 BACKWARDS = {"backward", "manual_backward"}
 IMPORTS = (ast.Import, ast.ImportFrom)
 ADDING = {"sum", "mean", "stack", "cat", "scale"}  # how losses become one, which no model is called by
@@ -44,17 +40,6 @@ class Role(str, Enum):
     ACTS = "acts"
     REST = "rest"
     OUTSIDE = "outside"  # not in the loop
-
-
-@dataclass(frozen=True)
-class LoopStatement:
-    """A statement, or the header of a compound one, with the names it sets and needs."""
-
-    node: ast.stmt
-    sets: frozenset[str]
-    needs: frozenset[str]
-    changes: frozenset[str]  # names it calls a method of as a statement: `rows.append(x)`
-    leaves_graph: bool  # takes plain numbers out of a tensor
 
 
 class Loop:
@@ -264,7 +249,7 @@ def _is_number(scope: Function, value: ast.expr | None) -> bool:
     if isinstance(value, ast.Name):
         setting = [unit for node in statements(scope.body) if value.id in (unit := unit_of(node)).sets]
         return bool(setting) and setting[-1].leaves_graph
-    return value is not None and any(_takes_numbers(inner) for inner in ast.walk(value))
+    return value is not None and any(takes_numbers(inner) for inner in ast.walk(value))
 
 
 def _steered(
@@ -297,7 +282,7 @@ def _changed_by_results(unit: LoopStatement) -> frozenset[str]:
     """What a statement that uses results changes in place, other than to log: no logarithm does."""
     value = unit.node.value if isinstance(unit.node, ast.Expr) else None
     logged = isinstance(value, ast.Call) and called_name(value).startswith("log")
-    return frozenset() if logged else unit.changes | _items_set(unit.node)
+    return frozenset() if logged else unit.changes | items_set(unit.node)
 
 
 def _given_back(
@@ -334,76 +319,3 @@ def _imported(listing: Listing) -> frozenset[str]:
     """The names that a file imports: `torch.save(out)` changes nothing that `torch.tensor(rows)` needs."""
     imports = (node for node in (ast.walk(listing.tree) if listing.tree else ()) if isinstance(node, IMPORTS))
     return frozenset((name.asname or name.name).partition(".")[0] for node in imports for name in node.names)
-
-
-def _items_set(node: ast.stmt) -> set[str]:
-    """The names whose items a statement sets: `priorities[rows] = errors`."""
-    stored = [
-        inner
-        for part in header(node)
-        for inner in ast.walk(part)
-        if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store)
-    ]
-    return {name for inner in stored if (name := _base(inner))}
-
-
-@lru_cache(maxsize=4096)  # several facts look at the same loops
-def unit_of(node: ast.stmt) -> LoopStatement:
-    """The names that a statement, or the header of a compound one, sets and needs."""
-    sets: set[str] = set()
-    needs: set[str] = set()
-    parts = [node] if isinstance(node, Function) else header(node)
-    for part in parts:
-        for inner in ast.walk(part):
-            _names(inner, sets, needs)
-    if isinstance(node, ast.AugAssign):
-        needs |= sets
-    if isinstance(node, Function):
-        sets = {node.name}
-    changes = _changed(node)
-    leaves = any(_takes_numbers(inner) for part in parts for inner in ast.walk(part))
-    return LoopStatement(node, frozenset(sets), frozenset(needs), frozenset(changes), leaves)
-
-
-def _takes_numbers(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TO_NUMBERS
-    )
-
-
-def _names(node: ast.AST, sets: set[str], needs: set[str]) -> None:
-    if isinstance(node, ast.Name) and node.id != "self":
-        (needs if isinstance(node.ctx, ast.Load) else sets).add(node.id)
-    elif isinstance(node, ast.Attribute):
-        if node.attr == "grad":
-            needs.add(".grad")
-        if isinstance(node.value, ast.Name) and node.value.id == "self":
-            (needs if isinstance(node.ctx, ast.Load) else sets).add(f"self.{node.attr}")
-    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-        name = _base(node)
-        if name:  # `rows[i] = x` sets rows
-            sets.add(name)
-
-
-def _changed(node: ast.stmt) -> set[str]:
-    """The name that a statement calls a method of: `rows.append(x)`, but not `bar.set_postfix(loss=x)`."""
-    if (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Call)
-        and isinstance(node.value.func, ast.Attribute)
-        and not logs(node, node.value.func.attr)
-    ):
-        name = _base(node.value.func.value)
-        return {name} if name else set()
-    return set()
-
-
-def _base(node: ast.expr) -> str | None:
-    """`rows` of `rows[i][j]`, `self.rows` of `self.rows[i]`."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
-        return f"self.{node.attr}"
-    return None

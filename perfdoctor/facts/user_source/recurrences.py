@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from perfdoctor.facts.user_source.loop_roles import LoopStatement, unit_of
+from perfdoctor.facts.user_source.loop_statements import LoopStatement, unit_of
 from perfdoctor.facts.user_source.parse import covers, statements
 
 ADDING = (ast.Add, ast.Sub)
