@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -56,6 +56,8 @@ def options(
 def start(arguments: Sequence[str]) -> None:
     """Run the verb that the arguments name; leaves by SystemExit."""
     words = list(arguments)
+    if words[:1] == ["--"]:  # nothing but a verb can stand behind it
+        del words[0]
     verb = words[0] if words and words[0] in VERBS else None
     command: tuple[str, ...] = ()
     if verb == "run":
@@ -70,11 +72,11 @@ def start(arguments: Sequence[str]) -> None:
         from perfdoctor.cli import try_
 
         words, command = try_.parted(words)
-    _app(VERBS if verb is None else [verb])(args=words, prog_name="perfdoctor", obj=command)
+    _app(verb)(args=words, prog_name="perfdoctor", obj=command)
 
 
-def _app(verbs: Iterable[str]) -> typer.Typer:
-    """The command with these verbs: reading what one takes is a tenth of the start-up of all."""
+def _app(typed: str | None) -> typer.Typer:
+    """The command with the verb that was typed, or with all of them for the help."""
     app = typer.Typer(
         name="perfdoctor",
         cls=Verbs,
@@ -86,8 +88,18 @@ def _app(verbs: Iterable[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(options)
-    for verb in verbs:
+    for verb in VERBS if typed is None else (typed,):
         file = FILES.get(verb, verb)
         called = getattr(importlib.import_module(f"perfdoctor.cli.{file}"), file)
+        called = called if verb == typed else _described(called)
         app.command(verb, cls=Verb, context_settings=VERBS[verb])(called)
     return app
+
+
+def _described(called: Callable[..., None]) -> Callable[[], None]:
+    """What is said of a verb, without what it takes: to read that of all is a tenth of the start-up."""
+
+    def described() -> None: ...
+
+    described.__doc__ = called.__doc__
+    return described

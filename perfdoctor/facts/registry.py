@@ -23,6 +23,7 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeVar
 
+from perfdoctor.facts.annotations import types_of
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.own_failure import OwnFailure
@@ -31,7 +32,7 @@ from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events import Event
 
 Maker = TypeVar("Maker", bound=Callable[..., object])
-Kind = Any  # a class, or what typing.get_type_hints makes of an alias: the key that groups are kept by
+Kind = Any  # a class, or what an alias stands for: the key that groups are kept by
 ABSENT = (type(None), Missing)
 FAILED = Missing("perfdoctor itself failed at it")
 IN_FOLDER = 2  # dots in `perfdoctor.facts.data`: the name of what lies in that folder has more
@@ -144,7 +145,7 @@ def _of_module(module: types.ModuleType) -> Iterator[Fact]:
 
 def read(make: Callable[..., object]) -> Fact:
     """What a function's signature says."""
-    hints = typing.get_type_hints(make)
+    hints = types_of(make)
     returned = hints.pop("return")
     needs = {}
     for parameter, hint in hints.items():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import typing
 from collections.abc import Callable
 from typing import Any
 
+from perfdoctor.facts.annotations import types_of
 from perfdoctor.model.change import Effort
 from perfdoctor.model.checked import Checked
 from perfdoctor.model.concluded import Bottleneck
@@ -78,6 +78,6 @@ def _read(module: Any) -> Tip:
     ]
     if len(judges) != 1:
         raise TypeError(f"{module.__name__} needs exactly one function marked with @tip, found {len(judges)}")
-    needs = typing.get_type_hints(judges[0])
+    needs = types_of(judges[0])
     del needs["return"]
     return Tip(name.replace("_", "-"), judges[0].__tip__, judges[0], needs, (module.__doc__ or "").strip())

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.support import trace_files
 from tests.support.jobs import write_job
 
 pytestmark = pytest.mark.process
@@ -20,6 +21,13 @@ HEAVY = (
     "perfdoctor.watch.launch",
     "pydantic",
 )
+
+# What a verb that reads a file and draws a page has no use for, of the library and of what stands beside it.
+NEEDLESS = (
+    "asyncio email http importlib.metadata logging multiprocessing sqlite3 ssl xml zoneinfo "
+    "jinja2 numpy.fft numpy.polynomial numpy.random pydantic pygments rich.markdown rich.syntax torch "
+    "perfdoctor.probe perfdoctor.tweaks perfdoctor.render.html perfdoctor.trials.trial perfdoctor.watch.launch"
+).split()
 
 
 def test_help_lists_the_verbs_and_what_to_start_with(perfdoctor):
@@ -82,6 +90,21 @@ def test_a_report_loads_nothing_of_traces_and_no_view_that_it_does_not_draw(fold
     }
     assert not names & views
     assert not names & {"perfdoctor.trace.measure.measure", "perfdoctor.trace.parse.read"}
+
+
+def test_a_report_loads_nothing_that_it_does_not_use(folder):
+    write_job(folder, ranks=1, steps=20)
+    assert loaded(["report", str(folder / "node0")], NEEDLESS) == []
+
+
+def test_a_trace_loads_nothing_that_it_does_not_use(folder):
+    events = [
+        trace_files.op("aten::mm", 10, 20),
+        trace_files.call(ts=15, dur=5, correlation=1),
+        trace_files.kernel("gemm", 30, 100, 1),
+    ]
+    path = trace_files.save(folder, trace_files.in_lines(events), "t.json")
+    assert loaded(["trace", str(path)], NEEDLESS) == []
 
 
 @pytest.mark.parametrize("words", [["tips"], ["tips", "--help"], ["tips", "too-few-workers"]])

@@ -25,7 +25,7 @@ Kwargs = Dict[str, Any]
 Output = Tuple[int, int]  # the number of the operation that made a tensor, and which of its results it is
 
 
-class Call:
+class DerivativeCall:
     """One call: nothing of its tensors is kept."""
 
     def __init__(self, inputs: Set[int], elapsed_ns: int, nodes: int) -> None:
@@ -41,7 +41,7 @@ class DerivativesOfStep:
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
         self.begun = False
-        self.outputs: Dict[Output, List[Call]] = {}
+        self.outputs: Dict[Output, List[DerivativeCall]] = {}
         self.elapsed_ns = 0
         self.calls = 0
         self.backward_ns = 0
@@ -90,13 +90,13 @@ class DerivativesOfStep:
             return
         given = args[1] if len(args) > 1 else kwargs.get("inputs")
         inputs = given if isinstance(given, (list, tuple)) else (given,)
-        call = Call({id(one) for one in inputs}, elapsed_ns, _made(result, made))
+        call = DerivativeCall({id(one) for one in inputs}, elapsed_ns, _made(result, made))
         self.outputs.setdefault((made._sequence_nr(), output.output_nr), []).append(call)
 
 
-def _joinable(calls: List[Call]) -> List[Call]:
+def _joinable(calls: List[DerivativeCall]) -> List[DerivativeCall]:
     """Those by inputs of their own: the same input again asks for another row of a Jacobian."""
-    found: List[Call] = []
+    found: List[DerivativeCall] = []
     seen: Set[int] = set()
     for call in calls:
         if not call.inputs & seen:
@@ -114,19 +114,19 @@ def _made(result: Any, made: Any) -> int:
     return max([0, *(len(nodes) - len(before) for nodes in sizes if nodes is not None)])
 
 
-def _again_nodes(calls: List[Call]) -> int:
+def _again_nodes(calls: List[DerivativeCall]) -> int:
     """What one call for all saves: it goes the longest way, and the others' are on it."""
     return sum(call.nodes for call in calls) - max(call.nodes for call in calls)
 
 
-def _again_ns(calls: List[Call]) -> float:
+def _again_ns(calls: List[DerivativeCall]) -> float:
     """Of their time, so much as of their nodes, which other work on the machine leaves alone."""
     nodes = sum(call.nodes for call in calls)
     part = _again_nodes(calls) / nodes if nodes else 1 - 1 / len(calls)
     return part * sum(call.elapsed_ns for call in calls)
 
 
-def _lines(calls: List[Call]) -> List[Dict[str, Any]]:
+def _lines(calls: List[DerivativeCall]) -> List[Dict[str, Any]]:
     """Where the script asks for each: outside of a function of its own that asks for all of them."""
     deepest = min(len(call.lines) for call in calls)
     places: List[List[Dict[str, Any]]] = [[call.lines[depth] for call in calls] for depth in range(deepest)]
