@@ -6,7 +6,7 @@ In a few sampled steps, calls that only copy or convert (`clone`, `deepcopy`, `c
 wrote several megabytes. Their lines are named, with the bytes.
 
 Typical cases: the weights of a model copied or joined after every update, a whole replay buffer joined to
-take one batch of it, a data set converted to another type again and again, a buffer that grows by
+take one batch of it, a dataset converted to another type again and again, a buffer that grows by
 `torch.cat`.
 
 New batches do not count, nor what gets gradients, nor what a DataLoader collates.
@@ -22,7 +22,7 @@ New batches do not count, nor what gets gradients, nor what a DataLoader collate
     buffer[step % capacity] = state
     batch = buffer[index]
 
-    # a data set: converted once
+    # a dataset: converted once
     data = torch.tensor(array, dtype=torch.float32)  # before the loop
 
 ## When not
@@ -102,7 +102,7 @@ def large_copies_every_step(step: StepFacts, copies: RepeatedCopyFacts) -> Advic
     # Stack samples see the Python around the calls, and memory that is given back, too.
     high = min(1.0, max(share.high * part, sum(map(_seen, lines))))
     copied = f"{share.likely:.0%} of each step ({ms:.1f} ms) copies {size(copies.bytes)}"
-    kept = ("an update may need these weights as they were: only allocating memory for them is needless",)
+    kept = ("an update may need the old weights, so only the memory allocation can be saved",)
     return Advice(
         because=(
             f"{copied} that the step before copied too, in {copies.samples} sampled steps",

@@ -169,7 +169,7 @@ def _own(pads: Sequence[Location], multiple: int) -> str:
 
 
 def _by_trainer(multiple: int) -> str:
-    """How a trainer pads each batch to its own longest sequence, which its data set must not have done."""
+    """How a trainer pads each batch to its own longest sequence, which its dataset must not have done."""
     rounded = "" if multiple == 1 else f", pad_to_multiple_of={multiple}"
     return UNPADDED + COLLATED_BY_TRAINER.format(rounded=rounded)
 

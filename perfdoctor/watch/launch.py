@@ -27,6 +27,8 @@ from perfdoctor.watch import command, failures, limits, scheduler_task, signals,
 from perfdoctor.watch.run_json import RunFile
 from perfdoctor.wire import names
 
+FAILED = "watching failed, which does not touch your command: {}"
+
 
 class Sampler(Protocol):
     """What samples the host while the command runs."""
@@ -111,7 +113,7 @@ def run(
     stopped = False
 
     def trouble(error: str) -> None:
-        say(f"the watch failed, the command did not: {error}", options.quiet)
+        say(FAILED.format(error), options.quiet)
 
     on_end = (lambda: None) if path is None else partial(interruption.keep, path)
     with signals.SignalForwarding(on_end) as forwarding:
