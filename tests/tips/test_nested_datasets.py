@@ -23,7 +23,7 @@ def test_says_how_deep_and_where():
 
 
 def test_what_samplers_cut_off_is_said():
-    assert tip(STEP, LOADER, nested(is_cut=True)).because[2].endswith("at least 120 at the most")
+    assert tip(STEP, LOADER, nested(is_cut=True)).because[2].endswith("at least 120 at most")
 
 
 def test_the_wrappers_own_time_goes():
