@@ -22,6 +22,7 @@ GB = 10**9
 LIMIT_GB = 4.0
 ELSEWHERE = "give another place with --perfetto OUT"
 IN_HTML = 20  # rows per list without --top: a file that is scrolled has room
+WHICH_WINDOW = "Which profiler window of a run (default: the latest without shapes or stacks)."
 
 
 def trace(
@@ -51,11 +52,7 @@ def trace(
     ] = None,
     window: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Which profiler window of a run (default: the latest without shapes or stacks).",
-        ),
+        typer.Option(metavar="N", min=0, help=WHICH_WINDOW),
     ] = None,
     limit_gb: Annotated[
         float, typer.Option(metavar="GB", min=0, help="Refuse files with more JSON than this.")
