@@ -21,7 +21,7 @@ from tests.support.terminal import Shown, shown
 pytestmark = pytest.mark.process
 
 BORDER = "▁" * 20
-SAID = "a line a minute instead"
+SAID = "one line a minute instead"
 
 # Writes all that a training writes: lines, a bar that stays in its line, two of them one below the other.
 SCRIPT = """
