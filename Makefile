@@ -1,4 +1,4 @@
-# Two commands do all the set-up on a machine that has only Python and make:
+# Each target sets up what it needs on a machine that has only Python and make:
 #   make demo    watch a sample script, show its report, and prove the first finding
 #   make test    linters, types, and the tests that take no longer than some seconds each
 #   make test-all  every test: whole trainings, trials, ranks, a wheel built and installed
@@ -97,4 +97,4 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site lightning_logs .mypy_cache .nox .pytest_cache .ruff_cache .hypothesis

@@ -102,6 +102,27 @@ def _anchors(text):
     return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
 
 
+SCORES = re.compile(r"^\| (.+?) \| (\d+) of (\d+) \|", re.MULTILINE)
+
+
+def test_the_scores_in_short_are_the_sums_of_the_first_scores_and_the_readme_says_the_same():
+    whole = (DOCS / "accuracy.md").read_text(encoding="utf-8")
+    short, _, rest = whole.partition("## Sample scripts")
+    sums = {}
+    for table in re.findall(r"^\| \| first score \|.*\n((?:\|.*\n)+)", rest, re.MULTILINE):
+        for name, right, of in SCORES.findall(table):
+            known = sums.get(name, (0, 0))
+            sums[name] = (known[0] + int(right), known[1] + int(of))
+    assert {name: (int(right), int(of)) for name, right, of in SCORES.findall(short)} == sums
+    for right, of, percent in re.findall(r"\| (\d+) of (\d+) \| (\d+) % \|", short):
+        assert round(100 * int(right) / int(of)) == int(percent)
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    right, of = sums["verdict right"]
+    assert f"On {of} training scripts" in readme
+    assert f"right in {right} ({right / of:.0%}), and".replace("%", " %") in readme
+    assert "of {1} planted causes {0} were the first".format(*sums["cause first"]) in readme
+
+
 def test_the_page_of_the_run_directory_lists_each_file_that_the_probe_writes():
     constants = [value for name, value in vars(names).items() if name.isupper() and name != "RUN_VARIABLE"]
     made = [

@@ -36,7 +36,7 @@ def test_without_what_a_rank_told_of_itself_nothing_is_judged(tmp_path, lost):
     found = reporting.judge(folder)
     assert found.diagnosis.verdict is Verdict.INCONCLUSIVE
     assert found.diagnosis.because[0] == "a part of what was recorded is lost"
-    assert f"{lost} tells nothing of rank 0: a rank cannot be judged without it" in notes(found)
+    assert f"{lost} holds nothing usable, so rank 0 cannot be judged" in notes(found)
     assert found.findings == ()
 
 
@@ -91,7 +91,9 @@ def test_ten_trials_of_a_kind_change_its_ranges_and_the_note_says_so(just_ended)
     before = reporting.judge(path)
     history.add([tried(number, measured=1.5) for number in range(10)])  # each within what the model said
     after = judge()
-    told = "ranges of settings that act on data are fitted to 10 trials on the machine where it ran: perfdoctor history"
+    told = (
+        "ranges of tweaks that act on data come from 10 trials on the machine of this run: perfdoctor history"
+    )
     assert told in all_worded(after.notes)
     assert {finding.id: finding.gain.likely for finding in after.findings} == {
         finding.id: finding.gain.likely for finding in before.findings

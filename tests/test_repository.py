@@ -122,3 +122,18 @@ def test_who_reports_trouble_is_asked_for_the_report_and_versions(stem: str) -> 
     asked = {part["id"]: part["attributes"].get("description", "") for part in body}
     assert "perfdoctor report --json" in asked["report"]
     assert "torch" in asked["versions"]
+
+
+def test_who_reports_a_bug_can_attach_the_bundle_in_place_of_the_rest() -> None:
+    parts = parsed(ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml")["body"]
+    assert (
+        "perfdoctor bug"
+        in next(part for part in parts if part["id"] == "bundle")["attributes"]["description"]
+    )
+    required = [part["id"] for part in parts if part.get("validations", {}).get("required")]
+    assert required == [parts[0]["id"]]
+
+
+def test_a_package_with_types_says_so() -> None:
+    assert '"Typing :: Typed"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert (ROOT / "perfdoctor" / "py.typed").exists()

@@ -96,7 +96,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(dist: Path) -> None:
     with zipfile.ZipFile(only(dist, "*.whl")) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert names == package_files()
-    assert "perfdoctor/probe/inject/sitecustomize.py" in names
+    assert names >= {"perfdoctor/probe/inject/sitecustomize.py", "perfdoctor/py.typed"}
 
 
 def test_the_sdist_holds_what_building_and_testing_take(dist: Path) -> None:

@@ -20,9 +20,12 @@ def bug(
         typer.Argument(metavar="[RUN]", help="The run that it is about: its id or folder (default: none)."),
     ] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the runs.")] = None,
-    to: Annotated[str | None, typer.Option(metavar="FILE", help="Write it there, not here.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The zip to write (default: perfdoctor-bug-TIME.zip here)."),
+    ] = None,
 ) -> None:
-    """Write what a bug report of perfdoctor needs into a zip file; nothing is sent.
+    """Collect what a bug report about perfdoctor needs in a zip file; nothing is sent.
 
     It holds versions, the last failure of perfdoctor itself, and what RUN recorded but for stacks and traces.
     Secrets, your home and the host's name are replaced.

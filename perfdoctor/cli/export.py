@@ -54,11 +54,11 @@ def export(
         typer.Option(metavar="FILE", help="Write it there (tensorboard: in that folder), not to stdout."),
     ] = None,
     what: Annotated[
-        TableOf, typer.Option("--what", help="csv, parquet: what has a row; samples: of each process.")
+        TableOf, typer.Option("--what", help="Rows of the csv or parquet table (samples: one per process).")
     ] = TableOf.STEPS,
     against: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="folded: count the stacks of that earlier run as well."),
+        typer.Option(metavar="RUN", help="With --format folded: add the counts of this earlier run."),
     ] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the runs.")] = None,
 ) -> None:

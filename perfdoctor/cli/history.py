@@ -22,7 +22,8 @@ def history(
 ) -> None:
     """Show how well gains were predicted on this machine, as its trials measured them.
 
-    Ten changes that act on one class of time fit the ranges of its settings to this machine, in later runs.
+    After ten trials of changes to one class of time, later runs base their ranges for it on this machine's
+    trials.
     """
     from perfdoctor.cli import output
     from perfdoctor.diagnosis import history as conclusions

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from perfdoctor.cli.following import Following
 
 LINE_S = 10.0  # between two lines where no view can be drawn
-NO_SCREEN = "no terminal that a view could be drawn on: a line every 10 s instead"
+NO_SCREEN = "stdout is not a terminal that can redraw: one line every 10 s instead of the view"
 
 
 def live(
@@ -24,7 +24,7 @@ def live(
     ] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the runs.")] = None,
 ) -> None:
-    """Show a run that goes on: its last steps, each rank, and the verdict so far.
+    """Follow a running training: its last steps, each rank, and the verdict so far.
 
     It only reads the run's files: from another terminal, or over a shared folder from another machine.
     """

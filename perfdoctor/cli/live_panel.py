@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from perfdoctor.render.progress.live_line import Lines
 
 LINE_S = 60.0  # between two lines where no view can be drawn
-NO_ROWS = "--live: stderr is no terminal that a view could be drawn on: a line a minute instead"
-FAILED = "the view failed, the run did not: {}"
+NO_ROWS = "--live: stderr is not a terminal that can redraw: one line a minute instead of the view"
+FAILED = "the live view failed, the run goes on: {}"
 EVERY_S = 1.0
 LEFT_TO_SCRIPT = 12  # rows; in a lower terminal the view is a single line
 

@@ -13,4 +13,4 @@ def refuse(option: str, given: bool, others: Mapping[str, bool]) -> None:
     `given`: whether `option` itself is there; and so for each of the others.
     """
     if given and (other := next((name for name, it_is in others.items() if it_is), None)):
-        raise PerfdoctorError(f"{option} and {other} do not go together", f"leave out {other}")
+        raise PerfdoctorError(f"{option} and {other} cannot be combined", f"leave out {other}")

@@ -22,6 +22,7 @@ GB = 10**9
 LIMIT_GB = 4.0
 ELSEWHERE = "give another place with --perfetto OUT"
 IN_HTML = 20  # rows per list without --top: a file that is scrolled has room
+WHICH_WINDOW = "Which profiler window of a run (default: the latest without shapes or stacks)."
 
 
 def trace(
@@ -51,7 +52,7 @@ def trace(
     ] = None,
     window: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Which window of a run (default: the last plain one)."),
+        typer.Option(metavar="N", min=0, help=WHICH_WINDOW),
     ] = None,
     limit_gb: Annotated[
         float, typer.Option(metavar="GB", min=0, help="Refuse files with more JSON than this.")
@@ -100,7 +101,7 @@ def _sides(words: Sequence[Sequence[str]], window: int | None, out: str | None) 
     known = (windows.of_file(file) for side in sides for file in side)
     if window not in {one.number for one in known if one is not None}:
         raise PerfdoctorError(
-            "--window names a window of a run, and a file is one trace",
+            "--window selects a window of a run, but a trace file was given",
             f"leave it out, or give a run: perfdoctor trace RUN --window {window}",
         )
     return sides

@@ -39,12 +39,13 @@ def earned(
     gains = [each.gain for each in saving if each.bottleneck is kind]
     uncertain = max((gain.low for gain in gains), default=1.0) < 1.0
     if uncertain and (verdict is Verdict.COMPUTE or top is not kind):
-        return Confidence.LOW, ("what is found may as well bring nothing",)
+        return Confidence.LOW, ("the findings may bring nothing: their ranges reach below 1",)
     if verdict is Verdict.COMPUTE:
         return (Confidence.HIGH if job is None else Confidence.MEDIUM), ()
     if top is not kind:
-        left = "less to save" if any(each.bottleneck is top for each in saving) else "no known cure"
-        return Confidence.MEDIUM, (f"{top.value} takes more of the time ({classes[top]:.0%}), with {left}",)
+        known = any(each.bottleneck is top for each in saving)
+        left = "less of it can be saved" if known else "no fix for it is known"
+        return Confidence.MEDIUM, (f"{top.value} takes more of the time ({classes[top]:.0%}), but {left}",)
     return (Confidence.MEDIUM if verdict is Verdict.BALANCED else Confidence.HIGH), ()
 
 

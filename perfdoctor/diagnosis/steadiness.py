@@ -42,9 +42,8 @@ class Steadiness:
         return self.tenths > 0 and self.led >= NEARLY_ALL * self.tenths
 
     def __str__(self) -> str:
-        each = "each" if self.led == self.tenths else f"{self.led}"
-        leads = "has most that can be saved" if self.by_avoidable else "leads"
-        return f"{self.kind.value} {leads} in {each} of them"
+        leads = "has the most to save" if self.by_avoidable else "leads"
+        return f"{self.kind.value} {leads} in {self.led} of {self.tenths} tenths"
 
 
 def of_phases(shares: Mapping[Phase, float]) -> dict[Bottleneck, float]:

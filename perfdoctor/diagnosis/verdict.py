@@ -306,7 +306,7 @@ def _because(
     steady: Steadiness,
     little: str | None,
 ) -> tuple[str, ...]:
-    first = f"of the time from the first step to the last: {attribution}"
+    first = f"time from first to last step: {attribution}"
     if verdict is Verdict.INCONCLUSIVE:
         return (little or _wandering(step, steady), first)
     if verdict is Verdict.HEALTHY:
@@ -329,7 +329,7 @@ def _doubts(step: StepFacts, facts: Facts, verdict: Verdict, steady: Steadiness)
         )
     crowded = step.contention_s / step.mean_s
     if crowded >= WORTHWHILE:
-        doubts.append(f"for {crowded:.0%} of it, loader workers take cores from training")
+        doubts.append(f"in {crowded:.0%} of the step time, loader workers take cores from training")
     if model is not None and abs(model.error) > TRUSTED_ERROR:
         doubts.append(f"the step model's error is {model.error:+.0%}: predicted ranges are wider")
     if step.drift > UNSTEADY and verdict is not Verdict.INCONCLUSIVE:
@@ -339,17 +339,20 @@ def _doubts(step: StepFacts, facts: Facts, verdict: Verdict, steady: Steadiness)
     late = without_a_core(facts)
     if late >= CROWDED:
         doubts.append(
-            f"its threads together lacked a core for {late:.2f} s of each second, as other programs had it:"
-            " alone on the machine it computes faster"
+            f"other programs held its cores: its threads waited {late:.2f} s per second in total;"
+            " on an idle machine it computes faster"
         )
     job = facts.get(JobFacts)
     if verdict is Verdict.NETWORK and job is not None and not job.matched:
-        doubts.append("the gradient syncs of all ranks could not be matched: some of it may be waiting")
+        doubts.append(
+            "gradient syncs could not be matched across all ranks: part of this time may be waiting for a"
+            " slow rank"
+        )
     delay = core_delay(job)
     if verdict is Verdict.NETWORK and delay >= CROWDED:
         doubts.append(
-            f"threads of a rank together lacked a core for {delay:.2f} s of each second: part of gradient"
-            " sync is that"
+            f"the threads of a rank waited {delay:.2f} s per second for a free core: part of the gradient"
+            " sync is that wait"
         )
     if verdict is Verdict.NETWORK and job is not None and job.matched and job.missing:
         doubts.append("ranks are missing: what looks like the network may be waiting for them")

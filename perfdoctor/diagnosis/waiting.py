@@ -42,7 +42,7 @@ def on_waiting(step: StepFacts, job: JobFacts | None) -> Iterator[str]:
     if late.uneven >= TOLD:
         waits = "in {:.0%} the others wait for {}" if late.rank == job.shown else "{:.0%} is waiting for {}"
         told = waits.format(late.uneven, late.name)
-        yield f"{told}, which has more to compute: it would go if all had as much"
+        yield f"{told}, which has more to compute: with equal work that wait would disappear"
         waiting, further = waiting - late.uneven, "a further "
     if waiting >= TOLD:
-        yield f"{further}{waiting:.0%} is waiting for {late.name}, counted as what makes that rank late"
+        yield f"{further}{waiting:.0%} is waiting for {late.name}, charged to what makes that rank late"

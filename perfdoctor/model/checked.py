@@ -8,11 +8,11 @@ from enum import Enum
 class Checked(str, Enum):
     """What a tip was held against, beyond facts made up by its author; best first."""
 
-    SCRIPTS = "on scripts with this cause, and the gain of its cure"
-    PUBLISHED = "its range, against gains that others published (docs/gpu.md)"
-    CPU_SCRIPTS = "on CPUs only: scripts with this cause, and the gain of its cure"
+    SCRIPTS = "on scripts with this cause, with the gain of the fix measured"
+    PUBLISHED = "range compared with published gains (docs/gpu.md)"
+    CPU_SCRIPTS = "on CPUs only: on scripts with this cause, with the gain of the fix measured"
     TRACES = "on recorded traces of devices; no gain was measured"
-    FACTS = "on hand-made facts only"
+    FACTS = "on made-up measurements only"
 
     @property
     def label(self) -> str:

@@ -13,7 +13,7 @@ Judge = Callable[..., "Advice | None"]
 
 
 APPLIES = ("cpu", "gpu", "convolutional", "distributed")  # what a tip may say it is for
-SAVES = ("time", "memory")
+SAVES = ("time", "memory", "correctness")
 
 
 @dataclass(frozen=True)

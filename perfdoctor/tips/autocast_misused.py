@@ -30,6 +30,7 @@ HALF = 0.5  # of the parameters that are trained
     title="Use autocast in the forward pass only, and scale float16 gradients",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
+    saves=("correctness",),
 )
 def autocast_misused(precision: PrecisionFacts, model: ModelFacts) -> Advice | None:
     """Names each misuse of autocast: a risk for the result more than for speed."""

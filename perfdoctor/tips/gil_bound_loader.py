@@ -63,10 +63,11 @@ def gil_bound_loader(
     top = work.lines[0]
     cores = f"; the process uses {cpu.main_cores:.1f} cores" if cpu.main_cores is not None else ""
     text = f": `{top.at.text}`" if top.at.text else ""
+    running = f"{work.running:.1f} of {work.threads}"
     return Advice(
         because=(
             f"{waited:.0%} of each step waits for threads that prepare batches in the same process",
-            f"{work.running:.1f} of {work.threads} threads want to run Python, and one at a time can{cores}",
+            f"{running} threads want to run Python, but only one can at a time{cores}",
             f"line {top.at.line} takes {top.share:.0%} of their time{text}",
         ),
         change=replace(change, workers=workers),

@@ -32,6 +32,7 @@ STEPPING = re.compile(r"([\w.]+)\.step\(")
     title="Clear the gradients before each backward pass",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
+    saves=("correctness",),
 )
 def gradients_never_cleared(step: StepFacts, clearing: GradientClearingFacts) -> Advice | None:
     """Advises zero_grad where no sampled update had cleared gradients."""

@@ -6,7 +6,7 @@ In a few sampled steps, calls that only copy or convert (`clone`, `deepcopy`, `c
 wrote several megabytes. Their lines are named, with the bytes.
 
 Typical cases: the weights or gradients of a model copied or joined in every step, a whole replay buffer
-joined to take one batch of it, a data set converted to another type again and again, a buffer that grows by
+joined to take one batch of it, a dataset converted to another type again and again, a buffer that grows by
 `torch.cat`.
 
 New batches do not count, nor what gets gradients, nor what a DataLoader collates. Gradients count where they
@@ -26,7 +26,7 @@ stay in the same memory, as with `zero_grad(set_to_none=False)`.
     buffer[step % capacity] = state
     batch = buffer[index]
 
-    # a data set: converted once
+    # a dataset: converted once
     data = torch.tensor(array, dtype=torch.float32)  # before the loop
 
 ## When not
@@ -110,7 +110,7 @@ def large_copies_every_step(step: StepFacts, copies: RepeatedCopyFacts) -> Advic
     high = min(1.0, max(share.high * part, sum(map(_seen, lines))))
     copied = f"{share.likely:.0%} of each step ({ms:.1f} ms) copies {size(copies.bytes)}"
     what = "weights" if top.weights else "gradients"
-    kept = (f"an update may need these {what} as they were: only allocating memory for them is needless",)
+    kept = (f"an update may need the old {what}, so only the memory allocation can be saved",)
     return Advice(
         because=(
             f"{copied} that the step before copied too, in {copies.samples} sampled steps",

@@ -1,4 +1,4 @@
-"""Each item is looked up through many data sets, one wrapped around the other.
+"""Each item is looked up through many datasets, one wrapped around the other.
 
 ## What it sees
 The step waits for batches, and a large part of their cost is the own time of torch's `Subset` and
@@ -6,11 +6,11 @@ The step waits for batches, and a large part of their cost is the own time of to
 curricula, replay of past tasks and splits of splits wrap what they wrapped in the round before.
 
 ## By hand
-    indices = [*labelled.indices, *chosen]      # into the base data set; `chosen` as well
+    indices = [*labelled.indices, *chosen]      # into the base dataset; `chosen` as well
     labelled = Subset(base, indices)            # one flat subset, whatever the round
 
-Keep indices into the base data set for each part, and make data sets of them only where a loader needs one. A
-`ConcatDataset` of several base data sets is made once, from all of them, as the base.
+Keep indices into the base dataset for each part, and make datasets of them only where a loader needs one. A
+`ConcatDataset` of several base datasets is made once, from all of them, as the base.
 
 ## When not
 One or two wrappers, as of a split for validation, cost next to nothing.
@@ -37,7 +37,7 @@ QUICKER = ("slow-dataset-code", "repeated-items", "too-few-workers", "too-many-w
 
 
 @tip(
-    title="Keep indices into the base data set instead of wrapping it again",
+    title="Keep indices into the base dataset instead of wrapping it again",
     bottleneck=Bottleneck.DATA,
     effort=Effort.LINES,
     checked=Checked.SCRIPTS,
@@ -57,12 +57,12 @@ def nested_datasets(step: StepFacts, loader: LoaderFacts, nested: NestedDatasets
         because=(
             waits(step),
             f"{nested.share:.0%} of a batch's {batch_ms:.1f} ms is spent in `Subset` and `ConcatDataset`",
-            f"samples find items {nested.typical} of them deep mostly, {least}{nested.deepest} at the most",
+            f"items usually pass through {nested.typical} of them, {least}{nested.deepest} at most",
             *(f"line {at.line} wraps{wrapped}" for at in nested.at[:1]),
         ),
         change=Change(batch=goes, others=_others(step, loader, goes)),
         at=nested.at[:SHOWN],
-        code="indices = [*indices, *chosen]  # into the base data set\nlabelled = Subset(base, indices)",
+        code="indices = [*indices, *chosen]  # into the base dataset\nlabelled = Subset(base, indices)",
     )
 
 

@@ -197,7 +197,7 @@ def _collated(multiple: int, padding: PaddingFacts) -> tuple[str, str]:
 
 
 def _by_trainer(multiple: int, padding: PaddingFacts) -> str:
-    """How a trainer pads each batch to its own longest sequence, which its data set must not have done."""
+    """How a trainer pads each batch to its own longest sequence, which its dataset must not have done."""
     collated, told = _collated(multiple, padding)
     before = (
         ROUNDED_FOR_NOTHING.format(multiple=padding.multiple) if multiple < padding.multiple else UNPADDED

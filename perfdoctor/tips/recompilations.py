@@ -105,7 +105,7 @@ def _told(again: CompiledAgain) -> list[str]:
     told = [f"{name} was compiled {again.times + 1} times"]
     if again.broken:
         more = f" and {len(again.broken) - 1} more" if len(again.broken) > 1 else ""
-        told.append(f"each time something was another than before: {again.broken[0]}{more}")
+        told.append(f"each time because something changed: {again.broken[0]}{more}")
     if again.given_up:
         told.append("then torch gave up: it runs uncompiled since")
     if again.broken and again.at is not None and not _is_size(again):

@@ -50,7 +50,7 @@ def repeated_backward(step: StepFacts, repeats: RepeatedBackwardFacts) -> Advice
     return Advice(
         because=(
             f"{passes:.3g} backwards in each step take {backward:.0%} of it",
-            f"{repeats.shared:.0%} of the graph that one passes, the one before has passed already",
+            f"each backward repeats {repeats.shared:.0%} of the graph that the one before went through",
         ),
         change=removes(low, likely, again),
         at=(repeats.at,) if repeats.at else (),

@@ -56,7 +56,7 @@ def repeated_parametrizations(run: RunFacts, step: StepFacts, repeats: RepeatedC
     text = f": `{top.text}`" if top.text else ""
     return Advice(
         because=(
-            f"a step makes parametrized weights {times:,.0f} times more than they change",
+            f"a step recomputes parametrized weights {times:,.0f} times although they have not changed",
             f"that takes {share:.1%} of the step, and backward through each of them as well",
             f"line {top.line} takes the most{text}",
         ),

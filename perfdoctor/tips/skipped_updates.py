@@ -38,6 +38,7 @@ SURE = 0.5  # of what is left out: bfloat16 may take more updates to come as far
     title="Train in bfloat16, where a GradScaler leaves out many updates",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
+    saves=("time", "correctness"),
 )
 def skipped_updates(skipped: SkippedUpdateFacts, precision: PrecisionFacts) -> Advice | None:
     """Advises another number type, or a look at the scale, where many updates are left out."""

@@ -61,7 +61,7 @@ def slow_start(start: StartUpFacts) -> Advice | None:
             f"training began after {start.seconds:.0f} s: {start.share:.0%} of the time that the process ran",
             _divided(start),
             f"line {first.at.line} takes {first.seconds:.0f} s ({WORDS.get(first.kind, first.kind)}){text}",
-            "steps take as long as before: what is saved is saved at each start",
+            "this saves time at each start, not in the steps",
         ),
         change=None,
         start_s=sum(line.seconds for line in lines),

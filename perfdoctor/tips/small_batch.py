@@ -106,7 +106,8 @@ def _on_device(sizes: BatchSizeFacts, room: BatchRoom, loader: LoaderFacts) -> _
         return None
     why = "if all of it grows with the batch"
     if room.fixed_bytes:
-        why = f"as {room.fixed_bytes / 1e9:.1f} GB of it, the model and what trains it, do not grow"
+        fixed = f"{room.fixed_bytes / 1e9:.1f} GB of it (parameters, gradients, optimizer state)"
+        why = f"as {fixed} does not grow"
     largest = f"batches of about {int(fits * (loader.batch_size or 1)):,} fit, {why}"
     return _Larger(FITS, min(MOST_TIMES, fits), (_in_use(room, "device memory"), largest))
 

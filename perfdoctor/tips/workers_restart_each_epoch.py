@@ -85,4 +85,4 @@ def _slower(share: float) -> tuple[str, ...]:
     """How much longer the first steps of epochs train, where that is noticeable."""
     if share < NOTICEABLE:
         return ()
-    return (f"while workers start, a step trains longer than others do: {share:.0%} of the training time",)
+    return (f"steps are slower while workers start: {share:.0%} of the training time",)

@@ -57,11 +57,11 @@ def obstacle(
     """
     sides = abreast + 1
     if not Path("/proc/self/environ").exists():
-        return "this system does not tell what each process was started for"
+        return "this system does not show which execution a process belongs to"
     if any(variant.ranks is not None for variant in variants):
-        return "numbers of ranks need all cores at once"
+        return "comparing rank counts needs all cores at once"
     if calibration.device_bytes and calibration.ranks > 1:
-        return "ranks on devices wait for each other there while one of them rests"
+        return "ranks on devices wait for each other, so they cannot be paused"
     taken_bytes = calibration.device_bytes and KEPT * calibration.device_bytes + DEVICE_CONTEXT_BYTES
     on_device = (1 + abreast * max(1.0, most_held)) * taken_bytes if taken_bytes else None
     on_host = sides * calibration.host_bytes if calibration.host_bytes else None
@@ -76,7 +76,7 @@ def _no_room(sides: int, taken_bytes: float | None, free: Callable[[], int | Non
         return None
     free_bytes = free()
     if free_bytes is None:
-        return f"how much of {where} is free is not told here"
+        return f"free space in {where} is unknown"
     if taken_bytes <= MEMORY_SHARE * free_bytes:
         return None
     return f"{sides} take {taken_bytes / 1e9:.1f} GB, and {free_bytes / 1e9:.1f} GB of {where} are free"

@@ -33,7 +33,7 @@ LEAVING_S = 1.0  # a script takes about this long to end
 STRETCH = 3.0  # times the usual budget that may be spent to measure a whole epoch, where it recurs
 PATIENCE = 5.0  # an execution that takes so many times as long as expected is ended
 SLACK_S = 60.0  # compiling, or starting many workers
-FIRST_STEP_S = 900.0  # for a script to get to its first step: data sets are read, models compiled
+FIRST_STEP_S = 900.0  # for a script to get to its first step: datasets are read, models compiled
 
 
 @dataclass(frozen=True)

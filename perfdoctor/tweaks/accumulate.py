@@ -30,7 +30,7 @@ from ..probe.trial.tweak import PATH, Count, Tweaking, tweak
 from ._scaling import BACKWARD_ARGUMENTS
 
 WHAT = "optimizer.step"
-BATCHES_MAX = 1024  # many data sets have fewer in an epoch: more would hardly ever update
+BATCHES_MAX = 1024  # many datasets have fewer in an epoch: more would hardly ever update
 MARK = "__perfdoctor_turns__"  # on a step that goes by turns
 OUTSIDE_BACKWARD = -1  # what torch answers where no backward pass runs
 CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")  # their bound comes second

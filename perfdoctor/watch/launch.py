@@ -27,6 +27,8 @@ from perfdoctor.watch import command, failures, limits, scheduler_task, signals,
 from perfdoctor.watch.run_json import RunFile
 from perfdoctor.wire import names
 
+FAILED = "watching failed, which does not touch your command: {}"
+
 
 class Sampler(Protocol):
     """What samples the host while the command runs."""
@@ -50,9 +52,7 @@ class TrialOptions:
     warm_up_updates: int | None = None  # after which measuring begins; None: all is measured
     before: tuple[str, ...] = ()  # words that start the command in a view of the file system
     environ: Mapping[str, str] = field(default_factory=dict)
-    protect: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # how the probe keeps the user's files as they are
+    protect: Mapping[str, Any] = field(default_factory=dict)  # how the probe keeps the user's files
     watched: bool = False  # what ranks exchange is recorded, too: not steps and losses alone
     apart: bool = False  # in a session of its own, so that all of it can rest
     parks: bool = False  # with a device that has nothing to do, where its turns end: see wire/turns.py
@@ -111,7 +111,7 @@ def run(
     stopped = False
 
     def trouble(error: str) -> None:
-        say(f"the watch failed, the command did not: {error}", options.quiet)
+        say(FAILED.format(error), options.quiet)
 
     on_end = (lambda: None) if path is None else partial(interruption.keep, path)
     with signals.SignalForwarding(on_end) as forwarding:

@@ -21,7 +21,7 @@ POLL_S = 0.1  # how often steps are counted and deadlines looked at
 # What ends a script, and how long it may take: it may save a checkpoint, or swallow an interrupt.
 ENDINGS = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 # Said before the first of them: an interrupted script shows a traceback as if it had failed.
-STOPPED = "the watch is over: the script is interrupted, as was asked for"
+STOPPED = "--stop: watching has ended; interrupting the script (a KeyboardInterrupt traceback is expected)"
 
 
 EVALUATING_S = 60.0  # that a script may evaluate before it trains; longer, and evaluating is what it does

@@ -146,7 +146,7 @@ class LiveCommand:
         outcome = launch.exit_of(self.path, self._child.process.returncode)
         failed, rank = None, None
         if outcome.status:
-            with guarded(lambda error: launch.say(f"the watch failed, the command did not: {error}", quiet)):
+            with guarded(lambda error: launch.say(launch.FAILED.format(error), quiet)):
                 failed, rank = failures.first(
                     self.path, self._child.command.argv, self._child.process.returncode, None
                 )

@@ -21,7 +21,7 @@ from tests.support.terminal import Shown, shown
 pytestmark = pytest.mark.process
 
 BORDER = "▁" * 20
-SAID = "a line a minute instead"
+SAID = "one line a minute instead"
 
 # Writes all that a training writes: lines, a bar that stays in its line, two of them one below the other.
 SCRIPT = """
@@ -318,7 +318,7 @@ def test_a_view_that_fails_says_so_once_and_ends(folder, monkeypatch):
     lines = panel.follow()
     assert not panel.leaves(threading.Event(), 0.0)
     assert lines(1.0, 80, 40) == []
-    assert "the view failed, the run did not: NotARun" in sys.stderr.said
+    assert "the live view failed, the run goes on: NotARun" in sys.stderr.said
     assert panel.leaves(threading.Event(), 0.0)
     assert panel.pause_s() == live_panel.EVERY_S
 
@@ -329,4 +329,4 @@ def test_lines_that_fail_are_said_and_the_command_goes_on(folder, monkeypatch):
         until_s = time.monotonic() + 60
         while "NotARun" not in sys.stderr.said and time.monotonic() < until_s:
             time.sleep(0.01)
-    assert "the view failed, the run did not: NotARun" in sys.stderr.said
+    assert "the live view failed, the run goes on: NotARun" in sys.stderr.said

@@ -88,7 +88,7 @@ def test_the_page_names_the_line_to_change(measured):
     assert "2 workers would load" in shown.stdout
     assert f"train.py:{LINES + 1}  train(DataLoader(Items(), batch_size=8))" in shown.stdout
     assert "num_workers=2, prefetch_factor=2" in shown.stdout
-    assert "This is loading alone." in shown.stdout
+    assert "This measures loading alone." in shown.stdout
 
 
 @pytest.mark.slow

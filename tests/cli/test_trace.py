@@ -294,7 +294,7 @@ def test_an_export_that_cannot_be_written_names_its_own_option(saved, perfdoctor
 def test_a_comparison_refuses_what_it_would_drop(trace, perfdoctor):
     shown = perfdoctor("trace", "--compare", "t.json", "t.json", "--all")
     assert (shown.returncode, shown.stdout) == (2, "")
-    assert "--compare and --all do not go together" in shown.stderr
+    assert "--compare and --all cannot be combined" in shown.stderr
 
 
 def test_a_window_is_one_of_a_run(trace, perfdoctor):

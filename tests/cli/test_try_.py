@@ -339,8 +339,8 @@ def test_the_list_explains_the_tweaks_named(call):
     ids=" ".join,
 )
 def test_the_list_refuses_what_it_would_drop(call, words):
-    assert call("--list", *words).said == f"--list and {words[0]} do not go together"
-    assert call("--list", "--", "train.py").said == "--list and the command do not go together"
+    assert call("--list", *words).said == f"--list and {words[0]} cannot be combined"
+    assert call("--list", "--", "train.py").said == "--list and the command cannot be combined"
 
 
 def test_help_shows_how_tweaks_and_command_are_given(perfdoctor):

@@ -105,7 +105,7 @@ def test_waiting_for_a_late_rank_is_charged_to_what_makes_it_late():
     assert told.classes[Bottleneck.DATA] == pytest.approx(0.3)
     assert told.classes[Bottleneck.NETWORK] == pytest.approx(0.1)
     assert told.verdict is Verdict.DATA
-    assert "30% is waiting for rank 1, counted as what makes that rank late" in told.because
+    assert "30% is waiting for rank 1, charged to what makes that rank late" in told.because
 
 
 def test_so_is_what_other_programs_hold_up_of_an_exchange():

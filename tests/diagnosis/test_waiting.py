@@ -66,7 +66,7 @@ def test_a_rank_that_is_late_for_another_reason_is_counted_as_what_it_does(given
     concluded = conclude(told, found, [finding(Bottleneck.COMPUTE)])
     assert concluded.verdict is Verdict.COMPUTE
     assert not concluded.waits_for_ranks
-    assert concluded.because[1] == "55% is waiting for rank 1, counted as what makes that rank late"
+    assert concluded.because[1] == "55% is waiting for rank 1, charged to what makes that rank late"
 
 
 def test_a_rank_with_more_to_compute_makes_waiting_the_verdict_and_says_which_part_of_it_would_go():
@@ -74,8 +74,8 @@ def test_a_rank_with_more_to_compute_makes_waiting_the_verdict_and_says_which_pa
     concluded = conclude(told, attribute_time(told), [finding(Bottleneck.NETWORK)])
     assert (concluded.verdict, concluded.waits_for_ranks) == (Verdict.NETWORK, True)
     assert concluded.because[1:3] == (
-        "28% is waiting for rank 1, which has more to compute: it would go if all had as much",
-        "a further 27% is waiting for rank 1, counted as what makes that rank late",
+        "28% is waiting for rank 1, which has more to compute: with equal work that wait would disappear",
+        "a further 27% is waiting for rank 1, charged to what makes that rank late",
     )
 
 
@@ -83,9 +83,9 @@ def test_of_the_late_rank_it_says_that_the_others_wait():
     told = facts(LATE, job(shown=1))
     because = conclude(told, attribute_time(told), [finding(Bottleneck.NETWORK)]).because
     assert because[1] == (
-        "in 28% the others wait for rank 1, which has more to compute: it would go if all had as much"
+        "in 28% the others wait for rank 1, which has more to compute: with equal work that wait would disappear"
     )
-    assert not any("counted as" in each for each in because)
+    assert not any("charged to" in each for each in because)
 
 
 def test_where_most_of_the_network_is_transfers_ranks_do_not_wait_for_each_other():

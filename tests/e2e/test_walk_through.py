@@ -1,4 +1,4 @@
-"""The code of docs/contributing.md, put into a copy of the tree: its tests pass, and a run has the finding."""
+"""The code of docs/tip-on-a-new-fact.md, put into a copy of the tree: its tests pass, and a run has the finding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIP = "sleeping-loop"
 
 def files() -> dict[str, str]:
     """Each file that the page shows, by its path."""
-    return dict(FILE.findall((DOCS / "contributing.md").read_text(encoding="utf-8")))
+    return dict(FILE.findall((DOCS / "tip-on-a-new-fact.md").read_text(encoding="utf-8")))
 
 
 def environment(tree: Path) -> dict[str, str]:

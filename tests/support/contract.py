@@ -115,7 +115,9 @@ SAME = Part(
             "no-other-writes",
             "Files",
             "Nothing appears beside the script but `.perfdoctor/`.",
-            "Writes to the run directory, and to one small file in the user's cache folder.",
+            "Writes to the run directory, and to small files of the user's own of three kinds: how this machine shares its"
+            " cores (cache folder), the history of trials (data folder), and the last failure of perfdoctor itself"
+            " (state folder).",
         ),
     ),
 )

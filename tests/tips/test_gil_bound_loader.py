@@ -23,7 +23,7 @@ def test_names_what_the_threads_run_and_how_many_want_to():
     assert advice is not None
     assert advice.because == (
         "60% of each step waits for threads that prepare batches in the same process",
-        "3.0 of 4 threads want to run Python, and one at a time can; the process uses 1.0 cores",
+        "3.0 of 4 threads want to run Python, but only one can at a time; the process uses 1.0 cores",
         "line 36 takes 70% of their time: `work()`",
     )
     assert advice.at[0].line == 36

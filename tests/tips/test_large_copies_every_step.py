@@ -77,7 +77,7 @@ def test_weights_that_an_update_may_need_are_copied_into_the_same_memory_for_a_p
     advice = tip(STEP, copies(lines=(copying(names=(name,), weights=True),)))
     share = advice.change.step
     assert (share.low, share.likely, share.high) == pytest.approx((0.0, 0.2 * IN_PLACE, 0.3))
-    assert "an update may need these weights" in advice.because[2]
+    assert "an update may need the old weights" in advice.because[2]
     assert ("out=flat" if name == "cat" else "kept.copy_(new.detach())") in advice.code
     assert not any(form in advice.code for form in ("step %", "capacity", "data.float()"))
 
@@ -86,7 +86,7 @@ def test_weights_that_an_update_may_need_are_copied_into_the_same_memory_for_a_p
 def test_gradients_are_no_items_of_a_buffer(name, code):
     advice = tip(STEP, copies(lines=(copying(names=(name,), gradients=True),)))
     assert advice.change.step.likely == pytest.approx(0.2 * IN_PLACE)
-    assert advice.because[2].startswith("an update may need these gradients as they were")
+    assert advice.because[2].startswith("an update may need the old gradients")
     assert code in advice.code
     assert "weight.grad" in advice.code
     assert not any(form in advice.code for form in ("step %", "capacity", "data.float()"))

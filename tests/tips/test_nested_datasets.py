@@ -15,7 +15,7 @@ def test_says_how_deep_and_where():
     assert advice.because == (
         "60% of each step waits for the next batch",
         "80% of a batch's 100.0 ms is spent in `Subset` and `ConcatDataset`",
-        "samples find items 60 of them deep mostly, 120 at the most",
+        "items usually pass through 60 of them, 120 at most",
         "line 72 wraps: `pool = Subset(pool, rest)`",
     )
     assert [at.line for at in advice.at] == [72]
@@ -23,7 +23,7 @@ def test_says_how_deep_and_where():
 
 
 def test_what_samplers_cut_off_is_said():
-    assert tip(STEP, LOADER, nested(is_cut=True)).because[2].endswith("at least 120 at the most")
+    assert tip(STEP, LOADER, nested(is_cut=True)).because[2].endswith("at least 120 at most")
 
 
 def test_the_wrappers_own_time_goes():

@@ -31,7 +31,7 @@ def test_says_what_changed_where_and_what_compiling_again_took():
     advice = tip(facts(VALUE))
     assert advice.because[:2] == (
         "`forward` was compiled 5 times",
-        "each time something was another than before: self.calls",
+        "each time because something changed: self.calls",
     )
     assert advice.because[-1] == (
         "compiling again took 20.0 s, 20.0% of the time from first step to last, in forward"

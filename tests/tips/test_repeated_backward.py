@@ -18,7 +18,7 @@ def test_says_how_many_and_what_they_have_in_common():
     advice = tip(STEP, HALF)
     assert advice.because == (
         "4 backwards in each step take 60% of it",
-        "50% of the graph that one passes, the one before has passed already",
+        "each backward repeats 50% of the graph that the one before went through",
     )
     assert advice.at == (AT,)
     assert advice.same_result

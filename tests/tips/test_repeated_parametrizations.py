@@ -20,7 +20,7 @@ def parametrized(share=0.14, **given):
 def test_says_how_often_and_where():
     advice = tip(run(), RECURRENT, parametrized())
     assert advice.because[:2] == (
-        "a step makes parametrized weights 35 times more than they change",
+        "a step recomputes parametrized weights 35 times although they have not changed",
         "that takes 14.0% of the step, and backward through each of them as well",
     )
     assert [at.line for at in advice.at] == [55]

@@ -18,7 +18,7 @@ def test_divides_the_start_and_names_the_line():
             " building the model 1.0 s"
         ),
         "line 12 takes 25 s (the script's own lines): `prepare(texts)`",
-        "steps take as long as before: what is saved is saved at each start",
+        "this saves time at each start, not in the steps",
     )
     assert [at.line for at in advice.at] == [12]
     assert (advice.change, advice.about) == (None, "start")

@@ -99,7 +99,7 @@ def test_where_nearly_all_is_fixed_a_larger_batch_brings_more_than_a_fused_optim
 def test_on_a_device_says_which_batch_fits_and_why():
     assert tip(ON_DEVICE, LOADER, DEVICE).because[2:] == (
         "10.0 of 80 GB of device memory are in use",
-        "batches of about 35 fit, as 2.0 GB of it, the model and what trains it, do not grow",
+        "batches of about 35 fit, as 2.0 GB of it (parameters, gradients, optimizer state) does not grow",
     )
     assert tip(ON_DEVICE, LOADER, replace(DEVICE, fixed_bytes=0)).because[3] == (
         "batches of about 28 fit, if all of it grows with the batch"

@@ -91,7 +91,7 @@ def test_validation_loaders_made_for_each_pass_need_one_that_is_made_once():
 def test_steps_that_train_longer_while_workers_start_are_credited_if_not_for_sure():
     advice = tip(STEPS, loader(**STALLED, epoch_slowed_s=0.2))
     assert advice is not None
-    said = "while workers start, a step trains longer than others do: 20% of the training time"
+    said = "steps are slower while workers start: 20% of the training time"
     assert said in advice.because
     step = advice.change.step
     assert (step.low, step.likely, step.high) == pytest.approx((0.0, 0.2, 0.2))

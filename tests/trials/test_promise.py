@@ -30,7 +30,7 @@ PAIRS_OFF = 0.06  # standard deviation of the log ratio of neighbouring turns
 def test_the_smallest_change_that_can_be_told_is_said_with_the_time():
     note = promised(PLAN, PAIRS_OFF**2, spent_s=14.0)
     assert note is not None
-    assert worded(note) == "about 2:56 min: changes of 4% or more can be told"
+    assert worded(note) == "takes about 2:56 min and can detect changes of 4% or more"
 
 
 @pytest.mark.parametrize(("times", "outcome"), [(2.0, Outcome.FASTER), (0.0, Outcome.NO_DIFFERENCE)])
@@ -57,7 +57,7 @@ def test_where_hardly_anything_can_be_told_the_time_that_could_is_named():
 def test_of_whole_executions_the_time_is_told_and_too_short_a_look_promises_nothing():
     note = promised(replace(PLAN, turns=0, rounds=5), 0.01, 14.0)
     assert note is not None
-    assert worded(note) == "at most about 3:14 min: 5 rounds of whole executions"
+    assert worded(note) == "takes at most about 3:14 min, in 5 rounds of whole executions"
     assert promised(PLAN, None, 14.0) is None
 
 

@@ -86,7 +86,7 @@ def _dominant(curve: LoaderCurve) -> Iterator[Note]:
         SAMPLER: cost.draw_s,
         "reading and transforming": cost.read_s,
         "collating": cost.collate_s,
-        "transfer to the main process": cost.hand_over_s or 0.0,
+        "worker transfer": cost.hand_over_s or 0.0,
     }
     whole_s = sum(parts.values())
     if whole_s <= 0:

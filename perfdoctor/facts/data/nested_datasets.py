@@ -1,4 +1,4 @@
-"""Tells how many of torch's data sets each item passes through, one around the other: NestedDatasets."""
+"""Tells how many of torch's datasets each item passes through, one around the other: NestedDatasets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 
 DATASETS = re.compile(r"torch[/\\]utils[/\\]data[/\\]dataset\.py$")
-# Those that look an item up in another data set; before Python 3.11 a function tells no class.
+# Those that look an item up in another dataset; before Python 3.11 a function tells no class.
 LOOKS_UP = re.compile(r"^(?:(?:Subset|ConcatDataset)\.)?__getitems?__$")
 LISTED = "<listcomp>"  # in Subset.__getitems__, where comprehensions have frames
 DEEP = 4  # a split of a split, and parts put together: what scripts do once, before training
@@ -28,7 +28,7 @@ DEEP = 4  # a split of a split, and parts put together: what scripts do once, be
 
 @dataclass(frozen=True)
 class NestedDatasets:
-    """Data sets wrapped in data sets, in samples of batches being prepared."""
+    """Datasets wrapped in datasets, in samples of batches being prepared."""
 
     typical: int  # wrappers that a sample is in, of those that are in any: a look-up is seen half-way down
     deepest: int
@@ -83,7 +83,7 @@ def _looks_up(frame: Frame) -> bool:
 
 
 def _is_own(innermost: Frame) -> bool:
-    """Whether a wrapper is at work itself, not the data set inside it."""
+    """Whether a wrapper is at work itself, not the dataset inside it."""
     return _looks_up(innermost) or (innermost.name == LISTED and bool(DATASETS.search(innermost.file)))
 
 

@@ -1,4 +1,4 @@
-"""Finds the lines that wrap a data set in another one of torch's, again and again."""
+"""Finds the lines that wrap a dataset in another one of torch's, again and again."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _by_batch_size(sizes: Tuple[int, int], epoch: Epoch) -> Optional[int]:
     """Where one dimension alone is as large as the loader's batches.
 
     The last batch of an epoch is smaller, and may have as many columns: the first batch of all is no such
-    one, if the data set holds enough, and none has more samples than the loader puts together.
+    one, if the dataset holds enough, and none has more samples than the loader puts together.
     """
     size = epoch.batch_size
     if not size or sizes[0] == sizes[1] or size not in sizes:

@@ -50,7 +50,7 @@ class Card:
     code: tuple[str, ...]
     diff: tuple[DiffLine, ...]
     command: str
-    mind: str
+    caution: str
     checked: str
     tip: str
     ranges: tuple[RangeRow, ...]  # predicted, and measured where it was tried

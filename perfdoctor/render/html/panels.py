@@ -17,7 +17,7 @@ from perfdoctor.render.html.names import ORDER, PHASES
 from perfdoctor.render.page import Block, Section
 from perfdoctor.render.pages import lines, ranks, rates, resource_use
 
-LINES = 20  # of the most expensive ones
+LINES = 20  # of the costliest ones
 STAGES = 8  # colours of the stages of a batch
 RANKS = 64  # with a row each; of more, the slowest
 

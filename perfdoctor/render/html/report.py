@@ -152,7 +152,7 @@ def _no_cards(report: Report) -> str:
     if report.steps is None:
         return "Without a step nothing is judged."
     if report.diagnosis.names_bottleneck:
-        return "No tip fits this run: the phases show where to look."
+        return "No known cause fits; the phases show where the time goes."
     if report.diagnosis.verdict is Verdict.INCONCLUSIVE:
         return "Without a verdict nothing is advised; what could not be judged, and why, is below."
     return "No change is worth advising."

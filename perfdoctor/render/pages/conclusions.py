@@ -131,7 +131,7 @@ def _ways(advice: Advice, again: str) -> Iterator[tuple[str, Words | blocks.Code
     if advice.code:
         yield "by hand", blocks.Code(advice.code)
     if not advice.same_result:
-        yield "mind", CHANGES_RESULT
+        yield "caution", CHANGES_RESULT
 
 
 def not_judged(entries: Sequence[NotJudged], name_all: bool) -> list[str]:

@@ -34,7 +34,7 @@ def _sections(history: History, limit: int) -> Iterator[Section]:
         yield blocks.listed("Good to know", [f"{unread} of the history cannot be read: left out"])
     yield [
         Paragraph(blocks.quiet(f"Kept in {history.path}")),
-        Paragraph(blocks.quiet("Removed by: perfdoctor history --clear")),
+        Paragraph(blocks.quiet("Remove it: perfdoctor history --clear")),
     ]
 
 
@@ -89,7 +89,7 @@ def _kinds(kinds: Sequence[TriedKind]) -> list[Block]:
     told = (
         "A case is a change of a script, by its newest trial. Within range: the measured speedup lies in"
         " the range that was printed, as four of five should. Step off by: the median error of the predicted"
-        " step time. From ten cases of one class on, later ranges of settings are fitted to this machine."
+        " step time. From ten cases of one class on, later ranges come from this machine's trials."
     )
     return [blocks.table("By class of time", headings, rows), Paragraph(blocks.quiet(told))]
 

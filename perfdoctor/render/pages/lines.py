@@ -19,19 +19,24 @@ COLUMNS = (
     Column("each step"),
     Column(),
     Column("phase", left=True),
-    Column("line, with the library code that it calls", left=True, wide=True),
+    Column("line (library code it calls included)", left=True, wide=True),
 )
+
+
+def costly(lines: StepLines) -> list[LineSeconds]:
+    """Those that are worth showing, costliest first."""
+    return [line for line in lines.lines if line.share >= LEAST]
 
 
 def section(lines: StepLines, steps: StepFacts, cwd: str, shown: int) -> Iterator[Block]:
     """The `shown` costliest lines, and how much of the step no sample reached."""
-    costly = [line for line in lines.lines if line.share >= LEAST][:shown]
-    if not costly:
+    first = costly(lines)[:shown]
+    if not first:
         return
     yield Headline(blocks.strong("The costliest lines"))
-    places = [(line.at.file, line.at.line) for line in costly]
+    places = [(line.at.file, line.at.line) for line in first]
     again = (place in places[:index] for index, place in enumerate(places))
-    yield Grid(COLUMNS, tuple(_row(line, cwd, above) for line, above in zip(costly, again, strict=True)))
+    yield Grid(COLUMNS, tuple(_row(line, cwd, above) for line, above in zip(first, again, strict=True)))
     unseen = lines.unseen / steps.mean_s if steps.mean_s else 0.0
     if unseen >= UNSEEN:
         yield Paragraph(blocks.quiet(f"not seen by any stack sample: {text.percent(unseen)} of the step"))
@@ -55,7 +60,7 @@ def phase(line: LineSeconds) -> str:
     """The phase; of a wait for a batch, what it waits for."""
     if line.wait is None:
         return line.phase.value.replace("_", " ")
-    return f"wait: {'hand-over' if line.wait is WaitPart.TRANSFER else line.wait.value}"  # no copy
+    return f"wait: {'worker transfer' if line.wait is WaitPart.TRANSFER else line.wait.value}"
 
 
 def _name(line: LineSeconds, cwd: str) -> str:

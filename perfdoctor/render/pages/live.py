@@ -59,7 +59,7 @@ def verdict(now: LiveNow, report: Report | None, full: bool) -> Iterator[Section
         entry = conclusions.finding(found, report.run.cwd, brief=place > 0)
         yield entry if full else conclusions.finding_with_line(found, report.run.cwd)
     if not report.findings and report.diagnosis.names_bottleneck:
-        yield [Paragraph("No tip fits: the phases say where to look.")]
+        yield [Paragraph("No known cause fits; the phases show where the time goes.")]
 
 
 def panel(now: LiveNow, report: Report | None, hint: str = "") -> tuple[list[Block], list[Block]]:

@@ -25,7 +25,7 @@ from perfdoctor.render.page import (
 UNKNOWN = "-"
 SEEN = 0.01  # of reading: a sampler that takes less has no row
 ALONE = (
-    "This is loading alone. Beside training on the same cores fewer workers may be best:"
+    "This measures loading alone. If training shares the cores, fewer workers may be best:"
     " perfdoctor run predicts that."
 )
 
@@ -109,7 +109,7 @@ def _cost(cost: BatchCost) -> list[Block]:
     if cost.draw_s > SEEN * cost.read_s:
         stages.insert(0, ("sampler", cost.draw_s, "cyan"))
     if cost.hand_over_s is not None:
-        stages.append(("transfer", cost.hand_over_s, "magenta"))
+        stages.append(("worker transfer", cost.hand_over_s, "magenta"))
     whole_s = sum(value_s for _, value_s, _ in stages)
     parts = tuple(
         BarPart(name, text.seconds(value_s), value_s / whole_s if whole_s else 0.0, colour)

@@ -16,6 +16,7 @@ from perfdoctor.render.page import BarPart, Bars, Block, Headline, Page, Paragra
 from perfdoctor.render.pages import conclusions, lines, out_of_memory, ranks, rates, resource_use
 
 OPERATORS = 3  # named on the page
+MORE_LINES = 20  # that are offered where the costliest of them say nothing
 
 
 def page(
@@ -27,7 +28,7 @@ def page(
     again: str = "",
     here: str = "",
 ) -> Page:
-    """The whole page, with the `costly` most expensive lines.
+    """The whole page, with the `costly` costliest lines.
 
     With `name_all`, it has the ids of tips that could not be judged, too; `ready` is what a trial of the same
     command measured on batches that are kept in memory; `again` is what `perfdoctor try` needs beside a tweak
@@ -56,7 +57,7 @@ def _sections(
         yield [*_step(report.steps, of), *_inside(report)]
         if report.lines is not None:
             yield list(lines.section(report.lines, report.steps, report.run.cwd, costly))
-    yield from _changes(report, again)
+    yield from _changes(report, costly, again, here)
     if report.notes:
         yield blocks.listed("Good to know", all_worded(report.notes))
     if report.not_judged and report.steps is not None:  # without a step nothing is judged: said above
@@ -66,8 +67,8 @@ def _sections(
     yield _footer(report, price_per_h, here)
 
 
-def _changes(report: Report, again: str) -> Iterator[Section]:
-    """What to change; gains of several do not add."""
+def _changes(report: Report, costly: int, again: str, here: str) -> Iterator[Section]:
+    """What to change; gains of several do not add. Where no tip fits, how to see more than `costly` lines."""
     if report.findings:
         yield [Headline(blocks.strong("What to change, best first"))]
         for finding in report.findings:
@@ -76,7 +77,12 @@ def _changes(report: Report, again: str) -> Iterator[Section]:
             gain = blocks.strong(text.gain(report.together), "green")
             yield [Headline(blocks.strong("The first of them together (gains do not add)"), gain, level=5)]
     elif report.steps is not None and report.diagnosis.names_bottleneck:
-        yield [Paragraph(blocks.strong("No tip fits this run: the phases above say where to look."))]
+        unknown = "No known cause fits; the phases above show where the time goes."
+        section: list[Block] = [Paragraph(blocks.strong(unknown))]
+        if report.lines is not None and len(lines.costly(report.lines)) > costly and report.path:
+            path = shlex.quote(text.path(report.path, here))
+            section += blocks.to_type("More lines", f"perfdoctor report {path} --lines {MORE_LINES}")
+        yield section
 
 
 def _title(report: Report) -> Block:
@@ -130,7 +136,7 @@ def _batch(batch: BatchFacts, cwd: str) -> str:
     where = "in a worker" if batch.in_workers else "in the training process"
     told = f"a batch: {text.seconds(batch.batch_s)} {where}: {', '.join(stages)}"
     if batch.transfer_s >= text.LEAST_SHOWN * batch.batch_s:
-        told += f"; transfer to the training process: {text.seconds(batch.transfer_s)}"
+        told += f"; worker transfer: {text.seconds(batch.transfer_s)}"
     return told
 
 
@@ -148,7 +154,7 @@ def _footer(report: Report, price_per_h: float | None, here: str) -> list[Block]
         less = resource_use.enough(report.use)
         said.append(f"It used {resource_use.used(report.use)}.")
         if less:
-            said.append(f"As it is, {less} would do.")
+            said.append(f"{less} would have been enough.")
     if price_per_h is not None:
         costs = ", ".join(resource_use.costs(report, price_per_h))
         said.append(f"At {price_per_h:,.2f} an hour: {costs}.")

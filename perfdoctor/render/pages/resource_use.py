@@ -23,9 +23,9 @@ def used(use: ResourceUse) -> str:
 
 
 def enough(use: ResourceUse) -> str:
-    """What would have been enough, where that is at most half of something."""
+    """What would have been enough, where that is at most half of something; memory with some to spare."""
     return " and ".join(
-        f"{_amount(each, each.enough)} {'of ' if each.in_bytes else ''}{_name(each)}"
+        f"{_amount(each, each.enough)} {'of ' if each.in_bytes else ''}{_name(each)}{_spare(each)}"
         for each in use.resources
         if each.is_idle
     )
@@ -53,6 +53,12 @@ def _used(each: UsedResource) -> str:
 
 def _name(each: UsedResource) -> str:
     return each.name.removesuffix("s") if not each.in_bytes and each.enough == 1 else each.name
+
+
+def _spare(each: UsedResource) -> str:
+    """How far what would have been enough is above the peak."""
+    spare = each.enough / each.peak - 1.0 if each.in_bytes and each.peak > 0 else 0.0
+    return f" ({text.percent(spare)} to spare)" if spare > 0 else ""
 
 
 def _amount(each: UsedResource, value: float) -> str:

@@ -67,9 +67,7 @@ def _sections(report: TraceReport, top: int | None, name_all: bool, again: str) 
     if report.findings:
         yield from _findings(report, top, again)
     elif report.diagnosis.names_bottleneck:
-        yield [
-            Paragraph(blocks.strong("No tip fits this trace: perfdoctor run shows the lines of the script."))
-        ]
+        yield [Paragraph(blocks.strong("No known cause fits; perfdoctor run shows the lines of the script."))]
     yield from _work(trace, top)
     if notes := [*_skipped(report.ranks), *all_worded(report.notes)]:
         yield blocks.listed("Good to know", notes)

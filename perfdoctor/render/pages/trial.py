@@ -64,7 +64,7 @@ def _sections(
     if trial.notes:
         yield blocks.listed("Good to know", [" ".join(note.split()) for note in all_worded(trial.notes)])
     path = text.path(trial.path, cwd)
-    again = blocks.to_type("Shown again by", f"perfdoctor report --trials {shlex.quote(path)}")
+    again = blocks.to_type("Show again", f"perfdoctor report --trials {shlex.quote(path)}")
     yield [Paragraph(blocks.quiet(f"Kept in {path}")), *again]
     yield _listed(earlier, out)
     if unread:

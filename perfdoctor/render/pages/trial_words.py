@@ -203,7 +203,7 @@ def _next_steps(trial: Trial, cwd: str) -> Iterator[tuple[str, str | None]]:
         doubtful = verdict.equivalence is not None and verdict.equivalence.same is not True
         if doubtful and verdict.outcome in (Outcome.CHANGED, Outcome.FASTER) and verdict.metric is None:
             yield (
-                "whether it learns as well, a figure that the script prints can tell",
+                "to check that it still learns as well, compare a figure the script prints",
                 f"{again} {FIGURE} -- {command(trial)}",
             )
         unclear = verdict.outcome is Outcome.NO_DIFFERENCE and gain and not is_narrow(gain)
@@ -227,5 +227,5 @@ def _after_withdrawal(trial: Trial, verdict: VariantResult) -> Iterator[tuple[st
         yield "an error of a tweak is a defect of perfdoctor: to report it", "perfdoctor bug"
     by_hand = sorted({place.tweak for place in places if place.what != OWN_ERROR})
     if by_hand:
-        sentence = "change what it withdrew for and try again, or make its change by hand as explained by"
+        sentence = "remove what made it withdraw and try again, or change the script by hand, as explained by"
         yield sentence, f"perfdoctor try --list {' '.join(by_hand)}"

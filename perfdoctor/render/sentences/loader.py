@@ -12,7 +12,8 @@ SENTENCES = {
     "loading-still-rises": "loading still speeds up at {workers:n worker}: more may be faster",
     "transfer-costs-more": "transferring batches costs more than workers save; but workers load while the"
     " script computes",
-    "collating-limits": "collating and transfer limit loading: without reading it would not be much faster",
+    "collating-limits": "collating and worker transfer limit loading: without reading it would not be"
+    " much faster",
     "cores-limit": "{busy:.1f} of {cores:g} usable cores are busy: the cores limit loading",
     "measurement-ended": "the measurement was {outcome}: these are the results so far",
     "workers-repeat": "{workers:n worker} give the same samples, each all of them: the dataset has to share"

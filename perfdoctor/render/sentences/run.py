@@ -9,9 +9,9 @@ SENTENCES = {
     "shown-rank": "findings and phases are for rank {rank}",
     "rival": '"{title}" ({gain:.2f}x likely) is an alternative to "{better}": choose one',
     "small-gains": "small gains: {gains}",
-    "wide-ranges": "wide ranges (finding {ranks}): hardly any gain of this kind has been measured yet",
-    "machine-ranges": "ranges of settings that act on {kind} are fitted to {cases} trials on the machine"
-    " where it ran: perfdoctor history",
+    "wide-ranges": "wide ranges (finding {ranks}): few gains of this kind have been measured so far",
+    "machine-ranges": "ranges of tweaks that act on {kind} come from {cases} trials on the machine of"
+    " this run: perfdoctor history",
     "tweak-on": "{tweak} was on: {places:changes}",
     "tweak-left-alone": "{tweak} was on: {places:changes}; left alone: {left:changes}",
     "tweak-withdrawn": "{tweak} withdrew before the end: {places:changes}",
@@ -24,14 +24,14 @@ SENTENCES = {
     "memory-of-others": "other processes hold {bytes:size} of {device}: nvidia-smi names them",
     "memory-fragmented": "torch had reserved {bytes:size} that no tensor used, in pieces too small:"
     " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets pieces grow",
-    "memory-fits-batch": "batches of {fits:,} instead of {batch:,} would have fitted so far (more may have"
-    " followed): accumulated over {times} backwards they train alike",
-    "memory-of-activations": "what a step computes is {share:percent} of that, and grows with the batch:"
-    " 16 bits (torch.autocast) take about half, torch.utils.checkpoint keeps a part and computes the rest"
-    " again",
-    "memory-of-the-model": "{bytes:size} do not depend on the batch: 16 bits, an optimizer that keeps less"
-    " for each parameter, or shards over several devices (FSDP)",
-    "memory-to-come": "no optimizer had stepped yet: Adam's state takes {bytes:size} more, and stays",
+    "memory-fits-batch": "batches of {fits:,} would have fitted up to here (instead of {batch:,}):"
+    " accumulate gradients over {times} of them for the same update",
+    "memory-of-activations": "{share:percent} of that is activations and other tensors of the step, which"
+    " grow with the batch: torch.autocast roughly halves them, torch.utils.checkpoint keeps some and"
+    " recomputes the rest",
+    "memory-of-the-model": "{bytes:size} do not depend on the batch: use 16-bit parameters, an optimizer"
+    " with less state, or sharding (FSDP)",
+    "memory-to-come": "the optimizer had not stepped yet: Adam would need another {bytes:size}",
     # of devices that cannot be used
     "device-no-driver": "the script found no driver for its device: nvidia-smi (or amd-smi) shows whether one"
     " is loaded, and a container needs the device handed in",
@@ -39,13 +39,12 @@ SENTENCES = {
     " the build for its CUDA version (nvidia-smi shows it)",
     "device-held": "another process holds the device, which allows only one (exclusive-process mode):"
     " nvidia-smi names it",
-    "device-lost": "the device was lost while the script ran: what follows is until then; dmesg says why",
+    "device-lost": "the device failed during the run: figures end there; dmesg says why",
     "unused-device": "training ran on the CPU, though this machine has {devices}: `python -c 'import torch;"
     " print(torch.cuda.is_available())'` says whether torch can use it; if so, move model and batches to it",
     "unused-device-build": "training ran on the CPU, though this machine has {devices}: torch {torch} is"
     " built without support for it; install a build for CUDA or ROCm",
-    "device-lost-at": "device {devices} was lost while the script ran: what was sampled is until then; dmesg"
-    " says why",
+    "device-lost-at": "device {devices} failed during the run: its samples end there; dmesg says why",
     # of the files of a run
     "disk-full-no-steps": "the disk that holds the run was full at {since_epoch_s:clock}: whatever the script"
     " trained from then on is missing; keep runs elsewhere: perfdoctor run --out FOLDER",
@@ -58,7 +57,7 @@ SENTENCES = {
     " concluded from them",
     "unread-file": "{file} cannot be read: {why}",
     "file-left-out": "{file} {why} and was left out",
-    "lost-file": "{file} tells nothing of rank {rank}: a rank cannot be judged without it",
+    "lost-file": "{file} holds nothing usable, so rank {rank} cannot be judged",
     "cut-short": "{file} is cut short: its end is missing",
     "broken-lines": "{file}: {count:n broken line} left out",
     "broken-rows": "{file}: {count:n broken row} left out",

@@ -145,11 +145,9 @@ def choose(folder: Path, cwd: Path, python: bool = True) -> Protection:
             return Protection("overlay", _overlay_sentence(memory_bytes, frozen), memory_bytes)
     if any(inside(str(cwd.resolve()), real) for real in real_folders()):
         return _unprotected(f"{cwd} is on a file system that running programs share")
-    sentence = "no overlay is permitted here: what Python code wrote or deleted was redirected"
+    sentence = "overlays are not permitted here, so changes by Python code were redirected"
     if check.landlock():
-        return Protection(
-            "redirected", f"{sentence}, and the kernel refused any other change", landlocked=True
-        )
+        return Protection("redirected", f"{sentence}, and the kernel refused all others", landlocked=True)
     if not python:
         return _unprotected("the system permits no overlay, and the command is not a Python script")
     return Protection("redirected", f"{sentence} or refused; compiled code could still write")

@@ -22,7 +22,7 @@ def rows(*reasons):
 def test_samples_say_which_device_was_lost():
     found = told({0: rows(None, None), 2: rows(None, "the device is lost")})
     assert found == [Note("device-lost-at", {"devices": "2"})]
-    assert all_worded(found)[0].startswith("device 2 was lost while the script ran")
+    assert all_worded(found)[0].startswith("device 2 failed during the run")
 
 
 def test_a_device_that_came_back_or_cannot_tell_is_not_lost():

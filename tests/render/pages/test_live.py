@@ -111,7 +111,7 @@ def test_until_there_is_a_verdict_the_page_says_when_it_comes():
 
 
 def test_a_verdict_without_a_finding_says_where_to_look():
-    assert "No tip fits" in page(report=replace(reports.STARVED, findings=()))
+    assert "No known cause fits" in page(report=replace(reports.STARVED, findings=()))
     healthy = replace(reports.DIAGNOSIS, verdict=Verdict.HEALTHY)
     assert "No tip fits" not in page(report=replace(reports.STARVED, findings=(), diagnosis=healthy))
 

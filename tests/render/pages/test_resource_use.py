@@ -28,7 +28,7 @@ def test_what_was_used_stands_in_one_line():
 
 
 def test_only_what_is_used_by_half_or_less_would_do_with_less():
-    assert enough(USE) == "4 cores and 11.2 GB of memory"
+    assert enough(USE) == "4 cores and 11.2 GB of memory (25% to spare)"
     assert enough(ResourceUse((USE.resources[2],))) == ""
     assert enough(ResourceUse((UsedResource("cores", False, 0.9, 1.0, 2, 1),))) == "1 core"
 

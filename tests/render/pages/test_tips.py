@@ -46,7 +46,7 @@ def test_each_tip_says_what_it_was_held_against():
     for tip in TIPS:
         line = next(line for line in text.splitlines() if line.startswith(f"  {tip.id} "))
         assert line.endswith(f"({tips.held_against(tip.heading)})")
-    assert "  facts: on hand-made facts only" in text
+    assert "  facts: on made-up measurements only" in text
     assert "Use a larger batch (scripts; on a device traces)" in text
 
 

@@ -149,7 +149,7 @@ def test_a_device_without_a_name_is_still_a_device():
 
 def test_a_bottleneck_that_no_tip_fits_sends_the_reader_to_the_script():
     page = shown(rank(tuple(step(n, compute=20, idle={"data_wait": 80}) for n in range(5)), peak=None))
-    assert "No tip fits this trace" in page
+    assert "No known cause fits" in page
 
 
 def test_what_was_skipped_is_said():

@@ -125,7 +125,7 @@ def test_what_comes_from_the_script_is_harmless_and_no_markup():
 def test_what_shows_it_again_stands_on_a_line_of_its_own():
     path = ".perfdoctor/trials/20260102-030405-train"
     page = shown(replace(made.trial(made.SLOWER), path=path))
-    assert f"Shown again by:\n    perfdoctor report --trials {path}\n" in page + "\n"
+    assert f"Show again:\n    perfdoctor report --trials {path}\n" in page + "\n"
 
 
 def test_earlier_trials_are_listed_by_id_with_their_verdicts():

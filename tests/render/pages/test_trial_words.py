@@ -217,7 +217,7 @@ def test_what_is_typed_in_another_folder_begins_with_the_way_there():
 
 
 def test_what_withdrew_is_left_out_or_made_by_hand():
-    explained = "change what it withdrew for and try again, or make its change by hand as explained by"
+    explained = "remove what made it withdraw and try again, or change the script by hand, as explained by"
     assert steps(made.WITHDRAWN) == [(explained, "perfdoctor try --list accumulate")]
     both = replace(made.WITHDRAWN, variant=Variant((made.WORKERS, made.ACCUMULATE)))
     assert steps(both)[0] == (
@@ -244,12 +244,12 @@ def test_a_narrow_interval_around_none_needs_no_longer_trial():
 
 def test_what_is_faster_on_another_path_is_held_against_a_figure_that_is_printed_too():
     path = replace(made.FASTER, equivalence=LossEquivalence(None, 0.1, 0.0, 80, "another path"))
-    assert ["whether it learns" in sentence for sentence, _ in steps(path)] == [False, False, True]
+    assert ["still learns as well" in sentence for sentence, _ in steps(path)] == [False, False, True]
 
 
 def test_a_changed_result_is_held_against_a_figure_that_is_printed():
     ((sentence, typed),) = steps(made.CHANGED)
-    assert "whether it learns as well" in sentence
+    assert "still learns as well" in sentence
     assert typed == f"perfdoctor try --batch-size 256 {trial_words.FIGURE} -- train.py --epochs 3"
     assert steps(replace(made.CHANGED, metric=(0.9, 0.91))) == []
 

@@ -65,8 +65,8 @@ class Devices:
     [
         (Devices(8 * 10**9), None),
         (Devices(8 * 10**9, 4 * 10**9), "4.0 GB of the device's memory are free"),
-        (Devices(None), "how much of the device's memory is free is not told here"),
-        (None, "how much of the device's memory is free is not told here"),
+        (Devices(None), "free space in the device's memory is unknown"),
+        (None, "free space in the device's memory is unknown"),
     ],
 )
 def test_no_more_trainings_are_alive_at_once_than_the_device_has_room_for(

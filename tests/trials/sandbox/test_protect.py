@@ -234,7 +234,7 @@ def test_without_an_overlay_writes_are_redirected_under_landlock(tmp_path, allow
     allow(landlock=True)
     chosen = protect.choose(tmp_path, tmp_path, python=False)
     assert (chosen.how, chosen.landlocked) == ("redirected", True)
-    assert "the kernel refused any other change" in chosen.sentence
+    assert "the kernel refused all others" in chosen.sentence
     prepared = chosen.prepare(tmp_path / "execution")
     assert "landlock" in prepared.before
     assert prepared.options["fenced"]

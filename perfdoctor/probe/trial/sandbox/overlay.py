@@ -96,7 +96,7 @@ class WriteOverlay:
     # ------------------------------------------------------------ looking
 
     def find(self, path: str, follow: bool) -> str:
-        """Where a path leads, for one who only looks; the short way for a data set's many files."""
+        """Where a path leads, for one who only looks; the short way for a dataset's many files."""
         self._catch_up()
         path = self.absolute(path)
         folder, _, last = path.rpartition("/")
