@@ -1,79 +1,66 @@
 """Damaged files for every reader: only an error that is meant for users, or a page, may come of them.
 
-    python bench/fuzz.py [--inputs 2000] [--seed 1] [--reader NAME] [--only NUMBER] [--keep FOLDER]
+    python bench/fuzz.py [--inputs 2000] [--minutes M] [--seed 1] [--jobs 2] [--every 20] [--most 1]
+                         [--reader NAME] [--only NUMBER] [--keep FOLDER]
 
 Each input is one file of a real run, trace, trial or measurement, damaged by its structure or by bytes
-(tests/support/damage.py), read, judged, drawn and written as JSON. An input is told by seed, reader and
-number: --only repeats one and shows where it fails, --keep writes down those that do. Ctrl-C goes on with the
-next reader. Ends with 1 where anything but a PerfdoctorError came out, or one input took more than 20 s of
-CPU time or 4 GB.
+(tests/support/damage.py), and read by its reader. Of those that are accepted, what was read is compared with
+what is read of the undamaged file. Where a kind of value comes out that was not met before at its place, the
+input is judged, drawn and written as JSON as well, and so is one in `--every` of the others: `--every 1` does
+that with each. Judging takes fifty times as long as reading: `--most 20` does it with one in twenty at most;
+what was put off by that stays new.
+
+An input is told by seed, reader and number: --only judges one, whatever it reads as, and shows where it
+fails; --keep writes down those that do. Readers take turns, so that Ctrl-C, or the end of the minutes, finds
+all of them tried alike. Ends with 1 where anything but a PerfdoctorError came out, or one input took more
+than 20 s of CPU time or 4 GB.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import gzip
-import json
+import faulthandler
+import gc
+import multiprocessing
 import os
 import resource
 import signal
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Any, get_args, get_origin
 
+from fuzz_parts import Kind, Undamaged
+from fuzz_readers import ROOT, Reader, readers
+from fuzz_siblings import Siblings, remember_queues
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))  # samples and damage belong to the tests
+from perfdoctor import own_failures
+from perfdoctor.errors import PerfdoctorError
+from perfdoctor.render.notes import all_worded
+from tests.support.damage import damaged
 
-from perfdoctor import own_failures, reporting  # noqa: E402
-from perfdoctor.cli import retry  # noqa: E402
-from perfdoctor.diagnosis import trace_comparison, trace_report  # noqa: E402
-from perfdoctor.errors import PerfdoctorError  # noqa: E402
-from perfdoctor.facts.data import loader_curve  # noqa: E402
-from perfdoctor.render import markdown, terminal  # noqa: E402
-from perfdoctor.render.documents import link as link_document  # noqa: E402
-from perfdoctor.render.documents import loader as loader_document  # noqa: E402
-from perfdoctor.render.documents import report as report_document  # noqa: E402
-from perfdoctor.render.documents import trace as trace_document  # noqa: E402
-from perfdoctor.render.documents import trial as trial_document  # noqa: E402
-from perfdoctor.render.notes import all_worded  # noqa: E402
-from perfdoctor.render.page import Page  # noqa: E402
-from perfdoctor.render.pages import link as link_page  # noqa: E402
-from perfdoctor.render.pages import loader as loader_page  # noqa: E402
-from perfdoctor.render.pages import report as report_page  # noqa: E402
-from perfdoctor.render.pages import runs as runs_page  # noqa: E402
-from perfdoctor.render.pages import trace as trace_page  # noqa: E402
-from perfdoctor.render.pages import trial as trial_page  # noqa: E402
-from perfdoctor.runs import directory, events, hangs, job, records  # noqa: E402
-from perfdoctor.runs.source_lines import SourceLines  # noqa: E402
-from perfdoctor.trace import perfetto  # noqa: E402
-from perfdoctor.trace.measure import files as trace_files  # noqa: E402
-from perfdoctor.trials import trial_file  # noqa: E402
-from perfdoctor.watch.machine import link  # noqa: E402
-from tests.support import nets, old_runs, trial_results  # noqa: E402
-from tests.support.damage import damaged  # noqa: E402
-
-DATA = ROOT / "tests" / "data"
 LIMIT_S, WAIT_S = 20, 400  # of CPU time; by the clock, for what waits: others may keep the machine busy
 LIMIT_BYTES = 4 << 30
-TRACE_BYTES = 10**9
-CHEAP = 40  # pages of one small file, for one of a run
-EVENTS = 200  # of the recorded trace: enough for each of its kinds
-LINE = {"file": str(DATA / "mlp.py"), "line": 5, "function": "main"}
+TURN = 20  # inputs of a reader, of weight 1, before the next one's turn
+TELL_S = 60.0  # between two lines on what has been done
 
 OUTCOMES = ("refused", "left out", "read", "unexpected")
+DEPTHS = ("differ", "judged")  # of what was accepted: what was read is another, and it was judged
 
-Read = Callable[[Path], frozenset[str]]  # the notes on what was left out; raises PerfdoctorError
+FORK = multiprocessing.get_context("fork")  # all is imported once
+_stopped = FORK.Event()
+_tries: dict[str, Tries] = {}  # of this process, by reader
 
 
 class TooSlow(Exception):
@@ -81,260 +68,249 @@ class TooSlow(Exception):
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Files that are damaged one at a time, and what reads them."""
+class Turn:
+    """Inputs of one reader, one after the other."""
 
-    name: str
-    folder: Path
-    names: tuple[str, ...]
-    read: Read
-    weight: int = 1  # inputs for one of the others: as many as take as long
+    reader: str
+    numbers: range
 
 
-# ---------------------------------------------------------------- readers
+@dataclass(frozen=True)
+class Failure:
+    """An input of which something unexpected came."""
+
+    reader: str
+    number: int
+    trace: str
+
+    @property
+    def place(self) -> str:
+        """Where it was raised, of our own lines, and what."""
+        lines = [line.strip() for line in self.trace.strip().splitlines()]
+        own = [line for line in lines if line.startswith("File") and f"{ROOT}/perfdoctor" in line]
+        return f"{own[-1] if own else '?'}  {lines[-1][:100]}".replace(f"{ROOT}/", "")
 
 
-def _draw(page: Page) -> None:
-    terminal.draw(page, 100, False)
-    markdown.draw(page)
+@dataclass
+class Tried:
+    """What came of the inputs of a turn."""
+
+    reader: str
+    counts: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
 
 
-def read_run(path: Path) -> frozenset[str]:
-    """What `report`, `runs` and `try` read of a run."""
-    facts, report = (directory.read_json(path / name) or {} for name in ("run.json", "report.json"))
-    runs_page.table([runs_page.row(path.name, facts, report)], 100)
-    job.grouped(directory.kept(path.parent))
-    with contextlib.suppress(PerfdoctorError):
-        retry.last(str(path))
-    judged = reporting.judge(path)
-    reporting.keep(judged, report_document.document(judged))
-    report_document.dumps(judged)
-    _draw(report_page.page(judged, True, 5, None))
-    return frozenset(all_worded(judged.notes))
+class Tries:
+    """One reader with its whole files, and what it has met so far."""
+
+    def __init__(self, reader: Reader, words: argparse.Namespace) -> None:
+        self.reader, self.words = reader, words
+        self._whole = {name: (reader.folder / name).read_bytes() for name in (*reader.names, *reader.written)}
+        self._siblings = Siblings()
+        self._met: set[Kind] = set()
+        self._accepted_ones = self._judged = 0
+
+    @cached_property
+    def _read_whole(self) -> tuple[Undamaged, frozenset[str]]:
+        """What is read of whole files, and all that is noted of them."""
+        with self._siblings.kept(None):
+            content = self.reader.read(self.reader.folder)
+        remarks = (*content.remarks, *self.reader.judge(self.reader.folder, content.facts))
+        self._restore(*self.reader.written)
+        undamaged = Undamaged(content.facts)
+        gc.freeze()  # what whole files hold stays
+        return undamaged, frozenset(all_worded(remarks))
+
+    def turn(self, numbers: Iterable[int], end_s: float) -> Tried:
+        """Try these inputs, until the time is up."""
+        tried, (undamaged, _) = Tried(self.reader.name), self._read_whole
+        for number in numbers:
+            if time.monotonic() > end_s or _stopped.is_set():
+                break
+            trace = self._attempt(number, tried.counts)
+            if trace:
+                tried.failures.append(Failure(self.reader.name, number, trace))
+        if not undamaged.is_intact:
+            raise AssertionError("something changed what was read of whole files, which later inputs share")
+        return tried
+
+    def _attempt(self, number: int, counts: Counter[str]) -> str:
+        """Count what comes of one input, and return where it failed."""
+        random, name, data = self.input(number)
+        (self.reader.folder / name).write_bytes(data)
+        signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
+        signal.setitimer(signal.ITIMER_REAL, WAIT_S)
+        outcome, trace = "refused", ""
+        try:
+            with contextlib.suppress(PerfdoctorError):
+                outcome = self._accepted(random, self.reader.folder / name, counts)
+        except Exception:  # noqa: BLE001  # which one is what is asked here
+            outcome, trace = "unexpected", traceback.format_exc()
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            self._restore(name)
+        counts[outcome] += 1
+        return trace
+
+    def _accepted(self, random: Random, file: Path, counts: Counter[str]) -> str:
+        """Read the damaged file, and go as deep as is worth it."""
+        with self._siblings.kept(file):
+            content = self.reader.read(self.reader.folder)
+        remarks, (undamaged, told) = content.remarks, self._read_whole
+        difference = undamaged.difference(content.facts)
+        counts["differ"] += difference is not None
+        is_new = not (difference or set()) <= self._met
+        is_drawn = random.randrange(self.words.every) == 0
+        self._accepted_ones += 1
+        may_be_judged = self._judged * self.words.most <= self._accepted_ones
+        if self.words.only is not None or (may_be_judged and (is_new or is_drawn)):
+            self._met |= difference or set()
+            self._judged += 1
+            counts["judged"] += 1
+            try:
+                remarks = (*remarks, *self.reader.judge(self.reader.folder, content.facts))
+            finally:
+                self._restore(*self.reader.written)
+        return "left out" if set(all_worded(remarks)) - told else "read"
+
+    def input(self, number: int) -> tuple[Random, str, bytes]:
+        """The random numbers of an input after those that damage took, its file, and what is in it."""
+        random = Random(f"{self.words.seed}/{self.reader.name}/{number}")
+        name = random.choice(self.reader.names)
+        return random, name, damaged(random, name, self._whole[name])
+
+    def _restore(self, *names: str) -> None:
+        for name in names:
+            (self.reader.folder / name).write_bytes(self._whole[name])
 
 
-def read_loader(path: Path) -> frozenset[str]:
-    """What `perfdoctor loader` reads of its measurement."""
-    recorded = records.read(path)
-    curve = loader_curve.curve(recorded, SourceLines())
-    loader_document.dumps(curve)
-    if curve.settings:
-        _draw(loader_page.page(curve, "/"))
-    return frozenset(all_worded((*curve.notes, *recorded.problems)))
+# ---------------------------------------------------------------- processes
 
 
-def read_trace(path: Path) -> frozenset[str]:
-    """What `perfdoctor trace` reads."""
-    (file,) = path.iterdir()
-    measured = trace_files.measured([file], TRACE_BYTES, 1)
-    trace_files.check(measured)
-    report = trace_report.report(measured)
-    trace_document.dumps(report)
-    _draw(trace_page.page(report, None, True))
-    trace_comparison.compare(measured, measured)
-    perfetto.merge(file, [], path.parent / "merged.json", TRACE_BYTES)
-    return frozenset(filter(None, (one.skipped.because for one in measured)))
-
-
-def read_trial(path: Path) -> frozenset[str]:
-    """What `report --trials` reads."""
-    trial = trial_file.read(path)
-    trial_document.dumps(trial)
-    _draw(trial_page.page(trial, "/", [trial]))
-    return frozenset()
-
-
-def read_net(path: Path) -> frozenset[str]:
-    """What a measured link is read from."""
-    net = link.read(path)
-    link_document.dumps(net)
-    _draw(link_page.page(net, "/"))
-    return frozenset()
-
-
-# ---------------------------------------------------------------- samples
-
-
-def readers(folder: Path) -> Iterator[Reader]:
-    """Every reader with a folder of its own, whole files in it."""
-    for number, name in enumerate(("loader", "two_ranks")):
-        run = _old_run(name, folder / name)
-        for file in run.glob("trace.*"):
-            file.unlink()  # most of the time would be its
-        _complete(run)
-        for title, ending in (("rows", ".bin"), ("events", "0.jsonl"), ("stacks", ".txt")):
-            yield Reader(f"{title} {number + 1}", run, _ending(run, ending), read_run)
-        yield Reader(f"run.json {number + 1}", run, ("run.json", "sharing.json", "report.json"), read_run)
-        lines = ("boot.jsonl", "host.jsonl", "agent.jsonl", "ended.jsonl", "stalled.jsonl", "gpu0.jsonl")
-        yield Reader(f"samples {number + 1}", run, lines, read_run)
-    yield Reader("window", _old_run("loader", folder / "window"), ("trace.rank0.0.json.gz",), read_run)
-    yield Reader("loader", _loading(folder / "loading" / "run"), ("events.rank0.jsonl",), read_loader, CHEAP)
-    for title, name in (("trace", "trace.json"), ("trace, packed", "trace.json.gz")):
-        yield Reader(title, _trace(folder / title, name), (name,), read_trace)
-    every = trial_results.trial(*trial_results.ALL, interrupted=True, kept=("--workers", "4"))
-    for title, trial in (("trial", every), ("scaling", trial_results.scaled())):
-        path = folder / title
-        path.mkdir()
-        trial_file.keep(replace(trial, path=str(path)), trial_document.document(trial))
-        yield Reader(title, path, (trial_file.FILE,), read_trial, CHEAP)
-    sizes = [nets.size(4**power, 1e-4 + 4**power / 1e9) for power in range(1, 12)]
-    card = {"name": "eth0", "bytes_per_s": 1e9}
-    net = nets.kept(folder / "net", *sizes, {"event": "end", "cut": None}, nic=card)
-    yield Reader("net", net, (link.FILE, link.MEASURED), read_net, CHEAP)
-
-
-def _ending(run: Path, ending: str) -> tuple[str, ...]:
-    """The files of rank 0 and its like: what is read of a run."""
-    return tuple(sorted(path.name for path in run.glob(f"*rank*{ending}")))
-
-
-def _old_run(name: str, folder: Path) -> Path:
-    return old_runs.unpacked(name, folder).rename(folder / "run")
-
-
-def _complete(run: Path) -> None:
-    """Add what old runs lack: an event of each kind, a device, a hang, ranks that failed."""
-    told = directory.read_json(run / "run.json") or {}
-    boots = [json.loads(line) for line in (run / "boot.jsonl").read_text().splitlines()]
-    common = {"pid": boots[-1]["pid"], "t_ns": (told["begin_ns"] + told["end_ns"]) // 2}
-    _append(
-        run / "events.rank0.jsonl", [{"event": name} | common | fields for name, fields in _every_event()]
+def _prepare(folder: Path, words: argparse.Namespace) -> None:
+    """Make the files, and this process and those forked from it ones that try inputs."""
+    os.environ["XDG_STATE_HOME"] = str(folder)
+    os.environ[own_failures.STRICT] = "1"  # what a report contains of a failure is unexpected, too
+    os.chdir(folder)
+    for number in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(number, _too_slow)
+    warnings.simplefilter("error", RuntimeWarning)  # numpy's would stand on the user's terminal
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, resource.RLIM_INFINITY))
+    faulthandler.enable()
+    remember_queues()
+    _tries.update(
+        {one.name: Tries(one, words) for one in readers(folder) if one.name.startswith(words.reader)}
     )
-    hung = hangs.HungRank(0, 7, 60.0, inside=hangs.Inside("all_reduce", 60.0, 3, 5))
-    _append(run / "stalled.jsonl", [hangs.entry(hung)])
-    _append(run / "agent.jsonl", [{"event": "rank_failed", "exitcode": 7} | common])
-    _append(run / "ended.jsonl", [common])
-    gpu = {"name": "A100", "index": 0, "utilisation": 0.5, "memory_used_bytes": 10**9, "reasons": {}}
-    gpu |= {
-        "memory_total_bytes": 8 * 10**10,
-        "sm_clock_mhz": 900,
-        "sm_clock_max_mhz": 1410,
-        "throttle": ["power cap"],
-    }
-    begin_ns = told["begin_ns"]
-    _append(run / "gpu0.jsonl", [{"t_ns": begin_ns + number * 10**9} | gpu for number in range(30)])
-    sharing = {"workers": {"1": 1.2, "2": 1.5}, "training": {"1": 1.1, "2": 1.4}, "cores": 2.0}
-    directory.write_json(run / "sharing.json", sharing)
-    judged = reporting.judge(run)
-    reporting.keep(judged, report_document.document(judged))
-
-
-def _append(path: Path, entries: list[dict[str, Any]]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(entry) + "\n" for entry in entries)
-
-
-def _every_event() -> Iterator[tuple[str, dict[str, Any]]]:
-    """An event of each declared kind, with some value in each field."""
-    for kind in events.declared():
-        yield kind.event, {name.rstrip("_"): _example(hint) for name, hint in events.hints(kind).items()}
-
-
-def _example(hint: Any) -> Any:
-    for part in get_args(hint):
-        if get_origin(hint) not in (list, dict) and part is not type(None):
-            return _example(part)
-    if get_origin(hint) is list:
-        return [_example(get_args(hint)[0])] * 2
-    if get_origin(hint) is dict or hint is dict:
-        return dict(LINE)
-    return {int: 3, float: 0.5, bool: True, str: "x"}.get(hint, dict(LINE))
-
-
-def _loading(run: Path) -> Path:
-    """A measurement of a loader, as its process writes it."""
-    run.mkdir(parents=True)
-    command = {"schema": directory.SCHEMA, "command": ["python", "train.py"], "cwd": "/", "exit_code": 0}
-    directory.write_json(run / "run.json", command | {"host": {"usable_cores": 4.0}, "outcome": "ok"})
-    loader = {"event": "loader", "id": 1, "num_workers": 0, "batch_size": 8, "dataset": "Items", "at": LINE}
-    begun = {"event": "loading", "id": 1, "built": 1, "ranks": 1, "seconds": 10.0, "same_dataset": [1]}
-    rates = [("warm", 0, 10), ("warm", 1, 9), ("warm", 2, 20), ("cold", 2, 15), ("synthetic", 1, 40)]
-    times = {
-        "workers_cpu_s": 0.3,
-        "seconds": 1.0,
-        "block_s": [0.25] * 4,
-        "samples": 8.0,
-        "bytes": 1000.0,
-        "cpu_s": 0.1,
-    }
-    measured = [
-        {"event": "loading_stretch", "kind": kind, "workers": workers, "batches": rate} | times
-        for kind, workers, rate in rates
-    ]  # fmt: skip
-    _append(
-        run / "events.rank0.jsonl", [loader, begun, *measured, {"event": "loading_end", "outcome": "whole"}]
-    )
-    return run
-
-
-def _trace(folder: Path, name: str) -> Path:
-    """The beginning of a recorded trace."""
-    folder.mkdir(parents=True)
-    document = json.loads(gzip.decompress((DATA / "mlp.shapes.json.gz").read_bytes()))
-    document["traceEvents"] = document["traceEvents"][:EVENTS]
-    data = json.dumps(document, indent=2).encode()
-    folder = folder / "in"
-    folder.mkdir()
-    (folder / name).write_bytes(gzip.compress(data, 1) if name.endswith(".gz") else data)
-    return folder
-
-
-# ---------------------------------------------------------------- reading
-
-
-def attempt(reader: Reader, seed: int, number: int, known: frozenset[str]) -> tuple[str, str]:
-    """What comes of one input: `refused`, `left out`, `read` or `unexpected`; and where it failed."""
-    random = Random(f"{seed}/{reader.name}/{number}")
-    file = reader.folder / random.choice(reader.names)
-    whole = file.read_bytes()
-    file.write_bytes(damaged(random, file.name, whole))
-    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
-    signal.setitimer(signal.ITIMER_REAL, WAIT_S)
-    try:
-        return ("left out" if reader.read(reader.folder) - known else "read"), ""
-    except PerfdoctorError:
-        return "refused", ""
-    except Exception:  # noqa: BLE001  # which one is what is asked here
-        return "unexpected", traceback.format_exc()
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        _restore(file, whole)
-
-
-def _restore(file: Path, whole: bytes) -> None:
-    file.write_bytes(whole)
 
 
 def _too_slow(number: int, frame: object) -> None:
     raise TooSlow(f"more than {LIMIT_S} s of CPU time, or {WAIT_S} s in all")
 
 
-def _keep(reader: Reader, seed: int, number: int, folder: Path) -> None:
-    """Write down the file of one input."""
-    random = Random(f"{seed}/{reader.name}/{number}")
-    name = random.choice(reader.names)
-    folder.mkdir(parents=True, exist_ok=True)
-    data = damaged(random, name, (reader.folder / name).read_bytes())
-    (folder / f"{reader.name}-{seed}-{number}-{name}").write_bytes(data)
+def _stop(number: int, frame: object) -> None:
+    _stopped.set()
 
 
-def _damage(
-    reader: Reader, inputs: int, words: argparse.Namespace, counts: Counter[str], places: Counter[str]
-) -> None:
-    """Try one reader's inputs, and print where the first of each kind failed."""
-    known = reader.read(reader.folder)
-    for number in range(max(1, inputs)) if words.only is None else [words.only]:
-        outcome, trace = attempt(reader, words.seed, number, known)
-        counts[outcome] += 1
-        if trace:
-            place = _place(trace)
-            places[place] += 1
-            if places[place] == 1 or words.only is not None:
-                print(f"--- {reader.name} {number}")
-                print(trace if words.only is not None else _short(trace))
-            if words.keep is not None:
-                _keep(reader, words.seed, number, words.keep)
+def _try(turn: Turn, end_s: float) -> Tried:
+    return _tries[turn.reader].turn(turn.numbers, end_s)
+
+
+def _turns(words: argparse.Namespace) -> Iterator[Turn]:
+    """What is to be tried, in turns."""
+    weights = {name: tries.reader.weight for name, tries in _tries.items()}
+    if words.only is not None:
+        yield from (Turn(name, range(words.only, words.only + 1)) for name in weights)
+        return
+    each = words.inputs / max(1, sum(weights.values()))
+    last = {name: max(1, round(each * weight)) for name, weight in weights.items()}
+    for begin in range(0, max(1, round(each)), TURN):
+        for name, weight in weights.items():
+            if numbers := range(begin * weight, min((begin + TURN) * weight, last[name])):
+                yield Turn(name, numbers)
+
+
+def _tried(turns: Sequence[Turn], words: argparse.Namespace) -> Iterator[Tried]:
+    """What comes of every turn, in order."""
+    end_s = time.monotonic() + 60 * words.minutes
+    if words.jobs == 1 or words.only is not None:
+        yield from (_try(turn, end_s) for turn in turns)
+        return
+    with contextlib.ExitStack() as stack:
+        # A folder has one process: files in it are damaged in turn, and what was met decides what is judged.
+        folders = list(dict.fromkeys(tries.reader.folder for tries in _tries.values()))
+        pools = {}
+        for number in range(words.jobs):
+            pool = stack.enter_context(ProcessPoolExecutor(1, FORK))
+            pools.update(dict.fromkeys(folders[number :: words.jobs], pool))
+        tried = [pools[_tries[turn.reader].reader.folder].submit(_try, turn, end_s) for turn in turns]
+        for future in tried:
+            yield future.result()
+
+
+# ---------------------------------------------------------------- what is told
+
+
+class Told:
+    """Counts what came of all inputs, and prints where the first of each kind failed."""
+
+    def __init__(self, words: argparse.Namespace) -> None:
+        self._words = words
+        self.counts: dict[str, Counter[str]] = {name: Counter() for name in _tries}
+        self.places: Counter[str] = Counter()
+        self._told_s = time.monotonic()
+
+    @property
+    def total(self) -> Counter[str]:
+        """Of all readers."""
+        return sum(self.counts.values(), Counter())
+
+    def add(self, tried: Tried) -> None:
+        """What came of a turn."""
+        self.counts[tried.reader] += tried.counts
+        for failure in tried.failures:
+            self.places[failure.place] += 1
+            whole = self._words.only is not None
+            if self.places[failure.place] == 1 or whole:
+                print(f"--- {failure.reader} {failure.number}")
+                print(failure.trace if whole else _short(failure.trace), flush=True)
+            if self._words.keep is not None:
+                self._keep(failure)
+        if time.monotonic() > self._told_s + TELL_S:
+            self._told_s = time.monotonic()
+            total = self.total
+            print(
+                f"{_inputs(total):,} inputs, {total['unexpected']:,} unexpected", file=sys.stderr, flush=True
+            )
+
+    def _keep(self, failure: Failure) -> None:
+        """Write down the file of one input."""
+        self._words.keep.mkdir(parents=True, exist_ok=True)
+        _, name, data = _tries[failure.reader].input(failure.number)
+        (self._words.keep / f"{failure.reader}-{self._words.seed}-{failure.number}-{name}").write_bytes(data)
+
+    def print(self) -> None:
+        """The table, and how often it failed where."""
+        table = Table("reader", "inputs", *OUTCOMES, *DEPTHS)
+        for name, counts in self.counts.items():
+            table.add_row(name, *_cells(counts))
+        table.add_section()
+        table.add_row("all", *_cells(self.total))
+        Console(width=100).print(table)
+        for place, count in self.places.most_common():
+            print(f"{count:6} {place}")
+
+
+def _inputs(counts: Counter[str]) -> int:
+    return sum(counts[name] for name in OUTCOMES)
+
+
+def _cells(counts: Counter[str]) -> list[str]:
+    return [f"{number:,}" for number in (_inputs(counts), *(counts[name] for name in (*OUTCOMES, *DEPTHS)))]
+
+
+def _short(trace: str) -> str:
+    return "\n".join(trace.rstrip().splitlines()[-7:])[:1500]
 
 
 def main() -> int:
@@ -343,51 +319,29 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--inputs", type=int, default=2000, help="of all readers together")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so many")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--reader", help="this one only, or all whose names begin so")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument(
+        "--every", type=int, default=20, help="judge one in so many of those that read as known"
+    )
+    parser.add_argument("--most", type=int, default=1, help="judge one in so many at most")
+    parser.add_argument("--reader", default="", help="this one only, or all whose names begin so")
     parser.add_argument("--only", type=int, help="this input only, with its traceback")
     parser.add_argument("--keep", type=Path, help="write down what came out as unexpected")
     words = parser.parse_args()
-    os.environ[own_failures.STRICT] = "1"  # what a report contains of a failure is unexpected, too
-    for number in (signal.SIGPROF, signal.SIGALRM):
-        signal.signal(number, _too_slow)
-    warnings.simplefilter("error", RuntimeWarning)  # numpy's would stand on the user's terminal
-    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, resource.RLIM_INFINITY))
-    table = Table("reader", "inputs", *OUTCOMES)
-    total: Counter[str] = Counter()
-    places: Counter[str] = Counter()
+    if words.keep is not None:
+        words.keep = words.keep.absolute()
+    for number in (signal.SIGINT, signal.SIGTERM):  # what was counted counts
+        signal.signal(number, _stop)
     with tempfile.TemporaryDirectory() as name:
-        os.environ["XDG_STATE_HOME"] = name
-        os.chdir(name)
-        chosen = [one for one in readers(Path(name)) if one.name.startswith(words.reader or "")]
-        each = words.inputs / max(1, sum(one.weight for one in chosen))
-        for reader in chosen:
-            counts = Counter[str]()
-            with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C: the next reader; what was counted counts
-                _damage(reader, round(each * reader.weight), words, counts, places)
-            table.add_row(reader.name, *_cells(counts))
-            total += counts
-    table.add_section()
-    table.add_row("all", *_cells(total))
-    Console(width=100).print(table)
-    for place, count in places.most_common():
-        print(f"{count:6} {place}")
-    return 1 if total["unexpected"] else 0
-
-
-def _cells(counts: Counter[str]) -> list[str]:
-    return [f"{number:,}" for number in (counts.total(), *(counts[name] for name in OUTCOMES))]
-
-
-def _place(trace: str) -> str:
-    """Where it was raised, of our own lines, and what."""
-    lines = [line.strip() for line in trace.splitlines()]
-    own = [line for line in lines if line.startswith("File") and f"{ROOT}/perfdoctor" in line]
-    return f"{own[-1] if own else '?'}  {trace.strip().splitlines()[-1][:100]}".replace(f"{ROOT}/", "")
-
-
-def _short(trace: str) -> str:
-    return "\n".join(trace.rstrip().splitlines()[-7:])[:1500]
+        _prepare(Path(name), words)
+        told = Told(words)
+        for tried in _tried(list(_turns(words)), words):
+            told.add(tried)
+        os.chdir(ROOT)
+    told.print()
+    return 1 if told.total["unexpected"] else 0
 
 
 if __name__ == "__main__":

@@ -277,7 +277,7 @@ def _together(folder: Folder, others: Sequence[Folder]) -> list[Folder]:
 def _jobs(folder: Folder) -> list[Json]:
     """The jobs that launchers named to the processes that trained; where none did, those that started."""
     jobs = [process.job for process in folder.processes.values()]
-    return jobs or [job for boot in folder.boots if isinstance(job := boot.get("job"), dict)]
+    return jobs or [job for boot in folder.boots if (job := recorded.told_job(boot))]
 
 
 def _identity(folder: Folder) -> str | None:

@@ -39,10 +39,10 @@ def absent(folders: Sequence[Folder], ranks: Sequence[int], missing: Collection[
     if size is None:  # each task has its own folder
         yield Note("ranks-elsewhere", {"ranks": elsewhere, "join": join})
         return
-    nodes = sorted({rank // size for rank in elsewhere} - {rank // size for rank in ranks})
+    nodes = {rank // size for rank in elsewhere} - {rank // size for rank in ranks}
     if nodes:
         away = [rank for rank in elsewhere if rank // size in nodes]
-        yield Note("nodes-not-here", {"nodes": nodes, "ranks": away, "join": join})
+        yield Note("nodes-not-here", {"nodes": sorted(nodes), "ranks": away, "join": join})
 
 
 def ranks_of_a_node(folders: Iterable[Folder]) -> int | None:

@@ -50,7 +50,7 @@ UNUSABLE = {  # kinds of errors of a device, and the note on each
     "lost": "device-lost",
 }
 
-
+MOST_RANKS = 2**20  # of a job: ten times the largest ones, and few enough to be counted up
 # What launchers tell of a process, and of its end.
 TOLD = {"event": str, "host": str} | dict.fromkeys(("rank", "attempt", "pid", "exitcode", "t_ns"), int)
 
@@ -68,8 +68,7 @@ class Process:
     @property
     def job(self) -> Json:
         """What its launcher told it."""
-        told = self.boot.get("job")
-        return _typed(told) if isinstance(told, dict) else {}
+        return told_job(self.boot)
 
     @property
     def attempt(self) -> int | None:
@@ -261,9 +260,18 @@ def _failure(entry: Json, booted: Mapping[int, Sequence[Json]]) -> Json:
     return _typed({name: known[name] for name in ("rank", "attempt", "host") if name in known} | entry)
 
 
+def told_job(boot: Json) -> Json:
+    """What the launcher told the process that wrote a boot record."""
+    told = boot.get("job")
+    return _typed(told) if isinstance(told, dict) else {}
+
+
 def _typed(told: Json) -> Json:
-    """It without what is of another type than a launcher tells: that was not told."""
-    return {name: value for name, value in told.items() if isinstance(value, TOLD.get(name, object))}
+    """It without what is of another type than a launcher tells, or no size of a job: that was not told."""
+    typed = {name: value for name, value in told.items() if isinstance(value, TOLD.get(name, object))}
+    if (whole(typed, "world") or 0) > MOST_RANKS:
+        del typed["world"]
+    return typed
 
 
 def _shown(path: Path, known: Sequence[Process], problems: list[Note]) -> dict[int, Process]:

@@ -326,6 +326,30 @@ def test_a_job_that_recorded_nothing_at_all_is_told_by_who_started(tmp_path):
     assert job.notes == (Note("recorded-nothing", {"ranks": [0, 1]}),)
 
 
+@pytest.mark.parametrize("world", [1637778490087, 2**63])
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_job_of_more_ranks_than_can_be_counted_is_one_whose_size_was_not_told(tmp_path, trained, world):
+    (folder,) = write_job(tmp_path, ranks=2, steps=5).folders
+    boots = [json.loads(line) for line in (folder / "boot.jsonl").read_text().splitlines()]
+    for boot in boots:
+        boot["job"]["world"] = world
+    (folder / "boot.jsonl").write_text("".join(json.dumps(boot) + "\n" for boot in boots))
+    if not trained:
+        for file in folder.glob("*.rank*"):
+            file.unlink()
+    job = jobs.of(folder)
+    assert (job.world, job.missing) == ((2, ()) if trained else (1, ()))
+
+
+def test_a_million_ranks_that_are_elsewhere_are_told_in_seconds(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=2, steps=5).folders
+    text = (folder / "boot.jsonl").read_text().replace('"world": 2', f'"world": {recorded.MOST_RANKS}')
+    (folder / "boot.jsonl").write_text(text)
+    (note,) = jobs.of(folder).notes
+    assert note.slug == "nodes-not-here"
+    assert len(note.values["ranks"]) == recorded.MOST_RANKS - 2
+
+
 def test_a_folder_that_may_not_be_read_is_an_error_with_a_hint(tmp_path, monkeypatch):
     def refused(path):
         raise PermissionError(13, "Permission denied")

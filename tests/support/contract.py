@@ -556,8 +556,11 @@ ATTACKS = (
     ),
     Attack(
         "bench/fuzz.py",
-        "Damages one file of a run, trace, trial or measurement, by structure or by bytes; reads, judges and draws what is left.",
-        "17,500 files (`--inputs 100000 --seed 2`, ended by hand), 6,358 of them in runs: nothing but pages, what was left out, and errors "
-        "that are meant for users. Traces, trials and links were not reached.",
+        "Damages one file of a run, trace, trial or measurement, by structure or by bytes, and reads it; judges, draws and writes what "
+        "reads as none before, and some of the rest. Asked for are 1,000,000 files.",
+        "168,339 files read (`--inputs 1000000 --jobs 2 --seed 5 --every 200 --most 20`, ended by hand on a machine with other work), 96,979 "
+        "of them in runs; 24,932 were refused, 124,652 read as something else than the undamaged file, 4,348 "
+        "were judged, drawn and written. Three were unexpected: twice a job of more ranks than there is memory for, once an exchange that "
+        "took no time. Both are mended, and those three inputs are refused or read since. 17,500 earlier files were all judged.",
     ),
 )

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-import numpy as np
-
 from perfdoctor.wire.rows import HEADER_BYTES
 
 ODD: tuple[Any, ...] = (
@@ -181,7 +179,7 @@ def of_rows(random: Random, data: bytes) -> bytes:
         text = of_json(random, text)[: HEADER_BYTES - 64]
         return text + b"\n" + header[len(text) + 1 :].rjust(HEADER_BYTES - len(text) - 1, b" ") + rows
     width = _width(text)
-    count = len(np.trim_zeros(np.frombuffer(rows, np.uint8), "b")) // width + 1
+    count = len(rows.rstrip(b"\0")) // width + 1
     table = bytearray(rows)
     for _ in range(random.choice((1, 3, 30))):
         row, other = random.randrange(count) * width, random.randrange(count) * width

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -226,6 +227,8 @@ def _exchange(line: Mapping[str, Any]) -> AllReduce:
     exchange = checked(AllReduce, line)
     if min(exchange.bytes, exchange.seconds, exchange.low_s, exchange.high_s) <= 0:
         raise ValueError("an exchange takes time")
+    if not math.isfinite(2 * exchange.bytes / exchange.seconds):
+        raise ValueError("an exchange is no quicker than can be told")
     return exchange
 
 

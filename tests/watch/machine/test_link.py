@@ -55,8 +55,9 @@ def test_a_folder_that_holds_no_measurement_is_told(tmp_path: Path, missing: str
         [nets.size(4, 1.0) | {"bytes": "4"}],
         [nets.size(4, 1.0), END | {"cut": "x"}],
         [nets.size(2**20, 1e-320)] * 3,
+        [nets.size(4, 1e-320), nets.size(16, 1.0)],
     ],
-    ids=["no sizes", "no time", "no bytes", "no cut", "no line"],
+    ids=["no sizes", "no time", "no bytes", "no cut", "no line", "no rate"],
 )
 def test_a_measurement_that_tells_nothing_is_none(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
     with pytest.raises(NotARun, match="no readable measurement in"):
