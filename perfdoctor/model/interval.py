@@ -18,6 +18,7 @@ class Interval:
     period: str | None = None  # N, a number or what stands for it
     rest: str = "0"  # what the remainder is compared with
     is_in_caller: bool = False  # the loop is that of a function that calls the line's
+    of_lightning: bool = False  # Lightning gathers what the line logs, and writes it more rarely
 
     def rarer(self, times: int, turns: int) -> str:
         """The header under which the line runs `times` as rarely; where nothing but its loop repeats it, and

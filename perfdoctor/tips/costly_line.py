@@ -1,7 +1,8 @@
 """One line takes a large part of the step, and no other finding is about it.
 
 ## What it sees
-Stack samples put at least a tenth of the step below one line of your code: in the dataset or in the sampler
+Stack samples put at least a tenth of the step below one line of your code, or below a few lines of one
+function that follow each other or call the same function of a library: in the dataset or in the sampler
 while training waits, in Python or in another library inside the model, in operators that sort, search or
 decompose, or between the phases. Products of layers, the loss and the update do not count: they are what
 training is for. Time that another finding is about does not count either.
@@ -11,6 +12,16 @@ Look at the line and at what it runs. Does training need it? In every step? Does
 with the length of the run? Can it work on whole tensors, run once before the loop, or run in a loader worker?
 
     python -m cProfile -s tottime train.py       # which functions it calls, and how often
+
+A draw of a few of many by their weights goes over all of them each time: numpy's `choice(..., p=...)` checks
+them and adds them up, `random.choices(..., weights=...)` and `torch.multinomial` add them up, and
+`np.random.choice(..., replace=False)` permutes all. Where the weights stay the same, add them up once:
+
+    cumulative = np.cumsum(weights)
+    chosen = cumulative.searchsorted(rng.random(count) * cumulative[-1], side="right")
+
+Where a few of them change at each step, as in prioritised replay, keep their sums in a tree; or draw for many
+batches at once. Without weights, `np.random.default_rng().choice(n, count, replace=False)` permutes nothing.
 
 ## When not
 Where the line is the point of the training: a simulator, an environment, a search. Then the finding only says
@@ -29,6 +40,7 @@ from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.coverage import Covered, Place
 from perfdoctor.model.lines import StepLines, WaitPart
 from perfdoctor.model.measured import PAUSES, Location, Phase, RunFacts, StepFacts
+from perfdoctor.tips._draws import GOES, drawn
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of the step: below it the place of a line is no news
@@ -72,24 +84,35 @@ def costly_line(
 ) -> Advice | None:
     """Names the innermost line that takes a tenth of the step, of the time that no other finding is about."""
     left = covered.left(suspects.suspects, _around(lines))
-    at, parts = _costliest([part for part in zip(suspects.suspects, left, strict=True) if part[1] > 0])
+    found, parts = _costliest(
+        [part for part in zip(suspects.suspects, left, strict=True) if part[1] > 0], suspects
+    )
     share = min(1.0, sum(share for _, share in parts), suspects.room)
-    if at is None or share < NOTICEABLE or sum(suspect.samples for suspect, _ in parts) < SEEN:
+    if not found or share < NOTICEABLE or sum(suspect.samples for suspect, _ in parts) < SEEN:
         return None
-    top = parts[0][0]
+    top, at = parts[0][0], found[0]
     runs = next((line.runs for line in lines.lines if _same(line.at, at) and line.phase is top.phase), ())
     text, ms = f": `{at.text}`" if at.text else "", share * step.mean_s * 1e3
-    inner = (suspect.path[-1] for suspect, _ in parts if not _same(suspect.path[-1], at))
+    numbers = _and([str(number) for number in sorted(line.line for line in found)])
+    here = f"line {at.line}, {_where(top)}{text}"
+    inner = (suspect.path[-1] for suspect, _ in parts if not any(_same(suspect.path[-1], at) for at in found))
+    cure = drawn(line.text for line in found)
     return Advice(
         because=(
-            f"{share:.0%} of each step ({ms:.2f} ms) goes into line {at.line}, {_where(top)}{text}",
+            f"{share:.0%} of each step ({ms:.2f} ms) goes into "
+            + (here if len(found) == 1 else f"lines {numbers}, most of it into {here}"),
             *([f"it runs {', '.join(runs)}"] if runs else []),
-            "no other finding is about this time; how much of it can go is not known",
+            "no other finding is about this time" + ("" if cure else "; how much of it can go is not known"),
         ),
-        change=_change(top, share, suspects.own_batches),
-        at=tuple(dict.fromkeys((at, *inner)))[:SHOWN],
+        change=_change(top, share, suspects.own_batches, GOES if cure else (0.0, LIKELY, 1.0)),
+        at=tuple(dict.fromkeys((*found, *inner)))[:SHOWN],
         bottleneck=_class(top, run.on_device),
+        code=cure,
     )
+
+
+def _and(numbers: Sequence[str]) -> str:
+    return f"{', '.join(numbers[:-1])} and {numbers[-1]}" if len(numbers) > 1 else "".join(numbers)
 
 
 def _around(lines: StepLines) -> frozenset[Place]:
@@ -100,32 +123,44 @@ def _around(lines: StepLines) -> frozenset[Place]:
     return frozenset(place for place, phases in seen.items() if phases >= STEP)
 
 
-def _costliest(parts: Sequence[tuple[Suspect, float]]) -> tuple[Location | None, list[tuple[Suspect, float]]]:
-    """Of the innermost lines that take enough, the one that takes most, and what lies below it."""
+def _costliest(
+    parts: Sequence[tuple[Suspect, float]], suspects: SuspectFacts
+) -> tuple[list[Location], list[tuple[Suspect, float]]]:
+    """Of the innermost lines that together take enough, those that take most, and what lies below them.
+
+    The costliest line comes first.
+    """
     shares: dict[tuple[Phase, str, int], float] = defaultdict(float)
     for suspect, share in parts:
-        for key in {(suspect.phase, at.file, at.line) for at in suspect.path}:
+        for key in {(suspect.phase, at.file, suspects.first(suspect.phase, at)) for at in suspect.path}:
             shares[key] += share
-    below: dict[tuple[Phase, str, int], tuple[Location, list[tuple[Suspect, float]]]] = {}
+    below: dict[tuple[Phase, str, int], list[tuple[Suspect, float]]] = defaultdict(list)
+    of_line: dict[tuple[Phase, str, int], dict[Location, float]] = defaultdict(lambda: defaultdict(float))
     for suspect, share in parts:
         for at in reversed(suspect.path):
-            key = suspect.phase, at.file, at.line
+            key = suspect.phase, at.file, suspects.first(suspect.phase, at)
             if shares[key] >= NOTICEABLE:
-                below.setdefault(key, (at, []))[1].append((suspect, share))
+                below[key].append((suspect, share))
+                of_line[key][at] += share
                 break
-    return max(below.values(), key=lambda found: sum(share for _, share in found[1]), default=(None, []))
+    if not below:
+        return [], []
+    most = max(below, key=lambda key: sum(share for _, share in below[key]))
+    lines = of_line[most]
+    return sorted(lines, key=lambda at: -lines[at]), below[most]
 
 
-def _change(suspect: Suspect, share: float, own_batches: float) -> Change:
-    """Half of a line's time goes: from the step, a pause, or where it prepares a batch there, from that."""
+def _change(suspect: Suspect, share: float, own_batches: float, goes: tuple[float, float, float]) -> Change:
+    """A part of a line's time goes: from the step, a pause, or where it prepares a batch there, from that."""
+    of_batch = suspect.wait in OF_A_BATCH and suspect.phase is Phase.DATA_WAIT and own_batches > 0
+    most = min(1.0, share / own_batches) if of_batch else share
+    low, likely, high = (each * most for each in goes)
     if suspect.phase in PAUSES:
-        return Change(pauses=Estimate(0.0, LIKELY * share, share))
+        return Change(pauses=Estimate(low, likely, high))
     if suspect.phase is not Phase.DATA_WAIT or not own_batches:
-        return removes(0.0, LIKELY * share, share)
-    if suspect.wait in OF_A_BATCH:
-        of_batch = min(1.0, share / own_batches)
-        return Change(batch=Estimate(0.0, LIKELY * of_batch, of_batch))
-    return Change(others=Estimate(0.0, LIKELY * share, share))
+        return removes(low, likely, high)
+    part = Estimate(low, likely, high)
+    return Change(batch=part) if of_batch else Change(others=part)
 
 
 def _same(at: Location, other: Location) -> bool:

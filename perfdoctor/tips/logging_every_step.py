@@ -12,6 +12,13 @@ or, where it has an interval already, ten times that; in the loop over epochs, e
 With a trainer: `Trainer(log_every_n_steps=50)`, `TrainingArguments(logging_steps=50)`; with a progress bar:
 `tqdm(..., mininterval=1)`.
 
+Lightning's `self.log(...)` checks, keeps and gathers each value at each call, though the logger writes every
+`log_every_n_steps` steps only. Leave out the other steps, or return early in a callback's hook, and hand over
+many values in one call (`self.log_dict`). A mean over the epoch (`on_epoch=True`) is then one of fewer steps:
+
+    if (self.global_step + 1) % self.trainer.log_every_n_steps == 0:  # in hooks that run before the update
+        self.log(...)
+
 ## When not
 While you debug a script and watch its output. Writers that do their work in a thread of their own cost
 little, and the samples show that. On a device, a line that reads a tensor waits for the work before it: that
@@ -24,7 +31,6 @@ import re
 
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.interval import OF_STEPS
 from perfdoctor.model.measured import LineCost, Phase, RunFacts, StackFacts, StepFacts
 from perfdoctor.tips._waiting import waits_for_device
 from perfdoctor.tips.catalogue import Checked, tip
@@ -39,6 +45,9 @@ TRAINERS = (
     (re.compile(r"\.fit\("), f"Trainer(log_every_n_steps={EVERY})  # and enable_progress_bar=False"),
     (re.compile(r"\.train\("), f"TrainingArguments(logging_steps={EVERY})"),
 )
+# What Lightning's log is called on: a module.
+LOGS_ON = re.compile(r"([A-Za-z_][\w.]*)\.log(?:_dict)?\(")
+AFTER_THE_UPDATE = re.compile(r"_batch_end$")  # hooks that find the step counted already
 # What a progress bar counts: none of these calls may be left out.
 COUNTS = re.compile(r"\b\w*(bar|progress|tqdm)\w*\.(update|advance)\(", re.IGNORECASE)
 
@@ -78,20 +87,41 @@ def _times(line: LineCost) -> int:
     """How many times as rarely it is to run."""
     if line.interval.period is not None:
         return RARER
-    return EVERY if line.interval.of_updates else EPOCHS
+    return EVERY if line.interval.of_updates or line.interval.of_lightning else EPOCHS
 
 
 def _rarer(line: LineCost) -> str:
     """The user's own line at a longer interval, or the setting of the trainer or progress bar for it."""
     text = line.at.text or "..."
+    if line.interval.of_lightning and line.interval.period is None:
+        return _when_lightning_writes(line)
     setting = next((setting for pattern, setting in TRAINERS if pattern.search(text)), None)
     if setting is not None:
         return setting
     if text.startswith(("for ", "while ", "with ")) or COUNTS.search(text):
         return "tqdm(..., mininterval=1)  # redraw once a second"
     header = line.interval.rarer(_times(line), EVERY)
-    if text.startswith("self.log") and line.interval == OF_STEPS:  # a module of Lightning's
-        header = header.replace("step", "self.global_step")
     if not line.only_reported or line.interval.is_in_caller or text.startswith("if "):
         return f"{header}\n    ...  # only what prints or writes"
     return f"{header}\n    {text}"
+
+
+def _when_lightning_writes(line: LineCost) -> str:
+    """Lightning's own steps of logging: for the line, or for all of a hook of another object.
+
+    The logger writes what is given in the last of each `log_every_n_steps` steps.
+    """
+    text = line.at.text or "..."
+    found = LOGS_ON.match(text)
+    module = found[1] if found is not None else "self"
+    steps = f"{module}.global_step"
+    if not AFTER_THE_UPDATE.search(line.at.function or ""):
+        steps = f"({steps} + 1)"
+    header = f"if {steps} % {module}.trainer.log_every_n_steps"
+    if module == "self":
+        return f"{header} == 0:\n    {text if line.only_reported else '...  # only what logs'}"
+    hook = (line.at.function or "").rpartition(".")[2]
+    return (
+        f"{header}:\n    return  # first in {hook or 'the hook'}: no logger writes this step\n"
+        f"{module}.log_dict(values)  # and what it logs, in one call"
+    )

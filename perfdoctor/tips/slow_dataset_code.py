@@ -25,6 +25,7 @@ from perfdoctor.model.batch import BatchFacts, CalledBack, Stage, waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import CpuFacts, LineCost, LoaderFacts, Phase, StepFacts
+from perfdoctor.tips._draws import drawn
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
@@ -97,7 +98,7 @@ def slow_dataset_code(
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=(top.at, *(back.by for back in backs), *(line.at for line in lines[1:]))[:SHOWN],
-        code=_fix(text, batch.library(top)),
+        code=drawn(line.at.text for line in lines) or _fix(text, batch.library(top)),
     )
 
 

@@ -10,6 +10,9 @@ reported, and neither are steps whose phases all grow alike, as with longer and 
     recent = collections.deque(maxlen=1000)   # instead of a list that never ends
     mean += (value - mean) / step             # a running figure instead of one over all values
 
+    handle = module.register_forward_hook(...)   # a hook runs until it is removed
+    handle.remove()                              # else one more runs for each time that it was registered
+
 Swapping: hold less in memory, or use fewer loader workers. A falling clock: better cooling, or a higher power
 limit.
 
@@ -22,12 +25,15 @@ from __future__ import annotations
 from perfdoctor.facts.host.slowing_down import Cause, SlowingFacts
 from perfdoctor.model.change import Change, Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import RunFacts, StepFacts
+from perfdoctor.model.measured import PAUSES, RunFacts, StepFacts
 from perfdoctor.tips._charged import charged
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the mean step that was not there at the beginning: less is drift
 MIB = 2**20
+REMOVED = """\
+handle = ...  # what register_..._hook returns: keep it
+handle.remove()  # where the hook has done its work, or register it once, before training"""
 
 
 @tip(
@@ -46,12 +52,12 @@ def slowing_down(run: RunFacts, step: StepFacts, slowing: SlowingFacts) -> Advic
     growth = slowing.bytes_per_step or 0.0
     if growth * step.count >= MIB:
         because.append(f"the process's memory grows by {growth / 1024:,.1f} KiB per step")
-    places = (slowing.line.at if slowing.line is not None else None, slowing.adds)
+    places = (slowing.hook, slowing.line.at if slowing.line is not None else None, slowing.adds)
     return Advice(
         because=(because[0], *why, *because[1:]),
         change=_change(step, slowing),
         at=tuple(dict.fromkeys(place for place in places if place is not None)),
-        code=_bounded(slowing.name) if slowing.name is not None else None,
+        code=_bounded(slowing.name) if slowing.name is not None else REMOVED if slowing.hook else None,
         bottleneck=charged(slowing.phase, slowing.line) if slowing.phase is not None else None,
     )
 
@@ -71,6 +77,9 @@ def _why(run: RunFacts, slowing: SlowingFacts) -> list[str] | None:
     if slowing.line is not None:
         text = f": `{slowing.line.at.text}`" if slowing.line.at.text else ""
         told.append(f"line {slowing.line.at.line} takes {min(1.0, slowing.line.share):.0%} of the step{text}")
+    if slowing.hook is not None:
+        registered = f"a hook that line {slowing.hook.line} registers and nothing removes"
+        told.append(f"it is in {registered}: registered anew, as in each validation, all of them run")
     if slowing.name is not None and slowing.adds is not None:
         told.append(f"it works on `{slowing.name}`, which line {slowing.adds.line} makes longer")
     return told
@@ -80,9 +89,10 @@ def _change(step: StepFacts, slowing: SlowingFacts) -> Change | None:
     """What goes if steps stay as at first; where a list is known, its line, at most all of the phase."""
     if slowing.cause is not Cause.WORK or slowing.phase is None:
         return None
-    slower = slowing.slower
+    paused = sum(step.share(phase) for phase in PAUSES)
+    slower = slowing.slower * (1 - paused)
     if slowing.name is None or slowing.line is None:
-        return removes(slower / 2, slower, slower)
+        return removes(slower / 2, slower, slowing.slower)  # at best, pauses have grown by the same
     likely = max(slower, min(1.0, slowing.line.share))
     return removes(slower / 2, likely, max(likely, step.share(slowing.phase)))
 

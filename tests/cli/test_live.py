@@ -98,7 +98,7 @@ def test_without_colours_the_view_has_none(folder, going):
 @pytest.mark.shows("plain-terminal")
 def test_a_dumb_terminal_gets_lines_and_is_told_so(folder, going):
     with shown(folder, "live", columns=200, TERM="dumb") as view:
-        view.until("a line every 10 s instead")
+        view.until("one line every 10 s instead")
         view.until("step 300")
         change(going, outcome="ok", exit_code=0, end_ns=60_000_000_000)
         assert view.end() == 0
@@ -110,7 +110,7 @@ def test_where_stdout_is_no_terminal_lines_are_written_and_that_is_said(folder, 
     change(going, pid=1 << 22, host={"name": os.uname().nodename})
     told = perfdoctor("live")
     assert told.returncode == 0
-    assert "a line every 10 s instead" in told.stderr
+    assert "one line every 10 s instead" in told.stderr
     first, *_, last = told.stdout.splitlines()
     assert first.startswith("step 300 · ")
     assert "end not seen" in last

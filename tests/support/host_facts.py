@@ -69,7 +69,7 @@ def growing(
     first = dict.fromkeys((Phase.FORWARD, Phase.BACKWARD), 0.004) | {phase: 0.002}
     first_s = sum(first.values())
     grown_s = 2 * (first_s / (1 - slower) - first_s)
-    return StepGrowth(first_s, first_s + grown_s, slower, first, {phase: 1.0}, cpu, waiting)
+    return StepGrowth(first_s, first_s + grown_s, slower, first, {phase: 1.0}, cpu, waiting, first_s)
 
 
 def slowing(

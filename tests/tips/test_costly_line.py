@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.facts.host.suspects import SuspectFacts
@@ -15,8 +17,10 @@ STEP = step(forward=4, backward=2, other=4)
 NO_LINES = lines()
 
 
-def advice(*suspects, covers=(), room=1.0, of=NO_LINES, device="cpu"):
-    return tip(run(device=device), STEP, of, SuspectFacts(suspects, room), Covered(tuple(covers)))
+def advice(*suspects, covers=(), room=1.0, of=NO_LINES, device="cpu", together=()):
+    first = {(Phase.OTHER, "train.py", line): min(together) for line in together}
+    facts = SuspectFacts(suspects, room, together=first)
+    return tip(run(device=device), STEP, of, facts, Covered(tuple(covers)))
 
 
 def test_names_the_line_with_its_cost_its_phase_and_what_it_runs():
@@ -85,6 +89,30 @@ def test_a_cost_spread_over_a_function_is_named_where_it_is_called():
     told = advice(*spread)
     assert [at.line for at in told.at] == [20, 40, 41]
     assert told.because[0].startswith("30% of each step")
+
+
+def test_lines_that_are_one_piece_of_work_are_one_finding_of_all_their_time():
+    parts = [suspect(share, Phase.OTHER, 20, line) for line, share in ((40, 0.15), (41, 0.02), (42, 0.2))]
+    told = advice(*parts, together=(40, 41, 42))
+    assert told.because[0] == (
+        "37% of each step (3.70 ms) goes into lines 40, 41 and 42, most of it into line 42, "
+        "between the phases: `work(42)`"
+    )
+    assert [at.line for at in told.at] == [42, 40, 41]
+    assert gain(told).high == pytest.approx(1 / 0.63)
+    assert gain(advice(*parts)).high == pytest.approx(1 / 0.8)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "likely"),
+    [("chosen = rng.choice(n, 8, p=p)", "np.cumsum", 0.9), ("chosen = pick(n)", None, 0.5)],
+)
+def test_of_a_draw_that_adds_up_all_weights_it_is_known_how_much_goes(text, code, likely):
+    found = suspect(0.4, Phase.OTHER, 30)
+    told = advice(replace(found, path=(replace(found.path[0], text=text),)))
+    assert (told.code is not None and code in told.code) if code else told.code is None
+    assert told.change.step.likely == pytest.approx(0.4 * likely)
+    assert ("how much of it can go is not known" in told.because[-1]) == (code is None)
 
 
 def test_what_another_finding_is_about_is_left_to_it():

@@ -44,7 +44,6 @@ def test_fires_just_above_the_threshold():
     ("text", "code"),
     [
         ("print(loss)", "if step % 50 == 0:\n    print(loss)"),
-        ('self.log("loss", loss)', 'if self.global_step % 50 == 0:\n    self.log("loss", loss)'),
         ("for x, y in tqdm(loader):", "tqdm(..., mininterval=1)  # redraw once a second"),
         ("pbar.update(1)", "tqdm(..., mininterval=1)  # redraw once a second"),
         ("trainer.fit(model, data)", "Trainer(log_every_n_steps=50)  # and enable_progress_bar=False"),
@@ -55,6 +54,41 @@ def test_the_cure_is_written_for_the_line(text, code):
     advice = tip(run(), SLOW, stacks(line(0.3, kind="logging", text=text)))
     assert advice is not None
     assert advice.code == code
+
+
+@pytest.mark.parametrize(
+    ("text", "function", "code"),
+    [
+        (
+            'self.log("loss", loss)',
+            "Net.training_step",
+            'if (self.global_step + 1) % self.trainer.log_every_n_steps == 0:\n    self.log("loss", loss)',
+        ),
+        (
+            'self.log("loss", loss)',
+            "Net.on_train_batch_end",
+            'if self.global_step % self.trainer.log_every_n_steps == 0:\n    self.log("loss", loss)',
+        ),
+        (
+            'module.log(f"norm/{name}", norm)',
+            "Norms.on_before_optimizer_step",
+            (
+                "if (module.global_step + 1) % module.trainer.log_every_n_steps:\n"
+                "    return  # first in on_before_optimizer_step: no logger writes this step\n"
+                "module.log_dict(values)  # and what it logs, in one call"
+            ),
+        ),
+    ],
+)
+def test_what_lightning_gathers_is_left_out_of_the_steps_that_it_does_not_write(text, function, code):
+    each = Interval("name", of_updates=False, of_lightning=True)
+    logged = replace(line(0.3, kind="logging", text=text), interval=each)
+    logged = replace(logged, at=replace(logged.at, function=function))
+    advice = tip(run(), SLOW, stacks(logged))
+    assert advice.code == code
+    assert advice.change.step.likely == pytest.approx(0.3 * 0.98)
+    known = replace(logged, interval=replace(each, counted="step", period="10"))
+    assert tip(run(), SLOW, stacks(known)).code.startswith("if step % 100 == 0:")
 
 
 def test_a_line_that_training_may_need_is_not_skipped():

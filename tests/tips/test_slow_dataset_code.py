@@ -60,6 +60,11 @@ def test_a_name_that_ends_like_a_module_is_not_that_module():
     assert advice.code is None
 
 
+def test_a_draw_that_goes_over_all_weights_has_a_cure():
+    drawing = batch(cost(Stage.TRANSFORMING, 0.9, line(0.8, text="i = rng.choice(n, 8, p=weights)")))
+    assert "np.cumsum(weights)" in tip(STARVED, loader(batch=12), drawing, cpu()).code
+
+
 def test_on_a_crowded_machine_little_cpu_time_does_not_mean_waiting():
     advice = tip(STARVED, loader(batch=12, cpu=5), SLOW, cpu(cores=2, other_cores=1.5))
     assert advice is not None

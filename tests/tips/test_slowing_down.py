@@ -6,7 +6,7 @@ import pytest
 
 from perfdoctor.facts.host.slowing_down import Cause
 from perfdoctor.model.concluded import Bottleneck
-from perfdoctor.model.measured import Phase
+from perfdoctor.model.measured import Location, Phase
 from perfdoctor.tips.slowing_down import slowing_down as tip
 from tests.support.facts import gain, run, step
 from tests.support.host_facts import slowing
@@ -36,6 +36,20 @@ def test_a_known_list_can_save_all_of_its_line_and_else_the_steps_stay_as_at_fir
     unknown = replace(slowing(), name=None, adds=None)
     assert gain(tip(run(), STEP, unknown)).likely == pytest.approx(1 / 0.8)
     assert gain(tip(run(), STEP, unknown)).low == pytest.approx(1 / 0.9)
+
+
+def test_a_hook_that_nothing_removes_is_told_first_with_its_cure():
+    hook = Location("train.py", 12, None, "module.register_forward_hook(hook)")
+    told = tip(run(), STEP, replace(slowing(), name=None, adds=None, hook=hook))
+    assert [at.line for at in told.at] == [12, 31]
+    assert "a hook that line 12 registers and nothing removes" in told.because[3]
+    assert "handle.remove()" in told.code
+
+
+def test_pauses_may_have_grown_or_not():
+    paused = step(forward=4, backward=4, other=2, validation=2.5)
+    change = tip(run(), paused, replace(slowing(), name=None, adds=None)).change.step
+    assert (change.low, change.likely, change.high) == pytest.approx((0.08, 0.16, 0.2))
 
 
 def test_time_goes_to_the_class_of_the_phase():

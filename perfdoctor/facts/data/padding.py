@@ -13,7 +13,8 @@ from perfdoctor.facts.decode import as_count
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.model_and_optimizers import files_of
 from perfdoctor.facts.steps.span import MeasuredSpan
-from perfdoctor.facts.user_source.parse import Sources, names_in
+from perfdoctor.facts.user_source.growing_names import written
+from perfdoctor.facts.user_source.parse import Listing, Sources, calls, names_in, statements
 from perfdoctor.model.batch import BatchFacts
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LoaderFacts, Location
@@ -35,6 +36,7 @@ CALLS = frozenset(("pad_sequence", "pad", *PADDING))
 # and no other have been rounded.
 MULTIPLES = (256, 128, 64, 32, 16, 8)
 FILLS = frozenset(("full", "full_like", "new_full", "fill_"))
+ALLOCATES = frozenset("zeros ones full empty new_zeros new_ones new_full new_empty".split())
 NAMED = re.compile(r"(^|_)pad(_|$|ding|ded)", re.IGNORECASE)
 
 
@@ -214,14 +216,28 @@ def _files(
 
 def _lines(files: Sequence[str], sources: Sources) -> Iterator[Location]:
     for file in files:
-        tree = sources.file(file).tree
-        numbers = {
-            node.lineno
-            for node in (ast.walk(tree) if tree is not None else ())
-            if isinstance(node, (ast.expr, ast.stmt)) and _pads(node)
-        }
-        for line in sorted(numbers):
+        listing = sources.file(file)
+        nodes = ast.walk(listing.tree) if listing.tree is not None else ()
+        padding = [node for node in nodes if isinstance(node, (ast.expr, ast.stmt)) and _pads(node)]
+        allocated = (line for node in padding if (line := _allocated(listing, node)) is not None)
+        for line in sorted({*(node.lineno for node in padding), *allocated}):
             yield Location(file, line, None, sources.text(file, line))
+
+
+def _allocated(listing: Listing, node: ast.expr | ast.stmt) -> int | None:
+    """The line that makes the rows whose beginnings another fills: `rows = torch.zeros(n, width)`."""
+    if not isinstance(node, ast.Subscript):
+        return None
+    filled, scope = written(node), listing.scope(node.lineno)
+    made = (
+        statement.lineno
+        for statement in (statements(scope.body) if scope is not None else ())
+        if isinstance(statement, ast.Assign)
+        and statement.lineno < node.lineno
+        and filled in map(written, statement.targets)
+        and any(name in ALLOCATES for _, name in calls(statement))
+    )
+    return max(made, default=None)
 
 
 def _pads(node: ast.AST) -> bool:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from perfdoctor.facts.data.batch_stages import hands_over, pins
 from perfdoctor.facts.data.training_loader import made_loaders, rows_of, trained_on
-from perfdoctor.facts.host.stacks import FEW, SURELY, threads
+from perfdoctor.facts.host.sampled_shares import SURELY
+from perfdoctor.facts.host.stacks import FEW, threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.frames import Frame

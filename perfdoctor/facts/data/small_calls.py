@@ -11,7 +11,8 @@ from enum import Enum
 
 from perfdoctor.facts.data.batch_stages import FEW, prepared
 from perfdoctor.facts.decode import as_count, location
-from perfdoctor.facts.host.stacks import NO_STACKS, StackLines, share_of, threads
+from perfdoctor.facts.host.sampled_shares import share_of
+from perfdoctor.facts.host.stacks import NO_STACKS, StackLines, threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.parse import COMPREHENSIONS, LOOPS, Sources, header, statements

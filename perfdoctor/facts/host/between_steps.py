@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from perfdoctor.facts.host.stacks import FEW, NO_STACKS, StackLines, share_of, threads
+from perfdoctor.facts.host.sampled_shares import share_of
+from perfdoctor.facts.host.stacks import FEW, NO_STACKS, StackLines, threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame
 from perfdoctor.facts.user_source.parse import Sources

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.facts.user_source.frames import Frame
+from perfdoctor.facts.user_source.frames import Frame, Owner
 
 LOGGING_FILES = re.compile(
     r"[/\\](?:tqdm|rich|tensorboard|tensorboardX|wandb|mlflow|neptune|comet_ml|aim|clearml|loguru|logging)"
     r"(?:[/\\]|\.py)"
     r"|[/\\](?:loggers|progress\w*)\.py"
 )
+# Lightning's: what `self.log` calls, and what gathers the values that it was given.
+LIGHTNING_FILES = re.compile(
+    r"[/\\](?:lightning|pytorch_lightning)[/\\](?:\w+[/\\])*"
+    r"(?:logger_connector[/\\]\w+|(?P<module>core[/\\](?:module|lightning)))\.py$"
+)
+LIGHTNING_NAMES = frozenset({"log", "log_dict"})
 WRITING_FILES = re.compile(r"[/\\](?:csv|json[/\\]\w+)\.py")  # which read as well
 WRITING_NAMES = re.compile(r"dump|encode|write|_dict_to_list")
 # What a function named log_... takes the logarithm of.
@@ -28,4 +34,10 @@ def is_of_a_log(frame: Frame) -> bool:
     """Whether a frame of a library's writes what is logged."""
     if WRITING_FILES.search(frame.file):
         return WRITING_NAMES.search(frame.name) is not None
-    return LOGGING_FILES.search(frame.file) is not None
+    return LOGGING_FILES.search(frame.file) is not None or is_of_lightnings_log(frame)
+
+
+def is_of_lightnings_log(frame: Frame) -> bool:
+    """Whether a frame is below a module's `self.log(...)`, or gathers what that was given."""
+    found = LIGHTNING_FILES.search(frame.file) if frame.owner is Owner.LIBRARY else None
+    return found is not None and (found["module"] is None or frame.name in LIGHTNING_NAMES)

@@ -17,6 +17,7 @@ from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.trend import slope
 from perfdoctor.facts.user_source.growing_names import growing_name
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.facts.user_source.registered_hooks import never_removed
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
 from perfdoctor.model.missing import Missing
@@ -44,9 +45,9 @@ class SlowingFacts:
     """Steps that become slower all along, and why."""
 
     cause: Cause
-    first_s: float  # the usual step in the first tenth of the settled run
+    first_s: float  # the usual step at the begin of the run
     last_s: float  # in the last tenth
-    slower: float  # share of the mean step that was not there at the beginning
+    slower: float  # share of the mean step, pauses left out, that was not there at the beginning
     phase: Phase | None = None  # that grows, where it is one alone
     phase_share: float = 0.0  # of the growth
     line: LineCost | None = None  # the phase's costliest, or the one that works on what grows
@@ -54,6 +55,7 @@ class SlowingFacts:
     adds: Location | None = None  # such a line
     bytes_per_step: float | None = None  # growth of the process's memory
     clock_hz: tuple[float, float] | None = None  # of the processor, at the beginning and at the end
+    hook: Location | None = None  # registers the hook that the line is in, and nothing removes it
 
 
 @fact
@@ -80,7 +82,7 @@ def slowing_facts(
     line, name, adds = _line(phase, between, stacks, sources) if phase is not None else (None, None, None)
     return SlowingFacts(
         cause=cause or (Cause.UNKNOWN if phase is None else Cause.WORK),
-        first_s=growth.first_s,
+        first_s=growth.begin_s,
         last_s=growth.last_s,
         slower=growth.slower,
         phase=phase,
@@ -90,6 +92,7 @@ def slowing_facts(
         adds=adds,
         bytes_per_step=None if isinstance(memory, Missing) else memory.host_bytes_per_step,
         clock_hz=clock_hz,
+        hook=never_removed(sources, line.at) if line is not None and name is None else None,
     )
 
 

@@ -16,10 +16,10 @@ from perfdoctor.facts.data import wait_parts
 from perfdoctor.facts.data.batch_stages import FETCH
 from perfdoctor.facts.data.batch_stages import FEW as FEW_OF_WORKERS
 from perfdoctor.facts.host.anchors import OF_STEPS, TORN, FrameStack
-from perfdoctor.facts.host.stacks import FEW, NO_STACKS, StackLines, in_closure, threads
+from perfdoctor.facts.host.stacks import FEW, NO_STACKS, StackLines, threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.sync_in_backward import exchanging
-from perfdoctor.facts.user_source.frames import Frame, Owner, wrapped
+from perfdoctor.facts.user_source.frames import Frame, Owner, in_closure, wrapped
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import WaitPart

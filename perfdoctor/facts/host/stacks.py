@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import pairwise
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.host.anchors import CodePlace, FrameStack, training_lines, updating_lines
-from perfdoctor.facts.host.logging_frames import LOGGING_NAMES, is_of_a_log
+from perfdoctor.facts.host.logging_frames import LOGGING_NAMES, is_of_a_log, is_of_lightnings_log
 from perfdoctor.facts.host.outside_training import OutsideTraining
+from perfdoctor.facts.host.sampled_shares import sampled_share
 from perfdoctor.facts.host.shared_lines import SharingStatement, phases_around, sharing_statement
-from perfdoctor.facts.user_source.frames import Frame, Owner, parse, wrapped
+from perfdoctor.facts.user_source.frames import Frame, Owner, in_closure, parse, wrapped
 from perfdoctor.facts.user_source.intervals import Intervals
 from perfdoctor.facts.user_source.known_calls import PURE_METHODS
 from perfdoctor.facts.user_source.library_table import of_wait
@@ -32,8 +32,8 @@ from perfdoctor.runs.types import RankRecords
 
 NO_STACKS = Missing("no stack samples were taken")
 FEW = 5  # samples of the main thread below which nothing is said
-SURELY = 2.0  # standard deviations of a share that was sampled: what is left beyond is no chance
 MOST_LINES = 20  # per phase
+_Below = tuple[Frame, "str | None", "str | None"]  # the user's line, the innermost function, the kind
 WRAP_C = {Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.GRAD_SYNC}  # wrappers of what may be written in C
 LETS_THROUGH = (
     "__torch_function__"  # a call of torch's in a looked-at step, where no frame stands in for the script's
@@ -44,10 +44,10 @@ CONVERSIONS = frozenset(
     "tensor as_tensor from_numpy Tensor FloatTensor LongTensor stack cat array asarray".split()
 )
 COPYING_FILE = re.compile(r"python\d[^/\\]*[/\\]copy\.py$")  # a copy of the weights computes nothing
-TOOLS_OF_TORCH = re.compile(r"torch[/\\]utils[/\\]")  # the rest of torch computes
+# The rest of torch computes; functions that torch.compile is to pass over run below `_fn` of its eval_frame.
+TOOLS_OF_TORCH = re.compile(r"torch[/\\](?:utils[/\\]|_dynamo[/\\]eval_frame\.py$)")
 MODULE_FILE = re.compile(r"torch[/\\]nn[/\\]modules[/\\]module\.py$")
 TRANSFORMS = re.compile(r"(?:torchvision|torchaudio|kornia)[/\\]")  # whose modules prepare data
-OPTIMIZERS = re.compile(r"torch[/\\]optim[/\\](?!optimizer\.py)")
 IN_PLACE = re.compile(r"[a-z]_$")  # `weight.mul_(x)`: tensors changed in place
 
 # What time that no wrapper is around is charged to, by its kind; all else to the host.
@@ -63,19 +63,30 @@ def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> Stack
     if seen < FEW:
         return too_few_of("the training thread", seen)
     lines = StackLines(main, rank, sources, step)
-    counted: dict[Phase, Counter[tuple[Frame, str | None, str | None]]] = defaultdict(Counter)
+    counted: dict[Phase, Counter[_Below]] = defaultdict(Counter)
+    called_back: Counter[_Below] = Counter()  # by an optimizer: a trainer's callbacks in its closure
     for frames, count in main:
         phase, cost = lines.cost(frames)
-        if phase is not None:
+        if phase is Phase.OTHER and cost[2] != "compute" and wrapped(frames):
+            called_back[cost] += count
+        elif phase is not None:
             counted[phase][cost] += count
-    total = sum(sum(costs.values()) for costs in counted.values())
+    total = sum(costs.total() for costs in counted.values()) + called_back.total()
+    updating = counted[Phase.OPTIMIZER].total() + called_back.total()
+    timed = {phase: step.share(phase) for phase in counted}
+    back = step.share(Phase.OPTIMIZER) * called_back.total() / updating if updating else 0.0
+    timed[Phase.OPTIMIZER] -= back
     phases = {
-        phase: tuple(
-            lines.of_log(cost)
-            for cost in line_costs(costs, share_of(step, phase, costs.total(), total), sources)
-        )
+        phase: line_costs(costs, sampled_share(phase, timed[phase], costs.total(), total), sources)
         for phase, costs in counted.items()
     }
+    phases[Phase.OTHER] = _costliest(
+        (
+            *phases.get(Phase.OTHER, ()),
+            *line_costs(called_back, sampled_share(Phase.OTHER, back, called_back.total(), total), sources),
+        )
+    )
+    phases = {phase: tuple(map(lines.of_log, costs)) for phase, costs in phases.items() if costs}
     own = sum(count for frames, count in main if frames and _is_own(frames[-1]))
     return StackFacts(total, rank.stacks_source or "in-process", phases, min(own, total))
 
@@ -90,19 +101,6 @@ def _is_own(innermost: Frame) -> bool:
     """Whether the probe was at work, and not a function in C that it lets through, which has no frame."""
     at_work = innermost.owner is Owner.PROBE and not innermost.profiles  # windows are counted by themselves
     return at_work and innermost.phase not in WRAP_C and not innermost.name.endswith(LETS_THROUGH)
-
-
-def share_of(step: StepFacts, phase: Phase, samples: int, total: int) -> float:
-    """The share of wall time that `samples` of `total` in a phase stand for.
-
-    The timers know better, but for what no wrapper is around: they charge what follows a forward pass to it,
-    be it the loss or a log. There samples decide where they are plainly more than the timers tell.
-    """
-    timed = step.share(phase)
-    if phase is not Phase.OTHER or not total:
-        return timed
-    sampled = samples / total
-    return sampled if sampled - SURELY * math.sqrt(sampled * (1 - sampled) / total) > timed else timed
 
 
 def threads(rank: RankRecords) -> Iterator[tuple[str, tuple[Frame, ...], int]]:
@@ -128,6 +126,7 @@ class StackLines:
         self._intervals = Intervals(sources)
         self.outside = OutsideTraining(main, sources, self._intervals)
         self._logged_by: dict[tuple[str, int], Frame] = {}  # the innermost line below one that logs
+        self._of_lightning: set[tuple[str, int]] = set()  # lines that log by Lightning's modules
         for event in (*rank.of("root"), *rank.of("settings"), *rank.of("grad_names")):
             at = location(event.get("at"))
             if at is not None and at.function:
@@ -191,6 +190,8 @@ class StackLines:
         if kind == "logging" and chain:  # thin out the loop's own line, not what happens inside the logger
             user = chain[0]
             self._logged_by[user.file, user.line] = chain[-1]
+            if any(is_of_lightnings_log(frame) for frame in beyond):
+                self._of_lightning.add((user.file, user.line))
         return Phase.OTHER, (user, leaf, kind)
 
     def apart(self, frames: Sequence[Frame]) -> Frame | None:
@@ -236,6 +237,8 @@ class StackLines:
             below = self._intervals.of(Location(inner.file, inner.line, inner.name))
             if below.period is not None and (below.is_in_caller or below.counter is None):
                 interval = replace(below, is_in_caller=True)  # `if step % N == 0` in the function that logs
+        gathered = (cost.at.file, cost.at.line) in self._of_lightning
+        interval = replace(interval, of_lightning=gathered)
         return replace(cost, only_reported=self.only_reported(cost.at), interval=interval)
 
     def _role(self, frames: Sequence[Frame]) -> tuple[Role, int]:
@@ -363,6 +366,7 @@ def _calls_model(beyond: Sequence[Frame]) -> bool:
     return called and not any(TRANSFORMS.search(frame.file) for frame in beyond)
 
 
+<<<<<<< HEAD
 def in_closure(frames: Sequence[Frame], of_libraries: bool = False) -> bool:
     """Whether an optimizer of torch's, from whose wrapper on these frames are, has called the user's code.
 
@@ -377,6 +381,12 @@ def in_closure(frames: Sequence[Frame], of_libraries: bool = False) -> bool:
         or (of_libraries and frame.owner is Owner.LIBRARY and not frame.is_standard)
     )
     return any(OPTIMIZERS.search(frame.file) for frame in frames[1 : next(calling, 0)])
+=======
+def _called(call: ast.Call) -> str | None:
+    if isinstance(call.func, ast.Name):
+        return call.func.id
+    return call.func.attr if isinstance(call.func, ast.Attribute) else None
+>>>>>>> wlines
 
 
 def line_costs(
@@ -393,4 +403,8 @@ def line_costs(
         (function, leaf), _ = below.most_common(1)[0]
         at = Location(file, line, function, sources.text(file, line))
         costs.append(LineCost(at, share * samples / total, samples, leaf, kind))
-    return tuple(sorted(costs, key=lambda cost: (-cost.samples, cost.at.file, cost.at.line))[:MOST_LINES])
+    return _costliest(costs)
+
+
+def _costliest(costs: Iterable[LineCost]) -> tuple[LineCost, ...]:
+    return tuple(sorted(costs, key=lambda cost: (-cost.share, cost.at.file, cost.at.line))[:MOST_LINES])

@@ -27,30 +27,33 @@ class StepGrowth:
 
     first_s: float  # the usual step in the first tenth of the settled run
     last_s: float  # in the last tenth
-    slower: float  # share of the mean step that was not there at the beginning
+    slower: float  # share of the run's mean step, pauses left out, that was not there at its begin
     first: Mapping[Phase, float]  # seconds of each phase in a step at the beginning
     phases: Mapping[Phase, float]  # share of the growth that lies in each phase
     cpu: float | None  # by how much a step's CPU time grows, for each part that its time grows by
     waiting: float | None  # seconds that its threads had no core, for each second of growth
+    begin_s: float  # the usual step at the begin of the run, as far as the line through the settled run tells
 
 
 @fact
 def step_growth(steps: Steps, samples: OwnSamples) -> StepGrowth | None:
     """How the steps grow, or None where they do not, or not all along."""
     lumps = np.sum([steps.phases[phase] for phase in PAUSES], axis=0)
-    settled = np.flatnonzero(~steps.disturbed)
-    settled = settled[int(SETTLING * len(settled)) :]
+    timed = np.flatnonzero(~steps.disturbed)
+    settled = timed[int(SETTLING * len(timed)) :]
     if len(settled) < BLOCKS * FEW:
         return None
     blocks = np.array_split(settled, BLOCKS)
-    medians = _medians((steps.seconds - lumps) / steps.weight, blocks)
+    seconds = (steps.seconds - lumps) / steps.weight
+    medians = _medians(seconds, blocks)
     rate = _rate(medians)
     if rate <= 0 or rank_correlation(medians) < STEADY:
         return None
     half = BLOCKS // 2
     if min(_rate(medians[:half]), _rate(medians[half:])) < GOES_ON * rate:
         return None
-    first_s, mean_s = float(medians[0]), float(medians.mean())
+    begin_s = _begin_s(seconds[timed], rate, float(medians[0]))
+    mean_s = float(_medians(seconds, np.array_split(timed, round(BLOCKS / (1 - SETTLING)))).mean())
     by_phase = {
         phase: _medians(values / steps.weight, blocks)
         for phase, values in steps.phases.items()
@@ -58,14 +61,27 @@ def step_growth(steps: Steps, samples: OwnSamples) -> StepGrowth | None:
     }
     waited = _waiting(samples, steps, blocks)
     return StepGrowth(
-        first_s=first_s,
+        first_s=float(medians[0]),
         last_s=float(medians[-1]),
-        slower=max(0.0, (mean_s - first_s) / mean_s),
+        slower=max(0.0, (mean_s - begin_s) / mean_s),
         first={phase: float(values[0]) for phase, values in by_phase.items()},
         phases={phase: _rate(values) / rate for phase, values in by_phase.items()},
         cpu=_alike(_cpu(steps, blocks), medians),
         waiting=None if waited is None else _rate(waited) / rate,
+        begin_s=begin_s,
     )
+
+
+def _begin_s(seconds: Floats, rate: float, first_s: float) -> float:
+    """The step at the begin of the run: by the growth from block to block, and no quicker than any was.
+
+    While a run settles, steps warm up and grow as well: what they took there is no measure of the begin.
+    """
+    before = int(SETTLING * len(seconds))
+    blocks_before = BLOCKS * before / (len(seconds) - before) + 0.5  # from the middle of the first one
+    early = np.array_split(seconds[:before], max(1, before // FEW))
+    quickest_s = min((float(np.median(block)) for block in early if len(block)), default=first_s)
+    return min(first_s, max(first_s - blocks_before * rate, quickest_s))
 
 
 def _medians(values: Floats, blocks: Sequence[Ints]) -> Floats:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 from perfdoctor.facts.data.batch_stages import short_loop
 from perfdoctor.facts.device.device import DeviceFacts
+from perfdoctor.facts.host.lines_together import LineOfPhase, lines_together
 from perfdoctor.facts.host.stack_costs import TRAINER, StackCost, StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
@@ -67,6 +69,11 @@ class SuspectFacts:
     suspects: tuple[Suspect, ...]
     room: float = 1.0  # the share of the step that can go: on a device, that in which it idles
     own_batches: float = 0.0  # share of the step in which the training thread prepares batches by itself
+    together: Mapping[LineOfPhase, int] = field(default_factory=dict)  # as `lines_together` has them
+
+    def first(self, phase: Phase, at: Location) -> int:
+        """The first of the lines that one is a piece of work with, in a phase."""
+        return self.together.get((phase, at.file, at.line), at.line)
 
 
 @fact
@@ -83,9 +90,11 @@ def suspect_facts(
     found = [cost for cost in costs.costs if _is_suspect(cost, costs.anchors, sources, run.on_device)]
     heads = _loop_heads(found, costs.anchors, sources)
     suspects = [_suspect(cost, heads, step, sources) for cost in found]
-    ordered = tuple(sorted(suspects, key=lambda suspect: -suspect.share))
     return SuspectFacts(
-        ordered, _room(device, gpu) if run.on_device else 1.0, _own_batches(loader, step.mean_s)
+        tuple(sorted(suspects, key=lambda suspect: -suspect.share)),
+        _room(device, gpu) if run.on_device else 1.0,
+        _own_batches(loader, step.mean_s),
+        lines_together(zip((one.path for one in suspects), found, strict=True), sources),
     )
 
 

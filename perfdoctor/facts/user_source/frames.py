@@ -21,6 +21,7 @@ _TORCH = re.compile(rf"[/\\](?:site|dist)-packages[/\\]torch[/\\]|{GENERATED}")
 _COMPILER = re.compile(r"[/\\]torch[/\\](?:_dynamo[/\\]convert_frame|_inductor[/\\]compile_fx)\.py$")
 # Seen through its hooks: no frame of the probe.
 _OPTIMIZER = re.compile(r"torch[/\\]optim[/\\]optimizer\.py$")
+_OPTIMIZERS = re.compile(r"torch[/\\]optim[/\\](?!optimizer\.py)")
 
 WRAPPERS = {
     "data_wait": Phase.DATA_WAIT,
@@ -86,6 +87,22 @@ def wrapped(frames: Sequence[Frame]) -> list[int]:
     found = [index for index, frame in enumerate(frames) if frame.phase is not None]
     begin = next((index for index in found if frames[index].phase is Phase.VALIDATION), len(frames))
     return [index for index in found if index < begin or frames[index].phase is not Phase.FORWARD]
+
+
+def in_closure(frames: Sequence[Frame], of_libraries: bool = False) -> bool:
+    """Whether an optimizer of torch's, from whose wrapper on these frames are, has called the user's code.
+
+    Or, `of_libraries`, that of a trainer, which has its callbacks run and clips gradients in there.
+    """
+    if frames[0].phase is not Phase.OPTIMIZER:
+        return False
+    calling = (
+        index
+        for index, frame in enumerate(frames)
+        if frame.owner is Owner.USER
+        or (of_libraries and frame.owner is Owner.LIBRARY and not frame.is_standard)
+    )
+    return any(_OPTIMIZERS.search(frame.file) for frame in frames[1 : next(calling, 0)])
 
 
 @lru_cache(maxsize=65536)

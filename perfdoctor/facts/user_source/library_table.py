@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from perfdoctor.facts.user_source.frames import Frame, Owner
-from perfdoctor.facts.user_source.parse import Listing, calls, header, statements
+from perfdoctor.facts.user_source.parse import Listing, calls, header, parsed_line, statements
 from perfdoctor.model.batch import Stage
 
 LibraryWork = tuple[Stage, str]  # what is done, and the kind of it
@@ -222,14 +222,8 @@ def _name(node: ast.expr) -> str:
 
 def called(text: str | None) -> frozenset[str]:
     """What a line calls and indexes: "json.loads", ".iloc["; nothing where it is no whole statement."""
-    line = (text or "").strip()
-    for whole in (line, f"{line}\n    pass", f"if 1: pass\n{line}\n    pass"):
-        try:
-            tree = ast.parse(whole)
-        except (SyntaxError, ValueError):
-            continue
-        break
-    else:
+    tree = parsed_line(text)
+    if tree is None:
         return frozenset()
     names = {
         f"{owner}.{name}" if owner else name

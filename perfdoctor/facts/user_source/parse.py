@@ -184,6 +184,17 @@ def names_in(node: ast.AST) -> set[str]:
     return names | {inner.attr for inner in parts if isinstance(inner, ast.Attribute)}
 
 
+def parsed_line(text: str | None) -> ast.Module | None:
+    """A line by itself, be it the header of a compound statement; None where it is no whole one."""
+    line = (text or "").strip()
+    for whole in (line, f"{line}\n    pass", f"if 1: pass\n{line}\n    pass"):
+        try:
+            return ast.parse(whole)
+        except (SyntaxError, ValueError):
+            continue
+    return None
+
+
 def _last_name(node: ast.expr) -> str | None:
     if isinstance(node, ast.Name):
         return node.id

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from textwrap import dedent
 
 import pytest
 
@@ -130,6 +131,19 @@ def test_where_the_loader_delivers_none_it_is_what_the_model_is_called_with():
 def test_lines_that_pad_are_found_by_their_text(text):
     (at,) = facts(*[look()] * 4, train=f"import torch\n{text}").lines
     assert (at.file, at.line, at.text) == ("/home/me/train.py", 2, text)
+
+
+def test_rows_that_are_made_before_they_are_filled_are_named_first():
+    text = """\
+    def collate(rows):
+        seen = torch.zeros(4)
+        ids = torch.zeros(len(rows), 80, dtype=torch.long)
+        for i, row in enumerate(rows):
+            row = row[:80]
+            ids[i, : len(row)] = row
+    """
+    found = facts(*[look()] * 4, train=f"import torch\n{dedent(text)}").lines
+    assert [at.line for at in found] == [4, 7]
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,8 @@ def slowing(growth=None, lines=(), other=(), samples=(), gpus=None, **given):
         "between": Missing("no stacks"),
         "stacks": stacks,
     }
-    return slowing_facts(
-        growth, samples=list(samples), devices=gpus or {}, span=SPAN, sources=SOURCES, **needs | given
-    )
+    needs["sources"] = SOURCES
+    return slowing_facts(growth, samples=list(samples), devices=gpus or {}, span=SPAN, **needs | given)
 
 
 def sampled(memory=lambda n: {}, **others):
@@ -50,6 +49,14 @@ def sampled(memory=lambda n: {}, **others):
         | {key: value(n) for key, value in others.items()}
         for n in SAMPLED
     ]
+
+
+def test_a_costliest_line_in_a_hook_that_nothing_removes_tells_where_it_is_registered():
+    script = "def hook(m, i, o):\n    o.std()\nfor net in nets:\n    net.register_forward_hook(hook)"
+    sources = Sources(source_of(train=script))
+    found = slowing(growing(phase=Phase.FORWARD), lines=[line(2)], sources=sources)
+    assert (found.line.at.line, found.hook.line) == (2, 4)
+    assert slowing(lines=[line(4), line(3)]).hook is None
 
 
 def test_one_phase_that_grows_is_named_with_the_line_that_works_on_what_grows():

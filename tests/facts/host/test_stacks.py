@@ -100,6 +100,53 @@ def test_a_log_inside_a_closure_of_an_optimizer_is_no_part_of_the_update():
     assert Phase.OTHER not in found.phases
 
 
+LIGHTNING = "/venv/lib/python3.11/site-packages/lightning/pytorch"
+LOGS = (
+    f"LightningModule.log ({LIGHTNING}/core/module.py:531)",
+    f"_fn ({TORCH}/_dynamo/eval_frame.py:1446)",
+    f"_ResultCollection.log ({LIGHTNING}/trainer/connectors/logger_connector/result.py:412)",
+)
+IN_CLOSURE = (
+    f"wrapper ({TORCH}/optim/optimizer.py:530)",
+    f"Adam.step ({TORCH}/optim/adam.py:227)",
+    f"Precision._wrap_closure ({LIGHTNING}/plugins/precision/precision.py:110)",
+)
+
+
+@pytest.mark.parametrize("below", [LOGS, LOGS[:1], LOGS[2:]])
+def test_what_lightning_gathers_is_logging_and_not_computing_in_a_callback_too(below):
+    found = other(stack(at(6), *IN_CLOSURE, at(16, "on_before_optimizer_step"), *below))
+    (line,) = found.values()
+    assert (line.kind, line.interval.of_lightning) == ("logging", True)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("optimizer_step", None), ("log_hyperparams", None)])
+def test_other_functions_of_lightnings_module_do_not_log(name, kind):
+    (line,) = other(
+        stack(at(8), f"LightningModule.{name} ({LIGHTNING}/core/module.py:9)"), source=PLAIN
+    ).values()
+    assert line.kind == kind
+
+
+PLAIN = source_of(train=SCRIPT.replace("print(step, loss.item())", "tell(step)"))
+
+
+def test_a_function_that_compiling_passes_over_computes_nothing_by_that():
+    passed = f"_fn ({TORCH}/_dynamo/eval_frame.py:1446)"
+    (line,) = other(stack(at(8), passed), source=PLAIN).values()
+    assert line.kind is None
+
+
+def test_timers_tell_how_long_an_optimizer_calls_back_where_samples_of_it_are_few():
+    timed = step(other=2, forward=20, backward=20, optimizer=58)
+    called = stack(at(6), *IN_CLOSURE, at(16, "on_before_optimizer_step"), *LOGS, count=10)
+    update = stack(at(6), wrapper("optimizer"), f"step ({TORCH}/optim/sgd.py:7)", count=10)
+    many = stack(at(4), wrapper("module_call"), f"forward ({TORCH}/nn/modules/linear.py:9)", count=60)
+    found = facts(*TRAINING[:2], update, called, many, of_step=timed)
+    assert sum(line.share for line in found.phases[Phase.OTHER]) == pytest.approx(0.29)
+    assert sum(line.share for line in found.phases[Phase.OPTIMIZER]) == pytest.approx(0.29)
+
+
 def test_a_helper_that_builds_the_batch_is_named_by_its_own_line():
     line = other(stack(at(3), at(12, "get_batch")))[12, "data"]
     assert (line.at.file, line.at.function, line.at.text) == (

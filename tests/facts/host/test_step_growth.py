@@ -35,12 +35,20 @@ def test_steps_that_grow_all_along_tell_by_how_much_and_in_which_phase():
     found = growth([working(10, other=n / 40) for n in range(400)])
     assert found.first_s == pytest.approx(0.0124, abs=0.0003)
     assert found.last_s == pytest.approx(0.0196, abs=0.0003)
-    assert found.slower == pytest.approx(0.225, abs=0.02)
+    assert found.begin_s == pytest.approx(0.010, abs=0.0005)
+    assert found.slower == pytest.approx(1 / 3, abs=0.03)
     assert found.phases[Phase.OTHER] == pytest.approx(1, abs=0.05)
     assert found.phases[Phase.FORWARD] == pytest.approx(0, abs=0.05)
     assert found.first[Phase.OTHER] == pytest.approx(0.0024, abs=0.0003)
     assert found.cpu == pytest.approx(1, abs=0.1)
     assert found.waiting == pytest.approx(0, abs=0.01)
+
+
+def test_the_begin_is_no_quicker_than_any_step_was_and_a_warm_up_is_no_measure_of_it():
+    late = growth([working(10, other=max(0, n - 60) / 40) for n in range(400)])
+    assert late.begin_s == pytest.approx(0.010, abs=0.0005)
+    warming = growth([working(30 if n < 70 else 10, other=n / 40) for n in range(400)])
+    assert warming.begin_s == pytest.approx(0.0118, abs=0.0005)
 
 
 def test_steps_that_wait_longer_and_longer_for_a_core_are_told_apart():
