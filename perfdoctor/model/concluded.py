@@ -27,6 +27,25 @@ class Bottleneck(str, Enum):
     HOST = "host"
 
 
+CLASS_OF_PHASE: Mapping[Phase, Bottleneck] = {
+    Phase.DATA_WAIT: Bottleneck.DATA,
+    Phase.HOST_TO_DEVICE: Bottleneck.TRANSFER,
+    Phase.FORWARD: Bottleneck.COMPUTE,
+    Phase.BACKWARD: Bottleneck.COMPUTE,
+    Phase.GRAD_SYNC: Bottleneck.NETWORK,
+    Phase.OPTIMIZER: Bottleneck.COMPUTE,
+    Phase.VALIDATION: Bottleneck.COMPUTE,
+    Phase.CHECKPOINT: Bottleneck.HOST,
+    Phase.OTHER: Bottleneck.HOST,
+}
+# What time that no wrapper is around is charged to, by the kind of its line; all else to the host.
+CLASS_OF_KIND: Mapping[str, Bottleneck] = {
+    "data": Bottleneck.DATA,
+    "queue": Bottleneck.DATA,
+    "compute": Bottleneck.COMPUTE,
+}
+
+
 class Verdict(str, Enum):
     """What the diagnosis concludes: a bottleneck, or one of three other answers."""
 

@@ -25,7 +25,6 @@ from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves, statements_at
 from perfdoctor.facts.user_source.update_dependence import Dependence, may_train, of_line, only_reported
 from perfdoctor.model import units
-from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
@@ -49,9 +48,6 @@ MODULE_FILE = re.compile(r"torch[/\\]nn[/\\]modules[/\\]module\.py$")
 TRANSFORMS = re.compile(r"(?:torchvision|torchaudio|kornia)[/\\]")  # whose modules prepare data
 OPTIMIZERS = re.compile(r"torch[/\\]optim[/\\](?!optimizer\.py)")
 IN_PLACE = re.compile(r"[a-z]_$")  # `weight.mul_(x)`: tensors changed in place
-
-# What time that no wrapper is around is charged to, by its kind; all else to the host.
-KIND_CLASS = {"data": Bottleneck.DATA, "queue": Bottleneck.DATA, "compute": Bottleneck.COMPUTE}
 
 
 def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> StackFacts | Missing:
