@@ -16,7 +16,7 @@ from perfdoctor.errors import CannotStart, PerfdoctorError
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.launchers import SCRIPT_SUFFIXES
 
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # what a shell answers
+NOT_EXECUTABLE = 126  # what a shell answers
 PYTHON = re.compile(r"(python|pypy)[\d.]*t?(\.exe)?")
 FIRST_LINE_BYTES = 256  # the kernel reads no more of it
 OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # of the interpreter
