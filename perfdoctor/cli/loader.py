@@ -15,14 +15,8 @@ from perfdoctor.cli import html_file
 from perfdoctor.cli.html_file import HtmlToo
 from perfdoctor.errors import PerfdoctorError
 
-WITH_VALUE = (
-    "--seconds",
-    "--workers",
-    "--number",
-    "--at",
-    "--html",
-    "--out",
-)  # options that take the next word
+# Options that take the next word.
+WITH_VALUE = ("--seconds", "--workers", "--number", "--at", "--html", "--out")
 INTERRUPTED = 130  # what a shell answers for Ctrl-C
 
 

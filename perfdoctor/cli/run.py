@@ -171,9 +171,8 @@ def _watch(path: Path, process: Any) -> AbstractContextManager[None]:
     from perfdoctor.render.progress import live_line
 
     def follow() -> Callable[[float], str]:
-        from perfdoctor.watch.samplers.progress import (
-            ProgressReader,  # here: the start does not wait for numpy
-        )
+        # here: the start does not wait for numpy
+        from perfdoctor.watch.samplers.progress import ProgressReader
 
         follower = ProgressReader(path)
 

@@ -50,9 +50,8 @@ class TrialOptions:
     warm_up_updates: int | None = None  # after which measuring begins; None: all is measured
     before: tuple[str, ...] = ()  # words that start the command in a view of the file system
     environ: Mapping[str, str] = field(default_factory=dict)
-    protect: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # how the probe keeps the user's files as they are
+    # how the probe keeps the user's files as they are
+    protect: Mapping[str, Any] = field(default_factory=dict)
     watched: bool = False  # what ranks exchange is recorded, too: not steps and losses alone
     apart: bool = False  # in a session of its own, so that all of it can rest
     parks: bool = False  # with a device that has nothing to do, where its turns end: see wire/turns.py
@@ -211,9 +210,8 @@ def _limit(path: Path, options: Options, forwarding: signals.SignalForwarding) -
         return limits.WatchLimit(path, options.max_steps, options.max_seconds)
     within_s = options.trial.max_training_s  # the probe ends the script from within: give it time to
     bounds = options.max_steps, options.max_seconds, within_s
-    return limits.WatchLimit(
-        path, *bounds, limits.LEAVING_S, lambda: forwarding.ending
-    )  # nothing of it is kept
+    # nothing of it is kept
+    return limits.WatchLimit(path, *bounds, limits.LEAVING_S, lambda: forwarding.ending)
 
 
 def _pack(path: Path, quiet: bool) -> None:

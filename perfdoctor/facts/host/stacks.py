@@ -34,9 +34,8 @@ FEW = 5  # samples of the main thread below which nothing is said
 SURELY = 2.0  # standard deviations of a share that was sampled: what is left beyond is no chance
 MOST_LINES = 20  # per phase
 WRAP_C = {Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.GRAD_SYNC}  # wrappers of what may be written in C
-LETS_THROUGH = (
-    "__torch_function__"  # a call of torch's in a looked-at step, where no frame stands in for the script's
-)
+# A call of torch's in a looked-at step, where no frame stands in for the script's.
+LETS_THROUGH = "__torch_function__"
 SAVING_NAMES = re.compile(r"save_(?:checkpoint|model|state|weights|pretrained)|(?:^|_)save\w*_checkpoint")
 SAVING_FILES = re.compile(r"torch[/\\]serialization\.py|safetensors[/\\]|[/\\]shutil\.py")
 CONVERSIONS = frozenset(
