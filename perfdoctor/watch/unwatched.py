@@ -18,8 +18,9 @@ import psutil
 
 from perfdoctor.model import redact
 from perfdoctor.model.dataclass import dataclass
+from perfdoctor.model.launchers import PYTHON
 from perfdoctor.runs.directory import PROBE, full_since
-from perfdoctor.watch.command import OPTIONS_WITH_VALUE, PYTHON
+from perfdoctor.watch.command import OPTIONS_WITH_VALUE
 from perfdoctor.watch.descendants import with_descendants
 from perfdoctor.wire.names import RUN_VARIABLE
 

@@ -119,9 +119,10 @@ def _launcher(words: Sequence[str], ranks: int | None) -> tuple[str, ...]:
 
 def look(python: str) -> Json:
     """What an interpreter has to measure with; without `torch` where it does not even start."""
+    environment = command.unprobed_environment()
     try:
         done = subprocess.run(
-            [python, str(PROGRAM)], capture_output=True, timeout=LOOK_S, env=_environment(), check=True
+            [python, str(PROGRAM)], capture_output=True, timeout=LOOK_S, env=environment, check=True
         )
         answer = orjson.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
@@ -129,17 +130,13 @@ def look(python: str) -> Json:
     return answer if isinstance(answer, dict) else {}
 
 
-def _environment() -> dict[str, str]:
-    """The user's, in which no probe is asked for."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PERFDOCTOR_")}
-
-
 def _run(argv: Sequence[str], log: Path, limit_s: float | None) -> str | None:
     """Run the ranks to their end: what went wrong, if something did."""
+    environment = command.unprobed_environment()
     with signals.SignalForwarding() as forwarding, open(log, "wb", opener=directory.opened_private) as file:
         try:
             process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=_environment()
+                argv, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment
             )
         except OSError as trouble:
             raise command.cannot_start(argv[0], trouble) from None
