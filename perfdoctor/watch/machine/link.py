@@ -17,7 +17,7 @@ from perfdoctor.errors import CannotStart, Interrupted, NotARun, PerfdoctorError
 from perfdoctor.model import redact
 from perfdoctor.model.launchers import SCRIPT_SUFFIXES
 from perfdoctor.model.link import LEAST_SIZES, SCHEMA, AllReduce, Net, Nic
-from perfdoctor.runs import directory, json_text, regular_file
+from perfdoctor.runs import directory, json_text
 from perfdoctor.runs.checked import checked
 from perfdoctor.runs.directory import Json
 from perfdoctor.watch import command, log_tail, signals
@@ -61,7 +61,7 @@ def measure(
     if ended is not None:
         ended = redact.text(ended, redact.secrets(words, os.environ))
     facts: Json = {"schema": SCHEMA, "command": redact.command(words), "ended": ended, "nic": None}
-    lines = _lines(folder / MEASURED)
+    lines = list(json_text.objects(folder / MEASURED))
     if lines and ended is None:
         card = nics.used(os.environ, str(lines[0].get("backend")))
         facts["nic"] = None if card is None else asdict(card)
@@ -82,7 +82,7 @@ class RanksFailed(PerfdoctorError):
 
 def progress(folder: Path) -> int | None:
     """The largest size that is measured so far, in bytes; None before the first."""
-    sizes = [line["bytes"] for line in _lines(folder / MEASURED) if line.get("event") == "size"]
+    sizes = [line["bytes"] for line in json_text.objects(folder / MEASURED) if line.get("event") == "size"]
     return sizes[-1] if sizes else None
 
 
@@ -180,7 +180,7 @@ def _nothing(ended: str | None, log: Path) -> PerfdoctorError:
 
 def read(folder: Path) -> Net:
     """The measurement that is kept in a folder. Raises NotARun where there is none that can be read."""
-    facts, lines = directory.read_json(folder / FILE) or {}, _lines(folder / MEASURED)
+    facts, lines = directory.read_json(folder / FILE) or {}, list(json_text.objects(folder / MEASURED))
     begin = lines[0] if lines else {}
     try:
         sizes = [line for line in lines if line.get("event") == "size"]
@@ -224,16 +224,3 @@ def _exchange(line: Mapping[str, Any]) -> AllReduce:
     if min(exchange.bytes, exchange.seconds, exchange.low_s, exchange.high_s) <= 0:
         raise ValueError("an exchange takes time")
     return exchange
-
-
-def _lines(file: Path) -> list[Json]:
-    """The objects of a file of JSON lines, without a last one that is cut off."""
-    lines: list[Json] = []
-    try:
-        for line in regular_file.content(file).splitlines():
-            value = json_text.loads(line)
-            if isinstance(value, dict):
-                lines.append(value)
-    except (OSError, ValueError):
-        pass  # what came before the trouble is what there is
-    return lines
