@@ -248,7 +248,7 @@ def watch(script: Path, *options: str, keep: Path | None = None, arguments: Sequ
 def modelled(run: Path) -> dict[str, tuple[Gain, bool, float]]:
     """(The gain as the step model alone gives it, whether it is that of a setting, its bound) by finding."""
     report, facts = reporting.examine(run)
-    model, bounds = facts.get(StepModel), report.diagnosis.ceilings
+    model, bounds = facts.get(StepModel), report.diagnosis.bounds
     return {
         finding.id: (
             within(gain_of(model, [finding.advice.change]), kinds, bounds),

@@ -186,7 +186,7 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
     return Diagnosis(
         verdict=verdict,
         share=attribution.classes[kind],
-        ceiling_speedup=attribution.bounds[kind],
+        bound=attribution.bounds[kind],
         confidence=max(most, seen, key=list(Confidence).index),
         because=(
             *because,
@@ -196,7 +196,7 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
             *_doubts(step, facts, verdict, steady),
         ),
         classes=attribution.classes,
-        ceilings=attribution.bounds,
+        bounds=attribution.bounds,
         model_error=model.error if model is not None else None,
         waits_for_ranks=verdict is Verdict.NETWORK and uneven(job) >= MOST * attribution.classes[kind],
         other=attribution.other,

@@ -63,7 +63,7 @@ class Variant:
 ORIGINAL = Variant()
 
 
-def typed(module: str, values: object) -> str:
+def tweak_as_typed(module: str, values: object) -> str:
     """A tweak that the probe was told, as one types it: `--amp --amp-dtype bf16`."""
     words = [f"--{module.replace('_', '-')}"]
     for name, value in values.items() if isinstance(values, Mapping) else ():

@@ -35,7 +35,7 @@ class Sampler(Protocol):
         """End sampling and finish the files; a second call does nothing."""
 
 
-Watch = Callable[[Path, "subprocess.Popen[bytes]"], AbstractContextManager[Any]]
+WhileRunning = Callable[[Path, "subprocess.Popen[bytes]"], AbstractContextManager[Any]]
 Sample = Callable[[Path, int, Mapping[str, Any]], Sampler]
 
 
@@ -97,7 +97,7 @@ class CommandExit:
 def run(
     words: Sequence[str],
     options: Options,
-    watch: Watch | None = None,
+    watch: WhileRunning | None = None,
     sample: Sample | None = None,
 ) -> CommandExit:
     """Run the command to its end and keep what was seen.
@@ -167,7 +167,7 @@ def say(sentence: str, quiet: bool) -> None:
 
 
 def _attend(
-    child: Child, path: Path, options: Options, limit: limits.Limit, watch: Watch, sample: Sample
+    child: Child, path: Path, options: Options, limit: limits.Limit, watch: WhileRunning, sample: Sample
 ) -> bool:
     """Stay beside the command to its end and write down what became of it; True if we ended it."""
     pid, began = child.process.pid, (child.began_ns, child.began_epoch_s)

@@ -152,10 +152,10 @@ def _begun_s(measured: ExecutionSummary) -> float | None:
 
 def command(trial: Trial) -> str:
     """The command as one types it behind `perfdoctor run`."""
-    return typed(trial.command)
+    return command_as_typed(trial.command)
 
 
-def typed(command: Sequence[str]) -> str:
+def command_as_typed(command: Sequence[str]) -> str:
     """A command without an interpreter that need not be named."""
     named = len(command) > 1 and (command[1] == "-m" or not command[1].startswith("-"))
     is_python = named and PYTHON.fullmatch(os.path.basename(command[0]))
