@@ -306,6 +306,7 @@ def tidy(path: Path) -> None:
 
 
 def config(options: Options) -> dict[str, Any]:
+    """What the probe is told in config.json."""
     return {
         "watcher_pid": os.getpid(),  # whom a system that asks lets look into the command
         "max_steps": options.max_steps,
@@ -327,6 +328,7 @@ def _trial(trial: TrialOptions | None) -> dict[str, Any] | None:
 
 
 def start(resolved: command.Command, path: Path | None, options: Options) -> Child:
+    """Start the command, probed where `path` is a run. Raises CannotStart, and then no run is left."""
     environ = os.environ if path is None else environment(os.environ, path)
     began = time.perf_counter_ns(), time.time()
     try:
@@ -390,6 +392,7 @@ def _sampled(options: Options) -> Sample:
 
 
 def exit_of(path: Path | None, returncode: int, stopped: bool = False) -> CommandExit:
+    """How a command ended, as a shell would say it; one that we stopped ended well."""
     if stopped:
         return CommandExit(path, 0)
     if returncode < 0:
