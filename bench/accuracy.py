@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import ranges
+from judging import median, share
 from rich.console import Console
 from rich.table import Table
 
@@ -198,7 +199,7 @@ def truths(folder: Path) -> list[Truth]:
     """The scripts of a folder, by its TRUTH.tsv or by their own first lines."""
     table = folder / "TRUTH.tsv"
     if not table.exists():
-        return [_of_header(path) for path in sorted(folder.glob("*.py")) if not path.stem.endswith("_fixed")]
+        return [of_header(path) for path in sorted(folder.glob("*.py")) if not path.stem.endswith("_fixed")]
     with table.open(encoding="utf-8") as file:
         rows = csv.DictReader(file, TSV, delimiter="\t")
         return [_of_row(folder, row) for row in rows if row["script"] not in ("script", "")]
@@ -209,7 +210,8 @@ def _twin(script: Path) -> Path | None:
     return next((place for place in places if place.exists()), None)
 
 
-def _of_header(script: Path) -> Truth:
+def of_header(script: Path) -> Truth:
+    """What a script says of itself: `# expect: ...`."""
     text = script.read_text(encoding="utf-8")
     found = re.search(r"^# expect: verdict=(\S+) finding=(\S+)(?: saves=(\S+))?$", text, re.MULTILINE)
     if found is None:
@@ -246,7 +248,7 @@ def watch(script: Path, *options: str, keep: Path | None = None, arguments: Sequ
 def modelled(run: Path) -> dict[str, tuple[Gain, bool, float]]:
     """(The gain as the step model alone gives it, whether it is that of a setting, its bound) by finding."""
     report, facts = reporting.examine(run)
-    model, bounds = facts.get(StepModel), report.diagnosis.ceilings
+    model, bounds = facts.get(StepModel), report.diagnosis.bounds
     return {
         finding.id: (
             within(gain_of(model, [finding.advice.change]), kinds, bounds),
@@ -342,17 +344,17 @@ def summary(outcomes: list[Outcome]) -> list[str]:
         if each.predicted and each.measured
     ]
     step, model = (
-        _median(each.step_error for each in outcomes),
-        _median(each.model_error for each in outcomes),
+        median(each.step_error for each in outcomes),
+        median(each.model_error for each in outcomes),
     )
     return [
-        _share("verdict right", [each.verdict_right for each in outcomes], ">= 95 %"),
+        share("verdict right", [each.verdict_right for each in outcomes], ">= 95 %"),
         *by_confidence([(each.report, each.verdict_right) for each in outcomes if each.report]),
-        _share("planted cause first", _known(each.cause_right for each in planted), ">= 90 %"),
-        _share("its line", _known(each.line_right for each in planted), ">= 90 %"),
+        share("planted cause first", _known(each.cause_right for each in planted), ">= 90 %"),
+        share("its line", _known(each.line_right for each in planted), ">= 90 %"),
         f"alarms on healthy controls: {alarms} of {len(controls)} (promised: none)",
         f"predicted step time against the twin's: off by {step} in the median (promised: <= 10 %)",
-        _share("measured gain within the predicted range", gains),
+        share("measured gain within the predicted range", gains),
         f"step model against the step as it is: off by {model} in the median",
     ]
 
@@ -363,7 +365,7 @@ def by_confidence(judged: Sequence[tuple[Json, bool]]) -> list[str]:
     for report, right in judged:
         rights.setdefault(report["bottleneck"]["confidence"], []).append(right)
     return [
-        _share(f"of {level} confidence", rights[level], promise)
+        share(f"of {level} confidence", rights[level], promise)
         for level, promise in PROMISED.items()
         if level in rights
     ]
@@ -371,18 +373,6 @@ def by_confidence(judged: Sequence[tuple[Json, bool]]) -> list[str]:
 
 def _known(answers: Iterable[bool | None]) -> list[bool]:
     return [answer for answer in answers if answer is not None]
-
-
-def _share(what: str, answers: list[bool], promise: str | None = None) -> str:
-    if not answers:
-        return f"{what}: not judged"
-    reached = f"{what}: {sum(answers)} of {len(answers)}, {sum(answers) / len(answers):.0%}"
-    return f"{reached} (promised: {promise})" if promise else reached
-
-
-def _median(values: Iterable[float | None]) -> str:
-    known = [abs(value) for value in values if value is not None]
-    return f"{statistics.median(known):.1%}" if known else "an unknown part"
 
 
 def confusion(outcomes: list[Outcome]) -> list[list[str]]:

@@ -35,6 +35,7 @@ from typing import Any
 import accuracy
 import psutil
 from gpu_checks import CHECKS, HEADINGS, LOCK, PHASES_WITHIN, PLANTS, Check, Here, again, plants
+from judging import median, share
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "gpu.md"
@@ -156,14 +157,14 @@ def summary(rows: list[Json]) -> list[str]:
     unchanged = [not row["broken"] for row in rows if row["table"] == "runs"]
     return [
         f"checks: {len(rows)} of {len(CHECKS)} run, {len(failures)} failed",
-        accuracy._share("scripts that run as without perfdoctor", unchanged, "all"),
-        accuracy._share("verdict", [each["verdict_right"] for each in (*planted, *healthy)], ">= 93 %"),
-        accuracy._share("planted cause first", [each["cause_right"] for each in planted], ">= 90 %"),
-        accuracy._share("its line", lines, ">= 90 %"),
+        share("scripts that run as without perfdoctor", unchanged, "all"),
+        share("verdict", [each["verdict_right"] for each in (*planted, *healthy)], ">= 93 %"),
+        share("planted cause first", [each["cause_right"] for each in planted], ">= 90 %"),
+        share("its line", lines, ">= 90 %"),
         f"alarms on healthy scripts: {sum(alarms)} of {len(alarms)} (promised: none)",
-        f"predicted step time off by {accuracy._median(errors)} in the median (promised: <= 15 %)",
-        accuracy._share("measured gain within the predicted range", known),
-        accuracy._share("trials that hold the gain by hand", agree),
+        f"predicted step time off by {median(errors)} in the median (promised: <= 15 %)",
+        share("measured gain within the predicted range", known),
+        share("trials that hold the gain by hand", agree),
         *(
             [f"left out above, since curing them gains less than {PLANTS - 1:.0%} here: {', '.join(idle)}"]
             if idle

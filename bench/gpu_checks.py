@@ -141,7 +141,7 @@ def written(here: Here, name: str) -> accuracy.Truth:
     script.write_text(source, encoding="utf-8")
     if (twin := cured(source)) != source:
         script.with_stem(f"{name}_fixed").write_text(twin, encoding="utf-8")
-    return accuracy._of_header(script)
+    return accuracy.of_header(script)
 
 
 def cured(source: str) -> str:

@@ -23,7 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import ranges
-from accuracy import Json, _median, _share, by_confidence, call, markdown, modelled, training_s
+from accuracy import Json, by_confidence, call, markdown, modelled, training_s
+from judging import median, share
 
 from perfdoctor.diagnosis.calibration import Case
 
@@ -172,14 +173,14 @@ def summary(judged: list[Unseen]) -> list[str]:
     planted = [each for each in judged if not each.healthy]
     pairs = [(each.predicted, each.measured) for each in planted if each.predicted and each.measured]
     misleading = sum(each.misleading for each in judged)
-    errors = _median(measured / gain["likely"] - 1 for gain, measured in pairs)
+    errors = median(measured / gain["likely"] - 1 for gain, measured in pairs)
     return [
-        _share("verdict right", [each.verdict_right for each in judged], ">= 95 %"),
+        share("verdict right", [each.verdict_right for each in judged], ">= 95 %"),
         *by_confidence([(each.report, each.verdict_right) for each in judged]),
-        _share("cause first", [each.first_named for each in planted], ">= 85 %"),
-        _share("its line", [each.line_right for each in planted], ">= 85 %"),
+        share("cause first", [each.first_named for each in planted], ">= 85 %"),
+        share("its line", [each.line_right for each in planted], ">= 85 %"),
         f"alarms on healthy ones: {sum(each.alarm for each in judged if each.healthy)} (promised: none)",
-        _share(
+        share(
             "measured gain in the range",
             [gain["low"] <= measured <= gain["high"] for gain, measured in pairs],
             ">= 75 %",

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from perfdoctor.model.own_failure import OwnFailure
 
 
-GARBAGE = (
-    50_000  # new objects between looks for cycles: what a verb loads stays, and is looked through each time
-)
+# New objects between looks for cycles: what a verb loads stays, and is looked through each time.
+GARBAGE = 50_000
 DEFECT = 70  # the exit status of a program that is broken: EX_SOFTWARE of sysexits.h
 SYSTEMS = ("linux", "darwin")
 

@@ -17,12 +17,12 @@ def of_command(report: Report, out: str | None) -> LoaderCurve | None:
     from perfdoctor.runs.source_lines import SourceLines
     from perfdoctor.wire.names import MEASURING
 
-    command = kept_trials.typed(report.run.command)
+    command = kept_trials.comparable_command(report.run.command)
     near = directory.beside(report.path, "loaders")
     for place in dict.fromkeys([*directory.places(out, "loaders"), *near]):
         for path, run in directory.kept(place).items():
             told = run.get("command")
-            same = isinstance(told, list) and kept_trials.typed(list(map(str, told))) == command
+            same = isinstance(told, list) and kept_trials.comparable_command(list(map(str, told))) == command
             if same and run.get("cwd") == report.run.cwd and (path / MEASURING).is_file():
                 read = records.read(path)
                 curve = loader_curve.curve(read, SourceLines.of(read))

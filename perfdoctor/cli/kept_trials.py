@@ -17,18 +17,18 @@ def of_command(report: Report, out: str | None) -> Iterator[Trial]:
     kept = folders(out, report.path)
     if not kept:
         return
-    command = typed(report.run.command)
+    command = comparable_command(report.run.command)
     for trial in readable(kept, []):
-        if trial.cwd == report.run.cwd and typed(trial.command) == command:
+        if trial.cwd == report.run.cwd and comparable_command(trial.command) == command:
             yield trial
 
 
-def typed(command: Sequence[str]) -> str:
+def comparable_command(command: Sequence[str]) -> str:
     """A command without secrets and without the interpreter's path, by which the same one is known."""
     from perfdoctor.model import redact
     from perfdoctor.render.pages import trial_words
 
-    return trial_words.typed(redact.command(command))
+    return trial_words.command_as_typed(redact.command(command))
 
 
 def ready(report: Report, out: str | None) -> Gain | None:

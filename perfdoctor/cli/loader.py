@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -13,17 +14,11 @@ import typer
 
 from perfdoctor.cli import html_file
 from perfdoctor.cli.html_file import HtmlToo
-from perfdoctor.errors import PerfdoctorError
+from perfdoctor.errors import SIGNALLED, PerfdoctorError
 
-WITH_VALUE = (
-    "--seconds",
-    "--workers",
-    "--number",
-    "--at",
-    "--html",
-    "--out",
-)  # options that take the next word
-INTERRUPTED = 130  # what a shell answers for Ctrl-C
+# Options that take the next word.
+WITH_VALUE = ("--seconds", "--workers", "--number", "--at", "--html", "--out")
+INTERRUPTED = SIGNALLED + signal.SIGINT
 
 
 def loader(

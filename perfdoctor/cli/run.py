@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from perfdoctor.model.own_failure import OwnFailure
     from perfdoctor.model.report import Report
-    from perfdoctor.watch.launch import CommandExit, Watch
+    from perfdoctor.watch.launch import CommandExit, WhileRunning
     from perfdoctor.watch.scheduler_task import SchedulerTask
 
 # Options of ours that take the next word.
@@ -157,7 +157,7 @@ def _given_up(outcome: CommandExit) -> CommandExit:
     return dataclasses.replace(outcome, status=SIGNALLED + signal.SIGINT, signal=None)
 
 
-def _view(live: bool, quiet: bool) -> Watch | None:
+def _view(live: bool, quiet: bool) -> WhileRunning | None:
     """What shows the run while the command runs."""
     if live:
         from perfdoctor.cli import live_panel
@@ -171,9 +171,8 @@ def _watch(path: Path, process: Any) -> AbstractContextManager[None]:
     from perfdoctor.render.progress import live_line
 
     def follow() -> Callable[[float], str]:
-        from perfdoctor.watch.samplers.progress import (
-            ProgressReader,  # here: the start does not wait for numpy
-        )
+        # here: the start does not wait for numpy
+        from perfdoctor.watch.samplers.progress import ProgressReader
 
         follower = ProgressReader(path)
 

@@ -177,7 +177,8 @@ def _show(
         return
     from perfdoctor.render.pages import trace as trace_page
 
-    page = trace_page.page(found, top if file is None else top or IN_HTML, all_, again)
+    rows = top or (IN_HTML if file is not None else None)
+    page = trace_page.page(found, rows, all_, again)
     _give(page, markdown, file)
 
 

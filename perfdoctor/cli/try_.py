@@ -182,9 +182,8 @@ def _measured(request: Request, told: Sequence[str]) -> Trial:
     from perfdoctor.render.documents import trial as document
     from perfdoctor.render.progress import trial as trial_progress
     from perfdoctor.trials import trial_file, tried_changes
-    from perfdoctor.watch import launch
 
-    with trial_progress.shown(lambda sentence: launch.say(sentence, quiet=False)) as progress:
+    with trial_progress.shown(output.say) as progress:
         for sentence in told:
             progress.say(sentence)
         trial = trials.run(request, progress)

@@ -5,24 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perfdoctor.facts.steps.tenths import PhaseTenths
-from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.concluded import CLASS_OF_PHASE, Bottleneck
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase, StepFacts
 
 # Of the tenths. Of two classes that are level, chance has one lead in nine or ten of ten once in 93 runs.
 NEARLY_ALL = 0.9
-
-CLASS_OF = {
-    Phase.DATA_WAIT: Bottleneck.DATA,
-    Phase.HOST_TO_DEVICE: Bottleneck.TRANSFER,
-    Phase.GRAD_SYNC: Bottleneck.NETWORK,
-    Phase.FORWARD: Bottleneck.COMPUTE,
-    Phase.BACKWARD: Bottleneck.COMPUTE,
-    Phase.OPTIMIZER: Bottleneck.COMPUTE,
-    Phase.VALIDATION: Bottleneck.COMPUTE,
-    Phase.CHECKPOINT: Bottleneck.HOST,
-    Phase.OTHER: Bottleneck.HOST,
-}
 
 Classes = Mapping[Bottleneck, float]
 
@@ -50,7 +38,7 @@ def of_phases(shares: Mapping[Phase, float]) -> dict[Bottleneck, float]:
     """The time of each class, as the phases alone tell it."""
     classes = dict.fromkeys(Bottleneck, 0.0)
     for phase, share in shares.items():
-        classes[CLASS_OF[phase]] += share
+        classes[CLASS_OF_PHASE[phase]] += share
     return classes
 
 

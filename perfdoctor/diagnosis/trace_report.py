@@ -238,11 +238,11 @@ def conclude(
     return Diagnosis(
         verdict=verdict,
         share=attribution.classes[kind],
-        ceiling_speedup=bound,
+        bound=bound,
         confidence=certain if unseen is None else max(certain, Confidence.MEDIUM, key=list(Confidence).index),
         because=(*because, *_doubts(trace, device, attribution, verdict, ranks)),
         classes=attribution.classes,
-        ceilings=attribution.bounds,
+        bounds=attribution.bounds,
     )
 
 

@@ -28,7 +28,8 @@ from perfdoctor.model.concluded import (
 )
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import GpuFacts, Marker, Phase, StackFacts, StepFacts
-from perfdoctor.model.ranks import JobFacts
+from perfdoctor.model.ranks import DDP, JobFacts
+from perfdoctor.model.units import count
 
 WORTHWHILE = 0.05  # of wall time; what is avoidable below it is no bottleneck
 BALANCED = 0.05  # two classes this close at the top: neither is the bottleneck
@@ -90,7 +91,7 @@ def _gradient_sync(step: StepFacts, parallel: ParallelFacts | None) -> float:
 
     Where it was timed it is a phase of its own.
     """
-    if parallel is None or parallel.wrapper != "DistributedDataParallel":
+    if parallel is None or parallel.wrapper != DDP:
         return 0.0
     return (0.0 if parallel.measured else syncing(step, parallel)[0]) + searching(step, parallel)
 
@@ -104,7 +105,7 @@ def too_little(step: StepFacts | None) -> str | None:
     """Why nothing can be concluded from so short a run, or None."""
     if step is None or (step.count >= TOO_FEW_STEPS and step.wall_s >= TOO_SHORT_S):
         return None
-    return f"only {step.count} step{'s' if step.count != 1 else ''} seen in {step.wall_s:.1f} s"
+    return f"only {count(step.count, 'step')} seen in {step.wall_s:.1f} s"
 
 
 def _by_phase(step: StepFacts, batch: BatchFacts | None, other: OtherTime) -> dict[Bottleneck, float]:
@@ -185,7 +186,7 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
     return Diagnosis(
         verdict=verdict,
         share=attribution.classes[kind],
-        ceiling_speedup=attribution.bounds[kind],
+        bound=attribution.bounds[kind],
         confidence=max(most, seen, key=list(Confidence).index),
         because=(
             *because,
@@ -195,7 +196,7 @@ def conclude(facts: Facts, attribution: TimeAttribution | None, findings: Sequen
             *_doubts(step, facts, verdict, steady),
         ),
         classes=attribution.classes,
-        ceilings=attribution.bounds,
+        bounds=attribution.bounds,
         model_error=model.error if model is not None else None,
         waits_for_ranks=verdict is Verdict.NETWORK and uneven(job) >= MOST * attribution.classes[kind],
         other=attribution.other,
@@ -224,8 +225,8 @@ def steadiness(attribution: TimeAttribution, findings: Sequence[Finding]) -> Ste
     avoidable = _avoidable(attribution, _found(findings))
     _, kind = decide(attribution, findings)
     by = avoidable if avoidable[kind] >= WORTHWHILE else None
-    count = led(kind, attribution.tenths, attribution.classes, by)
-    return Steadiness(kind, count, len(attribution.tenths), by_avoidable=by is not None)
+    tenths_led = led(kind, attribution.tenths, attribution.classes, by)
+    return Steadiness(kind, tenths_led, len(attribution.tenths), by_avoidable=by is not None)
 
 
 def _verdict(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from perfdoctor.runs import events
 from perfdoctor.runs.directory import Json
 from perfdoctor.runs.types import RunRecords
 
-__all__ = ["Json", "as_count", "location", "number", "positive", "sanitized"]
+__all__ = ["Json", "as_count", "location", "number", "positive", "process_sum", "sanitized"]
 
 
 # What samples hold besides numbers and words; events say it in their declarations.
@@ -87,3 +87,13 @@ def location(value: Any) -> Location | None:
         return None
     function = value.get("function")
     return Location(value["file"], value["line"], function if isinstance(function, str) else None)
+
+
+def process_sum(entry: Json, key: str, roles: Sequence[str] | None = None) -> float | None:
+    """The sum of a figure of a sample's processes, of some roles or of all; None where it is of none."""
+    values = [
+        number(proc.get(key))
+        for proc in entry.get("procs") or ()
+        if proc.get(key) is not None and (roles is None or proc.get("role") in roles)
+    ]
+    return sum(values) if values else None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfdoctor.facts.decode import Json, number, positive, sanitized
+from perfdoctor.facts.decode import Json, number, positive, process_sum, sanitized
 from perfdoctor.facts.gather import first_trained
 from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.facts.waterfall import waterfall
@@ -95,8 +95,8 @@ def _of_host(host: Sequence[Json]) -> list[_Samples]:
     machine = [_known(entry.get("machine_busy_cores")) for entry in host[1:]]
     usable = positive(host[-1].get("usable_cores")) if host else None
     held = {
-        "resident, all processes of the run": [_sum(entry, "rss_bytes") for entry in host[1:]],
-        "of that, without files behind it": [_sum(entry, "anonymous_bytes") for entry in host[1:]],
+        "resident, all processes of the run": [process_sum(entry, "rss_bytes") for entry in host[1:]],
+        "of that, without files behind it": [process_sum(entry, "anonymous_bytes") for entry in host[1:]],
     }
     disk = {
         name: _process_rates(host, key, *ROLES)
@@ -176,11 +176,6 @@ def _net_rates(host: Sequence[Json], key: str) -> Values:
 def _rate(amount: float, last: Json, entry: Json) -> float | None:
     seconds = (_t_ns(entry) - _t_ns(last)) / 1e9
     return amount / seconds if seconds > 0 else None
-
-
-def _sum(entry: Json, key: str) -> float | None:
-    values = [number(proc[key]) for proc in entry.get("procs") or () if proc.get(key) is not None]
-    return sum(values) if values else None
 
 
 def _known(value: object) -> float | None:

@@ -60,9 +60,8 @@ def of_trace(trace: Trace) -> list[TrackEvent]:
 
 def _causes(trace: Trace) -> Idle:
     call = launching_calls(trace)
-    ran = activity(
-        trace.device, np.zeros(len(trace.device), bool)
-    )  # of what kind the work is says nothing here
+    # of what kind the work is says nothing here
+    ran = activity(trace.device, np.zeros(len(trace.device), bool))
     return Idle(trace, ran, call, collect_annotations(trace), sync_calls(trace, call))
 
 

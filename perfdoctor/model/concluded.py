@@ -27,6 +27,25 @@ class Bottleneck(str, Enum):
     HOST = "host"
 
 
+CLASS_OF_PHASE: Mapping[Phase, Bottleneck] = {
+    Phase.DATA_WAIT: Bottleneck.DATA,
+    Phase.HOST_TO_DEVICE: Bottleneck.TRANSFER,
+    Phase.FORWARD: Bottleneck.COMPUTE,
+    Phase.BACKWARD: Bottleneck.COMPUTE,
+    Phase.GRAD_SYNC: Bottleneck.NETWORK,
+    Phase.OPTIMIZER: Bottleneck.COMPUTE,
+    Phase.VALIDATION: Bottleneck.COMPUTE,
+    Phase.CHECKPOINT: Bottleneck.HOST,
+    Phase.OTHER: Bottleneck.HOST,
+}
+# What time that no wrapper is around is charged to, by the kind of its line; all else to the host.
+CLASS_OF_KIND: Mapping[str, Bottleneck] = {
+    "data": Bottleneck.DATA,
+    "queue": Bottleneck.DATA,
+    "compute": Bottleneck.COMPUTE,
+}
+
+
 class Verdict(str, Enum):
     """What the diagnosis concludes: a bottleneck, or one of three other answers."""
 
@@ -143,11 +162,11 @@ class Diagnosis:
 
     verdict: Verdict
     share: float  # of the verdict's class; of the largest class where the verdict is no class
-    ceiling_speedup: float
+    bound: float  # speedup if that class cost nothing
     confidence: Confidence
     because: tuple[str, ...]
     classes: Mapping[Bottleneck, float]
-    ceilings: Mapping[Bottleneck, float]
+    bounds: Mapping[Bottleneck, float]
     model_error: float | None = None  # (modelled - measured) / measured mean step
     waits_for_ranks: bool = False  # most of that class is waiting for a rank with more to compute
     other: OtherTime | None = None  # None where a device's work tells the classes, and not the phases
@@ -160,5 +179,5 @@ class Diagnosis:
     @property
     def speedup_bound(self) -> float | None:
         """The speedup without the bottleneck, where one is known: what could be saved of computing is not."""
-        unbounded = self.verdict is Verdict.COMPUTE or self.ceiling_speedup >= CLOSE_TO_ALL
-        return self.ceiling_speedup if self.names_bottleneck and not unbounded else None
+        unbounded = self.verdict is Verdict.COMPUTE or self.bound >= CLOSE_TO_ALL
+        return self.bound if self.names_bottleneck and not unbounded else None

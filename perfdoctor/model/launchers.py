@@ -1,11 +1,13 @@
-"""The programs that start the ranks of a job: their names, and how they are told how many to start."""
+"""The programs that start scripts and the ranks of a job: their names, how they are told the number."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from perfdoctor.model.dataclass import dataclass
 
+PYTHON = re.compile(r"(python|pypy)[\d.]*t?(\.exe)?")  # names of interpreters
 SCRIPT_SUFFIXES = (".py", ".pyc", ".pyw", ".pyz")
 TORCHRUN_MODULE = ("-m", "torch.distributed.run")  # torchrun, by an interpreter of choice
 

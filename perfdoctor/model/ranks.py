@@ -14,6 +14,7 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, Phase
 from perfdoctor.model.note import Note, Remark
 
+DDP = "DistributedDataParallel"
 LISTED = 6  # runs of numbers in a list of ranks; more are counted
 
 

@@ -23,8 +23,8 @@ class TipHeading:
     title: str
     bottleneck: Bottleneck
     effort: Effort
-    applies: tuple[str, ...]
-    saves: tuple[str, ...]
+    applies: tuple[str, ...] = ("cpu", "gpu")
+    saves: tuple[str, ...] = ("time",)
     checked: Checked = Checked.FACTS
     checked_on_device: Checked | None = None  # where that is something else than scripts on CPUs
     general: bool = False  # asked after all others, which it gives way to, and ranked behind them

@@ -12,6 +12,7 @@ from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Remark
+from perfdoctor.model.units import count
 
 SCHEMA = "perfdoctor.trial/1"
 EFFICIENT = 0.9  # of what as many ranks could bring at most: nobody would look for more
@@ -45,7 +46,7 @@ class Variant:
     def name(self) -> str:
         """As on the command line, or `2 ranks`; `original` without tweaks."""
         if self.ranks is not None:
-            return f"{self.ranks} rank{'' if self.ranks == 1 else 's'}"
+            return count(self.ranks, "rank")
         return " ".join(self.words) or "original"
 
     @property
@@ -62,7 +63,7 @@ class Variant:
 ORIGINAL = Variant()
 
 
-def typed(module: str, values: object) -> str:
+def tweak_as_typed(module: str, values: object) -> str:
     """A tweak that the probe was told, as one types it: `--amp --amp-dtype bf16`."""
     words = [f"--{module.replace('_', '-')}"]
     for name, value in values.items() if isinstance(values, Mapping) else ():

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 
 from perfdoctor.model.concluded import Bottleneck, Diagnosis, Gain, Verdict
+from perfdoctor.model.launchers import PYTHON
 from perfdoctor.model.measured import Location, OverheadFacts, RunFacts
 from perfdoctor.model.report import Report
 from perfdoctor.model.units import count as count
@@ -163,7 +164,7 @@ def summary(report: Report) -> str:
 def script(run: RunFacts) -> str:
     """The command without the interpreter in front of it and the folders of what it starts."""
     words = list(run.command)
-    if len(words) > 1 and os.path.basename(words[0]).startswith("python"):
+    if len(words) > 1 and PYTHON.fullmatch(os.path.basename(words[0])):
         del words[0]
     return " ".join([os.path.basename(words[0].rstrip(os.sep)), *words[1:]]) if words else run.id
 

@@ -122,9 +122,8 @@ def _list_of(read: Read) -> Read:
         if not isinstance(value, list):
             return WRONG
         items = [read(item) for item in value]
-        return (
-            WRONG if any(item is WRONG for item in items) else items
-        )  # what is left would mean another thing
+        # what is left would mean another thing
+        return WRONG if any(item is WRONG for item in items) else items
 
     return entries
 

@@ -14,7 +14,7 @@ from typing import Any
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.model.ranks import rank_list
-from perfdoctor.runs import json_text, regular_file
+from perfdoctor.runs import json_text
 from perfdoctor.runs.checked import checked
 
 FILE = "stalled.jsonl"
@@ -64,13 +64,8 @@ def read(path: Path) -> Mapping[int, HungRank]:
     Nothing where no hang was seen, or steps went on after it. Broken lines are left out.
     """
     hung_ranks: dict[int, HungRank] = {}
-    try:
-        lines = regular_file.content(path / FILE).splitlines()
-    except OSError:
-        return hung_ranks
-    for line in lines:
+    for entry in json_text.objects(path / FILE):
         try:
-            entry = json_text.loads(line)
             if entry["event"] == RESUMED:
                 hung_ranks.clear()
             elif entry["event"] == STALLED:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
+
+from perfdoctor.runs import regular_file
 
 DEEPEST = 100  # levels; our own files have about ten, and what writes JSON ends at some 250
 
@@ -15,6 +19,21 @@ def loads(text: bytes) -> Any:
     if text.count(b"[") + text.count(b"{") > DEEPEST and type(value) in (dict, list) and _is_deep(value):
         raise ValueError(f"nested in more than {DEEPEST} levels")
     return value
+
+
+def objects(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file of JSON lines, without broken ones; none where there is no such file."""
+    try:
+        lines = regular_file.content(path).splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            value = loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            yield value
 
 
 def whole(told: object, name: str) -> int | None:

@@ -5,52 +5,36 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 from perfdoctor.facts.annotations import types_of
-from perfdoctor.model.change import Effort
 from perfdoctor.model.checked import Checked
-from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.tip import Judge, Planned, Tip, TipHeading
 from perfdoctor.tips._planned import PLANNED
 
 __all__ = ["Checked", "planned", "tip", "tips"]
 
 
-def tip(
-    *,
-    title: str,
-    bottleneck: Bottleneck,
-    effort: Effort,
-    applies: tuple[str, ...] = ("cpu", "gpu"),
-    saves: tuple[str, ...] = ("time",),
-    checked: Checked = Checked.FACTS,
-    checked_on_device: Checked | None = None,
-    general: bool = False,
-    rivals: tuple[str, ...] = (),
-    kernels_only: bool = False,
-    before: tuple[str, ...] = (),
-) -> Callable[[Judge], Judge]:
-    """Mark the one function of a tip's file that judges facts: it returns Advice, or None to stay silent."""
+Words = ParamSpec("Words")
 
-    def mark(judge: Judge) -> Judge:
-        heading = TipHeading(
-            title,
-            bottleneck,
-            effort,
-            applies,
-            saves,
-            checked,
-            checked_on_device,
-            general,
-            rivals,
-            kernels_only,
-            before,
-        )
-        judge.__tip__ = heading  # type: ignore[attr-defined]
-        return judge
 
-    return mark
+def _marking(heading: Callable[Words, TipHeading]) -> Callable[Words, Callable[[Judge], Judge]]:
+    """A decorator that takes what a heading takes."""
+
+    def marked(*args: Words.args, **words: Words.kwargs) -> Callable[[Judge], Judge]:
+        said = heading(*args, **words)
+
+        def mark(judge: Judge) -> Judge:
+            judge.__tip__ = said  # type: ignore[attr-defined]
+            return judge
+
+        return mark
+
+    return marked
+
+
+# Marks the one function of a tip's file that judges facts: it returns Advice, or None to stay silent.
+tip = _marking(TipHeading)
 
 
 def tips() -> list[Tip]:

@@ -33,10 +33,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from perfdoctor.facts.host.stacks import KIND_CLASS
 from perfdoctor.facts.host.suspects import Suspect, SuspectFacts
 from perfdoctor.model.change import Change, Effort, Estimate, removes
-from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.concluded import CLASS_OF_KIND, CLASS_OF_PHASE, Advice, Bottleneck
 from perfdoctor.model.coverage import Covered, Place
 from perfdoctor.model.lines import StepLines, WaitPart
 from perfdoctor.model.measured import PAUSES, Location, Phase, RunFacts, StepFacts
@@ -65,11 +64,6 @@ WAITS = {
     WaitPart.COLLATE: "in collating",
 }
 OF_A_BATCH = (WaitPart.DATASET, WaitPart.COLLATE)  # the rest is the training thread's own
-CLASSES = {
-    Phase.DATA_WAIT: Bottleneck.DATA,
-    Phase.HOST_TO_DEVICE: Bottleneck.TRANSFER,
-    Phase.CHECKPOINT: Bottleneck.HOST,
-}
 
 
 @tip(
@@ -177,7 +171,7 @@ def _where(suspect: Suspect) -> str:
 def _class(suspect: Suspect, on_device: bool) -> Bottleneck:
     """What the time is charged to; beside a device that idles, computing is the host's."""
     if suspect.kind is not None:
-        found = KIND_CLASS.get(suspect.kind, Bottleneck.HOST)
+        found = CLASS_OF_KIND.get(suspect.kind, Bottleneck.HOST)
     else:
-        found = CLASSES.get(suspect.phase, Bottleneck.COMPUTE)
+        found = CLASS_OF_PHASE[suspect.phase]
     return Bottleneck.HOST if on_device and found is Bottleneck.COMPUTE else found

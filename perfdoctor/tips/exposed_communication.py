@@ -24,7 +24,7 @@ from perfdoctor.facts.ranks.gradient_sync import placed, startup_share
 from perfdoctor.model.change import Change, Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import RunFacts
-from perfdoctor.model.ranks import GradientSyncFacts
+from perfdoctor.model.ranks import DDP, GradientSyncFacts
 from perfdoctor.model.units import count, size
 from perfdoctor.tips.catalogue import Checked, tip
 
@@ -99,10 +99,10 @@ def _of_run(run: RunFacts, sync: GradientSyncFacts, because: tuple[str, ...]) ->
     if sync.kind in AHEAD:
         return Advice(because, change, placed(sync), code=AHEAD[sync.kind])
     small = each < SMALL_BYTES and sync.buckets >= SEVERAL * max(1.0, sync.exchanges)
-    if sync.kind != "DistributedDataParallel" and small:
+    if sync.kind != DDP and small:
         many = f"such small ones take longer to start than to transfer: one of {size(sync.bytes)} starts once"
         return Advice((*because, many), _merged(sync, each), placed(sync), code=IN_ONE)
-    if sync.kind != "DistributedDataParallel":
+    if sync.kind != DDP:
         code = "work = dist.all_reduce(tensor, async_op=True)  # and work.wait() where the result is needed"
         return Advice(because, change, placed(sync), code=code)
     if small:

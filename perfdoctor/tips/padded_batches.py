@@ -84,11 +84,8 @@ SHOWN = 2  # lines that pad
 OWN = "pad_sequence(texts, batch_first=True)  # in collate_fn: pads to the longest of the batch"
 TOKENIZED = "tokenizer(texts, truncation=True)  # without padding: {collator} pads each batch"
 # Odd lengths keep 16-bit products and attention off the fast path, and each new one may have kernels chosen.
-FINE, COARSE, SHORT = (
-    8,
-    64,
-    128,
-)  # positions: what lengths are rounded up to, in rows up to SHORT and in longer
+# Positions: what lengths are rounded up to, in rows up to SHORT and in longer.
+FINE, COARSE, SHORT = 8, 64, 128
 ROUNDED = """\
 # rows are [batch, length]; 16 bits want multiples of 8
 rows = torch.nn.functional.pad(rows, (0, -rows.shape[1] % {multiple}), value=PAD)"""

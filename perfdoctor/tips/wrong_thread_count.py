@@ -87,7 +87,7 @@ def wrong_thread_count(
     low, likely, high = (compute * (1 - 1 / speedup) for speedup in speedups)
     return Advice(
         because=(
-            f"torch computes with {threads.intra_op} thread{'s' if threads.intra_op > 1 else ''}"
+            f"torch computes with {count_of(threads.intra_op, 'thread')}"
             + (f" ({threads.set_by})" if threads.set_by else ""),
             f"{what}; compute takes {compute:.0%} of the step",
         ),

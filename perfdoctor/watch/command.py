@@ -14,10 +14,9 @@ from pathlib import Path
 
 from perfdoctor.errors import CannotStart, PerfdoctorError
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.launchers import SCRIPT_SUFFIXES
+from perfdoctor.model.launchers import PYTHON, SCRIPT_SUFFIXES
 
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # what a shell answers
-PYTHON = re.compile(r"(python|pypy)[\d.]*t?(\.exe)?")
+NOT_EXECUTABLE = 126  # what a shell answers
 FIRST_LINE_BYTES = 256  # the kernel reads no more of it
 OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # of the interpreter
 
@@ -146,3 +145,8 @@ def _script_and_name(argv: Sequence[str]) -> tuple[str | None, str]:
 
 def _stem(path: str) -> str:
     return Path(path).resolve().stem if path in (".", "..") else Path(path).stem
+
+
+def unprobed_environment() -> dict[str, str]:
+    """The user's environment, in which no probe is asked for: for programs of our own."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PERFDOCTOR_")}

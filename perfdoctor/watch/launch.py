@@ -37,7 +37,7 @@ class Sampler(Protocol):
         """End sampling and finish the files; a second call does nothing."""
 
 
-Watch = Callable[[Path, "subprocess.Popen[bytes]"], AbstractContextManager[Any]]
+WhileRunning = Callable[[Path, "subprocess.Popen[bytes]"], AbstractContextManager[Any]]
 Sample = Callable[[Path, int, Mapping[str, Any]], Sampler]
 
 
@@ -98,7 +98,7 @@ class CommandExit:
 def run(
     words: Sequence[str],
     options: Options,
-    watch: Watch | None = None,
+    watch: WhileRunning | None = None,
     sample: Sample | None = None,
 ) -> CommandExit:
     """Run the command to its end and keep what was seen.
@@ -168,7 +168,7 @@ def say(sentence: str, quiet: bool) -> None:
 
 
 def _attend(
-    child: Child, path: Path, options: Options, limit: limits.Limit, watch: Watch, sample: Sample
+    child: Child, path: Path, options: Options, limit: limits.Limit, watch: WhileRunning, sample: Sample
 ) -> bool:
     """Stay beside the command to its end and write down what became of it; True if we ended it."""
     pid, began = child.process.pid, (child.began_ns, child.began_epoch_s)
@@ -211,9 +211,8 @@ def _limit(path: Path, options: Options, forwarding: signals.SignalForwarding) -
         return limits.WatchLimit(path, options.max_steps, options.max_seconds)
     within_s = options.trial.max_training_s  # the probe ends the script from within: give it time to
     bounds = options.max_steps, options.max_seconds, within_s
-    return limits.WatchLimit(
-        path, *bounds, limits.LEAVING_S, lambda: forwarding.ending
-    )  # nothing of it is kept
+    # nothing of it is kept
+    return limits.WatchLimit(path, *bounds, limits.LEAVING_S, lambda: forwarding.ending)
 
 
 def _pack(path: Path, quiet: bool) -> None:
@@ -308,6 +307,7 @@ def tidy(path: Path) -> None:
 
 
 def config(options: Options) -> dict[str, Any]:
+    """What the probe is told in config.json."""
     return {
         "watcher_pid": os.getpid(),  # whom a system that asks lets look into the command
         "max_steps": options.max_steps,
@@ -329,6 +329,7 @@ def _trial(trial: TrialOptions | None) -> dict[str, Any] | None:
 
 
 def start(resolved: command.Command, path: Path | None, options: Options) -> Child:
+    """Start the command, probed where `path` is a run. Raises CannotStart, and then no run is left."""
     environ = os.environ if path is None else environment(os.environ, path)
     began = time.perf_counter_ns(), time.time()
     try:
@@ -392,6 +393,7 @@ def _sampled(options: Options) -> Sample:
 
 
 def exit_of(path: Path | None, returncode: int, stopped: bool = False) -> CommandExit:
+    """How a command ended, as a shell would say it; one that we stopped ended well."""
     if stopped:
         return CommandExit(path, 0)
     if returncode < 0:

@@ -23,7 +23,6 @@ ENDINGS = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 # Said before the first of them: an interrupted script shows a traceback as if it had failed.
 STOPPED = "--stop: watching has ended; interrupting the script (a KeyboardInterrupt traceback is expected)"
 
-
 EVALUATING_S = 60.0  # that a script may evaluate before it trains; longer, and evaluating is what it does
 LEAVING_S = 5.0  # for a script to end by itself once the probe has ended it: it has its own cleaning up
 # Between batches a measurement looks at its clock: one that takes so much longer is stuck in a batch.

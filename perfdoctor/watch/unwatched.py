@@ -11,15 +11,15 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import orjson
 import psutil
 
 from perfdoctor.model import redact
 from perfdoctor.model.dataclass import dataclass
+from perfdoctor.model.launchers import PYTHON
+from perfdoctor.runs import json_text
 from perfdoctor.runs.directory import PROBE, full_since
-from perfdoctor.watch.command import OPTIONS_WITH_VALUE, PYTHON
+from perfdoctor.watch.command import OPTIONS_WITH_VALUE
 from perfdoctor.watch.descendants import with_descendants
 from perfdoctor.wire.names import RUN_VARIABLE
 
@@ -75,7 +75,7 @@ def look(root_pid: int, run: Path) -> dict[int, UnwatchedProcess]:
     """The interpreters at and below `root_pid` that run without the probe, by process id."""
     if full_since(run) is not None:
         return {}  # whom the probe reached could not be written down
-    reached = {entry.get("pid") for entry in _lines(run / "started.jsonl")}
+    reached = {entry.get("pid") for entry in json_text.objects(run / "started.jsonl")}
     processes = {}
     for process in with_descendants(root_pid):
         try:
@@ -90,13 +90,13 @@ def notes(run: Path, command: Sequence[str], unwatched: Iterable[UnwatchedProces
     """What to tell the user about processes that were not watched: nothing, if all is well."""
     if full_since(run) is not None:
         return []
-    booted = any(entry.get("event") == "boot" for entry in _lines(run / "boot.jsonl"))
+    booted = any(entry.get("event") == "boot" for entry in json_text.objects(run / "boot.jsonl"))
     noteworthy = [entry for entry in unwatched if entry.imported_torch or not booted]
     if noteworthy:
         return list(dict.fromkeys(note(entry) for entry in noteworthy))
     if booted:
         return []
-    if next(_lines(run / "started.jsonl"), None) is not None:
+    if next(json_text.objects(run / "started.jsonl"), None) is not None:
         return ["the command ended before it imported torch"]
     why, fix = _suspect(command)
     return [f"no Python process could be watched: {why}; {fix}"]
@@ -105,7 +105,7 @@ def notes(run: Path, command: Sequence[str], unwatched: Iterable[UnwatchedProces
 def python_version(run: Path) -> str | None:
     """The version of the interpreter that imported torch first, else of the first that was reached."""
     for name in ("boot.jsonl", "started.jsonl"):
-        for entry in _lines(run / name):
+        for entry in json_text.objects(run / name):
             if "python" in entry:
                 return str(entry["python"])
     return None
@@ -236,17 +236,3 @@ def _maps_torch(pid: int) -> bool:
         return "libtorch" in Path(f"/proc/{pid}/maps").read_text(errors="replace")
     except OSError:
         return False
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return
-    for line in data.splitlines():
-        try:
-            entry = orjson.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict):
-            yield entry

@@ -159,9 +159,8 @@ class EventLog:
         entry = {"event": event.event, "t_ns": time.perf_counter_ns(), "pid": os.getpid()}
         entry.update(event.fields())
         line = json.dumps(entry, default=str, ensure_ascii=False)
-        os.write(
-            self._open.descriptor(), line.encode("utf-8", "replace") + b"\n"
-        )  # no lone surrogates: JSON has none
+        # no lone surrogates: JSON has none
+        os.write(self._open.descriptor(), line.encode("utf-8", "replace") + b"\n")
 
 
 def allocate(descriptor: int, start: int, length: int) -> None:

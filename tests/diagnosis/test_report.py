@@ -53,7 +53,7 @@ def test_a_starved_run_is_told_what_to_change_and_where():
     first = told.findings[0]
     assert (first.id, first.advice.tweak) == ("too-few-workers", "--workers 2")
     assert first.advice.at == (Location(FILE, 1, "main", "loader = DataLoader(data)"),)
-    assert first.gain.likely <= told.diagnosis.ceilings[Bottleneck.DATA]
+    assert first.gain.likely <= told.diagnosis.bounds[Bottleneck.DATA]
 
 
 def test_tips_that_lack_stacks_say_so():
@@ -172,7 +172,7 @@ def test_odd_records_never_break_a_report(events, run, host, waits):
     told = report(records(steps, fetches(len(waits), 5), events, host=host, run=run), no_source)
     assert sum(told.diagnosis.classes.values()) == pytest.approx(1.0)
     for found in told.findings:
-        gain, ceiling = found.gain, told.diagnosis.ceilings[found.bottleneck]
+        gain, ceiling = found.gain, told.diagnosis.bounds[found.bottleneck]
         assert 0 < gain.low <= gain.likely <= gain.high <= ceiling + 1e-9
 
 

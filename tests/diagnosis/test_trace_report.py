@@ -55,7 +55,7 @@ def test_a_device_that_waits_for_batches_is_a_data_verdict_with_its_ceiling():
     found = judged(rank(steps(idle={"data_wait": 38}), kernels=NARROW)).diagnosis
     assert found.verdict is Verdict.DATA
     assert found.share == pytest.approx(0.38)
-    assert found.ceiling_speedup == pytest.approx(1 / 0.62)
+    assert found.bound == pytest.approx(1 / 0.62)
     assert found.confidence is Confidence.HIGH
     assert found.because[0] == "of 5 steps: compute 60%, data 38%, host 2%"
 
@@ -134,7 +134,7 @@ def test_what_profiling_likely_cost_the_host_is_taken_off_before_it_is_blamed():
 def test_the_ceiling_of_a_compute_verdict_is_what_its_findings_can_remove():
     found = judged(rank(steps(compute=97)))
     highest = max(finding.gain.high for finding in found.findings)
-    assert found.diagnosis.ceiling_speedup == highest
+    assert found.diagnosis.bound == highest
 
 
 def test_idle_time_without_launches_is_no_verdict_against_the_host():
@@ -233,7 +233,7 @@ def test_findings_carry_the_line_where_the_host_waits():
     found = judged(syncing)
     finding = next(finding for finding in found.findings if finding.id == "device-sync-in-loop")
     assert finding.advice.at[0].line == 12
-    assert finding.gain.likely <= found.diagnosis.ceilings[Bottleneck.HOST]
+    assert finding.gain.likely <= found.diagnosis.bounds[Bottleneck.HOST]
 
 
 US = st.floats(0, 1e5)
@@ -261,7 +261,7 @@ def test_shares_are_shares_whatever_was_measured(parts, marked):
     found = trace_report.report((trace if marked else replace(trace, steps=()),)).diagnosis
     assert 0 <= found.share <= 1
     assert sum(found.classes.values()) == pytest.approx(1.0) or not any(found.classes.values())
-    assert all(1 <= ceiling <= 100 for ceiling in found.ceilings.values())
+    assert all(1 <= ceiling <= 100 for ceiling in found.bounds.values())
 
 
 def entered(*ms):

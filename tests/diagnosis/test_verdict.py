@@ -41,7 +41,7 @@ def conclusion(of_step, *groups, findings=(), device="cpu"):
 def test_a_starved_run_waits_for_data():
     found = conclusion(step(data_wait=60, forward=15, backward=25), findings=[finding(Bottleneck.DATA, 2.0)])
     assert (found.verdict, found.share) == (Verdict.DATA, pytest.approx(0.6))
-    assert found.ceiling_speedup == pytest.approx(2.5)
+    assert found.bound == pytest.approx(2.5)
     assert found.confidence is Confidence.HIGH
 
 
@@ -53,8 +53,8 @@ def test_waiting_for_batches_that_are_fetched_is_waiting_for_the_network():
     assert found.verdict is Verdict.NETWORK
     assert found.classes[Bottleneck.NETWORK] == pytest.approx(0.81)
     # the workers need 0.95 of the step for their batches: a tenth of that is left without the network
-    assert found.ceilings[Bottleneck.NETWORK] == pytest.approx(1 / 0.19)
-    assert found.ceilings[Bottleneck.DATA] == pytest.approx(1 / 0.91)
+    assert found.bounds[Bottleneck.NETWORK] == pytest.approx(1 / 0.19)
+    assert found.bounds[Bottleneck.DATA] == pytest.approx(1 / 0.91)
 
 
 def test_a_wait_that_a_finding_can_take_out_outranks_compute_that_none_can():
@@ -64,7 +64,7 @@ def test_a_wait_that_a_finding_can_take_out_outranks_compute_that_none_can():
 
 def test_compute_without_a_finding_is_healthy():
     found = conclusion(step(data_wait=4, forward=40, backward=50, other=6))
-    assert (found.verdict, found.ceiling_speedup) == (Verdict.HEALTHY, pytest.approx(10))
+    assert (found.verdict, found.bound) == (Verdict.HEALTHY, pytest.approx(10))
     assert "no known change" in found.because[1]
 
 
@@ -256,7 +256,7 @@ def test_without_compute_a_step_lasts_as_long_as_its_batches():
     of_step = step(data_wait=50, forward=50, cpu=50)
     of_model = model(of_step, loader(workers=1, batch=95), cpu())
     found = conclusion(of_step, of_model, findings=[finding(Bottleneck.DATA, 1.5)])
-    assert found.ceilings[Bottleneck.COMPUTE] < 1.1
+    assert found.bounds[Bottleneck.COMPUTE] < 1.1
 
 
 @pytest.mark.parametrize("count", [1, 4])
@@ -369,7 +369,7 @@ def test_shares_are_shares_and_ceilings_bounded_whatever_was_measured(
     assert sum(found.classes.values()) == pytest.approx(1.0)
     assert all(0 <= share <= 1 for share in found.classes.values())
     assert 0 <= found.share <= 1
-    assert all(1 <= ceiling <= 100 for ceiling in found.ceilings.values())
+    assert all(1 <= ceiling <= 100 for ceiling in found.bounds.values())
 
 
 def test_stack_facts_without_lines_leave_other_to_the_host():

@@ -68,11 +68,11 @@ STEPS = StepFacts(
 DIAGNOSIS = Diagnosis(
     verdict=Verdict.DATA,
     share=0.61,
-    ceiling_speedup=2.56,
+    bound=2.56,
     confidence=Confidence.HIGH,
     because=("the model of the step meets the measured 61 ms within 4 %",),
     classes={Bottleneck.DATA: 0.61, Bottleneck.COMPUTE: 0.35, Bottleneck.HOST: 0.04},
-    ceilings={Bottleneck.DATA: 2.56, Bottleneck.COMPUTE: 1.5, Bottleneck.HOST: 1.04},
+    bounds={Bottleneck.DATA: 2.56, Bottleneck.COMPUTE: 1.5, Bottleneck.HOST: 1.04},
     model_error=0.04,
 )
 
@@ -143,11 +143,11 @@ NO_STEPS = replace(
     diagnosis=Diagnosis(
         verdict=Verdict.INCONCLUSIVE,
         share=0.0,
-        ceiling_speedup=1.0,
+        bound=1.0,
         confidence=Confidence.LOW,
         because=("nothing was trained while perfdoctor watched",),
         classes={},
-        ceilings={},
+        bounds={},
     ),
 )
 
@@ -158,7 +158,7 @@ HEALTHY = replace(
         DIAGNOSIS,
         verdict=Verdict.HEALTHY,
         share=0.93,
-        ceiling_speedup=1.0,
+        bound=1.0,
         because=("no change is worth 5 %",),
         classes={Bottleneck.COMPUTE: 0.93, Bottleneck.DATA: 0.05, Bottleneck.HOST: 0.02},
     ),

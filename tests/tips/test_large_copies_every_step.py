@@ -50,7 +50,12 @@ def test_stack_samples_see_what_python_adds_to_the_calls():
 
 @pytest.mark.parametrize(
     ("kind", "bottleneck"),
-    [("data", Bottleneck.DATA), ("compute", Bottleneck.COMPUTE), (None, Bottleneck.HOST)],
+    [
+        ("data", Bottleneck.DATA),
+        ("queue", Bottleneck.DATA),
+        ("compute", Bottleneck.COMPUTE),
+        (None, Bottleneck.HOST),
+    ],
 )
 def test_it_belongs_to_the_class_that_the_lines_time_is_charged_to(kind, bottleneck):
     seen = LineCost(Location("train.py", 30), 0.2, 90, kind=kind)

@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(
-    *words: str, sampler: NoSamples | None = None, watch: launch.Watch | None = None, **options: Any
+    *words: str, sampler: NoSamples | None = None, watch: launch.WhileRunning | None = None, **options: Any
 ) -> launch.CommandExit:
     """The launcher in this process."""
     samples = sampler or NoSamples()

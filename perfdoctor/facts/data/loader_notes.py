@@ -9,6 +9,7 @@ from perfdoctor.facts.decode import location, number
 from perfdoctor.model import redact
 from perfdoctor.model.loader_curve import LoaderCurve
 from perfdoctor.model.note import Note, Remark
+from perfdoctor.model.units import count
 from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire.events.loader_benchmark import (
     LoadingFailedEvent,
@@ -125,8 +126,8 @@ def _shape(curve: LoaderCurve) -> Iterator[Note]:
         yield Note("cores-limit", {"busy": rate.cpu_s * rate.batches_per_s, "cores": curve.cores})
 
 
-def _workers(count: int) -> str:
-    return "1 worker" if count == 1 else f"{count} workers"
+def _workers(number: int) -> str:
+    return count(number, "worker")
 
 
 # ---------------------------------------------------------------- what to mind

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NewType
 
-from perfdoctor.facts.decode import Json, as_count, number, positive
+from perfdoctor.facts.decode import Json, as_count, number, positive, process_sum
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import TimedStep
@@ -207,7 +207,7 @@ def memory_facts(samples: HostSamples) -> MemoryFacts | Missing:
         return Missing("memory was not sampled while training stepped")
 
     def most(key: str, roles: Sequence[str] | None = None) -> int | None:
-        sums = [_sum(entry, key, roles) for entry in samples]
+        sums = [process_sum(entry, key, roles) for entry in samples]
         known = [value for value in sums if value is not None]
         return round(max(known)) if known else None
 
@@ -249,15 +249,6 @@ def _held_bytes(samples: Sequence[Json]) -> int | None:
         else:
             about.append(min(sum(private) + max(shared), sum(rss)))
     return max(exact or about, default=None)
-
-
-def _sum(entry: Json, key: str, roles: Sequence[str] | None = None) -> float | None:
-    values = [
-        number(proc.get(key))
-        for proc in entry.get("procs") or ()
-        if proc.get(key) is not None and (roles is None or proc.get("role") in roles)
-    ]
-    return sum(values) if values else None
 
 
 def _whole(value: object) -> int | None:

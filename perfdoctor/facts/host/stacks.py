@@ -25,7 +25,6 @@ from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves, statements_at
 from perfdoctor.facts.user_source.update_dependence import Dependence, may_train, of_line, only_reported
 from perfdoctor.model import units
-from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
@@ -35,9 +34,8 @@ FEW = 5  # samples of the main thread below which nothing is said
 MOST_LINES = 20  # per phase
 _Below = tuple[Frame, "str | None", "str | None"]  # the user's line, the innermost function, the kind
 WRAP_C = {Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.GRAD_SYNC}  # wrappers of what may be written in C
-LETS_THROUGH = (
-    "__torch_function__"  # a call of torch's in a looked-at step, where no frame stands in for the script's
-)
+# A call of torch's in a looked-at step, where no frame stands in for the script's.
+LETS_THROUGH = "__torch_function__"
 SAVING_NAMES = re.compile(r"save_(?:checkpoint|model|state|weights|pretrained)|(?:^|_)save\w*_checkpoint")
 SAVING_FILES = re.compile(r"torch[/\\]serialization\.py|safetensors[/\\]|[/\\]shutil\.py")
 CONVERSIONS = frozenset(
@@ -49,9 +47,6 @@ TOOLS_OF_TORCH = re.compile(r"torch[/\\](?:utils[/\\]|_dynamo[/\\]eval_frame\.py
 MODULE_FILE = re.compile(r"torch[/\\]nn[/\\]modules[/\\]module\.py$")
 TRANSFORMS = re.compile(r"(?:torchvision|torchaudio|kornia)[/\\]")  # whose modules prepare data
 IN_PLACE = re.compile(r"[a-z]_$")  # `weight.mul_(x)`: tensors changed in place
-
-# What time that no wrapper is around is charged to, by its kind; all else to the host.
-KIND_CLASS = {"data": Bottleneck.DATA, "queue": Bottleneck.DATA, "compute": Bottleneck.COMPUTE}
 
 
 def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> StackFacts | Missing:

@@ -19,7 +19,7 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import StepLines
 from perfdoctor.model.measured import Location, Phase
 from perfdoctor.model.missing import Missing
-from perfdoctor.model.ranks import GradientSyncFacts, RankFacts
+from perfdoctor.model.ranks import DDP, GradientSyncFacts, RankFacts
 from perfdoctor.runs.events import absent
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.collective_rows import OP_NAMES
@@ -141,7 +141,7 @@ def sync_facts(
         exposed=0.0,
         all=0.0,
         each_s=0.0,
-        kind=named or ("DistributedDataParallel" if first.ddp else costliest),
+        kind=named or (DDP if first.ddp else costliest),
         ranks=first.ranks,
         exchanges=middle("exchanges"),
         buckets=middle("buckets"),

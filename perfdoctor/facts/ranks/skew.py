@@ -53,13 +53,8 @@ NEEDED = {
     "ranks",
     "buckets",
 }
-TOGETHER = (
-    ALL_REDUCE,
-    ALL_GATHER,
-    REDUCE_SCATTER,
-    ALL_TO_ALL,
-    BARRIER,
-)  # ops that no rank leaves before all have come
+# Ops that no rank leaves before all have come.
+TOGETHER = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BARRIER)
 SPENT = tuple(phase for phase in Phase if phase is not Phase.GRAD_SYNC)
 ENOUGH = 5  # exchanges; in fewer, one odd moment decides
 CELLS = 20_000_000  # figures kept of all ranks: 80 MB, and a few times that while they are compared
@@ -213,9 +208,8 @@ class Matcher:
     def __init__(self, world: int) -> None:
         self._world = max(2, world)
         self._first: CollectiveCalls | None = None
-        self._heads: Ints = np.zeros(
-            0, dtype=np.int64
-        )  # of the first rank's calls, the first one of each step
+        # of the first rank's calls, the first one of each step
+        self._heads: Ints = np.zeros(0, dtype=np.int64)
         self._stands_for = 1
         self._ranks: list[int] = []
         self._blocked: list[Small] = []

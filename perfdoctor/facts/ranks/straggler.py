@@ -11,21 +11,11 @@ import numpy as np
 from perfdoctor.facts.ranks.rank_work import InputSize, Lines, is_alone, slower_lines, times_larger
 from perfdoctor.facts.ranks.skew import SPENT, Skew, steady_mean
 from perfdoctor.facts.steps.boundaries import Bools, Floats, Ints
-from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.concluded import CLASS_OF_PHASE, Bottleneck
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase
 from perfdoctor.model.ranks import RankFacts, Straggler, held_against
 
-CAUSES: Mapping[Phase, Bottleneck] = {
-    Phase.DATA_WAIT: Bottleneck.DATA,
-    Phase.HOST_TO_DEVICE: Bottleneck.TRANSFER,
-    Phase.FORWARD: Bottleneck.COMPUTE,
-    Phase.BACKWARD: Bottleneck.COMPUTE,
-    Phase.OPTIMIZER: Bottleneck.COMPUTE,
-    Phase.VALIDATION: Bottleneck.COMPUTE,
-    Phase.CHECKPOINT: Bottleneck.HOST,
-    Phase.OTHER: Bottleneck.HOST,
-}
 WORDS: Mapping[Phase, str] = {
     Phase.DATA_WAIT: "waiting for batches",
     Phase.HOST_TO_DEVICE: "copies to its device",
@@ -209,9 +199,9 @@ def _cause(excess_s: Floats) -> tuple[Bottleneck, Phase]:
     """The class that takes longest in excess, and its phase that does."""
     classes = dict.fromkeys(Bottleneck, 0.0)
     for phase, value_s in zip(SPENT, excess_s, strict=True):
-        classes[CAUSES[phase]] += float(value_s)
+        classes[CLASS_OF_PHASE[phase]] += float(value_s)
     cause = max(classes, key=lambda kind: classes[kind])
-    phases = [phase for phase in SPENT if CAUSES[phase] is cause] or list(SPENT)
+    phases = [phase for phase in SPENT if CLASS_OF_PHASE[phase] is cause] or list(SPENT)
     return cause, max(phases, key=lambda phase: float(excess_s[SPENT.index(phase)]))
 
 
@@ -231,7 +221,7 @@ def waits(skew: Skew, rank: int) -> dict[Bottleneck, float]:
             charged[Bottleneck.HOST] += waited_s  # nothing that was timed: Python beside the steps
             continue
         for phase, value_s in zip(SPENT, longer_s / longer_s.sum(), strict=True):
-            charged[CAUSES[phase]] += float(value_s) * waited_s
+            charged[CLASS_OF_PHASE[phase]] += float(value_s) * waited_s
     return {kind: value_s for kind, value_s in charged.items() if value_s > 0}
 
 
@@ -242,7 +232,7 @@ def _lacking_s(row: int, others: list[int], habits: Sequence[Habits]) -> float:
 
 def _is_crowded(phase: Phase, excess_s: float, lacking_s: float) -> bool:
     """Whether that explains what it takes longer."""
-    return excess_s > 0 and CAUSES[phase] in ON_CORES and lacking_s >= EXPLAINS * excess_s
+    return excess_s > 0 and CLASS_OF_PHASE[phase] in ON_CORES and lacking_s >= EXPLAINS * excess_s
 
 
 def _why(phase: Phase, excess_s: float, row: int, others: list[int], habits: Sequence[Habits]) -> str:
@@ -251,7 +241,7 @@ def _why(phase: Phase, excess_s: float, row: int, others: list[int], habits: Seq
     if excess_s <= 0:
         return f"none of its phases takes longer than {usual_rank}'s"
     reasons = [f"it spends {excess_s * 1e3:.2f} ms a step longer than {usual_rank} on {WORDS[phase]}"]
-    habit, cause = habits[row], CAUSES[phase]
+    habit, cause = habits[row], CLASS_OF_PHASE[phase]
     lacking_s = _lacking_s(row, others, habits)
     if _is_crowded(phase, excess_s, lacking_s):
         reasons.append(
@@ -302,7 +292,7 @@ def _more_data(skew: Skew, row: int, others: list[int], habits: Sequence[Habits]
 
 def _times_longer(skew: Skew, row: int, others: list[int]) -> float:
     """How many times as long as the usual rank it computes."""
-    computing = [place for place, phase in enumerate(SPENT) if CAUSES[phase] is Bottleneck.COMPUTE]
+    computing = [place for place, phase in enumerate(SPENT) if CLASS_OF_PHASE[phase] is Bottleneck.COMPUTE]
     all_s = np.nan_to_num(skew.spent_s[:, :, computing]).sum(axis=(1, 2), dtype=np.float64)
     usual_s = float(np.median(all_s[others]))
     return float(all_s[row]) / usual_s if usual_s > 0 else 1.0

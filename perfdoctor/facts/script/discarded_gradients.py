@@ -15,9 +15,8 @@ from perfdoctor.model.measured import Location
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.training import DiscardedGradientsEvent
 
-CUTTING = frozenset(
-    "data detach device dtype item numel numpy shape size tolist".split()
-)  # they have no graph
+# What these give has no graph.
+CUTTING = frozenset("data detach device dtype item numel numpy shape size tolist".split())
 SIZES = frozenset("abs isfinite isinf isnan max mean norm numel std sum".split())
 MOSTLY = 0.5  # of the looks: fewer are a stage of the training
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from statistics import median
@@ -13,7 +12,7 @@ from perfdoctor.facts.ranks.gradient_sync import startup_share
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.module_calls import settled
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.launchers import counting, launcher_of
+from perfdoctor.model.launchers import PYTHON, counting, launcher_of
 from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.model.ranks import GradientSyncFacts, RankFacts
 from perfdoctor.runs.events import absent
@@ -28,7 +27,6 @@ BACKWARD = 2.0  # times a forward pass
 # which goes with their number, too. Together it was 1.6 to 3.7 times the search in a model of 450
 # parameters.
 SEARCHED = 2.7
-PYTHON = re.compile(r"python[\d.]*")
 RUNNERS = ("uv", "poetry", "pdm", "hatch")  # `... run COMMAND`
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from perfdoctor.facts.decode import location
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Note
-from perfdoctor.model.trial import OWN_ERROR, Place, typed
+from perfdoctor.model.trial import OWN_ERROR, Place, tweak_as_typed
 from perfdoctor.runs.types import RunRecords
 from perfdoctor.wire.events.process import TweakEvent
 
@@ -23,7 +23,7 @@ def notes(records: RunRecords) -> Iterator[Note]:
             _places([event for event in of_tweak if event.outcome == outcome], cwd)
             for outcome in ("applied", "left_alone", "withdrawn")
         )
-        changed = {"tweak": typed(module, values), "places": applied}
+        changed = {"tweak": tweak_as_typed(module, values), "places": applied}
         yield Note("tweak-left-alone", {**changed, "left": left}) if left else Note("tweak-on", changed)
         if applied and withdrawn:
             yield Note("tweak-withdrawn", {**changed, "places": withdrawn})

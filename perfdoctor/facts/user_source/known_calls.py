@@ -36,10 +36,11 @@ IMPURE_PARTS = frozenset(
     "distributed optim utils init random backends cuda autograd amp func _dynamo multiprocessing optimize "
     "exit _exit kill environ chdir jit".split()
 )
+# Even below an impure part.
 READING_PARTS = frozenset(
     "synchronize memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_summary "
     "mem_get_info current_device device_count SummaryWriter".split()
-)  # even below an impure part
+)
 IMPURE_STARTS = ("set_", "manual_", "use_", "seed", "register_", "init_", "_foreach_")
 # What a bare name usually stands for where the file imports nothing of that name.
 USUAL_ALIASES = {

@@ -75,12 +75,13 @@ def _only_call(finder: EffectsFinder, function: ast.FunctionDef | ast.AsyncFunct
     node = listing.statement(call.lineno)
     if node is None or listing.outermost_loop(call.lineno) or listing.comprehension(call.lineno):
         return None
+    # `finetune(pretrain())` trains on
     later = any(
         isinstance(one, ast.Lambda) or (isinstance(one, ast.Call) and finder.trains_inside(one))
         for part in header(node)
         for one in ast.walk(part)
         if one is not call and any(inner is call for inner in ast.walk(one))
-    )  # `finetune(pretrain())` trains on
+    )
     return None if later else call
 
 

@@ -80,4 +80,5 @@ def samples_of(batch: Any, tensor: Any, most: int = 0, exact: bool = False) -> i
 
 
 def bytes_of(batch: Any, tensor: type) -> int:
+    """The size of all tensors of a batch."""
     return sum(leaf.numel() * leaf.element_size() for leaf in leaves(batch, tensor))

@@ -29,10 +29,8 @@ Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
 
 CALLS_MAX = 4_000  # in one look: a validation that lies between two updates must not fill memory
-FREE_NS, SHARE = (
-    20_000_000,
-    0.005,
-)  # what looks may cost, or that of the time since the first one was asked for
+# What looks may cost, or that of the time since the first one was asked for.
+FREE_NS, SHARE = 20_000_000, 0.005
 UPDATES_MAX = 64  # in one look, or before one: the optimizer that ends a step may have had its last
 SHORT_NS = 50_000  # calls below it are not remembered: to look at what they return costs as much
 SHOWN = 64  # elements of a result that are compared

@@ -14,10 +14,10 @@ BATCH_LINES = 3  # of each stage, costliest first
 
 # What every document about training has of what was concluded.
 CONCLUDED = (
-    "bottleneck=diagnosis classes=diagnosis.classes ceilings=diagnosis.ceilings findings not_judged together"
+    "bottleneck=diagnosis classes=diagnosis.classes ceilings=diagnosis.bounds findings not_judged together"
 )
 CONCLUSIONS: Shapes = {
-    Diagnosis: Shape("verdict share ceiling_speedup confidence because model_error"),
+    Diagnosis: Shape("verdict share ceiling_speedup=bound confidence because model_error"),
     Finding: Shape(
         "id rank class=bottleneck title because=advice.because gain about=advice.about at=advice.at"
         " tweak=advice.tweak same_result=advice.same_result code=advice.code checked=checked.label"

@@ -75,6 +75,7 @@ def batch(batch: BatchFacts, cwd: str) -> dict[str, Any]:
 
 
 def costly_lines(report: Report) -> list[tuple[str, ...]]:
+    """The costliest lines: seconds a step, share of it, phase, place and source of each."""
     if report.lines is None:
         return []
     return [
@@ -91,6 +92,7 @@ def costly_lines(report: Report) -> list[tuple[str, ...]]:
 
 
 def unseen(report: Report) -> str:
+    """The share of the step that no line was seen to take; "" where that is not known."""
     if report.lines is None or report.steps is None or not report.steps.mean_s:
         return ""
     return text.percent(report.lines.unseen / report.steps.mean_s)

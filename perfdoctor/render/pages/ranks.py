@@ -7,7 +7,15 @@ from collections.abc import Iterator, Sequence
 
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import Phase
-from perfdoctor.model.ranks import GradientSyncFacts, JobFacts, RankFacts, ScalePoint, Straggler, rank_list
+from perfdoctor.model.ranks import (
+    DDP,
+    GradientSyncFacts,
+    JobFacts,
+    RankFacts,
+    ScalePoint,
+    Straggler,
+    rank_list,
+)
 from perfdoctor.render import page as blocks
 from perfdoctor.render import text
 from perfdoctor.render.notes import all_worded, worded
@@ -48,7 +56,6 @@ LONGER = {
 GROUPS = 6  # of ranks that ended in the same way; more are counted
 CAUSES = 2  # named of what delays the straggler, where it is not always the same rank
 SINCE = re.compile(r",? for (\d+(?:\.\d+)?) s$")  # the end of what is said of a rank that hangs
-DDP = "DistributedDataParallel"  # what it calls its collectives: buckets
 FULL = 0.05  # of the time: shorter waits do not fill the line of levels
 OFTEN = 0.05  # syncs per step more or less than one from which their number is shown
 WIDE = 0.1  # of a speedup: the ends of a range that is narrower say no more than its middle

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfdoctor.model.measured import RunFacts
-from perfdoctor.model.trial import typed
+from perfdoctor.model.trial import tweak_as_typed
 from perfdoctor.render import text
 
 UNKNOWN = "-"
@@ -52,7 +52,7 @@ def _cut(line: str, width: int) -> str:
 
 def _tweaked(run: Mapping[str, Any]) -> str:
     """`with --workers 4: ` for a run that had tweaks on."""
-    told = [typed(str(module), values) for module, values in _object(run.get("tweaks")).items()]
+    told = [tweak_as_typed(str(module), values) for module, values in _object(run.get("tweaks")).items()]
     return f"with {' '.join(told)}: " if told else ""
 
 

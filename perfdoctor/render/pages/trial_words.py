@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from perfdoctor.model.concluded import Gain
+from perfdoctor.model.launchers import PYTHON
 from perfdoctor.model.trial import (
     OWN_ERROR,
     ExecutionSummary,
@@ -20,7 +20,6 @@ from perfdoctor.model.trial import (
 )
 from perfdoctor.render import text
 
-PYTHON = re.compile(r"(python|pypy)[\d.]*t?")
 FIGURE = "--metric 'accuracy: ([0-9.]+)'"
 SAME = {True: "the same", False: "changed", None: "not judged"}
 LATE_S = 2.0  # from here on another beginning is told even if nothing earns it back: starts differ by less
@@ -153,10 +152,10 @@ def _begun_s(measured: ExecutionSummary) -> float | None:
 
 def command(trial: Trial) -> str:
     """The command as one types it behind `perfdoctor run`."""
-    return typed(trial.command)
+    return command_as_typed(trial.command)
 
 
-def typed(command: Sequence[str]) -> str:
+def command_as_typed(command: Sequence[str]) -> str:
     """A command without an interpreter that need not be named."""
     named = len(command) > 1 and (command[1] == "-m" or not command[1].startswith("-"))
     is_python = named and PYTHON.fullmatch(os.path.basename(command[0]))

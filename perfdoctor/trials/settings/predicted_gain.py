@@ -46,7 +46,7 @@ def predict(variant: Variant, facts: Facts, report: Report) -> Gain | None:
     return calibrated(
         gain,
         [PartialGain(kind, gain, saving.change.is_setting) for saving in savings for kind in saving.kinds],
-        report.diagnosis.ceilings,
+        report.diagnosis.bounds,
         machine.by_kind,
         published=published,
         checked=settings_on(machine.device),
@@ -61,7 +61,7 @@ def modelled(variant: Variant, facts: Facts, report: Report) -> ModelledGain | N
     gain, savings, _ = found
     kinds = {kind for saving in savings for kind in saving.kinds}
     acts_on = tuple(kind for kind in Bottleneck if kind in kinds)
-    return ModelledGain(within(gain, kinds, report.diagnosis.ceilings), acts_on, facts.run.device)
+    return ModelledGain(within(gain, kinds, report.diagnosis.bounds), acts_on, facts.run.device)
 
 
 def _by_model(variant: Variant, facts: Facts, report: Report) -> tuple[Gain, Sequence[Saving], bool] | None:

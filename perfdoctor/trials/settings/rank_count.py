@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.launchers import SCRIPT_SUFFIXES, TORCHRUN_MODULE, counting, launcher_of
+from perfdoctor.model.launchers import PYTHON, SCRIPT_SUFFIXES, TORCHRUN_MODULE, counting, launcher_of
 from perfdoctor.watch import command as commands
 
 MANY_HOSTS = ("--nnodes", "--num_machines", "--num-machines", "--num_nodes")
@@ -63,7 +63,7 @@ def typed_commands(words: Sequence[str], numbers: Iterable[int]) -> dict[int, st
 
 def _typed(words: Sequence[str]) -> str:
     typed = list(words)
-    if commands.PYTHON.fullmatch(os.path.basename(typed[0])) and tuple(typed[1:3]) == TORCHRUN_MODULE:
+    if PYTHON.fullmatch(os.path.basename(typed[0])) and tuple(typed[1:3]) == TORCHRUN_MODULE:
         typed[:3] = ["torchrun"]
     return shlex.join(typed)
 
@@ -106,7 +106,7 @@ def _check_hosts(words: Sequence[str]) -> None:
 def _launched(argv: Sequence[str], ranks: int) -> tuple[str, ...]:
     """A script's or module's command line, started by torch's launcher."""
     python, *words = argv
-    if not commands.PYTHON.fullmatch(os.path.basename(python)):
+    if not PYTHON.fullmatch(os.path.basename(python)):
         raise PerfdoctorError(f"perfdoctor does not know how to give {python} the number of ranks", GIVE_IT)
     options: list[str] = []
     while words and words[0].startswith("-") and words[0] != "-m":

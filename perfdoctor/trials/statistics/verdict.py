@@ -11,6 +11,7 @@ from statistics import median
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Outcome, Place, Variant, VariantResult
+from perfdoctor.model.units import count
 from perfdoctor.trials.plan import LEAST_TURNS, resizing
 from perfdoctor.trials.statistics import losses, payoff, speedup
 from perfdoctor.tweaks import BITWISE, PATH, RESULTS
@@ -204,7 +205,7 @@ def _why_withdrawn(places: Sequence[Place]) -> str:
 
 
 def _after(step: int | None) -> str:
-    return "" if step is None else f" after {step:,} step{'' if step == 1 else 's'}"
+    return "" if step is None else f" after {count(step, 'step')}"
 
 
 def _why_untouched(execution: Execution) -> str:

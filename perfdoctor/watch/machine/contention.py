@@ -6,7 +6,6 @@ measured with the script's own interpreter and torch, after the script has ended
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import psutil
 
 from perfdoctor.runs.directory import SHARING, Json, make_private, read_json, user_folder, write_json
 from perfdoctor.runs.types import RunRecords
+from perfdoctor.watch.command import unprobed_environment
 from perfdoctor.watch.samplers import usable_cores
 
 PROGRAM = Path(__file__).with_name("contention_program.py")
@@ -61,13 +61,12 @@ def measure(python: str, threads: int, cores: float) -> Json | None:
     """The factors of `watch/machine/contention_program.py`, or None where it does not end well."""
     counts = sorted({1, max(1, min(MOST_WORKERS, int(cores)))})
     request = orjson.dumps({"threads": threads, "workers": counts, "seconds": SECONDS}).decode()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PERFDOCTOR_")}
     try:
         done = subprocess.run(
             [python, str(PROGRAM), request],
             capture_output=True,
             timeout=AT_MOST_S,
-            env=environment,
+            env=unprobed_environment(),
             check=True,
         )
         factors = orjson.loads(done.stdout)

@@ -18,7 +18,7 @@ from perfdoctor.errors import CannotStart, Interrupted, NotARun, PerfdoctorError
 from perfdoctor.model import redact
 from perfdoctor.model.launchers import SCRIPT_SUFFIXES
 from perfdoctor.model.link import LEAST_SIZES, SCHEMA, AllReduce, Net, Nic
-from perfdoctor.runs import directory, json_text, regular_file
+from perfdoctor.runs import directory, json_text
 from perfdoctor.runs.checked import checked
 from perfdoctor.runs.directory import Json
 from perfdoctor.watch import command, log_tail, signals
@@ -62,7 +62,7 @@ def measure(
     if ended is not None:
         ended = redact.text(ended, redact.secrets(words, os.environ))
     facts: Json = {"schema": SCHEMA, "command": redact.command(words), "ended": ended, "nic": None}
-    lines = _lines(folder / MEASURED)
+    lines = list(json_text.objects(folder / MEASURED))
     if lines and ended is None:
         card = nics.used(os.environ, str(lines[0].get("backend")))
         facts["nic"] = None if card is None else asdict(card)
@@ -83,7 +83,7 @@ class RanksFailed(PerfdoctorError):
 
 def progress(folder: Path) -> int | None:
     """The largest size that is measured so far, in bytes; None before the first."""
-    sizes = [line["bytes"] for line in _lines(folder / MEASURED) if line.get("event") == "size"]
+    sizes = [line["bytes"] for line in json_text.objects(folder / MEASURED) if line.get("event") == "size"]
     return sizes[-1] if sizes else None
 
 
@@ -120,9 +120,10 @@ def _launcher(words: Sequence[str], ranks: int | None) -> tuple[str, ...]:
 
 def look(python: str) -> Json:
     """What an interpreter has to measure with; without `torch` where it does not even start."""
+    environment = command.unprobed_environment()
     try:
         done = subprocess.run(
-            [python, str(PROGRAM)], capture_output=True, timeout=LOOK_S, env=_environment(), check=True
+            [python, str(PROGRAM)], capture_output=True, timeout=LOOK_S, env=environment, check=True
         )
         answer = orjson.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
@@ -130,17 +131,13 @@ def look(python: str) -> Json:
     return answer if isinstance(answer, dict) else {}
 
 
-def _environment() -> dict[str, str]:
-    """The user's, in which no probe is asked for."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PERFDOCTOR_")}
-
-
 def _run(argv: Sequence[str], log: Path, limit_s: float | None) -> str | None:
     """Run the ranks to their end: what went wrong, if something did."""
+    environment = command.unprobed_environment()
     with signals.SignalForwarding() as forwarding, open(log, "wb", opener=directory.opened_private) as file:
         try:
             process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=_environment()
+                argv, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment
             )
         except OSError as trouble:
             raise command.cannot_start(argv[0], trouble) from None
@@ -184,7 +181,7 @@ def _nothing(ended: str | None, log: Path) -> PerfdoctorError:
 
 def read(folder: Path) -> Net:
     """The measurement that is kept in a folder. Raises NotARun where there is none that can be read."""
-    facts, lines = directory.read_json(folder / FILE) or {}, _lines(folder / MEASURED)
+    facts, lines = directory.read_json(folder / FILE) or {}, list(json_text.objects(folder / MEASURED))
     begin = lines[0] if lines else {}
     try:
         sizes = [line for line in lines if line.get("event") == "size"]
@@ -230,16 +227,3 @@ def _exchange(line: Mapping[str, Any]) -> AllReduce:
     if not math.isfinite(2 * exchange.bytes / exchange.seconds):
         raise ValueError("an exchange is no quicker than can be told")
     return exchange
-
-
-def _lines(file: Path) -> list[Json]:
-    """The objects of a file of JSON lines, without a last one that is cut off."""
-    lines: list[Json] = []
-    try:
-        for line in regular_file.content(file).splitlines():
-            value = json_text.loads(line)
-            if isinstance(value, dict):
-                lines.append(value)
-    except (OSError, ValueError):
-        pass  # what came before the trouble is what there is
-    return lines

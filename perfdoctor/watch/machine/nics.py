@@ -43,9 +43,8 @@ def _ethernet(root: Path) -> Iterator[Nic]:
         if _read(folder / "operstate") == "down" or kind == "772":  # 772: loopback, in the kernel's if_arp.h
             continue
         megabits = _read(folder / "speed")
-        is_rated = (
-            megabits.isdigit() and int(megabits) > 0 and not _made_up(folder)
-        )  # -1, no answer: not known
+        # -1, no answer: not known
+        is_rated = megabits.isdigit() and int(megabits) > 0 and not _made_up(folder)
         yield Nic(folder.name, int(megabits) * 1e6 / BITS if is_rated else None)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # type checkers then know the arguments of every event's cons
 else:
 
     def dataclass_transform(**how: bool) -> Callable[[Class], Class]:
+        """Nothing while it runs: typing_extensions may not be there."""
         return lambda declared: declared
 
 

@@ -84,7 +84,7 @@ def test_a_run_without_steps_says_null_not_zero():
 
 
 def test_what_is_not_a_number_becomes_null():
-    endless = replace(reports.DIAGNOSIS, ceilings={Bottleneck.DATA: math.inf}, ceiling_speedup=math.inf)
+    endless = replace(reports.DIAGNOSIS, bounds={Bottleneck.DATA: math.inf}, bound=math.inf)
     steps = replace(reports.STEPS, first_loss=math.nan)
     document = parsed(replace(reports.STARVED, diagnosis=endless, steps=steps))
     assert document["bottleneck"]["ceiling_speedup"] is None

@@ -145,7 +145,7 @@ def test_what_watching_cost_is_said_where_it_was_measured():
 
 def test_a_speedup_bound_is_said_only_where_one_is_known():
     computing = replace(reports.DIAGNOSIS, verdict=Verdict.COMPUTE)
-    endless = replace(reports.DIAGNOSIS, ceiling_speedup=100.0)
+    endless = replace(reports.DIAGNOSIS, bound=100.0)
     between = replace(reports.DIAGNOSIS, verdict=Verdict.NETWORK, waits_for_ranks=True)
     assert "If batches were always ready: about 2.6× as fast" in shown(reports.STARVED)
     assert "If no rank waited: about 2.6× as fast" in shown(replace(reports.STARVED, diagnosis=between))

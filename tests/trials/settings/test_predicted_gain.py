@@ -62,8 +62,8 @@ def finding(tweak, change, kind=Bottleneck.COMPUTE, likely=1.5):
     return Finding("a", 1, kind, "A", Advice(("because",), change, tweak=tweak), Gain(1.1, likely, 2.0))
 
 
-def gain(words, facts, *findings, ceilings=OPEN, classes=REPORT.diagnosis.classes):
-    diagnosis = replace(REPORT.diagnosis, ceilings=ceilings, classes=classes)
+def gain(words, facts, *findings, bounds=OPEN, classes=REPORT.diagnosis.classes):
+    diagnosis = replace(REPORT.diagnosis, bounds=bounds, classes=classes)
     report = replace(REPORT, findings=findings, diagnosis=diagnosis)
     return predict(variant(words), facts, report)
 
@@ -324,10 +324,10 @@ def test_one_thread_loses_no_more_than_its_share_where_teams_lose_much_more():
 
 def test_threads_free_time_of_computing_and_of_workers():
     late = computing(4, cores=4, of_loader=loader(workers=3, batch=500), used=3.9, wait=105)
-    ceilings = {**dict.fromkeys(Bottleneck, 1.0), Bottleneck.DATA: 1.05, Bottleneck.COMPUTE: 1.02}
+    bounds = {**dict.fromkeys(Bottleneck, 1.0), Bottleneck.DATA: 1.05, Bottleneck.COMPUTE: 1.02}
     assert gain("--threads 1", late).high > 1.1
     both = 1 / (1 / 1.05 + 1 / 1.02 - 1)
-    assert gain("--threads 1", late, ceilings=ceilings).high == pytest.approx(both**BEYOND)
+    assert gain("--threads 1", late, bounds=bounds).high == pytest.approx(both**BEYOND)
 
 
 def test_threads_and_workers_share_the_cores():
@@ -419,7 +419,7 @@ def test_a_finding_tells_of_the_tweak_that_it_names():
 
 def test_a_finding_tells_of_its_tweak_with_an_extra_word():
     extra = Setting("amp", ("--amp", "--amp-dtype", "fp16"), {"amp_dtype": "fp16"}, BITWISE)
-    report = replace(REPORT, findings=(AMP,), diagnosis=replace(REPORT.diagnosis, ceilings=OPEN))
+    report = replace(REPORT, findings=(AMP,), diagnosis=replace(REPORT.diagnosis, bounds=OPEN))
     assert predict(Variant((extra,)), patient(STARVED), report).likely == pytest.approx(1 / 0.6)
 
 
@@ -477,15 +477,15 @@ def test_no_gain_is_above_the_ceiling_of_its_class():
     bound = {**OPEN, Bottleneck.DATA: 1.5}
     starved = patient(STARVED, loader(batch=12))
     assert gain("--workers 2", starved).likely > 1.6
-    assert gain("--workers 2", starved, ceilings=bound).likely == 1.5
-    assert gain("--workers 2", starved, ceilings=bound).high <= 1.5**BEYOND
+    assert gain("--workers 2", starved, bounds=bound).likely == 1.5
+    assert gain("--workers 2", starved, bounds=bound).high <= 1.5**BEYOND
 
 
 def test_ceilings_of_several_classes_are_those_of_their_time_together():
-    ceilings = {**OPEN, Bottleneck.DATA: 2.0, Bottleneck.COMPUTE: 1.25}  # 50 % and 20 %
+    bounds = {**OPEN, Bottleneck.DATA: 2.0, Bottleneck.COMPUTE: 1.25}  # 50 % and 20 %
     kinds = (Bottleneck.DATA, Bottleneck.COMPUTE)
-    assert within(Gain(2, 8, 9), kinds, ceilings).likely == pytest.approx(1 / 0.3)
-    assert within(Gain(0.5, 0.8, 0.9), kinds, ceilings) == Gain(0.5, 0.8, 0.9)
+    assert within(Gain(2, 8, 9), kinds, bounds).likely == pytest.approx(1 / 0.3)
+    assert within(Gain(0.5, 0.8, 0.9), kinds, bounds) == Gain(0.5, 0.8, 0.9)
 
 
 def test_nothing_changed_is_no_gain_and_no_loss():

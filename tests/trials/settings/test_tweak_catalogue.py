@@ -61,7 +61,7 @@ from tests.support.facts import loader, run, step
 from tests.support.reports import STARVED
 
 REPORT = replace(
-    STARVED, findings=(), diagnosis=replace(STARVED.diagnosis, ceilings=dict.fromkeys(Bottleneck, 50.0))
+    STARVED, findings=(), diagnosis=replace(STARVED.diagnosis, bounds=dict.fromkeys(Bottleneck, 50.0))
 )
 GROUPS = {RunFacts: run(), StepFacts: step(forward=10), LoaderFacts: loader(batch=1, batch_size=32)}
 
