@@ -21,6 +21,8 @@ class Moments:
         self.model: List[Callable[[Any, int], None]] = []  # a model is called first; with its size
         self.sampled_call: List[Callable[[Args, Kwargs], None]] = []  # of a model that trains
         self.sampled_module: List[Callable[[Any], None]] = []  # any is called, in the same steps
+        # A model was called without gradients or in eval mode: its arguments, itself first, and nanoseconds.
+        self.evaluated: List[Callable[[Args, Kwargs, int], None]] = []
         self.optimizer: List[Callable[[Any, int], None]] = []  # an optimizer steps first; with its number
         self.fetcher: List[Callable[[int, int, Any], None]] = []  # one was made, for a loader in an epoch
         self.batch: List[Callable[[int, Any], None]] = []  # a loader, by its number, delivered one of a few

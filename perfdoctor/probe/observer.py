@@ -96,6 +96,10 @@ class Watch:
         """Call `call(module, modules inside)` when the script calls a model for the first time."""
         self.moments.model.append(patch.guarded(name, call))
 
+    def on_evaluation(self, name: str, call: Callable[[Tuple[Any, ...], Dict[str, Any], int], None]) -> None:
+        """Call `call(args, kwargs, ns)` after each call of a model without gradients, or in eval mode."""
+        self.moments.evaluated.append(patch.guarded(name, call))
+
     def on_sampled_call(self, name: str, call: Callable[[Tuple[Any, ...], Dict[str, Any]], None]) -> None:
         """Call `call(args, kwargs)` before a model that trains is called, in sampled steps."""
         self.moments.sampled_call.append(patch.guarded(name, call))

@@ -169,7 +169,7 @@ class ModuleCallPhases:
         elif recorder.undecided:
             recorder.set_aside(recorder.base, recorder.base)
         watched = None if watcher is True or watcher is self.look else watcher.enter(args, kwargs)
-        return recorder, watched, phase, recording, depth, known
+        return recorder, watched, phase, recording, depth, known, kwargs
 
     def _watcher(self, known: _KnownModule, trains: bool, args: Args, kwargs: Kwargs) -> Any:
         """Who watches the calls inside: while a model is new, a look at how its batches are laid out."""
@@ -228,7 +228,7 @@ class ModuleCallPhases:
 
     def _leave(self, token: Any, args: Args, result: Any) -> None:
         self.in_call = False
-        recorder, watcher, phase, recording, depth, known = token
+        recorder, watcher, phase, recording, depth, known, kwargs = token
         if self.look is not None:
             self._settle(known, self.look, args, result)
         if watcher is not None:
@@ -247,6 +247,9 @@ class ModuleCallPhases:
         elif phase == EVAL_FORWARD and known.trained:
             self.unsure = known
             self.samples.evaluated = True
+        if phase != FORWARD or not recording:
+            for call in self.thread.moments.evaluated:
+                call(args, kwargs, recorder.since - begin)
         if recorder.level <= CALL:
             recorder.mark(CALL)
 

@@ -18,6 +18,18 @@ class EvalEvent(Event, name="eval"):
     lines: list[Line]  # that called the first one, innermost first
 
 
+class RepeatedPrefixesEvent(Event, name="prefixes"):
+    """Running totals of calls without a loss whose input is that of the call before and one place more."""
+
+    runs: int  # of such calls in a row
+    calls: int
+    seconds: float  # on the host
+    left_s: float  # of them, so much would calls take that get the new place only
+    longest: int  # places
+    generates: bool  # transformers' generate makes the calls
+    lines: list[Line]  # that made the first run's calls, innermost first
+
+
 class ZeroGradEvent(Event, name="zeroing"):
     """Running totals of calls that fill gradients with zeros."""
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
 from perfdoctor.wire.step_rows import UPDATE
-from tests.support.watched import watched
+from tests.support.watched import updates, watched
 
 pytestmark = pytest.mark.process
 
@@ -218,3 +219,48 @@ NAMED = """
 
 def test_a_wrapper_named_validation_is_around_a_pass_that_validates(tmp_path):
     watched(tmp_path, NAMED)
+
+
+GENERATES = """
+    import time, torch
+    from torch import nn
+    class Slow(nn.Linear):
+        def forward(self, x):
+            time.sleep(0.005)
+            return super().forward(x)
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.decoder = Slow(4, 4), Slow(4, 4)
+        def forward(self, x, encoded=None):
+            return self.decoder(x + (self.encoder(x) if encoded is None else encoded))
+        @torch.no_grad()
+        def generate(self, x):
+            encoded = self.encoder(x)
+            for _ in range(4):
+                x = self(x, encoded)
+            return x
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    def validate():
+        model.eval()
+        for _ in range(3):
+            model.generate(torch.ones(2, 4))
+            with torch.no_grad():
+                model(torch.ones(2, 4))
+    for step in range(9):
+        model.train()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        if step in (2, 5):
+            validate()
+"""
+
+
+def test_an_encoder_that_generation_calls_apart_validates_as_well(tmp_path):
+    steps = updates(watched(tmp_path, GENERATES))
+    validation_s, forward_s = steps["validation"] / 1e9, steps["forward"] / 1e9
+    after = [index for index in range(9) if validation_s[index] > 0]
+    assert after == [3, 6]
+    assert (validation_s[after] >= 3 * 7 * 0.005).all()  # an encoder, four decoders, and both once more
+    assert (forward_s[after] < np.median(forward_s) + 0.05).all()  # next to nothing of it is in forward

@@ -10,6 +10,7 @@ from perfdoctor.facts.script.recomputation import RecomputationFacts
 from perfdoctor.facts.script.recomputed_constants import ConstantLine, RecomputedConstantFacts
 from perfdoctor.facts.script.renormalised_embeddings import RenormalisedEmbeddingFacts, RenormalisedTable
 from perfdoctor.facts.script.repeated_copies import CopyingLine, RepeatedCopyFacts
+from perfdoctor.facts.script.repeated_prefixes import RepeatedPrefixesFacts
 from perfdoctor.facts.script.zero_products import ZeroProductFacts, ZeroProductLine
 from perfdoctor.model.change import Estimate
 from perfdoctor.model.measured import LineCost, Location, Phase
@@ -38,6 +39,7 @@ HEALTHY = {
         Estimate(0.0, 0.01, 0.03), (RenormalisedTable(AT, None, 0.01, 1.0, 64.0, 32),), 5
     ),
     RecomputationFacts: RecomputationFacts(2.0, Estimate(0.03, 0.03, 0.03), AT, 2 * GB, 12 * GB, False),
+    RepeatedPrefixesFacts: RepeatedPrefixesFacts(20.0, 32, 0.04, 0.5, True, False, (AT,)),
 }
 
 
@@ -123,4 +125,14 @@ def odd(draw):
         DiagonalMatrixFacts: DiagonalMatrixFacts(Estimate(low, likely, high), tuple(diagonal), 3),
         EmbeddingTableFacts: EmbeddingTableFacts(tuple(tables)),
         RenormalisedEmbeddingFacts: RenormalisedEmbeddingFacts(Estimate(low, likely, high), tuple(short), 3),
+        RepeatedPrefixesFacts: RepeatedPrefixesFacts(
+            draw(st.floats(8, 1e6)),
+            draw(st.integers(9, 10**6)),
+            draw(SHARE),
+            draw(SHARE),
+            draw(st.booleans()),
+            draw(st.booleans()),
+            (AT,) * draw(st.integers(0, 1)),
+            (AT,) * draw(st.integers(0, 2)),
+        ),
     }
