@@ -55,6 +55,7 @@ def loader(
     The script runs up to the loader it trains with, and ends there. Its output goes to stderr.
     """
     from perfdoctor.watch import launch
+    from perfdoctor.watch.options import Options
 
     if number is not None and at is not None:
         raise PerfdoctorError("--number and --at both choose the DataLoader", "leave out one of them")
@@ -66,7 +67,7 @@ def loader(
         "at": _place(at) if at is not None else None,
         "cores": _cores(),
     }
-    options = launch.Options(out=out, stop=True, profiler=False, stacks=False, loader=asked)
+    options = Options(out=out, stop=True, profiler=False, stacks=False, loader=asked)
     outcome = launch.run(command, options, _watch, _no_samples)
     if outcome.path is None:  # there is no such script: its interpreter has said so
         raise typer.Exit(outcome.status)

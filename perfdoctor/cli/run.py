@@ -82,11 +82,12 @@ def run(
     Exit status, output and signals are the command's own; perfdoctor writes to stderr.
     """
     from perfdoctor.watch import launch, scheduler_task
+    from perfdoctor.watch.options import Options
 
     _check_bounds(stop, steps, seconds)
     file = html_file.asked(html)  # hours later it would be too late to say no
     task = scheduler_task.of(os.environ)
-    options = launch.Options(
+    options = Options(
         max_steps=steps,
         max_seconds=seconds,
         stop=stop,

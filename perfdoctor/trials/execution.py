@@ -23,6 +23,7 @@ from perfdoctor.trials.sandbox.memory import PeakMemory
 from perfdoctor.trials.sandbox.protect import Protection
 from perfdoctor.trials.settings import metric, rank_count
 from perfdoctor.watch import launch, log_tail
+from perfdoctor.watch.options import Options, TrialOptions
 
 SEED = 0
 OUT_OF_MEMORY = re.compile(
@@ -95,11 +96,11 @@ class Executor:
         bounds: StopRule,
         apart: bool = False,
         parks: bool = False,
-    ) -> launch.Options:
-        """How a variant is launched, recorded at `path`; `apart` and `parks` as in launch.TrialOptions."""
+    ) -> Options:
+        """How a variant is launched, recorded at `path`; `apart` and `parks` as in TrialOptions."""
         prepared = self.protection.prepare(path)
         hash_seed = os.environ.get("PYTHONHASHSEED", str(SEED))
-        return launch.Options(
+        return Options(
             max_steps=bounds.updates,
             max_seconds=bounds.seconds,
             stop=True,
@@ -108,7 +109,7 @@ class Executor:
             stacks=False,
             tweaks=variant.tweaks,
             keep_arguments=self.keep_arguments,
-            trial=launch.TrialOptions(
+            trial=TrialOptions(
                 path,
                 log,
                 SEED,

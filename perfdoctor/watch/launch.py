@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -24,6 +24,7 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.own_failures import guarded
 from perfdoctor.runs import directory, interruption
 from perfdoctor.watch import command, failures, limits, scheduler_task, signals, unwatched
+from perfdoctor.watch.options import Options, config
 from perfdoctor.watch.run_json import RunFile
 from perfdoctor.wire import names
 
@@ -39,42 +40,6 @@ class Sampler(Protocol):
 
 WhileRunning = Callable[[Path, "subprocess.Popen[bytes]"], AbstractContextManager[Any]]
 Sample = Callable[[Path, int, Mapping[str, Any]], Sampler]
-
-
-@dataclass(frozen=True)
-class TrialOptions:
-    """How a command runs for a trial: in a folder given, its output in a file, seeded, its writes caught."""
-
-    path: Path  # the run directory of this execution, made here
-    log: Path
-    seed: int
-    max_training_s: float | None = None  # since the first step
-    warm_up_updates: int | None = None  # after which measuring begins; None: all is measured
-    before: tuple[str, ...] = ()  # words that start the command in a view of the file system
-    environ: Mapping[str, str] = field(default_factory=dict)
-    protect: Mapping[str, Any] = field(default_factory=dict)  # how the probe keeps the user's files
-    watched: bool = False  # what ranks exchange is recorded, too: not steps and losses alone
-    apart: bool = False  # in a session of its own, so that all of it can rest
-    parks: bool = False  # with a device that has nothing to do, where its turns end: see wire/turns.py
-
-
-@dataclass(frozen=True)
-class Options:
-    """What `perfdoctor run` was asked for."""
-
-    max_steps: int | None = None
-    max_seconds: float | None = None
-    stop: bool = False  # end the script with the watch
-    out: str | None = None  # the folder that holds runs
-    quiet: bool = False
-    profiler: bool = True
-    profiler_share: float = 0.01  # of the time since the first step, for all windows together
-    stacks: bool = True
-    loader: Mapping[str, Any] | None = None  # measure a DataLoader, with these options, instead of training
-    tweaks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of trial.Variant.tweaks
-    trial: TrialOptions | None = None
-    keep_arguments: bool = False  # secrets of the command line, too
-    task: scheduler_task.SchedulerTask | None = None  # of a job whose launcher has started one of us for each
 
 
 @dataclass(frozen=True)
@@ -304,28 +269,6 @@ def tidy(path: Path) -> None:
     with suppress(OSError):
         (path / directory.PROBE).unlink(missing_ok=True)
         scheduler_task.part_windows(path)
-
-
-def config(options: Options) -> dict[str, Any]:
-    """What the probe is told in config.json."""
-    return {
-        "watcher_pid": os.getpid(),  # whom a system that asks lets look into the command
-        "max_steps": options.max_steps,
-        "max_seconds": options.max_seconds,
-        "stacks": options.stacks,
-        "profiler": options.profiler,
-        "profiler_share": options.profiler_share,
-        "loader": options.loader,
-        "tweaks": options.tweaks,
-        "trial": _trial(options.trial),
-        "protect": None if options.trial is None else options.trial.protect,
-    }
-
-
-def _trial(trial: TrialOptions | None) -> dict[str, Any] | None:
-    if trial is None:
-        return None
-    return {"seed": trial.seed, "watched": trial.watched, "warm_up_updates": trial.warm_up_updates}
 
 
 def start(resolved: command.Command, path: Path | None, options: Options) -> Child:

@@ -15,6 +15,7 @@ import psutil
 from perfdoctor.own_failures import guarded
 from perfdoctor.runs import directory
 from perfdoctor.watch import command, failures, launch
+from perfdoctor.watch.options import Options, config
 from perfdoctor.watch.run_json import RunFile
 from perfdoctor.wire import names, turns
 
@@ -47,7 +48,7 @@ def suspended_with(living: Sequence[LiveCommand]) -> Iterator[None]:
 
 
 @contextmanager
-def live(words: Sequence[str], options: launch.Options, sample: launch.Sample) -> Iterator[LiveCommand]:
+def live(words: Sequence[str], options: Options, sample: launch.Sample) -> Iterator[LiveCommand]:
     """A command of a trial, live while the block runs; it has a session of its own, so that it can rest.
 
     The block ends it. What is still there afterwards is killed. Raises CannotStart where it could not start.
@@ -69,7 +70,7 @@ def live(words: Sequence[str], options: launch.Options, sample: launch.Sample) -
     launch.write(record, options.quiet)
     living = LiveCommand(path, child)
     try:
-        sampler = sample(path, child.process.pid, launch.config(options))
+        sampler = sample(path, child.process.pid, config(options))
         try:
             yield living
         finally:

@@ -28,6 +28,7 @@ TIMEOUT_S = 120
 HURRIED = """
 import contextlib, sys, threading, time
 from perfdoctor.watch import launch
+from perfdoctor.watch.options import Options
 from perfdoctor.watch.samplers import hang_detector
 
 def end(path, process):
@@ -42,7 +43,7 @@ def watch(path, process):
     yield
 
 hang_detector.BOUNDS = hang_detector.HangBounds(floor_s=3.0, steps=3.0)
-launch.run(sys.argv[1:], launch.Options(out="kept", profiler=False), watch)
+launch.run(sys.argv[1:], Options(out="kept", profiler=False), watch)
 """
 SHORT = ("--steps", "20", "--late", "1")
 

@@ -28,6 +28,7 @@ from perfdoctor.probe import patch
 from perfdoctor.probe.trial import tweak
 from perfdoctor.runs import records as recorded
 from perfdoctor.watch import launch
+from perfdoctor.watch.options import Options, TrialOptions
 from perfdoctor.wire.events import Event
 from tests.support import sessions
 
@@ -205,7 +206,7 @@ def ran(
     log = path.with_suffix(".txt")
     script = folder / "script.py"
     script.write_text(textwrap.dedent(code))
-    options = launch.Options(
+    options = Options(
         max_steps=steps,
         max_seconds=TIMEOUT_S,
         stop=True,
@@ -213,7 +214,7 @@ def ran(
         profiler=False,
         stacks=False,
         tweaks=tweaks,
-        trial=launch.TrialOptions(path, log, SEED),
+        trial=TrialOptions(path, log, SEED),
     )
     outcome = launch.run([sys.executable, str(script), *words], options, sample=lambda *_: _NoSamples())
     troubles = path / "probe.log"

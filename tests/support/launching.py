@@ -16,6 +16,7 @@ from typing import Any
 DRIVER = """
 import sys
 from perfdoctor.watch import launch
+from perfdoctor.watch.options import Options
 from perfdoctor.errors import PerfdoctorError
 
 class NoSamples:
@@ -23,7 +24,7 @@ class NoSamples:
         pass
 
 try:
-    outcome = launch.run(sys.argv[1:], launch.Options(stacks=False), sample=lambda *run: NoSamples())
+    outcome = launch.run(sys.argv[1:], Options(stacks=False), sample=lambda *run: NoSamples())
 except PerfdoctorError as error:
     sys.stderr.write(f"perfdoctor: {error}\\n")
     sys.exit(error.exit_code)

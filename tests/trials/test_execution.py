@@ -18,6 +18,7 @@ from perfdoctor.trials import execution
 from perfdoctor.trials.plan import FIRST_STEP_S, TrialPlan
 from perfdoctor.trials.sandbox.protect import Protection
 from perfdoctor.watch import launch
+from perfdoctor.watch.options import Options
 from tests.support.trial_runs import WORKERS
 
 RANKS = "rank 1 failed first, with exit code 1; the others were ended by torchrun"
@@ -29,7 +30,7 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Exec
     """An execution that printed `text` and ended so, with `free` bytes left on the disk."""
 
     def end(text: str = "", free: int = GB, memory: int = 0, **outcome: Any) -> Execution:
-        def run(words: object, options: launch.Options, *more: object) -> launch.CommandExit:
+        def run(words: object, options: Options, *more: object) -> launch.CommandExit:
             assert options.trial is not None
             options.trial.log.write_text(text)
             return launch.CommandExit(None, **{"status": 1, **outcome})

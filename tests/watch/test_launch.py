@@ -19,6 +19,7 @@ import pytest
 
 from perfdoctor.errors import CannotStart, PerfdoctorError
 from perfdoctor.watch import launch
+from perfdoctor.watch.options import Options
 from perfdoctor.watch.samplers import cgroup
 from perfdoctor.watch.scheduler_task import SchedulerTask
 from tests.support.launching import DRIVER, WATCHED, bare, environment, record, runs, watched
@@ -49,7 +50,7 @@ def run(
 ) -> launch.CommandExit:
     """The launcher in this process."""
     samples = sampler or NoSamples()
-    return launch.run(words, launch.Options(**options), watch, sample=lambda path, pid, given: samples)
+    return launch.run(words, Options(**options), watch, sample=lambda path, pid, given: samples)
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -166,7 +167,7 @@ def test_no_secret_reaches_the_files_of_a_training_run(folder: Path, monkeypatch
     monkeypatch.setenv("HF_TOKEN", "CANARY")
     (folder / "train.py").write_text(TRAINS_A_WHILE)
     words = ("train.py", "--api-key=CANARY", "--password", "CANARY", "https://u:CANARY@h/")
-    assert launch.run(words, launch.Options()).status == 0
+    assert launch.run(words, Options()).status == 0
     names = {file.name for file in runs(folder)[0].rglob("*")}
     assert {"steps.rank0.bin", "boot.jsonl", "host.jsonl"} <= names
     for file in runs(folder)[0].rglob("*"):
@@ -369,7 +370,7 @@ def test_a_clock_that_is_set_meanwhile_changes_no_duration(
         yield
 
     words = ("-c", "import time; time.sleep(1.5)")
-    assert launch.run(words, launch.Options(stacks=False), watch).status == 0
+    assert launch.run(words, Options(stacks=False), watch).status == 0
     after = record(folder)
     assert 1.5e9 <= after["end_ns"] - after["begin_ns"] < DEADLINE_S * 1e9
     samples = [json.loads(line) for line in (runs(folder)[0] / "host.jsonl").read_text().splitlines()]

@@ -361,29 +361,6 @@ def _calls_model(beyond: Sequence[Frame]) -> bool:
     return called and not any(TRANSFORMS.search(frame.file) for frame in beyond)
 
 
-<<<<<<< HEAD
-def in_closure(frames: Sequence[Frame], of_libraries: bool = False) -> bool:
-    """Whether an optimizer of torch's, from whose wrapper on these frames are, has called the user's code.
-
-    Or, `of_libraries`, that of a trainer, which has its callbacks run and clips gradients in there.
-    """
-    if frames[0].phase is not Phase.OPTIMIZER:
-        return False
-    calling = (
-        index
-        for index, frame in enumerate(frames)
-        if frame.owner is Owner.USER
-        or (of_libraries and frame.owner is Owner.LIBRARY and not frame.is_standard)
-    )
-    return any(OPTIMIZERS.search(frame.file) for frame in frames[1 : next(calling, 0)])
-=======
-def _called(call: ast.Call) -> str | None:
-    if isinstance(call.func, ast.Name):
-        return call.func.id
-    return call.func.attr if isinstance(call.func, ast.Attribute) else None
->>>>>>> wlines
-
-
 def line_costs(
     counted: Mapping[tuple[Frame, str | None, str | None], int], share: float, sources: Sources
 ) -> tuple[LineCost, ...]:
