@@ -15,7 +15,8 @@ a sixth for 1,024, and as long as products for windows under 128, which are not 
     torch.fft.rfft(frames * window)                                   # frames @ matrix
 
 Its `.real` and `.imag`, or `.abs()`, are what the halves of the convolution were. With `center=True`, as by
-default, it pads by n_fft // 2 on both sides, as most such modules do themselves: leave their padding out, or set `center=False`.
+default, it pads by n_fft // 2 on both sides, as most such modules do themselves: leave their padding out, or
+set `center=False`.
 
 ## When not
 Where the kernels are learned later on, or their frequencies are spaced otherwise (constant-Q, mel): these are
@@ -57,9 +58,8 @@ def fourier_products(step: StepFacts, transforms: FourierProductFacts) -> Advice
     top = transforms.lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""
     ms = share.likely * step.mean_s * 1e3
-    spent = (
-        f"{share.likely:.0%} of each step ({ms:.1f} ms), backward included, is Fourier transforms by products"
-    )
+    spent = f"{share.likely:.0%} of each step ({ms:.1f} ms), backward included, is Fourier transforms"
+    used = f"the {top.rows:,} fixed rows of {top.taps:,} that its {top.function or 'product'} multiplies by"
     return Advice(
         because=(
             f"{spent} by products with dense kernels, in {transforms.samples} sampled steps",
