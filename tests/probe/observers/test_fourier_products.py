@@ -42,6 +42,6 @@ def test_fourier_rows_are_told_with_their_line(tmp_path):
     assert lines(tmp_path, "dense[:, None].contiguous()") == {(LINE, 64, 66, 16)}
 
 
-def test_random_and_learned_kernels_are_not(tmp_path):
-    assert lines(tmp_path, "torch.randn(66, 1, 64)") == set()
-    assert lines(tmp_path / "learned", "nn.Parameter(dense[:, None].contiguous())") == set()
+@pytest.mark.parametrize("kernels", ["torch.randn(66, 1, 64)", "nn.Parameter(dense[:, None].contiguous())"])
+def test_random_and_learned_kernels_are_not(tmp_path, kernels):
+    assert lines(tmp_path, kernels) == set()
