@@ -43,7 +43,7 @@ class FourierProduct(SeenCall):
     @property
     def operations_left(self) -> float:
         """The share of its operations that a fast transform has: 5 n log2 n, of 2 n for each row."""
-        return min(1.0, 5 * log2(self.taps) / (2 * self.rows))
+        return float(min(1.0, 5 * log2(self.taps) / (2 * self.rows)))
 
 
 class PairTransforms:
