@@ -19,7 +19,7 @@ CONVOLUTION = "conv1d"
 PRODUCTS = frozenset("matmul __matmul__ __rmatmul__ mm mv linear einsum".split())
 LEAST_TAPS = 64  # of shorter rows a fast transform takes as long: bench/fourier_products.py
 ROWS_SHARE = 0.25  # of the taps: of fewer frequencies the fast transform makes too many others
-ROWS_SEEN = 256  # evenly spread; of evenly spaced frequencies these are evenly spaced, too
+ROWS_SEEN = 64  # evenly spread; of evenly spaced frequencies these are evenly spaced, too
 # Bins on each side of the largest: a window of Hann's over half the taps has that many. A sinusoid between
 # two bins has 95.3 % of its energy there, and no fast transform has it: each has whole bins only.
 NEIGHBOURS, ENERGY_SHARE = 4, 0.97
@@ -49,13 +49,13 @@ class FourierProduct(SeenCall):
 class PairTransforms:
     """The products with Fourier rows of two looked-at steps."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, judged: Optional[Dict[Tuple[int, ...], bool]] = None) -> None:
         self.torch = torch
         self.plain = (torch.Tensor, torch.nn.Parameter)
         self.found: List[FourierProduct] = []  # in the second step
         self.is_second = False
         self.first: Set[Tuple[int, ...]] = set()  # kernels of the first step
-        self.judged: Dict[Tuple[int, ...], bool] = {}
+        self.judged = {} if judged is None else judged  # kernels, those of pairs before included
 
     def before(self, function: Any, args: Args, kwargs: Kwargs) -> Optional[Tuple[str, List[Any], List[Any]]]:
         """(name, tensors that go in, kernels that may be Fourier rows)."""
@@ -70,6 +70,9 @@ class PairTransforms:
                 kernels += rows_of(name, place, tensor, args, kwargs)
         try:
             keys = {key_of(rows): (rows, hop) for rows, hop in kernels if fits(rows)}
+            if not self.is_second:  # whose calls are told: what judging takes would cut it short
+                for rows, _ in keys.values():
+                    self._is_fourier(rows)
         except RuntimeError:
             return None  # a tensor of a transform, for one, has no memory
         if not self.is_second:

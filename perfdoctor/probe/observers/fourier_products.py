@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from ...wire.events.fourier_products import FourierProductsLineEvent, FourierProductsLookEvent
 from ...wire.step_rows import DATA_WAIT
@@ -17,10 +17,11 @@ class FourierProducts(CallViewer):
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
         self.pair: Optional[PairTransforms] = None  # under way
+        self.judged: Dict[Tuple[int, ...], bool] = {}  # kernels, by memory, version and shape
 
     def begin(self) -> None:
         """See which kernels there are."""
-        self.pair = PairTransforms(self.watch.torch)
+        self.pair = PairTransforms(self.watch.torch, self.judged)
 
     def next(self) -> None:
         """See what is multiplied by the same ones."""
