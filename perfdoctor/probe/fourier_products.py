@@ -137,7 +137,8 @@ def rows_of(name: str, place: int, tensor: Any, args: Args, kwargs: Kwargs) -> L
 
 def are_sinusoids(torch: Any, rows: Any) -> bool:
     """Whether nearly each of these rows is a sinusoid, and their frequencies differ evenly."""
-    some = rows.detach()[:: -(-rows.shape[0] // ROWS_SEEN)]
+    apart = -(-rows.shape[0] // ROWS_SEEN) | 1  # odd: of a cosine transform every other row is between bins
+    some = rows.detach()[::apart]
     some = (some.real if some.is_complex() else some).float()
     energy = torch.fft.rfft(some).abs().square()
     total = energy.sum(1)
@@ -149,8 +150,8 @@ def are_sinusoids(torch: Any, rows: Any) -> bool:
     around = peaks[:, None] + torch.arange(-NEIGHBOURS, NEIGHBOURS + 1)
     inside = (around >= 0) & (around < energy.shape[1])
     near = (energy.gather(1, around.clamp(0, energy.shape[1] - 1)) * inside).sum(1)
-    apart = peaks.diff().abs()
-    is_even = (apart - apart.median()).abs() <= 1
+    steps = peaks.diff().abs()
+    is_even = (steps - steps.median()).abs() <= 1
     return (
         float((near >= ENERGY_SHARE * total).float().mean()) >= NEARLY_ALL
         and float(is_even.float().mean()) >= NEARLY_ALL
