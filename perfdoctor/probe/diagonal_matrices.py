@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from . import patch
+from .backward_time import time_backward
 from .call_looks import Args, Kwargs, SeenCall, name_of
-from .recorder import clock
 from .user_frames import modules_between, user_line
 
 PRODUCTS = frozenset(
@@ -32,7 +31,6 @@ MAKING = frozenset("diag diag_embed diagflat eye mul __mul__ __rmul__".split())
 LEAST = 2  # rows of a matrix
 COUNTED = 1 << 18  # elements at most that are looked at: of more matrices, evenly spread ones
 KNOWN_MAX = 2_000  # matrices of one step that are remembered
-NODES_MAX = 16  # of the graph, for one call
 
 Seen = Tuple[str, List[Any], List[Any], List[Any]]
 
@@ -111,7 +109,7 @@ class StepDiagonals:
                 return
             call = DiagonalCall(name, ns, (used or matrices or made)[0])
             owner.calls.append(call)
-            self._time_backward(call, results, given)
+            time_backward("diagonal_matrices", call, results, given)
             for value in made:
                 if value.dtype is self.torch.bool or is_diagonal(value):
                     self._remember(value, owner)
@@ -150,41 +148,6 @@ class StepDiagonals:
         if len(self.known) < KNOWN_MAX:
             alive = self.weak_reference(tensor.untyped_storage())
             self.known[alive.cdata] = (alive, owner)
-
-    def _time_backward(self, call: DiagonalCall, results: List[Any], given: List[Any]) -> None:
-        """Time the nodes between what came out and what went in."""
-        seen = [value.grad_fn for value in given if value.grad_fn is not None]
-        todo = [value.grad_fn for value in results if value.grad_fn is not None]
-        nodes: List[Any] = []
-        while todo and len(nodes) < NODES_MAX:
-            node = todo.pop()
-            if node in seen or node.name().endswith("AccumulateGrad"):
-                continue
-            seen.append(node)
-            nodes.append(node)
-            todo.extend(after for after, _ in node.next_functions if after is not None)
-        for node in nodes:
-            timer = NodeTimer(call)
-            node.register_prehook(patch.guarded("diagonal_matrices", timer.begin))
-            node.register_hook(patch.guarded("diagonal_matrices", timer.end))
-
-
-class NodeTimer:
-    """Times one node of the graph for a call."""
-
-    __slots__ = ("begin_ns", "call")
-
-    def __init__(self, call: DiagonalCall) -> None:
-        self.call = call
-        self.begin_ns = 0
-
-    def begin(self, gradients: Any) -> None:
-        """The node's backward begins."""
-        self.begin_ns = clock()
-
-    def end(self, results: Any, gradients: Any) -> None:
-        """It has ended."""
-        self.call.backward_ns += clock() - self.begin_ns
 
 
 def flat(values: Iterable[Any]) -> List[Any]:

@@ -5,6 +5,7 @@ Numbers and a small shared file only: torch is not touched here.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 from typing import Dict, List, NamedTuple, Optional
@@ -28,6 +29,9 @@ EVENTS_PER_MODULE = 60  # forward, backward and optimizer of one layer; a plain 
 # Of each call of torch's functions outside backward and update, with what both add to it: 7 (convolutions) to
 # 25 (LSTM cells). Loops over samples or characters have many for few modules.
 EVENTS_PER_CALL = 15
+# Of each node of autograd's graph, with its forward, backward and update: 9 (LSTM cells) to 16 where tiny
+# operations follow each other (bench/window_events.py). Of layers there are more: those are counted above.
+EVENTS_PER_NODE = 15
 EVENTS_BASE = 300  # of a step: loss, loader, zero_grad
 EVENT_BYTES = (250, 390, 250)  # of exported JSON
 EVENTS_MAX = 2_000_000  # of one window: its file would be hundreds of megabytes
@@ -88,16 +92,29 @@ def closer(counts: Dict[int, int]) -> int:
     return min(counts, key=lambda number: (counts[number], -number))
 
 
-def likely_events(step_s: float, modules: int, calls: int, function_calls: int = 0) -> float:
+def likely_events(
+    step_s: float, modules: int, calls: int, function_calls: int = 0, nodes: float = 0.0
+) -> float:
     """Events of one step, from its length in seconds, the modules of the model and the calls of it.
 
-    `function_calls` are those of torch's functions, where a step was looked at call by call.
+    `function_calls` are those of torch's functions, where a step was looked at call by call; `nodes` those of
+    autograd's graph.
     """
     fastest = step_s * EVENTS_PER_S
-    if not modules and not function_calls:
+    if not modules and not function_calls and not nodes:
         return fastest
-    known = max(EVENTS_PER_MODULE * modules * max(1, calls), EVENTS_PER_CALL * function_calls)
+    known = max(
+        EVENTS_PER_MODULE * modules * max(1, calls), EVENTS_PER_CALL * function_calls, EVENTS_PER_NODE * nodes
+    )
     return min(fastest, EVENTS_BASE + known)
+
+
+def warm_up(kind: int, steps: int) -> int:
+    """Steps of warm-up before a window of `steps` counted ones.
+
+    A window of one has so many events that torch's first ones are lost in them, and is short to be paid for.
+    """
+    return 0 if steps == 1 else WARM_UP[kind]
 
 
 def longest_s(step_s: float, calls: int) -> float:
@@ -179,14 +196,23 @@ class Account:
         most = min(EVENTS_MAX / max(1.0, events), FILE_MAX_BYTES / max(1.0, size * FACTOR[kind]))
         return max(0, min(COUNTED[kind], int(most) - WARM_UP[kind]))
 
+    def payable_steps(self, kind: int, events: float, elapsed_s: float) -> int:
+        """How many steps a window should count, `elapsed_s` after the first step; 0: not even one.
+
+        As many as are paid for by now, or by the end of a first try; where not even one is, that one
+        waits. Others that take the cores for a while put a window off, but do not shorten it.
+        """
+        until_s = max(elapsed_s, CREDIT.until_s)
+        steps = self.steps(kind, events)
+        while steps > 1 and self.credit.reached_s(self._needed_s(kind, steps, events, 1.0)) > until_s:
+            steps -= 1
+        return steps
+
     def due_ns(self, kind: int, steps: int, events: float, first_ns: int) -> int:
         """When the window fits into the share of the time since `first_ns`."""
         if self.share <= 0:
             return NEVER_NS
-        cost_s = self._cost_s(kind, steps, events)
-        if kind == STACKS:
-            cost_s += self.event_s * (events if self.calls is None else self.calls)
-        needed_s = (self.spent_s + MARGIN * self.crowding * cost_s) / self.share
+        needed_s = self._needed_s(kind, steps, events, self.crowding)
         return first_ns + int(self.credit.reached_s(needed_s) * 1e9)
 
     def payable_calls(self, now_ns: int, first_ns: int, events: float) -> int:
@@ -195,6 +221,13 @@ class Account:
         work_s = payable_s / MARGIN / self.crowding
         return max(0, int((work_s - self._cost_s(STACKS, 1, events)) / self.event_s))
 
+    def _needed_s(self, kind: int, steps: int, events: float, crowding: float) -> float:
+        """For how many seconds a run must count before the window is paid for."""
+        cost_s = self._cost_s(kind, steps, events)
+        if kind == STACKS:
+            cost_s += self.event_s * (events if self.calls is None else self.calls)
+        return (self.spent_s + MARGIN * crowding * cost_s) / self.share if self.share > 0 else math.inf
+
     def _cost_s(self, kind: int, steps: int, events: float) -> float:
         step_s = self.step_costs_s[-1] if self.step_costs_s else events * EVENT_S
-        return self.start_s + (steps + WARM_UP[kind]) * step_s * FACTOR[kind]
+        return self.start_s + (steps + warm_up(kind, steps)) * step_s * FACTOR[kind]

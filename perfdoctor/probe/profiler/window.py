@@ -31,7 +31,7 @@ class ProfilerWindow:
         self.kind = kind
         self.first_step = first_step
         self.steps = steps
-        self.warm_up = budget.WARM_UP[kind]
+        self.warm_up = budget.warm_up(kind, steps)
         self.begun = 0  # steps begun, without warm-up
         self.calls: Optional[int] = None  # of the step before, where they were counted
         self.count_s = 0.0

@@ -21,8 +21,10 @@ from ..recorder import Recorder, clock
 from ..session import Session
 from . import budget, silence
 from .call_count import CallCount
+from .child_end import end_without_joining
 from .crowding import core_time, crowding
 from .function_calls import FunctionCalls
+from .graph_nodes import GraphNodes
 from .time_limit import TimeLimit
 from .users_profiler import UsersProfilers, install, stacks_unsafe
 from .window import ProfilerWindow, is_recorded
@@ -59,6 +61,8 @@ class Windows:
         self.base_ns = self.first_ns = 0
         self.base_core = core_time()
         self.step_s = 0.0  # a usual step
+        self.nodes = GraphNodes(torch)
+        self.step_nodes = 0.0  # of autograd's graph, that such a step makes
         self.events = 0.0  # that such a step is likely to have
         self.tried: Set[int] = set()  # kinds that are recorded, or cannot be
         self.function_calls = FunctionCalls()
@@ -107,6 +111,7 @@ class Windows:
             return
         optimizer = budget.closer(recent)
         self.step_s = (now - self.base_ns) / recent[optimizer] / 1e9
+        self.step_nodes = self.nodes.per_step(recent[optimizer])
         self.account.crowding = crowding(self.base_core, core_time())
         self._rest(now)
         self.wake_ns = now + LOOK_AGAIN_NS
@@ -117,6 +122,7 @@ class Windows:
     def _rest(self, now: int) -> None:
         """Steps are timed anew from here."""
         self.base, self.base_ns, self.base_core = dict(self.counts), now, core_time()
+        self.nodes.rest()
 
     def _decide(self, recorder: Recorder, optimizer: int) -> None:
         """Put the next window into the plan, if the time so far pays for it."""
@@ -126,8 +132,10 @@ class Windows:
             return
         calls = recorder.rows.last("calls")
         own_s = self.step_s / self.account.crowding  # while it waits for a core nothing happens
-        self.events = budget.likely_events(own_s, self.modules(), calls, self.function_calls.calls)
-        steps = self.account.steps(kind, self.events)
+        functions = self.function_calls.calls
+        self.events = budget.likely_events(own_s, self.modules(), calls, functions, self.step_nodes)
+        elapsed_s = (recorder.since - self.first_ns) / 1e9
+        steps = self.account.payable_steps(kind, self.events, elapsed_s)
         if not steps or self._never(kind) is not None:
             self.tried.add(kind)
             self.wake_ns = 0
@@ -181,7 +189,9 @@ class Windows:
             return
         self.attempt += 1
         self.wake_ns = 0
-        window = ProfilerWindow(entry.kind, entry.step + 1 - budget.WARM_UP[entry.kind], entry.steps)
+        window = ProfilerWindow(
+            entry.kind, entry.step + 1 - budget.warm_up(entry.kind, entry.steps), entry.steps
+        )
         if self.count.is_counting:
             window.calls = self.count.end(recorder)
             window.count_s = self.account.add_count(window.calls, self.count.limit)
@@ -361,7 +371,7 @@ class Windows:
         self.inherited, self.open, self.plan = self.open, None, None
         self.attempt, self.wake_ns = budget.ATTEMPTS + 1, budget.NEVER_NS
         if self.used:
-            _end_without_joining()
+            end_without_joining()
 
     def _at_exit(self) -> None:
         """An interpreter that ends with an open profiler crashes."""
@@ -387,14 +397,3 @@ def watch(session: Session, torch: Any, users: UsersProfilers, modules: Callable
         if graph is not None:
             patch.wrap(graph, "capture_begin", windows.before_capture, nothing, "window")
     return windows
-
-
-def _end_without_joining() -> None:
-    """Let a forked child end without torch's static destructors.
-
-    One of them joins a thread of the profiler's, which a child does not have: it would wait for ever.
-    """
-    import ctypes
-
-    libc = ctypes.CDLL(None)
-    libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)

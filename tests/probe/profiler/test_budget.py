@@ -56,6 +56,36 @@ def test_many_calls_of_functions_have_many_events_however_few_the_modules():
 
 
 @pytest.mark.shows("cost")
+def test_many_nodes_of_the_graph_have_many_events_before_any_step_was_looked_at():
+    tiny = budget.likely_events(0.105, modules=7, calls=1, nodes=2715)
+    assert 34_886 < tiny < 1.25 * 34_886  # a CRF that loops over tags and time: counted in a trace
+    assert budget.likely_events(0.5, modules=24, calls=1, nodes=25) == budget.likely_events(0.5, 24, 1)
+
+
+@pytest.mark.shows("cost")
+def test_a_window_that_a_first_try_cannot_pay_for_is_shorter_and_one_step_waits():
+    account = Account(0.01)
+    assert account.payable_steps(PLAIN, 1000, elapsed_s=1.0) == budget.COUNTED[PLAIN]
+    assert account.payable_steps(PLAIN, 7000, elapsed_s=1.0) == 2
+    assert account.payable_steps(PLAIN, 40_000, elapsed_s=1.0) == 1
+    assert account.payable_steps(PLAIN, 40_000, elapsed_s=600.0) == budget.COUNTED[PLAIN]
+    assert account.due_ns(PLAIN, 1, 40_000, 0) > 30e9
+    free = Account(0.01)
+    free.crowding = 5.0
+    assert free.payable_steps(PLAIN, 1000, elapsed_s=1.0) == budget.COUNTED[PLAIN]
+    assert Account(0.0).due_ns(PLAIN, 1, 1000, 0) == budget.NEVER_NS
+
+
+@pytest.mark.shows("cost")
+def test_a_window_of_one_step_has_no_warm_up_to_pay_for():
+    account = Account(0.01)
+    assert budget.warm_up(PLAIN, 1) == 0
+    assert budget.warm_up(PLAIN, 2) == 1
+    cost_s = budget.MARGIN * (budget.START_S + 40_000 * budget.EVENT_S)
+    assert account.due_ns(PLAIN, 1, 40_000, 0) == pytest.approx(cost_s / 0.01 * 1e9)
+
+
+@pytest.mark.shows("cost")
 def test_a_window_is_due_when_its_share_of_the_time_pays_for_it():
     account = Account(0.01)
     cost_s = budget.MARGIN * (budget.START_S + 5 * 1000 * budget.EVENT_S)

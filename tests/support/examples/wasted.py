@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from perfdoctor.facts.script.diagonal_matrices import DiagonalMatrixFacts, DiagonalMatrixLine
 from perfdoctor.facts.script.embedding_tables import EmbeddingTable, EmbeddingTableFacts
+from perfdoctor.facts.script.fourier_products import FourierProductFacts, FourierProductLine
 from perfdoctor.facts.script.recomputation import RecomputationFacts
 from perfdoctor.facts.script.recomputed_constants import ConstantLine, RecomputedConstantFacts
 from perfdoctor.facts.script.renormalised_embeddings import RenormalisedEmbeddingFacts, RenormalisedTable
@@ -31,6 +32,9 @@ HEALTHY = {
     ),
     DiagonalMatrixFacts: DiagonalMatrixFacts(
         Estimate(0.0, 0.01, 0.03), (DiagonalMatrixLine(AT, 0.01, ("linalg_cholesky",), 64, 6, True),), 5
+    ),
+    FourierProductFacts: FourierProductFacts(
+        Estimate(0.0, 0.01, 0.03), 0.025, (FourierProductLine(AT, 0.01, "conv1d", 1_024, 1_026, 256),), 5
     ),
     EmbeddingTableFacts: EmbeddingTableFacts(
         (EmbeddingTable("words", 30_000, 30_000 * 512 * 4, 8_192.0, "AdamW", 0.3, 0.3, AT),)
@@ -83,6 +87,17 @@ def odd(draw):
         )
         for _ in range(draw(st.integers(0, 2)))
     ]
+    fourier = [
+        FourierProductLine(
+            AT,
+            draw(SHARE),
+            draw(st.sampled_from(["", "conv1d"])),
+            draw(st.integers(1, 10**6)),
+            draw(st.integers(1, 10**6)),
+            draw(st.integers(0, 10**6)),
+        )
+        for _ in range(draw(st.integers(0, 2)))
+    ]
     tables = [
         EmbeddingTable(
             draw(st.sampled_from(["", "users"])),
@@ -123,6 +138,7 @@ def odd(draw):
         ),
         ZeroProductFacts: ZeroProductFacts(Estimate(low, likely, high), tuple(multiplying), 3),
         DiagonalMatrixFacts: DiagonalMatrixFacts(Estimate(low, likely, high), tuple(diagonal), 3),
+        FourierProductFacts: FourierProductFacts(Estimate(low, likely, high), draw(SHARE), tuple(fourier), 3),
         EmbeddingTableFacts: EmbeddingTableFacts(tuple(tables)),
         RenormalisedEmbeddingFacts: RenormalisedEmbeddingFacts(Estimate(low, likely, high), tuple(short), 3),
         RepeatedPrefixesFacts: RepeatedPrefixesFacts(
