@@ -15,7 +15,7 @@ from . import patch
 NEVER = 1 << 62
 NO_ITEMS: Set[int] = set()
 TORCHS = "torch.utils.data._utils.collate"
-OF_FETCHER = "_perfdoctor_collating"  # a fetcher's attribute: a table of ours would keep whom it reaches alive
+OF_FETCHER = "_perfdoctor_collating"  # a fetcher's attribute: a table of ours would keep it alive
 
 
 class _Collating:

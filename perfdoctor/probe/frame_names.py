@@ -16,7 +16,7 @@ OF_ARGUMENT = frozenset(("vars", "dir"))  # of these, those that are given a thi
 CODES_MAX = 256  # whose answer is remembered
 SUSPENDS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR  # flags of code whose frame may outlive a call
 SNAPSHOTS = sys.version_info < (3, 13)  # a function's `f_locals` is a dictionary that stays with its frame
-FILLED = sys.version_info < (3, 11)  # Python fills it before each call of a profile function, and reads it after
+FILLED = sys.version_info < (3, 11)  # Python fills it for each call of a profile function, and reads it after
 
 
 def names_of(frame: FrameType) -> Dict[str, Any]:
@@ -41,8 +41,8 @@ def names_of(frame: FrameType) -> Dict[str, Any]:
 class Snapshots:
     """The locals of frames of which a profile function is told.
 
-    Emptied later, but not while it runs: when it returns, what is missing in the snapshot of the frame that it
-    was called for is taken from the frame's names as well.
+    Emptied later, but not while it runs: when it returns, what is missing in the snapshot of the frame that
+    it was called for is taken from the frame's names as well.
     """
 
     def __init__(self) -> None:

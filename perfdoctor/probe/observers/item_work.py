@@ -11,6 +11,7 @@ import inspect
 import os
 import sys
 from collections import Counter
+from itertools import islice
 from types import CodeType, FrameType
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -18,6 +19,7 @@ from ...wire.events.item_work import ItemWorkEvent
 from ...wire.step_rows import DISTURBED
 from .. import patch
 from ..checksum import UNREADABLE, Checksum, checksum
+from ..containers import values_of
 from ..fetch_turns import NEVER
 from ..frame_names import FILLED, SUSPENDS, Snapshots, shows_locals
 from ..observer import Watch, observer
@@ -56,7 +58,7 @@ class Function:
         """Compare the locals with those of the ends before."""
         now = {
             name: UNREADABLE if value is None else checksum(value, lasting)  # None: cleared, as a rule
-            for name, value in list(local.items())[:NAMES_MAX]
+            for name, value in islice(local.items(), NAMES_MAX)
             if name not in self.skipped
         }
         values = self.values
@@ -304,10 +306,10 @@ def _reached(fetcher: Any) -> Dict[int, Any]:
         if type(value) in (list, tuple):
             waiting.extend(value[:16])
         elif type(value) is dict:
-            waiting.extend(list(value.values())[:16])
+            waiting.extend(values_of(value, 16))
         else:
             fields = getattr(value, "__dict__", None)
-            waiting.extend(list(fields.values())[:64] if type(fields) is dict else [])
+            waiting.extend(values_of(fields, 64) if type(fields) is dict else [])
     return found
 
 
