@@ -18,6 +18,7 @@ from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 from ...wire.events.training import RetainedGraphsEvent
 from ..containers import ends_of, is_mapping, is_sequence, values_of
 from ..frame_names import names_of
+from ..loss_graph import variable_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
 from ..session import Session
@@ -208,7 +209,7 @@ def _is_kept(node: Any, listed: bool, newest: float) -> bool:
 
 
 def _is_leaf(node: Any) -> bool:
-    return node is None or getattr(node, "variable", None) is not None
+    return node is None or variable_of(node) is not None
 
 
 def _is_of_users_class(value: Any) -> bool:
