@@ -33,9 +33,9 @@ def from_handler(error: BaseException) -> Optional[types.TracebackType]:
 
 
 def was_sent(error: BaseException) -> bool:
-    """Whether another thread of the script's sent the error here: of a class of its own, and no code raised it.
+    """Whether another thread of the script's sent the error here, of a class of its own.
 
-    One that the script's code raised where we called it has a frame of the script's.
+    Unlike that, one that the script's code raised where we called it has a frame of the script's.
     """
     module = sys.modules.get(type(error).__module__)
     if not _is_users_file(getattr(module, "__file__", None)):

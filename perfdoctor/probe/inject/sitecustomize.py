@@ -1,8 +1,8 @@
 """Runs when a watched interpreter starts, and waits for torch.
 
 Until torch is imported it costs a fraction of a millisecond, and the script can see nothing of it but an
-entry of `sys.meta_path`, which stays. Hence only modules that every interpreter has loaded by now, and syntax that
-older ones than ours can read: a shell script may start any of them.
+entry of `sys.meta_path`, which stays. Hence only modules that every interpreter has loaded by now, and syntax
+that older ones than ours can read: a shell script may start any of them.
 """
 
 import os
