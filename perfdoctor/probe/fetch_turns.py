@@ -15,6 +15,7 @@ from . import patch
 NEVER = 1 << 62
 NO_ITEMS: Set[int] = set()
 TORCHS = "torch.utils.data._utils.collate"
+OF_FETCHER = "_perfdoctor_collating"  # a fetcher's attribute: a table of ours would keep it alive
 
 
 class _Collating:
@@ -48,7 +49,6 @@ class FetchTurns:
         self.next = 0  # the count from which on all who look are asked
         self.dues: List[Callable[[], Any]] = []  # each tells the count from which on it wants to be asked
         self.fetches: Dict[Any, Callable[..., Any]] = {}  # by kind of fetcher, under the wrappers
-        self.collating: weakref.WeakKeyDictionary[Any, _Collating] = weakref.WeakKeyDictionary()
         self.chosen: weakref.WeakKeyDictionary[Any, Set[int]] = weakref.WeakKeyDictionary()
         self.last = 0  # identity of the fetcher that was used last
         self.items = NO_ITEMS  # that are waited for there
@@ -74,12 +74,13 @@ class FetchTurns:
     def made(self, fetcher: Any) -> None:
         """A fetcher was made: all are asked about its first batch."""
         self.next = self.last = 0
-        collating = self.collating[fetcher] = _Collating(fetcher.collate_fn)
+        collating = _Collating(fetcher.collate_fn)
+        setattr(fetcher, OF_FETCHER, collating)
         fetcher.collate_fn = collating.usual
 
     def add_collate(self, fetcher: Any, before: patch.Before, after: patch.After, name: str) -> None:
         """Call `before` and `after` around the collate function of a batch that all are asked about."""
-        collating = self.collating[fetcher]
+        collating = getattr(fetcher, OF_FETCHER)
         collating.watched = patch.around(collating.watched, before, after, name)
 
     def wait_for(self, fetcher: Any, items: Set[int]) -> None:
@@ -96,9 +97,10 @@ class FetchTurns:
                         return self._asked(kind, fetcher, index)
                     if id(fetcher) != self.last:
                         self.last, self.items = id(fetcher), self.chosen.get(fetcher, NO_ITEMS)
-                    try:
-                        lacks = not self.items or self.items.isdisjoint(index)
-                    except TypeError:  # a single index, or what no set can hold
+                    try:  # anything but a plain list may be used up, or tell of it, where it is read
+                        plain = type(index) is list or type(index) is tuple
+                        lacks = not self.items or (plain and self.items.isdisjoint(index))
+                    except TypeError:  # what no set can hold
                         lacks = False
                     return original(fetcher, index) if lacks else self._asked(kind, fetcher, index)
                 except BaseException as error:
@@ -111,7 +113,7 @@ class FetchTurns:
 
     def _asked(self, kind: Any, fetcher: Any, index: Any) -> Any:
         """A batch that all who look are asked about."""
-        collating = self.collating.get(fetcher)
+        collating = getattr(fetcher, OF_FETCHER, None)
         swapped = collating is not None and fetcher.collate_fn is collating.usual
         if collating is not None and swapped:
             fetcher.collate_fn = collating.watched

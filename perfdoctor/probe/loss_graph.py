@@ -51,3 +51,8 @@ def compiles_backward() -> bool:
     """Whether the compiler traces backward itself, where hooks of ours would become part of it."""
     compiled = sys.modules.get("torch._dynamo.compiled_autograd")
     return bool(getattr(compiled, "compiled_autograd_enabled", False))
+
+
+def variable_of(node: Any) -> Any:
+    """The leaf whose gradient a node adds up; None of other nodes, where a script may keep what it likes."""
+    return node.variable if type(node).__name__ == "AccumulateGrad" else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Iterator
+from typing import Any, Iterator, Optional
 
 
 def parameters_of(module: Any) -> Iterator[Any]:
@@ -19,3 +19,8 @@ def buffers_of(module: Any) -> Iterator[Any]:
 def modules_of(module: Any) -> Iterator[Any]:
     """The module and each one inside it."""
     return sys.modules["torch"].nn.Module.modules(module)  # type: ignore[no-any-return]
+
+
+def gradient_of(parameter: Any) -> Optional[Any]:
+    """The gradient of what an optimizer has: torch warns where it is asked of what gets none."""
+    return parameter.grad if parameter.is_leaf or parameter.retains_grad else None

@@ -90,7 +90,7 @@ def not_ours(name: str, error: BaseException) -> bool:
     Then its traceback has lost our frames.
     """
     traceback = script_signals.from_handler(error)
-    if traceback is None and isinstance(error, Exception):
+    if traceback is None and isinstance(error, Exception) and not script_signals.was_sent(error):
         report_trouble(name, error)
         return False
     error.__traceback__ = traceback

@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ..wire.events.training import RepeatedCallEvent
 from . import patch
+from .containers import first_of, is_mapping, is_sequence, length_of
 
 DEPTH = 3  # of lists and dictionaries of tensors in a result
 TOLD_MAX = 20  # pairs of lines written down
@@ -39,11 +40,11 @@ class GraphUse:
             if value.grad_fn is not None:  # type: ignore[attr-defined]
                 value.grad_fn.register_prehook(hook)  # type: ignore[attr-defined]
                 self.watched = True
-        elif depth and isinstance(value, (list, tuple)):
-            for item in value:
+        elif depth and is_sequence(value):
+            for item in first_of(value, length_of(value)):
                 self._watch(tensor, item, hook, depth - 1)
-        elif depth and isinstance(value, dict):
-            self._watch(tensor, list(value.values()), hook, depth)
+        elif depth and is_mapping(value):
+            self._watch(tensor, list(dict.values(value)), hook, depth)
 
     def _walk(self, gradients: Any) -> None:
         use: Optional[GraphUse] = self

@@ -41,9 +41,9 @@ def non_blocking(here: Tweaking) -> None:
     module = getattr(torch, kind, None)
     if hasattr(module, "set_stream"):
         here.alter(module, "set_stream", copies.before_stream)
-    here.alter(torch.Tensor, "to", copies.before_to)
+    here.alter_instances(torch.Tensor, "to", copies.before_to)
     if hasattr(torch.Tensor, kind):
-        here.alter(torch.Tensor, kind, copies.before_kind)
+        here.alter_instances(torch.Tensor, kind, copies.before_kind)
 
 
 def _kind(torch: Any) -> Optional[str]:

@@ -97,6 +97,13 @@ def test_what_cannot_be_looked_up_is_shown(turns, index):
     assert turns.looker.seen == [1, 2]
 
 
+def test_an_iterator_of_indices_is_left_to_the_fetcher(turns):
+    fetcher = made(turns)
+    turns.wait_for(fetcher, {7})
+    fetcher.fetch([0])
+    assert fetcher.fetch(iter([1, 2])) == [1, 2]
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_an_error_of_the_scripts_shows_no_frame_of_ours(turns, first):
     def collate(samples):
@@ -123,3 +130,19 @@ def test_no_fetcher_is_kept_alive(turns):
         assert there() is None
     finally:
         gc.enable()
+
+
+def test_a_collate_method_keeps_no_trainer_alive_that_has_the_fetcher(turns):
+    class Trainer:
+        def __init__(self):
+            self.fetcher = made(turns, self.collate)
+
+        def collate(self, samples):
+            return samples
+
+    trainer = Trainer()
+    trainer.fetcher.fetch([0])
+    there = weakref.ref(trainer)
+    del trainer
+    gc.collect()
+    assert there() is None

@@ -24,14 +24,15 @@ def test_a_module_that_is_there_is_handed_over_at_once() -> None:
 
 def test_a_later_module_is_handed_over_once_its_own_code_has_run(module_path: Path) -> None:
     (module_path / "later_module.py").write_text("done = True\n")
-    finders = list(sys.meta_path)
+    finders, before = sys.meta_path, list(sys.meta_path)
     seen: list[bool] = []
     on_import("later_module", lambda module: seen.append(module.done))
     on_import("later_module", lambda module: seen.append(module.__loader__ is module.__spec__.loader))
     assert seen == []
     __import__("later_module")
     assert seen == [True, True]
-    assert sys.meta_path == finders
+    assert sys.meta_path is finders
+    assert [finder for finder in finders if type(finder).__name__ != "ImportWatcher"] == before
 
 
 def test_a_module_in_a_package_waits_for_its_own_import(module_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Runs when a watched interpreter starts, and waits for torch.
 
-Until torch is imported it costs a fraction of a millisecond, and the script can see nothing of it but one
-entry of `sys.meta_path`. Hence only modules that every interpreter has loaded by now, and syntax that
-older ones than ours can read: a shell script may start any of them.
+Until torch is imported it costs a fraction of a millisecond, and the script can see nothing of it but an
+entry of `sys.meta_path`, which stays. Hence only modules that every interpreter has loaded by now, and syntax
+that older ones than ours can read: a shell script may start any of them.
 """
 
 import os
@@ -35,7 +35,7 @@ class ImportWatcher:
         """Call `callback(module)` right after the import of `name`."""
         self._waiting.setdefault(name, []).append(callback)
         if self not in sys.meta_path:
-            sys.meta_path = [self, *sys.meta_path]
+            sys.meta_path.insert(0, self)  # in place: a script may hold the list
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "ModuleSpec | None":
         """What the other finders find; the loader of a module we wait for is made to tell when it is done."""
@@ -76,11 +76,8 @@ class ImportWatcher:
             pass  # a loader that takes no attributes: this module goes unwatched
 
     def _done(self, name: str, module: "Any") -> None:
-        callbacks = self._waiting.pop(name, [])
-        if not self._waiting:
-            # A new list: another thread may be walking along the old one, and would skip a finder.
-            sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
-        for callback in callbacks:
+        # It stays in the list: another thread may be walking along it, and would skip the finder behind.
+        for callback in self._waiting.pop(name, []):
             callback(module)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
-from itertools import islice
 from typing import Any, List, Optional, Tuple
+
+from ..containers import first_of, is_mapping, is_sequence, length_of, values_of
 
 LEAVES_MAX = 64  # tensors of one batch that are looked at
 ITEMS_MAX = 512  # of a batch that are looked at to find them
@@ -31,11 +32,12 @@ def leaves(batch: Any, tensor: type) -> List[Any]:
         left -= 1
         if isinstance(item, tensor):
             tensors.append(item)
-        elif isinstance(item, dict):
-            pending.extend(reversed(list(islice(item.values(), LEAVES_MAX))))
-        elif isinstance(item, (list, tuple)):
-            if item and not isinstance(item[0], PLAIN):
-                pending.extend(reversed(item[:LEAVES_MAX]))
+        elif is_mapping(item):
+            pending.extend(reversed(values_of(item, LEAVES_MAX)))
+        elif is_sequence(item):
+            first = first_of(item, LEAVES_MAX)
+            if first and not isinstance(first[0], PLAIN):
+                pending.extend(reversed(first))
         elif isinstance(item, collections.UserDict):  # as tokenizers return
             pending.append(item.data)
     return tensors
@@ -65,15 +67,14 @@ def samples_of(batch: Any, tensor: Any, most: int = 0, exact: bool = False) -> i
     the first dimension is another one: of lists with a tensor for each sample, of batches with time first.
     `exact`: that is how many there are, unless collating leaves some out.
     """
-    first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
+    first = first_of(batch, 1)[0] if is_sequence(batch) and length_of(batch) else batch
     if not most and isinstance(first, tensor) and first.dim():
         return int(first.size(0))  # a nested tensor has no shape
     sizes = [int(leaf.size(0)) for leaf in leaves(batch, tensor) if leaf.dim()]
     counted = sizes[0] if sizes else 0
     if not most or counted == most:
         return counted
-    lists = [each for each in (batch, first) if isinstance(each, (list, tuple)) and each]
-    as_long = any(len(each) == most for each in lists) and most > FIELDS
+    as_long = any(is_sequence(each) and length_of(each) == most for each in (batch, first)) and most > FIELDS
     if exact and (first_sizes(batch, tensor) or (0, 0))[1] == most:
         return most
     return most if sizes and (as_long or counted > most or most in sizes) else counted

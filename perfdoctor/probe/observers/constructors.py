@@ -9,7 +9,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from ...wire.events.script import DoublePrecisionEvent, OptimizerEvent, RootModuleEvent
 from ..constructor_lines import ConstructorLines
-from ..module_parts import parameters_of
+from ..module_parts import gradient_of, parameters_of
 from ..observer import Watch, observer
 from ..session import Session
 from ..user_frames import user_line
@@ -58,7 +58,7 @@ class Constructors:
                 way=way_of(first, tensors),
                 momentum=bool(first.get("momentum")),
                 differentiable=bool(first.get("differentiable")),
-                sparse=any(p.grad is not None and p.grad.is_sparse for p in tensors),
+                sparse=any((gradient := gradient_of(p)) is not None and gradient.is_sparse for p in tensors),
                 tensors=len(tensors),
                 elements=count,
                 float64=_share_of(tensors, self.torch.float64, count),

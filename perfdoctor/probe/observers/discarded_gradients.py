@@ -15,7 +15,8 @@ from ...wire.events.training import DiscardedGradientsEvent
 from .. import patch
 from ..constructor_lines import ConstructorLines
 from ..frame_names import names_of
-from ..loss_graph import compiles_backward, needless, nodes_of, parents_of
+from ..loss_graph import compiles_backward, needless, nodes_of, parents_of, variable_of
+from ..module_parts import gradient_of
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
 from ..steps.steps import StepTracker
@@ -36,7 +37,7 @@ class _Reached:
 
     def __init__(self, leaves: List[Any]) -> None:
         smallest = sorted(leaves, key=lambda leaf: leaf.numel())[:TRIED]
-        self.tried = [(weakref.ref(leaf), _state(leaf.grad)) for leaf in smallest]
+        self.tried = [(weakref.ref(leaf), _state(gradient_of(leaf))) for leaf in smallest]
         self.leaf: Any = None  # weak references, once the backward is over
         self.gradient: Any = None
         self.discarded: Optional[bool] = None  # not known yet
@@ -45,7 +46,7 @@ class _Reached:
         """Whether the backward added to a gradient of which clearing it will show."""
         for reference, before in self.tried:
             leaf = reference()
-            gradient = None if leaf is None else leaf.grad
+            gradient = None if leaf is None else gradient_of(leaf)
             if gradient is not None and _state(gradient) != before and not _is_zero(gradient):
                 self.leaf, self.gradient = reference, weakref.ref(gradient)
                 return True
@@ -54,7 +55,7 @@ class _Reached:
     def look(self) -> None:
         """Conclude from what the gradient is now, if that tells anything."""
         leaf = self.leaf()
-        now = None if leaf is None else leaf.grad
+        now = None if leaf is None else gradient_of(leaf)
         if leaf is None or (now is not None and now is not self.gradient()):
             self.discarded = False  # replaced by something else, which may be made of it
         elif now is None or _is_zero(now):
@@ -187,7 +188,7 @@ class RoundsLook:
         backward.parents = parents_of(order)
         reached: Dict[Owners, List[Any]] = {}
         for index, node in enumerate(order):
-            leaf = getattr(node, "variable", None)
+            leaf = variable_of(node)
             if leaf is None:
                 if "Checkpoint" in node.name():  # its own backward runs another, which reaches parameters
                     backward.opaque.add(index)

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ...wire.events.embeddings import EmbeddingTableEvent
 from ..constructor_lines import ConstructorLines
-from ..loss_graph import nodes_of
+from ..loss_graph import nodes_of, variable_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
 from ..steps.steps import StepTracker
@@ -35,7 +35,7 @@ class EmbeddingTables:
 
     def root_seen(self, module: Any, size: int) -> None:
         """The script called a model for the first time."""
-        self.roots.append(weakref.ref(module))
+        self.roots.append(weakref.ref(module, self.roots.remove))
 
     def sample(self, recorder: Recorder, loss: Any) -> None:
         """Walk the graph of a loss, if it is time."""
@@ -75,7 +75,7 @@ class EmbeddingTables:
 
     def _place_of(self, table: Any) -> Tuple[str, Optional[Dict[str, Any]]]:
         """The path of the module that holds the table, and the line that constructed it."""
-        for root in (reference() for reference in self.roots):
+        for root in (reference() for reference in list(self.roots)):
             for name, module in root.named_modules() if root is not None else ():
                 if getattr(module, "weight", None) is table:
                     return name, self.lines.line_of(root, name)
@@ -95,7 +95,7 @@ def looked_up(nodes: List[Any]) -> List[Tuple[Any, int]]:
     lookups: Dict[Any, int] = {}  # by the node of the table
     elsewhere = set()  # used as a matrix, too: its gradient is dense anyway
     for node in nodes:
-        leaves = [parent for parent, _ in node.next_functions if hasattr(parent, "variable")]
+        leaves = [parent for parent, _ in node.next_functions if variable_of(parent) is not None]
         sparse = getattr(node, "_saved_sparse", True)
         if node.name() in LOOKUPS and not sparse and len(leaves) == 1:
             lookups[leaves[0]] = lookups.get(leaves[0], 0) + _rows_of(node._saved_indices)

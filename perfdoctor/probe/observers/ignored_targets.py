@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ...wire.events.training import IgnoredTargetsEvent
 from .. import accelerators, patch
-from ..loss_graph import compiles_backward, nodes_of
+from ..loss_graph import compiles_backward, nodes_of, variable_of
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
 from ..steps.steps import StepTracker
@@ -306,7 +306,7 @@ def ignored_targets(watch: Watch) -> None:
 def _product(node: Any) -> Optional[Any]:
     """The product that the scores come from; None where a loss is given other scores."""
     for _ in range(FURTHEST):
-        before = [one for one, _ in node.next_functions if one is not None and not hasattr(one, "variable")]
+        before = [one for one, _ in node.next_functions if one is not None and variable_of(one) is None]
         if len(before) != 1:  # a bias is a leaf
             return None
         node = before[0]
@@ -321,10 +321,10 @@ def _head(loss: Any, product: Any) -> Head:
     """Which head this is: by its weight, the last that is multiplied, if that is a parameter as it is."""
     weight = product.next_functions[-1][0]
     for _ in range(FURTHEST):
-        if weight is None or hasattr(weight, "variable") or len(weight.next_functions) != 1:
+        if weight is None or variable_of(weight) is not None or len(weight.next_functions) != 1:
             break
         weight = weight.next_functions[0][0]
-    variable = getattr(weight, "variable", None)
+    variable = variable_of(weight)
     return _classes(loss), id(variable) if variable is not None else None
 
 

@@ -11,6 +11,7 @@ import inspect
 import os
 import sys
 from collections import Counter
+from itertools import islice
 from types import CodeType, FrameType
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -18,7 +19,9 @@ from ...wire.events.item_work import ItemWorkEvent
 from ...wire.step_rows import DISTURBED
 from .. import patch
 from ..checksum import UNREADABLE, Checksum, checksum
+from ..containers import values_of
 from ..fetch_turns import NEVER
+from ..frame_names import FILLED, SUSPENDS, Snapshots, shows_locals
 from ..observer import Watch, observer
 from ..user_frames import is_users
 
@@ -37,7 +40,6 @@ NAMES_MAX = 24  # locals of a function
 REACHED_MAX = 500  # objects that belong to a dataset
 LATE = 200  # batches delivered: workers that begin later belong to another epoch, and need not look again
 MANY = 16  # calls from one line in C that are worth a word
-RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 EFFECTS = (type(None), int)  # what calls give, bool included, that are made for something else they do
 VARIES = object()
 
@@ -56,7 +58,7 @@ class Function:
         """Compare the locals with those of the ends before."""
         now = {
             name: UNREADABLE if value is None else checksum(value, lasting)  # None: cleared, as a rule
-            for name, value in list(local.items())[:NAMES_MAX]
+            for name, value in islice(local.items(), NAMES_MAX)
             if name not in self.skipped
         }
         values = self.values
@@ -141,6 +143,7 @@ class ItemWork:
         self.under_way: List[Tuple[FrameType, Optional[Calls], Checksum]] = []
         self.outermost: Counter[CodeType] = Counter()  # ended in this batch, called by a library
         self.lasting: Dict[int, Any] = {}
+        self.snapshots = Snapshots()
         self.profile = patch.profile_function(NAME, self._profile)
 
     # ------------------------------------------------------------ when to look
@@ -171,6 +174,7 @@ class ItemWork:
         """Look away, and write down what was seen until now."""
         cut = self.over
         self._end()
+        self.snapshots.empty()
         self.session.slowed = False
         self.looked += 1
         whole = len(args[1]) if len(args) > 1 and isinstance(args[1], list) else 1
@@ -204,7 +208,8 @@ class ItemWork:
 
     def _profile(self, frame: FrameType, event: str, arg: Any) -> None:
         self.events += 1
-        if self.events > CALLS_MAX or self.checksums > CHECKSUMS_MAX:
+        self.snapshots.turn()
+        if self.events > CALLS_MAX or self.checksums > CHECKSUMS_MAX or _is_spoilt(frame):
             self.over = True
             self._end()
         elif event == "c_call":
@@ -235,7 +240,7 @@ class ItemWork:
         if not (own or from_user):
             return
         calls, arguments = None, UNREADABLE
-        if caller is not None and from_user and not code.co_flags & RESUMED and code.co_name[0] != "<":
+        if caller is not None and from_user and not code.co_flags & SUSPENDS and code.co_name[0] != "<":
             calls = self._calls(caller, frame)
             if calls is not None:
                 calls.calls += 1
@@ -249,13 +254,21 @@ class ItemWork:
         calls = self.calls.get(key)
         if calls is None and len(self.calls) < PLACES_MAX:
             module = str(frame.f_globals.get("__name__", ""))
-            calls = self.calls[key] = Calls(_callee(frame), module, frame.f_code)
+            calls = self.calls[key] = Calls(self._callee(frame), module, frame.f_code)
         return calls
+
+    def _callee(self, frame: FrameType) -> str:
+        """What is called, as it is written: a class by its name."""
+        code = frame.f_code
+        made = self.snapshots.of(frame).get(code.co_varnames[0]) if _is_init(code) else None
+        return code.co_name if made is None else type(made).__qualname__
 
     def _arguments(self, frame: FrameType) -> Checksum:
         """The checksum of what a function is called with; of `__init__`, without what it makes."""
         self.checksums += 1
-        code, local = frame.f_code, frame.f_locals
+        code, local = frame.f_code, self.snapshots.of(frame)
+        if shows_locals(code):
+            return UNREADABLE
         count = code.co_argcount + code.co_kwonlyargcount
         count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
         names = code.co_varnames[_is_init(code) : count]
@@ -266,7 +279,7 @@ class ItemWork:
         code = frame.f_code
         if calls is not None and arguments is not UNREADABLE:
             if _is_init(code):
-                result = frame.f_locals.get(code.co_varnames[0])
+                result = self.snapshots.of(frame).get(code.co_varnames[0])
             if not isinstance(result, EFFECTS):
                 self.checksums += 1
                 calls.end(arguments, checksum(result, self.lasting))
@@ -278,7 +291,7 @@ class ItemWork:
                 function = self.functions[code] = Function(code)
             if function is not None and function.ends < COMPARED_MAX:
                 self.checksums += len(code.co_varnames)
-                function.end(frame.f_locals, self.lasting)
+                function.end(self.snapshots.of(frame), self.lasting)
 
 
 def _reached(fetcher: Any) -> Dict[int, Any]:
@@ -293,10 +306,10 @@ def _reached(fetcher: Any) -> Dict[int, Any]:
         if type(value) in (list, tuple):
             waiting.extend(value[:16])
         elif type(value) is dict:
-            waiting.extend(list(value.values())[:16])
+            waiting.extend(values_of(value, 16))
         else:
             fields = getattr(value, "__dict__", None)
-            waiting.extend(list(fields.values())[:64] if type(fields) is dict else [])
+            waiting.extend(values_of(fields, 64) if type(fields) is dict else [])
     return found
 
 
@@ -304,12 +317,9 @@ def _is_init(code: CodeType) -> bool:
     return code.co_name == "__init__" and code.co_argcount > 0
 
 
-def _callee(frame: FrameType) -> str:
-    """What is called, as it is written: a class by its name."""
-    code = frame.f_code
-    if _is_init(code):
-        return type(frame.f_locals.get(code.co_varnames[0])).__qualname__
-    return code.co_name
+def _is_spoilt(frame: FrameType) -> bool:
+    """Whether a mere call of a profile function changes what this frame may hold of its locals."""
+    return FILLED and shows_locals(frame.f_code)
 
 
 def _line(code: CodeType, line: int) -> Dict[str, Any]:

@@ -14,6 +14,7 @@ from ...wire.events.training import PARAMETRIZATION, BiasedLayerEvent, ModuleCal
 from .. import accelerators, patch
 from ..autocast import autocast_of
 from ..constructor_lines import ConstructorLines
+from ..containers import first_of, is_mapping, is_sequence, length_of, values_of
 from ..function_transforms import is_wrapped
 from ..loss_graph import compiles_backward
 from ..module_parts import buffers_of, modules_of, parameters_of
@@ -216,10 +217,10 @@ class ModuleCalls:
             return "tensor", id(value), value._version
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
-        if depth and isinstance(value, (list, tuple)):
-            return tuple(self._parts(item, alive, depth - 1) for item in value)
-        if depth and isinstance(value, dict):
-            return tuple((str(name), self._parts(item, alive, depth - 1)) for name, item in value.items())
+        if depth and is_sequence(value):
+            return tuple(self._parts(item, alive, depth - 1) for item in first_of(value, length_of(value)))
+        if depth and is_mapping(value):
+            return tuple((str(name), self._parts(item, alive, depth - 1)) for name, item in dict.items(value))
         raise Unknown
 
     def _graph(self, call: Call) -> Optional[int]:
@@ -269,10 +270,10 @@ class ModuleCalls:
 
     def _shows(self, result: Any) -> Any:
         """Some elements of the first tensor in a result on the CPU, or None."""
-        if isinstance(result, dict):
-            result = next(iter(result.values()), None)
-        while isinstance(result, (list, tuple)):
-            result = result[0] if result else None
+        if is_mapping(result):
+            result = next(iter(values_of(result, 1)), None)
+        while is_sequence(result):
+            result = next(iter(first_of(result, 1)), None)
         if not isinstance(result, self.torch.Tensor) or not result.is_cpu or not result.numel():
             return None
         if result.layout != self.torch.strided or is_wrapped(self.torch, result):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, List, Optional, Set, Tuple
 
 from ...wire.events.training import RepeatedBackwardEvent
 from .. import patch
-from ..loss_graph import nodes_of
+from ..loss_graph import nodes_of, variable_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
 from ..user_frames import user_line
@@ -62,8 +62,8 @@ class PairOfBackwards:
         order = nodes_of(loss.grad_fn)
         if order is None or not hasattr(loss.grad_fn, "_sequence_nr"):
             return None
-        leaves = [node.variable for node in order if hasattr(node, "variable")]
-        inner = {node._sequence_nr() for node in order if not hasattr(node, "variable")}
+        leaves = [node.variable for node in order if variable_of(node) is not None]
+        inner = {node._sequence_nr() for node in order if variable_of(node) is None}
         return inner, [(weakref.ref(leaf), leaf._version) for leaf in leaves[:LEAVES_MAX]]
 
 

@@ -11,11 +11,14 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import deque
+from itertools import islice
 from types import FrameType
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from ...wire.events.training import RetainedGraphsEvent
+from ..containers import ends_of, is_mapping, is_sequence, values_of
 from ..frame_names import names_of
+from ..loss_graph import variable_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
 from ..session import Session
@@ -77,14 +80,14 @@ class _Names:
                 yield name, value.grad_fn, listed
         elif levels and id(value) not in self.seen and len(self.seen) < VISITS:
             self.seen.add(id(value))
-            if isinstance(value, (list, tuple, deque)):
-                for index in [*range(min(ENDS, len(value))), *range(-min(ENDS, len(value)), 0)]:
-                    yield from self._below(name, value[index], levels - 1, True)
-            elif isinstance(value, dict):
-                for item in list(value.values())[:ENTRIES]:
+            if is_sequence(value):
+                for item in ends_of(value, ENDS):
+                    yield from self._below(name, item, levels - 1, True)
+            elif is_mapping(value):
+                for item in values_of(value, ENTRIES):
                     yield from self._below(name, item, levels - 1, listed)
             elif _is_of_users_class(value):
-                for attribute, item in list(vars(value).items())[:ENTRIES]:
+                for attribute, item in list(islice(vars(value).items(), ENTRIES)):
                     yield from self._below(f"{name}.{attribute}", item, levels - 1)
 
 
@@ -206,7 +209,7 @@ def _is_kept(node: Any, listed: bool, newest: float) -> bool:
 
 
 def _is_leaf(node: Any) -> bool:
-    return node is None or getattr(node, "variable", None) is not None
+    return node is None or variable_of(node) is not None
 
 
 def _is_of_users_class(value: Any) -> bool:

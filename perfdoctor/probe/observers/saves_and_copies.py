@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional, Tuple
 from ...wire.events.script import DeviceEvent, SaveEvent, ThreadsEvent
 from ...wire.step_rows import CHECKPOINT, HOST_TO_DEVICE, OTHER, VALIDATION
 from .. import accelerators, patch
+from ..instance_methods import replace_for_instances
 from ..moments import Moments
 from ..observer import Watch, observer
 from ..recorder import Recorder
@@ -89,7 +90,10 @@ class SaveAndCopyHooks:
         self.session.write(DeviceEvent(backend=device.type, name=name or device.type))
         for name in ("to", device.type):  # `tensor.cuda()`, `tensor.xpu()`
             if hasattr(self.torch.Tensor, name):
-                patch.wrap(self.torch.Tensor, name, self.before_copy, self.after_copy, "host_to_device")
+                replace_for_instances(self.torch.Tensor, name, self._timed)
+
+    def _timed(self, original: Any) -> Any:
+        return patch.around(original, self.before_copy, self.after_copy, "host_to_device")
 
 
 @observer

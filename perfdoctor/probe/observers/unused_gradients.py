@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 from ...wire.events.training import UnusedGradientsEvent, UnusedModuleEvent
-from ..loss_graph import needless, nodes_of, parents_of
+from ..loss_graph import needless, nodes_of, parents_of, variable_of
 from ..module_parts import parameters_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
@@ -53,7 +53,7 @@ class UnusedGradients:
             return  # sharded parameters: those in the graph are others than the optimizer has
         known = {id(p) for group in groups if not _is_at_rest(group) for p in group["params"]}
         at_rest = {id(p) for p in trained} - known
-        leaves = {index: node.variable for index, node in enumerate(order) if hasattr(node, "variable")}
+        leaves = {index: node.variable for index, node in enumerate(order) if variable_of(node) is not None}
         suspects = {
             index: leaf
             for index, leaf in leaves.items()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import weakref
 from typing import Any, Optional, Sequence, Set
 
+from ..loss_graph import variable_of
+
 LEAF_SEARCH_NODES = 2_000  # how far to look for a parameter in a graph
 
 
@@ -51,7 +53,7 @@ def find_leaf(loss: Any, nodes: int = LEAF_SEARCH_NODES, besides: Sequence[Any] 
         if node in seen:
             continue
         seen.add(node)
-        leaf = getattr(node, "variable", None)
+        leaf = variable_of(node)
         if leaf is not None and all(leaf is not one for one in besides):
             return leaf
         waiting.extend(parent for parent, _ in node.next_functions if parent is not None)

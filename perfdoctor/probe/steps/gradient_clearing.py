@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional
 
 from ...wire.events.training import GradientClearingEvent
 from .. import patch
+from ..module_parts import gradient_of
 from ..session import Session
 from ..user_frames import user_line
 
@@ -107,7 +108,7 @@ class GradientClearing:
     def _leaf(self, optimizer: Any) -> Any:
         """The smallest of the optimizer's first parameters that has a plain gradient, or None."""
         leaves = [leaf for group in optimizer.param_groups for leaf in group["params"][:PARAMETERS_MAX]]
-        plain = [leaf for leaf in leaves[:PARAMETERS_MAX] if self._is_plain(leaf.grad)]
+        plain = [leaf for leaf in leaves[:PARAMETERS_MAX] if self._is_plain(gradient_of(leaf))]
         return min(plain, key=lambda leaf: leaf.numel(), default=None)
 
     def _is_plain(self, gradient: Any) -> bool:

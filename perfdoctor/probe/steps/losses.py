@@ -15,6 +15,7 @@ from ..function_transforms import is_batched
 from ..moments import Moments
 from ..recorder import Recorder
 
+NO_VALUE = ()  # was scaled, and is no single number
 SLOTS = 64  # losses under way at a time; with all in use the next one is not recorded
 
 
@@ -27,14 +28,16 @@ class LossReader:
         self.tensor = torch.Tensor
         self.on_device: Optional[DeviceLosses] = None
         self.seen = False  # a loss that is not on the CPU
-        self.unscaled: Any = None  # the loss before a GradScaler multiplied it
+        self.unscaled: Any = None  # the loss before a GradScaler multiplied it, or NO_VALUE
         self.read = patch.part("loss", self._read)
 
     def before_scale(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
-        """Keep the loss as it was before scaling."""
+        """Keep the loss as it was before scaling, without its graph: a backward may never come."""
         outputs = args[1] if len(args) > 1 else kwargs.get("outputs")
         if isinstance(outputs, self.torch.Tensor):
-            self.unscaled = outputs
+            one = type(outputs) is self.tensor and outputs.numel() == 1
+            with self.torch._C.DisableTorchFunction():  # no call that a mode of the script's would see
+                self.unscaled = outputs.detach() if one else NO_VALUE
 
     def _read(self, recorder: Recorder, loss: Any, repeated: bool) -> None:
         """Add the loss of this backward, unless it is one of the same step again."""

@@ -23,7 +23,6 @@ Kwargs = Dict[str, Any]
 NAME = "module_call"
 
 INDIVISIBLE = frozenset((DATA_WAIT, BACKWARD, VALIDATION, CHECKPOINT))  # calls inside belong to it
-MODULES_MAX = 1_000  # modules remembered by identity; scripts that build one per step start over
 
 
 class _KnownModule:
@@ -62,7 +61,7 @@ class ModuleCallPhases:
         self.count_samples = patch.part("samples", self._count_samples)
         self.in_call: Any = False  # or what `watcher` was when the outermost call began
         self.watcher: Any = True  # or who watches the calls inside one
-        self.known: Dict[int, _KnownModule] = {}
+        self.known: Dict[int, _KnownModule] = {}  # by identity, for as long as the module lives
         self.layouts = BatchLayouts(self.session, samples, torch)
         self.look: Optional[LayoutLook] = None  # at the call that is under way
         # The last pass in eval mode if it recorded: of which module, which call of its row, and its ns.
@@ -311,8 +310,6 @@ class ModuleCallPhases:
             self.samples.pending = batch.size(0) if batch.is_nested else batch.shape[at]
 
     def _meet(self, module: Any) -> _KnownModule:
-        if len(self.known) >= MODULES_MAX:
-            self.known.clear()
         has_parameters = next(parameters_of(module), None) is not None
         key, forget = id(module), self.known.pop
         # Another module may come to lie where this one did.

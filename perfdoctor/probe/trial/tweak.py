@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set,
 
 from ...wire.events.process import TweakEvent
 from .. import compile_question, marked, patch
+from ..instance_methods import replace_for_instances
 from ..on_import import on_import
 from ..session import Session
 from ..user_frames import user_line
@@ -257,6 +258,10 @@ class Tweaking:
     ) -> None:
         """Replace `owner.attribute` by a wrapper that changes arguments or the result: see patch.alter."""
         patch.alter(owner, attribute, before, after, self.name, method)
+
+    def alter_instances(self, owner: Any, attribute: str, before: patch.Prepare) -> None:
+        """Replace a method likewise for instances alone: the class keeps its own."""
+        replace_for_instances(owner, attribute, lambda inner: patch.altering(inner, before, None, self.name))
 
     def guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function` as a callback whose errors are ours and turn this tweak off."""

@@ -27,11 +27,14 @@ def begin(run_dir):
 """
 
 AFTER_TORCH = """
-import sys, torch
+import sys
+finders = sys.meta_path
+import torch
 spec, loader = torch.__spec__, torch.__loader__
 print(dir(torch), spec.name, spec.origin, spec.cached, spec.submodule_search_locations)
 print(type(loader), vars(loader), loader is spec.loader, loader.exec_module.__qualname__)
-print([type(finder).__name__ for finder in sys.meta_path])
+names = [type(finder).__name__ for finder in finders]
+print(finders is sys.meta_path, [name for name in names if name != "ImportWatcher"])
 """
 
 

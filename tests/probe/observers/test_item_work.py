@@ -121,3 +121,51 @@ def test_batches_that_were_looked_at_are_counted_and_not_timed(tmp_path):
     rows = watched(tmp_path, SCRIPT.replace("2048", "768")).ranks[0].loader
     assert rows is not None
     assert rows["batches"][:65].tolist() == [1] * 63 + [2, 1]  # the 64th was looked at
+
+
+HOLDS = """
+    import gc
+    import sys
+    import weakref
+    import torch
+    from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+    class Shard:
+        pass
+
+    class Items(Dataset):
+        def __len__(self):
+            return 640
+
+        def __getitem__(self, index):
+            value = torch.full((4,), float(index))
+            item = locals()
+            del item["self"]
+            return item
+
+    class Stream(IterableDataset):
+        def __iter__(self):
+            for index in range(640):
+                if index == 4 * 63:
+                    shard = Shard()
+                    alive = weakref.ref(shard)
+                if index == 4 * 70:
+                    del shard
+                    gc.collect()
+                    assert alive() is None
+                yield {"value": torch.full((4,), float(index)), "index": index}
+
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    for batch in DataLoader(Items(), batch_size=4, num_workers=0):
+        assert sorted(batch) == ["index", "value"]
+        optimizer.zero_grad()
+        model(batch["value"]).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("dataset", ["Items()", "Stream()"])
+def test_what_the_script_holds_of_its_locals_stays_and_nothing_is_kept_alive(tmp_path, dataset):
+    seen = last(watched(tmp_path, HOLDS.replace("DataLoader(Items()", f"DataLoader({dataset}")))
+    assert all(function["ends"] for function in seen.functions)

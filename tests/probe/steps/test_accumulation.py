@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfdoctor.probe.steps.accumulation import AccumulationDetector
+from perfdoctor.probe.steps.accumulation import AccumulationDetector, find_leaf
 
 
 @pytest.fixture
@@ -63,3 +63,18 @@ def test_a_loss_without_a_graph_is_no_error():
     assert detector.is_fresh(torch.ones(1))
     assert detector.is_fresh(None)
     detector.remember()
+
+
+def test_what_a_function_of_the_scripts_keeps_as_its_variable_is_no_leaf():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, value):
+            ctx.variable = 3
+            return value * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    weight = torch.ones(3, requires_grad=True)
+    assert find_leaf(Doubled.apply(weight).sum()) is weight

@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 
+from perfdoctor.probe.module_parts import gradient_of
 from perfdoctor.probe.steps.gradient_clearing import EACH, OPTIMIZERS_MAX, GradientClearing
 from tests.support.sessions import Session
 from tests.support.watched import watched
@@ -170,3 +171,12 @@ def test_a_sparse_gradient_is_left_alone():
         loop.backward(table(torch.tensor([1, 2])).sum())
         loop.step(optimizer)
     assert loop.clearing.open == {}
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_gets_no_gradient_is_not_asked_for_it():
+    weight = torch.ones(3, requires_grad=True)
+    own = [(weight * number).requires_grad_() for number in (1, 2)]
+    own[1].retain_grad()
+    own[1].sum().backward()
+    assert [gradient_of(one) is not None for one in (weight, *own)] == [True, False, True]

@@ -1,3 +1,5 @@
+import gc
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -127,3 +129,20 @@ def test_a_complex_value_is_no_loss():
     assert recorder.loss != recorder.loss
     reader.read(recorder, torch.tensor(0.5), False)
     assert recorder.loss == 0.5
+
+
+def test_a_scaled_loss_without_a_backward_keeps_no_graph_alive():
+    torch = pytest.importorskip("torch")
+    reader, recorder = LossReader(Moments(), torch), SimpleNamespace(loss=float("nan"))
+    loss = torch.full((2,), 3.0, requires_grad=True).sum()
+    node = loss.grad_fn
+    node.metadata["tied"] = tied = Scalar()
+    gone = weakref.ref(tied)
+    reader.before_scale((None, loss), {})
+    scaled = loss * 1024
+    reader.read(recorder, scaled, False)
+    assert recorder.loss == 6.0
+    reader.before_scale((None, loss), {})
+    del loss, node, tied, scaled
+    gc.collect()
+    assert gone() is None

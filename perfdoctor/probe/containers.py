@@ -1,0 +1,46 @@
+"""What containers of the script's hold, read past what its own subclasses of them do instead."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import Any, List
+
+SEQUENCES = (list, tuple, deque)
+
+
+def is_sequence(value: Any) -> bool:
+    """Whether it is a list, tuple or deque; not what only says so of itself."""
+    return issubclass(type(value), SEQUENCES)
+
+
+def is_mapping(value: Any) -> bool:
+    """Whether it is a dict; not what only says so of itself."""
+    return issubclass(type(value), dict)
+
+
+def length_of(sequence: Any) -> int:
+    """How many items a sequence holds."""
+    return int(_kind_of(sequence).__len__(sequence))
+
+
+def first_of(sequence: Any, most: int) -> List[Any]:
+    """Its first items."""
+    return list(islice(_kind_of(sequence).__iter__(sequence), most))
+
+
+def ends_of(sequence: Any, most: int) -> List[Any]:
+    """So many of its items at each end; some twice, where it is short."""
+    kind, length = _kind_of(sequence), length_of(sequence)
+    count = min(most, length)
+    # Not from -1 on: of a negative index Python asks the subclass for its length.
+    return [kind.__getitem__(sequence, at) for at in (*range(count), *range(length - count, length))]
+
+
+def values_of(mapping: Any, most: int) -> List[Any]:
+    """The first values of a dict, which may have millions."""
+    return list(islice(dict.values(mapping), most))
+
+
+def _kind_of(sequence: Any) -> Any:
+    return next(kind for kind in SEQUENCES if issubclass(type(sequence), kind))
