@@ -120,7 +120,7 @@ class CallLooks:
         self.ended_ns = 0  # the last call that was shown, of this step and without an update since; 0: none
         self.has_torch_function: Any = None
         self.answers = self._has_torch_function  # one object: TorchScript knows it by its identity
-        self.is_recording = recording_question(self.torch)
+        self.is_recording = recording_question()
         self.stand_ins = stand_ins.StandIns(self.overrides)
         self.stand_in = patch.guarded("call_looks", self.stand_ins.of_caller)
         self.border = patch.guarded("call_looks", self._at_border)

@@ -18,7 +18,7 @@ from ..function_transforms import is_wrapped
 from ..loss_graph import compiles_backward
 from ..module_parts import buffers_of, modules_of, parameters_of
 from ..observer import Watch, observer
-from ..op_recording import recording_question
+from ..op_recording import recording_question, unseen
 from ..recorder import Recorder, clock
 from ..repeated_calls import Call, GraphUse, Repeat, told
 from ..user_frames import user_lines
@@ -72,7 +72,7 @@ class ModuleCalls:
         self.lines = lines
         self.search = UnusedParameterSearch()
         self.torch = steps.torch
-        self.is_recording = recording_question(self.torch)
+        self.is_recording = recording_question()
         self.turn = 2  # the backward from which the next look is due
         self.looks = 0
         self.under_way = False
@@ -82,8 +82,8 @@ class ModuleCalls:
         self.own_ns = 0  # what all looks took
         self.told: Set[int] = set()
         self.again: Set[int] = set()  # identities of modules that were called again
-        self.enter = patch.guarded("calls", self._enter)
-        self.leave = patch.guarded("calls", self._leave)
+        self.enter = patch.guarded("calls", unseen(self._enter))
+        self.leave = patch.guarded("calls", unseen(self._leave))
         self.border = patch.guarded("calls", self._at_border)
         self._clear()
 

@@ -13,6 +13,7 @@ from typing import Any, Callable, Deque, Dict, Optional, Tuple
 from .. import accelerators, patch
 from ..function_transforms import is_batched
 from ..moments import Moments
+from ..op_recording import recording_question
 from ..recorder import Recorder
 
 SLOTS = 64  # losses under way at a time; with all in use the next one is not recorded
@@ -27,6 +28,9 @@ class LossReader:
         self.tensor = torch.Tensor
         self.on_device: Optional[DeviceLosses] = None
         self.seen = False  # a loss that is not on the CPU
+        self.is_recording = recording_question()
+        self.is_profiled = torch._C._autograd._profiler_enabled
+        self.function_modes = torch._C._len_torch_function_stack
         self.unscaled: Any = None  # the loss before a GradScaler multiplied it
         self.read = patch.part("loss", self._read)
 
@@ -47,6 +51,15 @@ class LossReader:
                     return  # one of each sample
             if type(loss) is not self.tensor:
                 return  # a fake or distributed tensor has no value to read here
+        if self.is_recording() or (self.is_profiled() and not recorder.held):
+            return  # the script would see that it is read
+        if self.function_modes():
+            with self.torch._C.DisableTorchFunction():
+                self._add(recorder, loss, repeated)
+        else:
+            self._add(recorder, loss, repeated)
+
+    def _add(self, recorder: Recorder, loss: Any, repeated: bool) -> None:
         if repeated or loss.numel() != 1 or not loss.dtype.is_floating_point:  # a complex one is no loss
             return
         if loss.is_cpu:
