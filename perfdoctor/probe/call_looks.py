@@ -231,13 +231,13 @@ class CallLooks:
         for viewer in self.viewers:
             viewer.next()
 
-    def _at_evaluation(self) -> None:
-        """A model that trained is called to evaluate, which may go on for ever, or is traced."""
+    def _at_evaluation(self, surely: bool) -> None:
+        """A model evaluates, or may, which may go on for ever, or is traced."""
         recorder = self.steps.session.recording()
         if not self.looking or get_ident() != self.owner:
             return
         self.passes += 1
-        if self.passes > self.passes_max or self.is_recording():
+        if self.passes > (self.passes_max if surely else PASSES_MAX) or self.is_recording():
             self.passes_max = PASSES_MAX  # where each step evaluates, the next pair is had all the same
             self.turn = self.next_turn
             if recorder is not None:

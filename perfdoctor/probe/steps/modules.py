@@ -146,7 +146,7 @@ class ModuleCallPhases:
         """The same for any call, wherever it is made."""
         if self.is_tracing():
             for call in self.thread.moments.evaluated:
-                call()
+                call(True)
             return None  # what we look at would become part of the traced graph
         module = args[0]
         known = self.known.get(id(module)) or self._meet(module)
@@ -158,9 +158,9 @@ class ModuleCallPhases:
         recorder = self.thread.recorder() if recording and trains else self.session.recording()
         if recorder is None or recorder.current in INDIVISIBLE:
             return None
-        if phase == VALIDATION:
+        if phase == VALIDATION or not recording:
             for call in self.thread.moments.evaluated:
-                call()
+                call(phase == VALIDATION)
         known.trained |= trains or module.training
         known.plain = known.trained and known.layout is None
         watcher = self.in_call = self._watcher(known, trains, args, kwargs)
