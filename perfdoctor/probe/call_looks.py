@@ -10,15 +10,16 @@ not in the next one.
 from __future__ import annotations
 
 import os
-import sys
 from _thread import get_ident
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Tuple, TypeVar
 
 from ..wire.step_rows import BACKWARD, DISTURBED, OPTIMIZER
 from . import patch, stand_ins
+from .looking_mode import mode_of
+from .op_recording import recording_question
 from .profiler.users_profiler import UsersProfilers, compiles
 from .recorder import Recorder, clock
+from .steps.updates import NO_TASK
 
 if TYPE_CHECKING:
     from .steps.steps import StepTracker
@@ -40,6 +41,7 @@ LEAD = 3  # updates from asking to looking: a look at the calls of modules, aske
 LINES_MAX = 10  # written down, of each look
 NAMES_MAX = 3  # of functions, for each line
 UPDATES_MAX = 64  # while one step is waited for: the optimizer that ends it may have had its last
+PASSES_MAX = 64  # in eval mode in one step, where each step makes some; more are an evaluation, or serve
 
 Args = Tuple[Any, ...]
 Kwargs = Dict[str, Any]
@@ -104,19 +106,25 @@ class CallLooks:
         self.next_turn = FIRST  # the turn once the pair that was asked for has been had
         self.first_ns: Optional[int] = None  # the first time that was asked whether a pair is due
         self.pairs = 0
+        self.passes = 0  # in eval mode, in that step
+        self.passes_max = 0  # the first pass is most often that of an evaluation
         self.off = False  # an accelerator trains: the host's time for a call is not the call's
         self.asked = False
         self.updates = 0  # since a pair was asked for, or since a step of it began
         self.looking = 0  # the step of a pair that is under way, 1 or 2
+        self.over = False  # that pair is, but its mode could not be taken away where that was found
         self.owner = self.begin_ns = 0
         self.own_ns = 0  # what looking took in that step
         self.full_ns = 0  # when that was as much as it may, or 0
         self.spent_ns = 0  # what it took in all steps before
         self.ended_ns = 0  # the last call that was shown, of this step and without an update since; 0: none
         self.has_torch_function: Any = None
+        self.answers = self._has_torch_function  # one object: TorchScript knows it by its identity
+        self.is_recording = recording_question()
         self.stand_ins = stand_ins.StandIns(self.overrides)
         self.stand_in = patch.guarded("call_looks", self.stand_ins.of_caller)
         self.border = patch.guarded("call_looks", self._at_border)
+        self.evaluated = patch.guarded("call_looks", self._at_evaluation)
         self.before = patch.guarded("call_looks", self._before)
         self.after = patch.guarded("call_looks", self._after)
 
@@ -163,7 +171,10 @@ class CallLooks:
         self.updates += 1
         if self.looking:  # the row after the last step as well: telling costs
             disturb(recorder)
-        over = recorder.off or recorder.held
+        if self.over:
+            self._finish()
+            return
+        over = recorder.off or recorder.held or self.is_recording()
         if not over and optimizer != len(self.steps.updates.numbers) and self.updates < UPDATES_MAX:
             return
         if not self.looking:
@@ -175,8 +186,8 @@ class CallLooks:
                 return
             disturb(recorder)
             self._begin()
-        elif self.steps.updates.closing:
-            return  # torch would put the mode back when its call of backward ends
+        elif not self._is_reachable():
+            return
         elif over:
             self._finish()
         elif self.looking == 1:
@@ -192,30 +203,46 @@ class CallLooks:
         return not (
             self.off
             or compiles()
-            or self.torch.jit.is_tracing()
+            or self.is_recording()
             or self.torch._C._len_torch_function_stack()  # the script's own end in the order they began
         )
 
     def _begin(self) -> None:
         if self.mode is None:
+            # TorchScript compiles code that asks this to an operator of its own.
+            self.torch.jit._builtins._register_builtin(self.answers, "aten::has_torch_function")
             self.mode = mode_of(self)
             os.register_at_fork(after_in_child=patch.guarded("call_looks", self._remove))
         self.owner = get_ident()
-        self.updates = self.own_ns = self.ended_ns = self.full_ns = 0
+        self.updates = self.own_ns = self.ended_ns = self.full_ns = self.passes = 0
         for viewer in self.viewers:
             viewer.begin()
         self.looking = 1
+        self.steps.moments.evaluating = [*self.steps.moments.evaluating, self.evaluated]
         self.has_torch_function = self.overrides.has_torch_function
-        self.overrides.has_torch_function = self._has_torch_function
+        self.overrides.has_torch_function = self.answers
         self.overrides._push_mode(self.mode)
 
     def _next(self) -> None:
         """From the first step of a pair to the second."""
         self.looking = 2
         self.spent_ns += self.own_ns
-        self.updates = self.own_ns = self.ended_ns = self.full_ns = 0
+        self.updates = self.own_ns = self.ended_ns = self.full_ns = self.passes = 0
         for viewer in self.viewers:
             viewer.next()
+
+    def _at_evaluation(self, surely: bool) -> None:
+        """A model evaluates, or may, which may go on for ever, or is traced."""
+        recorder = self.steps.session.recording()
+        if not self.looking or get_ident() != self.owner:
+            return
+        self.passes += 1
+        if self.passes > (self.passes_max if surely else PASSES_MAX) or self.is_recording():
+            self.passes_max = PASSES_MAX  # where each step evaluates, the next pair is had all the same
+            self.turn = self.next_turn
+            if recorder is not None:
+                disturb(recorder)
+            self._finish()
 
     def _tell(self, step_s: float) -> float:
         """Have all viewers write down what they saw; the share of what they look for."""
@@ -227,17 +254,37 @@ class CallLooks:
 
     def _finish(self, give_up: bool = False) -> None:
         """The pair is over, or cannot be had."""
-        self._remove()
-        self.asked = False
         if self.pairs >= PAIRS or give_up:
             self.off = True
-        self.steps.moments.update = [call for call in self.steps.moments.update if call is not self.border]
+        self._remove()
+        if self.over:
+            return
+        self.asked = False
+        moments = self.steps.moments
+        moments.update = [call for call in moments.update if call is not self.border]
+
+    def _is_reachable(self) -> bool:
+        """Whether the mode can be taken away here.
+
+        Modes belong to a thread. What autograd calls, and what is called through the mode itself, ends with
+        torch putting back those that were there before.
+        """
+        if get_ident() != self.owner or self.steps.updates.graph_task() != NO_TASK:
+            return False
+        own = self.torch._C
+        places = range(own._len_torch_function_stack())
+        return any(own._get_function_stack_at(at) is self.mode for at in places)
 
     def _remove(self) -> None:
         """Take the mode away, wherever it is among those that the script has begun since."""
         if not self.looking:
             return
+        self.over = not self._is_reachable()
+        if self.over:
+            return  # it shows nothing any more, and goes at the next border
         self.looking = 0
+        moments = self.steps.moments
+        moments.evaluating = [call for call in moments.evaluating if call is not self.evaluated]
         self.stand_ins.clear()
         for viewer in self.viewers:
             viewer.end()
@@ -268,6 +315,8 @@ class CallLooks:
     ) -> Optional[Tuple[List[Any], int]]:
         recorder = self.steps.session.recorder
         if not self.looking or recorder is None or self.full_ns or get_ident() != self.owner:
+            return None
+        if self.over or self.is_recording():
             return None
         if self.own_ns > STEP_NS:
             self.full_ns = begin
@@ -306,37 +355,6 @@ class GuardedViewer:
 
 def _nothing(token: Any, args: Args, result: Any) -> None:
     return None
-
-
-def mode_of(looks: CallLooks) -> Any:
-    """A mode of torch's that shows each call to `looks`, and lets it through as it is."""
-
-    base: Any = looks.torch.overrides.TorchFunctionMode
-
-    class Looking(base):  # type: ignore[misc]
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            begin = clock()
-            kwargs = kwargs or {}
-            if "_stacklevel" in kwargs:  # of a warning: two frames of ours and two of torch's lie between
-                kwargs = {**kwargs, "_stacklevel": kwargs["_stacklevel"] + 4}
-            try:
-                call = looks.stand_in(sys._getframe()) or stand_ins.ANYWHERE
-                token = looks.before(begin, function, args, kwargs)
-                result = call(function, args, kwargs)
-                if token is not None:
-                    looks.after(token, function, result)
-                return result
-            except BaseException as error:  # of the function, or Ctrl-C in code of ours
-                error.__traceback__ = _below_ours(error.__traceback__)
-                raise
-
-    return Looking()
-
-
-def _below_ours(traceback: Optional[TracebackType]) -> Optional[TracebackType]:
-    """The traceback from the called function on; None where that is not written in Python."""
-    below = traceback.tb_next if traceback is not None else None
-    return below.tb_next if below is not None and stand_ins.stands_in(below.tb_frame.f_code) else below
 
 
 def name_of(function: Any) -> str:

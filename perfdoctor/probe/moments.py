@@ -28,6 +28,8 @@ class Moments:
         self.batch: List[Callable[[int, Any], None]] = []  # a loader, by its number, delivered one of a few
         self.batches = 0  # delivered by all loaders
         self.update: List[Callable[[Recorder, int], None]] = []  # an optimizer, by its number, closed a row
+        # True: a model that trained is called in eval mode, or one is traced. False: without gradients.
+        self.evaluating: List[Callable[[bool], None]] = []  # nearly always none
         # The training thread copied a tensor of the host to a device: the tensor, the copy, nanoseconds.
         self.copied: List[Callable[[Any, Any, int], None]] = []  # nearly always none
         # `autograd.grad` derived by data while training: its arguments, its result, nanoseconds.

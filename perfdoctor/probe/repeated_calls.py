@@ -7,6 +7,7 @@ nothing of the script's, and have no effect on gradients.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ..wire.events.training import RepeatedCallEvent
@@ -62,17 +63,19 @@ class Call:
         "inside",
         "key",
         "lines",
-        "module",
+        "module_type",
         "ns",
         "recording",
         "shows",
         "state",
         "use",
         "versions",
+        "weak_module",
     )
 
     def __init__(self, module: Any, versions: Any) -> None:
-        self.module = module
+        self.weak_module = weakref.ref(module)  # the script may drop it before the look ends
+        self.module_type = type(module).__name__
         self.versions = versions  # of the parameters of the outermost module
         self.key: Any = None
         self.alive: List[Any] = []  # weak references to the tensors it was given
@@ -83,6 +86,11 @@ class Call:
         self.shows: Any = None  # some elements of what it returned
         self.state: Any = None
         self.begin = self.ns = 0
+
+    @property
+    def module(self) -> Any:
+        """What was called; None where it is gone."""
+        return self.weak_module()
 
     @property
     def line(self) -> Any:
@@ -105,7 +113,7 @@ def told(look: int, repeats: List[Repeat]) -> Iterator[RepeatedCallEvent]:
         needed, needless, alike = same[0]
         yield RepeatedCallEvent(
             look=look,
-            module=type(needless.module).__name__,
+            module=needless.module_type,
             count=len(same),
             seconds=sum({id(call): call.ns for _, call, _ in same}.values()) / 1e9,
             recording=all(one.recording and two.recording for one, two, _ in same),

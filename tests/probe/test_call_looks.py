@@ -299,3 +299,70 @@ def test_no_mode_stays_where_updates_are_made_inside_the_backward_pass(tmp_path)
     script = script.replace("opt = torch.optim.SGD(net.parameters(), lr=0.01)", f"{made}; {hooks}")
     script = script.replace("opt.zero_grad(); loss.backward(); opt.step()", "loss.backward()")
     assert updates(watched(tmp_path, script)).size >= 500
+
+
+# The 64th backward asks for the first pair; three updates later, with the 67th, its mode is there.
+AFTER = LOOP.format(line="x = table * 2").replace("range(600)", "range(67)")
+ENDED = "\n    assert torch._C._len_torch_function_stack() == 0\n"
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param("net.eval(); net(x)", id="evaluation"),
+        pytest.param("assert 'warn' not in str(torch.jit.trace(net.eval(), x))", id="trace"),
+    ],
+)
+def test_a_look_ends_where_the_script_evaluates_or_traces(tmp_path, after):
+    begun = "\n    assert torch._C._len_torch_function_stack() == 1\n"
+    watched(tmp_path, AFTER + begun + f"    {after}" + ENDED)
+
+
+def test_what_looks_cannot_keep_a_model_that_the_script_drops(tmp_path):
+    script = AFTER.replace("range(67)", "range(64)")
+    gone = "\n    import gc, weakref; alive = weakref.ref(net); del net, opt, loss; gc.collect(); assert not alive()\n"
+    watched(tmp_path, script + gone)
+
+
+def test_torchscript_compiles_what_asks_for_torch_functions_within_a_look(tmp_path):
+    script = (
+        AFTER + "\n    torch.jit.script(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval())\n"
+    )
+    watched(tmp_path, script)
+
+
+@pytest.mark.parametrize("place", ["thread", "backward"])
+def test_a_mode_that_cannot_be_taken_away_where_the_script_compiles_goes_at_the_next_update(tmp_path, place):
+    compiles = {
+        "thread": "t = threading.Thread(target=torch.compile, args=(nn.Linear(2, 2),)); t.start(); t.join()",
+        "backward": "loss.register_hook(lambda gradient: [torch.compile(nn.Linear(2, 2))] and None)",
+    }
+    script = LOOP.format(line="x = table * 2").replace("range(600)", "range(72)")
+    script = script.replace("opt.zero_grad();", "step == 67 and compiles(loss)\n        opt.zero_grad();")
+    script = script.replace(
+        "import torch\n", f"import threading, torch\n    def compiles(loss): {compiles[place]}\n", 1
+    )
+    watched(tmp_path, script + ENDED)
+
+
+def test_a_dispatch_mode_of_the_scripts_sees_no_operator_of_ours(tmp_path):
+    script = LOOP.format(line="x = table * 2").replace("range(600)", "range(140)")
+    mode = """
+    from torch.utils._python_dispatch import TorchDispatchMode
+    class Ops(TorchDispatchMode):
+        seen = 0
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            Ops.seen += 1
+            return function(*args, **(kwargs or {}))
+    """
+    script = script.replace("table = ", mode + "table = ").replace(
+        "loss = net(x).pow(2).mean()",
+        """
+        before = Ops.seen
+        with Ops():
+            loss = net(x).pow(2).mean()
+        made = Ops.seen - before
+        assert step == 0 or made == usual, (step, made, usual)
+        usual = made""",
+    )
+    watched(tmp_path, script)

@@ -12,8 +12,9 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ...wire.events.embeddings import EmbeddingTableEvent
 from ..constructor_lines import ConstructorLines
-from ..loss_graph import nodes_of, variable_of
+from ..loss_graph import is_saved_plainly, nodes_of, variable_of
 from ..observer import Watch, observer
+from ..op_recording import recording_question
 from ..recorder import Recorder
 from ..steps.steps import StepTracker
 
@@ -30,6 +31,7 @@ class EmbeddingTables:
     def __init__(self, steps: StepTracker, lines: ConstructorLines) -> None:
         self.steps = steps
         self.lines = lines
+        self.is_recording = recording_question()
         self.due: List[int] = list(SAMPLED)
         self.roots: List[weakref.ref[Any]] = []
 
@@ -39,7 +41,7 @@ class EmbeddingTables:
 
     def sample(self, recorder: Recorder, loss: Any) -> None:
         """Walk the graph of a loss, if it is time."""
-        if not self.due or self.steps.schedule.backwards < self.due[0]:
+        if not self.due or self.steps.schedule.backwards < self.due[0] or self.is_recording():
             return
         self.due.pop(0)
         if type(loss) is not self.steps.torch.Tensor or loss.grad_fn is None:
@@ -97,12 +99,18 @@ def looked_up(nodes: List[Any]) -> List[Tuple[Any, int]]:
     for node in nodes:
         leaves = [parent for parent, _ in node.next_functions if variable_of(parent) is not None]
         sparse = getattr(node, "_saved_sparse", True)
-        if node.name() in LOOKUPS and not sparse and len(leaves) == 1:
-            lookups[leaves[0]] = lookups.get(leaves[0], 0) + _rows_of(node._saved_indices)
-        else:
+        if node.name() not in LOOKUPS or sparse or len(leaves) != 1:
             elsewhere.update(leaves)
-    found = [(node.variable, count) for node, count in lookups.items() if node not in elsewhere]
-    return [(table, count) for table, count in found if table.numel() * table.element_size() >= LARGE]
+        elif _is_large(leaves[0].variable):
+            if is_saved_plainly(node._raw_saved_indices):
+                lookups[leaves[0]] = lookups.get(leaves[0], 0) + _rows_of(node._saved_indices)
+            else:
+                elsewhere.add(leaves[0])  # how many it looks up is not known
+    return [(node.variable, count) for node, count in lookups.items() if node not in elsewhere]
+
+
+def _is_large(table: Any) -> bool:
+    return int(table.numel() * table.element_size()) >= LARGE
 
 
 def _rows_of(indices: Any) -> int:

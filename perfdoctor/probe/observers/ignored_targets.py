@@ -18,13 +18,15 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ...wire.events.training import IgnoredTargetsEvent
 from .. import accelerators, patch
-from ..loss_graph import compiles_backward, nodes_of, variable_of
+from ..loss_graph import compiles_backward, is_saved_plainly, nodes_of, variable_of
 from ..observer import Watch, observer
+from ..op_recording import recording_question
 from ..recorder import Recorder, clock
 from ..steps.steps import StepTracker
 
 NAME = "ignored targets"
 LOOKS_MAX = 16
+IN_VAIN_MAX = 64  # graphs in a row without a loss like that: there will be none
 TARGETS_MAX = 4_096  # of one loss that are read
 FURTHEST = 12  # nodes between the loss and the product
 COUNTS = 3  # times that backwards are counted
@@ -189,7 +191,9 @@ class IgnoredTargets:
 
     def __init__(self, steps: StepTracker) -> None:
         self.steps = steps
+        self.is_recording = recording_question()
         self.looks = 0
+        self.in_vain = 0  # graphs that were followed since the last loss of this kind
         self.heads: Dict[Head, HeadTotals] = {}
         self.at: Dict[Optional[Head], int] = {}  # backwards that were counted
         self.counts = 0
@@ -199,11 +203,14 @@ class IgnoredTargets:
 
     def sample(self, recorder: Recorder, loss: Any) -> None:
         """Before a backward: look at its loss, if it ignores any targets."""
-        if self.looks >= LOOKS_MAX or compiles_backward():
+        if self.looks >= LOOKS_MAX or self.in_vain >= IN_VAIN_MAX or compiles_backward():
             return
         self.collect()
         found = self.found(loss)
-        look = self._look(*found) if found is not None and self.under_way is None else None
+        self.in_vain = self.in_vain + 1 if found is None else 0
+        if found is None or self.under_way is not None or self.is_recording():
+            return
+        look = self._look(*found)
         if look is None:
             return
         self.steps.schedule.looks.append(look)
@@ -222,7 +229,7 @@ class IgnoredTargets:
     def _look(self, loss: Any, product: Any) -> Optional[HeadLook]:
         """A look at this loss, if its targets can be read, and picking some would leave it as it is."""
         classes = _classes(loss)
-        if classes is None or not loss._saved_reduction or _has_hooks(loss._raw_saved_target):
+        if classes is None or not loss._saved_reduction or not is_saved_plainly(loss._raw_saved_target):
             return None
         torch, target = self.steps.torch, loss._saved_target
         if type(target) is not torch.Tensor:
@@ -342,11 +349,6 @@ def _classes(loss: Any) -> Optional[int]:
     scores = loss.next_functions[0][0]
     given: Any = getattr(scores, "_input_metadata", None)
     return int(given[0].shape[1]) if given and len(given[0].shape) > 1 else None
-
-
-def _has_hooks(saved: Any) -> bool:
-    """Whether asking for a saved tensor calls code of the script or of checkpoint; older torch is silent."""
-    return getattr(saved, "unpack_hook", None) is not None
 
 
 def _some(target: Any) -> Any:

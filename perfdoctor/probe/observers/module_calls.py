@@ -19,6 +19,7 @@ from ..function_transforms import is_wrapped
 from ..loss_graph import compiles_backward
 from ..module_parts import buffers_of, modules_of, parameters_of
 from ..observer import Watch, observer
+from ..op_recording import recording_question, unseen
 from ..recorder import Recorder, clock
 from ..repeated_calls import Call, GraphUse, Repeat, told
 from ..user_frames import user_lines
@@ -70,6 +71,7 @@ class ModuleCalls:
         self.lines = lines
         self.search = UnusedParameterSearch()
         self.torch = steps.torch
+        self.is_recording = recording_question()
         self.turn = 2  # the backward from which the next look is due
         self.looks = 0
         self.under_way = False
@@ -79,8 +81,8 @@ class ModuleCalls:
         self.own_ns = 0  # what all looks took
         self.told: Set[int] = set()
         self.again: Set[int] = set()  # identities of modules that were called again
-        self.enter = patch.guarded("calls", self._enter)
-        self.leave = patch.guarded("calls", self._leave)
+        self.enter = patch.guarded("calls", unseen(self._enter))
+        self.leave = patch.guarded("calls", unseen(self._leave))
         self.border = patch.guarded("calls", self._at_border)
         self._clear()
 
@@ -95,7 +97,7 @@ class ModuleCalls:
         self.autocast: Any = None
         self.wide_inputs = False
         self.synced = self.unsynced = 0
-        self.parallel: Any = None
+        self.parallel: Any = None  # a weak reference, as those of `outputs` and `biased`
 
     # ------------------------------------------------------------ from update to update
 
@@ -133,7 +135,7 @@ class ModuleCalls:
     # ------------------------------------------------------------ calls
 
     def _enter(self, args: Args, kwargs: Kwargs) -> Optional[ModuleCalls]:
-        if self.count >= CALLS_MAX or get_ident() != self.owner:
+        if self.count >= CALLS_MAX or get_ident() != self.owner or self.is_recording():
             return None
         asked_ns = clock()
         self.count += 1
@@ -171,11 +173,11 @@ class ModuleCalls:
         module, nn = call.module, self.torch.nn
         tensor = isinstance(result, self.torch.Tensor)
         if tensor and isinstance(module, nn.modules.conv._ConvNd) and module.bias is not None:
-            self.outputs[id(result)] = weakref.ref(result), module
+            self.outputs[id(result)] = weakref.ref(result), weakref.ref(module)
         if call.use is not None:
             call.use.watch(self.torch.Tensor, result)
         found = call.inside
-        if call.key is not None and call.ns >= SHORT_NS and result is not None:
+        if call.key is not None and call.ns >= SHORT_NS and result is not None and not self.is_recording():
             call.shows = self._shows(result)
             call.lines = user_lines()
             first = self._known(call)
@@ -198,9 +200,10 @@ class ModuleCalls:
         if module.training and tensor and isinstance(module, nn.modules.batchnorm._BatchNorm):
             output, layer = self.outputs.get(id(given), (None, None))
             if layer is not None and output() is given:
-                self.biased.append((self.stack[0].module if self.stack else module, layer, given.numel()))
+                root = self.stack[0].weak_module if self.stack else weakref.ref(module)
+                self.biased.append((root, layer, given.numel()))
         if isinstance(module, nn.parallel.DistributedDataParallel) and self.torch.is_grad_enabled():
-            self.parallel = module
+            self.parallel = weakref.ref(module)
             if module.require_backward_grad_sync:
                 self.synced += 1
             else:
@@ -254,7 +257,9 @@ class ModuleCalls:
         A parametrization is given none: what it makes follows from its parameters, whose versions are alike.
         """
         first = self.seen.get(call.key)
-        if first is None or not (first.alive or _is_parametrization(call.module)):
+        if first is None or first.module is not call.module:
+            return None
+        if not (first.alive or _is_parametrization(call.module)):
             return None
         same = all(old() is not None and old() is new() for old, new in zip(first.alive, call.alive))
         return first if same else None
@@ -313,7 +318,10 @@ class ModuleCalls:
         )
         for repeat in told(self.looks, self.repeats):
             session.write(repeat)
-        for root, layer, elements in self.biased:
+        for weak_root, weak_layer, elements in self.biased:
+            root, layer = weak_root(), weak_layer()
+            if root is None or layer is None:
+                continue
             if id(layer) not in self.told and len(self.told) < TOLD_MAX:
                 self.told.add(id(layer))
                 path = next((name for name, inner in root.named_modules() if inner is layer), "")
@@ -323,9 +331,10 @@ class ModuleCalls:
 
     def _parallel(self) -> Dict[str, Any]:
         """What DistributedDataParallel counts itself, in the first ten iterations and every hundredth."""
-        if self.parallel is None:
+        parallel = self.parallel() if self.parallel is not None else None
+        if parallel is None:
             return {}
-        known = self.parallel._get_ddp_logging_data()
+        known = parallel._get_ddp_logging_data()
         return {
             "comm_ns": known.get("avg_backward_comm_time"),
             "hidden_ns": known.get("avg_backward_compute_comm_overlap_time"),

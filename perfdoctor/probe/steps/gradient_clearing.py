@@ -8,11 +8,12 @@ backward has added to, still holds what the step before left in it.
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from ...wire.events.training import GradientClearingEvent
 from .. import patch
 from ..module_parts import gradient_of
+from ..op_recording import recording_question, unseen
 from ..session import Session
 from ..user_frames import user_line
 
@@ -73,9 +74,24 @@ class GradientClearing:
         self.open: Dict[int, _WatchedGradients] = {}  # by number of the optimizer
         self.backward_line: Optional[Dict[str, Any]] = None
         self.by_value = True  # whether a gradient cleared behind torch's back would show
-        self.before_backward = patch.guarded("clearing", self._before_backward)
-        self.after_backward = patch.guarded("clearing", self._after_backward)
-        self.judge = patch.guarded("clearing", self._judge)
+        self.is_recording = recording_question()
+        self.is_profiled = torch._C._autograd._profiler_enabled
+        self.before_backward = patch.guarded("clearing", self._unseen(self._before_backward))
+        self.after_backward = patch.guarded("clearing", self._unseen(self._after_backward))
+        self.judge = patch.guarded("clearing", self._unseen(self._judge))
+
+    def _unseen(self, act: Callable[..., None]) -> Callable[..., None]:
+        """`act`, where the script does not see operators of ours, with its function modes kept out."""
+
+        acts = unseen(act)
+
+        def call(*args: Any) -> None:
+            if self.is_recording() or self.is_profiled():
+                self.open.clear()  # what happens to these gradients would be missed
+                return
+            acts(*args)
+
+        return call
 
     def counts_of(self, optimizer: Any) -> Optional[UpdateCounts]:
         """What `updates` of an optimizer are added up in, or None where it is not looked at."""

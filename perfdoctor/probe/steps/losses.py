@@ -13,6 +13,7 @@ from typing import Any, Callable, Deque, Dict, Optional, Tuple
 from .. import accelerators, patch
 from ..function_transforms import is_batched
 from ..moments import Moments
+from ..op_recording import recording_question
 from ..recorder import Recorder
 
 NO_VALUE = ()  # was scaled, and is no single number
@@ -28,6 +29,9 @@ class LossReader:
         self.tensor = torch.Tensor
         self.on_device: Optional[DeviceLosses] = None
         self.seen = False  # a loss that is not on the CPU
+        self.is_recording = recording_question()
+        self.is_profiled = torch._C._autograd._profiler_enabled
+        self.function_modes = torch._C._len_torch_function_stack
         self.unscaled: Any = None  # the loss before a GradScaler multiplied it, or NO_VALUE
         self.read = patch.part("loss", self._read)
 
@@ -35,7 +39,7 @@ class LossReader:
         """Keep the loss as it was before scaling, without its graph: a backward may never come."""
         outputs = args[1] if len(args) > 1 else kwargs.get("outputs")
         if isinstance(outputs, self.torch.Tensor):
-            one = type(outputs) is self.tensor and outputs.numel() == 1
+            one = type(outputs) is self.tensor and outputs.numel() == 1 and not self.is_recording()
             with self.torch._C.DisableTorchFunction():  # no call that a mode of the script's would see
                 self.unscaled = outputs.detach() if one else NO_VALUE
 
@@ -50,6 +54,15 @@ class LossReader:
                     return  # one of each sample
             if type(loss) is not self.tensor:
                 return  # a fake or distributed tensor has no value to read here
+        if self.is_recording() or (self.is_profiled() and not recorder.held):
+            return  # the script would see that it is read
+        if self.function_modes():
+            with self.torch._C.DisableTorchFunction():
+                self._add(recorder, loss, repeated)
+        else:
+            self._add(recorder, loss, repeated)
+
+    def _add(self, recorder: Recorder, loss: Any, repeated: bool) -> None:
         if repeated or loss.numel() != 1 or not loss.dtype.is_floating_point:  # a complex one is no loss
             return
         if loss.is_cpu:

@@ -144,6 +144,8 @@ class ModuleCallPhases:
     def _enter(self, args: Args, kwargs: Kwargs) -> Any:
         """The same for any call, wherever it is made."""
         if self.is_tracing():
+            for call in self.thread.moments.evaluating:
+                call(True)
             return None  # what we look at would become part of the traced graph
         module = args[0]
         known = self.known.get(id(module)) or self._meet(module)
@@ -155,6 +157,9 @@ class ModuleCallPhases:
         recorder = self.thread.recorder() if recording and trains else self.session.recording()
         if recorder is None or recorder.current in INDIVISIBLE:
             return None
+        if phase == VALIDATION or not recording:
+            for call in self.thread.moments.evaluating:
+                call(phase == VALIDATION)
         known.trained |= trains or module.training
         known.plain = known.trained and known.layout is None
         watcher = self.in_call = self._watcher(known, trains, args, kwargs)

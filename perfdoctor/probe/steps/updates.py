@@ -117,6 +117,8 @@ class Updates:
             self.thread.pulse()
         if recorder.max_marks is not None:
             self._end_watch(recorder)
+        if self.graph_task() != NO_TASK:
+            return  # a hook of a backward that was not called by torch.autograd: its engine is under way
         for call in self.thread.moments.update:
             call(recorder, number)
         if counts is not None:
@@ -144,6 +146,8 @@ class Updates:
             self.thread.pulse()
         if recorder.max_marks is not None:
             self._end_watch(recorder)
+        if self.graph_task() != NO_TASK:
+            return
         self.closing = True
         try:
             for call in self.thread.moments.update:

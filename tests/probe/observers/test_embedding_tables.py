@@ -50,6 +50,20 @@ def test_small_sparse_frozen_and_tied_tables_are_left_alone():
     assert found(lambda: tied(numbers) @ tied.weight.T) == []
 
 
+def test_indices_that_the_script_saves_its_own_way_are_not_asked_for():
+    one, numbers = table(), torch.arange(5)
+
+    def unpack(saved):
+        raise AssertionError("asked for")
+
+    def build():
+        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
+            return one(numbers)
+
+    assert found(build) == []
+    assert found(lambda: torch.utils.checkpoint.checkpoint(one, numbers, use_reentrant=False)) == []
+
+
 SCRIPT = """
     import torch
     from torch import nn

@@ -717,3 +717,20 @@ def test_all_ranks_record_the_same_steps(tmp_path):
     assert len(seen[0]) == 3
     assert all(window["outcome"] == "ok" for rank in (0, 1) for window in records.ranks[rank].of("window"))
     assert json.loads((path / "trace.rank1.0.json").read_bytes())["distributedInfo"]["rank"] == 1
+
+
+def test_no_window_opens_inside_an_engine_that_is_called_past_torch_autograd(tmp_path):
+    ran = run(
+        tmp_path,
+        """
+        opts = {p: torch.optim.SGD([p], lr=1e-3) for p in net.parameters()}
+        for p in net.parameters():
+            p.register_post_accumulate_grad_hook(lambda p: opts[p].step() or opts[p].zero_grad())
+        engine = torch.autograd.Variable._execution_engine
+        for _ in range(1_000):
+            loss = net(x).square().mean()
+            engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), accumulate_grad=True)
+        """,
+    )
+    well(ran)
+    assert ran.windows() == []

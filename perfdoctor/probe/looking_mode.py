@@ -1,0 +1,44 @@
+"""The mode of torch's that shows each call of its functions to who looks at them."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Optional
+
+from . import stand_ins
+from .recorder import clock
+
+if TYPE_CHECKING:
+    from .call_looks import CallLooks
+
+
+def mode_of(looks: CallLooks) -> Any:
+    """A mode of torch's that shows each call to `looks`, and lets it through as it is."""
+
+    base: Any = looks.torch.overrides.TorchFunctionMode
+
+    class Looking(base):  # type: ignore[misc]
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            begin = clock()
+            kwargs = kwargs or {}
+            if "_stacklevel" in kwargs:  # of a warning: two frames of ours and two of torch's lie between
+                kwargs = {**kwargs, "_stacklevel": kwargs["_stacklevel"] + 4}
+            try:
+                call = looks.stand_in(sys._getframe()) or stand_ins.ANYWHERE
+                token = looks.before(begin, function, args, kwargs)
+                result = call(function, args, kwargs)
+                if token is not None:
+                    looks.after(token, function, result)
+                return result
+            except BaseException as error:  # of the function, or Ctrl-C in code of ours
+                error.__traceback__ = _below_ours(error.__traceback__)
+                raise
+
+    return Looking()
+
+
+def _below_ours(traceback: Optional[TracebackType]) -> Optional[TracebackType]:
+    """The traceback from the called function on; None where that is not written in Python."""
+    below = traceback.tb_next if traceback is not None else None
+    return below.tb_next if below is not None and stand_ins.stands_in(below.tb_frame.f_code) else below
