@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Dict, Optional, Protocol, Tuple
 
 from . import stand_ins
 from .recorder import clock
 
-if TYPE_CHECKING:
-    from .call_looks import CallLooks
+
+class Looks(Protocol):
+    """Who looks at calls."""
+
+    torch: Any
+
+    def stand_in(self, frame: Any) -> Any:
+        """What calls a function in place of the script's frame; None: nothing special."""
+
+    def before(self, begin_ns: int, function: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        """A call begins; what is returned goes to `after`, None: nothing more to see."""
+
+    def after(self, token: Any, function: Any, result: Any) -> None:
+        """It has ended."""
 
 
-def mode_of(looks: CallLooks) -> Any:
+def mode_of(looks: Looks) -> Any:
     """A mode of torch's that shows each call to `looks`, and lets it through as it is."""
 
     base: Any = looks.torch.overrides.TorchFunctionMode
