@@ -41,6 +41,7 @@ IDLE = 0.7  # cores that idle: less may be a sampling error
 YIELDED = 0.5  # of the cores that other processes keep busy is lost to ours: schedulers are fair
 MEANWHILE = "  # while others have the cores"
 ENOUGH = 1.10  # a likely gain below it is not worth a setting that is wrong once the other load is gone
+NO_LOSS = 0.9  # of the speed, at least: a setting that may cost more beside a light load is not advised
 
 
 @tip(
@@ -105,7 +106,7 @@ def _fewer(
     """Advises no more threads than have a core beside what holds the others."""
     speedups = team.speedups(team.fitting)
     low, likely, high = (compute * (1 - 1 / speedup) for speedup in speedups)
-    if 1 / (1 - likely) < ENOUGH:
+    if 1 / (1 - likely) < ENOUGH or speedups[0] < NO_LOSS:
         return None
     usable, count = f"{cpu.usable_cores:g} usable cores", threads.intra_op
     set_by = f" ({threads.set_by})" if threads.set_by else ""
