@@ -14,6 +14,7 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
 from .call_looks import Args, Kwargs, SeenCall, name_of
 from .constant_calls import some_elements
+from .module_parts import gradient_of
 from .user_frames import user_line
 
 COPYING = frozenset(
@@ -162,7 +163,9 @@ def storages_of(torch: Any, optimizers: Iterable[Any]) -> Tuple[FrozenSet[int], 
     """
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     parameters = [parameter for group in groups for parameter in group["params"]]
-    return _storages(torch, parameters), _storages(torch, [parameter.grad for parameter in parameters])
+    return _storages(torch, parameters), _storages(
+        torch, [gradient_of(parameter) for parameter in parameters]
+    )
 
 
 def _storages(torch: Any, tensors: Iterable[Any]) -> FrozenSet[int]:

@@ -162,6 +162,8 @@ def _shell_parts(lines: Sequence[str]) -> Iterator[LineParts]:
         for column, letter in enumerate(line):
             if escaped or (letter == "\\" and quote != "'"):
                 escaped = not escaped
+            elif letter == "#" and not quote and (not column or line[column - 1] == " "):
+                break  # a comment ends with its line, whatever stands before that
             elif quote:
                 quote = "" if letter == quote else quote
             elif letter in "'\"":

@@ -47,6 +47,7 @@ TRAINERS = (
 )
 # What Lightning's log is called on: a module.
 LOGS_ON = re.compile(r"([A-Za-z_][\w.]*)\.log(?:_dict)?\(")
+NOT_EACH_UPDATE = re.compile(r"valid|test|predict|epoch")  # hooks in which the count of steps stands still
 AFTER_THE_UPDATE = re.compile(r"_batch_end$")  # hooks that find the step counted already
 # What a progress bar counts: none of these calls may be left out.
 COUNTS = re.compile(r"\b\w*(bar|progress|tqdm)\w*\.(update|advance)\(", re.IGNORECASE)
@@ -93,11 +94,11 @@ def _times(line: LineCost) -> int:
 def _rarer(line: LineCost) -> str:
     """The user's own line at a longer interval, or the setting of the trainer or progress bar for it."""
     text = line.at.text or "..."
-    if line.interval.of_lightning and line.interval.period is None:
-        return _when_lightning_writes(line)
     setting = next((setting for pattern, setting in TRAINERS if pattern.search(text)), None)
     if setting is not None:
         return setting
+    if line.interval.of_lightning and line.interval.period is None:
+        return _when_lightning_writes(line)
     if text.startswith(("for ", "while ", "with ")) or COUNTS.search(text):
         return "tqdm(..., mininterval=1)  # redraw once a second"
     header = line.interval.rarer(_times(line), EVERY)
@@ -112,6 +113,9 @@ def _when_lightning_writes(line: LineCost) -> str:
     The logger writes what is given in the last of each `log_every_n_steps` steps.
     """
     text = line.at.text or "..."
+    hook = (line.at.function or "").rpartition(".")[2]
+    if NOT_EACH_UPDATE.search(hook):
+        return "self.log_dict(values)  # all of a hook in one call; callbacks may ask for each of them"
     found = LOGS_ON.match(text)
     module = found[1] if found is not None else "self"
     steps = f"{module}.global_step"
@@ -120,7 +124,6 @@ def _when_lightning_writes(line: LineCost) -> str:
     header = f"if {steps} % {module}.trainer.log_every_n_steps"
     if module == "self":
         return f"{header} == 0:\n    {text if line.only_reported else '...  # only what logs'}"
-    hook = (line.at.function or "").rpartition(".")[2]
     return (
         f"{header}:\n    return  # first in {hook or 'the hook'}: no logger writes this step\n"
         f"{module}.log_dict(values)  # and what it logs, in one call"

@@ -96,7 +96,9 @@ def _estimate(
     at_most: Mapping[Phase, float], lasting: Mapping[Phase, float], phases: Collection[Phase]
 ) -> Estimate:
     likely, high = (sum(shares[phase] for phase in phases) for shares in (lasting, at_most))
-    return Estimate(likely / 2, likely, min(1.0, high))
+    high = min(1.0, high)
+    likely = min(likely, high)
+    return Estimate(likely / 2, likely, high)
 
 
 def _told(again: CompiledAgain) -> list[str]:

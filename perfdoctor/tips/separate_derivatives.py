@@ -39,7 +39,8 @@ GONE = (0.7, 1.0, 1.3)
 def separate_derivatives(step: StepFacts, derivatives: SeparateDerivativesFacts) -> Advice | None:
     """Advises one call of autograd.grad for all inputs where an output is derived by each on its own."""
     backward = step.share(Phase.BACKWARD)
-    calls, again = backward * derivatives.share, backward * derivatives.again_share
+    calls = backward * derivatives.share
+    again = min(calls, backward * derivatives.again_share)
     computed = step.share(Phase.FORWARD) + calls
     through = (backward - calls) * again / computed if derivatives.through and computed > 0 else 0.0
     low, likely, high = (min(1.0, (again + through) * gone) for gone in GONE)

@@ -98,7 +98,7 @@ def slow_dataset_code(
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=(top.at, *(back.by for back in backs), *(line.at for line in lines[1:]))[:SHOWN],
-        code=drawn(line.at.text for line in lines) or _fix(text, batch.library(top)),
+        code=drawn([text]) or _fix(text, batch.library(top)),
     )
 
 

@@ -104,7 +104,8 @@ def _fewer(
     run: RunFacts, threads: ThreadFacts, cpu: CpuFacts, team: ThreadTeam, compute: float
 ) -> Advice | None:
     """Advises no more threads than have a core beside what holds the others."""
-    speedups = team.speedups(team.fitting)
+    advised = team.fitting
+    speedups = team.speedups(advised)
     low, likely, high = (compute * (1 - 1 / speedup) for speedup in speedups)
     if 1 / (1 - likely) < ENOUGH or speedups[0] < NO_LOSS:
         return None
@@ -114,7 +115,7 @@ def _fewer(
     busy = " and ".join(f"{who} keep {cores:.1f} busy" for who, cores in keeping if cores and cores > ROUNDED)
     if run.ranks > 1:
         have = f"{run.ranks} ranks compute with {count} threads each{set_by} on {usable}"
-        cause = f"with {count_of(team.fitting, 'thread')} in each rank fewer wait for each other"
+        cause = f"with {count_of(advised, 'thread')} in each rank fewer wait for each other"
     else:
         have = f"torch computes with {count_of(count, 'thread')}{set_by} on {usable}"
         cause = f"that load is the cause: without it {count} threads are right, beside it fewer lose less"
@@ -128,9 +129,9 @@ def _fewer(
         ),
         change=removes(low, likely, high),
         at=(threads.at,) if threads.at else (),
-        tweak=f"--threads {team.fitting}",
+        tweak=f"--threads {advised}",
         same_result=False,  # sums are added in another order
-        code=f"torch.set_num_threads({team.fitting})" + ("" if run.ranks > 1 else MEANWHILE),
+        code=f"torch.set_num_threads({advised})" + ("" if run.ranks > 1 else MEANWHILE),
     )
 
 

@@ -15,6 +15,7 @@ from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.wire.events.training import RepeatedPrefixesEvent
 
 SETTING = "use_cache"
+MOSTLY = 0.5  # of what such calls take: validation has at least so much where they are a part of it
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ def repeated_prefixes_facts(
     last, steps = seen
     if not (last.runs and last.seconds > 0 and steps > 0):
         return None
-    pauses = step.share(Phase.VALIDATION) > 0
+    taken = last.seconds / steps / step.mean_s
+    pauses = step.share(Phase.VALIDATION) >= MOSTLY * min(1.0, taken)  # else they are a rollout's
     # The last total may hold calls after the last step: no more than its phases have is in the steps.
     room = sum(map(step.share, (Phase.VALIDATION,) if pauses else (Phase.FORWARD, Phase.OTHER)))
     lines = tuple(at for line in last.lines if (at := location(line)) is not None)
@@ -50,7 +52,7 @@ def repeated_prefixes_facts(
     return RepeatedPrefixesFacts(
         calls_per_run=last.calls / last.runs,
         longest=last.longest,
-        share=min(room, last.seconds / steps / step.mean_s),
+        share=min(room, taken),
         left=min(1.0, last.left_s / last.seconds),
         pauses=pauses,
         generates=last.generates,

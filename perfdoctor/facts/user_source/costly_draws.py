@@ -9,6 +9,7 @@ from enum import Enum
 from perfdoctor.facts.user_source.parse import names_in, parsed_line
 
 KEPT = re.compile(r"weight|priorit|freq|count", re.IGNORECASE)  # what a script keeps from draw to draw
+NUMPYS = frozenset("rng np.random numpy.random random".split())  # whose first argument is a number
 
 
 class Draw(Enum):
@@ -29,11 +30,17 @@ def _of_call(call: ast.AST) -> Draw | None:
     """Numpy checks `p` and adds it up, `random` adds `weights` up, torch a tensor's; each time anew."""
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return None
-    name, given = call.func.attr, {keyword.arg for keyword in call.keywords}
+    name, owner = call.func.attr, ast.unparse(call.func.value)
+    given = {keyword.arg: keyword.value for keyword in call.keywords if not _is(keyword.value, None)}
     weights = {each for part in call.args[:1] for each in names_in(part)}
-    kept = name == "multinomial" and any(map(KEPT.search, weights))  # not what a model has just made
+    # Of torch's, whose first argument are the weights; not what a model has just made.
+    kept = name == "multinomial" and owner not in NUMPYS and any(map(KEPT.search, weights))
     if kept or (name == "choice" and "p" in given) or (name == "choices" and "weights" in given):
         return Draw.ADDS_WEIGHTS
     # generators of numpy do not
-    legacy = name == "choice" and "replace" in given and ast.unparse(call.func.value).endswith(".random")
+    legacy = name == "choice" and owner.endswith(".random") and _is(given.get("replace"), False)
     return Draw.PERMUTES if legacy else None
+
+
+def _is(node: ast.expr | None, value: object) -> bool:
+    return isinstance(node, ast.Constant) and node.value is value

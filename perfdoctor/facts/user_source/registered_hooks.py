@@ -28,6 +28,8 @@ def never_removed(sources: Sources, at: Location) -> Location | None:
     if any(name == "remove" and not node.args for name, node in methods):  # a list's takes what to remove
         return None
     for name, node in methods:
+        if listing.scope(node.lineno) is listing.tree and listing.outermost_loop(node.lineno) is None:
+            continue  # it runs once
         given = (*node.args, *(keyword.value for keyword in node.keywords))
         if REGISTERS.match(name) and any(made_in & names_in(part) for part in given):
             return replace(at, line=node.lineno, function=None, text=sources.text(at.file, node.lineno))

@@ -6,6 +6,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from ...wire.events.training import BatchLayoutEvent
 from ..session import Session
+from ..steps.batch_layout import SEQUENCES
 from ..steps.samples import SampleCount
 from .batch_content import first_sizes, items_of, leaves
 from .epoch import Epoch
@@ -32,7 +33,7 @@ class BatchDimensions:
             return count
         number = epoch.loader if epoch is not None else 0
         if epoch is not None and number not in self.known:
-            dimension = _by_batch_size(sizes, epoch)
+            dimension = _by_batch_size(sizes, epoch) if self._may_be_text(batch) else 0
             if dimension is not None:
                 self.known[number] = dimension
                 samples.loader_tells = samples.loader_tells or dimension == 1
@@ -43,6 +44,12 @@ class BatchDimensions:
             return sizes[1]
         samples.sizes = sizes
         return samples.counted(count, sizes, is_bounded=epoch is not None and epoch.batch_size > 0)
+
+    def _may_be_text(self, batch: Any) -> bool:
+        """Whether time may come first: in rows of numbers each row is a sample, whatever the batch size."""
+        first = leaves(batch, self.tensor)[0]
+        integers = not (first.is_floating_point() or first.is_complex())
+        return first.dim() in SEQUENCES and (integers or first.dim() > 2)
 
     def _tell(self, sizes: Tuple[int, int], batch: Any) -> None:
         """Write down how long the sequences are of some batches with time first."""

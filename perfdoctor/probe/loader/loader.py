@@ -246,7 +246,8 @@ class Loaders:
         if samples.evaluated:  # by a pass in eval mode alone: the batch before it was no training batch
             samples.evaluate()
             self.steps.modules.before_batch()
-        samples.pending += count if samples.plain else self.samples_told(count, result, epoch) or 0
+        told = count if samples.plain else self.samples_told(count, result, epoch)
+        samples.pending += count if told is None else told
         if epoch is None:
             return
         turn = epoch.before + epoch.batches

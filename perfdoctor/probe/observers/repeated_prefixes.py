@@ -1,7 +1,8 @@
 """Generation that computes its whole prefix again for each new token.
 
 Calls of a model without a loss, each of whose input is that of the call before with one place more. All such
-calls are seen, by the shapes of what they are given; contents are compared once in each row of calls.
+calls are seen, by the shapes of what they are given; contents are compared once in each row of calls on the
+CPU. On a device that would wait for it, and whole numbers that grow so often in a row are taken for a text.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ...wire.events.training import RepeatedPrefixesEvent
 from ..observer import Watch, observer
+from ..op_recording import recording_question, unseen
 from ..user_frames import modules_between, user_lines
 
 NAME = "repeated_prefixes"
 GROWN_MIN = 8  # calls in a row: lengths that a loader happens to deliver seldom grow by one so often
 SAME = 0.5  # of the elements before the new place, where beams change places; other texts share few
 MODELS_MAX = 100  # followed at a time
+KEPT_MAX = 1 << 20  # elements of an input that is compared with the next one
 GENERATES = "transformers.generation"
 
 Args = Tuple[Any, ...]
@@ -26,7 +29,7 @@ class Run:
     """Calls of one model in a row, and what their time tells of its growth with the length."""
 
     __slots__ = ("calls", "confirmed", "dimension", "kept", "key", "length", "lengths", "ns", "ns_by_length",
-                 "shapes", "squares")  # fmt: skip
+                 "shapes", "squares", "stale")  # fmt: skip
 
     def __init__(self, shapes: Dict[Any, Any]) -> None:
         self.begin(shapes)
@@ -38,6 +41,7 @@ class Run:
         self.dimension = self.calls = self.length = 0
         self.ns = self.lengths = self.squares = self.ns_by_length = 0
         self.kept: Any = None  # what the argument was, for one call
+        self.stale = False  # that was kept when the totals were written last
         self.confirmed = False
 
     def add(self, length: int, ns: int) -> None:
@@ -66,6 +70,8 @@ class RepeatedPrefixes:
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
         self.torch = watch.torch
+        self.is_recording = recording_question()
+        self.is_profiled = watch.torch._C._autograd._profiler_enabled
         self.models: Dict[int, Run] = {}  # by identity; another model in its place has other shapes
         self.names: Dict[type, Tuple[str, ...]] = {}  # of the arguments of `forward`
         self.runs = self.calls = self.longest = 0  # of confirmed runs
@@ -97,15 +103,26 @@ class RepeatedPrefixes:
             self.calls += 1
             self.longest = max(self.longest, run.length)
         elif run.calls == GROWN_MIN - 1:
-            run.kept = text
+            run.kept = text.detach() if self._may_compare(text) else None
         elif run.calls >= GROWN_MIN:
             self._confirm(run, text, shapes)
+
+    def _may_compare(self, text: Any) -> bool:
+        """Whether nobody waits for that or sees it."""
+        seen = self.is_recording() or self.is_profiled()
+        return bool(text.is_cpu and text.numel() <= KEPT_MAX and not seen)
 
     def _confirm(self, run: Run, text: Any, shapes: Dict[Any, Any]) -> None:
         """The row is long enough: it counts if its input goes on, and does not only grow."""
         kept, run.kept = run.kept, None
-        before = text.narrow(run.dimension, 0, run.length - 1)
-        if float((before == kept).float().mean()) < SAME:
+        if not text.is_cpu:
+            goes_on = not text.is_floating_point()
+        elif kept is None or not self._may_compare(text):
+            goes_on = False
+        else:
+            before = text.narrow(run.dimension, 0, run.length - 1)
+            goes_on = float((before == kept).float().mean()) >= SAME
+        if not goes_on:
             run.begin(shapes)
             return
         run.confirmed = True
@@ -131,7 +148,7 @@ class RepeatedPrefixes:
             (names[place] if place < len(names) else place, one) for place, one in enumerate(args) if place
         ]
         for name, one in (*named, *kwargs.items()):
-            if not isinstance(one, tensor) or not one.dim() or "mask" in str(name):
+            if type(one) is not tensor or one.is_nested or not one.dim() or "mask" in str(name):
                 continue
             if first is None:
                 first = name, one
@@ -163,7 +180,13 @@ class RepeatedPrefixes:
         self.models.clear()
 
     def write(self) -> None:
-        """Write the totals, if they grew: with rows that go on."""
+        """Write the totals, if they grew: with rows that go on. A row that paused lets go of its input."""
+        for run in self.models.values():
+            if run.kept is not None:
+                if run.stale:
+                    run.begin(run.shapes)
+                else:
+                    run.stale = True
         if self.calls == self.written:
             return
         self.written = self.calls
@@ -205,5 +228,5 @@ def _grown_in(before: Any, now: Any) -> Optional[int]:
 def repeated_prefixes(watch: Watch) -> None:
     """Follow the lengths of inputs, in calls without a loss."""
     totals = RepeatedPrefixes(watch)
-    watch.on_evaluation(NAME, totals.called)
+    watch.on_evaluation(NAME, unseen(totals.called))
     watch.each_second(NAME, totals.write)

@@ -46,8 +46,10 @@ class DerivativesOfStep:
         self.calls = 0
         self.backward_ns = 0
         self.derived = patch.guarded(NAME, self._derived)
+        self.before_backward = patch.guarded(NAME, self._before_backward)
+        self.after_backward = patch.guarded(NAME, self._after_backward)
 
-    def before_backward(self, loss: Any) -> None:
+    def _before_backward(self, loss: Any) -> None:
         """Begin to note with the first backward, until the next."""
         if not self.begun:
             self.begun = True
@@ -56,12 +58,12 @@ class DerivativesOfStep:
         self.watch.moments.derived.remove(self.derived)
         self.backward_ns = clock()
 
-    def after_backward(self) -> None:
+    def _after_backward(self) -> None:
         """Write what the calls have in common, once the backward after them has ended."""
         if not self.backward_ns:
             return
-        self.backward_ns = clock() - self.backward_ns
         self.watch.steps.schedule.looks.remove(self)
+        self.backward_ns = clock() - self.backward_ns
         groups = [calls for calls in map(_joinable, self.outputs.values()) if len(calls) > 1]
         if not groups:
             return
@@ -79,7 +81,9 @@ class DerivativesOfStep:
         )
 
     def _derived(self, args: Args, kwargs: Kwargs, result: Any, elapsed_ns: int) -> None:
-        """Note a call that derives one tensor."""
+        """Note a call that derives one tensor; one that failed has no result."""
+        if result is None:
+            return
         self.calls += 1
         self.elapsed_ns += elapsed_ns
         output: Any = args[0] if args else kwargs.get("outputs")

@@ -194,7 +194,8 @@ class Account:
         """How many steps a window may count, at this many events a step; 0: not even one."""
         size = self.step_bytes[-1] if self.step_bytes else events * EVENT_BYTES[PLAIN]
         most = min(EVENTS_MAX / max(1.0, events), FILE_MAX_BYTES / max(1.0, size * FACTOR[kind]))
-        return max(0, min(COUNTED[kind], int(most) - WARM_UP[kind]))
+        fits = int(most)
+        return max(min(COUNTED[kind], fits - WARM_UP[kind]), min(1, fits))  # one alone has no warm-up
 
     def payable_steps(self, kind: int, events: float, elapsed_s: float) -> int:
         """How many steps a window should count, `elapsed_s` after the first step; 0: not even one.

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ...wire.events.training import BatchLayoutEvent
 from .. import patch
 from ..loader.batch_content import leaves
+from ..op_recording import unseen
 from ..session import Session
 from .samples import SampleCount
 
@@ -56,8 +57,8 @@ class LayoutLook:
     def __init__(self, layouts: BatchLayouts) -> None:
         self.layouts = layouts
         self.nn = layouts.torch.nn
-        self.begin = patch.guarded(NAME, self._begin)
-        self.enter = patch.guarded(NAME, self._enter)
+        self.begin = patch.guarded(NAME, unseen(self._begin))
+        self.enter = patch.guarded(NAME, unseen(self._enter))
         self.end = patch.guarded(NAME, self._end)
         self.calls = 0
         self.rows = self.columns = 0  # the first two sizes of the batch; equal ones tell nothing
@@ -119,7 +120,7 @@ class LayoutLook:
         """The dimension of the samples, by what one module is given."""
         nn = self.nn
         if isinstance(module, (nn.RNNBase, nn.MultiheadAttention)):
-            return self._of_sequences(module, given)
+            return self._of_sequences(module, given) if self._is_torchs(module) else None
         if not isinstance(given, self.layouts.torch.Tensor) or given.is_nested:
             return None
         shape = tuple(given.shape)
@@ -138,6 +139,11 @@ class LayoutLook:
     def _is_other(self, shape: Shape) -> bool:
         """Whether rows of this shape are no longer those of the batch itself."""
         return not self.integers or shape[1] != self.columns
+
+    def _is_torchs(self, module: Any) -> bool:
+        """Whether a layer takes what it is called with: a script's own `forward` may turn it first."""
+        nn, forward = self.nn, type(module).forward
+        return any(forward is kind.forward for kind in (nn.LSTM, nn.GRU, nn.RNN, nn.MultiheadAttention))
 
     def _of_sequences(self, module: Any, given: Any) -> Optional[int]:
         """By a layer that says which dimension it takes for time; packed sequences tell themselves."""

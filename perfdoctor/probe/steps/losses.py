@@ -30,6 +30,7 @@ class LossReader:
         self.on_device: Optional[DeviceLosses] = None
         self.seen = False  # a loss that is not on the CPU
         self.is_recording = recording_question()
+        self.dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
         self.is_profiled = torch._C._autograd._profiler_enabled
         self.function_modes = torch._C._len_torch_function_stack
         self.unscaled: Any = None  # the loss before a GradScaler multiplied it, or NO_VALUE
@@ -38,10 +39,13 @@ class LossReader:
     def before_scale(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
         """Keep the loss as it was before scaling, without its graph: a backward may never come."""
         outputs = args[1] if len(args) > 1 else kwargs.get("outputs")
-        if isinstance(outputs, self.torch.Tensor):
-            one = type(outputs) is self.tensor and outputs.numel() == 1 and not self.is_recording()
+        if not isinstance(outputs, self.torch.Tensor):
+            return
+        self.unscaled = NO_VALUE
+        if type(outputs) is self.tensor and not (self.is_recording() or self.is_profiled()):
             with self.torch._C.DisableTorchFunction():  # no call that a mode of the script's would see
-                self.unscaled = outputs.detach() if one else NO_VALUE
+                if outputs.numel() == 1:
+                    self.unscaled = outputs.detach()
 
     def _read(self, recorder: Recorder, loss: Any, repeated: bool) -> None:
         """Add the loss of this backward, unless it is one of the same step again."""
@@ -54,7 +58,7 @@ class LossReader:
                     return  # one of each sample
             if type(loss) is not self.tensor:
                 return  # a fake or distributed tensor has no value to read here
-        if self.is_recording() or (self.is_profiled() and not recorder.held):
+        if self.dispatch_modes() or (self.is_profiled() and not recorder.held):
             return  # the script would see that it is read
         if self.function_modes():
             with self.torch._C.DisableTorchFunction():

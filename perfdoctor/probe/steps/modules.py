@@ -10,6 +10,7 @@ from ...wire.step_rows import BACKWARD, CALL, CHECKPOINT, DATA_WAIT, FORWARD, OT
 from .. import patch
 from ..compile_question import compile_question
 from ..module_parts import modules_of, parameters_of
+from ..op_recording import recording_question
 from ..recorder import AFTER_FORWARD, BEFORE_CALL, EVAL_FORWARD, Recorder, clock
 from .batch_layout import BatchLayouts, LayoutLook
 from .eval_passes import EvalPasses
@@ -58,6 +59,7 @@ class ModuleCallPhases:
         self.torch = torch
         self.is_tracing = getattr(torch._C, "_is_tracing", torch.jit.is_tracing)  # what the latter asks
         self.is_recording = torch.is_grad_enabled
+        self.is_seen = recording_question()  # what we ask of tensors
         self.count_samples = patch.part("samples", self._count_samples)
         self.in_call: Any = False  # or what `watcher` was when the outermost call began
         self.watcher: Any = True  # or who watches the calls inside one
@@ -178,7 +180,7 @@ class ModuleCallPhases:
     def _watcher(self, known: _KnownModule, trains: bool, args: Args, kwargs: Kwargs) -> Any:
         """Who watches the calls inside: while a model is new, a look at how its batches are laid out."""
         look = known.layout
-        if look is not None and trains and self.watcher is True:
+        if look is not None and trains and self.watcher is True and not self.is_seen():
             self.look = look
             self.watcher = look if look.begin(args, kwargs) else True
         return self.watcher
@@ -193,7 +195,7 @@ class ModuleCallPhases:
             known.layout, known.plain = None, known.trained
         if not self.samples.loader_delivers:
             self.count_samples(args[1:], known)
-        elif look.shows:
+        elif settled and look.shows:
             self.samples.settle(known.dimension)
         elif settled:
             self.samples.be_plain()

@@ -150,8 +150,10 @@ def test_windows_are_short_where_steps_are_large_and_none_where_one_is_too_large
 def test_a_file_that_would_be_too_large_is_not_asked_for():
     account = Account(0.01)
     account.add(PLAIN, 5, start_s=0.001, rest_s=0.05, size=5 * 100 << 20)
-    assert account.steps(SHAPES, 1000) == 0
+    assert account.steps(SHAPES, 1000) == 1  # which has no warm-up
     assert account.steps(PLAIN, 1000) == 1
+    account.add(PLAIN, 5, start_s=0.001, rest_s=0.05, size=5 * 300 << 20)
+    assert account.steps(PLAIN, 1000) == 0
 
 
 def test_no_window_is_longer_than_five_steps_and_stacks_take_two():

@@ -109,12 +109,6 @@ def test_where_a_module_takes_the_first_dimension_for_time_the_second_holds_the_
         pytest.param("learn(Words(encoder(batch_first=True)), tokens(35, 20))", id="transformer"),
         pytest.param("learn(Words(nn.Identity(), positions=True), tokens(35, 20))", id="positions"),
         pytest.param("learn(Words(Scores()), tokens(35, 20))", id="attention-of-its-own"),
-        pytest.param(
-            "class Turned(nn.LSTM):\n"
-            "        def forward(self, h): return super().forward(h.transpose(0, 1))\n"
-            "    learn(Words(Turned(8, 8)), tokens(35, 20))",
-            id="turned-inside",
-        ),
         pytest.param("learn(nn.Linear(20, 2), [torch.randn(35, 20) for _ in range(STEPS)])", id="features"),
         pytest.param(
             "learn(nn.Conv2d(3, 4, 3), [torch.randn(35, 3, 20, 20) for _ in range(STEPS)])", id="pictures"
@@ -123,6 +117,15 @@ def test_where_a_module_takes_the_first_dimension_for_time_the_second_holds_the_
 )
 def test_where_modules_keep_the_first_dimension_apart_it_holds_the_samples(tmp_path, code):
     assert counted(watched(tmp_path, HEAD + f"\n    {code}\n")) == ({35}, [])
+
+
+def test_a_layer_with_a_forward_of_the_scripts_tells_nothing(tmp_path):
+    code = (
+        "class Turned(nn.LSTM):\n"
+        "        def forward(self, h): return super().forward(h.transpose(0, 1))\n"
+        "    learn(Words(Turned(8, 8)), tokens(35, 20))"
+    )
+    assert counted(watched(tmp_path, HEAD + f"\n    {code}\n")) == ({0}, [None])
 
 
 def test_tokens_of_which_no_module_tells_the_dimensions_are_not_counted(tmp_path):
