@@ -71,7 +71,7 @@ def test_ranks_with_as_many_threads_as_cores_each_are_advised_their_part():
 
 def test_loader_workers_that_have_the_cores_are_named():
     of_cpu = cpu(cores=4, busy=3.9, main_cores=2.0, worker_cores=1.9, other_cores=0.1)
-    crowd = team(4, cores=4.0, rivals=2.0, ran=2.0, lacked=1.6)
+    crowd = team(4, cores=4.0, rivals=2.0, ran=1.2, lacked=2.4)
     advice = tip(run(), BUSY, threads(4, "OMP_NUM_THREADS=4"), of_cpu, crowd)
     assert advice is not None
     assert advice.because[0] == (
@@ -193,3 +193,9 @@ def test_a_second_thread_without_a_core_of_its_own_is_not_advised(busy):
 )
 def test_is_silent(of_run, of_step, of_threads, of_cpu):
     assert tip(of_run, of_step, of_threads, of_cpu) is None
+
+
+def test_of_large_teams_no_more_is_promised_than_was_seen_of_small_ones():
+    few = team(16, cores=16.0, rivals=4.0, ran=12.8, lacked=3.2)
+    low, likely, high = few.speedups(few.fitting)
+    assert 1 < low < likely < high < 4

@@ -15,7 +15,7 @@ from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.wire.events.training import RepeatedPrefixesEvent
 
 SETTING = "use_cache"
-MOSTLY = 0.5  # of what such calls take: validation has at least so much where they are a part of it
+PART = 0.2  # of what such calls take: validation has at least so much where they belong to it
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def repeated_prefixes_facts(
     if not (last.runs and last.seconds > 0 and steps > 0):
         return None
     taken = last.seconds / steps / step.mean_s
-    pauses = step.share(Phase.VALIDATION) >= MOSTLY * min(1.0, taken)  # else they are a rollout's
+    pauses = step.share(Phase.VALIDATION) >= PART * min(1.0, taken)  # else they are a rollout's
     # The last total may hold calls after the last step: no more than its phases have is in the steps.
     room = sum(map(step.share, (Phase.VALIDATION,) if pauses else (Phase.FORWARD, Phase.OTHER)))
     lines = tuple(at for line in last.lines if (at := location(line)) is not None)

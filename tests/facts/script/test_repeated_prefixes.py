@@ -57,3 +57,16 @@ def test_a_loop_of_ones_own_has_no_cache_to_switch_off():
 
 def test_no_such_call_no_fact():
     assert facts(found=[]) is None
+
+
+def test_calls_of_a_rollout_are_no_part_of_a_short_validation():
+    total = RepeatedPrefixesEvent(
+        runs=4, calls=80, seconds=0.5, left_s=0.1, longest=24, generates=False, lines=LINES
+    )
+    found = repeated_prefixes_facts(
+        [total],
+        MeasuredSpan(0, 10**9, 100, np.array([10**9])),
+        step(count=100, forward=7, backward=2.8, validation=0.2),
+        Sources(source_of(train=SOURCE)),
+    )
+    assert (found.pauses, found.share) == (False, pytest.approx(0.5))
