@@ -148,5 +148,5 @@ def test_the_end_for_want_of_memory_is_told_in_bytes_and_sentences():
     jsonschema.Draft202012Validator(SCHEMA).validate(found)
     told = found["out_of_memory"]
     assert (told["device"], told["step"], told["held"][0]["held_bytes"]) == ("cuda:0", 13, 4_000_000_000)
-    assert told["remedies"][0].startswith("batches of 96 instead of 128")
+    assert told["remedies"][0].startswith("batches of 96 would have fitted up to here (instead of 128)")
     assert parsed(reports.STARVED)["out_of_memory"] is None

@@ -385,5 +385,5 @@ def test_the_end_for_want_of_memory_has_a_panel_of_its_own():
     page = html(reports.OUT_OF_MEMORY, TIMELINE)
     assert "Out of memory on cuda:0, in step 13" in page
     assert "loss.backward()" in page
-    assert "batches of 96 instead of 128" in page
+    assert "batches of 96 would have fitted up to here (instead of 128)" in page
     assert 'id="memory"' not in html(reports.STARVED, TIMELINE)
