@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
 
 from ..wire.events import Event
 from . import marked, on_import, patch
-from .call_looks import CallLooks, CallViewer
+from .looks.calls import CallLooks, CallViewer
 from .recorder import Recorder
 from .session import Session
 

@@ -10,8 +10,8 @@ from typing import Any, Dict, List, Optional
 
 from ...wire.events.constant_copies import ConstantCopiesLineEvent, ConstantCopiesLookEvent
 from .. import patch
-from ..call_looks import UPDATES_MAX, SeenCall, costliest_lines, disturb, seconds_of
-from ..constant_calls import some_elements
+from ..looks.calls import UPDATES_MAX, SeenCall, costliest_lines, disturb, seconds_of
+from ..looks.constants import some_elements
 from ..observer import Watch, observer
 from ..recorder import Recorder
 from ..user_frames import user_line

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Tuple
 
 from ...wire.events.constants import ConstantsLineEvent, ConstantsLookEvent
-from ..call_looks import Args, CallViewer, Kwargs, costliest_lines, seconds_of
-from ..constant_calls import OuterTensors, StepCalls
+from ..looks.calls import Args, CallViewer, Kwargs, costliest_lines, seconds_of
+from ..looks.constants import OuterTensors, StepCalls
 from ..observer import Watch, observer
 
 KEYS_MAX = 20_000  # constant calls that are remembered

@@ -6,8 +6,8 @@ from typing import Any, Optional, Tuple
 
 from ...wire.events.copies import CopiesLineEvent, CopiesLookEvent
 from ...wire.step_rows import DATA_WAIT
-from ..call_looks import Args, CallViewer, Kwargs, costliest_lines, seconds_of
-from ..copy_calls import MOSTLY, StepCopies, storages_of
+from ..looks.calls import Args, CallViewer, Kwargs, costliest_lines, seconds_of
+from ..looks.copies import MOSTLY, StepCopies, storages_of
 from ..observer import Watch, observer
 
 

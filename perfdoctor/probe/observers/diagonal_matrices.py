@@ -6,8 +6,8 @@ from typing import Any, Iterable, Optional, Tuple
 
 from ...wire.events.diagonal_matrices import DiagonalMatricesLineEvent, DiagonalMatricesLookEvent
 from ...wire.step_rows import DATA_WAIT
-from ..call_looks import Args, CallViewer, Kwargs, costliest_lines, seconds_of
-from ..diagonal_matrices import DiagonalCall, Seen, StepDiagonals
+from ..looks.calls import Args, CallViewer, Kwargs, costliest_lines, seconds_of
+from ..looks.diagonals import DiagonalCall, Seen, StepDiagonals
 from ..observer import Watch, observer
 
 

@@ -12,9 +12,9 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ...wire.events.embeddings import EmbeddingTableEvent
 from ..constructor_lines import ConstructorLines
+from ..looks.op_recording import recording_question
 from ..loss_graph import is_saved_plainly, nodes_of, variable_of
 from ..observer import Watch, observer
-from ..op_recording import recording_question
 from ..recorder import Recorder
 from ..steps.steps import StepTracker
 

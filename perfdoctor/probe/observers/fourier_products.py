@@ -6,8 +6,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ...wire.events.fourier_products import FourierProductsLineEvent, FourierProductsLookEvent
 from ...wire.step_rows import DATA_WAIT
-from ..call_looks import Args, CallViewer, Kwargs, costliest_lines, seconds_of
-from ..fourier_products import FourierProduct, PairTransforms
+from ..looks.calls import Args, CallViewer, Kwargs, costliest_lines, seconds_of
+from ..looks.fourier import FourierProduct, PairTransforms
 from ..observer import Watch, observer
 
 

@@ -18,9 +18,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ...wire.events.training import IgnoredTargetsEvent
 from .. import accelerators, patch
+from ..looks.op_recording import recording_question
 from ..loss_graph import compiles_backward, is_saved_plainly, nodes_of, variable_of
 from ..observer import Watch, observer
-from ..op_recording import recording_question
 from ..recorder import Recorder, clock
 from ..steps.steps import StepTracker
 

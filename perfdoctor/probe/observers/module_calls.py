@@ -15,13 +15,13 @@ from .. import accelerators, patch
 from ..autocast import autocast_of
 from ..constructor_lines import ConstructorLines
 from ..containers import first_of, is_mapping, is_sequence, length_of, values_of
-from ..function_transforms import is_wrapped
+from ..looks.op_recording import recording_question, unseen
+from ..looks.repeats import Call, GraphUse, Repeat, told
+from ..looks.transforms import is_wrapped
 from ..loss_graph import compiles_backward
 from ..module_parts import buffers_of, modules_of, parameters_of
 from ..observer import Watch, observer
-from ..op_recording import recording_question, unseen
 from ..recorder import Recorder, clock
-from ..repeated_calls import Call, GraphUse, Repeat, told
 from ..user_frames import user_lines
 
 if TYPE_CHECKING:

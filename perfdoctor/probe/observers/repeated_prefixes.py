@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Tuple
 
 from ...wire.events.training import RepeatedPrefixesEvent
+from ..looks.op_recording import recording_question, unseen
 from ..observer import Watch, observer
-from ..op_recording import recording_question, unseen
 from ..user_frames import modules_between, user_lines
 
 NAME = "repeated_prefixes"

@@ -6,9 +6,9 @@ from typing import Any, Iterable, Optional, Tuple
 
 from ...wire.events.zero_products import ZeroProductsLineEvent, ZeroProductsLookEvent
 from ...wire.step_rows import DATA_WAIT
-from ..call_looks import Args, CallViewer, Kwargs, costliest_lines, seconds_of
+from ..looks.calls import Args, CallViewer, Kwargs, costliest_lines, seconds_of
+from ..looks.products import StepProducts, ZeroProduct
 from ..observer import Watch, observer
-from ..zero_products import StepProducts, ZeroProduct
 
 
 class ZeroProducts(CallViewer):

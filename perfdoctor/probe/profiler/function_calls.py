@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Tuple
 
-from ..call_looks import CallViewer
+from ..looks.calls import CallViewer
 
 
 class FunctionCalls(CallViewer):

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ...wire.events.training import BatchLayoutEvent
 from .. import patch
 from ..loader.batch_content import leaves
-from ..op_recording import unseen
+from ..looks.op_recording import unseen
 from ..session import Session
 from .samples import SampleCount
 

@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, List, Optional
 
 from ...wire.events.training import GradientClearingEvent
 from .. import patch
+from ..looks.op_recording import recording_question, unseen
 from ..module_parts import gradient_of
-from ..op_recording import recording_question, unseen
 from ..session import Session
 from ..user_frames import user_line
 

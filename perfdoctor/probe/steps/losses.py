@@ -11,9 +11,9 @@ import collections
 from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
 from .. import accelerators, patch
-from ..function_transforms import is_batched
+from ..looks.op_recording import recording_question
+from ..looks.transforms import is_batched
 from ..moments import Moments
-from ..op_recording import recording_question
 from ..recorder import Recorder
 
 NO_VALUE = ()  # was scaled, and is no single number

@@ -9,8 +9,8 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from ...wire.step_rows import BACKWARD, CALL, CHECKPOINT, DATA_WAIT, FORWARD, OTHER, VALIDATION
 from .. import patch
 from ..compile_question import compile_question
+from ..looks.op_recording import recording_question
 from ..module_parts import modules_of, parameters_of
-from ..op_recording import recording_question
 from ..recorder import AFTER_FORWARD, BEFORE_CALL, EVAL_FORWARD, Recorder, clock
 from .batch_layout import BatchLayouts, LayoutLook
 from .eval_passes import EvalPasses

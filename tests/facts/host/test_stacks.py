@@ -390,7 +390,7 @@ def test_a_line_that_waits_for_what_threads_make_is_a_queue():
 
 
 def test_the_probe_is_at_work_in_frames_of_its_own_not_in_what_it_lets_through():
-    look = "Looking.__torch_function__ (/opt/tools/perfdoctor/probe/call_looks.py:317)"
+    look = "Looking.__torch_function__ (/opt/tools/perfdoctor/probe/looks/mode.py:34)"
     let_through = stack(at(4), wrapper("module_call"), look, count=50)
     at_work = stack(at(4), wrapper("module_call"), look, f"StepCalls.before ({PROBE}:10)", count=3)
     assert facts(*TRAINING, let_through, at_work).own_samples == 3

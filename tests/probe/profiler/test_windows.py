@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from perfdoctor.probe.call_looks import PAIRS
+from perfdoctor.probe.looks.calls import PAIRS
 from perfdoctor.probe.profiler.budget import CREDIT
 from perfdoctor.probe.profiler.windows import CAPTURES
 from perfdoctor.runs import directory

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from perfdoctor.probe import patch
-from perfdoctor.probe.call_looks import CallLooks, CallViewer, GuardedViewer, SeenCall, costliest_lines
+from perfdoctor.probe.looks.calls import CallLooks, CallViewer, GuardedViewer, SeenCall, costliest_lines
 from perfdoctor.probe.stand_ins import StandIns, stands_in
 from perfdoctor.probe.user_frames import user_frames
 from perfdoctor.wire.step_rows import DISTURBED

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfdoctor.probe.fourier_products import PairTransforms, are_sinusoids
+from perfdoctor.probe.looks.fourier import PairTransforms, are_sinusoids
 
 TAPS = 256
 SPECTRUM = torch.fft.rfft(torch.eye(TAPS))

@@ -6,8 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfdoctor.probe import constant_calls
-from perfdoctor.probe.constant_calls import OuterTensors, StepCalls
+from perfdoctor.probe.looks import constants
+from perfdoctor.probe.looks.constants import OuterTensors, StepCalls
 
 GAP = 8
 
@@ -16,7 +16,7 @@ GAP = 8
 def line(monkeypatch):
     """The user's line that calls from now on."""
     at = {"line": 1}
-    monkeypatch.setattr(constant_calls, "user_line", lambda: dict(at))
+    monkeypatch.setattr(constants, "user_line", lambda: dict(at))
     return at
 
 
@@ -62,7 +62,7 @@ def test_the_time_around_a_call_that_is_not_constant_does_not(line):
 
 
 def test_without_a_line_nothing_between_counts(line, monkeypatch):
-    monkeypatch.setattr(constant_calls, "user_line", lambda: None)
+    monkeypatch.setattr(constants, "user_line", lambda: None)
     step, table = StepCalls(torch, OuterTensors()), torch.rand(3, 3)
     call(step, torch.exp, table)
     call(step, torch.sin, table)

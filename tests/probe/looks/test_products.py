@@ -6,8 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfdoctor.probe import diagonal_matrices
-from perfdoctor.probe.zero_products import COUNTED, LEAST_NS, PRODUCTS, StepProducts
+from perfdoctor.probe.looks import diagonals
+from perfdoctor.probe.looks.products import COUNTED, LEAST_NS, PRODUCTS, StepProducts
 
 ONE_HOT = torch.eye(64).repeat(4, 1)  # 256 × 64
 SPARSE = torch.zeros(128, 128).index_put((torch.arange(128), torch.arange(128).flip(0)), torch.tensor(0.5))
@@ -80,7 +80,7 @@ def test_is_no_product_with_zeros(function, args):
 
 
 def test_of_each_product_that_is_looked_into_diagonals_are_told_elsewhere():
-    assert PRODUCTS <= diagonal_matrices.PRODUCTS
+    assert PRODUCTS <= diagonals.PRODUCTS
 
 
 def test_a_diagonal_that_is_added_to_a_product_with_zeros_does_not_hide_it():

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfdoctor.probe.copy_calls import ITEMS_ASKED, ITEMS_MAX, StepCopies, storages_of
+from perfdoctor.probe.looks.copies import ITEMS_ASKED, ITEMS_MAX, StepCopies, storages_of
 
 
 def copied(function, *args, step, **kwargs):

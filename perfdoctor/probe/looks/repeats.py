@@ -10,9 +10,9 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from ..wire.events.training import RepeatedCallEvent
-from . import patch
-from .containers import first_of, is_mapping, is_sequence, length_of
+from ...wire.events.training import RepeatedCallEvent
+from .. import patch
+from ..containers import first_of, is_mapping, is_sequence, length_of
 
 DEPTH = 3  # of lists and dictionaries of tensors in a result
 TOLD_MAX = 20  # pairs of lines written down

@@ -12,10 +12,10 @@ import sys
 import weakref
 from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
-from .call_looks import Args, Kwargs, SeenCall, name_of
-from .constant_calls import some_elements
-from .module_parts import gradient_of
-from .user_frames import user_line
+from ..module_parts import gradient_of
+from ..user_frames import user_line
+from .calls import Args, Kwargs, SeenCall, name_of
+from .constants import some_elements
 
 COPYING = frozenset(
     "clone __deepcopy__ contiguous repeat tile cat concat concatenate hstack vstack dstack stack"

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfdoctor.probe.repeated_calls import Call, GraphUse, told
+from perfdoctor.probe.looks.repeats import Call, GraphUse, told
 
 
 def test_a_backward_through_a_part_of_a_result_counts_for_the_calls_around():

@@ -13,16 +13,16 @@ import os
 from _thread import get_ident
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Tuple, TypeVar
 
-from ..wire.step_rows import BACKWARD, DISTURBED, OPTIMIZER
-from . import patch, stand_ins
-from .looking_mode import mode_of
+from ...wire.step_rows import BACKWARD, DISTURBED, OPTIMIZER
+from .. import patch, stand_ins
+from ..profiler.users_profiler import UsersProfilers, compiles
+from ..recorder import Recorder, clock
+from ..steps.updates import NO_TASK
+from .mode import mode_of
 from .op_recording import recording_question
-from .profiler.users_profiler import UsersProfilers, compiles
-from .recorder import Recorder, clock
-from .steps.updates import NO_TASK
 
 if TYPE_CHECKING:
-    from .steps.steps import StepTracker
+    from ..steps.steps import StepTracker
 
 FIRST = 64  # the backward that asks for the first pair; each next one comes after twice as many
 # Where steps take long a run may never get so far: a part of them does after this time, which doubles, too.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Callable
 
-from .compile_question import compile_question
+from ..compile_question import compile_question
 
 
 def recording_question() -> Callable[[], bool]:

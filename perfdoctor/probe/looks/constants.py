@@ -10,8 +10,8 @@ import re
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
-from .call_looks import Args, Kwargs, SeenCall, name_of
-from .user_frames import user_line
+from ..user_frames import user_line
+from .calls import Args, Kwargs, SeenCall, name_of
 
 CALLS_MAX = 4_000  # with constant inputs in one step: a validation inside must not fill memory
 LEAVES_MAX = 20_000  # tensors from outside that are remembered

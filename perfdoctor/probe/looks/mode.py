@@ -6,8 +6,8 @@ import sys
 from types import TracebackType
 from typing import Any, Dict, Optional, Protocol, Tuple
 
-from . import stand_ins
-from .recorder import clock
+from .. import stand_ins
+from ..recorder import clock
 
 
 class Looks(Protocol):

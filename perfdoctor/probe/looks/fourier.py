@@ -9,10 +9,10 @@ from __future__ import annotations
 from math import log2
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from . import diagonal_matrices
+from ..user_frames import user_line
+from . import diagonals
 from .backward_time import time_backward
-from .call_looks import Args, Kwargs, SeenCall, name_of
-from .user_frames import user_line
+from .calls import Args, Kwargs, SeenCall, name_of
 
 CONVOLUTION = "conv1d"
 # Of two factors; where the kernel is the first, its rows are as long as its last dimension.
@@ -62,7 +62,7 @@ class PairTransforms:
         name = name_of(function)
         if name != CONVOLUTION and name not in PRODUCTS:
             return None
-        given = diagonal_matrices.flat((*args, *kwargs.values()))
+        given = diagonals.flat((*args, *kwargs.values()))
         tensors = [value for value in given if type(value) in self.plain]
         kernels = []
         for place, tensor in enumerate(tensors[:2]):

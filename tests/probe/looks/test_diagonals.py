@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfdoctor.probe.diagonal_matrices import COUNTED, StepDiagonals, is_diagonal
+from perfdoctor.probe.looks.diagonals import COUNTED, StepDiagonals, is_diagonal
 
 NS = 1_000
 STD = torch.rand(8, 4) + 0.5

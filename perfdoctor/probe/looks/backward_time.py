@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, List, Protocol
 
-from . import patch
-from .recorder import clock
+from .. import patch
+from ..recorder import clock
 
 NODES_MAX = 16  # of the graph, for one call
 

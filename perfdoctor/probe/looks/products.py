@@ -9,11 +9,11 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import diagonal_matrices
-from .call_looks import Args, Kwargs, SeenCall, name_of
-from .user_frames import user_line
+from ..user_frames import user_line
+from . import diagonals
+from .calls import Args, Kwargs, SeenCall, name_of
 
-# Each is one that `diagonal_matrices` knows too: of one call, only one of both is to tell.
+# Each is one that `diagonals` knows too: of one call, only one of both is to tell.
 PRODUCTS = frozenset(
     "matmul __matmul__ __rmatmul__ mm bmm mv addmm addmv baddbmm linear einsum tensordot inner".split()
 )
@@ -66,7 +66,7 @@ class StepProducts:
         name = name_of(function)
         if name not in PRODUCTS and name not in MAKING:
             return None
-        given = diagonal_matrices.factors(name, args, kwargs)
+        given = diagonals.factors(name, args, kwargs)
         return name, [value for value in given if type(value) in self.plain]
 
     def after(self, seen: Tuple[str, List[Any]], result: Any, ns: int) -> None:
@@ -133,7 +133,7 @@ class StepProducts:
 
     def _is_diagonal(self, factor: Any) -> bool:
         plain = factor.is_cpu and factor.layout == self.torch.strided
-        return plain and diagonal_matrices.is_diagonal(factor)
+        return plain and diagonals.is_diagonal(factor)
 
     def _is_one_hot(self, some: Any, filled: Any, whole: bool) -> bool:
         """Whether each row has one element that is not zero, a one; of a whole matrix, or each column."""
