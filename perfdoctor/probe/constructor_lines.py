@@ -10,9 +10,8 @@ from typing import Any, Dict, Optional, Set, Tuple
 
 from . import patch
 from .user_frames import is_users, user_line
+from .wrapping import Args, Kwargs, always, nothing
 
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 CodeLine = Tuple[CodeType, int]
 
 LAYERS_MAX = 50_000  # layers whose lines are remembered; the largest language models have a few thousand
@@ -62,9 +61,9 @@ class ConstructorLines:
 def watch(torch: Any) -> ConstructorLines:
     """Note lines from now on."""
     lines = ConstructorLines()
-    patch.wrap(torch.nn.Module, "__init__", lines.before_layer, _nothing, "layer", True)
+    patch.wrap(torch.nn.Module, "__init__", lines.before_layer, nothing, "layer", True)
     optimizer = torch.optim.Optimizer
-    patch.wrap(optimizer, "__init__", _always, lines.after_optimizer, "optimizer_built", True)
+    patch.wrap(optimizer, "__init__", always, lines.after_optimizer, "optimizer_built", True)
     return lines
 
 
@@ -100,11 +99,3 @@ def _described(line: CodeLine) -> Dict[str, Any]:
     """As `line_of` tells a frame; the frame itself would keep all its locals alive."""
     code, number = line
     return {"file": os.path.abspath(code.co_filename), "line": number, "function": code.co_name}
-
-
-def _always(args: Args, kwargs: Kwargs) -> bool:
-    return True
-
-
-def _nothing(token: Any, args: Args, result: Any) -> None:
-    return None

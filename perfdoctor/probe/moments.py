@@ -5,12 +5,10 @@ Whoever reaches a moment loops over its list itself, since one call more per bat
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, List
 
 from .recorder import Recorder
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
+from .wrapping import Args, Kwargs
 
 
 class Moments:

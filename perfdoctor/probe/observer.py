@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
+from typing import TYPE_CHECKING, Any, Callable, List
 
 from ..wire.events import Event
 from . import marked, on_import, patch
 from .looks.calls import CallLooks, CallViewer
 from .recorder import Recorder
 from .session import Session
+from .wrapping import Args, Kwargs
 
 if TYPE_CHECKING:
     from .constructor_lines import ConstructorLines
@@ -96,11 +97,11 @@ class Watch:
         """Call `call(module, modules inside)` when the script calls a model for the first time."""
         self.moments.model.append(patch.guarded(name, call))
 
-    def on_evaluation(self, name: str, call: Callable[[Tuple[Any, ...], Dict[str, Any], int], None]) -> None:
+    def on_evaluation(self, name: str, call: Callable[[Args, Kwargs, int], None]) -> None:
         """Call `call(args, kwargs, ns)` after each call of a model without gradients, or in eval mode."""
         self.moments.evaluated.append(patch.guarded(name, call))
 
-    def on_sampled_call(self, name: str, call: Callable[[Tuple[Any, ...], Dict[str, Any]], None]) -> None:
+    def on_sampled_call(self, name: str, call: Callable[[Args, Kwargs], None]) -> None:
         """Call `call(args, kwargs)` before a model that trains is called, in sampled steps."""
         self.moments.sampled_call.append(patch.guarded(name, call))
 

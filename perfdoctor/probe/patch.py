@@ -18,10 +18,11 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from ..wire import names
 from . import script_signals
 from .compile_question import compile_question, hide_from_compiler
+from .wrapping import Args, Kwargs
 
-Before = Callable[[Tuple[Any, ...], Dict[str, Any]], Any]
-After = Callable[[Any, Tuple[Any, ...], Any], None]
-Prepare = Callable[[Tuple[Any, ...], Dict[str, Any]], Optional[Tuple[Tuple[Any, ...], Dict[str, Any], Any]]]
+Before = Callable[[Args, Kwargs], Any]
+After = Callable[[Any, Args, Any], None]
+Prepare = Callable[[Args, Kwargs], Optional[Tuple[Args, Kwargs, Any]]]
 Conclude = Callable[[Any, Any], Any]
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -283,7 +284,7 @@ def _renamed(code: types.CodeType, name: str) -> types.CodeType:
     return code.replace(co_name=name)
 
 
-def _finish(after: After, token: Any, args: Tuple[Any, ...], result: Any, name: str) -> None:
+def _finish(after: After, token: Any, args: Args, result: Any, name: str) -> None:
     try:
         after(token, args, result)
     except BaseException as error:
@@ -375,9 +376,7 @@ def altering_method(
     return finished(wrapper, original, name)
 
 
-def _prepared(
-    before: Prepare, args: Tuple[Any, ...], kwargs: Dict[str, Any], name: str
-) -> Optional[Tuple[Tuple[Any, ...], Dict[str, Any], Any]]:
+def _prepared(before: Prepare, args: Args, kwargs: Kwargs, name: str) -> Optional[Tuple[Args, Kwargs, Any]]:
     """What `before` answers; None where it stays out, or fails."""
     if name in turned_off:
         return None

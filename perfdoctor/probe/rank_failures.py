@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable
 
 from ..wire.events.process import RankFailedEvent
 from ..wire.names import AGENT
 from . import patch
 from .on_import import on_import
-
-Args = Tuple[Any, ...]
+from .wrapping import Args, always
 
 
 def watch_failures(append: Callable[..., None]) -> None:
@@ -29,10 +28,6 @@ def watch_failures(append: Callable[..., None]) -> None:
         )
 
     def watch(module: Any) -> None:
-        patch.wrap(module.ProcessFailure, "__post_init__", _always, failed, "rank_failed")
+        patch.wrap(module.ProcessFailure, "__post_init__", always, failed, "rank_failed")
 
     on_import("torch.distributed.elastic.multiprocessing.errors", patch.guarded("rank_failed", watch))
-
-
-def _always(args: Args, kwargs: Dict[str, Any]) -> bool:
-    return True

@@ -19,6 +19,7 @@ from ..wire.rows import HEADER_BYTES
 from ..wire.step_rows import END, STEPS
 from . import patch, stack_sampler
 from .recorder import Recorder, clock
+from .wrapping import Args, Kwargs
 
 TAG_VARIABLE = "PERFDOCTOR_TAG"  # tells spawned loader workers whose they are
 PULSE_NS = 1_000_000_000  # how often running totals are written, until a run is long
@@ -186,14 +187,14 @@ def _calibrate() -> Dict[str, float]:
 
     scratch = Recorder(_Nowhere())
 
-    def before(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    def before(args: Args, kwargs: Kwargs) -> bool:
         scratch.enter(0)
         return True
 
-    def after(token: Any, args: Tuple[Any, ...], result: Any) -> None:
+    def after(token: Any, args: Args, result: Any) -> None:
         scratch.leave()
 
-    def aside(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+    def aside(args: Args, kwargs: Kwargs) -> None:
         return None
 
     bare = _per_call(nothing)

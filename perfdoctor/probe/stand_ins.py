@@ -11,7 +11,9 @@ import sys
 import types
 from typing import Any, Callable, Dict, Optional, Tuple
 
-Call = Callable[[Callable[..., Any], Tuple[Any, ...], Dict[str, Any]], Any]
+from .wrapping import Args, Kwargs
+
+Call = Callable[[Callable[..., Any], Args, Kwargs], Any]
 
 MARK = "perfdoctor_call"  # the first local name of a frame that stands in
 # On one line: it is the one that is exchanged for the script's. Names no global: those are the script's, too.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 from _thread import get_ident
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, List, Optional, Set, Tuple
 
 from ..probe.trial.tweak import Tweaking
+from ..probe.wrapping import Args, Kwargs
 
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 Before = Callable[[Any, Args, Kwargs], Optional[Tuple[Args, Kwargs, Any]]]
 After = Callable[[Any, Any], Any]
 

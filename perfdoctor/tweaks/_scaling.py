@@ -12,9 +12,8 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from ..probe import patch
 from ..probe.trial.tweak import Tweaking
+from ..probe.wrapping import Args, Kwargs
 
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 Withheld = List[Tuple[Any, Any]]  # parameters, and the gradients they do not have for the time of a step
 
 # The defaults of torch.amp.GradScaler, by its documentation.

@@ -31,7 +31,8 @@ from threading import get_ident
 from typing import Any, Dict, List, Optional
 
 from ..probe.trial.tweak import ROUNDING, OneOf, Tweaking, tweak
-from ._modules import Args, Kwargs, mapped, name_of, on_root_calls
+from ..probe.wrapping import Args, Kwargs
+from ._modules import mapped, name_of, on_root_calls
 from ._scaling import Scaling
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}

@@ -19,7 +19,8 @@ import weakref
 from typing import Any
 
 from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
-from ._modules import Args, Kwargs, before_ddp, is_lazy, mapped, name_of, on_root_calls
+from ..probe.wrapping import Args, Kwargs
+from ._modules import before_ddp, is_lazy, mapped, name_of, on_root_calls
 
 FOUR_D = 4  # batch, channels, height, width: the one layout that channels-last is for
 

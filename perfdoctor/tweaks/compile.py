@@ -24,7 +24,8 @@ import weakref
 from typing import Any, Optional
 
 from ..probe.trial.tweak import COMPILED, ROUNDING, OneOf, Tweaking, tweak
-from ._modules import Args, Kwargs, name_of, on_root_calls
+from ..probe.wrapping import Args, Kwargs
+from ._modules import name_of, on_root_calls
 
 WRAPPERS = ("DataParallel", "FullyShardedDataParallel")  # by name: importing them costs
 

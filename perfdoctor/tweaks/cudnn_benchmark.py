@@ -18,7 +18,8 @@ import weakref
 from typing import Any
 
 from ..probe.trial.tweak import COMPILED, ROUNDING, Tweaking, tweak
-from ._modules import Args, Kwargs, name_of, on_root_calls
+from ..probe.wrapping import Args, Kwargs
+from ._modules import name_of, on_root_calls
 
 SETTING = "torch.backends.cudnn.benchmark"
 

@@ -22,7 +22,8 @@ from typing import Any
 
 from ..probe import patch
 from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
-from ._modules import Args, Kwargs, before_ddp, is_lazy, mapped, name_of, on_root_calls
+from ..probe.wrapping import Args, Kwargs
+from ._modules import before_ddp, is_lazy, mapped, name_of, on_root_calls
 
 
 @tweak("--float32", ROUNDING)

@@ -24,7 +24,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ..probe.trial.tweak import BITWISE, VALIDATION, Tweaking, tweak
 from ..probe.user_frames import line_of, user_frames
-from ._modules import Args, Kwargs, mapped, on_root_calls
+from ..probe.wrapping import Args, Kwargs
+from ._modules import mapped, on_root_calls
 
 WHAT = "passes in eval mode"
 PASSES = 3  # that a pass goes unused once may be chance; three times it is what the line is for

@@ -17,7 +17,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
-from ._modules import Args, Kwargs, name_of, on_root_calls
+from ..probe.wrapping import Args, Kwargs
+from ._modules import name_of, on_root_calls
 
 AMPERE = (8, 0)  # the first compute capability with TF32: CUDA C++ Programming Guide
 OFF, ON = "float32", "tf32"

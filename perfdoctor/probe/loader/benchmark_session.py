@@ -22,9 +22,10 @@ from .. import patch
 from ..session import Session
 from ..trial.stop import EarlyExit
 from ..user_frames import library_between, user_line
+from ..wrapping import Args, Kwargs, nothing
 from .batch_costs import Caught, described
 from .benchmark import Loading
-from .loader import Args, Kwargs, Loaders
+from .loader import Loaders
 
 WITHOUT_LOADER = 20  # updates without the loader to measure: this script trains on something else
 
@@ -149,9 +150,6 @@ class Only:
 def install(only: Only) -> None:
     """Put the hooks into torch."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
-
-    def nothing(token: Any, args: Args, result: Any) -> None:
-        pass
 
     data = only.torch.utils.data
     patch.wrap(data.DataLoader, "__init__", only.loaders.before_init, only.after_init, "loader_init")

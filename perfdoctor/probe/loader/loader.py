@@ -23,13 +23,11 @@ from ..recorder import BEFORE_NEXT, Recorder, clock
 from ..session import Session
 from ..steps.steps import StepTracker
 from ..user_frames import library_between, user_line
+from ..wrapping import Args, Kwargs
 from .batch_content import batch_size_of, items_of, samples_of
 from .batch_dimensions import BatchDimensions
 from .epoch import Epoch
 from .making import Making
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 
 WAIT = "data_wait"
 STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"

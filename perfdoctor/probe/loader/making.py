@@ -16,10 +16,8 @@ from ...wire.files import AppendedRows, MappedRows
 from ..fetch_turns import FetchTurns
 from ..recorder import clock
 from ..session import TAG_VARIABLE, Session
+from ..wrapping import Args, Kwargs
 from .batch_content import bytes_of, samples_of
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 
 thread_clock = time.thread_time_ns
 

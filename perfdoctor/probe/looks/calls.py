@@ -18,6 +18,7 @@ from .. import patch, stand_ins
 from ..profiler.users_profiler import UsersProfilers, compiles
 from ..recorder import Recorder, clock
 from ..steps.updates import NO_TASK
+from ..wrapping import Args, Kwargs, nothing
 from .mode import mode_of
 from .op_recording import recording_question
 
@@ -42,9 +43,6 @@ LINES_MAX = 10  # written down, of each look
 NAMES_MAX = 3  # of functions, for each line
 UPDATES_MAX = 64  # while one step is waited for: the optimizer that ends it may have had its last
 PASSES_MAX = 64  # in eval mode in one step, where each step makes some; more are an evaluation, or serve
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 
 
 class SeenCall:
@@ -137,7 +135,7 @@ class CallLooks:
     def _install(self) -> None:
         self.steps.moments.device.append(patch.guarded("call_looks", self._device))
         self.steps.schedule.add("call_looks", self._ask)
-        patch.wrap(self.torch, "compile", self._give_up, _nothing, "call_looks")
+        patch.wrap(self.torch, "compile", self._give_up, nothing, "call_looks")
 
     def _device(self, device: Any) -> None:
         """A device trains."""
@@ -351,10 +349,6 @@ class GuardedViewer:
         self.after = patch.guarded(name, viewer.after)
         self.tell = patch.guarded(name, viewer.tell)
         self.end = patch.guarded(name, viewer.end)
-
-
-def _nothing(token: Any, args: Args, result: Any) -> None:
-    return None
 
 
 def name_of(function: Any) -> str:

@@ -11,7 +11,8 @@ import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..user_frames import user_line
-from .calls import Args, Kwargs, SeenCall, name_of
+from ..wrapping import Args, Kwargs
+from .calls import SeenCall, name_of
 
 CALLS_MAX = 4_000  # with constant inputs in one step: a validation inside must not fill memory
 LEAVES_MAX = 20_000  # tensors from outside that are remembered

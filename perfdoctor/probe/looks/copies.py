@@ -14,7 +14,8 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
 from ..module_parts import gradient_of
 from ..user_frames import user_line
-from .calls import Args, Kwargs, SeenCall, name_of
+from ..wrapping import Args, Kwargs
+from .calls import SeenCall, name_of
 from .constants import some_elements
 
 COPYING = frozenset(

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ..user_frames import modules_between, user_line
+from ..wrapping import Args, Kwargs
 from .backward_time import time_backward
-from .calls import Args, Kwargs, SeenCall, name_of
+from .calls import SeenCall, name_of
 
 PRODUCTS = frozenset(
     "matmul __matmul__ __rmatmul__ mm bmm mv addmm addmv baddbmm linear einsum tensordot inner"

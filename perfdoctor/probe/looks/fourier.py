@@ -10,9 +10,10 @@ from math import log2
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ..user_frames import user_line
+from ..wrapping import Args, Kwargs
 from . import diagonals
 from .backward_time import time_backward
-from .calls import Args, Kwargs, SeenCall, name_of
+from .calls import SeenCall, name_of
 
 CONVOLUTION = "conv1d"
 # Of two factors; where the kernel is the first, its rows are as long as its last dimension.

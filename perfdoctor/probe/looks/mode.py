@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import Any, Dict, Optional, Protocol, Tuple
+from typing import Any, Optional, Protocol
 
 from .. import stand_ins
 from ..recorder import clock
+from ..wrapping import Args, Kwargs
 
 
 class Looks(Protocol):
@@ -18,7 +19,7 @@ class Looks(Protocol):
     def stand_in(self, frame: Any) -> Any:
         """What calls a function in place of the script's frame; None: nothing special."""
 
-    def before(self, begin_ns: int, function: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+    def before(self, begin_ns: int, function: Any, args: Args, kwargs: Kwargs) -> Any:
         """A call begins; what is returned goes to `after`, None: nothing more to see."""
 
     def after(self, token: Any, function: Any, result: Any) -> None:

@@ -10,8 +10,9 @@ import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..user_frames import user_line
+from ..wrapping import Args, Kwargs
 from . import diagonals
-from .calls import Args, Kwargs, SeenCall, name_of
+from .calls import SeenCall, name_of
 
 # Each is one that `diagonals` knows too: of one call, only one of both is to tell.
 PRODUCTS = frozenset(

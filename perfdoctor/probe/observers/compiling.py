@@ -16,6 +16,7 @@ from ...wire.events.compiling import CompileCallEvent, CompiledEvent, GraphBreak
 from ..observer import Watch, observer
 from ..recorder import clock
 from ..user_frames import is_users, user_line
+from ..wrapping import nothing
 
 MOST_COMPILATIONS = 2_000  # written in a run: torch itself stops at a few hundred of one function
 MOST_PLACES = 200  # at which graphs break
@@ -123,12 +124,8 @@ class Compiling:
 def compiling(watch: Watch) -> None:
     """Read torch's account of what it compiled once a second."""
     account = Compiling(watch)
-    watch.wrap(watch.torch, "compile", account.called, _nothing, "compiling")
+    watch.wrap(watch.torch, "compile", account.called, nothing, "compiling")
     watch.each_second("compiling", account.look)
-
-
-def _nothing(token: Any, args: Any, result: Any) -> None:
-    """What follows the call is of no interest."""
 
 
 def _function(entry: Any) -> Tuple[Optional[str], Place]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Tuple
 
 from ...wire.events.constants import ConstantsLineEvent, ConstantsLookEvent
-from ..looks.calls import Args, CallViewer, Kwargs, costliest_lines, seconds_of
+from ..looks.calls import CallViewer, costliest_lines, seconds_of
 from ..looks.constants import OuterTensors, StepCalls
 from ..observer import Watch, observer
+from ..wrapping import Args, Kwargs
 
 KEYS_MAX = 20_000  # constant calls that are remembered
 

@@ -5,7 +5,7 @@ All of it happens once, before or while training begins; a step costs nothing he
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional
 
 from ...wire.events.script import DoublePrecisionEvent, OptimizerEvent, RootModuleEvent
 from ..constructor_lines import ConstructorLines
@@ -13,9 +13,7 @@ from ..module_parts import gradient_of, parameters_of
 from ..observer import Watch, observer
 from ..session import Session
 from ..user_frames import user_line
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
+from ..wrapping import Args, always
 
 
 class Constructors:
@@ -83,8 +81,8 @@ class Constructors:
 def constructors(watch: Watch) -> None:
     """Write down models and optimizers when they are first used, and who asks for double precision."""
     torch, seen = watch.torch, Constructors(watch.session, watch.lines, watch.torch)
-    watch.wrap(torch.nn.Module, "double", _always, seen.after_double, "float64", True)
-    watch.wrap(torch, "set_default_dtype", _always, seen.after_default_dtype, "float64")
+    watch.wrap(torch.nn.Module, "double", always, seen.after_double, "float64", True)
+    watch.wrap(torch, "set_default_dtype", always, seen.after_default_dtype, "float64")
     watch.on_model("root", seen.root_seen)
     watch.on_optimizer("optimizer_built", seen.optimizer_seen)
 
@@ -118,7 +116,3 @@ def _share_of(tensors: Any, dtype: Any, count: int) -> float:
 
 def _is_lazy(parameter: Any) -> bool:
     return type(parameter).__name__ == "UninitializedParameter"
-
-
-def _always(args: Args, kwargs: Kwargs) -> bool:
-    return True

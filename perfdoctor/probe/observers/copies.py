@@ -6,9 +6,10 @@ from typing import Any, Optional, Tuple
 
 from ...wire.events.copies import CopiesLineEvent, CopiesLookEvent
 from ...wire.step_rows import DATA_WAIT
-from ..looks.calls import Args, CallViewer, Kwargs, costliest_lines, seconds_of
+from ..looks.calls import CallViewer, costliest_lines, seconds_of
 from ..looks.copies import MOSTLY, StepCopies, storages_of
 from ..observer import Watch, observer
+from ..wrapping import Args, Kwargs
 
 
 class RepeatedCopies(CallViewer):

@@ -14,9 +14,7 @@ from ..profiler.users_profiler import UsersProfilers
 from ..recorder import Recorder, clock
 from ..session import Session
 from ..user_frames import user_line
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
+from ..wrapping import Args, always
 
 BLOCKING_VARIABLE = "CUDA_LAUNCH_BLOCKING"
 WEIGHED = 3  # graphs that anomaly detection watches, weighed: each costs about as much as one backward of it
@@ -141,10 +139,6 @@ def debug_modes(watch: Watch) -> None:
         (torch, "set_deterministic_debug_mode", "deterministic"),
         (torch.cuda, "set_sync_debug_mode", "sync"),
     ):
-        watch.wrap(owner, name, _always, modes.noting(mode), "debug mode")
+        watch.wrap(owner, name, always, modes.noting(mode), "debug mode")
     watch.before_some_backwards("debug mode", modes.sample)
     watch.each_second("debug mode", modes.pulse)
-
-
-def _always(args: Args, kwargs: Kwargs) -> bool:
-    return True

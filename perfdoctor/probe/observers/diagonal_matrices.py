@@ -6,9 +6,10 @@ from typing import Any, Iterable, Optional, Tuple
 
 from ...wire.events.diagonal_matrices import DiagonalMatricesLineEvent, DiagonalMatricesLookEvent
 from ...wire.step_rows import DATA_WAIT
-from ..looks.calls import Args, CallViewer, Kwargs, costliest_lines, seconds_of
+from ..looks.calls import CallViewer, costliest_lines, seconds_of
 from ..looks.diagonals import DiagonalCall, Seen, StepDiagonals
 from ..observer import Watch, observer
+from ..wrapping import Args, Kwargs
 
 
 class DiagonalMatrices(CallViewer):

@@ -6,9 +6,10 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ...wire.events.fourier_products import FourierProductsLineEvent, FourierProductsLookEvent
 from ...wire.step_rows import DATA_WAIT
-from ..looks.calls import Args, CallViewer, Kwargs, costliest_lines, seconds_of
+from ..looks.calls import CallViewer, costliest_lines, seconds_of
 from ..looks.fourier import FourierProduct, PairTransforms
 from ..observer import Watch, observer
+from ..wrapping import Args, Kwargs
 
 
 class FourierProducts(CallViewer):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any
 
 from ...wire.events.ranks import InputSizeEvent
 from ..loader.batch_content import leaves
 from ..observer import Watch, observer
 from ..session import Session
+from ..wrapping import Args, Kwargs
 
 CALLS_MAX = 200  # written; looks grow rarer as a run goes on
 
@@ -20,7 +21,7 @@ class InputSizes:
         self.torch = torch
         self.calls = 0
 
-    def called(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+    def called(self, args: Args, kwargs: Kwargs) -> None:
         """A model that trains is called, in a step in which calls are watched."""
         distributed = self.torch.distributed
         if self.calls >= CALLS_MAX or not (distributed.is_available() and distributed.is_initialized()):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import weakref
 from collections import Counter
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from ...wire import rank_identity
 from ...wire.events.item_repeats import ItemRepeatsEvent
@@ -18,9 +18,7 @@ from ..fetch_turns import NEVER
 from ..loader.batch_content import items_of
 from ..observer import Watch, observer
 from ..session import Session
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
+from ..wrapping import Args, Kwargs
 
 NAME = "item_repeats"
 ITEMS = 32  # of a dataset: a change in one item of ten escapes two looks at so many with a chance of 0.1 %

@@ -24,9 +24,8 @@ from ..fetch_turns import NEVER
 from ..frame_names import FILLED, SUSPENDS, Snapshots, shows_locals
 from ..observer import Watch, observer
 from ..user_frames import is_users
+from ..wrapping import Args, Kwargs
 
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 Place = Tuple[CodeType, int]
 
 NAME = "item_work"

@@ -23,12 +23,11 @@ from ..module_parts import buffers_of, modules_of, parameters_of
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
 from ..user_frames import user_lines
+from ..wrapping import Args, Kwargs
 
 if TYPE_CHECKING:
     from ..steps.steps import StepTracker
 
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 
 CALLS_MAX = 4_000  # in one look: a validation that lies between two updates must not fill memory
 # What looks may cost, or that of the time since the first one was asked for.

@@ -14,6 +14,7 @@ from ...wire.events.loaders import PaddingEvent
 from ..loader.batch_content import leaves
 from ..observer import Watch, observer
 from ..session import Session
+from ..wrapping import Args, Kwargs
 
 Rows = List[List[int]]
 
@@ -34,7 +35,7 @@ class PaddingSamples:
         self.samples: Counter[int] = Counter()
         self.fed = False  # loaders deliver tensors: calls of a model's parts would tell no more
 
-    def called(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+    def called(self, args: Args, kwargs: Kwargs) -> None:
         """A model that trains is called, in a step in which calls are watched."""
         if not self.fed:
             self.sample(MODELS, (args[1:], kwargs))

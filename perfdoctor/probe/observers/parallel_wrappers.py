@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
 
 from ...wire import rank_identity
 from ...wire.events.ranks import ProcessGroupEvent, WrapperEvent
@@ -12,9 +12,7 @@ from ..moments import Moments
 from ..observer import Watch, observer
 from ..session import Session
 from ..user_frames import user_line
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
+from ..wrapping import Args, always
 
 WRAPPERS = ("DistributedDataParallel", "DataParallel")
 
@@ -77,14 +75,14 @@ def parallel_wrappers(watch: Watch) -> None:
     seen = ParallelWrappers(watch.session, watch.moments)
     for name in WRAPPERS:
         owner = getattr(watch.torch.nn.parallel, name)
-        watch.wrap(owner, "__init__", _always, seen.after_wrapper, "wrapper", True)
+        watch.wrap(owner, "__init__", always, seen.after_wrapper, "wrapper", True)
 
     def watch_group(module: Any) -> None:
         _wrap_exported(module, "init_process_group", seen.after_group, "torch.distributed")
 
     def watch_sharding(module: Any) -> None:
         owner = module.FullyShardedDataParallel
-        watch.wrap(owner, "__init__", _always, seen.after_sharding_wrapper, "wrapper", True)
+        watch.wrap(owner, "__init__", always, seen.after_sharding_wrapper, "wrapper", True)
 
     def watch_composable(module: Any) -> None:
         _wrap_exported(module, "fully_shard", seen.after_sharding, "torch.distributed.fsdp")
@@ -100,11 +98,7 @@ def parallel_wrappers(watch: Watch) -> None:
 def _wrap_exported(module: Any, name: str, after: patch.After, package: str) -> None:
     """Wrap a function where it is defined, and in the package that took its name over already."""
     original = getattr(module, name)
-    patch.wrap(module, name, _always, after, "wrapper")
+    patch.wrap(module, name, always, after, "wrapper")
     exporting = sys.modules.get(package)
     if exporting is not None and getattr(exporting, name, None) is original:
         setattr(exporting, name, getattr(module, name))
-
-
-def _always(args: Args, kwargs: Kwargs) -> bool:
-    return True

@@ -7,15 +7,14 @@ under names of their own, and torch.compile knows it by identity.
 from __future__ import annotations
 
 from _thread import get_ident
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional
 
 from ...wire.events.recomputation import RecomputationEvent
 from ..observer import Watch, observer
 from ..recorder import clock
 from ..user_frames import user_line
+from ..wrapping import Args, Kwargs, nothing
 
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 NAME = "recomputation"
 
 
@@ -78,16 +77,12 @@ def recomputation(watch: Watch) -> None:
 
     def install(module: Any) -> None:
         reentrant, other = module.CheckpointFunction, module._recomputation_hook
-        watch.wrap(reentrant, "forward", totals.forward, _nothing, NAME)
+        watch.wrap(reentrant, "forward", totals.forward, nothing, NAME)
         watch.wrap(reentrant, "backward", totals.before_backward, totals.after_backward, NAME)
-        watch.wrap(module._checkpoint_hook, "__init__", totals.forward, _nothing, NAME, method=True)
-        watch.wrap(other, "__enter__", totals.begin, _nothing, NAME, method=True)
-        watch.wrap(other, "__exit__", totals.before_exit, _nothing, NAME, method=True)
+        watch.wrap(module._checkpoint_hook, "__init__", totals.forward, nothing, NAME, method=True)
+        watch.wrap(other, "__enter__", totals.begin, nothing, NAME, method=True)
+        watch.wrap(other, "__exit__", totals.before_exit, nothing, NAME, method=True)
 
     watch.on_nested_backward(NAME, totals.end)
     watch.on_import("torch.utils.checkpoint", NAME, install)
     watch.each_second(NAME, totals.write)
-
-
-def _nothing(token: Any, args: Args, result: Any) -> None:
-    return None

@@ -13,6 +13,7 @@ from ...wire.events.training import RepeatedPrefixesEvent
 from ..looks.op_recording import recording_question, unseen
 from ..observer import Watch, observer
 from ..user_frames import modules_between, user_lines
+from ..wrapping import Args, Kwargs
 
 NAME = "repeated_prefixes"
 GROWN_MIN = 8  # calls in a row: lengths that a loader happens to deliver seldom grow by one so often
@@ -20,9 +21,6 @@ SAME = 0.5  # of the elements before the new place, where beams change places; o
 MODELS_MAX = 100  # followed at a time
 KEPT_MAX = 1 << 20  # elements of an input that is compared with the next one
 GENERATES = "transformers.generation"
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 
 
 class Run:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from _thread import get_ident
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 from ...wire.events.script import DeviceEvent, SaveEvent, ThreadsEvent
 from ...wire.step_rows import CHECKPOINT, HOST_TO_DEVICE, OTHER, VALIDATION
@@ -15,9 +15,7 @@ from ..observer import Watch, observer
 from ..recorder import Recorder
 from ..session import Session
 from ..user_frames import user_line
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
+from ..wrapping import Args, Kwargs, always
 
 
 class SaveAndCopyHooks:
@@ -103,14 +101,10 @@ def saves_and_copies(watch: Watch) -> None:
     watch.wrap(torch, "save", hooks.before_save, hooks.after_save, "checkpoint")
     # By its module and name: so `pickle` looks for what is handed to another process.
     patch.replace(torch.serialization, "save", lambda _: torch.save)
-    watch.wrap(torch, "set_num_threads", _always, hooks.after_threads, "threads")
+    watch.wrap(torch, "set_num_threads", always, hooks.after_threads, "threads")
 
     def watch_safetensors(module: Any) -> None:
         watch.wrap(module, "save_file", hooks.before_save, hooks.after_save, "checkpoint")
 
     watch.on_import("safetensors.torch", "checkpoint", watch_safetensors)
     watch.on_device("device", hooks.device_seen)
-
-
-def _always(args: Args, kwargs: Kwargs) -> bool:
-    return True

@@ -14,14 +14,13 @@ from ..loss_graph import nodes_of
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
 from ..user_frames import user_lines
+from ..wrapping import Args, Kwargs
 
 SAMPLED = (8, 16, 32)  # backwards after which the derivatives of the next step are noted
 CALLS_MAX = 200  # noted in one step
 LINES_MAX = 4  # named
 
 NAME = "separate_derivatives"
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 Output = Tuple[int, int]  # the number of the operation that made a tensor, and which of its results it is
 
 

@@ -11,9 +11,7 @@ from ..observer import Watch, observer
 from ..recorder import Recorder, clock
 from ..session import Session
 from ..user_frames import user_line
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
+from ..wrapping import Args, Kwargs
 
 
 class ZeroFilling:

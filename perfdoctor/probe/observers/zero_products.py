@@ -6,9 +6,10 @@ from typing import Any, Iterable, Optional, Tuple
 
 from ...wire.events.zero_products import ZeroProductsLineEvent, ZeroProductsLookEvent
 from ...wire.step_rows import DATA_WAIT
-from ..looks.calls import Args, CallViewer, Kwargs, costliest_lines, seconds_of
+from ..looks.calls import CallViewer, costliest_lines, seconds_of
 from ..looks.products import StepProducts, ZeroProduct
 from ..observer import Watch, observer
+from ..wrapping import Args, Kwargs
 
 
 class ZeroProducts(CallViewer):

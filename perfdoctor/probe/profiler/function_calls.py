@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any
 
 from ..looks.calls import CallViewer
+from ..wrapping import Args, Kwargs
 
 
 class FunctionCalls(CallViewer):
@@ -22,9 +23,7 @@ class FunctionCalls(CallViewer):
         """The second one begins."""
         self._first, self._counted = self._counted, 0
 
-    def before(
-        self, phase: int, function: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], gap_ns: int
-    ) -> None:
+    def before(self, phase: int, function: Any, args: Args, kwargs: Kwargs, gap_ns: int) -> None:
         """A call begins."""
         self._counted += 1
 

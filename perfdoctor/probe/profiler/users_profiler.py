@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import sys
 from _thread import get_ident
-from typing import Any, Callable, Dict, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Optional, Set
 
 from .. import patch
 from ..on_import import on_import
 from ..user_frames import user_line
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
+from ..wrapping import Args, Kwargs, nothing
 
 
 class UsersProfilers:
@@ -63,7 +61,7 @@ def install(users: UsersProfilers) -> None:
     """Watch every way to a profiler that torch offers."""
 
     def watch(owner: Any, begin: str) -> None:
-        patch.wrap(owner, begin, users.before_prepare, _nothing, "profiler")
+        patch.wrap(owner, begin, users.before_prepare, nothing, "profiler")
         patch.wrap(owner, "__exit__", users.before_end, users.after_end, "profiler")
 
     def watch_module(module: Any) -> None:
@@ -98,7 +96,3 @@ def compiles() -> bool:
     """Whether torch.compile has compiled something in this process."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters.get("frames"))
-
-
-def _nothing(token: Any, args: Args, result: Any) -> None:
-    return None

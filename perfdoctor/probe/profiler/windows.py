@@ -19,6 +19,7 @@ from ...wire.step_rows import DISTURBED
 from .. import accelerators, patch
 from ..recorder import Recorder, clock
 from ..session import Session
+from ..wrapping import nothing
 from . import budget, silence
 from .call_count import CallCount
 from .child_end import end_without_joining
@@ -388,9 +389,6 @@ def watch(session: Session, torch: Any, users: UsersProfilers, modules: Callable
     windows = Windows(session, torch, users, modules)
     install(users)
     os.register_at_fork(after_in_child=patch.guarded("end of a window", windows.after_fork))
-
-    def nothing(token: Any, args: Any, result: Any) -> None:
-        return None
 
     for module, name in (("cuda", "CUDAGraph"), ("xpu", "XPUGraph")):
         graph = getattr(getattr(torch, module, None), name, None)

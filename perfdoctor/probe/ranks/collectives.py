@@ -6,7 +6,7 @@ The wrappers do nothing, and nothing else of ours is loaded, until the process h
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from ...wire.collective_rows import (
     ALL_GATHER,
@@ -20,13 +20,12 @@ from ...wire.collective_rows import (
 from .. import compile_question, patch
 from ..on_import import on_import
 from ..session import Session
+from ..wrapping import Args, Kwargs
 
 if TYPE_CHECKING:
     from ..steps.steps import StepTracker
     from .exchange import CallSignature, GradientSync
 
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 
 NOTHING = -1, ""
 CALLS: Dict[str, CallSignature] = {

@@ -26,13 +26,12 @@ from ...wire.step_rows import BACKWARD, CHECKPOINT, DATA_WAIT, GRAD_SYNC, VALIDA
 from .. import patch
 from ..recorder import EVAL_FORWARD, RAW_ROWS, ROWS_PER_MERGE, Recorder, clock
 from ..session import Session
+from ..wrapping import Args, Kwargs
 
 # What is told of a call: its kind, the argument that is exchanged (place and name), whether that is one
 # rank's share of the whole, the place of its group, and whether `async_op`, which comes next, can free it.
 CallSignature = Tuple[int, int, str, bool, int, bool]
 
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 CollectiveCall = Tuple[int, int, int, int, int]  # kind, group, its ranks, number of the call, bytes
 # One that blocks: whose steps it belongs to, if it is recorded; its begin; when it blocked the thread; flags.
 BlockedCall = Tuple[Optional[Recorder], CollectiveCall, int, int, int]

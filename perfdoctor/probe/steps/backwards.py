@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from _thread import get_ident
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 from ...wire.step_rows import BACKWARD, BACKWARD_DONE, FORWARD, FRESH, OTHER, UPDATE
 from .. import patch
 from ..compile_question import compile_question
 from ..recorder import AFTER_BACKWARD, BEFORE_BACKWARD, Recorder, clock
 from ..schedule import SamplingSchedule
+from ..wrapping import Args, Kwargs
 from .accumulation import AccumulationDetector
 from .derivatives import Derivatives
 from .forward_names import ForwardNames
@@ -19,9 +20,6 @@ from .modules import ModuleCallPhases
 from .samples import SampleCount
 from .thread import TrainingThread
 from .updates import Updates
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 
 NAME = "backward"
 

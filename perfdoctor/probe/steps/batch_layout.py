@@ -7,17 +7,16 @@ first calls of a model that trains are looked at from inside: recurrent layers a
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from ...wire.events.training import BatchLayoutEvent
 from .. import patch
 from ..loader.batch_content import leaves
 from ..looks.op_recording import unseen
 from ..session import Session
+from ..wrapping import Args, Kwargs
 from .samples import SampleCount
 
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 Shape = Tuple[int, ...]
 
 NAME = "batch_layout"

@@ -5,17 +5,16 @@ They are made to train or to evaluate. Either way there is no loss to read, and 
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 from ...wire.step_rows import BACKWARD, FORWARD, VALIDATION
 from ..recorder import AFTER_BACKWARD, EVAL_FORWARD, Recorder
+from ..wrapping import Args, Kwargs
 from .accumulation import find_leaf
 from .modules import ModuleCallPhases
 from .thread import TrainingThread
 from .updates import Updates
 
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 Token = Tuple[Recorder, int, bool, Kwargs, int]  # ..., whether it evaluates, ..., when it began
 
 SEARCH_NODES = 200  # how far to look for a parameter: one is found soon where there are any

@@ -15,6 +15,7 @@ from ..looks.op_recording import recording_question
 from ..looks.transforms import is_batched
 from ..moments import Moments
 from ..recorder import Recorder
+from ..wrapping import Args, Kwargs
 
 NO_VALUE = ()  # was scaled, and is no single number
 SLOTS = 64  # losses under way at a time; with all in use the next one is not recorded
@@ -36,7 +37,7 @@ class LossReader:
         self.unscaled: Any = None  # the loss before a GradScaler multiplied it, or NO_VALUE
         self.read = patch.part("loss", self._read)
 
-    def before_scale(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+    def before_scale(self, args: Args, kwargs: Kwargs) -> None:
         """Keep the loss as it was before scaling, without its graph: a backward may never come."""
         outputs = args[1] if len(args) > 1 else kwargs.get("outputs")
         if not isinstance(outputs, self.torch.Tensor):

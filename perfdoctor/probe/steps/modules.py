@@ -12,14 +12,12 @@ from ..compile_question import compile_question
 from ..looks.op_recording import recording_question
 from ..module_parts import modules_of, parameters_of
 from ..recorder import AFTER_FORWARD, BEFORE_CALL, EVAL_FORWARD, Recorder, clock
+from ..wrapping import Args, Kwargs
 from .batch_layout import BatchLayouts, LayoutLook
 from .eval_passes import EvalPasses
 from .samples import SampleCount
 from .thread import TrainingThread
 from .updates import Updates
-
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 
 NAME = "module_call"
 

@@ -10,6 +10,7 @@ from ..moments import Moments
 from ..on_import import on_import
 from ..schedule import SamplingSchedule
 from ..session import Session
+from ..wrapping import nothing
 from .backwards import Backwards
 from .eval_passes import EvalPasses
 from .forward_names import ForwardNames
@@ -65,10 +66,10 @@ def install(steps: StepTracker) -> None:
     patch.guarded("torchscript", _tell_torchscript)(torch)
     scaler = torch.amp.grad_scaler.GradScaler
     patch.wrap(scaler, "step", updates.before_scaled_step, updates.after_scaled_step, "optimizer")
-    patch.wrap(scaler, "scale", steps.losses.before_scale, _nothing, "scale")
+    patch.wrap(scaler, "scale", steps.losses.before_scale, nothing, "scale")
 
     def shards(module: Any) -> None:  # FSDP's scaler has a `scale` of its own, and inherits the rest
-        patch.wrap(module.ShardedGradScaler, "scale", steps.losses.before_scale, _nothing, "scale")
+        patch.wrap(module.ShardedGradScaler, "scale", steps.losses.before_scale, nothing, "scale")
 
     on_import("torch.distributed.fsdp.sharded_grad_scaler", patch.guarded("scale", shards))
 
@@ -77,7 +78,3 @@ def _tell_torchscript(torch: Any) -> None:
     """TorchScript knows by their identity the functions that it compiles to operators of its own."""
     for name in ("grad", "backward"):
         torch.jit._builtins._register_builtin(getattr(torch.autograd, name), f"aten::{name}")
-
-
-def _nothing(token: Any, args: Any, result: Any) -> None:
-    return None

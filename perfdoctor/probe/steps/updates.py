@@ -10,17 +10,16 @@ import sys
 import weakref
 from _thread import get_ident
 from types import CodeType, FrameType, FunctionType
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from ...wire.step_rows import OPTIMIZER, OTHER, SKIPPED, UPDATE, VALIDATION
 from .. import patch
 from ..compile_question import compile_question
 from ..recorder import BEFORE_UPDATE, OUTERMOST, Recorder, clock
+from ..wrapping import Args, Kwargs
 from .gradient_clearing import GradientClearing, UpdateCounts
 from .thread import TrainingThread
 
-Args = Tuple[Any, ...]
-Kwargs = Dict[str, Any]
 Hook = Callable[[Any, Any, Any], None]
 Last = Tuple[Callable[[], Any], int, Optional[UpdateCounts]]
 

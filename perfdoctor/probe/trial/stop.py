@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Optional
 
 from .. import patch
+from ..wrapping import Args, Kwargs, nothing
 
 
 class EarlyExit:
@@ -24,7 +25,7 @@ class EarlyExit:
             signal.pthread_kill(main.ident, signal.SIGINT)  # as Ctrl-C: it wakes one that waits, too
         raise SystemExit(0)
 
-    def before_going_on(self, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None) -> None:
+    def before_going_on(self, args: Args = (), kwargs: Optional[Kwargs] = None) -> None:
         """A script that swallowed its end neither trains on nor saves."""
         if self.over:
             raise SystemExit(0)
@@ -37,9 +38,5 @@ class EarlyExit:
         """Put the hooks into torch."""
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-        patch.wrap(torch, "save", self.before_going_on, _nothing, "save")
+        patch.wrap(torch, "save", self.before_going_on, nothing, "save")
         register_optimizer_step_pre_hook(patch.optimizer_hook("optimizer", self.before_update))
-
-
-def _nothing(token: Any, args: Tuple[Any, ...], result: Any) -> None:
-    return None

@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, Iterator, Tuple
 
 from ... import patch
 from ...on_import import on_import
+from ...wrapping import Args, Kwargs
 from .overlay import WRITES, WriteOverlay
 from .redirect import MODES, Redirect, bound
 
@@ -116,9 +117,7 @@ def _swap(holder: Any, by_id: Dict[int, Any]) -> None:
 def _opening(redirected: Redirect, name: str, position: int, keyword: str, how: int) -> Callable[[Any], None]:
     """What has a module's function open the overlay's file."""
 
-    def redirect_path(
-        args: Tuple[Any, ...], kwargs: Dict[str, Any]
-    ) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+    def redirect_path(args: Args, kwargs: Kwargs) -> Tuple[Args, Kwargs]:
         given = redirected.given(args[position] if len(args) > position else kwargs.get(keyword))
         if given is None or given.startswith(NO_FILES):
             return args, kwargs
