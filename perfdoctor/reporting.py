@@ -176,8 +176,8 @@ def _difference(before: Path, facts: Facts, records: RunRecords) -> RunDifferenc
 
 def _excerpts(report: Report, source: LineReader) -> Excerpts:
     """The lines around those that findings name, where the file still has them; secrets are left out."""
-    from perfdoctor.model import redact
     from perfdoctor.model.timeline import Excerpt
+    from perfdoctor.redaction import redact
 
     excerpts = {}
     for at in (at for finding in report.findings for at in finding.advice.at):

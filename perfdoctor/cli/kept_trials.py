@@ -25,7 +25,7 @@ def of_command(report: Report, out: str | None) -> Iterator[Trial]:
 
 def comparable_command(command: Sequence[str]) -> str:
     """A command without secrets and without the interpreter's path, by which the same one is known."""
-    from perfdoctor.model import redact
+    from perfdoctor.redaction import redact
     from perfdoctor.render.pages import trial_words
 
     return trial_words.command_as_typed(redact.command(command))

@@ -46,7 +46,7 @@ def given(words: tuple[str, ...], run: str | None) -> Again:
 
 def _newest(chosen: Command) -> Path | None:
     """The newest run of a command in this folder, or None."""
-    from perfdoctor.model import redact
+    from perfdoctor.redaction import redact
     from perfdoctor.runs import directory
 
     def comparable(words: Sequence[str]) -> list[str]:
@@ -140,7 +140,7 @@ def _resolved(words: Sequence[str]) -> Command:
 
 def _words(path: Path, facts: Mapping[str, Any]) -> tuple[str, ...]:
     """The run's command, if it was kept whole."""
-    from perfdoctor.model import redact
+    from perfdoctor.redaction import redact
 
     words = facts.get("command")
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):

@@ -18,8 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.model import redact
 from perfdoctor.model.own_failure import OwnFailure
+from perfdoctor.redaction import redact
 from perfdoctor.runs import directory, regular_file
 from perfdoctor.wire.rows import HEADER_BYTES
 

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.model import redact
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Note
+from perfdoctor.redaction import redact
 from perfdoctor.runs import directory
 from perfdoctor.runs.types import RunRecords
 
@@ -92,7 +92,7 @@ class SourceLines:
 
 def _kept(lines: list[str], whole: set[int]) -> list[str]:
     """The code of a file, and some of its lines whole; a file that is no Python has only these."""
-    from perfdoctor.model.bare_code import bare  # here: a report that is shown again needs none of it
+    from perfdoctor.redaction.bare_code import bare  # here: a report that is shown again needs none of it
 
     code = bare("\n".join(lines))
     without = [""] * len(lines) if code is None else code.split("\n")

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model import redact
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Variant
+from perfdoctor.redaction import redact
 from perfdoctor.runs import records as recorded
 from perfdoctor.trials import measure, settling
 from perfdoctor.trials.plan import CALIBRATION_S, FIRST_STEP_S, TrialPlan

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 from perfdoctor.errors import SIGNALLED, Interrupted, PerfdoctorError
 from perfdoctor.facts.user_source.clock_schedule import scheduling_line
 from perfdoctor.facts.user_source.parse import Listing
-from perfdoctor.model import redact
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Note
 from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Trial, Variant, VariantResult
+from perfdoctor.redaction import redact
 from perfdoctor.runs import directory
 from perfdoctor.runs.types import RunRecords
 from perfdoctor.trials import auto, baseline_run, lockstep, measure, plan, promise, scaling, settling

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model import redact
 from perfdoctor.model.history import TriedChange
 from perfdoctor.model.trial import Trial
+from perfdoctor.redaction import redact
 from perfdoctor.watch import command
 from perfdoctor.watch.machine import history
 

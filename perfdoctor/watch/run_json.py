@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.model import redact
+from perfdoctor.redaction import redact
 from perfdoctor.runs import directory
 from perfdoctor.watch import unwatched
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import psutil
 
-from perfdoctor.model import redact
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.launchers import PYTHON
+from perfdoctor.redaction import redact
 from perfdoctor.runs import json_text
 from perfdoctor.runs.directory import PROBE, full_since
 from perfdoctor.watch.command import OPTIONS_WITH_VALUE

@@ -8,7 +8,7 @@ import pytest
 
 from perfdoctor.cli import retry
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model import redact
+from perfdoctor.redaction import redact
 from tests.support.jobs import write_job
 
 LATER_S = 4e9  # in 2096: no file here is newer

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.model.concluded import Bottleneck, Gain
-from perfdoctor.model.redact import REDACTED
 from perfdoctor.model.trial import ModelledGain, Outcome, Setting, Variant
+from perfdoctor.redaction.redact import REDACTED
 from perfdoctor.render.documents import trial as document
 from perfdoctor.trials import trial_file, tried_changes
 from tests.support import trial_results as made

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from perfdoctor.facts.decode import location, number
-from perfdoctor.model import redact
 from perfdoctor.model.loader_curve import LoaderCurve
 from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.units import count
+from perfdoctor.redaction import redact
 from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.wire.events.loader_benchmark import (
     LoadingFailedEvent,

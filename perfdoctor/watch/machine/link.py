@@ -15,9 +15,9 @@ from typing import Any
 import orjson
 
 from perfdoctor.errors import CannotStart, Interrupted, NotARun, PerfdoctorError
-from perfdoctor.model import redact
 from perfdoctor.model.launchers import SCRIPT_SUFFIXES
 from perfdoctor.model.link import LEAST_SIZES, SCHEMA, AllReduce, Net, Nic
+from perfdoctor.redaction import redact
 from perfdoctor.runs import directory, json_text
 from perfdoctor.runs.checked import checked
 from perfdoctor.runs.directory import Json

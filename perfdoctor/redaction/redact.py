@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from perfdoctor.model import secret_looks as looks
-from perfdoctor.model.secret_looks import KeptValues
+from perfdoctor.redaction import secret_looks as looks
+from perfdoctor.redaction.secret_looks import KeptValues
 
 REDACTED = "<redacted>"
 VALUE_CHARACTERS = 200  # of an environment value: enough for a device list or an allocator's settings

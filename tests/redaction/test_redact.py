@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.model import redact
+from perfdoctor.redaction import redact
 
 SECRETS = [
     ["--api-key=CANARY"],

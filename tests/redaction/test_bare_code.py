@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import perfdoctor
-from perfdoctor.model.bare_code import bare
+from perfdoctor.redaction.bare_code import bare
 
 
 @pytest.mark.parametrize(
