@@ -85,7 +85,7 @@ def _draw(page: Page) -> None:
 
 def read_run(path: Path) -> Content:
     """What `report`, `runs` and `try` read of a run: of each rank, too, where there are several."""
-    run, kept = (directory.read_json(path / name) or {} for name in (directory.RUN, reporting.FILE))
+    run, kept = (directory.read_json(path / name) or {} for name in (directory.RUN, directory.REPORT))
     again = None
     with contextlib.suppress(PerfdoctorError):
         again = retry.last(str(path))
@@ -208,7 +208,7 @@ def readers(folder: Path) -> Iterator[Reader]:
 
 
 def _of_run(name: str, run: Path, names: tuple[str, ...], weight: int = PART) -> Reader:
-    return Reader(name, run, names, read_run, judge_run, weight, (reporting.FILE,))
+    return Reader(name, run, names, read_run, judge_run, weight, (directory.REPORT,))
 
 
 def _ending(run: Path, ending: str) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ def _old_run(name: str, folder: Path) -> Path:
 
 def _complete(run: Path) -> None:
     """Add what old runs lack: an event of each kind, a device, a hang, ranks that failed."""
-    told = directory.read_json(run / "run.json") or {}
+    told = directory.read_json(run / directory.RUN) or {}
     boots = [json.loads(line) for line in (run / "boot.jsonl").read_text().splitlines()]
     common = {"pid": boots[-1]["pid"], "t_ns": (told["begin_ns"] + told["end_ns"]) // 2}
     _append(
@@ -278,7 +278,7 @@ def _loading(run: Path) -> Path:
     """A measurement of a loader, as its process writes it."""
     run.mkdir(parents=True)
     command = {"schema": directory.SCHEMA, "command": ["python", "train.py"], "cwd": "/", "exit_code": 0}
-    directory.write_json(run / "run.json", command | {"host": {"usable_cores": 4.0}, "outcome": "ok"})
+    directory.write_json(run / directory.RUN, command | {"host": {"usable_cores": 4.0}, "outcome": "ok"})
     loader = {"event": "loader", "id": 1, "num_workers": 0, "batch_size": 8, "dataset": "Items", "at": LINE}
     begun = {"event": "loading", "id": 1, "built": 1, "ranks": 1, "seconds": 10.0, "same_dataset": [1]}
     rates = [("warm", 0, 10), ("warm", 1, 9), ("warm", 2, 20), ("cold", 2, 15), ("synthetic", 1, 40)]

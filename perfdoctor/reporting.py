@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     Excerpts = Mapping[tuple[str, int], Excerpt]  # by file and line
 
-FILE = "report.json"  # beside the raw files
 RANGES_SCHEMA = "perfdoctor.ranges/1"
 AROUND = 3  # source lines above and below one that a finding names
 
@@ -194,7 +193,7 @@ def keep(report: Report, document: Mapping[str, Any]) -> None:
     from perfdoctor.runs import directory
 
     with suppress(OSError):  # a run kept by somebody else is read all the same
-        directory.write_json(Path(report.path) / FILE, document)
+        directory.write_json(Path(report.path) / directory.REPORT, document)
 
 
 def _read(job: Job, before_measuring: Callable[[str], None] | None) -> Evidence:

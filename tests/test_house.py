@@ -35,6 +35,13 @@ TALKING_MODULES = set(
     "socket socketserver ssl http urllib ftplib smtplib xmlrpc asyncio requests httpx aiohttp".split()
 )
 TALKS = PACKAGE / "watch" / "machine" / "link_program.py"
+# Programs that import nothing of perfdoctor, and so write the names of files by hand.
+BY_THEMSELVES = (
+    PACKAGE / "probe" / "inject" / "sitecustomize.py",
+    PACKAGE / "trials" / "sandbox" / "overlay.py",
+)
+# A whole text that names a file, or an f-string that does: `run.json`, `steps.rank*.bin`, `{}.{}.bin`.
+FILE_NAME = re.compile(r"(?:[\w*-][\w.*{}-]*|\{\}(?:\.\{\})+)\.(?:json|jsonl|log|bin|txt)")
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 400
 MAX_ARCHITECTURE_LINES = 120
@@ -382,6 +389,52 @@ def test_a_class_name_means_one_thing() -> None:
             if isinstance(node, ast.ClassDef):
                 places[node.name.lstrip("_")].append(f"{relative(path)}:{node.lineno}")
     nothing(f"{name}: {', '.join(defined)}" for name, defined in places.items() if len(defined) > 1)
+
+
+# --- names of files
+
+
+def test_a_file_is_named_in_one_place() -> None:
+    """Where a name is written twice, one side may change it, and the other look for a file that is not there."""
+    places = defaultdict(list)
+    for path in files():
+        for node in nodes(path) if path not in BY_THEMSELVES else ():
+            if FILE_NAME.fullmatch(name := _text(node)):
+                places[name].append(f"{relative(path)}:{node.lineno}")
+    nothing(f"{name}: {', '.join(named)}" for name, named in places.items() if len(named) > 1)
+
+
+def test_the_names_of_wire_are_written_nowhere_else_in_a_path() -> None:
+    """Those without a suffix are words that may stand elsewhere for something else."""
+    names = {
+        _text(node.value) for node in tree(PACKAGE / "wire" / "names.py").body if isinstance(node, ast.Assign)
+    }
+    assert {"config.json", "diverted"} <= names
+    nothing(
+        f"{relative(path)}:{part.lineno} {_text(part)}"
+        for path in files()
+        if path not in BY_THEMSELVES
+        for node in nodes(path)
+        for part in _path_parts(node)
+        if _text(part) in names
+    )
+
+
+def _text(node: ast.AST) -> str:
+    """A text as the source has it, with {} for what an f-string fills in; empty for all that is none."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part) or "{}" for part in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _path_parts(node: ast.AST) -> list[ast.expr]:
+    """What is joined to a path there."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        return [node.left, node.right]
+    is_join = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+        ("path.join", ".joinpath", "Path")
+    )
+    return node.args if is_join else []
 
 
 # --- tests beside the code

@@ -133,11 +133,12 @@ def _show(path: Path, json: bool, file: Path | None) -> None:
     from perfdoctor.render.pages import loader as loader_page
     from perfdoctor.runs import directory, records
     from perfdoctor.runs.source_lines import SourceLines
+    from perfdoctor.wire.names import PROBE_LOG
 
     read = records.read(path)
     curve = loader_curve.curve(read, SourceLines.of(read))
     if not curve.settings:
-        log = path / "probe.log"
+        log = path / PROBE_LOG
         trouble = f"the error is in {log}" if log.exists() else None
         raise PerfdoctorError("; ".join(all_worded(curve.notes)), trouble or curve.hint)
     page = loader_page.page(curve, directory.working_folder())

@@ -41,7 +41,7 @@ def given(words: tuple[str, ...], run: str | None) -> Again:
     path = _newest(chosen) if run is None else lookup.run_directory(run, None)
     if path is None:
         return Again(words)
-    return _with_run(Again(words), path, directory.read_json(path / "run.json") or {}, chosen)
+    return _with_run(Again(words), path, directory.read_json(path / directory.RUN) or {}, chosen)
 
 
 def _newest(chosen: Command) -> Path | None:
@@ -82,7 +82,7 @@ def last(run: str | None) -> Again:
     except NoSuchRun as error:
         otherwise = directory.WATCH_FIRST if run is None else error.hint
         raise NoSuchRun(f"there is no command to try: {error}", f"{otherwise}; or {GIVE_IT}") from None
-    facts = directory.read_json(path / "run.json") or {}
+    facts = directory.read_json(path / directory.RUN) or {}
     words, cwd = _words(path, facts), _folder(path, facts)
     first = os.path.join(cwd, words[0]) if os.sep in words[0] else words[0]
     chosen = _resolved((first, *words[1:]))

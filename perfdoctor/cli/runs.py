@@ -27,7 +27,7 @@ def runs(
         groups = job.grouped(found)
     rows = [
         listing.row(
-            path.name, unended.settled(path, found[path]), directory.read_json(path / "report.json") or {}
+            path.name, unended.settled(path, found[path]), directory.read_json(path / directory.REPORT) or {}
         )
         for path, *_ in groups
     ]

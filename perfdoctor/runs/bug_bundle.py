@@ -21,11 +21,11 @@ from typing import Any
 from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.redaction import redact
 from perfdoctor.runs import directory, regular_file
+from perfdoctor.wire.names import PROBE_LOG
 from perfdoctor.wire.rows import HEADER_BYTES
 
 LAST = "failure.txt"  # the last failure of a whole command, in the user's state folder
 LEFT_OUT = re.compile(r"(?:trace|stacks)\.|.*\.(?:gz|log)$|reserve$|sources\.json$")
-OWN_LOG = "probe.log"
 MOST_BYTES = 1 << 20  # of each file, its beginning
 PACKAGES = (
     "perfdoctor torch numpy psutil py-spy nvidia-ml-py orjson rich typer jinja2"
@@ -73,7 +73,7 @@ def _contents(run: Path | None, failures: Iterable[OwnFailure]) -> Iterator[tupl
     if traces:
         yield "failures-of-the-report.txt", _plain("\n".join(traces), names)
     for path in sorted(run.iterdir()) if run is not None else ():
-        if path.name != OWN_LOG and LEFT_OUT.match(path.name):
+        if path.name != PROBE_LOG and LEFT_OUT.match(path.name):
             continue
         content = _beginning(path)
         if content is not None:

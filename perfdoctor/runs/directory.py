@@ -18,12 +18,15 @@ import orjson
 from perfdoctor.errors import NoSuchRun, NotARun
 from perfdoctor.model import json_bytes
 from perfdoctor.runs import json_text, regular_file
-from perfdoctor.wire.names import DISK_FULL
+from perfdoctor.wire.names import DISK_FULL, rows_file
 from perfdoctor.wire.rows import CONTROL_BYTE
 
 SCHEMA = "perfdoctor.run/1"
 FOLDER = ".perfdoctor"  # of a project, where its runs are kept
 RUN = "run.json"  # what was run, when, and how it ended
+REPORT = "report.json"  # what it was found to wait for, as the newest report has it
+ANY_RANK = "rank*"  # in place of the tag of a process: a pattern for the files of all
+HOST_SAMPLES = "host.jsonl"  # what it used of its machine while it ran
 CLOCKS_S = 60.0  # two machines may differ by this much in the time of day; with NTP it is milliseconds
 GZIP_LEVEL = 3  # traces shrink to a tenth at 100 MB/s; level 9 takes four times as long for little more
 SHARING = "sharing.json"  # how the machine shares its cores, measured after the run
@@ -35,6 +38,11 @@ WATCH_FIRST = "watch a script first: perfdoctor run train.py"
 PROBE = "probe"  # a link to what is injected, while the command runs
 
 Json = dict[str, Any]
+
+
+def gpu_file(index: int | str) -> str:
+    """The samples of a device, by its number among those that the run can see."""
+    return f"gpu{index}.jsonl"
 
 
 # ---------------------------------------------------------------- making
@@ -217,7 +225,7 @@ def free_reserve(path: Path) -> None:
 
 def end_watch(path: Path) -> None:
     """Tell every rank of the run at `path` to stop recording; the scripts go on."""
-    for rows in path.glob("steps.rank*.bin"):
+    for rows in path.glob(rows_file("steps", ANY_RANK)):
         with open(rows, "r+b") as file:
             file.seek(CONTROL_BYTE)
             file.write(b"\x01")
@@ -331,7 +339,7 @@ def none_in(parent: Path) -> NoSuchRun:
 def is_run(path: Path) -> bool:
     """Whether a folder is a run directory; False for one of somebody else's that may not be entered."""
     try:
-        return (path / RUN).is_file() or any(path.glob("steps.rank*.bin"))
+        return (path / RUN).is_file() or any(path.glob(rows_file("steps", ANY_RANK)))
     except OSError:
         return False
 

@@ -20,6 +20,7 @@ from perfdoctor.runs.directory import Json
 from perfdoctor.runs.json_text import whole
 from perfdoctor.runs.raw import read_lines
 from perfdoctor.runs.records import Folder
+from perfdoctor.wire.names import events_file
 
 FAILED = "rank_failed"
 FILE = "ended.jsonl"  # when a rank ended of which is not known how
@@ -113,7 +114,7 @@ def lost(folder: Folder) -> list[Json]:
 
 
 def _has_end(folder: Folder, tag: str) -> bool:
-    with suppress(OSError), regular_file.opened(folder.path / f"events.{tag}.jsonl") as file:
+    with suppress(OSError), regular_file.opened(folder.path / events_file(tag)) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
         return re.search(rb'"event": ?"end"', file.read()) is not None
     return False

@@ -20,11 +20,12 @@ from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.ranks import rank_list
 from perfdoctor.runs import exits, hangs, job_notes, regular_file
 from perfdoctor.runs import records as recorded
-from perfdoctor.runs.directory import Json, read_json
+from perfdoctor.runs.directory import RUN, Json, read_json
 from perfdoctor.runs.json_text import whole
 from perfdoctor.runs.records import Folder, Process, steps_made
 from perfdoctor.runs.spans import meet, meeting, span_s
 from perfdoctor.runs.types import JobRecords, RankRecords, RunRecords
+from perfdoctor.wire.names import BOOT
 
 SAMPLED_MAX = 16  # ranks of a job: of more, stacks are not held against each other
 PROBLEMS = 6  # that are told of one folder; more are counted
@@ -246,7 +247,7 @@ def _group(path: Path, alike: Mapping[Path, Folder]) -> list[Path]:
 def _candidates(paths: Iterable[Path], wanted_s: tuple[float, float]) -> Iterator[Folder]:
     """The folders among `paths` that are runs of that time and of several ranks."""
     for path in paths:
-        run = read_json(path / "run.json")
+        run = read_json(path / RUN)
         if run is not None and meet(span_s(path, run), wanted_s) and _names_a_job(path):
             with suppress(NoSuchRun, NotARun, OSError):
                 yield recorded.look(path)
@@ -255,7 +256,7 @@ def _candidates(paths: Iterable[Path], wanted_s: tuple[float, float]) -> Iterato
 def _names_a_job(path: Path) -> bool:
     """Whether the boot records tell of a job of several ranks; those of a lone process never do."""
     try:
-        return b'"world"' in regular_file.content(path / "boot.jsonl")
+        return b'"world"' in regular_file.content(path / BOOT)
     except OSError:
         return False
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from perfdoctor.errors import NoSuchRun, NotARun
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.runs import raw
-from perfdoctor.runs.directory import LIST, Json, option, read_json
+from perfdoctor.runs.directory import HOST_SAMPLES, LIST, RUN, Json, option, read_json
 from perfdoctor.runs.records import whole
 from perfdoctor.runs.tails import CountedSteps, LinesTail, RowsTail, StepCurve
 from perfdoctor.runs.types import RankRecords, RunRecords
@@ -50,7 +50,7 @@ class LiveRun:
         self._processes: dict[str, _LiveProcess] = {}
         self._boots = LinesTail(path / names.BOOT)
         self._booted: list[Json] = []
-        self._host = LinesTail(path / "host.jsonl")
+        self._host = LinesTail(path / HOST_SAMPLES)
         self._samples: tuple[Json, ...] = ()
         self._gpus: dict[int, LinesTail] = {}
         self._devices: dict[int, tuple[Json, ...]] = {}
@@ -75,7 +75,7 @@ class LiveRun:
         )
 
     def _read_run(self) -> None:
-        run = read_json(self.path / "run.json")
+        run = read_json(self.path / RUN)
         if run is None or not str(run.get("schema", "")).startswith("perfdoctor.run/"):
             raise NotARun(f"{self.path} is not a perfdoctor run", LIST + option(self.path))
         self._run = run
@@ -123,7 +123,7 @@ class LiveRun:
         return max(0.0, time.time() - max(self._written(), default=time.time()))
 
     def _written(self) -> Iterator[float]:
-        for name in ("run.json", "host.jsonl", *self._processes):
+        for name in (RUN, HOST_SAMPLES, *self._processes):
             with suppress(OSError):
                 yield (self.path / name).stat().st_mtime
 

@@ -18,7 +18,19 @@ from perfdoctor.errors import NoSuchRun, NotARun
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Note
 from perfdoctor.runs import interruption
-from perfdoctor.runs.directory import LIST, RANGES, SHARING, Json, full_since, option, read_json
+from perfdoctor.runs.directory import (
+    ANY_RANK,
+    HOST_SAMPLES,
+    LIST,
+    RANGES,
+    RUN,
+    SHARING,
+    Json,
+    full_since,
+    gpu_file,
+    option,
+    read_json,
+)
 from perfdoctor.runs.json_text import whole
 from perfdoctor.runs.raw import (
     Rows,
@@ -98,7 +110,7 @@ class Folder:
 
     def host(self, problems: list[Note]) -> tuple[Json, ...]:
         """The samples of the host."""
-        return tuple(read_lines(self.path / "host.jsonl", problems))
+        return tuple(read_lines(self.path / HOST_SAMPLES, problems))
 
     def trained(self, rank: int) -> bool:
         """Whether the rank made a step."""
@@ -179,7 +191,7 @@ def records_of(folder: Folder, others: bool = True) -> RunRecords:
             ranks[rank] = folder.named(rank, host)
     gpus = {
         int(file.stem[3:]): tuple(read_lines(file, problems))
-        for file in sorted(folder.path.glob("gpu[0-9]*.jsonl"))
+        for file in sorted(folder.path.glob(gpu_file("[0-9]*")))
     }
     return RunRecords(
         folder.path,
@@ -214,9 +226,9 @@ def look(path: Path) -> Folder:
     if not path.is_dir():
         raise NoSuchRun(f"no run at {path}", LIST + option(path))
     problems: list[Note] = []
-    run = read_json(path / "run.json")
+    run = read_json(path / RUN)
     if run is None or not str(run.get("schema", "")).startswith("perfdoctor.run/"):
-        if not any(path.glob("steps.rank*.bin")):
+        if not any(path.glob(names.rows_file("steps", ANY_RANK))):
             raise NotARun(f"{path} is not a perfdoctor run", LIST + option(path))
         problems.append(Note("no-run-json"))
         run = {}

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from perfdoctor.runs.directory import CLOCKS_S, Json
+from perfdoctor.runs.directory import CLOCKS_S, HOST_SAMPLES, RUN, Json
 from perfdoctor.runs.json_text import whole
+from perfdoctor.wire.names import BOOT
 
-WRITTEN = ("host.jsonl", "boot.jsonl", "run.json")  # the newest of them tells when a lost run ended
+WRITTEN = (HOST_SAMPLES, BOOT, RUN)  # the newest of them tells when a lost run ended
 
 Span = tuple[float, float]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from perfdoctor.runs.directory import Json, read_json
+from perfdoctor.runs.directory import ANY_RANK, HOST_SAMPLES, RUN, Json, read_json
 from perfdoctor.runs.json_text import whole
 from perfdoctor.wire import names
 
@@ -42,6 +42,6 @@ def _is_silent(path: Path) -> bool:
 
 
 def _written(path: Path) -> Iterator[float]:
-    for file in (path / "run.json", path / "host.jsonl", *path.glob("steps.rank*.bin")):
+    for file in (path / RUN, path / HOST_SAMPLES, *path.glob(names.rows_file("steps", ANY_RANK))):
         with suppress(OSError):
             yield file.stat().st_mtime

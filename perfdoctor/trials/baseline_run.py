@@ -13,6 +13,7 @@ from perfdoctor.model.report import Report
 from perfdoctor.model.trial import Trial, Variant, VariantResult
 from perfdoctor.runs import directory
 from perfdoctor.trials.settings import predicted_gain
+from perfdoctor.wire.names import CONFIG
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def read(run: Path) -> BaselineRun:
 
 
 def _longest(run: Path, report: Report) -> int | None:
-    bounds = directory.read_json(run / "config.json") or {}
+    bounds = directory.read_json(run / CONFIG) or {}
     cut = bounds.get("max_steps") is not None or bounds.get("max_seconds") is not None
     if cut or report.run.outcome != "ok" or report.steps is None:
         return None

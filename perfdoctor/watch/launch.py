@@ -257,7 +257,7 @@ def make_run(started: command.Command, options: Options) -> Path | None:
 
 def _prepare(path: Path, options: Options) -> None:
     """Put into a run directory what the probe needs there. Raises OSError where it cannot be written."""
-    directory.write_json(path / "config.json", config(options))
+    directory.write_json(path / names.CONFIG, config(options))
     with suppress(OSError):  # a file system without links: the environment tells the probe where the run is
         (path / directory.PROBE).symlink_to(unwatched.INJECT)
     if options.task is not None:

@@ -15,7 +15,7 @@ import psutil
 from perfdoctor.model.measured import Marker
 from perfdoctor.runs import directory
 from perfdoctor.watch.descendants import lives, with_descendants
-from perfdoctor.wire.names import MEASURED, MEASURING
+from perfdoctor.wire.names import MEASURED, MEASURING, PROBE_LOG
 
 POLL_S = 0.1  # how often steps are counted and deadlines looked at
 # What ends a script, and how long it may take: it may save a checkpoint, or swallow an interrupt.
@@ -53,7 +53,7 @@ class BenchmarkLimit:
         stage = progress(self._file.parent)
         if stage is not None:
             self._begin_s = min(self._begin_s, now_s)
-        elif (self._file.parent / "probe.log").exists():
+        elif (self._file.parent / PROBE_LOG).exists():
             return True  # the probe is in trouble, and may let the script train to its end
         if stage == MEASURED:
             self._done_s = min(self._done_s, now_s)

@@ -25,7 +25,7 @@ class RunFile:
         tweaks: Mapping[str, Mapping[str, Any]],
         keep_arguments: bool = False,
     ) -> None:
-        self.file = path / "run.json"
+        self.file = path / directory.RUN
         self._argv = argv
         self._memory_kills = _memory_kills()
         self._fields: dict[str, Any] = {

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.runs.directory import read_json
+from perfdoctor.runs.directory import RUN, read_json
+from perfdoctor.wire.names import windows_file
 
 if TYPE_CHECKING:
     from perfdoctor.runs.hangs import HungRank
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 WAIT_S = 10.0  # for the others: ranks end together, and stack samplers are given half of this
 POLL_S = 0.1
 HOST = os.uname().nodename
-PLAN = f"windows.{HOST}.bin"  # as the probe calls it
+PLAN = windows_file(HOST)
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,7 @@ def wait_for_others(run: Path, seconds: float = WAIT_S) -> None:
     with suppress(PerfdoctorError, OSError):  # of this run: the report will say it
         others = jobs.siblings(run)
     end_s = time.monotonic() + seconds
-    while others := [
-        path for path in others if (read_json(path / "run.json") or {}).get("outcome") == "running"
-    ]:
+    while others := [path for path in others if (read_json(path / RUN) or {}).get("outcome") == "running"]:
         if time.monotonic() >= end_s:
             return
         time.sleep(POLL_S)

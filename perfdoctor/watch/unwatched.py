@@ -21,7 +21,7 @@ from perfdoctor.runs import json_text
 from perfdoctor.runs.directory import PROBE, full_since
 from perfdoctor.watch.command import OPTIONS_WITH_VALUE
 from perfdoctor.watch.descendants import with_descendants
-from perfdoctor.wire.names import RUN_VARIABLE
+from perfdoctor.wire.names import BOOT, RUN_VARIABLE, STARTED
 
 INJECT = str(Path(__file__).parents[1] / "probe" / "inject")
 GRACE_S = 3.0  # an interpreter younger than this may not have come to its first line
@@ -75,7 +75,7 @@ def look(root_pid: int, run: Path) -> dict[int, UnwatchedProcess]:
     """The interpreters at and below `root_pid` that run without the probe, by process id."""
     if full_since(run) is not None:
         return {}  # whom the probe reached could not be written down
-    reached = {entry.get("pid") for entry in json_text.objects(run / "started.jsonl")}
+    reached = {entry.get("pid") for entry in json_text.objects(run / STARTED)}
     processes = {}
     for process in with_descendants(root_pid):
         try:
@@ -90,13 +90,13 @@ def notes(run: Path, command: Sequence[str], unwatched: Iterable[UnwatchedProces
     """What to tell the user about processes that were not watched: nothing, if all is well."""
     if full_since(run) is not None:
         return []
-    booted = any(entry.get("event") == "boot" for entry in json_text.objects(run / "boot.jsonl"))
+    booted = any(entry.get("event") == "boot" for entry in json_text.objects(run / BOOT))
     noteworthy = [entry for entry in unwatched if entry.imported_torch or not booted]
     if noteworthy:
         return list(dict.fromkeys(note(entry) for entry in noteworthy))
     if booted:
         return []
-    if next(json_text.objects(run / "started.jsonl"), None) is not None:
+    if next(json_text.objects(run / STARTED), None) is not None:
         return ["the command ended before it imported torch"]
     why, fix = _suspect(command)
     return [f"no Python process could be watched: {why}; {fix}"]
@@ -104,7 +104,7 @@ def notes(run: Path, command: Sequence[str], unwatched: Iterable[UnwatchedProces
 
 def python_version(run: Path) -> str | None:
     """The version of the interpreter that imported torch first, else of the first that was reached."""
-    for name in ("boot.jsonl", "started.jsonl"):
+    for name in (BOOT, STARTED):
         for entry in json_text.objects(run / name):
             if "python" in entry:
                 return str(entry["python"])

@@ -36,6 +36,11 @@ def stacks_file(tag: str) -> str:
     return f"stacks.{tag}.txt"
 
 
+def windows_file(host: str) -> str:
+    """The steps at which windows open, for all ranks of a host."""
+    return f"windows.{host}.bin"
+
+
 def trace_file(tag: str, window: int) -> str:
     """What torch.profiler exported of one window."""
     return f"trace.{tag}.{window}.json"

@@ -10,6 +10,7 @@ import mmap
 import os
 from typing import Dict, List, NamedTuple, Optional
 
+from ...wire import names
 from ...wire.files import allocate
 
 PLAIN, SHAPES, STACKS = range(3)
@@ -53,7 +54,7 @@ class WindowPlan:
     """
 
     def __init__(self, run_dir: str) -> None:
-        path = os.path.join(run_dir, f"windows.{os.uname().nodename}.bin")
+        path = os.path.join(run_dir, names.windows_file(os.uname().nodename))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if os.fstat(descriptor).st_size < _PLAN_BYTES:

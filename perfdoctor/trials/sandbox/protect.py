@@ -19,6 +19,7 @@ from typing import Any, Literal
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.runs.directory import make_private
 from perfdoctor.trials.sandbox.overlay import inside, real_folders
+from perfdoctor.wire.names import WRITE_OVERLAY
 
 PROGRAM = str(Path(__file__).with_name("overlay.py"))
 START = (sys.executable, "-I", "-S", PROGRAM)  # without `site` and the user's variables: it starts sooner
@@ -264,7 +265,7 @@ def _lock(path: Path, more_flags: int = 0) -> bool:
 
 def _clear(execution: Path) -> int:
     temporary = _temporary(execution.parent.resolve() / execution.name)
-    return sum(map(_remove, (str(execution / "view"), str(execution / "diverted"), temporary)))
+    return sum(map(_remove, (str(execution / "view"), str(execution / WRITE_OVERLAY), temporary)))
 
 
 def _temporary(execution: Path) -> str:

@@ -19,6 +19,7 @@ from perfdoctor.watch.samplers.processes import ProcessTree
 from perfdoctor.watch.samplers.progress import ProgressReader, RunProgress, latest
 from perfdoctor.watch.samplers.rank_exits import RankExits
 from perfdoctor.watch.samplers.stacks import StackSampler
+from perfdoctor.wire.names import PROBE_LOG
 
 __all__ = ["ProgressReader", "RunProgress", "RunningSamplers", "latest", "start", "usable_cores"]
 
@@ -144,7 +145,7 @@ def _no_look(pids: Sequence[int]) -> dict[int, tuple[pyspy.SampledStack, ...]]:
 def _log(run: Path, words: str) -> None:
     line = f"{words}\n".encode("utf-8", "backslashreplace")
     try:
-        descriptor = os.open(run / "probe.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(run / PROBE_LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb", buffering=0) as file:
             file.write(line)
     except OSError as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from perfdoctor.runs.directory import append_line
+from perfdoctor.runs.directory import append_line, gpu_file
 from perfdoctor.watch.samplers import gpu
 from perfdoctor.watch.samplers.gpu import SampledDevice
 
@@ -57,7 +57,7 @@ class AmdSampler:
     def tick(self) -> None:
         """Write one line for each device."""
         for line in self.lines():
-            append_line(self._run / f"gpu{line['index']}.jsonl", line)
+            append_line(self._run / gpu_file(line["index"]), line)
 
     def close(self) -> None:
         """Let go of the library."""

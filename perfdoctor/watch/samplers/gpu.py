@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.runs.directory import append_line
+from perfdoctor.runs.directory import append_line, gpu_file
 
 LIBRARY = "libnvidia-ml.so.1"
 ALL_LINKS = 0xFFFFFFFF  # the scope of a NVLink field that asks for the sum over all links
@@ -84,7 +84,7 @@ class GpuSampler:
     def tick(self) -> None:
         """Write one line for each device."""
         for line in self.lines():
-            append_line(self._run / f"gpu{line['index']}.jsonl", line)
+            append_line(self._run / gpu_file(line["index"]), line)
 
     def close(self) -> None:
         """Let go of NVML."""

@@ -23,6 +23,7 @@ from perfdoctor.runs.tails import RowsTail
 from perfdoctor.watch.samplers import rank_position
 from perfdoctor.watch.samplers.processes import ProcessTree, RunProcess
 from perfdoctor.watch.samplers.pyspy import SampledStack
+from perfdoctor.wire import names
 
 LONGEST_TICK_S = 5.0  # more between two looks: this process was stopped, and so was the command
 BUSY_CORES = 0.5  # of a rank at work; one that waits for another without spinning uses next to none
@@ -65,14 +66,14 @@ class _WatchedRank:
 
     def moved(self) -> bool:
         """Whether anything of it has changed since the last time."""
-        files = (f"workers.{self.tag}.bin", f"events.{self.tag}.jsonl")
+        files = (names.rows_file("workers", self.tag), names.events_file(self.tag))
         before, self._sizes = self._sizes, tuple(_size(self.run / name) for name in files)
         return any([self._new_rows("steps"), self._new_rows("loader"), self._sizes != before])
 
     def _new_rows(self, kind: str) -> bool:
         tail = self._tails[kind]
         if tail is None:
-            tail = self._tails[kind] = RowsTail.of(self.run / f"{kind}.{self.tag}.bin")
+            tail = self._tails[kind] = RowsTail.of(self.run / names.rows_file(kind, self.tag))
         moved = False
         with suppress(OSError):
             for rows in tail.new() if tail is not None else ():
@@ -182,13 +183,12 @@ class HangDetector:
     def _keep(self, rank: _WatchedRank, hung: HungRank) -> None:
         """Write down where a rank is; what cannot be seen from outside, its own samples may show."""
         if not hung.ended:
-            hung = replace(
-                hung, inside=rank_position.slot(self._run / f"collectives.{rank.tag}.bin") or hung.inside
-            )
+            collectives = self._run / names.rows_file("collectives", rank.tag)
+            hung = replace(hung, inside=rank_position.slot(collectives) or hung.inside)
         self._seen[rank.rank] = hung
         line = hangs.entry(hung) | {"t_ns": time.perf_counter_ns()}
         append_line(self._run / hangs.FILE, line)
-        samples = self._run / f"stacks.{rank.tag}.txt"
+        samples = self._run / names.stacks_file(rank.tag)
         if not hung.functions and not hung.ended and rank_position.is_from_within(samples):
             self._within[rank.rank] = _size(samples)
 
@@ -196,7 +196,7 @@ class HangDetector:
         """Where nobody may look from outside, the process samples itself: its newest samples."""
         for rank in self._ranks.values():
             begin = self._within.get(rank.rank)
-            samples = self._run / f"stacks.{rank.tag}.txt"
+            samples = self._run / names.stacks_file(rank.tag)
             if begin is None or _size(samples) == begin:
                 continue
             del self._within[rank.rank]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from perfdoctor.runs.directory import append_line
+from perfdoctor.runs.directory import HOST_SAMPLES, append_line
 from perfdoctor.watch.samplers import cgroup
 from perfdoctor.watch.samplers.disk import DiskBytes
 from perfdoctor.watch.samplers.network import Network
@@ -108,7 +108,7 @@ class HostSampler:
     """Appends lines to host.jsonl; `own_cpu_s` tells what perfdoctor's helpers have used so far."""
 
     def __init__(self, run: Path, tree: ProcessTree, own_cpu_s: Callable[[], float] = lambda: 0.0) -> None:
-        self._path = run / "host.jsonl"
+        self._path = run / HOST_SAMPLES
         self._tree = tree
         self._own_cpu_s = own_cpu_s
         self._began_s = time.monotonic()

@@ -12,7 +12,9 @@ import orjson
 import psutil
 
 from perfdoctor.model.dataclass import dataclass
+from perfdoctor.runs.directory import ANY_RANK
 from perfdoctor.watch.descendants import lives, with_descendants
+from perfdoctor.wire import names
 from perfdoctor.wire.rows import HEADER_BYTES
 
 SETTLED_S = 3.0  # a fresh fork still shows its parent's command line: younger processes are looked at again
@@ -102,7 +104,7 @@ class ProcessTree:
 
     def _find_mains(self) -> None:
         self._boots.read()
-        for path in self._run.glob(steps_name("rank[0-9]*")):
+        for path in self._run.glob(names.rows_file("steps", "rank[0-9]*")):
             header = read_header(path)
             tag = path.name.removeprefix("steps.").removesuffix(".bin")
             if header is None or self._boots.is_foreign(tag, int(header["pid"])):
@@ -207,11 +209,6 @@ def inner_number(process: psutil.Process) -> int | None:
         return None
 
 
-def steps_name(tag: str) -> str:
-    """The name of the steps file of the training process with this tag."""
-    return f"steps.{tag}.bin"
-
-
 def read_header(path: Path) -> dict[str, Any] | None:
     """The header of a rows file, or None while there is none that can be read."""
     try:
@@ -238,7 +235,7 @@ class _Boots:
     """What launchers told the processes that imported torch, read from the boot records as those grow."""
 
     def __init__(self, run: Path) -> None:
-        self._path = run / "boot.jsonl"
+        self._path = run / names.BOOT
         self._bytes = 0
         self._foreign: set[tuple[str, int]] = set()
         self.local: dict[int, str] = {}  # pid of a numbered process on this host -> the tag it begins with
@@ -282,7 +279,7 @@ class _DeclaredWorkers:
 
     def pids(self) -> set[int]:
         """The process ids declared so far and not dropped by `keep`."""
-        for path in self._run.glob("events.rank*.jsonl"):
+        for path in self._run.glob(names.events_file(ANY_RANK)):
             for line in self._new_lines(path):
                 if b'"worker' in line:
                     self._pids.update(_worker_pids(line))

@@ -11,7 +11,8 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Marker
 from perfdoctor.runs.tails import CountedSteps, RowsTail
 from perfdoctor.watch.descendants import lives
-from perfdoctor.watch.samplers.processes import has_row, read_header, steps_name
+from perfdoctor.watch.samplers.processes import has_row, read_header
+from perfdoctor.wire import names
 
 RECENT_S = 5.0  # the span that "now" means in a live line
 
@@ -65,7 +66,7 @@ class ProgressReader:
     def _turn(self) -> bool:
         """Turn to the newest process of the lowest rank that trains; whether it is another than before."""
         files: dict[int, list[tuple[float, int, Path]]] = {}
-        for path in self._run.glob(steps_name("rank[0-9]*")):
+        for path in self._run.glob(names.rows_file("steps", "rank[0-9]*")):
             header = read_header(path)
             if header is not None:
                 opened_s = header.get("opened_epoch_s", 0.0) if has_row(path) else -1.0

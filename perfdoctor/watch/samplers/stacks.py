@@ -17,8 +17,9 @@ from pathlib import Path
 
 import psutil
 
-from perfdoctor.watch.samplers.processes import RunProcess, has_row, steps_name
+from perfdoctor.watch.samplers.processes import RunProcess, has_row
 from perfdoctor.watch.samplers.pyspy import Recording, RecordingEnd, SampledStack
+from perfdoctor.wire import names
 from perfdoctor.wire.folded_stacks import END, folded, header
 from perfdoctor.wire.rows import SAMPLE_BYTE
 
@@ -140,8 +141,8 @@ class _SampledRank:
 
     def __init__(self, run: Path, pid: int, tag: str, rate_hz: int, now_s: float) -> None:
         self.pid = pid
-        self.header = run / steps_name(tag)
-        self.folded = FoldedStacks(run / f"stacks.{tag}.txt", rate_hz)
+        self.header = run / names.rows_file("steps", tag)
+        self.folded = FoldedStacks(run / names.stacks_file(tag), rate_hz)
         self.began_s = now_s
         self.recording: Recording | None = None
         self.rate_hz = rate_hz  # of that recording
@@ -179,7 +180,11 @@ class StackSampler:
         """Take in what has ended and start what is due."""
         mains = {member.tag: member for member in members if member.role == "main"}
         for tag, member in mains.items():
-            if tag is not None and tag not in self._ranks and has_row(self._run / steps_name(tag)):
+            if (
+                tag is not None
+                and tag not in self._ranks
+                and has_row(self._run / names.rows_file("steps", tag))
+            ):
                 rate = self._rate(member, len(mains))
                 self._ranks[tag] = _SampledRank(self._run, member.pid, tag, rate, now_s)
         for tag, rank in self._ranks.items():

@@ -18,13 +18,13 @@ from _thread import get_ident
 from types import FunctionType
 from typing import Any, Callable, Dict, Iterator, Tuple
 
+from ....wire import names
 from ... import patch
 from ...on_import import on_import
 from ...wrapping import Args, Kwargs
 from .overlay import WRITES, WriteOverlay
 from .redirect import MODES, Redirect, bound
 
-FOLDER = "diverted"  # in the run directory: that it is there tells an interpreter to redirect writes
 LOOKS = ("stat", "lstat", "access", "readlink", "statvfs", "pathconf", "getxattr", "listxattr")
 CHANGES = ("chmod", "chown", "lchown", "utime", "truncate", "setxattr", "removexattr")
 KINDS: Dict[str, Callable[..., Any]] = {  # functions of `os`; others of Redirect carry their names
@@ -75,9 +75,9 @@ class ProtectedFileError(PermissionError):
 def begin(run_dir: str) -> None:
     """Redirect what this process does to files, from now on. Raises what is wrong with the run directory."""
     run_dir = os.path.realpath(run_dir)  # while nothing is replaced
-    with open(os.path.join(run_dir, "config.json"), encoding="utf-8") as file:
+    with open(os.path.join(run_dir, names.CONFIG), encoding="utf-8") as file:
         options = json.load(file)["protect"]
-    redirected = Redirect(WriteOverlay(os.path.join(run_dir, FOLDER), tuple(options["real"])))
+    redirected = Redirect(WriteOverlay(os.path.join(run_dir, names.WRITE_OVERLAY), tuple(options["real"])))
     _replace(redirected)
     for module, name, position, keyword, how in COMPILED:
         on_import(module, _opening(redirected, name, position, keyword, how))
