@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdoctor.cli import together
+from perfdoctor.model.shown import LINES
 
 if TYPE_CHECKING:
     from perfdoctor.model.report import Report
     from perfdoctor.model.trial import Trial
     from perfdoctor.render.page import Page
-
-
-LINES = 5  # the costliest, shown without --lines
 
 
 def report(

@@ -13,6 +13,7 @@ import typer
 
 from perfdoctor.cli import html_file
 from perfdoctor.cli.html_file import HtmlToo
+from perfdoctor.model.shown import LINES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +62,7 @@ def run(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print one line instead of the report.")
     ] = False,
-    lines: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N costliest lines.")] = 5,
+    lines: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N costliest lines.")] = LINES,
     no_profiler: Annotated[
         bool, typer.Option("--no-profiler", help="Record no torch.profiler windows.")
     ] = False,

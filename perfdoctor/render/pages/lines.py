@@ -10,7 +10,6 @@ from perfdoctor.render import page as blocks
 from perfdoctor.render import text
 from perfdoctor.render.page import Block, Column, Grid, Headline, Paragraph, Span
 
-SHOWN = 5  # lines, where no other number is asked for
 LEAST = 0.01  # of the step: cheaper lines are no news
 UNSEEN = 0.05  # of the step: less is no news
 LONGEST_NAME = 28  # columns of a file name that leave room for the source beside it

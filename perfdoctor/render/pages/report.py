@@ -9,6 +9,7 @@ from perfdoctor.model.batch import BatchFacts, Stage
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.measured import Phase, StepFacts, WindowFacts
 from perfdoctor.model.report import Report
+from perfdoctor.model.shown import LINES
 from perfdoctor.render import page as blocks
 from perfdoctor.render import text
 from perfdoctor.render.notes import all_worded
@@ -22,7 +23,7 @@ MORE_LINES = 20  # that are offered where the costliest of them say nothing
 def page(
     report: Report,
     name_all: bool = False,
-    costly: int = lines.SHOWN,
+    costly: int = LINES,
     ready: Gain | None = None,
     price_per_h: float | None = None,
     again: str = "",
