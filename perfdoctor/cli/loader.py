@@ -54,6 +54,7 @@ def loader(
 
     The script runs up to the loader it trains with, and ends there. Its output goes to stderr.
     """
+    from perfdoctor.cli import output
     from perfdoctor.watch import launch
     from perfdoctor.watch.options import Options
 
@@ -68,7 +69,7 @@ def loader(
         "cores": _cores(),
     }
     options = Options(out=out, stop=True, profiler=False, stacks=False, loader=asked)
-    outcome = launch.run(command, options, _watch, _no_samples)
+    outcome = launch.run(command, options, _watch, _no_samples, output.say)
     if outcome.path is None:  # there is no such script: its interpreter has said so
         raise typer.Exit(outcome.status)
     _show(outcome.path, json, file)

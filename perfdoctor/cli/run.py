@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfdoctor.cli import html_file
+from perfdoctor.cli import html_file, output
 from perfdoctor.cli.html_file import HtmlToo
 from perfdoctor.model.shown import LINES
 
@@ -93,7 +93,6 @@ def run(
         max_seconds=seconds,
         stop=stop,
         out=out,
-        quiet=quiet or not (task is None or task.leads),
         profiler=not no_profiler,
         profiler_share=profiler_share,
         stacks=not no_stacks,
@@ -101,8 +100,10 @@ def run(
         keep_arguments=keep_arguments,
         task=task,
     )
-    watch = _view(live and (task is None or task.leads), options.quiet)
-    _end(launch.run(command, options, watch), task, quiet, lines, file)
+    leads = task is None or task.leads
+    watch = _view(live and leads, quiet or not leads)
+    tell = output.say if leads and not quiet else launch.untold
+    _end(launch.run(command, options, watch, tell=tell), task, quiet, lines, file)
 
 
 def _check_bounds(stop: bool, steps: int | None, seconds: float | None) -> None:
@@ -144,7 +145,6 @@ def _given_up(outcome: CommandExit) -> CommandExit:
     import dataclasses
     import signal
 
-    from perfdoctor.cli import output
     from perfdoctor.errors import SIGNALLED
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all that is left to do is to say so
@@ -215,7 +215,6 @@ def _report(
     outcome: CommandExit, task: SchedulerTask | None, quiet: bool, lines: int, html: Path | None
 ) -> None:
     """What to say at the end: of several tasks, the first shows the page, and the others only failures."""
-    from perfdoctor.cli import output
     from perfdoctor.watch import scheduler_task
 
     if outcome.path is None:
@@ -236,7 +235,7 @@ def _report(
 
 def _tell(path: Path, quiet: bool, lines: int, html: Path | None) -> None:
     """The report on stderr: a page, or one line; and in the HTML file, where one is asked for."""
-    from perfdoctor.cli import output, retry
+    from perfdoctor.cli import retry
     from perfdoctor.errors import PerfdoctorError
     from perfdoctor.render import text
 

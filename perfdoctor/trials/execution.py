@@ -104,7 +104,6 @@ class Executor:
             max_steps=bounds.updates,
             max_seconds=bounds.seconds,
             stop=True,
-            quiet=True,
             profiler=False,
             stacks=False,
             tweaks=variant.tweaks,

@@ -40,6 +40,11 @@ class Sampler(Protocol):
 
 WhileRunning = Callable[[Path, "subprocess.Popen[bytes]"], AbstractContextManager[Any]]
 Sample = Callable[[Path, int, Mapping[str, Any]], Sampler]
+Tell = Callable[[str], None]  # a sentence of ours to the user
+
+
+def untold(sentence: str) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True)
@@ -65,18 +70,20 @@ def run(
     options: Options,
     watch: WhileRunning | None = None,
     sample: Sample | None = None,
+    tell: Tell = untold,
 ) -> CommandExit:
     """Run the command to its end and keep what was seen.
 
     `watch(path, process)` is entered once the command runs and left once it has ended; `sample` replaces
-    the host's samplers. Raises CannotStart where the command could not be started at all.
+    the host's samplers; `tell` takes what the user should know meanwhile, sentence by sentence. Raises
+    CannotStart where the command could not be started at all.
     """
     resolved = command.resolve(words, os.environ)
-    path = None if resolved.script_is_missing else make_run(resolved, options)
+    path = None if resolved.script_is_missing else make_run(resolved, options, tell)
     stopped = False
 
     def trouble(error: str) -> None:
-        say(FAILED.format(error), options.quiet)
+        tell(FAILED.format(error))
 
     on_end = (lambda: None) if path is None else partial(interruption.keep, path)
     with signals.SignalForwarding(on_end) as forwarding:
@@ -85,13 +92,12 @@ def run(
         if path is not None:
             with guarded(trouble):
                 limit = _limit(path, options, forwarding)
-                stopped = _attend(
-                    child, path, options, limit, watch or _no_watch, sample or _sampled(options)
-                )
+                sample = sample or _sampled(options, tell)
+                stopped = _attend(child, path, options, limit, watch or _no_watch, sample, tell)
         child.end.wait()
     outcome = replace(exit_of(path, child.process.returncode, stopped), ended_by=forwarding.ended_by)
     try:
-        return _finished(outcome, resolved.argv, child.process.returncode, options, trouble)
+        return _finished(outcome, resolved.argv, child.process.returncode, options, tell, trouble)
     except KeyboardInterrupt:
         if options.trial is not None:
             raise
@@ -103,13 +109,14 @@ def _finished(
     argv: Sequence[str],
     returncode: int,
     options: Options,
-    trouble: Callable[[str], object],
+    tell: Tell,
+    trouble: Tell,
 ) -> CommandExit:
     """What is done once the command has ended, and signals are ours again."""
     if outcome.path is None:
         return outcome
     with guarded(trouble):
-        _pack(outcome.path, options.quiet)
+        _pack(outcome.path, tell)
     if not outcome.status or outcome.interrupted:
         return outcome
     failed, rank = None, None
@@ -123,27 +130,25 @@ def mirror(outcome: CommandExit) -> NoReturn:
     signals.mirror(outcome.status, outcome.signal)
 
 
-def say(sentence: str, quiet: bool) -> None:
-    """One line of our own on stderr, which may be closed."""
-    if not quiet and sys.stderr is not None:
-        printable = "".join(letter if letter.isprintable() else "?" for letter in sentence)
-        with suppress(OSError, ValueError):
-            sys.stderr.write(f"perfdoctor: {printable}\n")
-            sys.stderr.flush()
-
-
 def _attend(
-    child: Child, path: Path, options: Options, limit: limits.Limit, watch: WhileRunning, sample: Sample
+    child: Child,
+    path: Path,
+    options: Options,
+    limit: limits.Limit,
+    watch: WhileRunning,
+    sample: Sample,
+    tell: Tell,
 ) -> bool:
     """Stay beside the command to its end and write down what became of it; True if we ended it."""
     pid, began = child.process.pid, (child.began_ns, child.began_epoch_s)
     record = RunFile(path, child.command.argv, pid, began, options.tweaks, options.keep_arguments)
-    write(record, options.quiet)
+    write(record, tell)
     if options.trial is None:
         directory.reserve(path)
-    unasked = options.loader is not None  # to interrupt a script whose loader is measured: no word of it
-    lookout = unwatched.Lookout(path, pid, lambda note: say(note, options.quiet))
-    ending = limits.Termination(pid, lambda: say(limits.STOPPED, options.quiet or unasked))
+    lookout = unwatched.Lookout(path, pid, tell)
+    # To interrupt a script whose loader is measured is what was asked for: no word of it.
+    told = tell if options.loader is None else untold
+    ending = limits.Termination(pid, lambda: told(limits.STOPPED))
     try:
         with ExitStack() as stack:
             sampler = sample(path, pid, config(options))
@@ -155,18 +160,18 @@ def _attend(
         child.end.wait()
         directory.free_reserve(path)
         record.finish(child.process.returncode, child.end.at_ns, ending.begun, lookout.found.values())
-        write(record, options.quiet)
+        write(record, tell)
         tidy(path)
     return ending.begun
 
 
-def write(record: RunFile, quiet: bool) -> None:
+def write(record: RunFile, tell: Tell = untold) -> None:
     """Write run.json; a full disk is said and nothing more."""
     try:
         record.write()
     except OSError as error:
         directory.note_full(record.file.parent, error)
-        say(f"cannot write {record.file}: {error.strerror}", quiet)
+        tell(f"cannot write {record.file}: {error.strerror}")
 
 
 def _limit(path: Path, options: Options, forwarding: signals.SignalForwarding) -> limits.Limit:
@@ -180,12 +185,12 @@ def _limit(path: Path, options: Options, forwarding: signals.SignalForwarding) -
     return limits.WatchLimit(path, *bounds, limits.LEAVING_S, lambda: forwarding.ending)
 
 
-def _pack(path: Path, quiet: bool) -> None:
+def _pack(path: Path, tell: Tell) -> None:
     """Compress what windows exported, once nobody waits for the cores; what fails stays as it is."""
     try:
         directory.pack_traces(path)
     except OSError as error:
-        say(f"the windows stay uncompressed: {error.strerror}", quiet)
+        tell(f"the windows stay uncompressed: {error.strerror}")
 
 
 def _stand_by(
@@ -228,7 +233,7 @@ class _CommandEnd:
         return self._ended.wait(timeout_s)
 
 
-def make_run(started: command.Command, options: Options) -> Path | None:
+def make_run(started: command.Command, options: Options, tell: Tell = untold) -> Path | None:
     """The run directory with its options, or None where nothing can be written: the command still runs."""
     if options.trial is not None:
         directory.make_private(options.trial.path.parent)
@@ -248,10 +253,10 @@ def make_run(started: command.Command, options: Options) -> Path | None:
         if options.loader is not None:  # unwatched, the command would train
             hint = "give a folder that you may write to: perfdoctor loader --out FOLDER ..."
             raise PerfdoctorError(f"cannot save the measurements: {error.strerror}", hint) from None
-        say(f"cannot save a run ({error.strerror}): the command runs unwatched", options.quiet)
+        tell(f"cannot save a run ({error.strerror}): the command runs unwatched")
         return None
     if options.out is None and parent != directory.here(kind):
-        say(f"the current folder cannot be written to: the run is kept in {path}", options.quiet)
+        tell(f"the current folder cannot be written to: the run is kept in {path}")
     return path
 
 
@@ -321,16 +326,14 @@ def _no_watch(path: Path, process: subprocess.Popen[bytes]) -> AbstractContextMa
     return nullcontext()
 
 
-def _sampled(options: Options) -> Sample:
+def _sampled(options: Options, tell: Tell) -> Sample:
     """The samplers of the host, which say a line where ranks hang."""
 
     def sample(path: Path, pid: int, options_of_run: Mapping[str, Any]) -> Sampler:
         from perfdoctor.watch import samplers  # here: the command does not wait for numpy and psutil
 
         others = None if options.task is None else lambda: scheduler_task.hung_ranks(path)
-        return samplers.start(
-            path, pid, options_of_run, lambda sentence: say(sentence, options.quiet), others
-        )
+        return samplers.start(path, pid, options_of_run, tell, others)
 
     return sample
 

@@ -67,7 +67,7 @@ def live(words: Sequence[str], options: Options, sample: launch.Sample) -> Itera
         options.tweaks,
         options.keep_arguments,
     )
-    launch.write(record, options.quiet)
+    launch.write(record)
     living = LiveCommand(path, child)
     try:
         sampler = sample(path, child.process.pid, config(options))
@@ -78,7 +78,7 @@ def live(words: Sequence[str], options: Options, sample: launch.Sample) -> Itera
     finally:
         living.kill()
         record.finish(child.process.returncode, child.end.at_ns, living.was_ended, ())
-        launch.write(record, options.quiet)
+        launch.write(record)
         launch.tidy(path)
 
 
@@ -140,14 +140,14 @@ class LiveCommand:
         self._send(signal.SIGKILL)
         self._child.end.wait()
 
-    def outcome(self, quiet: bool = True) -> launch.CommandExit:
+    def outcome(self) -> launch.CommandExit:
         """How it ended."""
         if self.was_ended:
             return launch.CommandExit(self.path, 0)
         outcome = launch.exit_of(self.path, self._child.process.returncode)
         failed, rank = None, None
         if outcome.status:
-            with guarded(lambda error: launch.say(launch.FAILED.format(error), quiet)):
+            with guarded(launch.untold):
                 failed, rank = failures.first(
                     self.path, self._child.command.argv, self._child.process.returncode, None
                 )

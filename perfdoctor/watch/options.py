@@ -37,7 +37,6 @@ class Options:
     max_seconds: float | None = None
     stop: bool = False  # end the script with the watch
     out: str | None = None  # the folder that holds runs
-    quiet: bool = False
     profiler: bool = True
     profiler_share: float = 0.01  # of the time since the first step, for all windows together
     stacks: bool = True

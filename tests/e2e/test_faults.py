@@ -27,6 +27,7 @@ TIMEOUT_S = 120
 # What `perfdoctor run` does, with less patience: it ends the command once a hang was seen.
 HURRIED = """
 import contextlib, sys, threading, time
+from perfdoctor.cli import output
 from perfdoctor.watch import launch
 from perfdoctor.watch.options import Options
 from perfdoctor.watch.samplers import hang_detector
@@ -43,7 +44,7 @@ def watch(path, process):
     yield
 
 hang_detector.BOUNDS = hang_detector.HangBounds(floor_s=3.0, steps=3.0)
-launch.run(sys.argv[1:], Options(out="kept", profiler=False), watch)
+launch.run(sys.argv[1:], Options(out="kept", profiler=False), watch, tell=output.say)
 """
 SHORT = ("--steps", "20", "--late", "1")
 

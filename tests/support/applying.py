@@ -210,7 +210,6 @@ def ran(
         max_steps=steps,
         max_seconds=TIMEOUT_S,
         stop=True,
-        quiet=True,
         profiler=False,
         stacks=False,
         tweaks=tweaks,

@@ -15,6 +15,7 @@ from typing import Any
 # What `perfdoctor run` does, without options to parse and without samplers.
 DRIVER = """
 import sys
+from perfdoctor.cli import output
 from perfdoctor.watch import launch
 from perfdoctor.watch.options import Options
 from perfdoctor.errors import PerfdoctorError
@@ -24,7 +25,7 @@ class NoSamples:
         pass
 
 try:
-    outcome = launch.run(sys.argv[1:], Options(stacks=False), sample=lambda *run: NoSamples())
+    outcome = launch.run(sys.argv[1:], Options(stacks=False), sample=lambda *run: NoSamples(), tell=output.say)
 except PerfdoctorError as error:
     sys.stderr.write(f"perfdoctor: {error}\\n")
     sys.exit(error.exit_code)

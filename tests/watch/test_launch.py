@@ -17,6 +17,7 @@ import pexpect
 import psutil
 import pytest
 
+from perfdoctor.cli import output
 from perfdoctor.errors import CannotStart, PerfdoctorError
 from perfdoctor.watch import launch
 from perfdoctor.watch.options import Options
@@ -46,11 +47,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(
-    *words: str, sampler: NoSamples | None = None, watch: launch.WhileRunning | None = None, **options: Any
+    *words: str,
+    sampler: NoSamples | None = None,
+    watch: launch.WhileRunning | None = None,
+    tell: launch.Tell = output.say,
+    **options: Any,
 ) -> launch.CommandExit:
     """The launcher in this process."""
     samples = sampler or NoSamples()
-    return launch.run(words, Options(**options), watch, sample=lambda path, pid, given: samples)
+    return launch.run(words, Options(**options), watch, lambda path, pid, given: samples, tell)
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -337,7 +342,7 @@ def test_a_folder_that_cannot_be_written_to_falls_back_and_says_where(
     assert outcome.path is not None
     assert outcome.path.is_relative_to(folder / "state")
     assert f"the run is kept in {outcome.path}" in capsys.readouterr().err
-    run("-c", "", quiet=True)
+    run("-c", "", tell=launch.untold)
     assert capsys.readouterr().err == ""
 
 
