@@ -21,13 +21,20 @@ class Part(Protocol):
     """Time of the step in one phase, below some lines."""
 
     @property
-    def phase(self) -> Phase: ...
+    def phase(self) -> Phase:
+        """Which phase it is of."""
+
     @property
-    def wait(self) -> WaitPart | None: ...
+    def wait(self) -> WaitPart | None:
+        """Which part of a wait for a batch it is; None where that is not known, or it is no such wait."""
+
     @property
-    def share(self) -> float: ...
+    def share(self) -> float:
+        """How much of the step it is."""
+
     @property
-    def passes(self) -> Sequence[Location]: ...
+    def passes(self) -> Sequence[Location]:
+        """The user's lines that it lies below, the innermost last."""
 
 
 @dataclass(frozen=True)

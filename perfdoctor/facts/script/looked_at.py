@@ -16,18 +16,24 @@ class TakenInALook(Protocol):
     """What one look tells of some calls."""
 
     @property
-    def look(self) -> int | None: ...
+    def look(self) -> int | None:
+        """The number of the look, from 1; events of one look share it."""
+
     @property
-    def seconds(self) -> float: ...
+    def seconds(self) -> float:
+        """What the calls themselves took, backward apart."""
+
     @property
-    def backward_s(self) -> float: ...
+    def backward_s(self) -> float:
+        """About what their counterparts in backward take."""
 
 
 class LookedAtStep(TakenInALook, Protocol):
     """What one look tells of all such calls of the step."""
 
     @property
-    def step_s(self) -> float: ...
+    def step_s(self) -> float:
+        """The looked-at step, without the time that looking took."""
 
 
 def share_of_look(taken: TakenInALook | None, step_s: float, step: StepFacts) -> float:
