@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from perfdoctor.facts import registry
@@ -10,7 +11,7 @@ from perfdoctor.facts.decode import sanitized
 from perfdoctor.facts.device import device_errors
 from perfdoctor.facts.device.profiler_windows import MeasuredWindows
 from perfdoctor.facts.given import AllRanks
-from perfdoctor.facts.steps import boundaries, tweak_notes
+from perfdoctor.facts.steps import boundaries, rollouts, tweak_notes
 from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.facts.user_source.parse import LineReader, Sources
 from perfdoctor.model.dataclass import dataclass
@@ -19,6 +20,7 @@ from perfdoctor.model.missing import Missing
 from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.model.ranks import JobFacts
+from perfdoctor.own_failures import contained
 from perfdoctor.runs.records import LOST, NO_ROOM_FOR_STEPS
 from perfdoctor.runs.types import RankRecords, RunRecords
 
@@ -59,20 +61,24 @@ def gather(
     """All that the records of a run tell, and the windows of its lowest rank. `job`: what all ranks do."""
     records = sanitized(records)
     rank, steps = first_trained(records)
-    if job is not None and steps is not None:
-        steps = boundaries.settled(steps)
+    failures: list[OwnFailure] = []
+    sources, own = Sources(source), records.ranks.get(rank) if rank is not None else None
+    told: tuple[Note, ...] = ()
+    if own is not None and steps is not None:
+        steps = boundaries.settled(steps) if job is not None else steps
+        with contained("passes in eval mode", failures):
+            own, steps, told = rollouts.told_apart(own, steps, sources)
+        records = replace(records, ranks={**records.ranks, own.rank: own})
     of_rank: dict[Any, object] = {
-        RankRecords: records.ranks.get(rank) if rank is not None else None,
+        RankRecords: own,
         Steps: steps,
         MeasuredWindows: windows,
         AllRanks: AllRanks(job) if job is not None else None,
     }
     if steps is None:
         of_rank = dict.fromkeys(of_rank, Missing(_why_no_steps(records)))
-    failures: list[OwnFailure] = []
-    given = {RunRecords: records, Sources: Sources(source), **of_rank}
+    given = {RunRecords: records, Sources: sources, **of_rank}
     facts = Facts(registry.compute(given, failures))
-    alone = facts.run.ranks <= len(records.ranks)  # else other ranks are the others who keep cores busy
     notes: tuple[Remark, ...] = (
         *tweak_notes.notes(records),
         *_launch_notes(records),
@@ -80,7 +86,8 @@ def gather(
         *device_errors.notes(records),
         *(device_errors.unused(records, facts.run) if steps is not None else ()),
         *_shown_note(job, rank),
-        *(_contention_notes(facts.get(CpuFacts)) if alone else ()),
+        *told,
+        *_contention_notes(facts.get(CpuFacts)),
     )
     return Facts(facts.groups, notes, tuple(failures), _is_torn(records, rank))
 

@@ -173,7 +173,8 @@ class LoaderFacts:
     loaders: int = 1  # how many DataLoaders the script built
     built: int = 1  # DataLoaders that its line made one after the other, counted here as one
     epoch_wait_s: float = 0.0  # waits at this loader's epoch starts, seconds per step
-    other_wait_s: float = 0.0  # waits for other loaders (validation), seconds per step
+    other_wait_s: float = 0.0  # waits for loaders that no step is fed by (validation), seconds per step
+    beside_wait_s: float = 0.0  # waits for others that steps are fed by as well (`zip`), seconds per step
     samples: int = 0  # prepared while watched
     items: int | None = None  # in the dataset, where it is one that can be indexed
     epoch_end_s: float | None = None  # mean wait at an epoch's end, when workers that do not live on stop
@@ -183,6 +184,11 @@ class LoaderFacts:
     restarting: tuple[RestartingLoader, ...] = ()  # those loaders, the costliest first
     others_cpu_s: float = 0.0  # CPU seconds per step, for others' batches that the training process prepares
     file_bytes: int | None = None  # that read calls return while a batch is made, median; None if unknown
+
+    @property
+    def others_wait_s(self) -> float:
+        """Waits for all other loaders, seconds per step."""
+        return self.other_wait_s + self.beside_wait_s
 
     @property
     def passes(self) -> float | None:

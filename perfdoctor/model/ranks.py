@@ -32,7 +32,8 @@ class RankFacts:
     matched: int = 0  # exchanges that were found on every rank of a group that it is in
     last: int = 0  # of those, that this rank came to last
     behind_s: float = 0.0  # mean of how much later than the median rank it came to those
-    data_cores: float | None = None  # cores its loader workers kept busy
+    cores: float | None = None  # CPU cores that its process and its loader workers kept busy
+    data_cores: float | None = None  # of these, the workers
     delay: float | None = None  # seconds its threads were ready but had no core, per second of time
     ended: str | None = None  # how it ended, where it did not end well: "killed by signal 9", "exit code 7"
     inside: str | None = None  # what it was in when the recording stopped, where that tells: "all_reduce ..."

@@ -13,7 +13,8 @@ or validate on a fixed sample, and on the whole set at the end.
 ## When not
 Where early stopping or a schedule needs recent validation results. If you validate less often, run it after
 each validation only. Where a model in eval mode generates its own training data (reinforcement learning,
-pseudo-labels), its passes are not validation.
+pseudo-labels), its passes are not validation. Where validation generates text without a key/value cache, that
+comes first (`repeated-prefixes`): what it spares is not counted here.
 """
 
 from __future__ import annotations
@@ -51,18 +52,21 @@ def frequent_validation(step: StepFacts, evals: EvalFacts, validation: Validatio
         return None
     seconds = validation.seconds_per_step + validation.wait_per_step_s
     share = min(1.0, seconds / step.mean_s)
-    if share < NOTICEABLE or (_may_be_acting(validation) and not _is_named(validation)):
+    spared = min(share, validation.spared_per_step_s / step.mean_s)
+    if share - spared < NOTICEABLE or (_may_be_acting(validation) and not _is_named(validation)):
         return None
     if evals.grad_seconds_per_step > RECORDED * evals.seconds_per_step:
         return None  # the fix that keeps the interval comes first
-    passes = min(share, validation.seconds_per_step / step.mean_s)
-    waits = share - passes
+    of_passes_s = validation.seconds_per_step - validation.spared_per_step_s
+    passes = min(share - spared, of_passes_s / step.mean_s)
+    waits = share - spared - passes
     low, likely, high = (1 - 1 / times for times in RARER)
     between = validation.steps_between
     places = (validation.at, validation.passes)
     return Advice(
         because=(
-            f"validation takes {share:.0%} of the training time",
+            f"validation takes {share:.0%} of the training time"
+            + (f", {share - spared:.0%} beyond what a key/value cache spares" if spared > 0 else ""),
             f"{count(validation.count, 'validation')} of {seconds * between:,.2f} s, one "
             + every(between, "step"),
         ),

@@ -70,5 +70,5 @@ def _others(step: StepFacts, loader: LoaderFacts, goes: Estimate) -> Estimate:
     """What goes from the waits for other loaders: without workers, samples are of them, too."""
     if loader.num_workers or step.mean_s <= 0:
         return NOTHING
-    waited = min(1.0, loader.other_wait_s / step.mean_s)
+    waited = min(1.0, loader.others_wait_s / step.mean_s)
     return Estimate(goes.low * waited, goes.likely * waited, goes.high * waited)

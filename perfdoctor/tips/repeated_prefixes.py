@@ -4,7 +4,8 @@
 Calls of a model without gradients or in eval mode, eight or more in a row, each on the input of the call
 before and one place more. Their time is measured; how it grows with the length tells what calls on the new
 token alone would take. A window that is cropped to the longest context (`idx[:, -block_size:]`) no longer
-grows, and is not counted.
+grows, and is not counted. On a device inputs are not compared, which would wait for it: whole numbers that
+grow so often in a row are taken for a text, and what the calls take on the host for their time.
 
 ## By hand
 With transformers, the cache is on unless something switches it off, often for gradient checkpointing, which
@@ -37,6 +38,9 @@ NOTICEABLE = 0.05  # share of the step
 # Of what goes by the line through the calls' times: with a cache, a call still attends to the prefix, and
 # copies the cache to add to it.
 GONE = (0.7, 0.9, 1.0)
+# By shapes alone, other texts whose lengths grow by one have nothing to save; and of the host's time for a
+# device that is not waited for, calls on one token take as much.
+GONE_BY_SHAPES = (0.0, GONE[0], GONE[2])
 SHOWN = 3  # lines named
 
 
@@ -48,18 +52,22 @@ SHOWN = 3  # lines named
 )
 def repeated_prefixes(step: StepFacts, prefixes: RepeatedPrefixesFacts) -> Advice | None:
     """Advises a cache where computing prefixes again takes a noticeable share of the run."""
-    again = prefixes.share * (1.0 - prefixes.left)
-    low, likely, high = (again * gone for gone in GONE)
+    low, likely, high = (prefixes.again * gone for gone in (GONE_BY_SHAPES if prefixes.by_shapes else GONE))
     if likely < NOTICEABLE:
         return None
     goes = Estimate(low, likely, high)
     calls, longest = f"{prefixes.calls_per_run:,.0f}", f"{prefixes.longest:,}"
     taken, left = prefixes.share, prefixes.share * prefixes.left
+    because = [
+        f"{calls} calls of a model in a row, each on one place more than the last, up to {longest}",
+        f"they take {taken:.0%} of the training time; on the new place alone they would take {left:.0%}",
+    ]
+    if prefixes.by_shapes:
+        because.append(
+            "that each goes on from the last is told by shapes: on a device inputs are not compared"
+        )
     return Advice(
-        because=(
-            f"{calls} calls of a model in a row, each on one place more than the last, up to {longest}",
-            f"they take {taken:.0%} of the training time; on the new place alone they would take {left:.0%}",
-        ),
+        because=tuple(because),
         change=Change(pauses=goes) if prefixes.pauses else Change(step=goes),
         at=tuple(dict.fromkeys((*prefixes.off, *prefixes.at)))[:SHOWN],
         code=_code(prefixes.generates),

@@ -32,7 +32,7 @@ KNEE = 0.02  # a deeper queue that brings less than this is not worth its memory
 @tip(title="Prefetch more batches", bottleneck=Bottleneck.DATA, effort=Effort.FLAG, checked=Checked.SCRIPTS)
 def shallow_prefetch(step: StepFacts, loader: LoaderFacts, model: StepModel) -> Advice | None:
     """Advises a deeper queue where batches of uneven cost drain the short one."""
-    left_out_s = {"the starts of epochs": loader.epoch_wait_s, "other loaders": loader.other_wait_s}
+    left_out_s = {"the starts of epochs": loader.epoch_wait_s, "other loaders": loader.others_wait_s}
     waited_s = step.seconds.get(Phase.DATA_WAIT, 0.0) - sum(left_out_s.values())
     fast_enough = loader.num_workers and model.data_s / loader.num_workers < model.compute_s
     if waited_s < NOTICEABLE * step.mean_s or model.spread == EVEN or not fast_enough:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from perfdoctor.facts.predict.step_model import FORK, StepModel
 from perfdoctor.facts.predict.worker_count import good_workers, restarts, start_again
 from perfdoctor.model.batch import waits_beside
-from perfdoctor.model.change import NOTHING, Change, Effort
+from perfdoctor.model.change import NOTHING, Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import CpuFacts, LoaderFacts, Phase, StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
@@ -48,7 +48,9 @@ def too_few_workers(step: StepFacts, loader: LoaderFacts, cpu: CpuFacts, model: 
     # as is advised beside their number
     living_on = restarts(step, loader) if start_again(loader) else NOTHING
     workers = good_workers(model.after((Change(starts=living_on),)), cpu)
-    change = Change(workers=workers, starts=living_on)
+    # Loaders that feed the same steps get as many, which hides their cheaper batches, too, if cores are left.
+    beside = min(1.0, loader.beside_wait_s / step.mean_s)
+    change = Change(workers=workers, starts=living_on, others=Estimate(0.0, beside, beside))
     if workers <= loader.num_workers or model.gain(change).likely < ENOUGH:
         return None
     again = not loader.persistent_workers and loader.epochs > 1

@@ -32,6 +32,15 @@ def test_names_how_often_and_how_long_and_the_line_that_repeats_it():
     assert gain(advice).high == pytest.approx(1 / (1 - 0.36))
 
 
+def test_what_a_cache_spares_is_not_sold_again():
+    advice = judge(STEP, replace(validation(seconds=4), spared_per_step_s=0.002))
+    assert advice.because[0] == (
+        "validation takes 40% of the training time, 20% beyond what a key/value cache spares"
+    )
+    assert advice.change.pauses.likely == pytest.approx(0.75 * 0.2)
+    assert judge(STEP, replace(validation(seconds=4), spared_per_step_s=0.0026)) is None
+
+
 def test_waits_for_its_batches_are_part_of_it():
     advice = judge(step(forward=5, backward=3, validation=1, data_wait=1), validation(seconds=1, wait=1))
     assert advice is not None

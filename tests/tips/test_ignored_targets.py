@@ -4,7 +4,7 @@ import pytest
 
 from perfdoctor.facts.script.ignored_targets import IgnoredTargetFacts
 from perfdoctor.model.measured import Location
-from perfdoctor.tips.ignored_targets import ignored_targets
+from perfdoctor.tips.ignored_targets import SLOW_ELEMENT_S, SLOW_FLOPS_PER_S, ignored_targets
 from tests.support.facts import gain, run, step
 
 STEP = step(forward=4, backward=6)
@@ -44,7 +44,7 @@ def test_a_small_head_whose_operations_wait_is_no_work_that_goes():
 
 
 def test_no_more_is_promised_than_a_slow_machine_needs():
-    most_s = 4 * 256 * 64 * 1_000 / 5e9 + 256 * 1_064 * 8e-9
+    most_s = 4 * 256 * 64 * 1_000 / SLOW_FLOPS_PER_S + 256 * 1_064 * SLOW_ELEMENT_S
     slow = step(forward=30, backward=30)
     found = ignored(backward_ms=20.0, classes=1_000, width=64, rows=256.0)
     assert gain(tip(slow, found)).likely == pytest.approx(

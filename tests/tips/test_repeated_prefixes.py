@@ -39,6 +39,15 @@ def test_rollouts_go_from_the_step():
     assert change.step.high == pytest.approx(0.15)
 
 
+def test_what_is_told_by_shapes_alone_says_so_and_promises_less():
+    compared, by_shapes = tip(STEP, PREFIXES), tip(STEP, replace(PREFIXES, by_shapes=True))
+    assert by_shapes.because[:2] == compared.because
+    assert "by shapes: on a device inputs are not compared" in by_shapes.because[2]
+    assert by_shapes.change.pauses.low == 0.0
+    assert by_shapes.change.pauses.likely < compared.change.pauses.likely
+    assert by_shapes.change.pauses.high == compared.change.pauses.high
+
+
 def test_lines_that_switch_the_cache_off_come_first():
     advice = tip(STEP, replace(PREFIXES, generates=True, off=(OFF,)))
     assert advice.at == (OFF, CALL)

@@ -42,6 +42,15 @@ def test_waits_that_more_workers_leave_as_they_are_are_named_where_they_count():
     )
 
 
+def test_what_is_waited_for_loaders_that_feed_the_same_steps_counts_and_may_go_as_well():
+    late = step(data_wait=24, forward=3, backward=5, cpu=31)
+    advice = judge(late, loader(batch=12, beside_wait_s=0.012), cpu(cores=8, busy=1))
+    assert advice.because[0] == "75% of each step waits for the next batch"
+    others = advice.change.others
+    assert (others.low, others.likely, others.high) == (0.0, pytest.approx(0.375), pytest.approx(0.375))
+    assert gain(late, loader(batch=12, beside_wait_s=0.012), cpu(cores=8, busy=1)).likely > 3
+
+
 def test_recommends_the_knee_and_not_every_core():
     advice = judge(STARVED, loader(batch=12), cpu(cores=32, busy=1))
     assert advice is not None

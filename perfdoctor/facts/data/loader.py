@@ -8,7 +8,14 @@ from collections.abc import Container, Mapping, Sequence, Set
 
 import numpy as np
 
-from perfdoctor.facts.data.training_loader import made_loaders, rows_of, trained_on, user_made, when_left_ns
+from perfdoctor.facts.data.training_loader import (
+    fed_beside,
+    made_loaders,
+    rows_of,
+    trained_on,
+    user_made,
+    when_left_ns,
+)
 from perfdoctor.facts.data.worker_starts import slowed_s
 from perfdoctor.facts.decode import location, number
 from perfdoctor.facts.registry import fact
@@ -69,7 +76,7 @@ def _facts(
         return max(0.0, float(sum(rows[column].sum() for column in columns)) / 1e9 / total)
 
     starts = [entry.startup_ns + entry.first_wait_ns for entry in epochs]
-    others = {entry.loader for entry in rank.of(EpochEvent)} - loaders
+    others, beside = {entry.loader for entry in rank.of(EpochEvent)} - loaders, fed_beside(rank, span)
     restarting = _restarting(rank, loaders, span)
     size = float(rows["bytes"].sum()) / total
     return LoaderFacts(
@@ -102,7 +109,8 @@ def _facts(
         loaders=len(made_loaders(rank)),
         built=len(made),
         epoch_wait_s=sum(starts) / 1e9 / span.steps,
-        other_wait_s=wait_s(rank, others, span),
+        other_wait_s=wait_s(rank, others - beside, span),
+        beside_wait_s=wait_s(rank, beside, span),
         others_restart_s=min(sum(each.per_step_s for each in restarting), span.seconds / span.steps),
         restarting=restarting,
         others_cpu_s=_others_cpu_s(rank, others, span),

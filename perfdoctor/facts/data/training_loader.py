@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from perfdoctor.facts.decode import location
+from perfdoctor.facts.steps.boundaries import Bools
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.runs.records import Rows
 from perfdoctor.runs.types import RankRecords
@@ -31,11 +32,22 @@ Interval = tuple[float, float]  # from an epoch's begin to where the loop left i
 
 
 def trained_on(rank: RankRecords, span: MeasuredSpan) -> frozenset[int]:
-    """The loader inside whose epochs most steps ended; of several, the one whose batches cost most.
+    """The loader inside whose epochs most steps ended; of several that feed these, the costliest.
 
-    What one line makes again, for each epoch or each fold, is one loader of several numbers. Empty where the
-    script has made none.
+    Of two that are read in turn (`zip`), the one that the loop leaves has a step less in each epoch. What one
+    line makes again, for each epoch or each fold, is one loader of several numbers. Empty where the script
+    has made none.
     """
+    return next(iter(_feeding(rank, span)), frozenset())
+
+
+def fed_beside(rank: RankRecords, span: MeasuredSpan) -> frozenset[int]:
+    """The loaders beside that one inside whose epochs most of the same steps ended."""
+    return frozenset[int]().union(*_feeding(rank, span)[1:])
+
+
+def _feeding(rank: RankRecords, span: MeasuredSpan) -> list[frozenset[int]]:
+    """The loaders inside whose epochs most of those steps ended that one of them fed, the costliest first."""
     made = made_loaders(rank)
     epochs = epochs_seen(rank, span)
     ends = steps_inside(epochs, span)
@@ -43,11 +55,22 @@ def trained_on(rank: RankRecords, span: MeasuredSpan) -> frozenset[int]:
     for event in made:
         alike[(location(event.at), _made_of(event)) if ends.get(event.id) else event.id].append(event.id)
     groups = [part for ids in alike.values() for part in _in_turn(ids, epochs)]
-    return max(
-        groups,
-        key=lambda ids: (sum(ends.get(each, 0) for each in ids), _cost(rows_of(rank.loader, ids, span))),
-        default=frozenset(),
+    costs = {ids: _cost(rows_of(rank.loader, ids, span)) for ids in groups}
+    most = max(
+        groups, key=lambda ids: (sum(ends.get(each, 0) for each in ids), costs[ids]), default=frozenset()
     )
+    fed = _fed_by(most, epochs, span)
+    feeding = [ids for ids in groups if 2 * np.sum(fed & _fed_by(ids, epochs, span)) > np.sum(fed)]
+    return sorted(feeding, key=lambda ids: -costs[ids]) or [most]
+
+
+def _fed_by(ids: Iterable[int], epochs: Mapping[int, Sequence[Interval]], span: MeasuredSpan) -> Bools:
+    """Which steps ended inside the epochs of these loaders."""
+    fed: Bools = np.zeros(len(span.step_ends_ns), dtype=bool)
+    for interval in (one for each in ids for one in epochs.get(each, ())):
+        begin, end = np.searchsorted(span.step_ends_ns, interval, side="right")
+        fed[begin:end] = True
+    return fed
 
 
 def _in_turn(ids: Sequence[int], epochs: Mapping[int, Sequence[Interval]]) -> list[frozenset[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from perfdoctor.facts.user_source.frames import Frame, Owner
 
@@ -17,6 +18,12 @@ LIGHTNING_FILES = re.compile(
     r"(?:logger_connector[/\\]\w+|(?P<module>core[/\\](?:module|lightning)))\.py$"
 )
 LIGHTNING_NAMES = frozenset({"log", "log_dict"})
+# By which it calls a hook inside the forward of a wrapper around the module, such as DistributedDataParallel.
+REDIRECTING_FILES = re.compile(
+    r"[/\\](?:lightning|pytorch_lightning)[/\\](?:\w+[/\\])*(?:strategies[/\\]strategy|overrides[/\\]base)\.py$"
+)
+REDIRECTING_NAMES = frozenset({"wrapped_forward", "forward"})
+MODULE_FILE = re.compile(r"torch[/\\]nn[/\\]modules[/\\]module\.py$")
 WRITING_FILES = re.compile(r"[/\\](?:csv|json[/\\]\w+)\.py")  # which read as well
 WRITING_NAMES = re.compile(r"dump|encode|write|_dict_to_list")
 # What a function named log_... takes the logarithm of.
@@ -41,3 +48,16 @@ def is_of_lightnings_log(frame: Frame) -> bool:
     """Whether a frame is below a module's `self.log(...)`, or gathers what that was given."""
     found = LIGHTNING_FILES.search(frame.file) if frame.owner is Owner.LIBRARY else None
     return found is not None and (found["module"] is None or frame.name in LIGHTNING_NAMES)
+
+
+def is_redirected(frames: Sequence[Frame]) -> bool:
+    """Whether below a wrapper's forward Lightning runs a hook, which calls no module at the moment.
+
+    With one process no forward is around the hook.
+    """
+    hooks = [index for index, frame in enumerate(frames) if _redirects(frame)]
+    return bool(hooks) and not any(MODULE_FILE.search(frame.file) for frame in frames[hooks[-1] :])
+
+
+def _redirects(frame: Frame) -> bool:
+    return frame.name in REDIRECTING_NAMES and REDIRECTING_FILES.search(frame.file) is not None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NewType
 
 from perfdoctor.facts.decode import Json, as_count, number, positive, process_sum
+from perfdoctor.facts.host.ranks_apart import RanksApart
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import TimedStep
@@ -81,6 +82,7 @@ def cpu_facts(
     of_all: HostSamples,
     timed: TimedStep,
     loader: LoaderFacts | Missing | None,
+    apart: RanksApart,
 ) -> CpuFacts | Missing:
     """Cores and how busy they were. The steps' own CPU clocks are finer than samples a second apart."""
     host = records.run.get("host")
@@ -95,11 +97,12 @@ def cpu_facts(
     if len(samples) >= ENOUGH:
         main = main if main is not None else sampled["main"]
         workers = sampled["worker"] if sampled["worker"] is not None else workers
-    parts = (main, workers, sampled["rank"], sampled["other"], _unseen(of_all))
+    parts = (main, workers, sampled["rank"], sampled["other"], _unseen(of_all), apart.cores)
     known = [value for value in parts if value is not None]
     busy = min(usable, sum(known)) if main is not None else None
     machine = busy_cores(samples)
-    others = max(0.0, sum(machine) / len(machine) - sum(known)) if len(machine) >= ENOUGH and known else None
+    told = len(machine) >= ENOUGH and bool(known) and apart.cores is not None
+    others = max(0.0, sum(machine) / len(machine) - sum(known)) if told else None
     limited_by = str(run_host.get("limited_by") or "machine")
     main_delay = growth(samples, "threads_delay_s", {"main"}) if len(samples) >= ENOUGH else None
     whole = positive(samples[-1].get("whole_cores")) if samples else None

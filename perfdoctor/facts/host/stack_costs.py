@@ -19,7 +19,7 @@ from perfdoctor.facts.host.anchors import OF_STEPS, TORN, FrameStack
 from perfdoctor.facts.host.stacks import FEW, NO_STACKS, StackLines, threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.sync_in_backward import exchanging
-from perfdoctor.facts.user_source.frames import Frame, Owner, in_closure, wrapped
+from perfdoctor.facts.user_source.frames import Frame, Owner, called_by_optimizer, in_closure, wrapped
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import WaitPart
@@ -169,9 +169,7 @@ def _cost(frames: Sequence[Frame], count: int, lines: StackLines, marks: Marks) 
         callers=tuple(frames[index] for index in users if index < level),
     )
     if phase is Phase.OTHER:
-        rest = Phase.OPTIMIZER if phases else Phase.OTHER  # in a closure that an optimizer calls, or in none
-        charged = Phase.OTHER if kind in {"data", "queue"} else _charged(frames, marks, lines, rest)
-        return replace(cost, phase=charged, kind=kind or "rest")
+        return replace(cost, phase=_timed_as(frames, kind, marks, lines), kind=kind or "rest")
     if phase is Phase.DATA_WAIT:
         return replace(cost, wait=wait_parts.of_main(frames[phases[-1] + 1 :]))
     return cost
@@ -198,6 +196,16 @@ def _outvoted(marks: Counter[tuple[int, Phase]]) -> list[tuple[int, Phase]]:
         of_phase[phase] += count
     sure = (mark for mark, count in marks.items() if count >= TORN * of_phase[mark[1]])
     return sorted(sure, key=lambda mark: (mark[0], ORDER.index(mark[1])))
+
+
+def _timed_as(frames: Sequence[Frame], kind: str | None, marks: Marks, lines: StackLines) -> Phase:
+    """The phase that the timers charge with what is no part of any."""
+    phases = wrapped(frames)
+    if phases and not called_by_optimizer(frames):
+        return frames[phases[-1]].phase or Phase.OTHER  # a hook of a trainer's inside a wrapper's forward
+    if kind in {"data", "queue"}:
+        return Phase.OTHER
+    return _charged(frames, marks, lines, Phase.OPTIMIZER if phases else Phase.OTHER)
 
 
 def _charged(frames: Sequence[Frame], marks: Marks, lines: StackLines, rest: Phase) -> Phase:

@@ -12,11 +12,17 @@ from itertools import pairwise
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.host.anchors import CodePlace, FrameStack, training_lines, updating_lines
-from perfdoctor.facts.host.logging_frames import LOGGING_NAMES, is_of_a_log, is_of_lightnings_log
+from perfdoctor.facts.host.logging_frames import (
+    LOGGING_NAMES,
+    MODULE_FILE,
+    is_of_a_log,
+    is_of_lightnings_log,
+    is_redirected,
+)
 from perfdoctor.facts.host.outside_training import OutsideTraining
 from perfdoctor.facts.host.sampled_shares import sampled_share
 from perfdoctor.facts.host.shared_lines import SharingStatement, phases_around, sharing_statement
-from perfdoctor.facts.user_source.frames import Frame, Owner, in_closure, parse, wrapped
+from perfdoctor.facts.user_source.frames import Frame, Owner, called_by_optimizer, in_closure, parse, wrapped
 from perfdoctor.facts.user_source.intervals import Intervals
 from perfdoctor.facts.user_source.known_calls import PURE_METHODS
 from perfdoctor.facts.user_source.library_table import of_wait
@@ -44,7 +50,6 @@ CONVERSIONS = frozenset(
 COPYING_FILE = re.compile(r"python\d[^/\\]*[/\\]copy\.py$")  # a copy of the weights computes nothing
 # The rest of torch computes; functions that torch.compile is to pass over run below `_fn` of its eval_frame.
 TOOLS_OF_TORCH = re.compile(r"torch[/\\](?:utils[/\\]|_dynamo[/\\]eval_frame\.py$)")
-MODULE_FILE = re.compile(r"torch[/\\]nn[/\\]modules[/\\]module\.py$")
 TRANSFORMS = re.compile(r"(?:torchvision|torchaudio|kornia)[/\\]")  # whose modules prepare data
 IN_PLACE = re.compile(r"[a-z]_$")  # `weight.mul_(x)`: tensors changed in place
 
@@ -62,7 +67,7 @@ def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> Stack
     called_back: Counter[_Below] = Counter()  # by an optimizer: a trainer's callbacks in its closure
     for frames, count in main:
         phase, cost = lines.cost(frames)
-        if phase is Phase.OTHER and cost[2] != "compute" and wrapped(frames):
+        if phase is Phase.OTHER and cost[2] != "compute" and called_by_optimizer(frames):
             called_back[cost] += count
         elif phase is not None:
             counted[phase][cost] += count
@@ -166,20 +171,28 @@ class StackLines:
         training = {name for (_, name), lines in self.anchors.items() if lines}
         return frozenset(name for _, name in seen if name not in training)
 
-    def cost(self, frames: Sequence[Frame]) -> tuple[Phase | None, tuple[Frame, str | None, str | None]]:
+    def cost(self, frames: Sequence[Frame]) -> tuple[Phase | None, _Below]:
         """Phase, user's line, innermost function beyond it, and kind; no phase outside of training."""
         nowhere = (Frame("", "", 0, Owner.LIBRARY), None, None)
         phases = wrapped(frames)
         indices = [index for index, frame in enumerate(frames) if frame.owner is Owner.USER]
         if not indices or self.outside.holds(frames):
             return None, nowhere
+        if not phases or in_closure(frames[phases[-1] :]):
+            return self._between(frames, indices) or (None, nowhere)
+        logged = self._between(frames, indices) if is_redirected(frames[phases[-1] :]) else None
+        if logged is not None and logged[1][2] == "logging":
+            return logged
+        leaf = frames[-1].function if len(frames) > indices[-1] + 1 else None
+        return frames[phases[-1]].phase, (frames[indices[-1]], leaf, None)
+
+    def _between(self, frames: Sequence[Frame], indices: Sequence[int]) -> tuple[Phase, _Below] | None:
+        """What a stack is at that no phase is around; None outside of training. `indices`: user's frames."""
         beyond = frames[indices[-1] + 1 :]
         user, leaf = frames[indices[-1]], beyond[-1].function if beyond else None
-        if phases and not in_closure(frames[phases[-1] :]):
-            return frames[phases[-1]].phase, (user, leaf, None)
         role, level = self._role(frames)
         if role is Role.OUTSIDE:
-            return None, nowhere
+            return None
         chain = [frames[index] for index in indices if index >= level]
         kind = self._kind(frames, indices[-1], role, chain)
         if kind == "logging" and chain:  # thin out the loop's own line, not what happens inside the logger

@@ -260,7 +260,7 @@ def build(
         start_s=WORKER_START_S if forked else FRESH_START_S,
         forked=forked,
         pauses_s=pauses_s,
-        fixed_s=max(0.0, loader.other_wait_s - (loader.others_restart_s if loader.num_workers else 0.0)),
+        fixed_s=max(0.0, loader.others_wait_s - (loader.others_restart_s if loader.num_workers else 0.0)),
         contention=contention,
     )
     # more CPU seconds than the cores have: batches prepared ahead, or a clock read late

@@ -5,7 +5,7 @@ Ranks come one at a time, and little is kept of each: a thousand of them do not 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ from perfdoctor.facts.steps.summary import step_facts
 from perfdoctor.model import units
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Phase
+from perfdoctor.model.measured import Phase, StepFacts
 from perfdoctor.model.note import Note
 from perfdoctor.model.ranks import JobFacts, RankFacts, Straggler, WaitsOverTime
 from perfdoctor.runs.types import JobRecords, RankRecords
@@ -70,7 +70,7 @@ class RankComparison:
 
     def facts(self, job: JobRecords) -> JobFacts | None:
         """What all ranks that were added show together, or None where there is only one."""
-        summaries = self._summaries
+        summaries = _told_apart(self._summaries)
         world = max([self._world, *(one.world for one in summaries)])
         if world < 2 or not summaries:
             return None
@@ -140,6 +140,7 @@ def _summary(
         mean_s=step.mean_s,
         seconds=step.seconds,
         moving_s=step.seconds.get(Phase.GRAD_SYNC, 0.0),
+        cores=_cores(step, host.data_cores.get(own.rank)),
         data_cores=host.data_cores.get(own.rank),
         delay=host.delay.get(own.rank),
         inside=_inside(own),
@@ -157,6 +158,26 @@ def _summary(
         line_seconds(own, step),
     )
     return _RankSummary(facts, flow, wrapper, habits, host, largest)
+
+
+def _cores(step: StepFacts, of_workers: float | None) -> float | None:
+    """Cores that a rank and its workers keep busy; None where its CPU clock was not read."""
+    if step.process_cpu_s is None or step.mean_s <= 0:
+        return None
+    return step.process_cpu_s / step.mean_s + (of_workers or 0.0)
+
+
+def _told_apart(summaries: Sequence[_RankSummary]) -> list[_RankSummary]:
+    """With the ranks of a host that others watched, in folders of their own, taken for no strangers."""
+    cores: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for one in summaries:
+        cores[one.facts.node][id(one.host)] += one.facts.cores or 0.0
+    told = []
+    for one in summaries:
+        on_node = cores[one.facts.node]
+        host = one.host.without(sum(on_node.values()) - on_node[id(one.host)])
+        told.append(replace(one, host=host, habits=replace(one.habits, strangers=host.strangers)))
+    return told
 
 
 def _contention_s(rank: RankFacts, host: Node) -> float:

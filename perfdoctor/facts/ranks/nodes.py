@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from perfdoctor.facts.decode import Json, as_count, number
 from perfdoctor.facts.host.resources import ENOUGH, busy_cores
@@ -24,6 +25,12 @@ class Node:
     beside: Mapping[int, float]  # cores that the other threads of each rank kept busy
     beside_delay: Mapping[int, float]  # seconds that those were ready but had no core, per second
     strangers: float = 0.0  # share of the usable cores that others than ranks and their workers keep busy
+    usable: float = 0.0  # cores
+
+    def without(self, cores: float) -> Node:
+        """The same where so many of the cores that seem to be strangers' are those of other ranks."""
+        ranks = cores / self.usable if self.usable else 0.0
+        return replace(self, strangers=max(0.0, self.strangers - ranks))
 
 
 NOTHING = Node({}, {}, None, {}, {}, {})
@@ -50,6 +57,7 @@ def node_of(samples: Sequence[Json], window: MeasuredSpan) -> Node:
         beside={rank: max(0.0, rates.get((rank, "main", "cpu_s"), 0.0) - rate) for rank, rate in ran.items()},
         beside_delay={rank: max(0.0, rate - own_delay.get(rank, 0.0)) for rank, rate in delay.items()},
         strangers=max(0.0, sum(busy) / len(busy) - ours) / usable if busy and usable else 0.0,
+        usable=usable,
     )
 
 

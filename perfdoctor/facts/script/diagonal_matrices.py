@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from statistics import median
-
-from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
-from perfdoctor.facts.script.looked_at import FEW, NO_VALUES, share_of_line, share_of_look
+from perfdoctor.facts.script.looked_at import LookedAt, looked_at
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.change import Estimate
 from perfdoctor.model.dataclass import dataclass
@@ -14,7 +11,6 @@ from perfdoctor.model.measured import Location, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.diagonal_matrices import DiagonalMatricesLineEvent, DiagonalMatricesLookEvent
-from perfdoctor.wire.events.script import DeviceEvent
 
 
 @dataclass(frozen=True)
@@ -43,30 +39,19 @@ def diagonal_matrix_facts(
     rank: RankRecords, step: StepFacts, sources: Sources
 ) -> DiagonalMatrixFacts | Missing | None:
     """What the sampled steps did to diagonal matrices, or None with too few of them to tell."""
-    looks = [
-        event for event in rank.of(DiagonalMatricesLookEvent) if event.look is not None and event.step_s > 0
-    ]
-    if len(looks) < FEW:
-        return Missing(NO_VALUES) if rank.of(DeviceEvent) else None
-    shares = sorted(share_of_look(event, event.step_s, step) for event in looks)
-    found: dict[Location, list[DiagonalMatricesLineEvent]] = {}
-    for event in rank.of(DiagonalMatricesLineEvent):
-        at = location(event.at)
-        if at is not None and event.width > 0:
-            found.setdefault(at, []).append(event)
+    told = (event for event in rank.of(DiagonalMatricesLineEvent) if event.width > 0)
+    seen = looked_at(rank.of(DiagonalMatricesLookEvent), told, rank, step, sources)
+    if not isinstance(seen, LookedAt):
+        return seen
     lines = [
         DiagonalMatrixLine(
-            at=sources.shown(at) or at,
-            share=share_of_line(events, looks, step),
-            functions=tuple(events[-1].names),
-            matrices=events[-1].matrices,
-            width=events[-1].width,
-            distribution=events[-1].distribution,
+            at=line.at,
+            share=line.share,
+            functions=tuple(line.events[-1].names),
+            matrices=line.events[-1].matrices,
+            width=line.events[-1].width,
+            distribution=line.events[-1].distribution,
         )
-        for at, events in found.items()
+        for line in seen.lines
     ]
-    return DiagonalMatrixFacts(
-        share=Estimate(shares[0], median(shares), shares[-1]),
-        lines=tuple(sorted(lines, key=lambda line: -line.share)),
-        samples=len(looks),
-    )
+    return DiagonalMatrixFacts(share=seen.share, lines=tuple(lines), samples=len(seen.looks))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from statistics import median
 
-from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
-from perfdoctor.facts.script.looked_at import FEW, NO_VALUES, share_of_line, share_of_look
+from perfdoctor.facts.script.looked_at import LookedAt, looked_at
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.change import Estimate
 from perfdoctor.model.dataclass import dataclass
@@ -14,7 +13,6 @@ from perfdoctor.model.measured import Location, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.fourier_products import FourierProductsLineEvent, FourierProductsLookEvent
-from perfdoctor.wire.events.script import DeviceEvent
 
 
 @dataclass(frozen=True)
@@ -44,31 +42,24 @@ def fourier_product_facts(
     rank: RankRecords, step: StepFacts, sources: Sources
 ) -> FourierProductFacts | Missing | None:
     """What the sampled steps multiplied by Fourier rows, or None with too few of them to tell."""
-    looks = [
-        event for event in rank.of(FourierProductsLookEvent) if event.look is not None and event.step_s > 0
-    ]
-    if len(looks) < FEW:
-        return Missing(NO_VALUES) if rank.of(DeviceEvent) else None
-    shares = sorted(share_of_look(event, event.step_s, step) for event in looks)
-    found: dict[Location, list[FourierProductsLineEvent]] = {}
-    for event in rank.of(FourierProductsLineEvent):
-        at = location(event.at)
-        if at is not None and event.taps > 0 and event.rows > 0:
-            found.setdefault(at, []).append(event)
+    told = (event for event in rank.of(FourierProductsLineEvent) if event.taps > 0 and event.rows > 0)
+    seen = looked_at(rank.of(FourierProductsLookEvent), told, rank, step, sources)
+    if not isinstance(seen, LookedAt):
+        return seen
     lines = [
         FourierProductLine(
-            at=sources.shown(at) or at,
-            share=share_of_line(events, looks, step),
-            function=next(iter(events[-1].names), ""),
-            taps=events[-1].taps,
-            rows=events[-1].rows,
-            hop=events[-1].hop,
+            at=line.at,
+            share=line.share,
+            function=next(iter(line.events[-1].names), ""),
+            taps=line.events[-1].taps,
+            rows=line.events[-1].rows,
+            hop=line.events[-1].hop,
         )
-        for at, events in found.items()
+        for line in seen.lines
     ]
     return FourierProductFacts(
-        share=Estimate(shares[0], median(shares), shares[-1]),
-        operations_left=median(event.operations_left for event in looks),
-        lines=tuple(sorted(lines, key=lambda line: -line.share)),
-        samples=len(looks),
+        share=seen.share,
+        operations_left=median(look.operations_left for look in seen.looks),
+        lines=tuple(lines),
+        samples=len(seen.looks),
     )

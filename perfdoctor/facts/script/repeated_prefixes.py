@@ -30,6 +30,12 @@ class RepeatedPrefixesFacts:
     generates: bool  # transformers' generate makes the calls
     at: tuple[Location, ...]  # the line that makes the calls, and its caller
     off: tuple[Location, ...] = ()  # lines that switch the cache off
+    by_shapes: bool = False  # nobody compared most inputs with the ones before: they lie on a device
+
+    @property
+    def again(self) -> float:
+        """The share of the run that computes prefixes again."""
+        return self.share * (1.0 - self.left)
 
 
 @fact
@@ -58,6 +64,7 @@ def repeated_prefixes_facts(
         generates=last.generates,
         at=tuple(shown for at in lines[:2] if (shown := sources.shown(at)) is not None),
         off=tuple(at for file in files for at in _off(sources, file)) if last.generates else (),
+        by_shapes=2 * last.by_shapes > last.runs,
     )
 
 

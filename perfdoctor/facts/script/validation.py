@@ -11,6 +11,7 @@ from perfdoctor.facts.decode import location
 from perfdoctor.facts.predict.step_model import StepModel
 from perfdoctor.facts.predict.worker_count import more_for_validation
 from perfdoctor.facts.registry import fact
+from perfdoctor.facts.script.repeated_prefixes import RepeatedPrefixesFacts
 from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.facts.user_source.intervals import Intervals
 from perfdoctor.facts.user_source.parse import Sources
@@ -35,6 +36,8 @@ class ValidationFacts:
     passes: Location | None  # the line that calls the model
     dependence: Dependence = Dependence.UNKNOWN  # of the updates on what the line at `at` does
     interval: Interval = OF_STEPS  # at which the line at `at` runs
+    # Of the passes, what a key/value cache would spare: another finding's, whose cure keeps the interval.
+    spared_per_step_s: float = 0.0
 
 
 @fact
@@ -47,6 +50,7 @@ def validation_facts(
     other: ValidationLoaderFacts | Missing | None,
     model: StepModel | Missing,
     cpu: CpuFacts | Missing,
+    prefixes: RepeatedPrefixesFacts | Missing | None,
 ) -> ValidationFacts | None:
     """What validating took from the run, or None where no step was followed by one."""
     seconds = step.seconds.get(Phase.VALIDATION, 0.0)
@@ -68,7 +72,13 @@ def validation_facts(
         passes=lines[0] if lines else None,
         dependence=of_line(sources, at) if at is not None else Dependence.UNKNOWN,
         interval=Intervals(sources).of(at, between) if at is not None else OF_STEPS,
+        spared_per_step_s=min(seconds, _spared(prefixes) * step.mean_s),
     )
+
+
+def _spared(prefixes: RepeatedPrefixesFacts | Missing | None) -> float:
+    """The share of the run that generation in validation computes again for want of a cache."""
+    return prefixes.again if isinstance(prefixes, RepeatedPrefixesFacts) and prefixes.pauses else 0.0
 
 
 def _wait_s(

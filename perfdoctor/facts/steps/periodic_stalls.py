@@ -13,7 +13,7 @@ from perfdoctor.facts.host.stacks import threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Bools, Floats, Ints, Steps
 from perfdoctor.facts.user_source.frames import Frame, Owner
-from perfdoctor.facts.user_source.intervals import Intervals, remainders
+from perfdoctor.facts.user_source.intervals import Intervals, Remainders
 from perfdoctor.facts.user_source.parse import Sources, logs, saves
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import PAUSES, LineCost, Location, Phase, StackFacts
@@ -99,7 +99,8 @@ def periodic_stalls(
     if by_phase[phase] < ONE_PHASE or by_phase[Phase.BACKWARD] >= TRAINS or phase is Phase.OPTIMIZER:
         return None
     share = min(1.0, excess_s / float(steps.seconds[own].sum()))
-    line = _line(rank, phase, share, every, stacks, sources)
+    backwards = float(np.median(steps.counts["backwards"][own]))
+    line = _line(rank, phase, share, (every, backwards), stacks, sources)
     if line is not None and line.kind in OTHERS_KINDS:
         return None
     return PeriodicStalls(
@@ -165,18 +166,20 @@ def _line(
     rank: RankRecords,
     phase: Phase,
     share: float,
-    every: int | None,
+    interval: tuple[int | None, float],
     stacks: StackFacts | Missing,
     sources: Sources,
 ) -> LineCost | None:
     """The line that runs by `step % n == 0`; without one, a line that takes as much time as the stalls.
 
     That only between the phases: a line of a pass runs in other steps as well, and takes its time there.
+    `interval`: in steps, where it is one in steps; and how many backward passes a step has.
     """
+    every, backwards = interval
     if isinstance(stacks, Missing):
         return None
     lines = stacks.phases.get(phase, ())
-    at = _now_and_then(rank, every, sources) if every is not None else None
+    at = _now_and_then(rank, every, backwards, sources) if every is not None else None
     if at is None and phase is not Phase.OTHER:
         return None
     if at is None:
@@ -188,17 +191,18 @@ def _line(
     return LineCost(at, share, 0, None, kind)
 
 
-def _now_and_then(rank: RankRecords, every: int, sources: Sources) -> Location | None:
+def _now_and_then(rank: RankRecords, every: int, backwards: float, sources: Sources) -> Location | None:
     """The line that runs by such a remainder that most samples of the training pass through."""
     main = [(frames, count) for label, frames, count in threads(rank) if label == "main"]
-    outside = OutsideTraining(main, sources, Intervals(sources))
+    intervals = Intervals(sources)
+    outside = OutsideTraining(main, sources, intervals)
     counted: Counter[Frame] = Counter()
     below: dict[tuple[str, int], bool] = {}
     for frames, count in main:
         for frame in frames if not outside.holds(frames) else ():
             place = frame.file, frame.line
             if frame.owner is Owner.USER and place not in below:
-                below[place] = _is_below_remainder(sources, *place, every)
+                below[place] = _is_below_remainder(intervals.remainders(*place), every, backwards)
             if below.get(place):
                 counted[frame] += count
                 break
@@ -208,7 +212,10 @@ def _now_and_then(rank: RankRecords, every: int, sources: Sources) -> Location |
     return Location(most.file, most.line, most.function, sources.text(most.file, most.line))
 
 
-def _is_below_remainder(sources: Sources, file: str, line: int, every: int) -> bool:
-    """Whether a line runs by a remainder of this number, or of one that has a name."""
-    periods = (period for _, period, _ in remainders(sources.file(file), line))
-    return any(period == str(every) or not period.isdecimal() for period in periods)
+def _is_below_remainder(found: Remainders, every: int, backwards: float) -> bool:
+    """Whether a line runs once in so many steps by a remainder of a number, or of one that has a name.
+
+    What runs by the remainder that updates are made by runs in each step: gradients are accumulated.
+    """
+    periods = {str(every * turns) for turns in found.turns(backwards)}
+    return any(period in periods or not period.isdecimal() for _, period, _ in found.own)

@@ -167,13 +167,11 @@ class EffectsFinder:
         elif own:
             for finder, function in own:
                 self._own_call(call, finder, function, effects)
-        elif (
-            isinstance(call.func, ast.Attribute) and dotted(call.func.value) in SELVES and not _reports(call)
-        ):
+        elif isinstance(call.func, ast.Attribute) and dotted(call.func.value) in SELVES and not reports(call):
             self._bare(call, f"self.{name}", effects)
         elif isinstance(call.func, ast.Attribute) and self.file.module(call.func) is None:
             self._method(call, call.func, effects)
-        elif self.file.is_pure_function(call) or _reports(call):
+        elif self.file.is_pure_function(call) or reports(call):
             pass
         elif isinstance(call.func, ast.Name):
             self._bare(call, call.func.id, effects)
@@ -263,7 +261,7 @@ class EffectsFinder:
                 effects.unknown = True
             else:
                 self._changed(receiver, effects, items=_subscripted(func.value))
-        elif _reports(call):
+        elif reports(call):
             effects.unknown |= receiver in self.file.training and name not in ALWAYS_LOGS | {"log"}
         elif name in known.PURE_METHODS or isinstance(func.value, ast.Constant):
             pass
@@ -304,7 +302,7 @@ class EffectsFinder:
             effects.unknown = True
 
 
-def _reports(call: ast.Call) -> bool:
+def reports(call: ast.Call) -> bool:
     """Whether a call prints, logs or saves by its name."""
     name = called_name(call)
     if not isinstance(call.func, ast.Attribute):

@@ -105,6 +105,12 @@ def in_closure(frames: Sequence[Frame], of_libraries: bool = False) -> bool:
     return any(_OPTIMIZERS.search(frame.file) for frame in frames[1 : next(calling, 0)])
 
 
+def called_by_optimizer(frames: Sequence[Frame]) -> bool:
+    """Whether a stack that no phase is around is in a closure, such as a trainer's with its callbacks."""
+    phases = wrapped(frames)
+    return bool(phases) and frames[phases[-1]].phase is Phase.OPTIMIZER
+
+
 @lru_cache(maxsize=65536)
 def parse(text: str) -> Frame | None:
     """A frame written as `function (file:line)`, or None."""

@@ -56,6 +56,22 @@ class _Condition:
     is_around: bool = False  # else it is before the line, and what follows it is left out
 
 
+@dataclass(frozen=True)
+class Remainders:
+    """By which a line runs, and by which updates are made in the same function."""
+
+    own: frozenset[Branch]  # by which no update is made: what runs once an update has no others
+    of_updates: frozenset[Branch]
+    shows_updates: bool  # whether the function makes any
+
+    def turns(self, backwards: float) -> set[int]:
+        """How many turns of the loop one step may take, which has so many backward passes."""
+        several = max(1, round(backwards))
+        if not self.of_updates:
+            return {1} if self.shows_updates else {1, several}
+        return {int(period) if period.isdecimal() else several for _, period, _ in self.of_updates}
+
+
 class Intervals:
     """How often lines run; each file is looked through once."""
 
@@ -96,6 +112,20 @@ class Intervals:
     def makes_updates(self, file: str, node: ast.stmt) -> bool:
         """Whether the source shows that a statement makes updates, in functions that it calls, too."""
         return any(updates.levels(self._finder(file), [node]) for updates in self._updates)
+
+    def remainders(self, file: str, line: int) -> Remainders:
+        """All remainders by which a line runs in its function, in whatever loop, and the updates of that."""
+        listing = self._sources.file(file)
+        by, scope = frozenset(_remainders(listing, line)), listing.scope(line)
+        updates = self._updates_in(file, scope.body) if by and scope is not None else []
+        of_updates = frozenset(one for node in updates for one in _remainders(listing, node.lineno))
+        return Remainders(by - of_updates, of_updates, bool(updates))
+
+    def _updates_in(self, file: str, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The simple statements that make updates, or call a function that does."""
+        simple = [node for node in statements(body) if not hasattr(node, "body")]
+        found = ([node for node in simple if of.levels(self._finder(file), [node])] for of in self._updates)
+        return next((updates for updates in found if updates), [])
 
     def _of_loops(self, file: str, loops: Sequence[ast.stmt]) -> tuple[ast.stmt, bool] | None:
         """The innermost of these loops in which updates are made, and whether each turn makes one."""
@@ -187,7 +217,7 @@ def _branch(listing: Listing, line: int, loop: ast.stmt | None) -> Branch | None
     return next((branch for branch in reversed(found) if branch is not None), None)
 
 
-def remainders(listing: Listing, line: int) -> Iterator[Branch]:
+def _remainders(listing: Listing, line: int) -> Iterator[Branch]:
     """All remainders by which a line runs in its function, in whatever loop."""
     scope = listing.scope(line)
     for one in _tested(scope.body, line) if scope is not None else ():

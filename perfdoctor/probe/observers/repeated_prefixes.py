@@ -73,6 +73,7 @@ class RepeatedPrefixes:
         self.models: Dict[int, Run] = {}  # by identity; another model in its place has other shapes
         self.names: Dict[type, Tuple[str, ...]] = {}  # of the arguments of `forward`
         self.runs = self.calls = self.longest = 0  # of confirmed runs
+        self.by_shapes = 0  # of these, those whose inputs were not compared
         self.seconds = self.left_s = 0.0  # of those that ended
         self.generates = False
         self.lines: List[Dict[str, Any]] = []
@@ -125,6 +126,7 @@ class RepeatedPrefixes:
             return
         run.confirmed = True
         self.runs += 1
+        self.by_shapes += not text.is_cpu
         self.calls += run.calls
         self.longest = max(self.longest, run.length)
         if not self.lines:
@@ -198,6 +200,7 @@ class RepeatedPrefixes:
                 longest=self.longest,
                 generates=self.generates,
                 lines=self.lines,
+                by_shapes=self.by_shapes,
             )
         )
 

@@ -125,7 +125,7 @@ REPORT = Document(
             step_s=_step_s,
             phases=_phases,
         ),
-        LoaderFacts: Shape("*", at=_loader_at),
+        LoaderFacts: Shape("* -beside_wait_s", at=_loader_at),
         BatchFacts: Shape(
             "seconds=batch_s cpu_seconds=cpu_s in_workers samples hand_over_seconds=transfer_s"
             " worker_start_s stages",
@@ -141,7 +141,7 @@ REPORT = Document(
             "rank node last caused behind_s cause phase excess_s why saved_s whole_node crowded more_data"
         ),
         GradientSyncFacts: Shape("* -exposed -all -each_s", by_kind=_by_kind),
-        RankFacts: Shape("* -mean_s -seconds step_s=mean_s phases=seconds"),
+        RankFacts: Shape("* -mean_s -seconds -cores step_s=mean_s phases=seconds"),
     },
     lambda report: report.run.cwd,
 )

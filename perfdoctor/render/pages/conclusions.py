@@ -77,13 +77,22 @@ def if_free(diagnosis: Diagnosis) -> str:
 
 
 def other(diagnosis: Diagnosis) -> str:
-    """What `other` is charged to, where phases and classes seem to contradict each other; else nothing."""
+    """What `other` is charged to, where phases and classes seem to contradict each other; else nothing.
+
+    With what all of the step comes to then: the phases above and the classes of the verdict add up.
+    """
     rest = diagnosis.other
     if rest is None or rest.elsewhere < ELSEWHERE:
         return ""
-    between = f", and {text.percent(rest.in_passes)} of the step between the passes"
-    where = "in other" + (between if rest.in_passes >= text.LEAST_SHOWN else "")
-    return f"{where}: {', '.join(text.classes(rest.classes))}"
+    passes = f" and {text.percent(rest.in_passes)} between the passes"
+    between = passes if rest.in_passes >= text.LEAST_SHOWN else ""
+    alone = max(0.0, sum(rest.classes.values()) - rest.in_passes)
+    verb = "count as" if between else "counts as"
+    told = (
+        f"other ({text.percent(alone)} of the step){between} {verb} {', '.join(text.classes(rest.classes))}"
+    )
+    whole = ", ".join(text.classes(diagnosis.classes))
+    return f"{told}; with the other phases: {whole}" if whole else told
 
 
 def finding(found: Finding, cwd: str, brief: bool = False, again: str = "") -> Section:

@@ -7,6 +7,8 @@ SENTENCES = {
     "busy-machine": "other programs kept {busy:.1f} of {cores:g} cores busy: times and gains will differ on"
     " an idle machine",
     "shown-rank": "findings and phases are for rank {rank}",
+    "rollouts": "passes in eval mode whose results training computes with count as `forward`, not as"
+    " `validation`: {share:percent} of the time of all of them",
     "rival": '"{title}" ({gain:.2f}x likely) is an alternative to "{better}": choose one',
     "small-gains": "small gains: {gains}",
     "wide-ranges": "wide ranges (finding {ranks}): few gains of this kind have been measured so far",

@@ -28,6 +28,7 @@ class RepeatedPrefixesEvent(Event, name="prefixes"):
     longest: int  # places
     generates: bool  # transformers' generate makes the calls
     lines: list[Line]  # that made the first run's calls, innermost first
+    by_shapes: int = 0  # of the runs, those on a device, whose inputs nobody compared
 
 
 class ZeroGradEvent(Event, name="zeroing"):

@@ -252,6 +252,31 @@ def test_loaders_of_one_line_that_deliver_side_by_side_are_several():
     assert (found.built, found.batches_per_step, found.batch_s) == (1, 1.0, pytest.approx(0.009))
 
 
+@pytest.mark.parametrize(("first", "second", "dataset"), [(2, 9, "train.Unlabelled"), (9, 2, "train.Data")])
+def test_of_loaders_that_feed_the_same_steps_the_costliest_is_the_training_one(first, second, dataset):
+    made = [MADE, {**MADE, "id": 2, "dataset": "train.Unlabelled"}]
+    epochs = [epoch(1), epoch(2, begin=1001)]
+    left = {"end_wait_ns": None, "last_ns": 1985 * MS}  # `zip` never asks for its last batch
+    ends = [{**ended(1, t=2000, batches=100), "end_wait_ns": 0}, {**ended(2, t=2000, batches=100), **left}]
+    fed = np.concatenate([fetches(100, first, loader=1), fetches(100, second, loader=2)])
+    found = facts(*made, *epochs, *ends, loader=fed)
+    assert found.dataset == dataset
+    assert found.other_wait_s == 0.0
+    assert found.beside_wait_s == pytest.approx((0.04 + 0.02 + 0.098) / 100)
+
+
+def test_a_loader_that_fed_other_steps_is_not_the_training_one_because_it_costs_more():
+    made = [MADE, {**MADE, "id": 2, "dataset": "train.Pretraining"}]
+    events = [
+        epoch(2),
+        {**ended(2, t=1400, batches=40), "end_wait_ns": 0},
+        epoch(1, begin=1400),
+        {**ended(1, t=2000, batches=60), "end_wait_ns": 0},
+    ]
+    fed = np.concatenate([fetches(40, 9, loader=2), fetches(60, 3, loader=1, begin_ms=1400)])
+    assert facts(*made, *events, loader=fed).dataset == "train.Data"
+
+
 def test_a_pass_over_the_data_before_training_feeds_no_step():
     before = [epoch(begin=100), {**ended(t=900, batches=100), "end_wait_ns": 0}]
     training = [epoch(index=1), {**ended(index=1, t=2000, batches=100), "end_wait_ns": 0}]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfdoctor.facts.host import resources
+from perfdoctor.facts.host.ranks_apart import RanksApart
 from perfdoctor.facts.steps.boundaries import find
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import TimedStep
@@ -28,8 +29,9 @@ def window(seconds=10.0):
     return MeasuredSpan.of(found)
 
 
-def cpu_of(host, samples, of_step, of_loader):
-    return resources.cpu_facts(records(run={"host": host}), samples, samples, TimedStep(of_step), of_loader)
+def cpu_of(host, samples, of_step, of_loader, apart=0.0):
+    timed, apart = TimedStep(of_step), RanksApart(apart)
+    return resources.cpu_facts(records(run={"host": host}), samples, samples, timed, of_loader, apart)
 
 
 def gpus_of(rows, device="A100", backend="cuda", events=()):
@@ -110,9 +112,21 @@ def test_workers_of_other_ranks_that_have_ended_are_counted_once():
         samples,
         TimedStep(step(forward=10, cpu=0)),
         loader(workers=1),
+        RanksApart(0.0),
     )
     assert found.busy_cores == pytest.approx(2.0)
     assert found.other_cores == pytest.approx(1.0)
+
+
+def test_ranks_that_were_watched_apart_are_no_other_programs():
+    samples = [sample(t, (1, "main", 1.0 * t), machine_busy_cores=3.5) for t in range(1, 9)]
+
+    def of(apart):
+        return cpu_of({"usable_cores": 4}, samples, step(forward=10, cpu=10), None, apart)
+
+    assert (of(0.0).busy_cores, of(0.0).other_cores) == pytest.approx((1.0, 2.5))
+    assert (of(2.0).busy_cores, of(2.0).other_cores) == pytest.approx((3.0, 0.5))
+    assert (of(None).busy_cores, of(None).other_cores) == (pytest.approx(1.0), None)
 
 
 def test_processes_of_the_run_that_are_not_listed_are_no_other_programs():

@@ -97,6 +97,15 @@ def test_a_line_that_an_optimizer_calls_back_has_its_part_of_the_phase():
     assert seconds(facts(*TRAINING[:2], steps, calls))[Phase.OPTIMIZER, (7, 10)] == pytest.approx(2.5)
 
 
+def test_what_is_logged_below_a_wrapper_of_the_module_is_timed_as_its_forward():
+    redirected = f"_ForwardRedirection.wrapped_forward ({LIGHTNING}/strategies/strategy.py:634)"
+    logs = at(10, "look"), f"LightningModule.log ({LIGHTNING}/core/module.py:531)"
+    found = facts(*TRAINING, stack(at(4), wrapper("module_call"), redirected, *logs))
+    (cost,) = (one for one in found.costs if one.kind == "logging")
+    assert (cost.phase, cost.line.line) == (Phase.FORWARD, 10)
+    assert sum(one.seconds for one in found.costs if one.phase is Phase.FORWARD) == pytest.approx(0.040)
+
+
 def test_backward_in_a_closure_is_backward():
     inner = wrapper("backward"), f"_engine_run_backward ({TORCH}/autograd/graph.py:3)"
     found = facts(TRAINING[0], stack(at(7), *CLOSURE, *inner, count=20), stack(at(7), *STEPPING, count=30))

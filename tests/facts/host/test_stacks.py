@@ -120,6 +120,39 @@ def test_what_lightning_gathers_is_logging_and_not_computing_in_a_callback_too(b
     assert (line.kind, line.interval.of_lightning) == ("logging", True)
 
 
+MODULE = f"Module._call_impl ({TORCH}/nn/modules/module.py:1800)"
+REDIRECTED = (
+    at(4),
+    f"_ForwardRedirection.__call__ ({LIGHTNING}/strategies/strategy.py:641)",
+    wrapper("module_call"),
+    MODULE,
+    f"DistributedDataParallel.forward ({TORCH}/nn/parallel/distributed.py:1700)",
+    MODULE,
+    f"_ForwardRedirection.wrapped_forward ({LIGHTNING}/strategies/strategy.py:634)",
+)
+
+
+def test_what_logs_in_a_hook_below_a_wrapper_of_the_module_is_logging_as_it_is_without_one():
+    found = facts(*TRAINING, stack(*REDIRECTED, at(16, "training_step"), *LOGS, count=50))
+    (line,) = found.phases[Phase.OTHER]
+    assert (line.at.line, line.kind, line.interval.of_lightning) == (16, "logging", True)
+    assert line.share == pytest.approx(0.625)  # as sampled: the timers charge it to the forward pass
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        pytest.param((at(16, "training_step"), MODULE, at(12, "forward")), id="a-module-in-the-hook"),
+        pytest.param((at(16, "training_step"), MODULE, at(12, "forward"), *LOGS), id="a-log-of-a-module"),
+        pytest.param((at(16, "training_step"), f"cross_entropy ({TORCH}/nn/functional.py:3)"), id="the-loss"),
+    ],
+)
+def test_the_rest_below_a_wrapper_is_forward(below):
+    found = facts(*TRAINING, stack(*REDIRECTED, *below))
+    assert Phase.OTHER not in found.phases
+    assert below[0] == at(16, "training_step")
+
+
 @pytest.mark.parametrize(("name", "kind"), [("optimizer_step", None), ("log_hyperparams", None)])
 def test_other_functions_of_lightnings_module_do_not_log(name, kind):
     (line,) = other(

@@ -187,6 +187,31 @@ def test_an_exchange_is_not_the_links_where_other_programs_have_its_cores():
     )
 
 
+def test_ranks_of_one_host_that_others_watched_are_no_strangers_there():
+    team = ranks.team({}, {"forward": 6.0})
+    told = [replace(own, run={"id": own.rank}, host=of_one(own.rank)) for own in team.ranks]
+    busy = [
+        replace(own, steps=with_cpu(own.steps, cores)) for own, cores in zip(told, (0.5, 1.4), strict=True)
+    ]
+    assert ranks.job_facts(replace(team, ranks=told)).straggler.strangers == pytest.approx(0.75)
+    assert ranks.job_facts(replace(team, ranks=busy)).straggler.strangers == pytest.approx(0.5, abs=0.01)
+
+
+def of_one(rank):
+    """Samples of one rank alone on two cores, which are busy."""
+    return [
+        {**entry, "procs": [proc for proc in entry["procs"] if proc["rank"] == rank]}
+        for entry in samples((0.0, 0.0), busy=2.0)
+    ]
+
+
+def with_cpu(steps, cores):
+    """The same steps, in which the process kept so many cores busy."""
+    steps = steps.copy()
+    steps["process_cpu_ns"] = (steps["end_ns"] - steps["begin_ns"]) * cores
+    return steps
+
+
 def test_threads_that_a_slow_link_paces_lack_a_core_only_while_they_want_one():
     paced = ranks.job_facts(
         with_host(ranks.team({}, {}, moving=8.0), samples((0.5, 0.5), busy=2.0, beside=0.02))

@@ -23,9 +23,16 @@ LINES = [
 ]
 
 
-def facts(generates=True, seconds=0.4, found=None):
+def facts(generates=True, seconds=0.4, found=None, by_shapes=0):
     total = RepeatedPrefixesEvent(
-        runs=4, calls=80, seconds=seconds, left_s=seconds / 4, longest=24, generates=generates, lines=LINES
+        runs=4,
+        calls=80,
+        seconds=seconds,
+        left_s=seconds / 4,
+        longest=24,
+        generates=generates,
+        lines=LINES,
+        by_shapes=by_shapes,
     )
     return repeated_prefixes_facts(
         [total] if found is None else found,
@@ -39,6 +46,11 @@ def test_shares_of_the_time_from_the_first_step_to_the_last():
     found = facts(seconds=0.1)
     assert (found.calls_per_run, found.longest, found.pauses) == (20, 24, True)
     assert (found.share, found.left) == (pytest.approx(0.1), pytest.approx(0.25))
+
+
+@pytest.mark.parametrize(("by_shapes", "most"), [(0, False), (2, False), (3, True), (4, True)])
+def test_whether_most_rows_of_calls_were_told_by_shapes(by_shapes, most):
+    assert facts(by_shapes=by_shapes).by_shapes is most
 
 
 def test_no_more_than_validation_takes():

@@ -44,7 +44,16 @@ def judged(described, stacks=NONE, gc=None, epochs=(), script=SCRIPT, training=(
 
 
 def stalls(
-    extra, count=500, stacks=NONE, gc=None, noise_ms=0.3, epochs=(), script=SCRIPT, training=(), **of_extra
+    extra,
+    count=500,
+    stacks=NONE,
+    gc=None,
+    noise_ms=0.3,
+    epochs=(),
+    script=SCRIPT,
+    training=(),
+    backwards=1,
+    **of_extra,
 ):
     """The stalls of steps of about 10 ms: step n takes `extra(n)` ms longer, in the phases of `of_extra`."""
     draws = np.random.default_rng(0).normal(0, noise_ms, count)
@@ -58,6 +67,7 @@ def stalls(
                 base + ms,
                 forward=base / 3 + phases.pop("forward", 0.0),
                 backward=base / 3 + phases.pop("backward", 0.0),
+                backwards=backwards,
                 **phases,
             )
         )
@@ -101,6 +111,47 @@ def test_the_line_after_those_steps_that_go_on_is_named_too():
     assert stalls(every(40), stacks=lines, script=script).line.at.line == 5
     other = script.replace("if step % 40:", "if step % 40 == 0:")
     assert stalls(every(40), stacks=lines, script=other).line.at.line == 2
+
+
+ACCUMULATED = """\
+for i, batch in enumerate(loader):
+    loss = model(batch)
+    loss.backward()
+    if (i + 1) % accum:
+        continue
+    optimizer.step()
+    track(i)
+    if (i + 1) % 160 == 0:
+        refresh(pool)
+    if (i + 1) % 40 == 0:
+        average(model)
+"""
+
+
+@pytest.mark.parametrize("accum", ["accum", "4"])
+@pytest.mark.parametrize("around", [False, True])
+def test_what_runs_at_each_update_is_not_run_now_and_then(accum, around):
+    script = ACCUMULATED.replace("accum", accum)
+    if around:  # `if (i + 1) % accum == 0:` around the update, and again around what follows
+        script = script.replace(
+            f"% {accum}:\n        continue\n    opt", f"% {accum} == 0:\n        pass; opt"
+        )
+        script = script.replace("    track(i)\n", f"    if (i + 1) % {accum} == 0:\n        track(i)\n")
+    lines = script.splitlines()
+    track, refresh, average = (
+        next(number for number, text in enumerate(lines, 1) if name in text)
+        for name in ("track", "refresh", "average")
+    )
+
+    def named(*numbers):
+        costs = tuple(line(number, 0.02) for number in numbers)
+        stacks = StackFacts(1000, "py-spy", {Phase.OTHER: costs})
+        found = stalls(every(40), stacks=stacks, script=script, backwards=4)
+        return found.line.at.line if found.line is not None else None
+
+    assert named(track) is None
+    assert named(average) is None  # once in ten steps
+    assert named(track, refresh, average) == refresh
 
 
 def test_a_remainder_in_a_test_after_the_training_makes_no_step_stall():

@@ -60,6 +60,12 @@ def test_two_rows_add_up():
     assert event.left_s == pytest.approx(40 * (LEFT_MS + PER_PLACE_MS) / 1e3)
 
 
+def test_rows_whose_inputs_nobody_compared_are_counted():
+    elsewhere = [((one[0].to("meta"),), {}) for one, _ in GROWING]
+    assert (seen(*elsewhere).runs, seen(*elsewhere).by_shapes) == (1, 1)
+    assert (seen(*GROWING).runs, seen(*GROWING).by_shapes) == (1, 0)
+
+
 def test_embeddings_and_ids_by_keyword_are_texts_as_well():
     floats = [((one[0].float()[:, :, None].expand(-1, -1, 3).transpose(1, 2),), {}) for one, _ in GROWING]
     assert seen(*floats).calls == 20

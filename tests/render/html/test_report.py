@@ -265,8 +265,9 @@ def test_the_second_bar_of_the_step_says_what_the_verdict_counts():
 def test_what_other_is_charged_to_stands_below_the_bars_where_they_seem_to_disagree():
     rest = OtherTime({Bottleneck.COMPUTE: 0.4, Bottleneck.HOST: 0.02})
     computing = replace(reports.STARVED, diagnosis=replace(reports.DIAGNOSIS, other=rest))
-    assert "in other: compute 40%, host 2%" in Outline(html(computing, TIMELINE)).texts["step"]
-    assert "in other" not in html(reports.STARVED, TIMELINE)
+    told = "other (42% of the step) counts as compute 40%, host 2%; with the other phases: data 61%"
+    assert told in Outline(html(computing, TIMELINE)).texts["step"]
+    assert "counts as" not in html(reports.STARVED, TIMELINE)
 
 
 def test_what_the_cursor_reads_is_in_the_page_and_nothing_in_it_ends_its_script():

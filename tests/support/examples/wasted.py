@@ -150,5 +150,6 @@ def odd(draw):
             draw(st.booleans()),
             (AT,) * draw(st.integers(0, 1)),
             (AT,) * draw(st.integers(0, 2)),
+            draw(st.booleans()),
         ),
     }

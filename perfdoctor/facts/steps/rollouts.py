@@ -1,0 +1,111 @@
+"""Tells passes in eval mode that make what training computes with next from validation.
+
+The probe takes a pass of a trained model in eval mode for validation as it runs. Where the source shows that
+backward passes compute with its results, it is a part of training: a policy plays, and its actions end up in
+a replay buffer or in advantage estimates; a model labels what it is trained on next. It counts as `forward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from perfdoctor.facts.host.anchors import TORN
+from perfdoctor.facts.steps.boundaries import Steps
+from perfdoctor.facts.user_source.frames import Frame, Owner, parse, wrapped
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.facts.user_source.value_flow import ValueFlow
+from perfdoctor.model.measured import Phase
+from perfdoctor.model.note import Note
+from perfdoctor.runs.raw import Stack
+from perfdoctor.runs.types import RankRecords
+
+FEW = 5  # samples in validation, below which nothing is said
+MAIN, FORWARD_WRAPPER = "main", "module_call"
+CodeLine = tuple[str, int]
+
+
+def told_apart(
+    rank: RankRecords, steps: Steps, sources: Sources
+) -> tuple[RankRecords, Steps, tuple[Note, ...]]:
+    """The records with such passes as forward ones, in the stacks and in the steps, and a note that says so.
+
+    Where there are others as well, a step's passes are divided as the samples of all of them are.
+    """
+    if not steps.phases[Phase.VALIDATION].any():
+        return rank, steps, ()
+    read = [_Read.of(stack) for stack in rank.stacks]
+    seen = sum(one.count for one in read if one.validates)
+    if seen < FEW:
+        return rank, steps, ()
+    places = _EvalPlaces(sources, read)
+    feeding = [one.validates and places.feed_updates(one.lines) for one in read]
+    share = sum(one.count for one, feeds in zip(read, feeding, strict=True) if feeds) / seen
+    if share < TORN:
+        return rank, steps, ()
+    share = 1.0 if share > 1.0 - TORN else share
+    validation = steps.phases[Phase.VALIDATION]
+    phases = {
+        **steps.phases,
+        Phase.VALIDATION: validation * (1.0 - share),
+        Phase.FORWARD: steps.phases[Phase.FORWARD] + validation * share,
+    }
+    stacks = tuple(one.as_forward if feeds else one.stack for one, feeds in zip(read, feeding, strict=True))
+    return replace(rank, stacks=stacks), replace(steps, phases=phases), (Note("rollouts", {"share": share}),)
+
+
+class _Read:
+    """One stack of a thread, with its frames."""
+
+    def __init__(self, stack: Stack, frames: Sequence[tuple[int, Frame]]) -> None:
+        self.stack = stack
+        self.count = stack[1]
+        self._frames = frames  # each with its place in the stack
+        phases = wrapped([frame for _, frame in frames])
+        self._wrapper = phases[-1] if phases else None
+        self.phase = frames[phases[-1]][1].phase if phases else None
+
+    @classmethod
+    def of(cls, stack: Stack) -> _Read:
+        """The stack read; of other threads than the one that trains, nothing is."""
+        names = stack[0] if stack[0] and stack[0][0] == MAIN else ()
+        parsed = ((place, parse(name)) for place, name in enumerate(names) if place)
+        return cls(stack, [(place, frame) for place, frame in parsed if frame is not None])
+
+    @property
+    def validates(self) -> bool:
+        """Whether the probe took it for validation."""
+        return self.phase is Phase.VALIDATION
+
+    @property
+    def lines(self) -> tuple[CodeLine, ...]:
+        """The user's lines that lead to the phase, innermost first."""
+        leading = [frame for _, frame in self._frames[: self._wrapper]]
+        return tuple((one.file, one.line) for one in reversed(leading) if one.owner is Owner.USER)
+
+    @property
+    def as_forward(self) -> Stack:
+        """The stack as that of a forward pass."""
+        names = list(self.stack[0])
+        for place, frame in self._frames:
+            if frame.phase is Phase.VALIDATION:
+                names[place] = FORWARD_WRAPPER + names[place][len(frame.function) :]
+        return (tuple(names), *self.stack[1:])
+
+
+class _EvalPlaces:
+    """Whether training computes with the results of passes, by the lines that call them."""
+
+    def __init__(self, sources: Sources, read: Sequence[_Read]) -> None:
+        self._flow = ValueFlow(sources)
+        # Lines that passes in train mode are called by, too: the results there are not those in eval mode.
+        self._shared = {line for one in read if one.phase is Phase.FORWARD for line in one.lines}
+        self._known: dict[tuple[CodeLine, ...], bool] = {}
+
+    def feed_updates(self, lines: tuple[CodeLine, ...]) -> bool:
+        """Of the functions around these lines the innermost tells in which backward passes are made."""
+        if lines not in self._known:
+            told = ((self._flow.feeds_backward(*line), line) for line in lines)
+            found = next(((feeds, line) for feeds, line in told if feeds is not None), None)
+            self._known[lines] = found is not None and bool(found[0]) and found[1] not in self._shared
+        return self._known[lines]

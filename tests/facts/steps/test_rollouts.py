@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfdoctor.facts.gather import gather
+from perfdoctor.facts.steps.boundaries import find
+from perfdoctor.facts.steps.rollouts import told_apart
+from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.measured import Phase, StepFacts
+from perfdoctor.model.note import Note
+from tests.support.records import records, rows, source_of, update
+
+TRAIN = "/home/me/train.py"
+PLAYED = """\
+for episode in range(100):
+    policy.eval()
+    actions = policy(states)
+    score = policy(test).mean()
+    print(score)
+    policy.train()
+    loss = (policy(states) - actions).mean()
+    loss.backward()
+    optimizer.step()
+"""
+BOTH = """\
+def run(loader, train):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        if train:
+            loss.backward()
+            optimizer.step()
+for epoch in range(9):
+    run(loader, True)
+    run(validation, False)
+"""
+
+
+def stack(*lines, phase="validation", count=10):
+    """Samples of a pass that these lines call, outermost first."""
+    names = [f"main ({TRAIN}:{line})" for line in lines]
+    probe = f"ModuleCallPhases.wrapped.<locals>.{phase} (/opt/perfdoctor/probe/patch.py:9)"
+    return ("main", *names, probe, "forward (/x/site-packages/torch/nn/modules/linear.py:1)"), count
+
+
+def read(*stacks, source=PLAYED, validation=4.0):
+    """The phases of a step of 10 ms in milliseconds, the stacks, and the notes."""
+    run = records(rows([update(10, forward=2, validation=validation)] * 50), stacks=stacks)
+    rank, steps, notes = told_apart(run.ranks[0], find(run.ranks[0].steps), Sources(source_of(train=source)))
+    phases = {phase.value: 1e3 * float(np.mean(values)) for phase, values in steps.phases.items()}
+    assert sum(phases.values()) == pytest.approx(10)
+    return phases, rank.stacks, notes
+
+
+def test_passes_that_feed_the_update_are_forward_ones():
+    phases, stacks, (note,) = read(stack(3), stack(7, phase="module_call"))
+    assert (phases["forward"], phases["validation"]) == pytest.approx((6, 0))
+    assert "module_call (/opt/perfdoctor/probe/patch.py:9)" in stacks[0][0][2]
+    assert note.values == {"share": 1.0}
+
+
+def test_passes_whose_results_are_only_printed_stay_validation():
+    phases, stacks, notes = read(stack(4), stack(7, phase="module_call"))
+    assert (phases["forward"], phases["validation"], notes) == (pytest.approx(2), pytest.approx(4), ())
+    assert stacks[0] == stack(4)
+
+
+def test_of_both_kinds_samples_tell_the_parts():
+    phases, stacks, (note,) = read(stack(3, count=30), stack(4, count=10))
+    assert (phases["forward"], phases["validation"]) == pytest.approx((5, 1))
+    assert ["validation" in one[0][2] for one in stacks] == [False, True]
+    assert note.values == {"share": 0.75}
+
+
+def test_a_line_that_trains_as_well_feeds_nothing_when_it_validates():
+    training = stack(8, 3, phase="module_call")
+    assert read(stack(9, 3), training, source=BOTH)[0]["validation"] == pytest.approx(4)
+
+
+@pytest.mark.parametrize(
+    ("stacks", "given"),
+    [
+        pytest.param((stack(3, count=4),), {}, id="too-few-samples"),
+        pytest.param((), {}, id="no-samples"),
+        pytest.param((stack(3),), {"source": ""}, id="no-source"),
+        pytest.param((stack(3),), {"validation": 0.0}, id="no-validation"),
+    ],
+)
+def test_where_nothing_tells_nothing_changes(stacks, given):
+    phases, same, notes = read(*stacks, **given)
+    assert (phases["forward"], same, notes) == (pytest.approx(2), stacks, ())
+
+
+def test_all_facts_are_about_the_step_as_it_is_then():
+    run = records(rows([update(10, forward=2, validation=4)] * 50), stacks=[stack(3)])
+    facts = gather(run, source_of(train=PLAYED), {})
+    assert facts.get(StepFacts).share(Phase.FORWARD) == pytest.approx(0.6)
+    assert [note.slug for note in facts.notes if isinstance(note, Note)] == ["rollouts"]
