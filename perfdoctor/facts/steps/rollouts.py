@@ -7,8 +7,10 @@ a replay buffer or in advantage estimates; a model labels what it is trained on 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from perfdoctor.facts.host.anchors import TORN
 from perfdoctor.facts.steps.boundaries import Steps
@@ -22,7 +24,17 @@ from perfdoctor.runs.types import RankRecords
 
 FEW = 5  # samples in validation, below which nothing is said
 MAIN, FORWARD_WRAPPER = "main", "module_call"
-CodeLine = tuple[str, int]
+# Samples of passes in train mode at a line, against those in eval mode: with fewer, it does not do both.
+# A policy's first passes, before it was trained, are none in eval mode for the probe.
+SHARED = 0.2
+
+
+class CodeLine(NamedTuple):
+    """A line of the user's."""
+
+    file: str
+    function: str
+    number: int
 
 
 def told_apart(
@@ -81,7 +93,8 @@ class _Read:
     def lines(self) -> tuple[CodeLine, ...]:
         """The user's lines that lead to the phase, innermost first."""
         leading = [frame for _, frame in self._frames[: self._wrapper]]
-        return tuple((one.file, one.line) for one in reversed(leading) if one.owner is Owner.USER)
+        users = (one for one in reversed(leading) if one.owner is Owner.USER)
+        return tuple(CodeLine(one.file, one.function, one.line) for one in users)
 
     @property
     def as_forward(self) -> Stack:
@@ -98,14 +111,30 @@ class _EvalPlaces:
 
     def __init__(self, sources: Sources, read: Sequence[_Read]) -> None:
         self._flow = ValueFlow(sources)
-        # Lines that passes in train mode are called by, too: the results there are not those in eval mode.
-        self._shared = {line for one in read if one.phase is Phase.FORWARD for line in one.lines}
         self._known: dict[tuple[CodeLine, ...], bool] = {}
+        # Calls of functions in which backward passes are made: the function, and the lines that lead to it.
+        self._updating = {
+            (*line[:2], one.lines[place + 1 :])
+            for one in read
+            if one.phase is Phase.BACKWARD
+            for place, line in enumerate(one.lines)
+        }
+        self._validating, self._training = Counter[CodeLine](), Counter[CodeLine]()
+        for one in read:
+            if one.validates or one.phase is Phase.FORWARD:
+                counted = self._validating if one.validates else self._training
+                counted.update(dict.fromkeys(one.lines, one.count))
 
     def feed_updates(self, lines: tuple[CodeLine, ...]) -> bool:
-        """Of the functions around these lines the innermost tells in which backward passes are made."""
+        """Whether they do. Of the calls around these lines the innermost tells that makes backward passes."""
         if lines not in self._known:
-            told = ((self._flow.feeds_backward(*line), line) for line in lines)
-            found = next(((feeds, line) for feeds, line in told if feeds is not None), None)
-            self._known[lines] = found is not None and bool(found[0]) and found[1] not in self._shared
+            self._known[lines] = self._feed(lines)
         return self._known[lines]
+
+    def _feed(self, lines: tuple[CodeLine, ...]) -> bool:
+        for place, line in enumerate(lines):
+            if (*line[:2], lines[place + 1 :]) in self._updating:
+                feeds = self._flow.feeds_backward(line.file, line.number)
+                if feeds is not None:
+                    return feeds and self._training[line] < SHARED * self._validating[line]
+        return False

@@ -37,19 +37,20 @@ for epoch in range(9):
 
 
 def stack(*lines, phase="validation", count=10):
-    """Samples of a pass that these lines call, outermost first."""
-    names = [f"main ({TRAIN}:{line})" for line in lines]
+    """Samples of a pass that these lines call, outermost first; the first of them is in no function."""
+    names = [f"{'run' if place else '<module>'} ({TRAIN}:{line})" for place, line in enumerate(lines)]
     probe = f"ModuleCallPhases.wrapped.<locals>.{phase} (/opt/perfdoctor/probe/patch.py:9)"
     return ("main", *names, probe, "forward (/x/site-packages/torch/nn/modules/linear.py:1)"), count
 
 
-def read(*stacks, source=PLAYED, validation=4.0):
+def read(*stacks, source=PLAYED, validation=4.0, backward=(8,)):
     """The phases of a step of 10 ms in milliseconds, the stacks, and the notes."""
-    run = records(rows([update(10, forward=2, validation=validation)] * 50), stacks=stacks)
+    given = (*stacks, stack(*backward, phase="backward")) if backward else stacks
+    run = records(rows([update(10, forward=2, validation=validation)] * 50), stacks=given)
     rank, steps, notes = told_apart(run.ranks[0], find(run.ranks[0].steps), Sources(source_of(train=source)))
     phases = {phase.value: 1e3 * float(np.mean(values)) for phase, values in steps.phases.items()}
     assert sum(phases.values()) == pytest.approx(10)
-    return phases, rank.stacks, notes
+    return phases, rank.stacks[: len(stacks)], notes
 
 
 def test_passes_that_feed_the_update_are_forward_ones():
@@ -72,9 +73,21 @@ def test_of_both_kinds_samples_tell_the_parts():
     assert note.values == {"share": 0.75}
 
 
-def test_a_line_that_trains_as_well_feeds_nothing_when_it_validates():
-    training = stack(8, 3, phase="module_call")
-    assert read(stack(9, 3), training, source=BOTH)[0]["validation"] == pytest.approx(4)
+def test_a_function_that_trains_and_validates_feeds_nothing_where_it_validates():
+    assert read(stack(9, 3), source=BOTH, backward=(8, 5))[0]["validation"] == pytest.approx(4)
+
+
+@pytest.mark.parametrize(("training", "validation"), [(2, 4), (1, 0)])
+def test_a_line_that_does_both_for_one_caller_feeds_nothing(training, validation):
+    turns = BOTH.replace("run(loader, True)", "run(loader, epoch % 2)")
+    passes = stack(8, 3), stack(8, 3, phase="module_call", count=training)
+    phases = read(*passes, source=turns, backward=(8, 5))[0]
+    assert phases["validation"] == pytest.approx(validation)
+
+
+def test_the_first_passes_of_a_policy_that_was_not_trained_yet_are_no_other_use_of_its_line():
+    phases, _, _ = read(stack(3, count=100), stack(3, phase="module_call", count=3))
+    assert phases["validation"] == 0
 
 
 @pytest.mark.parametrize(
@@ -82,6 +95,7 @@ def test_a_line_that_trains_as_well_feeds_nothing_when_it_validates():
     [
         pytest.param((stack(3, count=4),), {}, id="too-few-samples"),
         pytest.param((), {}, id="no-samples"),
+        pytest.param((stack(3),), {"backward": ()}, id="no-samples-of-backward"),
         pytest.param((stack(3),), {"source": ""}, id="no-source"),
         pytest.param((stack(3),), {"validation": 0.0}, id="no-validation"),
     ],
@@ -92,7 +106,9 @@ def test_where_nothing_tells_nothing_changes(stacks, given):
 
 
 def test_all_facts_are_about_the_step_as_it_is_then():
-    run = records(rows([update(10, forward=2, validation=4)] * 50), stacks=[stack(3)])
+    run = records(
+        rows([update(10, forward=2, validation=4)] * 50), stacks=[stack(3), stack(8, phase="backward")]
+    )
     facts = gather(run, source_of(train=PLAYED), {})
     assert facts.get(StepFacts).share(Phase.FORWARD) == pytest.approx(0.6)
     assert [note.slug for note in facts.notes if isinstance(note, Note)] == ["rollouts"]
