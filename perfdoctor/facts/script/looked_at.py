@@ -47,7 +47,9 @@ class LineInALook(TakenInALook, Protocol):
     """What one look tells of the calls of one line."""
 
     @property
-    def at(self) -> dict[str, Any] | None: ...
+    def at(self) -> dict[str, Any] | None:
+        """The line, as `facts.decode.location` reads it."""
+        ...
 
 
 Look = TypeVar("Look", bound=LookedAtStep)
