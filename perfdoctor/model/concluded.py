@@ -42,6 +42,7 @@ CLASS_OF_PHASE: Mapping[Phase, Bottleneck] = {
 CLASS_OF_KIND: Mapping[str, Bottleneck] = {
     "data": Bottleneck.DATA,
     "queue": Bottleneck.DATA,
+    "drawn": Bottleneck.DATA,
     "compute": Bottleneck.COMPUTE,
 }
 

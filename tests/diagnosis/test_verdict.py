@@ -134,7 +134,9 @@ def test_level_classes_of_which_none_is_avoidable_are_balanced():
 
 
 def test_other_time_goes_where_its_lines_belong():
-    lines = stacks(line(0.3, 1, "data"), line(0.2, 2, "compute"), line(0.1, 3, "logging"))
+    lines = stacks(
+        line(0.2, 1, "data"), line(0.1, 4, "drawn"), line(0.2, 2, "compute"), line(0.1, 3, "logging")
+    )
     found = conclusion(step(other=60, forward=40), lines)
     assert {kind: round(share, 3) for kind, share in found.classes.items()} == {
         Bottleneck.DATA: 0.3,

@@ -22,7 +22,9 @@ from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.item_work import ItemWorkEvent
 
-KINDS = frozenset((None, "data", "compute"))  # of lines in the training loop: not those that log or save
+KINDS = frozenset(
+    (None, "data", "drawn", "compute")
+)  # of lines in the training loop: not those that log or save
 MANY = 16  # calls from one line in an item: fewer are no loop over elements
 SMALL_S = 200e-6  # of a call: a larger one is work of its own, and a loop around it costs little beside it
 PANDAS = re.compile(r"[/\\]pandas[/\\]core[/\\](indexing|series|frame|generic)\.py$")

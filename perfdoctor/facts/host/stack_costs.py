@@ -203,7 +203,7 @@ def _timed_as(frames: Sequence[Frame], kind: str | None, marks: Marks, lines: St
     phases = wrapped(frames)
     if phases and not called_by_optimizer(frames):
         return frames[phases[-1]].phase or Phase.OTHER  # a hook of a trainer's inside a wrapper's forward
-    if kind in {"data", "queue"}:
+    if kind in {"data", "queue", "drawn"}:
         return Phase.OTHER
     return _charged(frames, marks, lines, Phase.OPTIMIZER if phases else Phase.OTHER)
 

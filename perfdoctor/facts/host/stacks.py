@@ -361,6 +361,8 @@ class StackLines:
             return "compute"  # of an environment's or a policy's, with weights that are trained
         if role is Role.DATA:
             return "queue" if beyond and of_wait(beyond[-1]) else "data"
+        if role is Role.DRAWS:
+            return "drawn"
         in_torch = any(
             frame.owner is Owner.TORCH and not TOOLS_OF_TORCH.search(frame.file) for frame in beyond
         ) and not any(COPYING_FILE.search(frame.file) for frame in beyond)

@@ -35,9 +35,8 @@ class Role(str, Enum):
     TRAINS = "trains"  # calls the model, backward or the optimizer
     DATA = "data"  # builds the batch
     COMPUTE = "compute"  # works on what the model gave, now or earlier, on the way to the loss
-    # Works on numbers that the model gave, and training needs what comes of it: an environment, or a replay
-    # buffer that draws by the errors of the last update.
-    ACTS = "acts"
+    ACTS = "acts"  # works on numbers that the model gave, and training needs what comes of it: an environment
+    DRAWS = "draws"  # draws the batch by what earlier results changed: a replay buffer with priorities
     REST = "rest"
     OUTSIDE = "outside"  # not in the loop
 
@@ -67,7 +66,7 @@ class Loop:
         nodes = loops if loops else (scope.body if scope else [])
         self.units = [unit_of(node) for node in statements(list(dict.fromkeys(nodes)))]
         self._training = _training(listing, self.units, self.anchors, may_train)
-        self._data, self._compute, self._acts = _split(
+        self._data, self._compute, self._acts, self._draws = _split(
             self.units,
             self._training,
             frozenset(results),
@@ -93,6 +92,8 @@ class Loop:
             return Role.TRAINS
         if unit in self._data:
             return Role.DATA
+        if unit in self._draws:
+            return Role.DRAWS
         if unit in self._acts:
             return Role.ACTS
         return Role.COMPUTE if unit in self._compute else Role.REST
@@ -135,17 +136,18 @@ def _split(
     results: frozenset[str],
     imported: frozenset[str],
     numbers: Mapping[LoopStatement, frozenset[str]],
-) -> tuple[set[LoopStatement], set[LoopStatement], set[LoopStatement]]:
-    """The units that build the batch, those that compute between model and loss, and those that act."""
+) -> tuple[set[LoopStatement], set[LoopStatement], set[LoopStatement], set[LoopStatement]]:
+    """The units that build the batch, compute between model and loss, act, and draw by earlier results."""
     trained, acted = _from_model(units, training, results, numbers)
-    acted |= _steered(units, training, trained | acted, imported)
+    drawn = _steered(units, training, trained | acted, imported)
+    acted |= drawn
     wanted = _slice(units, _needs(training))
     fed = _slice(
         units, _needs(unit for unit in training | (wanted & trained) if not _only_backward(unit.node))
     )
     touching = {unit for unit in units if unit.needs & {".grad"}}
     compute = (wanted & trained) | (wanted - fed - acted) | touching
-    return fed - trained - acted, compute, wanted & acted
+    return fed - trained - acted, compute, wanted & acted - drawn, wanted & drawn
 
 
 def _needs(units: Iterable[LoopStatement]) -> set[str]:

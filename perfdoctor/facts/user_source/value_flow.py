@@ -62,7 +62,7 @@ class ValueFlow:
         others = (node for node in statements(scope.body) if node is not source)
         if not any(self._leads_to_backward(finder, node) for node in others):
             return None
-        return _Walk(self, finder, source).reaches(scope.body, NONE)
+        return _ValueWalk(self, finder, source).reaches(scope.body, NONE)
 
     def _finder(self, file: str) -> EffectsFinder:
         if file not in self._finders:
@@ -100,7 +100,7 @@ class ValueFlow:
             if function in self._running or len(self._running) >= DEEPEST:
                 return False
             self._running.append(function)
-            self._inside[key] = bool(held) and _Walk(self, finder, None).reaches(function.body, held)
+            self._inside[key] = bool(held) and _ValueWalk(self, finder, None).reaches(function.body, held)
             self._running.pop()
         return self._inside[key]
 
@@ -142,7 +142,7 @@ class ValueFlow:
         return _Uses(NONE.union(*(one.needs for one in uses)), NONE, changes)
 
 
-class _Walk:
+class _ValueWalk:
     """One way through a function; `source` is the statement that gives the values."""
 
     def __init__(self, flow: ValueFlow, finder: EffectsFinder, source: ast.stmt | None) -> None:

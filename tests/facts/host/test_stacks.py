@@ -245,6 +245,21 @@ def test_a_name_that_logs_does_not_make_logging_of_what_an_update_depends_on():
     assert set(found) == {(3, "data")}
 
 
+def test_what_is_drawn_by_the_errors_of_the_last_update_is_drawn_for_the_next_batch():
+    script = """\
+import torch
+for step in range(900):
+    rows, x, weights = memory.sample(64)
+    gap = model(x) - target(x)
+    loss = (weights * gap.pow(2)).mean()
+    loss.backward()
+    optimizer.step()
+    memory.update(rows, gap.detach())
+"""
+    found = other(stack(at(3), at(15, "sample", "/home/me/replay.py")), source=source_of(train=script))
+    assert {kind for _, kind in found} == {"drawn"}
+
+
 def test_a_function_that_logs_is_named_by_the_line_that_calls_it():
     assert (9, "logging") in other(stack(at(9), at(15, "log_all")))
 

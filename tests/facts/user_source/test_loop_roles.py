@@ -246,15 +246,15 @@ def test_what_feeds_a_backward_alone_is_no_batch(line, role):
 @pytest.mark.parametrize(
     ("back", "role"),
     [
-        pytest.param("buffer.update_priorities(rows, gap.detach())", "acts", id="priorities"),
-        pytest.param("buffer.update_priorities(rows, gap.tolist())", "acts", id="priorities-as-numbers"),
-        pytest.param("buffer.update_priorities(rows, torch.log1p(gap))", "acts", id="logarithms"),
+        pytest.param("buffer.update_priorities(rows, gap.detach())", "draws", id="priorities"),
+        pytest.param("buffer.update_priorities(rows, gap.tolist())", "draws", id="priorities-as-numbers"),
+        pytest.param("buffer.update_priorities(rows, torch.log1p(gap))", "draws", id="logarithms"),
         pytest.param("buffer.update_priorities(rows, 1.0)", "data", id="no-results"),
         pytest.param("buffer.add(state, action, after)", "data", id="plain-replay"),
         pytest.param("seen.append(gap.item())", "data", id="history"),
         pytest.param("print(buffer, gap.item())", "data", id="printed"),
         pytest.param("writer.add_scalar(buffer, gap.item())", "data", id="logged"),
-        pytest.param("buffer[rows] = gap.detach()", "acts", id="items"),
+        pytest.param("buffer[rows] = gap.detach()", "draws", id="items"),
     ],
 )
 def test_a_batch_drawn_by_the_errors_of_the_last_update_cannot_be_drawn_ahead(back, role):
@@ -281,9 +281,9 @@ def test_a_learner_that_draws_by_its_own_priorities():
     check(
         """
         def learn(self):
-            chances = self.weights / self.weights.sum()  # acts
-            rows = np.random.choice(1000, 32, p=chances)  # acts
-            batch = torch.stack([self.table[i] for i in rows])  # acts
+            chances = self.weights / self.weights.sum()  # draws
+            rows = np.random.choice(1000, 32, p=chances)  # draws
+            batch = torch.stack([self.table[i] for i in rows])  # draws
             gap = self.net(batch)  # trains
             gap.mean().backward()  # trains
             self.weights[rows] = gap.abs().numpy()
