@@ -44,7 +44,7 @@ SLOWER_LEAST, SLOWER_LIKELY, SLOWER_MOST = 4.0, 7.0, 10.0
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
     applies=("cpu",),
-    checked=Checked.FACTS,
+    checked=Checked.SCRIPTS,
 )
 def fourier_products(step: StepFacts, transforms: FourierProductFacts) -> Advice | None:
     """Advises fast transforms where products with Fourier rows take a noticeable share of the step."""

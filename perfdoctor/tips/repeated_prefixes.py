@@ -48,7 +48,7 @@ SHOWN = 3  # lines named
     title="Generate with a key/value cache",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
-    checked=Checked.FACTS,
+    checked=Checked.SCRIPTS,
 )
 def repeated_prefixes(step: StepFacts, prefixes: RepeatedPrefixesFacts) -> Advice | None:
     """Advises a cache where computing prefixes again takes a noticeable share of the run."""
