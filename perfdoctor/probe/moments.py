@@ -5,10 +5,18 @@ Whoever reaches a moment loops over its list itself, since one call more per bat
 
 from __future__ import annotations
 
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Protocol
 
 from .recorder import Recorder
 from .wrapping import Args, Kwargs
+
+
+class StepViewer(Protocol):
+    """What sees the calls of modules in sampled steps; `call` is the same object at both ends of one."""
+
+    called: Callable[[Any, Args, Kwargs], None]  # one begins: the call, its arguments, the module first
+    returned: Callable[[Any, Any], None]  # it has ended, its `ns` is known: the call, its result
+    ended: Callable[[int, float], None]  # the step: its number among them, its seconds
 
 
 class Moments:
@@ -19,6 +27,7 @@ class Moments:
         self.model: List[Callable[[Any, int], None]] = []  # a model is called first; with its size
         self.sampled_call: List[Callable[[Args, Kwargs], None]] = []  # of a model that trains
         self.sampled_module: List[Callable[[Any], None]] = []  # any is called, in the same steps
+        self.sampled_steps: List[StepViewer] = []  # whole calls of modules, in the same steps
         # A model was called without gradients or in eval mode: its arguments, itself first, and nanoseconds.
         self.evaluated: List[Callable[[Args, Kwargs, int], None]] = []
         self.optimizer: List[Callable[[Any, int], None]] = []  # an optimizer steps first; with its number

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, List
 from ..wire.events import Event
 from . import marked, on_import, patch
 from .looks.calls import CallLooks, CallViewer
+from .moments import StepViewer
 from .recorder import Recorder
 from .session import Session
 from .wrapping import Args, Kwargs
@@ -108,6 +109,14 @@ class Watch:
     def on_sampled_module(self, name: str, call: Callable[[Any], None]) -> None:
         """Call `call(module)` before any module is called, inside of others too, in sampled steps."""
         self.moments.sampled_module.append(patch.guarded(name, call))
+
+    def on_sampled_steps(self, viewer: StepViewer) -> None:
+        """Show `viewer` each call of a module in sampled steps; its functions are guarded already."""
+        self.moments.sampled_steps.append(viewer)
+
+    def on_update(self, name: str, call: Callable[[Recorder, int], None]) -> None:
+        """Call `call(recorder, number of the optimizer)` after each update, from now on."""
+        self.moments.update = [*self.moments.update, patch.guarded(name, call)]
 
     def on_optimizer(self, name: str, call: Callable[[Any, int], None]) -> None:
         """Call `call(optimizer, number)` when an optimizer steps for the first time."""

@@ -143,6 +143,8 @@ class ModuleCalls:
         self._look_at(module, args)
         for called in self.steps.moments.sampled_module:
             called(module)
+        for viewer in self.steps.moments.sampled_steps:
+            viewer.called(call, args, kwargs)
         call.recording = self.torch.is_grad_enabled()
         if not self.stack and module.training and call.recording:
             for call_inputs in self.steps.moments.sampled_call:
@@ -169,6 +171,8 @@ class ModuleCalls:
         ended_ns = clock()
         call = self.stack.pop()
         call.ns = ended_ns - call.begin
+        for viewer in self.steps.moments.sampled_steps:
+            viewer.returned(call, result)
         module, nn = call.module, self.torch.nn
         tensor = isinstance(result, self.torch.Tensor)
         if tensor and isinstance(module, nn.modules.conv._ConvNd) and module.bias is not None:
@@ -301,6 +305,8 @@ class ModuleCalls:
     def _tell(self, seconds: float) -> None:
         self.looks += 1
         session = self.steps.session
+        for viewer in self.steps.moments.sampled_steps:
+            viewer.ended(self.looks, seconds)
         session.write(
             ModuleCallsEvent(
                 look=self.looks,
