@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Tuple, Ty
 
 from ...wire.step_rows import BACKWARD, DISTURBED, OPTIMIZER
 from .. import patch, stand_ins
+from ..compile_calls import before_compiling
 from ..profiler.users_profiler import UsersProfilers, compiles
 from ..recorder import Recorder, clock
 from ..steps.updates import NO_TASK
-from ..wrapping import Args, Kwargs, nothing
+from ..wrapping import Args, Kwargs
 from .mode import mode_of
 from .op_recording import recording_question
 
@@ -135,7 +136,7 @@ class CallLooks:
     def _install(self) -> None:
         self.steps.moments.device.append(patch.guarded("call_looks", self._device))
         self.steps.schedule.add("call_looks", self._ask)
-        patch.wrap(self.torch, "compile", self._give_up, nothing, "call_looks")
+        before_compiling(self.torch, "call_looks", self._give_up)
 
     def _device(self, device: Any) -> None:
         """A device trains."""
