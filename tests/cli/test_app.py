@@ -76,7 +76,7 @@ def own_modules(words, folder):
 
 def test_help_loads_the_verbs_and_nothing_that_they_do(folder):
     beside = {name for name in own_modules(["--help"], folder) if not name.startswith("perfdoctor.cli")}
-    loose = {"errors", "own_failures", "model", "model.dataclass", "model.own_failure"}
+    loose = {"errors", "own_failures", "model", "model.dataclass", "model.own_failure", "model.shown"}
     assert beside == {f"perfdoctor.{name}" for name in loose}
 
 
