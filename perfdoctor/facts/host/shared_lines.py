@@ -9,8 +9,8 @@ import ast
 from collections.abc import Sequence
 
 from perfdoctor.facts.user_source.frames import Frame, Owner
-from perfdoctor.facts.user_source.known_calls import TRAINING_CALLS
-from perfdoctor.facts.user_source.loop_roles import BACKWARDS, Loop, Role
+from perfdoctor.facts.user_source.known_calls import BACKWARDS, TRAINING_CALLS
+from perfdoctor.facts.user_source.loop_roles import Loop, Role
 from perfdoctor.facts.user_source.parse import Listing, calls, statements_at
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase

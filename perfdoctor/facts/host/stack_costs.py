@@ -21,6 +21,7 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.sync_in_backward import exchanging
 from perfdoctor.facts.user_source.frames import Frame, Owner, called_by_optimizer, in_closure, wrapped
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.concluded import CLASS_OF_KIND, Bottleneck
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import Phase, StepFacts
@@ -203,7 +204,7 @@ def _timed_as(frames: Sequence[Frame], kind: str | None, marks: Marks, lines: St
     phases = wrapped(frames)
     if phases and not called_by_optimizer(frames):
         return frames[phases[-1]].phase or Phase.OTHER  # a hook of a trainer's inside a wrapper's forward
-    if kind in {"data", "queue", "drawn"}:
+    if CLASS_OF_KIND.get(kind or "") is Bottleneck.DATA:
         return Phase.OTHER
     return _charged(frames, marks, lines, Phase.OPTIMIZER if phases else Phase.OTHER)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 
+BACKWARDS = frozenset({"backward", "manual_backward"})
 # They change parameters, gradients, the state of an optimizer, or what other ranks wait for.
 TRAINING_CALLS = frozenset(
     "backward manual_backward step zero_grad toggle_optimizer untoggle_optimizer unscale_ unscale_gradients "

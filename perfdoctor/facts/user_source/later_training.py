@@ -11,11 +11,12 @@ import ast
 from collections.abc import Iterator
 
 from perfdoctor.facts.user_source.effects import EffectsFinder
+from perfdoctor.facts.user_source.known_calls import BACKWARDS
 from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import LOOPS, Function, covers, header, statements
 
 CALLERS = 3  # functions up which a call, a value that is returned, or the loop around a line is followed
-UPDATES = frozenset({"backward", "manual_backward", "fit"})  # they train outside of a loop, too
+UPDATES = BACKWARDS | {"fit"}  # they train outside of a loop, too
 
 
 def trains_after(

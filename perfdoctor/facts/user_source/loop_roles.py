@@ -12,6 +12,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
+from perfdoctor.facts.user_source.known_calls import BACKWARDS
 from perfdoctor.facts.user_source.loop_statements import LoopStatement, items_set, takes_numbers, unit_of
 from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import (
@@ -24,7 +25,6 @@ from perfdoctor.facts.user_source.parse import (
     statements_at,
 )
 
-BACKWARDS = {"backward", "manual_backward"}
 IMPORTS = (ast.Import, ast.ImportFrom)
 ADDING = {"sum", "mean", "stack", "cat", "scale"}  # how losses become one, which no model is called by
 

@@ -19,7 +19,6 @@ from perfdoctor.facts.user_source.parse import LOOPS, Function, Sources, header,
 from perfdoctor.facts.user_source.update_dependence import modules_of
 from perfdoctor.model.dataclass import dataclass
 
-BACKWARDS = frozenset({"backward", "manual_backward"})
 # What only modules and optimizers have: their weights reach every loss, and carry no values of a pass.
 OF_MODULES = frozenset({"parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad"})
 TURNS = 2  # of a loop: a value that one turn leaves behind reaches the next one
@@ -217,7 +216,7 @@ def _calls(node: ast.stmt) -> Iterator[ast.Call]:
 
 
 def _is_backward(finder: EffectsFinder, call: ast.Call) -> bool:
-    return called_name(call) in BACKWARDS and not any(finder.called(call))
+    return called_name(call) in known.BACKWARDS and not any(finder.called(call))
 
 
 def _receiver(call: ast.Call) -> str | None:
@@ -234,7 +233,7 @@ def _renamed(before: str, after: str, held: Names) -> set[str]:
 
 def _may_keep(finder: EffectsFinder, call: ast.Call) -> bool:
     """Whether a method whose source is not there may keep what it is given, as a replay buffer does."""
-    pure = called_name(call) in known.PURE_METHODS | known.MODE_CALLS | OF_MODULES | BACKWARDS
+    pure = called_name(call) in known.PURE_METHODS | known.MODE_CALLS | OF_MODULES | known.BACKWARDS
     return not (pure or reports(call) or finder.file.module(call.func) is not None)
 
 

@@ -10,6 +10,7 @@ import stat
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
@@ -94,7 +95,8 @@ class TraceSource:
         """The file, or a pipe that somebody writes to, and what was read of it. Raises NotATrace, OSError."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         begin: bytes | None = b""
-        try:
+        with ExitStack() as closing:
+            closing.callback(os.close, descriptor)
             mode = os.fstat(descriptor).st_mode
             if stat.S_ISFIFO(mode):
                 begin = _first_of_pipe(descriptor)
@@ -105,9 +107,7 @@ class TraceSource:
             if begin is None:
                 raise NotATrace(f"{self.path} is a pipe that nobody writes to", GIVE_A_TRACE)
             os.set_blocking(descriptor, True)
-        except BaseException:
-            os.close(descriptor)
-            raise
+            closing.pop_all()
         return open(descriptor, "rb"), begin
 
     def _refuse(self, begin: bytes) -> None:
