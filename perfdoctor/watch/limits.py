@@ -28,6 +28,7 @@ LEAVING_S = 5.0  # for a script to end by itself once the probe has ended it: it
 # Between batches a measurement looks at its clock: one that takes so much longer is stuck in a batch.
 STUCK, STUCK_S = 2.0, 60.0
 
+TROUBLE = b"pid "  # how the probe begins a line of its log
 
 class Limit(Protocol):
     """What says when a watch is over; asked every `pause_s`."""
@@ -53,12 +54,19 @@ class BenchmarkLimit:
         stage = progress(self._file.parent)
         if stage is not None:
             self._begin_s = min(self._begin_s, now_s)
-        elif (self._file.parent / PROBE_LOG).exists():
+        elif self._is_probe_in_trouble():
             return True  # the probe is in trouble, and may let the script train to its end
         if stage == MEASURED:
             self._done_s = min(self._done_s, now_s)
         return now_s - self._done_s > LEAVING_S or now_s - self._begin_s > self._longest_s
 
+
+    def _is_probe_in_trouble(self) -> bool:
+        """Whether the probe has written to its log, in which samplers that fail have their lines, too."""
+        with suppress(OSError):
+            log = (self._file.parent / PROBE_LOG).read_bytes()
+            return any(line.startswith(TROUBLE) for line in log.splitlines())
+        return False
 
 def progress(run: Path) -> str | None:
     """What is being measured just now: a few words, MEASURED in the end, None before it begins."""

@@ -48,6 +48,12 @@ def test_a_probe_in_trouble_does_not_let_the_script_train(tmp_path, clock):
 
 
 def test_the_last_whole_line_says_how_far_a_measurement_is(tmp_path):
+def test_a_sampler_in_trouble_leaves_the_measurement_alone(tmp_path, clock):
+    bound = limits.BenchmarkLimit(tmp_path, 10.0)
+    (tmp_path / "probe.log").write_text("gpu sampler turned off: NVMLError: 999\n")
+    assert not bound.is_over()
+
+
     assert limits.progress(tmp_path) is None
     for text, stage in (("", ""), ("0 workers\n", "0 workers"), ("0 workers\n2 work", "0 workers")):
         (tmp_path / limits.MEASURING).write_text(text)
