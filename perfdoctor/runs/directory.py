@@ -226,12 +226,15 @@ def free_reserve(path: Path) -> None:
         (path / RESERVE).unlink(missing_ok=True)
 
 
-def end_watch(path: Path) -> None:
-    """Tell every rank of the run at `path` to stop recording; the scripts go on."""
+def end_watch(path: Path) -> int:
+    """Tell every rank of the run at `path` to stop recording, and return how many those are."""
+    told = 0
     for rows in path.glob(rows_file("steps", ANY_RANK)):
         with open(rows, "r+b") as file:
             file.seek(CONTROL_BYTE)
             file.write(b"\x01")
+        told += 1
+    return told
 
 
 def pack_traces(path: Path) -> None:
