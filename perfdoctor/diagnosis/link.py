@@ -25,8 +25,11 @@ def advice(net: Net) -> Note:
         return Note("only-latency")
     if len(set(net.hosts)) > 1 and card and card.bytes_per_s and rate < EXPECTED * card.bytes_per_s:
         variable = "NCCL_SOCKET_IFNAME" if net.backend == "nccl" else "GLOO_SOCKET_IFNAME"
+        adapter, is_infiniband, _ = card.name.partition(":")
+        if is_infiniband:
+            variable = "NCCL_IB_HCA"
         found = {"share": rate / card.bytes_per_s, "card": card.name, "variable": variable}
-        return Note("slow-for-its-card", found | {"interface": card.name.partition(":")[0]})
+        return Note("slow-for-its-card", found | {"interface": adapter})
     least = law.latency_s * (1 - WELL) / WELL / law.seconds_per_byte
     if least > BUCKET_BYTES:
         share = law.latency_s / law.seconds(BUCKET_BYTES)

@@ -22,7 +22,7 @@ from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.redaction import redact
 from perfdoctor.runs import directory, regular_file
 from perfdoctor.wire.names import PROBE_LOG
-from perfdoctor.wire.rows import HEADER_BYTES
+from perfdoctor.wire.rows import TEXT_BYTES
 
 LAST = "failure.txt"  # the last failure of a whole command, in the user's state folder
 LEFT_OUT = re.compile(r"(?:trace|stacks)\.|.*\.(?:gz|log)$|reserve$|sources\.json$")
@@ -114,9 +114,9 @@ def _plain(text: str, names: Mapping[str, str]) -> bytes:
 
 
 def _rows(content: bytes, names: Mapping[str, str]) -> bytes:
-    """Rows are numbers; only the header has words."""
-    header = _plain(_decoded(content[:HEADER_BYTES]), names)
-    return header[:HEADER_BYTES].ljust(HEADER_BYTES) + content[HEADER_BYTES:]
+    """Rows are numbers, and so is the end of the header; only what comes before has words."""
+    text = _plain(_decoded(content[:TEXT_BYTES]), names)
+    return text[:TEXT_BYTES].ljust(TEXT_BYTES) + content[TEXT_BYTES:]
 
 
 def _decoded(content: bytes) -> str:

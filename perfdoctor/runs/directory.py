@@ -73,9 +73,12 @@ def places(out: str | None = None, kind: str = "runs") -> list[Path]:
     usual = [here(kind)]
     with suppress(OSError):
         usual.append(state_home() / "perfdoctor" / kind)
-    shared = Path(tempfile.gettempdir()) / f"perfdoctor-{os.getuid()}"
-    # Anybody may have made a folder of that name: what is in it would be shown, and tried, as the user's own.
-    own = [shared / kind] if not os.path.lexists(shared) or is_private(shared) else []
+    own = []
+    with suppress(OSError):  # no temporary folder can be written to, as on a full disk
+        shared = Path(tempfile.gettempdir()) / f"perfdoctor-{os.getuid()}"
+        # Anybody may have made one of that name: what is in it would be shown, and tried, as the user's own.
+        if not os.path.lexists(shared) or is_private(shared):
+            own = [shared / kind]
     return [place for place in usual if place is not None and not _leads_elsewhere(place)] + own
 
 
@@ -223,12 +226,15 @@ def free_reserve(path: Path) -> None:
         (path / RESERVE).unlink(missing_ok=True)
 
 
-def end_watch(path: Path) -> None:
-    """Tell every rank of the run at `path` to stop recording; the scripts go on."""
+def end_watch(path: Path) -> int:
+    """Tell every rank of the run at `path` to stop recording, and return how many those are."""
+    told = 0
     for rows in path.glob(rows_file("steps", ANY_RANK)):
         with open(rows, "r+b") as file:
             file.seek(CONTROL_BYTE)
             file.write(b"\x01")
+        told += 1
+    return told
 
 
 def pack_traces(path: Path) -> None:

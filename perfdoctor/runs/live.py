@@ -22,6 +22,7 @@ from perfdoctor.runs.tails import CountedSteps, LinesTail, RowsTail, StepCurve
 from perfdoctor.runs.types import RankRecords, RunRecords
 from perfdoctor.runs.unended import is_gone
 from perfdoctor.wire import names
+from perfdoctor.wire.step_rows import STEPS
 
 RECENT_S = 10.0  # what "now" means; a rate of less flickers
 RECENT_ROWS = 16  # that are looked at, where steps take seconds
@@ -91,7 +92,7 @@ class LiveRun:
                 process = _LiveProcess.of(self.path / entry)
                 if process is not None:
                     self._processes[entry] = process
-            elif kind.startswith("gpu") and kind[3:].isdigit() and rest == "jsonl":
+            elif kind.startswith("gpu") and kind[3:].isdecimal() and rest == "jsonl":
                 self._gpus.setdefault(int(kind[3:]), LinesTail(self.path / entry))
         for process in self._processes.values():
             process.read_on()
@@ -143,7 +144,7 @@ class _LiveProcess:
     def of(cls, path: Path) -> _LiveProcess | None:
         """The process that writes a rows file, or None while it has written no header."""
         header = raw.read_header(path) or {}
-        tail, rank = RowsTail.of(path), whole(header, "rank")
+        tail, rank = RowsTail.of(path, STEPS.required), whole(header, "rank")
         if tail is None or rank is None:
             return None
         opened_s = header.get("opened_epoch_s")

@@ -192,6 +192,7 @@ def records_of(folder: Folder, others: bool = True) -> RunRecords:
     gpus = {
         int(file.stem[3:]): tuple(read_lines(file, problems))
         for file in sorted(folder.path.glob(gpu_file("[0-9]*")))
+        if file.stem[3:].isdecimal()  # no copy that somebody made of one
     }
     return RunRecords(
         folder.path,
@@ -326,9 +327,10 @@ def _steps_of(path: Path, process: Process) -> Rows | None:
 def _tags(path: Path) -> set[str]:
     """`rank0`, or `rank0.<pid>` for a further process of the same rank."""
     tags = (
-        re.fullmatch(r"(?:steps|events)\.(rank\d+(?:\.\d+)?)\.\w+", entry.name) for entry in path.iterdir()
+        re.fullmatch(r"(?:steps|events)\.(rank(\d{1,9})(?:\.\d{1,18})?)\.\w+", entry.name)
+        for entry in path.iterdir()
     )
-    return {match[1] for match in tags if match}
+    return {match[1] for match in tags if match and int(match[2]) < MOST_RANKS}
 
 
 def _length(steps: Rows | None) -> list[int]:

@@ -68,9 +68,10 @@ class SourceLines:
         for file, lines in self._files.items():
             whole = {number for name, number in places if name == file}
             kept = None if lines is None else _kept(lines, whole)
-            left -= sum(map(len, kept or ()))
-            if left >= 0 and lines != []:  # which is a file that is not there
+            room = sum(map(len, kept or ()))
+            if room <= left and lines != []:  # which is a file that is not there
                 files[file] = kept
+                left -= room
         target = run / directory.SOURCES
         if files and not target.exists():
             with suppress(OSError):  # then later reports read the files themselves

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,10 +32,10 @@ class RowsTail:
         self._offset = HEADER_BYTES
 
     @classmethod
-    def of(cls, path: Path) -> RowsTail | None:
-        """The tail of a rows file, or None while it has no header that can be read."""
+    def of(cls, path: Path, required: Collection[tuple[str, str]] = ()) -> RowsTail | None:
+        """The tail of a rows file, or None while it has no header that can be read, with these columns."""
         header = raw.read_header(path)
-        layout = raw.layout_of(header) if header and not raw.is_newer(header) else None
+        layout = raw.layout_of(header, required) if header and not raw.is_newer(header) else None
         return None if layout is None else cls(path, layout)
 
     def new(self) -> Iterator[Rows]:

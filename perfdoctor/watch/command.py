@@ -138,6 +138,8 @@ def _script_and_name(argv: Sequence[str]) -> tuple[str | None, str]:
             return None, "stdin"
         elif not word.startswith("-"):
             return word, _stem(word)
+        elif word.startswith(OPTIONS_WITH_VALUE):
+            continue  # -Ximporttime: its value follows at once
         elif code := re.fullmatch(r"-[A-Za-z]*?([mc])(.*)", word, re.DOTALL):
             return None, "code" if code[1] == "c" else code[2] or next(words, "module")
     return None, "python"

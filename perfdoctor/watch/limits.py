@@ -17,6 +17,7 @@ from perfdoctor.runs import directory
 from perfdoctor.watch.descendants import lives, with_descendants
 from perfdoctor.wire.names import MEASURED, MEASURING, PROBE_LOG
 
+TELL_S = 1.0  # between two looks for ranks that begin to record when the watch is over
 POLL_S = 0.1  # how often steps are counted and deadlines looked at
 # What ends a script, and how long it may take: it may save a checkpoint, or swallow an interrupt.
 ENDINGS = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
@@ -27,6 +28,7 @@ EVALUATING_S = 60.0  # that a script may evaluate before it trains; longer, and 
 LEAVING_S = 5.0  # for a script to end by itself once the probe has ended it: it has its own cleaning up
 # Between batches a measurement looks at its clock: one that takes so much longer is stuck in a batch.
 STUCK, STUCK_S = 2.0, 60.0
+TROUBLE = b"pid "  # how the probe begins a line of its log
 
 
 class Limit(Protocol):
@@ -53,11 +55,18 @@ class BenchmarkLimit:
         stage = progress(self._file.parent)
         if stage is not None:
             self._begin_s = min(self._begin_s, now_s)
-        elif (self._file.parent / PROBE_LOG).exists():
+        elif self._is_probe_in_trouble():
             return True  # the probe is in trouble, and may let the script train to its end
         if stage == MEASURED:
             self._done_s = min(self._done_s, now_s)
         return now_s - self._done_s > LEAVING_S or now_s - self._begin_s > self._longest_s
+
+    def _is_probe_in_trouble(self) -> bool:
+        """Whether the probe has written to its log, in which samplers that fail have their lines, too."""
+        with suppress(OSError):
+            log = (self._file.parent / PROBE_LOG).read_bytes()
+            return any(line.startswith(TROUBLE) for line in log.splitlines())
+        return False
 
 
 def progress(run: Path) -> str | None:
@@ -93,6 +102,7 @@ class WatchLimit:
         self._grace_s = grace_s  # for a script that ends by itself after its last step
         self._called_off = called_off  # whether somebody else has ended it
         self._first_step_s = self._over_s = math.inf
+        self._told, self._tell_s = 0, -math.inf  # ranks, and when to look for more
 
     @property
     def reached(self) -> bool:
@@ -100,12 +110,21 @@ class WatchLimit:
         return self._over_s < math.inf
 
     def is_over(self) -> bool:
-        """Whether the watch has come to its end; the first time it has, the probes are told."""
+        """Whether the watch has come to its end; once it has, the probes are told."""
         now_s = time.monotonic()
         if not self.reached and (now_s >= self._end_s or self._called_off() or self._trained(now_s)):
             self._over_s = now_s + (self._grace_s if now_s < self._end_s else 0.0)
-            directory.end_watch(self._run)
+        if self.reached and now_s >= self._tell_s:
+            self._tell(now_s)
         return now_s >= self._over_s
+
+    def _tell(self, now_s: float) -> None:
+        """Have the ranks stop recording: those of a script that takes long to start, once they are there.
+
+        What starts when these were told, after a failure say, is no part of this watch.
+        """
+        before, self._told = self._told, directory.end_watch(self._run)
+        self._tell_s = math.inf if self._told and self._told == before else now_s + TELL_S
 
     def _trained(self, now_s: float) -> bool:
         """Whether enough steps were taken, or were taken for long enough."""

@@ -177,6 +177,8 @@ def _dropping_option(argv: Sequence[str]) -> str | None:
     for word in words:
         if word in OPTIONS_WITH_VALUE:
             next(words, None)
+        elif word.startswith(OPTIONS_WITH_VALUE):
+            continue  # -Ximporttime: its value follows at once
         elif not re.fullmatch(r"-[A-Za-z]+", word):
             return None
         else:

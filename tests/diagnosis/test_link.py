@@ -30,7 +30,7 @@ def test_ranks_that_stay_far_below_their_card_are_told_where_to_look() -> None:
     assert told(slow).startswith("the ranks reach 36% of what eth0 can carry")
     assert "GLOO_SOCKET_IFNAME=eth0" in told(slow)
     port = replace(slow, backend="nccl", nic=Nic("mlx5_0:1", 10 * GIGABIT))
-    assert "NCCL_SOCKET_IFNAME=mlx5_0)" in told(port)
+    assert "NCCL_IB_HCA=mlx5_0)" in told(port)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,12 @@ import pytest
 
 from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.runs import bug_bundle
+from perfdoctor.runs.raw import read_now
 from perfdoctor.wire import files
+from perfdoctor.wire.collective_rows import ALL_REDUCE, NOW, NOW_BYTE
 from perfdoctor.wire.rows import HEADER_BYTES
 from perfdoctor.wire.step_rows import STEPS
+from tests.support.jobs import write_job
 
 pytestmark = pytest.mark.process
 
@@ -83,6 +86,19 @@ def test_rows_stay_rows_and_long_files_are_cut(home: Path, monkeypatch: pytest.M
     assert len(content) == 5000
     assert content[HEADER_BYTES:] == (run / "steps.rank0.bin").read_bytes()[HEADER_BYTES:5000]
     assert json.loads(content[:HEADER_BYTES])["kind"] == STEPS.kind
+
+
+def test_a_bundle_tells_which_collective_a_rank_was_in(home: Path) -> None:
+    (run,) = write_job(home, ranks=1, steps=5, inside=(0,)).folders
+    file = run / "collectives.rank0.bin"
+    with open(file, "r+b") as rows:
+        rows.seek(NOW_BYTE)
+        rows.write(NOW.pack(0x91, 5, 0xE9, 3, 0, ALL_REDUCE, 1))  # bytes that are no text
+    now = read_now(file)
+    assert now is not None
+    bug_bundle.write(home / "bug.zip", run, ())
+    file.write_bytes(bundled(home / "bug.zip")["run/collectives.rank0.bin"])
+    assert read_now(file) == now
 
 
 def test_a_bundle_replaces_no_file_and_half_of_one_is_not_left(

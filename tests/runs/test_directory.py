@@ -175,6 +175,17 @@ def test_a_temporary_folder_that_others_could_change_is_neither_written_nor_sear
 
 
 @pytest.mark.shows("private-files")
+@pytest.mark.shows("disk-full")
+def test_without_room_for_temporary_files_runs_are_found_all_the_same(tmp_path, monkeypatch):
+    def no_room():
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("tempfile.gettempdir", no_room)
+    assert directory.places() == [tmp_path / ".perfdoctor/runs", tmp_path / "state/perfdoctor/runs"]
+
+
 def test_a_link_of_another_user_in_the_place_of_our_folder_is_not_followed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()

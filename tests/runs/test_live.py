@@ -109,6 +109,13 @@ def test_damaged_files_leave_what_others_tell(run):
     assert [row["utilisation"] for row in seen.recent.gpus[0]] == [0.5]
 
 
+def test_rows_without_a_column_that_steps_have_are_left_out(run):
+    columns = [["end_ns", "<i8"], ["begin_ns", "<i8"]]
+    fields = {"pid": 1, "rank": 1, "row_bytes": 16, "columns": columns}
+    (run / "steps.rank1.bin").write_bytes(json.dumps(fields).encode().ljust(4095) + b"\n" + b"\1" * 64)
+    assert LiveRun(run).look().steps == {0: 100}
+
+
 @pytest.mark.parametrize(
     ("host", "pid", "watcher", "is_gone"),
     [

@@ -83,6 +83,24 @@ def test_a_file_that_ends_between_its_blocks_is_whole_while_rows_are_followed_by
     assert records.problems == ()
 
 
+@pytest.mark.shows("damaged-run")
+def test_a_copy_of_a_file_beside_it_is_not_read(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=1, steps=5).folders
+    (folder / "gpu0.jsonl").write_text('{"index": 0}\n')
+    for name in ("gpu0 (copy).jsonl", "gpu0-old.jsonl", "steps.rank0 (copy).bin"):
+        (folder / name).write_text('{"index": 7}\n')
+    records = recorded.read(folder)
+    assert dict(records.gpus) == {0: ({"index": 0},)}
+    assert list(records.ranks) == [0]
+
+
+@pytest.mark.shows("hostile-files")
+def test_a_rank_beyond_the_size_of_any_job_is_none(tmp_path):
+    (folder,) = write_job(tmp_path, ranks=1, steps=5).folders
+    (folder / f"events.rank{recorded.MOST_RANKS}.jsonl").touch()
+    assert list(recorded.read(folder).ranks) == [0]
+
+
 @pytest.mark.shows("killed")
 def test_rows_end_where_the_writer_was_killed(tmp_path):
     planted = write_job(tmp_path, ranks=1, steps=50, stopped={0: 20})

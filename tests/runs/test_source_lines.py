@@ -139,6 +139,16 @@ def test_only_so_much_is_kept_and_only_once(tmp_path, monkeypatch):
     assert json.loads((tmp_path / SOURCES).read_text())["files"] == files
 
 
+def test_a_file_that_has_no_room_leaves_it_to_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(source_lines, "MOST_KEPT", 10)
+    large, small = written(tmp_path / "a.py", "a" * 20), written(tmp_path / "b.py", "b\n")
+    source = SourceLines.of(records(tmp_path))
+    for file in (large, small):
+        source(file, 1)
+    source.keep(tmp_path, [])
+    assert json.loads((tmp_path / SOURCES).read_text())["files"] == {small: ["b", ""]}
+
+
 @pytest.mark.parametrize(
     "alien", ["", "[]", '{"files": 3}', '{"files": {"x.py": 3}}', '{"files": {"x.py": [1]}}']
 )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from perfdoctor.runs.unended import SILENT_S, settled
@@ -48,6 +49,14 @@ def test_on_another_host_its_files_tell(tmp_path: Path, ended: int) -> None:
     assert settled(tmp_path, told)["outcome"] == "running"
 
 
+def test_a_command_that_outlasts_its_watch_is_told_from_one_that_has_its_number(tmp_path: Path) -> None:
+    began_s = psutil.Process().create_time()
+    for later_s, outcome in ((0.5, "running"), (7200.0, "lost")):  # the second one: of before a restart
+        told = run(tmp_path, os.getpid(), os.getpid(), started_epoch_s=began_s - later_s)
+        os.utime(tmp_path / "run.json", (1, 1))
+        assert settled(tmp_path, told)["outcome"] == outcome
+
+
 def test_what_has_ended_stays_as_it_was_written(tmp_path: Path, ended: int) -> None:
     told = run(tmp_path, ended, ended, outcome="signalled")
     assert settled(tmp_path, told) is told
@@ -55,3 +64,26 @@ def test_what_has_ended_stays_as_it_was_written(tmp_path: Path, ended: int) -> N
 
 def test_a_run_without_a_description_is_left_alone(tmp_path: Path) -> None:
     assert settled(tmp_path, {}) == {}
+
+
+def test_where_the_system_has_no_proc_processes_are_found_all_the_same(
+    tmp_path: Path, ended: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exists = os.path.exists
+    monkeypatch.setattr(os.path, "exists", lambda path: not str(path).startswith("/proc") and exists(path))
+    assert settled(tmp_path, run(tmp_path, os.getpid(), ended))["outcome"] == "running"
+    assert settled(tmp_path, run(tmp_path, ended, ended))["outcome"] == "lost"
+
+
+def test_a_number_that_no_process_can_have_is_none(tmp_path: Path, ended: int) -> None:
+    assert settled(tmp_path, run(tmp_path, 2**63, ended))["outcome"] == "lost"
+
+
+def test_a_process_of_another_user_is_there(
+    tmp_path: Path, ended: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(pid: int, number: int) -> None:
+        raise PermissionError(1, "not permitted")
+
+    monkeypatch.setattr(os, "kill", refused)
+    assert settled(tmp_path, run(tmp_path, 7, ended))["outcome"] == "running"

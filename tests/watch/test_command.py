@@ -58,6 +58,7 @@ def test_a_command_on_the_path_stays_as_typed(folder: Path) -> None:
         (["-"], "stdin"),
         (["-c", "print()"], "code"),
         (["-W", "ignore", "-X", "dev", "train.py"], "train"),
+        (["-Wonce", "-Ximporttime", "train.py"], "train"),
         (["torchrun", "--nproc-per-node", "2", "src/train.py", "--eval.py"], "train"),
         (["bash", "jobs/train.sh"], "train"),
         (["accelerate", "launch", "-m", "x"], "accelerate"),

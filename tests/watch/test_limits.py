@@ -10,6 +10,7 @@ import pytest
 
 from perfdoctor.model.measured import Marker
 from perfdoctor.watch import limits
+from perfdoctor.wire.rows import CONTROL_BYTE, HEADER_BYTES
 from tests.support.processes import wait_for
 
 
@@ -47,6 +48,12 @@ def test_a_probe_in_trouble_does_not_let_the_script_train(tmp_path, clock):
     assert bound.is_over()
 
 
+def test_a_sampler_in_trouble_leaves_the_measurement_alone(tmp_path, clock):
+    bound = limits.BenchmarkLimit(tmp_path, 10.0)
+    (tmp_path / "probe.log").write_text("gpu sampler turned off: NVMLError: 999\n")
+    assert not bound.is_over()
+
+
 def test_the_last_whole_line_says_how_far_a_measurement_is(tmp_path):
     assert limits.progress(tmp_path) is None
     for text, stage in (("", ""), ("0 workers\n", "0 workers"), ("0 workers\n2 work", "0 workers")):
@@ -78,7 +85,7 @@ def test_training_is_over_after_its_steps_or_its_time(tmp_path, clock, monkeypat
 @pytest.mark.shows("budgets")
 def test_a_watch_ends_after_its_seconds_whatever_the_script_does(tmp_path, clock, monkeypatch):
     told = []
-    monkeypatch.setattr(limits.directory, "end_watch", told.append)
+    monkeypatch.setattr(limits.directory, "end_watch", lambda run: told.append(run) or 1)
     limit = limits.WatchLimit(tmp_path, None, 30.0)
     clock[0] += 30.0 - limits.POLL_S
     assert not limit.is_over()
@@ -87,6 +94,25 @@ def test_a_watch_ends_after_its_seconds_whatever_the_script_does(tmp_path, clock
     assert limit.is_over()
     assert told == [tmp_path]
     assert limit.pause_s == limits.POLL_S  # so it is asked again before long
+
+
+@pytest.mark.shows("budgets")
+def test_training_that_begins_when_the_watch_is_over_is_not_recorded(tmp_path, clock):
+    limit = limits.WatchLimit(tmp_path, None, 30.0)
+    clock[0] += 31.0
+    assert limit.is_over()
+    late = tmp_path / "steps.rank0.bin"
+    late.write_bytes(bytes(HEADER_BYTES))
+    clock[0] += limits.TELL_S + limits.POLL_S
+    assert limit.is_over()
+    assert late.read_bytes()[CONTROL_BYTE] == 1
+    clock[0] += limits.TELL_S + limits.POLL_S
+    assert limit.is_over()
+    again = tmp_path / "steps.rank0.7.bin"  # started again by its launcher
+    again.write_bytes(bytes(HEADER_BYTES))
+    clock[0] += limits.TELL_S + limits.POLL_S
+    assert limit.is_over()
+    assert again.read_bytes()[CONTROL_BYTE] == 0
 
 
 def test_a_script_that_swallows_every_signal_is_killed_in_time(clock, monkeypatch):

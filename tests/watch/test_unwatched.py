@@ -56,6 +56,7 @@ def test_never_importing_torch_is_told_apart_from_never_being_reached(tmp_path: 
         (["python", "-I", "train.py"], "option -I"),
         (["python3.11", "-uE", "train.py"], "option -E"),
         (["/usr/bin/python", "-W", "ignore", "-S", "train.py"], "option -S"),
+        (["python", "-Werror::UserWarning", "-Ximporttime", "-I", "train.py"], "option -I"),
         (["env", "-i", "python", "train.py"], "`env -i` empties"),
         (["bash", "-c", "python -I train.py"], "option -I"),
         (["bash", "-c", "cd src && PYTHONPATH=. python train.py"], "PYTHONPATH is replaced"),

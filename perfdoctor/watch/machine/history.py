@@ -21,6 +21,7 @@ from typing import Any
 
 import orjson
 
+from perfdoctor.model import json_bytes
 from perfdoctor.model.concluded import Bottleneck, Gain
 from perfdoctor.model.history import TriedChange
 from perfdoctor.model.trial import Outcome
@@ -57,7 +58,7 @@ def add(changes: Sequence[TriedChange]) -> None:
         return
     directory.make_private(kept.parent)
     with _locked(kept):
-        lines = [*_lines(kept), *(orjson.dumps(_line(change)) for change in changes)]
+        lines = [*_lines(kept), *(json_bytes.dumps(_line(change)) for change in changes)]
         directory.write_bytes(kept, b"".join(line + b"\n" for line in lines[-MOST_LINES:]))
 
 

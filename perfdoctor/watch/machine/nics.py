@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from perfdoctor.model.link import Nic
 
 CHOSEN = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+NO_INFINIBAND = "NCCL_IB_DISABLE"
 BITS = 8
 PASSED_ON = ("bond", "vlan", "macvlan")  # virtual cards that name the rate of the real ones below them
 DEFAULT_ROUTE = "00000000"  # in /proc/net/route: what no other line holds goes this way
@@ -25,16 +26,28 @@ def nics(root: Path = ROOT) -> list[Nic]:
 def used(environ: Mapping[str, str], backend: str, root: Path = ROOT) -> Nic | None:
     """The card that ranks of other hosts are likely reached by; None where there is none.
 
-    It is the one named in the environment, else InfiniBand where NCCL exchanges, else that of the default
+    It is InfiniBand where NCCL exchanges, else the one named in the environment, else that of the default
     route, else the fastest.
     """
-    cards = nics(root)
-    variable = CHOSEN[0] if backend == "nccl" else CHOSEN[1]
-    prefix = environ.get(variable, "").split(",")[0].lstrip("^=")
-    by_name = [nic for nic in cards if prefix and nic.name.startswith(prefix)]
-    infiniband = [nic for nic in cards if backend == "nccl" and not prefix and ":" in nic.name]
-    routed = [nic for nic in cards if nic.name == _default_route(root)]
-    return next(iter([*by_name, *infiniband, *routed, *cards]), None)
+    cards, of_nccl = nics(root), backend == "nccl"
+    # The variable for sockets leaves InfiniBand alone.
+    takes_infiniband = of_nccl and environ.get(NO_INFINIBAND, "0") in ("", "0")
+    infiniband = [nic for nic in cards if takes_infiniband and ":" in nic.name]
+    sockets = [nic for nic in cards if ":" not in nic.name]
+    told = environ.get(CHOSEN[0] if of_nccl else CHOSEN[1], "")
+    named = _named(told.removeprefix("^"), sockets)
+    if told.startswith("^"):  # all but these
+        sockets, named = [nic for nic in sockets if nic not in named], []
+    routed = [nic for nic in sockets if nic.name == _default_route(root)]
+    return next(iter([*infiniband, *named, *routed, *sockets]), None)
+
+
+def _named(told: str, sockets: Sequence[Nic]) -> list[Nic]:
+    """The cards of a list, in its order: it says how their names begin or, behind a `=`, the whole names."""
+    words = [word for word in told.removeprefix("=").split(",") if word]
+    if told.startswith("="):
+        return [nic for word in words for nic in sockets if nic.name == word]
+    return [nic for word in words for nic in sockets if nic.name.startswith(word)]
 
 
 def _ethernet(root: Path) -> Iterator[Nic]:

@@ -134,7 +134,7 @@ class HangDetector:
         if not self._seen and self._still_s > limit_s:
             self._notice(members, now_s)
         elif self._within:
-            self._look_within()
+            self._look_within(members.values(), now_s)
         if self._say_s is not None and now_s >= self._say_s:
             self._say()
 
@@ -176,9 +176,7 @@ class HangDetector:
         wait_s = self._bounds.others_s if self._others else 0.0
         if self._within:
             wait_s = max(wait_s, WITHIN_S)
-        if self._is_at_work(members.values(), now_s):
-            wait_s = max(wait_s, self._bounds.patience_s - self._still_s)
-        self._say_s = now_s + wait_s
+        self._say_s = now_s + max(wait_s, self._patience_s(members.values(), now_s))
 
     def _keep(self, rank: _WatchedRank, hung: HungRank) -> None:
         """Write down where a rank is; what cannot be seen from outside, its own samples may show."""
@@ -192,7 +190,7 @@ class HangDetector:
         if not hung.functions and not hung.ended and rank_position.is_from_within(samples):
             self._within[rank.rank] = _size(samples)
 
-    def _look_within(self) -> None:
+    def _look_within(self, members: Iterable[RunProcess], now_s: float) -> None:
         """Where nobody may look from outside, the process samples itself: its newest samples."""
         for rank in self._ranks.values():
             begin = self._within.get(rank.rank)
@@ -204,7 +202,11 @@ class HangDetector:
             if stack is not None:
                 self._keep(rank, rank_position.placed(self._seen[rank.rank], [stack]))
         if not self._within and not self._others:
-            self._say_s = self._last_s
+            self._say_s = now_s + self._patience_s(members, now_s)
+
+    def _patience_s(self, members: Iterable[RunProcess], now_s: float) -> float:
+        """How long ranks that were just looked at are still left alone."""
+        return max(0.0, self._bounds.patience_s - self._still_s) if self._is_at_work(members, now_s) else 0.0
 
     def _is_at_work(self, members: Iterable[RunProcess], now_s: float) -> bool:
         """Whether all compute, in the same place: something long, such as compiling, rather than a hang."""

@@ -59,8 +59,8 @@ class FoldedStacks:
 
     def __init__(self, path: Path, rate_hz: int) -> None:
         self._path = path
-        self._rate_hz = rate_hz
-        self._counts: dict[tuple[str, ...], int] = {}
+        self.rate_hz = rate_hz  # that its counts are of
+        self._counts: dict[tuple[str, ...], float] = {}
         self._bytes = 0
         self._workers: set[int] = set()
 
@@ -71,7 +71,7 @@ class FoldedStacks:
         several: else the first minutes of a long run would weigh more than the hours after them.
         """
         trains = training_thread(pid, stacks)
-        each = max(1, round(self._rate_hz / rate_hz))
+        each = self.rate_hz / rate_hz
         for stack in stacks:
             label = "main" if stack.thread_id == trains else f"thread {stack.thread_name or stack.thread_id}"
             self._add((label, *stack.frames), stack.count * each)
@@ -94,13 +94,13 @@ class FoldedStacks:
         draft = self._path.with_name(self._path.name + ".part")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(header("py-spy", self._rate_hz))
+            file.write(header("py-spy", self.rate_hz))
             for (label, *frames), count in self._counts.items():
-                file.write(folded(label, frames, count))
+                file.write(folded(label, frames, round(count)))
             file.write(END)
         os.replace(draft, self._path)
 
-    def _add(self, key: tuple[str, ...], count: int) -> None:
+    def _add(self, key: tuple[str, ...], count: float) -> None:
         if key not in self._counts:
             self._bytes += sum(len(part) + 1 for part in key)
         self._counts[key] = self._counts.get(key, 0) + count
@@ -216,7 +216,7 @@ class StackSampler:
         return max(1, min(MOST_HZ, THREAD_SAMPLES_PER_S // threads) // max(1, ranks))
 
     def _record(self, rank: _SampledRank, member: RunProcess, now_s: float, ranks: int) -> None:
-        rate = self._rate(member, ranks)
+        rate = min(self._rate(member, ranks), rank.folded.rate_hz)
         if now_s - rank.began_s >= LATE_AFTER_S:
             rate = min(rate, LATE_HZ)
         rank.rate_hz = rate

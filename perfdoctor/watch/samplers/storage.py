@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from perfdoctor.model.dataclass import dataclass
@@ -61,15 +62,17 @@ class Storage:
         folder = self._root / "proc" / str(pid)
         files = []
         try:
-            for number in sorted(os.listdir(folder / "fd"))[:MOST_FILES]:
+            numbers = sorted(os.listdir(folder / "fd"))[:MOST_FILES]
+        except OSError:
+            return []  # it ended, or is not ours to look at
+        for number in numbers:
+            with suppress(OSError):  # a reader opens and closes files all the time
                 name = os.readlink(folder / "fd" / number)
                 data = (
                     name.startswith("/") and not name.startswith(NOT_DATA) and not name.endswith(" (deleted)")
                 )
                 if data and self._reads(folder / "fdinfo" / number):
                     files.append(name)
-        except OSError:
-            pass  # it ended, or is not ours to look at
         return files
 
     def _reads(self, info: Path) -> bool:

@@ -89,6 +89,11 @@ def test_a_line_that_was_cut_off_takes_no_other_with_it(kept):
     assert history.read() == ([tried(1), tried(3)], 1)
 
 
+def test_a_name_that_is_no_text_is_kept_with_its_bytes_escaped(kept):
+    history.add([tried(1, script="caf\udce9")])
+    assert scripts() == ["caf\\udce9"]
+
+
 def test_only_the_newest_are_kept_and_long_names_are_cut(kept, monkeypatch):
     monkeypatch.setattr(history, "MOST_LINES", 3)
     for number in range(5):

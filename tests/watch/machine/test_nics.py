@@ -82,4 +82,20 @@ def test_a_card_named_in_the_environment_comes_first(root: Path) -> None:
 def test_nccl_takes_infiniband_where_a_port_is_active(infiniband: Path) -> None:
     assert used({}, "nccl", infiniband) == Nic("mlx5_0:1", 200 * GIGABIT)
     assert used({}, "gloo", infiniband) == Nic("eth0", GIGABIT)
-    assert used({"NCCL_SOCKET_IFNAME": "eth1"}, "nccl", infiniband) == Nic("eth1", 25 * GIGABIT)
+    no_infiniband = {"NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "eth1"}
+    assert used(no_infiniband, "nccl", infiniband) == Nic("eth1", 25 * GIGABIT)
+
+
+@pytest.mark.parametrize("told", ["eth0", "^docker,lo", ""])
+def test_what_nccl_is_told_of_sockets_leaves_infiniband_alone(infiniband: Path, told: str) -> None:
+    assert used({"NCCL_SOCKET_IFNAME": told}, "nccl", infiniband) == Nic("mlx5_0:1", 200 * GIGABIT)
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [("^eth0", "eth1"), ("^lo,eth0", "eth1"), ("^=eth", "eth0"), ("^eth", "tap0"), ("=eth,eth1", "eth1")],
+)
+def test_cards_may_be_ruled_out_and_named_whole(root: Path, told: str, name: str) -> None:
+    used_card = used({"NCCL_SOCKET_IFNAME": told}, "nccl", root)
+    assert used_card is not None
+    assert used_card.name == name

@@ -249,6 +249,21 @@ def test_where_nobody_may_look_from_outside_the_ranks_own_samples_tell(tmp_path:
     assert hangs.read(tmp_path)[1].functions == ("<module>", "prepare", "f")
 
 
+def test_a_process_at_work_that_samples_itself_is_left_alone_for_minutes(tmp_path: Path) -> None:
+    job = Job(tmp_path, 1)
+    samples = tmp_path / "stacks.rank0.txt"
+    samples.write_text("# source=in-process rate_hz=20\nmain;f (x:1) 9\n")
+    job.train(10)
+    job.cores = 1.0
+    job.wait(35)
+    with open(samples, "a") as file:
+        file.write(f"main;{';'.join(STUCK)} 700\n")
+    job.wait(255)
+    assert (hangs.read(tmp_path)[0].functions, job.said) == (("<module>", "prepare", "f"), [])
+    job.wait(20)
+    assert job.said == ["no step for 300 s: it is in /home/ada/train.py:12"]
+
+
 def test_ranks_whose_samples_never_come_are_said_all_the_same(tmp_path: Path) -> None:
     job = Job(tmp_path, 2)
     for rank in (0, 1):

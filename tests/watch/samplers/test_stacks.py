@@ -130,6 +130,15 @@ def test_late_chunks_of_a_lower_rate_weigh_as_much_as_the_first_ones(tmp_path):
     assert [count for _, count in read(tmp_path)] == [200, 200]
 
 
+def test_a_chunk_of_a_rate_that_does_not_divide_the_files_weighs_what_its_time_does(tmp_path):
+    counted = FoldedStacks(tmp_path / "stacks.rank0.txt", rate_hz=20)
+    counted.add_main(1, [SampledStack(1, "MainThread", ("once (x:1)",), 150)], 15)  # 10 s
+    for _ in range(150):
+        counted.add_main(1, [SampledStack(1, "MainThread", ("often (x:2)",), 1)], 15)
+    counted.write()
+    assert [count for _, count in read(tmp_path)] == [200, 200]
+
+
 def test_rare_stacks_are_added_up_when_there_are_too_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,9 +230,21 @@ def test_one_chunk_follows_the_other_and_later_ones_are_longer_and_slower(tmp_pa
         bench.started[-1].ended = True
     assert [recording.seconds for recording in bench.started] == [10.0, 30.0, 30.0, 60.0, 60.0]
     assert bench.started[-1].rate_hz <= stacks.LATE_HZ < bench.started[0].rate_hz
-    weight = round(bench.started[0].rate_hz / bench.started[-1].rate_hz)
+    weight = bench.started[0].rate_hz / bench.started[-1].rate_hz
     bench.sampler.stop()
-    assert read(tmp_path) == ((("main", "f (x:1)"), 3 + 2 * weight),)
+    assert read(tmp_path) == ((("main", "f (x:1)"), round(3 + 2 * weight)),)
+
+
+def test_no_chunk_is_taken_at_a_higher_rate_than_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    steps_file(tmp_path, os.getpid())
+    for now, threads in ((0.0, 120), (11.0, 30)):  # a team of threads has ended in between
+        monkeypatch.setattr(psutil.Process, "num_threads", lambda process, threads=threads: threads)
+        bench.sampler.tick(now, [bench.main])
+        bench.started[-1].ended = True
+    assert [recording.rate_hz for recording in bench.started] == [5, 5]
 
 
 def test_stopping_keeps_what_the_running_chunks_have(tmp_path: Path) -> None:

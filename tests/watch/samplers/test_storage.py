@@ -76,6 +76,17 @@ def test_a_process_that_ended_has_no_files_open(tmp_path: Path) -> None:
     assert machine(tmp_path, "/data/a.jpg").in_use([8]) == []
 
 
+@pytest.mark.parametrize("folder", ["fd", "fdinfo"])
+def test_a_file_that_is_closed_meanwhile_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    storage = machine(tmp_path, "/data/closed.jpg", "/scratch/open.jpg")
+    numbers = os.listdir(tmp_path / "proc/7/fd")
+    monkeypatch.setattr(os, "listdir", lambda path: numbers)
+    (tmp_path / "proc/7" / folder / "0").unlink()
+    assert [use["mount"] for use in storage.in_use([7])] == ["/scratch"]
+
+
 def test_a_file_that_is_really_open_is_found(tmp_path: Path) -> None:
     name = tmp_path / "data.bin"
     name.write_bytes(b"x")
