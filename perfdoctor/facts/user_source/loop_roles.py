@@ -12,8 +12,16 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
+from perfdoctor.facts.user_source.kept_results import KeptResults
 from perfdoctor.facts.user_source.known_calls import BACKWARDS
-from perfdoctor.facts.user_source.loop_statements import LoopStatement, items_set, takes_numbers, unit_of
+from perfdoctor.facts.user_source.loop_statements import (
+    LoopStatement,
+    attributes_changed,
+    attributes_read,
+    items_set,
+    takes_numbers,
+    unit_of,
+)
 from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import (
     LOOPS,
@@ -186,26 +194,37 @@ def _from_model(
     A pass in source order, until a name is set anew. `results` are names seen to require gradients:
     parameters where the loop does not set them, else what the last statement that sets them gave. A number
     taken out of a tensor leaves the graph: what is done with it (an environment's step, say) neither
-    computes nor is a batch that could have been built ahead. `numbers` are names that a function of the
-    user's has set to such numbers.
+    computes nor is a batch that could have been built ahead. Rows that are drawn at random from what the
+    loop keeps make a batch, whatever was put there. `numbers` are names that a function of the user's has
+    set to such numbers.
     """
     last = {name: unit for unit in units for name in unit.sets}
     live = {name for name in results if name not in last}
     plain: set[str] = set()
+    kept = KeptResults(units)
     from_model: set[LoopStatement] = set()
     acted: set[LoopStatement] = set()
     for unit in units:
         results_here = {name for name in unit.sets & results if last[name] is unit}
         trains = unit in training and not isinstance(unit.node, ast.If)
+        drawing = None if results_here or trains else kept.draw(unit, live, plain)
+        if drawing is not None:
+            from_model -= drawing
+            acted -= drawing
+            live -= unit.sets
+            plain -= unit.sets
+            continue
+        gives = bool(results_here or trains or unit.needs & (live | plain))
+        kept.pass_by(unit, live, plain, gives)
         if not (results_here or trains) and (unit.needs & plain or (unit.needs & live and unit.leaves_graph)):
             acted.add(unit)
             plain |= unit.sets
             live -= unit.sets
-        elif unit.needs & live or results_here or trains:
+        elif gives:
             from_model.add(unit)
-            gone, kept = (live, plain) if unit.leaves_graph else (plain, live)
+            gone, held = (live, plain) if unit.leaves_graph else (plain, live)
             gone -= unit.sets
-            kept |= unit.sets
+            held |= unit.sets
             live |= unit.changes
             live -= numbers.get(unit, frozenset())
             plain |= numbers.get(unit, frozenset())
@@ -271,7 +290,7 @@ def _steered(
     changeable = frozenset().union(*changes.values())
     steered: set[LoopStatement] = set()
     for start, unit in enumerate(units):
-        drawn_from = (unit.needs - unit.sets) & changeable
+        drawn_from = (unit.needs - unit.sets | attributes_read(unit.node)) & changeable
         if not (drawn_from and unit.sets) or unit in of_results or unit in training:
             continue
         goes_through = isinstance(unit.node, (*LOOPS, *Function.__args__))
@@ -284,7 +303,7 @@ def _changed_by_results(unit: LoopStatement) -> frozenset[str]:
     """What a statement that uses results changes in place, other than to log: no logarithm does."""
     value = unit.node.value if isinstance(unit.node, ast.Expr) else None
     logged = isinstance(value, ast.Call) and called_name(value).startswith("log")
-    return frozenset() if logged else unit.changes | items_set(unit.node)
+    return frozenset() if logged else unit.changes | items_set(unit.node) | attributes_changed(unit.node)
 
 
 def _given_back(
