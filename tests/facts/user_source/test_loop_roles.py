@@ -371,6 +371,59 @@ def test_rows_of_what_one_turn_fills_alone_are_results():
     )  # fmt: skip
 
 
+def test_a_target_that_is_calculated_in_numbers_is_computed():
+    check(
+        """
+        for step in range(9):
+            x, after, reward = memory.sample(32)  # data
+            chances = target(after).exp().numpy()  # trains
+            goal = np.zeros_like(chances)  # compute
+            for i in range(len(chances)):  # compute
+                at = int(chances[i].max() * 50)  # compute
+                goal[i, at] += reward[i]  # compute
+            goal = torch.from_numpy(goal)  # compute
+            loss = -(goal * model(x)).sum()  # trains
+            loss.backward()  # trains
+        """,
+        "target(", "model(x)", "backward",
+    )  # fmt: skip
+
+
+def test_what_an_environment_gives_acts_where_the_model_is_shown_it_and_is_computed_with_where_the_loss_is():
+    check(
+        """
+        for step in range(9):
+            chances = policy(state)  # trains
+            action = chances.argmax().item()  # compute
+            after, reward = env.step(action)  # acts
+            state = np.asarray(after)  # acts
+            goal = reward * 0.99  # compute
+            loss = -(goal * chances).mean()  # compute
+            loss.backward()  # trains
+        """,
+        "policy(", "backward",
+    )  # fmt: skip
+
+
+def test_a_function_of_the_file_calculates_a_target_and_acts_on_what_the_model_is_shown():
+    check(
+        """
+        def move(state, action):
+            return state + action
+        def shared(chances):
+            return chances / chances.sum()
+        for step in range(9):
+            chances = policy(state)  # trains
+            numbers = chances.numpy()  # compute
+            goal = shared(numbers)  # compute
+            state = move(state, numbers)  # acts
+            loss = -(torch.tensor(goal) * chances).mean()  # compute
+            loss.backward()  # trains
+        """,
+        "policy(", "backward",
+    )  # fmt: skip
+
+
 def test_a_bar_that_is_told_results_yields_what_it_would_have_yielded():
     check(
         """
