@@ -25,7 +25,7 @@ SILENT_AFTER_S, SILENT_STEPS = 10.0, 5.0  # a rank is silent after so long, and 
 
 
 def now(live: LiveRecords, rollouts: float = 0.0) -> LiveNow:
-    """The run as it is. `rollouts`: of passes in eval mode, the share that the report so far calls forward."""
+    """The run as it is. `rollouts`: of passes in eval mode, the share that the report calls forward."""
     records = sanitized(live.recent)
     none = Missing("only the last seconds were read")
     run = run_facts(records, none, None)
