@@ -125,7 +125,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _Purposes:
     """The units of a loop, or of a function, by what they are for."""
 
     data: set[LoopStatement]
@@ -167,7 +167,7 @@ def _split(
     training: frozenset[LoopStatement],
     results: frozenset[str],
     numbers: Mapping[LoopStatement, frozenset[str]],
-) -> _Parts:
+) -> _Purposes:
     """What each unit is for: building the batch, computing between model and loss, acting, drawing."""
     calculations = Calculations(listing)
     trained, acted, played = _from_model(units, training, results, numbers, calculations)
@@ -186,7 +186,7 @@ def _split(
     compute = (wanted & (trained | calculated)) | (wanted - fed - acted) | touching
     returning = {unit for unit in units if isinstance(unit.node, ast.Return)}
     given = _slice(units, _needs(returning)) | returning
-    return _Parts(
+    return _Purposes(
         fed - trained - acted,
         compute,
         wanted & acted - drawn - calculated,
