@@ -86,13 +86,15 @@ def judge_over_time(
     from perfdoctor.facts.device.profiler_windows import plainest
     from perfdoctor.facts.flames import flames, thread_uses
     from perfdoctor.facts.host.training_thread import TrainingThreadFacts
+    from perfdoctor.facts.steps.rollout_share import share_of
     from perfdoctor.facts.timeline import timeline
     from perfdoctor.facts.user_source.parse import Sources
     from perfdoctor.facts.waterfall import device_waterfall
     from perfdoctor.model.measured import StepFacts
 
     report, facts, evidence, source = _examine(path, others, leading_only, before_measuring)
-    records, sources, over_time = evidence.records, Sources(source), timeline(evidence.records)
+    records, sources = evidence.records, Sources(source)
+    over_time = timeline(records, share_of(report.notes))
     rank = over_time.steps.rank if over_time.steps is not None else None
     window, thread = plainest(evidence.windows), facts.get(TrainingThreadFacts)
     seconds = step.seconds if (step := facts.get(StepFacts)) is not None else {}
@@ -244,8 +246,10 @@ def _compare(
     if job.world < 2 or job.part:
         return None, None, tuple(note for note in job.notes if note not in records.problems)
     from perfdoctor.facts.ranks.job import RankComparison
+    from perfdoctor.facts.user_source.parse import Sources
+    from perfdoctor.runs.source_lines import SourceLines
 
-    comparison = RankComparison(job.world)
+    comparison = RankComparison(job.world, Sources(SourceLines.of(records)))
     whole = job.read(comparison.add, known=records.problems)
     facts = comparison.facts(whole)
     return (None, None, whole.notes) if facts is None else (_with_link(facts), comparison.waits, ())

@@ -47,13 +47,15 @@ class Following:
     def look(self) -> LiveNow:
         """How the run is now; where it is time for another report, that is begun."""
         from perfdoctor.facts import live
+        from perfdoctor.facts.steps.rollout_share import share_of
         from perfdoctor.runs.live import LiveRun
 
         for part in self._reports.parts:
             if part not in self._runs:
                 with suppress(PerfdoctorError, OSError):  # it has just gone
                     self._runs[part] = LiveRun(part)
-        own, *others = (live.now(run.look()) for run in self._runs.values())
+        rollouts = share_of(self.report.notes) if self.report is not None else 0.0
+        own, *others = (live.now(run.look(), rollouts) for run in self._runs.values())
         ranks = [*own.ranks, *(rank for other in others for rank in other.ranks)]
         self.now = replace(own, ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)))
         if self.now.leading is not None:

@@ -9,6 +9,7 @@ from perfdoctor.facts.decode import Json, as_count, number, positive, sanitized
 from perfdoctor.facts.host.resources import HostSamples, busy_cores, growth, memory_facts
 from perfdoctor.facts.script.run import run_facts
 from perfdoctor.facts.steps import boundaries
+from perfdoctor.facts.steps.rollout_share import as_forward
 from perfdoctor.model.live import LiveDevice, LiveHost, LiveNow, LiveRank, LiveState
 from perfdoctor.model.measured import Marker, MemoryFacts
 from perfdoctor.model.missing import Missing
@@ -23,8 +24,8 @@ GONE_AFTER_S, SAMPLES_MISSED = 5.0, 3.0  # of one whose processes are not there
 SILENT_AFTER_S, SILENT_STEPS = 10.0, 5.0  # a rank is silent after so long, and so many of its steps
 
 
-def now(live: LiveRecords) -> LiveNow:
-    """The run as it is."""
+def now(live: LiveRecords, rollouts: float = 0.0) -> LiveNow:
+    """The run as it is. `rollouts`: of passes in eval mode, the share that the report calls forward."""
     records = sanitized(live.recent)
     none = Missing("only the last seconds were read")
     run = run_facts(records, none, None)
@@ -34,7 +35,7 @@ def now(live: LiveRecords) -> LiveNow:
     return LiveNow(
         run=run,
         state=state,
-        ranks=tuple(_rank(rank, live, records.run, state) for rank in records.ranks.values()),
+        ranks=tuple(_rank(rank, live, records.run, state, rollouts) for rank in records.ranks.values()),
         host=_host(records.host) if not state.is_over else None,
         devices=tuple(_devices(records)) if not state.is_over else (),
         steps_per_s=live.steps_per_s,
@@ -64,7 +65,7 @@ def _elapsed_s(records: RunRecords, now_epoch_s: float) -> float:
     return max(0.0, now_epoch_s - began_s) if began_s else 0.0
 
 
-def _rank(rank: RankRecords, live: LiveRecords, run: Json, state: LiveState) -> LiveRank:
+def _rank(rank: RankRecords, live: LiveRecords, run: Json, state: LiveState, rollouts: float) -> LiveRank:
     """The rank by its last steps, those without a profiler window where there are any."""
     bare = LiveRank(rank.rank, live.steps.get(rank.rank, 0), node=rank.node)
     steps = boundaries.find(rank.steps)
@@ -76,11 +77,12 @@ def _rank(rank: RankRecords, live: LiveRecords, run: Json, state: LiveState) -> 
         return bare
     samples = float(steps.samples[used].sum())
     step_s = wall_s / count
+    seconds = {phase: float(values[used].sum()) / count for phase, values in steps.phases.items()}
     silent_s = _silent_s(rank, live, run) if state is LiveState.TRAINING else None
     return replace(
         bare,
         step_s=step_s,
-        seconds={phase: float(values[used].sum()) / count for phase, values in steps.phases.items()},
+        seconds=as_forward(seconds, rollouts),
         samples_per_s=samples / wall_s if samples else None,
         recent=round(count),
         silent_s=silent_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from perfdoctor.facts.decode import Json, number, positive, process_sum, sanitized
 from perfdoctor.facts.gather import first_trained
 from perfdoctor.facts.steps.boundaries import Steps
+from perfdoctor.facts.steps.rollout_share import as_forward
 from perfdoctor.facts.waterfall import waterfall
 from perfdoctor.model.timeline import SampleChart, SampledCurve, StepBins, Timeline, Unit
 from perfdoctor.runs.types import RunRecords
@@ -22,10 +24,14 @@ Values = Sequence[float | None]  # of each interval between two samples
 Curves = Mapping[str, Values]
 
 
-def timeline(records: RunRecords) -> Timeline:
-    """The run over time: the steps of the lowest rank that trained, and the samples of its host."""
+def timeline(records: RunRecords, rollouts: float = 0.0) -> Timeline:
+    """The run over time: the steps of the lowest rank that trained, and the samples of its host.
+
+    `rollouts`: the share of passes in eval mode that count as forward.
+    """
     records = sanitized(records)
     rank, steps = first_trained(records)
+    steps = replace(steps, phases=as_forward(steps.phases, rollouts)) if steps is not None else None
     host = _timed(records.host)
     begin_ns = positive(records.run.get("begin_ns")) or min(_begins(host, steps), default=0.0)
     bins = step_bins(steps, rank or 0, begin_ns) if steps is not None else None

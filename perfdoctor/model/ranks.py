@@ -35,6 +35,7 @@ class RankFacts:
     cores: float | None = None  # CPU cores that its process and its loader workers kept busy
     data_cores: float | None = None  # of these, the workers
     delay: float | None = None  # seconds its threads were ready but had no core, per second of time
+    core_list: str | None = None  # the numbers of the cores that it may run on: "0-3,8"
     ended: str | None = None  # how it ended, where it did not end well: "killed by signal 9", "exit code 7"
     inside: str | None = None  # what it was in when the recording stopped, where that tells: "all_reduce ..."
 

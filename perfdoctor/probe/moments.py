@@ -30,6 +30,7 @@ class Moments:
         self.sampled_steps: List[StepViewer] = []  # whole calls of modules, in the same steps
         # A model was called without gradients or in eval mode: its arguments, itself first, and nanoseconds.
         self.evaluated: List[Callable[[Args, Kwargs, int], None]] = []
+        self.followed: List[Callable[[Args, Kwargs], None]] = []  # a model that is followed trained
         self.optimizer: List[Callable[[Any, int], None]] = []  # an optimizer steps first; with its number
         self.fetcher: List[Callable[[int, int, Any], None]] = []  # one was made, for a loader in an epoch
         self.batch: List[Callable[[int, Any], None]] = []  # a loader, by its number, delivered one of a few

@@ -102,6 +102,14 @@ class Watch:
         """Call `call(args, kwargs, ns)` after each call of a model without gradients, or in eval mode."""
         self.moments.evaluated.append(patch.guarded(name, call))
 
+    def on_followed_call(self, name: str, call: Callable[[Args, Kwargs], None]) -> None:
+        """Call `call(args, kwargs)` after each call that trains of a model that is followed: see `follow`."""
+        self.moments.followed.append(patch.guarded(name, call))
+
+    def follow(self, module: Any) -> None:
+        """Have each call of a model that trains shown: it takes some microseconds longer from then on."""
+        self.steps.modules.follow(module)
+
     def on_sampled_call(self, name: str, call: Callable[[Args, Kwargs], None]) -> None:
         """Call `call(args, kwargs)` before a model that trains is called, in sampled steps."""
         self.moments.sampled_call.append(patch.guarded(name, call))

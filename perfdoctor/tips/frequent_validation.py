@@ -33,6 +33,7 @@ from perfdoctor.tips.catalogue import Checked, tip
 # Share of wall time. A forward pass is a third of a step: validating on a fifth of the data after each epoch
 # takes 6 %, and on twice as much 12 %.
 NOTICEABLE = 0.15
+WORTHWHILE = 0.05  # share of wall time that likely goes beyond what a cache spares: less is not worth saying
 RECORDED = 0.5  # of its time: most passes record a graph
 SEVERAL = 3  # validations: fewer have no interval
 RARER = (2, 4, 10)  # times longer between two of them: at least, likely, at most
@@ -53,14 +54,16 @@ def frequent_validation(step: StepFacts, evals: EvalFacts, validation: Validatio
     seconds = validation.seconds_per_step + validation.wait_per_step_s
     share = min(1.0, seconds / step.mean_s)
     spared = min(share, validation.spared_per_step_s / step.mean_s)
-    if share - spared < NOTICEABLE or (_may_be_acting(validation) and not _is_named(validation)):
+    low, likely, high = (1 - 1 / times for times in RARER)
+    if share < NOTICEABLE or likely * (share - spared) < WORTHWHILE:
+        return None
+    if _may_be_acting(validation) and not _is_named(validation):
         return None
     if evals.grad_seconds_per_step > RECORDED * evals.seconds_per_step:
         return None  # the fix that keeps the interval comes first
     of_passes_s = validation.seconds_per_step - validation.spared_per_step_s
     passes = min(share - spared, of_passes_s / step.mean_s)
     waits = share - spared - passes
-    low, likely, high = (1 - 1 / times for times in RARER)
     between = validation.steps_between
     places = (validation.at, validation.passes)
     return Advice(

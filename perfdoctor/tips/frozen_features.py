@@ -23,15 +23,17 @@ Or fill them in as training goes, where each epoch passes every item:
             kept[index] = encoder(x)                         # the dataset returns the item's index as well
     features = kept[index]
 
-Where they do not fit into memory, keep them in half precision, or in a file: `numpy.memmap`. What a frozen
-module returns in between is kept the same way: train the part behind it on that.
+Where they do not fit into memory, keep them in half precision, or in a file: `numpy.memmap`. What the file
+takes to read is reckoned in. What a frozen module returns in between is kept the same way: train the part
+behind it on that.
 
 ## When not
 Where the inputs are to be augmented before the encoder, where it is to be fine-tuned later, or for a single
 epoch, in which each is computed once anyway.
 
 Inputs are compared where training runs on the CPU. Rows that come in the same order in each epoch are found
-where the module is called by itself; inside another module only if sampled steps happen to meet them again.
+where the module is called by itself, or is given what the model around it is given; if that makes other
+tensors of it first, only if sampled steps happen to meet the same rows again.
 """
 
 from __future__ import annotations
@@ -39,14 +41,27 @@ from __future__ import annotations
 from perfdoctor.facts.script.frozen_features import FrozenFeatureFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import StepFacts
+from perfdoctor.model.measured import RunFacts, StepFacts
 from perfdoctor.model.units import size
+from perfdoctor.tips._cached import fits
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the step
 # Of its time at least so much goes: the rest looks the features up, which passes over them once in memory.
 GONE_LEAST = 0.9
+# What does not fit into memory is read from a file: from a disk that turns, by SATA, or by NVMe.
+FILE_BYTES_PER_S = (0.1e9, 0.5e9, 2e9)
 SHOWN = 3  # lines named
+IN_MEMORY = (
+    "with torch.no_grad():  # once, before training\n"
+    "    features = torch.cat([encoder(x) for x, _ in DataLoader(dataset, batch_size=64)])"
+)
+IN_FILE = (
+    "kept = numpy.lib.format.open_memmap('features.npy', 'w+', numpy.float16, (len(dataset), width))\n"
+    "with torch.no_grad():  # once, before training\n"
+    "    for at, (x, _) in enumerate(DataLoader(dataset, batch_size=64)):\n"
+    "        kept[64 * at : 64 * at + len(x)] = encoder(x).numpy()"
+)
 
 
 @tip(
@@ -57,9 +72,15 @@ SHOWN = 3  # lines named
     checked=Checked.SCRIPTS,
     rivals=("repeated-forward", "recomputed-constants", "discarded-gradients"),
 )
-def frozen_features(step: StepFacts, frozen: FrozenFeatureFacts) -> Advice | None:
+def frozen_features(run: RunFacts, step: StepFacts, frozen: FrozenFeatureFacts) -> Advice | None:
     """Advises keeping the features where computing them again takes a noticeable share of the step."""
-    low, likely, high = (frozen.share * frozen.again.at(case) for case in (2, 1, 0))
+    kept_bytes, free_bytes = frozen.different * frozen.row_bytes, frozen.free_bytes
+    in_file = free_bytes is not None and not fits(run, kept_bytes, free_bytes)
+    reads = frozen.step_rows * frozen.row_bytes / step.mean_s if in_file and step.mean_s else 0.0  # bytes/s
+    low, likely, high = (
+        max(0.0, frozen.share * frozen.again.at(case) - reads / pace)
+        for case, pace in zip((2, 1, 0), FILE_BYTES_PER_S, strict=True)
+    )
     if likely < NOTICEABLE:
         return None
     name = frozen.module
@@ -76,11 +97,13 @@ def frozen_features(step: StepFacts, frozen: FrozenFeatureFacts) -> Advice | Non
         f"about {frozen.again.likely:.0%} {seen} had been computed before: {passes}",
     ]
     if frozen.row_bytes > 0:
-        because.append(f"what it returns for all of them takes {size(frozen.different * frozen.row_bytes)}")
+        each = f" in each of {run.ranks} ranks" if run.ranks > 1 else ""
+        left = f"; {size(free_bytes)} were free" if free_bytes is not None else ""
+        kept = f"what it returns for {frozen.different:,.0f} takes {size(kept_bytes)}{each}"
+        because.append(f"{kept}{left}" + (", too little to keep it other than in a file" if in_file else ""))
     return Advice(
         because=tuple(because),
         change=removes(GONE_LEAST * low, likely, high),
         at=frozen.at[:SHOWN],
-        code="with torch.no_grad():  # once, before training\n"
-        "    features = torch.cat([encoder(x) for x, _ in DataLoader(dataset, batch_size=64)])",
+        code=IN_FILE if in_file else IN_MEMORY,
     )

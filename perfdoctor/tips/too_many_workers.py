@@ -15,6 +15,7 @@ Workers that mostly wait for a disk or a network need no core of their own: many
 from __future__ import annotations
 
 from perfdoctor.facts.predict.step_model import StepModel
+from perfdoctor.facts.predict.thread_team import ThreadTeam
 from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import CpuFacts, LoaderFacts, RunFacts, StepFacts, ThreadFacts
@@ -39,12 +40,13 @@ def too_many_workers(
     loader: LoaderFacts,
     cpu: CpuFacts,
     threads: ThreadFacts,
+    team: ThreadTeam,
     model: StepModel,
 ) -> Advice | None:
     """Advises fewer workers where they outnumber the cores and the step model predicts a gain."""
     computing = threads.intra_op if run.device == "cpu" else 1
-    wanted = (loader.num_workers + computing) * run.ranks
-    if not loader.num_workers or wanted <= cpu.usable_cores:
+    wanted = (loader.num_workers + computing) * team.teams
+    if not loader.num_workers or wanted <= team.cores:
         return None
     times = {number: model.step_with(number) for number in range(loader.num_workers)}
     best_s = min(times.values())
@@ -52,12 +54,14 @@ def too_many_workers(
     if model.gain(Change(workers=workers)).likely < (ENOUGH_CROWDED if cpu.crowded else ENOUGH):
         return None
     each = f"{count(loader.num_workers, 'worker')} and {count(computing, 'training thread')}"
-    ranks = f" in each of {run.ranks} ranks on this node" if run.ranks > 1 else ""
-    busy = f", of which this run keeps {cpu.busy_cores:.1f} busy" if cpu.busy_cores is not None else ""
+    ranks = f" in each of {team.teams} ranks on this node" if team.teams > 1 else ""
+    busy = ""
+    if cpu.busy_cores is not None and team.cores == cpu.usable_cores:
+        busy = f", of which this run keeps {cpu.busy_cores:.1f} busy"
     batch_ms, step_ms = loader.batch_s * 1e3, step.mean_s * 1e3
     return Advice(
         because=(
-            f"{each}{ranks} share {cpu.usable_cores:g} usable cores{busy}",
+            f"{each}{ranks} share {team.cores:g} usable cores{busy}",
             f"a batch costs a worker {batch_ms:.1f} ms, and a step takes {step_ms:.1f} ms",
             f"{_enough(workers)} would keep up as well and take less from the training step",
         ),

@@ -28,6 +28,7 @@ cores are wrong again as soon as the other load is gone.
 
 from __future__ import annotations
 
+from perfdoctor.facts.host.rank_cores import RankCores
 from perfdoctor.facts.predict.thread_speedup import LARGE_S, TOO_MANY, of_threads
 from perfdoctor.facts.predict.thread_team import ROUNDED, ThreadTeam
 from perfdoctor.model.change import Effort, removes
@@ -61,9 +62,11 @@ def wrong_thread_count(
     if run.device != "cpu" or compute < MOSTLY_COMPUTE or cpu.busy_cores is None:
         return None
     if team.is_held_up:
-        return _fewer(run, threads, cpu, team, compute)
-    if run.ranks > 1:
+        return _fewer(threads, cpu, team, compute)
+    if team.teams > 1:
         return None
+    if run.ranks > 1:
+        cpu = RankCores(team.cores, 1).each(cpu)  # bound to cores of its own
     whole = cpu.whole_cores or cpu.usable_cores  # hyper-threads share the units that compute
     others = (cpu.other_cores or 0.0) * whole / cpu.usable_cores
     left = whole - (cpu.worker_cores or 0.0)  # the workers keep theirs
@@ -100,21 +103,19 @@ def wrong_thread_count(
     )
 
 
-def _fewer(
-    run: RunFacts, threads: ThreadFacts, cpu: CpuFacts, team: ThreadTeam, compute: float
-) -> Advice | None:
+def _fewer(threads: ThreadFacts, cpu: CpuFacts, team: ThreadTeam, compute: float) -> Advice | None:
     """Advises no more threads than have a core beside what holds the others."""
     advised = team.fitting
     speedups = team.speedups(advised)
     low, likely, high = (compute * (1 - 1 / speedup) for speedup in speedups)
     if 1 / (1 - likely) < ENOUGH or speedups[0] < NO_LOSS:
         return None
-    usable, count = f"{cpu.usable_cores:g} usable cores", threads.intra_op
+    usable, count = f"{team.cores:g} usable cores", threads.intra_op
     set_by = f" ({threads.set_by})" if threads.set_by else ""
     keeping = (("other programs", cpu.other_cores), ("loader workers", cpu.worker_cores))
     busy = " and ".join(f"{who} keep {cores:.1f} busy" for who, cores in keeping if cores and cores > ROUNDED)
-    if run.ranks > 1:
-        have = f"{run.ranks} ranks compute with {count} threads each{set_by} on {usable}"
+    if team.teams > 1:
+        have = f"{team.teams} ranks compute with {count} threads each{set_by} on {usable}"
         cause = f"with {count_of(advised, 'thread')} in each rank fewer wait for each other"
     else:
         have = f"torch computes with {count_of(count, 'thread')}{set_by} on {usable}"
@@ -131,7 +132,7 @@ def _fewer(
         at=(threads.at,) if threads.at else (),
         tweak=f"--threads {advised}",
         same_result=False,  # sums are added in another order
-        code=f"torch.set_num_threads({advised})" + ("" if run.ranks > 1 else MEANWHILE),
+        code=f"torch.set_num_threads({advised})" + ("" if team.teams > 1 else MEANWHILE),
     )
 
 

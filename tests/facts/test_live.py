@@ -27,7 +27,7 @@ RUN = {
 STEP = update(20, data_wait=15, forward=4, samples=32)  # and 1 ms of other
 
 
-def live(described=(STEP,) * 50, *, at_s=2.0, steps=None, run=RUN, others=(), **told):
+def live(described=(STEP,) * 50, *, at_s=2.0, steps=None, run=RUN, others=(), rollouts=0.0, **told):
     """A run whose rank 0 made these rows from its first second on, looked at `at_s` after its start."""
     recorded = {0: rows(described) if described else None, **dict(others)}
     ranks = {
@@ -37,7 +37,7 @@ def live(described=(STEP,) * 50, *, at_s=2.0, steps=None, run=RUN, others=(), **
     counts = {rank: len(table) if table is not None else 0 for rank, table in recorded.items()}
     host, gpus = told.pop("host", ()), told.pop("gpus", {})
     records = RunRecords(Path("/runs/r"), run, ranks, host=tuple(host), gpus=gpus)
-    return now(LiveRecords(records, steps or counts, now_epoch_s=BEGAN_S + at_s, **told))
+    return now(LiveRecords(records, steps or counts, now_epoch_s=BEGAN_S + at_s, **told), rollouts)
 
 
 def test_the_step_is_the_mean_of_the_last_ones_by_phase():
@@ -47,6 +47,13 @@ def test_the_step_is_the_mean_of_the_last_ones_by_phase():
     assert rank.seconds[Phase.DATA_WAIT] == pytest.approx(0.015)
     assert sum(rank.seconds.values()) == pytest.approx(rank.step_s)
     assert rank.samples_per_s == pytest.approx(1600)
+
+
+def test_passes_in_eval_mode_that_the_report_counts_as_forward_are_forward_ones():
+    (rank,) = live([update(20, validation=12, forward=4)] * 9, rollouts=0.75).ranks
+    assert rank.seconds[Phase.VALIDATION] == pytest.approx(0.003)
+    assert rank.seconds[Phase.FORWARD] == pytest.approx(0.013)
+    assert sum(rank.seconds.values()) == pytest.approx(rank.step_s)
 
 
 def test_steps_below_a_window_are_left_out_of_the_mean_while_there_are_others():

@@ -38,6 +38,12 @@ def test_it_is_told_how_many_steps_share_a_row_where_single_ones_are_not_known()
     assert timeline(records(rows([update(10.0)] * 3))).steps.steps_a_row == 1
 
 
+def test_passes_in_eval_mode_that_the_report_counts_as_forward_are_forward_ones():
+    bins = timeline(records(rows([update(10.0, validation=4.0, forward=1.0)] * 9)), rollouts=1.0).steps
+    assert set(bins.seconds[Phase.VALIDATION]) == {0.0}
+    assert bins.seconds[Phase.FORWARD][0] == pytest.approx(0.005)
+
+
 def test_a_bin_is_never_empty_however_long_a_step():
     bins = timeline(records(rows([update(10.0), update(60_000.0), update(10.0)]))).steps
     assert bins.longest_s == pytest.approx((0.01, 60.0))

@@ -38,7 +38,13 @@ def test_what_a_cache_spares_is_not_sold_again():
         "validation takes 40% of the training time, 20% beyond what a key/value cache spares"
     )
     assert advice.change.pauses.likely == pytest.approx(0.75 * 0.2)
-    assert judge(STEP, replace(validation(seconds=4), spared_per_step_s=0.0026)) is None
+    assert judge(STEP, replace(validation(seconds=4), spared_per_step_s=0.0034)) is None
+
+
+def test_a_cache_that_spares_little_leaves_the_rest_to_be_said():
+    advice = judge(STEP, replace(validation(seconds=1.6), spared_per_step_s=0.0004))
+    assert "16% of the training time, 12% beyond" in advice.because[0]
+    assert advice.change.pauses.likely == pytest.approx(0.75 * 0.12)
 
 
 def test_waits_for_its_batches_are_part_of_it():

@@ -2,6 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from perfdoctor.facts.host.rank_cores import RankCores
+from perfdoctor.facts.host.resources import share_of
+from perfdoctor.facts.predict.thread_team import thread_team
+from perfdoctor.model.missing import Missing
 from perfdoctor.tips.too_many_workers import too_many_workers as tip
 from tests.support import facts
 from tests.support.facts import LOADER_LINE, cpu, loader, model, run, step, threads
@@ -10,10 +14,19 @@ CROWDED = step(data_wait=4, forward=8, backward=8, cpu=26)
 RESTARTING = {"workers": 8, "batch": 4, "epochs": 50, "epoch_start_s": 0.03, "epoch_wait_s": 0.003}
 
 
-def judge(of_step=CROWDED, cores=2.0, device="cpu", others=None, **of_loader):
+def judge(of_step=CROWDED, cores=2.0, device="cpu", others=None, ranks=1, bound=None, **of_loader):
     of_cpu = cpu(cores=cores, busy=1.9, other_cores=others)
-    built = loader(**(RESTARTING | of_loader))
-    return tip(run(device=device), of_step, built, of_cpu, threads(2), model(of_step, built, of_cpu))
+    built, of_run = loader(**(RESTARTING | of_loader)), run(device=device, ranks=ranks)
+    team = thread_team(of_run, of_cpu, threads(2), Missing("untold"), bound)
+    of_rank = bound.each(of_cpu) if bound is not None else share_of(of_cpu, ranks)
+    return tip(of_run, of_step, built, of_cpu, threads(2), team, model(of_step, built, of_rank))
+
+
+def test_ranks_that_are_bound_to_cores_of_their_own_share_none():
+    assert "in each of 2 ranks on this node share 4 usable cores" in judge(cores=4.0, ranks=2).because[0]
+    bound = judge(cores=4.0, ranks=2, bound=RankCores(2.0, 1))
+    assert bound.because[0] == "8 workers and 2 training threads share 2 usable cores"
+    assert judge(cores=24.0, ranks=2, bound=RankCores(12.0, 1)) is None
 
 
 def test_names_the_crowd_and_the_smaller_number():

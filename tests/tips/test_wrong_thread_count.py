@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfdoctor.facts.host.rank_cores import RankCores
 from perfdoctor.facts.predict.thread_team import ThreadTeam, thread_team
 from perfdoctor.model.measured import Location
 from perfdoctor.model.missing import Missing
@@ -33,6 +34,18 @@ LACKED = (
     "compute takes 95% of the step"
 )
 CROWDED = cpu(cores=2, busy=1.4, main_cores=1.4, other_cores=1.0)
+
+
+def test_ranks_that_are_bound_to_cores_of_their_own_are_judged_by_these():
+    of_cpu, bound = cpu(cores=4, busy=4.0, main_cores=2.0), RankCores(2.0, 1)
+    crowd = threads(4, None)
+    of_team = thread_team(run(ranks=2), of_cpu, crowd, UNTOLD, bound)
+    advice = tip(run(ranks=2), BUSY, crowd, of_cpu, of_team)
+    assert advice.because[1].startswith("4 threads compete for 2 usable cores")
+    assert advice.tweak == "--threads 2"
+    fitting = threads(2, None)
+    of_team = thread_team(run(ranks=2), of_cpu, fitting, UNTOLD, bound)
+    assert tip(run(ranks=2), BUSY, fitting, of_cpu, of_team) is None
 
 
 def test_beside_a_busy_program_fewer_threads_are_advised_and_the_load_is_named_as_the_cause():

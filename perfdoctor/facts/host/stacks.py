@@ -251,7 +251,7 @@ class StackLines:
 
     def _role(self, frames: Sequence[Frame]) -> tuple[Role, int]:
         """What the line is for in the innermost training loop, and the frame that says so."""
-        inside, level = not self.anchors, -1
+        inside, level, taken = not self.anchors, -1, False
         if self.outside.holds(frames):
             return Role.OUTSIDE, level
         for index, frame in enumerate(frames):
@@ -266,8 +266,11 @@ class StackLines:
                 return Role.OUTSIDE, index
             level = index
             role = loop.role(frame.line)
+            if role is Role.REST and taken and loop.gives(frame.line):
+                role = Role.COMPUTE
             if role is not Role.TRAINS:
                 return (Role.REST if role is Role.OUTSIDE else role), index
+            taken = loop.takes(frame.line)
         if not inside or level < 0:
             return (Role.OUTSIDE if self.anchors else Role.REST), level
         shared = self._sharing(frames, level)

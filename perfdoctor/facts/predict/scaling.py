@@ -11,6 +11,7 @@ import math
 from dataclasses import replace
 
 from perfdoctor.facts.given import AllRanks
+from perfdoctor.facts.host.rank_cores import apart_from, on_node
 from perfdoctor.facts.host.training_thread import TrainingThreadFacts
 from perfdoctor.facts.predict.contention import SEEN_DOUBT
 from perfdoctor.facts.predict.step_model import BEST, LIKELY, WORST
@@ -143,11 +144,14 @@ def of_job(
         exposed_s=shown.moving_s,
         waiting_s=shown.waiting_s,
         cpu_s=cores * step.mean_s,
-        cores=cpu.usable_cores,
+        cores=on_node(job, shown, cpu.usable_cores),
         fixed=startup_share(moved),
         data_s=shown.seconds.get(Phase.DATA_WAIT, 0.0),
         late=max(job.waits, key=lambda kind: job.waits[kind], default=Bottleneck.HOST),
     )
+    here = sum(one.node == shown.node for one in job.ranks)
+    if 0 < len(apart_from(job, shown.node, [shown.rank])) == here - 1:
+        return model  # no other rank may run on its cores
     if thread is None:
         return replace(model, lacked_s=_perhaps_lacked(model, threads))
     return replace(model, lacked_s=_lacked(model, shown.mean_s, cpu, thread))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfdoctor.facts.data.pinning import PinningFacts
+from perfdoctor.facts.host.rank_cores import RankCores
 from perfdoctor.facts.host.resources import share_of
 from perfdoctor.facts.predict.contention import cpu_contention
 from perfdoctor.facts.predict.step_model import StepModel, build, of_loop
@@ -26,9 +27,10 @@ def step_model(
     cpu: CpuFacts,
     loader: LoaderFacts | None,
     pinning: PinningFacts | Missing | None,
+    bound: RankCores | Missing | None = None,
 ) -> StepModel | Missing:
     """The model of the run's step, with the cores that one of its ranks can have to itself."""
-    cores = share_of(cpu, run.ranks)
+    cores = bound.each(cpu) if isinstance(bound, RankCores) else share_of(cpu, run.ranks)
     lost = cpu_contention(records.sharing, cpu.worth(1.0))
     if loader is None:
         return of_loop(timed.step, cores, lost)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 
+from perfdoctor.facts.host.rank_cores import RankCores
 from perfdoctor.facts.host.training_thread import TrainingThreadFacts
 from perfdoctor.facts.registry import fact
 from perfdoctor.model.dataclass import dataclass
@@ -35,7 +36,7 @@ class ThreadTeam:
     """The threads of one process that compute on the CPU. Rates are seconds per second of the steps."""
 
     threads: int
-    cores: float  # usable
+    cores: float  # usable, for all teams on them
     rivals: float  # cores that are kept busy by others than the processes that train
     ran: float | None = None  # all its threads together
     lacked: float | None = None  # likewise: ready, but without a core
@@ -113,21 +114,28 @@ def _time(threads: int, divided: float) -> float:
 
 @fact
 def thread_team(
-    run: RunFacts, cpu: CpuFacts, threads: ThreadFacts, thread: TrainingThreadFacts | Missing | None
+    run: RunFacts,
+    cpu: CpuFacts,
+    threads: ThreadFacts,
+    thread: TrainingThreadFacts | Missing | None,
+    bound: RankCores | Missing | None = None,
 ) -> ThreadTeam:
     """The team of the rank that is shown; of a process alone its helpers' processes are others, too."""
     of_kernel = thread if isinstance(thread, TrainingThreadFacts) else None
+    cores, teams, others = cpu.usable_cores, run.ranks, cpu.other_cores or 0.0
+    if isinstance(bound, RankCores):
+        cores, teams, others = bound.cores, bound.ranks, others * bound.cores / cpu.usable_cores
     if run.ranks > 1:
-        rest = (cpu.worker_cores or 0.0) * run.ranks
+        rest = (cpu.worker_cores or 0.0) * teams
     else:
         rest = max(0.0, (cpu.busy_cores or 0.0) - (cpu.main_cores or 0.0))
     return ThreadTeam(
         threads=threads.intra_op,
-        cores=cpu.usable_cores,
-        rivals=(cpu.other_cores or 0.0) + rest,
+        cores=cores,
+        rivals=others + rest,
         ran=cpu.main_cores,
         lacked=cpu.main_delay,
         first_ran=of_kernel.on_core if of_kernel is not None else None,
         first_lacked=of_kernel.without_core if of_kernel is not None else None,
-        teams=run.ranks,
+        teams=teams,
     )

@@ -27,9 +27,12 @@ from perfdoctor.facts.ranks.skew import (
     spent,
 )
 from perfdoctor.facts.ranks.skew_over_time import median_wait, waits_over_time
-from perfdoctor.facts.steps import boundaries
+from perfdoctor.facts.steps import boundaries, rollouts
+from perfdoctor.facts.steps.boundaries import Steps
+from perfdoctor.facts.steps.rollout_share import as_forward, share_of
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.summary import step_facts
+from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model import units
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.dataclass import dataclass
@@ -55,10 +58,15 @@ class _RankSummary:
 
 
 class RankComparison:
-    """Takes the records of one rank after the other, keeps a little of each, and compares them."""
+    """Takes the records of one rank after the other, keeps a little of each, and compares them.
 
-    def __init__(self, world: int) -> None:
+    `sources` tells which passes in eval mode training computes with: all ranks run what the first one does.
+    """
+
+    def __init__(self, world: int, sources: Sources | None = None) -> None:
         self._world = world
+        self._sources = sources
+        self._rollouts: float | None = None  # their share of such passes; None: no rank has told
         self._matchers: dict[Members, Matcher] = {}
         self._hosts: dict[tuple[str, str, str], Node] = {}
         self._summaries: list[_RankSummary] = []
@@ -66,7 +74,15 @@ class RankComparison:
 
     def add(self, records: RankRecords) -> None:
         """Summarize one rank; its collectives go to the matchers of their groups."""
-        self._summaries.append(_summary(records, self._world, self._matchers, self._hosts))
+        found = boundaries.find(records.steps)
+        steps = self._told_apart(records, boundaries.settled(found)) if found is not None else None
+        self._summaries.append(_summary(records, steps, self._world, self._matchers, self._hosts))
+
+    def _told_apart(self, records: RankRecords, steps: Steps) -> Steps:
+        """The steps with what counts as forward there."""
+        if self._rollouts is None and self._sources is not None and steps.phases[Phase.VALIDATION].any():
+            self._rollouts = share_of(rollouts.told_apart(records, steps, self._sources)[2])
+        return replace(steps, phases=as_forward(steps.phases, self._rollouts or 0.0))
 
     def facts(self, job: JobRecords) -> JobFacts | None:
         """What all ranks that were added show together, or None where there is only one."""
@@ -111,15 +127,17 @@ class RankComparison:
 
 
 def _summary(
-    own: RankRecords, world: int, matchers: dict[Members, Matcher], hosts: dict[tuple[str, str, str], Node]
+    own: RankRecords,
+    found: Steps | None,
+    world: int,
+    matchers: dict[Members, Matcher],
+    hosts: dict[tuple[str, str, str], Node],
 ) -> _RankSummary:
     """One rank; its collectives go to the matchers of the groups that they are in."""
     wrapper = next(iter(own.of("wrapper")[-1:]), {})
-    found = boundaries.find(own.steps)
     if found is None:
         nothing = stragglers.Habits(own.node, 0.0, None, None, None, None)
         return _RankSummary(RankFacts(own.rank, own.node, 0, 0.0, {}), None, wrapper, nothing, NOTHING, 1)
-    found = boundaries.settled(found)
     step = step_facts(found, None, None)
     key = own.node, str(own.run.get("id")), str(own.run.get("pid"))
     if key not in hosts:
@@ -143,6 +161,7 @@ def _summary(
         cores=_cores(step, host.data_cores.get(own.rank)),
         data_cores=host.data_cores.get(own.rank),
         delay=host.delay.get(own.rank),
+        core_list=_core_list(own),
         inside=_inside(own),
     )
     habits = stragglers.Habits(
@@ -158,6 +177,14 @@ def _summary(
         line_seconds(own, step),
     )
     return _RankSummary(facts, flow, wrapper, habits, host, largest)
+
+
+def _core_list(own: RankRecords) -> str | None:
+    """The cores that a rank may run on, as the last sample that tells has them."""
+    procs = (proc for entry in reversed(own.host) for proc in entry.get("procs") or ())
+    ours = (proc for proc in procs if isinstance(proc, dict) and proc.get("rank") == own.rank)
+    told = (proc.get("cores") for proc in ours if proc.get("role") == "main")
+    return next((cores for cores in told if isinstance(cores, str)), None)
 
 
 def _cores(step: StepFacts, of_workers: float | None) -> float | None:

@@ -10,7 +10,7 @@ from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.change import Estimate
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Location, StepFacts
+from perfdoctor.model.measured import Location, MemoryFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.frozen import FrozenCallsEvent, FrozenRowsEvent
@@ -36,7 +36,9 @@ class FrozenFeatureFacts:
     passes: float  # over these in the run
     row_bytes: float  # of what the costliest returns
     whole: bool  # nearly all rows of the run were looked at
+    step_rows: float  # rows of the costliest, a step
     at: tuple[Location, ...] = ()  # the lines that call them, costliest first
+    free_bytes: int | None = None  # the least memory that was left; None: not known
 
 
 @fact
@@ -48,6 +50,7 @@ def frozen_feature_facts(
     span: MeasuredSpan,
     step: StepFacts,
     sources: Sources,
+    memory: MemoryFacts | Missing | None = None,
 ) -> FrozenFeatureFacts | Missing | None:
     """What frozen modules take whose inputs come again; None where there are none."""
     if not calls:
@@ -77,7 +80,9 @@ def frozen_feature_facts(
         passes=passes,
         row_bytes=last[first].row_bytes,
         whole=whole,
+        step_rows=last[first].rows / last[first].updates,
         at=tuple(dict.fromkeys(line for line in lines if line is not None)),
+        free_bytes=memory.available_bytes if isinstance(memory, MemoryFacts) else None,
     )
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from perfdoctor.facts.host.anchors import TORN
 from perfdoctor.facts.steps.boundaries import Steps
+from perfdoctor.facts.steps.rollout_share import as_forward, told
 from perfdoctor.facts.user_source.frames import Frame, Owner, parse, wrapped
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.facts.user_source.value_flow import ValueFlow
@@ -56,14 +57,9 @@ def told_apart(
     if share < TORN:
         return rank, steps, ()
     share = 1.0 if share > 1.0 - TORN else share
-    validation = steps.phases[Phase.VALIDATION]
-    phases = {
-        **steps.phases,
-        Phase.VALIDATION: validation * (1.0 - share),
-        Phase.FORWARD: steps.phases[Phase.FORWARD] + validation * share,
-    }
+    phases = as_forward(steps.phases, share)
     stacks = tuple(one.as_forward if feeds else one.stack for one, feeds in zip(read, feeding, strict=True))
-    return replace(rank, stacks=stacks), replace(steps, phases=phases), (Note("rollouts", {"share": share}),)
+    return replace(rank, stacks=stacks), replace(steps, phases=phases), (told(share),)
 
 
 class _Read:

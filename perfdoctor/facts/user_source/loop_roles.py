@@ -9,11 +9,20 @@ out of the model, not for the slice. What it cannot follow it leaves unnamed.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from enum import Enum
 
+from perfdoctor.facts.user_source.calculations import Calculations
+from perfdoctor.facts.user_source.kept_results import KeptResults
 from perfdoctor.facts.user_source.known_calls import BACKWARDS
-from perfdoctor.facts.user_source.loop_statements import LoopStatement, items_set, takes_numbers, unit_of
+from perfdoctor.facts.user_source.loop_statements import (
+    LoopStatement,
+    attributes_changed,
+    attributes_read,
+    items_set,
+    takes_numbers,
+    unit_of,
+)
 from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import (
     LOOPS,
@@ -24,6 +33,7 @@ from perfdoctor.facts.user_source.parse import (
     statements,
     statements_at,
 )
+from perfdoctor.model.dataclass import dataclass
 
 IMPORTS = (ast.Import, ast.ImportFrom)
 ADDING = {"sum", "mean", "stack", "cat", "scale"}  # how losses become one, which no model is called by
@@ -34,7 +44,7 @@ class Role(str, Enum):
 
     TRAINS = "trains"  # calls the model, backward or the optimizer
     DATA = "data"  # builds the batch
-    COMPUTE = "compute"  # works on what the model gave, now or earlier, on the way to the loss
+    COMPUTE = "compute"  # works on what the model gave, be it in numbers, on the way to the loss
     ACTS = "acts"  # works on numbers that the model gave, and training needs what comes of it: an environment
     DRAWS = "draws"  # draws the batch by what earlier results changed: a replay buffer with priorities
     REST = "rest"
@@ -66,13 +76,9 @@ class Loop:
         nodes = loops if loops else (scope.body if scope else [])
         self.units = [unit_of(node) for node in statements(list(dict.fromkeys(nodes)))]
         self._training = _training(listing, self.units, self.anchors, may_train)
-        self._data, self._compute, self._acts, self._draws = _split(
-            self.units,
-            self._training,
-            frozenset(results),
-            _imported(listing),
-            {unit: _numbers_set(listing, unit.node) for unit in self._training},
-        )
+        numbers = {unit: _numbers_set(listing, unit.node) for unit in self._training}
+        self._taken: dict[int, bool] = {}
+        self._parts = _split(listing, self.units, self._training, frozenset(results), numbers)
 
     def role(self, line: int) -> Role:
         """What the statement at a line is for."""
@@ -90,19 +96,44 @@ class Loop:
     def _of_unit(self, unit: LoopStatement) -> Role:
         if unit in self._training:
             return Role.TRAINS
-        if unit in self._data:
+        parts = self._parts
+        if unit in parts.data:
             return Role.DATA
-        if unit in self._draws:
+        if unit in parts.draws:
             return Role.DRAWS
-        if unit in self._acts:
+        if unit in parts.acts:
             return Role.ACTS
-        return Role.COMPUTE if unit in self._compute else Role.REST
+        return Role.COMPUTE if unit in parts.compute else Role.REST
+
+    def gives(self, line: int) -> bool:
+        """Whether a function that trains, or runs the model, works at a line on results that it returns."""
+        return not self.is_loop and any(covers(unit.node, line) for unit in self._parts.returned)
+
+    def takes(self, line: int) -> bool:
+        """Whether training needs, at other lines, what the statement at a line sets."""
+        if line not in self._taken:
+            sets = {name for unit in self.units if covers(unit.node, line) for name in unit.sets}
+            others = (unit for unit in self._training | self._parts.wanted if not covers(unit.node, line))
+            self._taken[line] = bool(sets & _needs(others))
+        return self._taken[line]
 
     def contains(self, line: int) -> bool:
         """Whether a line lies in the loop."""
         return not self.units or any(
             unit.node.lineno <= line <= (unit.node.end_lineno or 0) for unit in self.units
         )
+
+
+@dataclass(frozen=True)
+class _Purposes:
+    """The units of a loop, or of a function, by what they are for."""
+
+    data: set[LoopStatement]
+    compute: set[LoopStatement]
+    acts: set[LoopStatement]
+    draws: set[LoopStatement]
+    wanted: set[LoopStatement]  # whatever training needs
+    returned: set[LoopStatement]  # work on results, on the way to what the function returns
 
 
 def _loops(listing: Listing, anchors: Iterable[int]) -> list[ast.stmt]:
@@ -131,23 +162,38 @@ def _training(
 
 
 def _split(
+    listing: Listing,
     units: list[LoopStatement],
     training: frozenset[LoopStatement],
     results: frozenset[str],
-    imported: frozenset[str],
     numbers: Mapping[LoopStatement, frozenset[str]],
-) -> tuple[set[LoopStatement], set[LoopStatement], set[LoopStatement], set[LoopStatement]]:
-    """The units that build the batch, compute between model and loss, act, and draw by earlier results."""
-    trained, acted = _from_model(units, training, results, numbers)
-    drawn = _steered(units, training, trained | acted, imported)
+) -> _Purposes:
+    """What each unit is for: building the batch, computing between model and loss, acting, drawing."""
+    calculations = Calculations(listing)
+    trained, acted, played = _from_model(units, training, results, numbers, calculations)
+    drawn = _steered(units, training, trained | acted, _imported(listing))
     acted |= drawn
     wanted = _slice(units, _needs(training))
+    to_model = _slice(units, _needs(unit for unit in training if not _only_backward(unit.node)))
     fed = _slice(
         units, _needs(unit for unit in training | (wanted & trained) if not _only_backward(unit.node))
     )
+    # What may step an environment gives what the model is shown next.
+    calculating = {unit for unit in acted - drawn if calculations.calculates(unit.node)}
+    alone = {unit for unit in calculating if not calculations.calls_functions(unit.node)}
+    calculated = (alone - played) | (calculating - to_model)
     touching = {unit for unit in units if unit.needs & {".grad"}}
-    compute = (wanted & trained) | (wanted - fed - acted) | touching
-    return fed - trained - acted, compute, wanted & acted - drawn, wanted & drawn
+    compute = (wanted & (trained | calculated)) | (wanted - fed - acted) | touching
+    returning = {unit for unit in units if isinstance(unit.node, ast.Return)}
+    given = _slice(units, _needs(returning)) | returning
+    return _Purposes(
+        fed - trained - acted,
+        compute,
+        wanted & acted - drawn - calculated,
+        wanted & drawn,
+        wanted,
+        given & (trained | (calculating - played)),
+    )
 
 
 def _needs(units: Iterable[LoopStatement]) -> set[str]:
@@ -180,39 +226,66 @@ def _from_model(
     training: frozenset[LoopStatement],
     results: frozenset[str],
     numbers: Mapping[LoopStatement, frozenset[str]],
-) -> tuple[set[LoopStatement], set[LoopStatement]]:
+    calculations: Calculations,
+) -> tuple[set[LoopStatement], set[LoopStatement], set[LoopStatement]]:
     """Units that hold or use what came out of the model, as tensors and as plain numbers.
 
     A pass in source order, until a name is set anew. `results` are names seen to require gradients:
     parameters where the loop does not set them, else what the last statement that sets them gave. A number
-    taken out of a tensor leaves the graph: what is done with it (an environment's step, say) neither
-    computes nor is a batch that could have been built ahead. `numbers` are names that a function of the
-    user's has set to such numbers.
+    taken out of a tensor leaves the graph: what is done with it (an environment's step, say) is no batch
+    that could have been built ahead. Of the units that use such numbers, the third set are those that use
+    what more than arithmetic made of them. Rows that are drawn at random from what the loop keeps make a
+    batch, whatever was put there. `numbers` are names that a function of the user's has set to such numbers.
     """
     last = {name: unit for unit in units for name in unit.sets}
     live = {name for name in results if name not in last}
     plain: set[str] = set()
+    acting: set[str] = set()  # of the plain ones, what more than arithmetic made of them
+    kept = KeptResults(units)
     from_model: set[LoopStatement] = set()
     acted: set[LoopStatement] = set()
+    played: set[LoopStatement] = set()
     for unit in units:
         results_here = {name for name in unit.sets & results if last[name] is unit}
         trains = unit in training and not isinstance(unit.node, ast.If)
-        if not (results_here or trains) and (unit.needs & plain or (unit.needs & live and unit.leaves_graph)):
+        drawing = None if results_here or trains else kept.draw(unit, live, plain)
+        if drawing is not None:
+            from_model -= drawing
+            acted -= drawing
+            live -= unit.sets
+            plain -= unit.sets
+            continue
+        gives = bool(results_here or trains or unit.needs & (live | plain))
+        kept.pass_by(unit, live, plain, gives)
+        if not (results_here or trains) and _leaves(unit, live, plain, calculations):
             acted.add(unit)
+            if unit.needs & acting or not calculations.calculates(unit.node):
+                played.add(unit)
+                acting |= unit.sets
+            else:
+                acting -= unit.sets - items_set(unit.node)
             plain |= unit.sets
             live -= unit.sets
-        elif unit.needs & live or results_here or trains:
+        elif gives:
             from_model.add(unit)
-            gone, kept = (live, plain) if unit.leaves_graph else (plain, live)
+            gone, held = (live, plain) if unit.leaves_graph else (plain, live)
             gone -= unit.sets
-            kept |= unit.sets
+            held |= unit.sets
+            acting -= unit.sets
             live |= unit.changes
             live -= numbers.get(unit, frozenset())
             plain |= numbers.get(unit, frozenset())
         else:
             live -= unit.sets
             plain -= unit.sets
-    return from_model, acted
+    return from_model, acted, played & acted
+
+
+def _leaves(unit: LoopStatement, live: Set[str], plain: Set[str], calculations: Calculations) -> bool:
+    """Whether a unit works on numbers, and not on tensors with them: `loss = (goal * logits).sum()`."""
+    if unit.needs & live and not unit.leaves_graph:
+        return bool(unit.needs & plain) and not calculations.calculates(unit.node)
+    return bool(unit.needs & (plain | live))
 
 
 def _numbers_set(listing: Listing, node: ast.stmt) -> frozenset[str]:
@@ -271,7 +344,7 @@ def _steered(
     changeable = frozenset().union(*changes.values())
     steered: set[LoopStatement] = set()
     for start, unit in enumerate(units):
-        drawn_from = (unit.needs - unit.sets) & changeable
+        drawn_from = (unit.needs - unit.sets | attributes_read(unit.node)) & changeable
         if not (drawn_from and unit.sets) or unit in of_results or unit in training:
             continue
         goes_through = isinstance(unit.node, (*LOOPS, *Function.__args__))
@@ -284,7 +357,7 @@ def _changed_by_results(unit: LoopStatement) -> frozenset[str]:
     """What a statement that uses results changes in place, other than to log: no logarithm does."""
     value = unit.node.value if isinstance(unit.node, ast.Expr) else None
     logged = isinstance(value, ast.Call) and called_name(value).startswith("log")
-    return frozenset() if logged else unit.changes | items_set(unit.node)
+    return frozenset() if logged else unit.changes | items_set(unit.node) | attributes_changed(unit.node)
 
 
 def _given_back(

@@ -30,7 +30,31 @@ def items_set(node: ast.stmt) -> set[str]:
         for inner in ast.walk(part)
         if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store)
     ]
-    return {name for inner in stored if (name := _base(inner))}
+    return {name for inner in stored if (name := base_of(inner))}
+
+
+def attributes_read(node: ast.stmt) -> set[str]:
+    """What a statement reads of objects: `agent.memory` of `agent.memory.sample(32)`."""
+    nodes = [inner for part in header(node) for inner in ast.walk(part) if isinstance(inner, ast.Attribute)]
+    return {name for inner in nodes if (name := _attribute(inner))}
+
+
+def attributes_changed(node: ast.stmt) -> set[str]:
+    """What a statement changes of objects, by a method or by items: `memory.priorities[rows] = gap`."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    changed = [
+        inner.value
+        for part in header(node)
+        for inner in ast.walk(part)
+        if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store)
+    ]
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        changed.append(value.func.value)
+    return {name for inner in changed if isinstance(inner, ast.Attribute) and (name := _attribute(inner))}
+
+
+def _attribute(node: ast.Attribute) -> str | None:
+    return f"{node.value.id}.{node.attr}" if isinstance(node.value, ast.Name) else None
 
 
 @lru_cache(maxsize=4096)  # several facts look at the same loops
@@ -67,7 +91,7 @@ def _names(node: ast.AST, sets: set[str], needs: set[str]) -> None:
         if isinstance(node.value, ast.Name) and node.value.id == "self":
             (needs if isinstance(node.ctx, ast.Load) else sets).add(f"self.{node.attr}")
     elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-        name = _base(node)
+        name = base_of(node)
         if name:  # `rows[i] = x` sets rows
             sets.add(name)
 
@@ -80,12 +104,12 @@ def _changed(node: ast.stmt) -> set[str]:
         and isinstance(node.value.func, ast.Attribute)
         and not logs(node, node.value.func.attr)
     ):
-        name = _base(node.value.func.value)
+        name = base_of(node.value.func.value)
         return {name} if name else set()
     return set()
 
 
-def _base(node: ast.expr) -> str | None:
+def base_of(node: ast.expr) -> str | None:
     """`rows` of `rows[i][j]`, `self.rows` of `self.rows[i]`."""
     while isinstance(node, ast.Subscript):
         node = node.value

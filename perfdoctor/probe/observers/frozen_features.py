@@ -1,8 +1,9 @@
 """Modules that compute nothing trained: what their calls take, and whether they are given rows again.
 
 Told in the sampled steps of `module_calls`, of the outermost frozen module wherever it is called. Of those
-that take a visible part and are called by themselves, the rows of further steps are looked at too, within a
-budget. A parameter or buffer that changes, as those of an average of the weights do, ends it.
+that take a visible part, the rows of further steps are looked at too, within a budget: where they are called
+by themselves, or are given what the model around them is given. A parameter or buffer that changes, as those
+of an average of the weights do, ends it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ CALLS_MAX = 64  # of one module before an update, the last of which belong to it
 ROWS_MAX = 4_096  # different ones that are counted; with more, every second one by its hash
 PIECES, PIECE = 32, 4  # tensors of a module whose values are compared, elements of each
 
+Places = Tuple[Any, List[int]]  # a weak reference to a model, and which of the tensors that it is given
 Rows = Tuple[List[Optional[int]], Any, int]  # the hash of each row of a call, what it returned, nanoseconds
 
 
@@ -42,6 +44,8 @@ class FrozenModule:
         self.state: Any = None  # of its parameters and buffers, at the last look
         self.changed = self.by_chance = self.told_of = self.followed = False
         self.seconds, self.calls = 0.0, 0  # of the look that is under way
+        self.sampled_ns, self.sampled = 0, 0  # all calls in looks
+        self.fed: Optional[Places] = None  # what the calls in looks were given, where all were given the same
         self.total_ns = 0  # of calls that fed updates
         self.line: Optional[Dict[str, Any]] = None
         self.per_update = CALLS_MAX  # calls, the fewest of all looks
@@ -129,6 +133,8 @@ class FrozenFeatures:
         self.known: Dict[int, FrozenModule] = {}  # by identity
         self.current: Any = None  # the call that is under way, in a look
         self.inside: Optional[FrozenModule] = None  # its module
+        # Around it: a call of a model that trains, the model, and the tensors that it was given.
+        self.outer: Optional[Tuple[Any, Any, List[Any]]] = None
         self.hashed: Any = None  # rows and hashes of what it was given
         self.follows = False  # any of them, from update to update
         self.first_ns, self.own_ns = 0, 0
@@ -145,13 +151,29 @@ class FrozenFeatures:
         inputs = (args[1:], kwargs)
         module = args[0]
         first = next(parameters_of(module), None)
-        if first is None or not first.is_cpu or self._trains(module, inputs):
+        if first is None or not first.is_cpu:
+            return
+        if self._trains(module, inputs):
+            if self.outer is None:
+                self.outer = call, weakref.ref(module), leaves(inputs, self.torch.Tensor)
             return
         frozen = self._frozen(module)
         if frozen is None or frozen.changed:
             return
         self.current, self.inside = call, frozen
+        fed = self._fed(inputs)
+        frozen.fed = fed if not frozen.sampled or frozen.fed == fed else None
         self.hashed = self.hashes.of_inputs(inputs) if len(frozen.pending) < CALLS_MAX else None
+
+    def _fed(self, inputs: Any) -> Optional[Places]:
+        """Which of the tensors that the model around is given these are; None where another is among them."""
+        if self.outer is None:
+            return None
+        _, model, given = self.outer
+        places = {id(tensor): place for place, tensor in enumerate(given)}
+        own = [places.get(id(tensor)) for tensor in leaves(inputs, self.torch.Tensor)]
+        known = [place for place in own if place is not None]
+        return (model, known) if own and len(known) == len(own) else None
 
     def _trains(self, module: Any, inputs: Any) -> bool:
         """Whether gradients go to the module, or through it to what made its inputs."""
@@ -172,6 +194,8 @@ class FrozenFeatures:
 
     def _returned(self, call: Any, result: Any) -> None:
         """A call has ended."""
+        if self.outer is not None and call is self.outer[0]:
+            self.outer = None
         if call is not self.current:
             return
         frozen, hashed = self.inside, self.hashed
@@ -180,13 +204,15 @@ class FrozenFeatures:
             return
         frozen.seconds += call.ns / 1e9
         frozen.calls += 1
+        frozen.sampled_ns += int(call.ns)
+        frozen.sampled += 1
         frozen.line = user_line()
         if hashed is not None:
             frozen.pending.append((hashed[1], self.hashes.of_result(result, hashed[0]), call.ns))
 
     def _ended(self, look: int, seconds: float) -> None:
         """Compare states, and tell what the calls took."""
-        self.current = self.inside = self.hashed = None
+        self.current = self.inside = self.hashed = self.outer = None
         for frozen in list(self.known.values()):
             module = frozen.weak()
             if module is None or frozen.changed or not frozen.calls:
@@ -219,7 +245,11 @@ class FrozenFeatures:
             self.follows = True
             self.first_ns = clock()
             self.watch.on_evaluation(NAME, unseen(self.evaluated))
+            self.watch.on_followed_call(NAME, unseen(self.trained))
             self.watch.on_update(NAME, self.updated)
+        model = frozen.fed[0]() if frozen.followed and frozen.fed is not None else None
+        if model is not None:
+            self.watch.follow(model)
 
     def _state(self, module: Any) -> Any:
         """Something that changes when a parameter or a buffer does: `.data` goes past versions."""
@@ -250,17 +280,39 @@ class FrozenFeatures:
     def evaluated(self, args: Args, kwargs: Kwargs, ns: int) -> None:
         """A module was called by itself, without gradients or in eval mode."""
         frozen = self.known.get(id(args[0]))
-        if frozen is None or not frozen.followed or frozen.changed or self.steps.modules.watcher is not True:
-            return
-        began_ns = clock()
-        if self.own_ns > max(FREE_NS, SHARE * (began_ns - self.first_ns)):
-            return
         inputs = (args[1:], kwargs)
-        if not (self.is_recording() or self.is_profiled() or self._trains(args[0], inputs)):
-            hashed = self.hashes.of_inputs(inputs)
-            if hashed is not None:
-                frozen.pending = [*frozen.pending, (hashed[1], None, ns)][-frozen.per_update :]
+        began_ns = clock()
+        if frozen is not None and self._looks_at(frozen, began_ns) and not self._trains(args[0], inputs):
+            self._add(frozen, inputs, ns)
+            self.own_ns += clock() - began_ns
+
+    def trained(self, args: Args, kwargs: Kwargs) -> None:
+        """A model that trains was called, and frozen modules inside, which take what they took in looks."""
+        began_ns = clock()
+        given: Any = None
+        for frozen in self.known.values():
+            model, places = frozen.fed if frozen.fed is not None else (None, [])
+            if model is None or model() is not args[0] or not self._looks_at(frozen, began_ns):
+                continue
+            given = leaves((args[1:], kwargs), self.torch.Tensor) if given is None else given
+            if max(places) < len(given):
+                inputs = [given[place] for place in places]
+                self._add(frozen, inputs, frozen.sampled_ns // max(1, frozen.sampled))
         self.own_ns += clock() - began_ns
+
+    def _looks_at(self, frozen: FrozenModule, now_ns: int) -> bool:
+        """Whether a further call is looked at: within the budget, and not while others look."""
+        if not frozen.followed or frozen.changed or self.steps.modules.watcher is not True:
+            return False
+        if self.own_ns > max(FREE_NS, SHARE * (now_ns - self.first_ns)):
+            return False
+        return not (self.is_recording() or self.is_profiled())
+
+    def _add(self, frozen: FrozenModule, inputs: Any, ns: int) -> None:
+        """Take in the rows of a further call."""
+        hashed = self.hashes.of_inputs(inputs)
+        if hashed is not None:
+            frozen.pending = [*frozen.pending, (hashed[1], None, ns)][-frozen.per_update :]
 
     def updated(self, recorder: Recorder, optimizer: int) -> None:
         """An optimizer made its step."""

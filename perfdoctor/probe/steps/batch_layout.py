@@ -24,6 +24,7 @@ NAME = "batch_layout"
 CALLS_MAX = 4  # of a model that are looked at: its first batches may be square, or no tensors
 EVENTS_MAX = 20  # written: scripts may make a model a step
 SEQUENCES = (2, 3)  # dimensions of a batch of sequences: of numbers, or of vectors
+FRAMES = 5  # at least, of one of sequences of pictures
 
 
 class BatchLayouts:
@@ -65,6 +66,8 @@ class LayoutLook:
         self.told: List[int] = []  # the dimension of the samples, as modules told it
         self.told_by: Optional[str] = None  # the first that told it
         self.pooled = False  # one was given a row for each of the first dimension
+        self.frames = False  # the batch holds sequences of pictures
+        self.merged = False  # one was given all of them in a row
 
     @property
     def shows(self) -> bool:
@@ -75,7 +78,7 @@ class LayoutLook:
         """An outermost call begins: whether there is anything to see inside it."""
         self.calls += 1
         tensor, samples = self.layouts.torch.Tensor, self.layouts.samples
-        self.told, self.told_by, self.pooled = [], None, False
+        self.told, self.told_by, self.pooled, self.merged = [], None, False, False
         self.rows = self.columns = 0
         given = leaves((args[1:], kwargs), tensor) if samples.loader_delivers else list(args[1:2])
         for batch in given:
@@ -84,6 +87,7 @@ class LayoutLook:
                 if not samples.loader_delivers or (rows, columns) == samples.sizes:
                     self.rows, self.columns = rows, columns
                     self.integers = not (batch.is_floating_point() or batch.is_complex())
+                    self.frames = batch.dim() >= FRAMES
                     self.sequences = batch.dim() in SEQUENCES and (self.integers or batch.dim() > 2)
                     break
         if self.shows:
@@ -102,8 +106,8 @@ class LayoutLook:
     def _end(self, result: Any) -> Tuple[bool, Optional[int]]:
         """The outermost call is over: whether that settles it, and the dimension of samples; None: unknown.
 
-        Without a word of a module's, rows of numbers may be samples or moments of time. A call that failed
-        has no result, and did not show everything.
+        Without a word of a module's, rows of numbers may be samples or moments of time, and so may pictures
+        that a script puts together itself. A call that failed has no result, and did not show everything.
         """
         if not self.shows or (result is None and self.calls < CALLS_MAX):
             return self.calls >= CALLS_MAX, 0
@@ -111,7 +115,8 @@ class LayoutLook:
             dimension = self.told[0] if len(set(self.told)) == 1 else None
         else:
             unknown = self.sequences and not self.pooled and min(self.rows, self.columns) > 1
-            dimension = None if unknown else 0
+            gathered = self.merged and not self.layouts.samples.loader_delivers
+            dimension = None if unknown or gathered else 0
         self.layouts.tell(self, dimension)
         return True, dimension
 
@@ -123,6 +128,7 @@ class LayoutLook:
         if not isinstance(given, self.layouts.torch.Tensor) or given.is_nested:
             return None
         shape = tuple(given.shape)
+        self.merged |= self.frames and len(shape) > 1 and shape[0] == self.rows * self.columns
         if isinstance(module, nn.RNNCellBase):
             return self._of_one(shape[0]) if len(shape) == 2 else None
         if isinstance(module, nn.modules.conv._ConvNd):  # [samples, channels, time or pixels]

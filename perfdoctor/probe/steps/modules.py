@@ -28,8 +28,8 @@ class _KnownModule:
     """What is known of one module: whether it has parameters, and in which modes it trains."""
 
     __slots__ = (
-        "alive", "dimension", "has_parameters", "layout", "plain", "trained", "trains_in_eval_mode",
-        "validates",
+        "alive", "dimension", "followed", "has_parameters", "layout", "plain", "trained",
+        "trains_in_eval_mode", "validates",
     )  # fmt: skip
 
     def __init__(self, has_parameters: bool, alive: Any) -> None:
@@ -39,6 +39,7 @@ class _KnownModule:
         self.layout: Optional[LayoutLook] = None  # while it is not known how its batches are laid out
         self.dimension: Optional[int] = 0  # of the samples in what it is given; None: nothing tells
         self.plain = False  # it trains, and nothing more is to be learnt from its calls
+        self.followed = False  # somebody is shown each of its calls that trains
         self.trains_in_eval_mode = False  # a backward pass went through a pass in eval mode
         self.validates = False  # no backward followed its last pass in train mode without gradients
 
@@ -73,6 +74,12 @@ class ModuleCallPhases:
         self.unsure: Optional[_KnownModule] = None
         self.validating = False  # what the outermost call was taken for as it began
         self.largest = 0  # modules in the largest model
+
+    def follow(self, module: Any) -> None:
+        """Show each call of a model that trains, from the next one on."""
+        known = self.known.get(id(module))
+        if known is not None:
+            known.followed, known.plain = True, False
 
     def wrapped(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`nn.Module.__call__`, watched: the usual call in place, any other by `before` and `after`."""
@@ -161,7 +168,7 @@ class ModuleCallPhases:
             for call in self.thread.moments.evaluating:
                 call(phase == VALIDATION)
         known.trained |= trains or module.training
-        known.plain = known.trained and known.layout is None
+        known.plain = known.trained and known.layout is None and not known.followed
         watcher = self.in_call = self._watcher(known, trains, args, kwargs)
         recorder.calls += 1
         if not self.samples.loader_delivers and trains and self.look is None:
@@ -190,7 +197,7 @@ class ModuleCallPhases:
             self.watcher = True
         settled, known.dimension = look.end(result) or (True, 0)
         if settled:
-            known.layout, known.plain = None, known.trained
+            known.layout, known.plain = None, known.trained and not known.followed
         if not self.samples.loader_delivers:
             self.count_samples(args[1:], known)
         elif settled and look.shows:
@@ -254,6 +261,9 @@ class ModuleCallPhases:
         if phase != FORWARD or not recording:
             for call in self.thread.moments.evaluated:
                 call(args, kwargs, recorder.since - begin)
+        elif known.followed:
+            for show in self.thread.moments.followed:
+                show(args, kwargs)
         if recorder.level <= CALL:
             recorder.mark(CALL)
 

@@ -17,6 +17,7 @@ import psutil
 
 from perfdoctor.runs.directory import HOST_SAMPLES, append_line
 from perfdoctor.watch.samplers import cgroup
+from perfdoctor.watch.samplers.core_list import core_list
 from perfdoctor.watch.samplers.disk import DiskBytes
 from perfdoctor.watch.samplers.network import Network
 from perfdoctor.watch.samplers.processes import ProcessTree, RunProcess
@@ -119,6 +120,7 @@ class HostSampler:
         self._limits: tuple[float, float] | None = None  # (read when, cores)
         self._reachable: frozenset[int] = frozenset()
         self._whole: int | None = None  # cores of the processor among these
+        self._bound: dict[int, str] = {}  # training processes, and the cores that each may run on
         self._maps = _Maps()
         self._disk = DiskBytes()
         self._storage = Storage()
@@ -184,20 +186,23 @@ class HostSampler:
             reading["thread_cpu_s"], reading["thread_delay_s"] = read_schedule(Path(f"/proc/{member.pid}"))
         if member.role == "main":
             reading["threads_delay_s"] = threads_delay_s(Path(f"/proc/{member.pid}/task"))
+            reading["cores"] = self._bound.get(member.pid)
         maps = self._maps.of(process, now_s)
         reading["private_bytes"], reading["shared_bytes"], reading["pss_bytes"] = maps
         reading["read_bytes"], reading["written_bytes"] = self._disk.of(process)
         return reading
 
     def _usable_cores(self, members: list[RunProcess], now_s: float) -> float:
-        if self._limits is None or now_s - self._limits[0] >= LIMITS_INTERVAL_S:
-            mains = [member.pid for member in members if member.role == "main"]
+        mains = [member.pid for member in members if member.role == "main"]
+        known = self._bound.keys() >= set(mains)  # ranks start one after the other
+        if self._limits is None or not known or now_s - self._limits[0] >= LIMITS_INTERVAL_S:
             main = mains[0] if mains else None
             # Before there is a training process, ask again soon: it may have narrowed itself.
             read_s = now_s if main is not None else -math.inf
             self._limits = (read_s, usable_cores(main, ranks=mains)[0])
             self._reachable = reachable_cores(main, mains)
             self._whole = whole_cores(self._reachable)
+            self._bound = {pid: core_list(_affinity(pid)) for pid in mains}
         return self._limits[1]
 
 

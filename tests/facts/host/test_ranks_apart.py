@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import zip_longest
 
 import pytest
 
@@ -13,13 +14,17 @@ from tests.support.records import records, rows, update
 RUN = records(rows([update()] * 3))
 
 
-def apart(*others, watched=(0,), told=None, world=None):
-    """What is told of ranks with these (node, cores) beside rank 0, where `watched` are in its folder."""
+def apart(*others, watched=(0,), told=None, world=None, bound=()):
+    """What is told of ranks with these (node, cores) beside rank 0, where `watched` are in its folder.
+
+    `bound`: the cores that each may run on, rank 0 first.
+    """
     own = replace(RUN.ranks[0], node="a", job={"local_world": told} if told else {})
     ranks = [
         job_facts.rank(number, node=node, cores=cores)
         for number, (node, cores) in enumerate([("a", 1.0), *others])
     ]
+    ranks = [replace(one, core_list=cores) for one, cores in zip_longest(ranks, bound)]
     job = replace(job_facts.job(len(ranks), slow=None), ranks=tuple(ranks), world=world or len(ranks))
     run = replace(RUN, ranks={rank: replace(own, rank=rank) for rank in watched})
     return ranks_apart(run, own, AllRanks(job)).cores
@@ -32,6 +37,11 @@ def test_ranks_of_the_host_with_a_watcher_of_their_own_are_added_up():
 def test_neither_ranks_of_other_hosts_nor_those_of_the_same_folder_are_apart():
     assert apart(("b", 1.5), ("a", 0.5), ("b", 3.0)) == pytest.approx(0.5)
     assert apart(("a", 1.5), ("a", 0.5), watched=(0, 1, 2)) == 0.0
+
+
+def test_ranks_that_are_bound_to_other_cores_take_none_of_this_ones():
+    assert apart(("a", 1.5), ("a", 0.5), bound=("0-1", "2-3", "0-1")) == pytest.approx(0.5)
+    assert apart(("a", 1.5), ("a", 0.5), bound=("0-1", "2-3", None)) == pytest.approx(2.0)
 
 
 def test_where_one_of_them_is_not_known_nothing_is():

@@ -260,6 +260,51 @@ for step in range(900):
     assert {kind for _, kind in found} == {"drawn"}
 
 
+PROJECTING = """\
+def main():
+    for step in range(900):
+        x, reward = memory.sample(64)
+        loss = learn(x, reward)
+        print(loss)
+def learn(x, reward):
+    goal = project(x, reward)
+    loss = -(goal * model(x)).sum()
+    loss.backward()
+    optimizer.step()
+    hits = counted(goal)
+    return loss.item()
+def project(x, reward):
+    chances = target(x).exp().numpy()
+    out = np.zeros_like(chances)
+    for i in range(len(chances)):
+        for at in range(51):
+            out[i, at] += chances[i, at] * reward[i]
+    entropy = -(chances * np.log(chances)).sum()
+    return torch.from_numpy(out)
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("needed", "kind"),
+    [("goal = project(x, reward)", "compute"), ("_ = project(x, reward)", None)],
+)
+def test_what_a_function_calculates_of_results_is_computed_where_training_needs_what_it_returns(needed, kind):
+    script = PROJECTING.replace("goal = project(x, reward)", needed)
+    learns = at(21), at(4, "main")
+    linear = f"forward ({TORCH}/nn/modules/linear.py:9)"
+    found = facts(
+        stack(*learns, at(7, "learn"), at(14, "project"), wrapper("module_call"), linear),
+        stack(*learns, at(8, "learn"), wrapper("module_call"), linear),
+        stack(*learns, at(9, "learn"), wrapper("backward"), f"run ({TORCH}/autograd/graph.py:8)"),
+        stack(*learns, at(10, "learn"), wrapper("optimizer"), f"step ({TORCH}/optim/sgd.py:7)"),
+        stack(*learns, at(7, "learn"), at(18, "project")),
+        stack(*learns, at(7, "learn"), at(19, "project")),
+        source=source_of(train=script),
+    )
+    assert {line.at.line: line.kind for line in found.phases[Phase.OTHER]} == {18: kind, 19: None}
+
+
 def test_a_function_that_logs_is_named_by_the_line_that_calls_it():
     assert (9, "logging") in other(stack(at(9), at(15, "log_all")))
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfdoctor.facts.host.rank_cores import RankCores
 from perfdoctor.facts.host.training_thread import TrainingThreadFacts
 from perfdoctor.facts.predict.thread_team import ThreadTeam, thread_team
 from perfdoctor.model.missing import Missing
@@ -77,6 +78,15 @@ def test_others_are_all_processes_but_the_one_that_trains():
     assert team.rivals == pytest.approx(0.8 + 1.5)
     assert (team.ran, team.lacked, team.first_ran, team.first_lacked) == (1.5, 0.4, 0.8, 0.1)
     assert thread_team(run(ranks=2), of_cpu, threads(4), of_kernel).rivals == pytest.approx(0.8 + 2.0)
+
+
+def test_a_rank_that_is_bound_to_cores_of_its_own_shares_them_with_no_other_rank():
+    of_cpu = cpu(cores=4, busy=3.0, main_cores=1.5, worker_cores=0.0, other_cores=0.4, main_delay=0.4)
+    of_kernel = TrainingThreadFacts(on_core=0.8, without_core=0.1)
+    team = thread_team(run(ranks=2), of_cpu, threads(2), of_kernel, RankCores(2.0, 1))
+    assert (team.cores, team.teams, team.rivals) == (2.0, 1, pytest.approx(0.2))
+    assert not team.is_held_up
+    assert thread_team(run(ranks=2), of_cpu, threads(4), of_kernel).is_held_up
 
 
 def test_where_the_kernel_does_not_tell_nothing_is_said():

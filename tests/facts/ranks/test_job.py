@@ -57,6 +57,14 @@ def test_every_rank_has_its_step_and_its_exchange_told_apart():
     assert late.seconds[Phase.DATA_WAIT] == pytest.approx(0.006)
 
 
+def test_the_cores_of_a_rank_are_those_of_its_last_sample_that_tells():
+    team = ranks.team({}, {})
+    procs = [{"role": "main", "rank": 0, "cores": "0-1"}, {"role": "worker", "rank": 1, "cores": "7"}]
+    host = ({"procs": procs}, {"procs": [{"role": "main", "rank": 0, "cores": None}]}, {})
+    told = ranks.job_facts(replace(team, ranks=[replace(one, host=host) for one in team.ranks]))
+    assert [rank.core_list for rank in told.ranks] == ["0-1", None]
+
+
 def test_waiting_is_charged_to_what_makes_the_others_late():
     facts = ranks.job_facts(ranks.team({}, DELAYED, {}))
     assert facts.shown == 0

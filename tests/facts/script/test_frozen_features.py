@@ -11,6 +11,7 @@ from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.frozen import FrozenCallsEvent, FrozenRowsEvent
 from perfdoctor.wire.events.training import ModuleCallsEvent
 from tests.support.facts import step
+from tests.support.load_facts import GB, memory
 from tests.support.records import source_of
 
 SPAN = MeasuredSpan(0, 10**9, 100, np.array([10**9]))
@@ -32,7 +33,7 @@ def calls(number=0, share=0.4, looks=(1, 2, 3, 4)):
     ]
 
 
-def facts(called=None, looks=4, **changed):
+def facts(called=None, looks=4, memory=None, **changed):
     return frozen_feature_facts(
         RankRecords(0, None, None, ()),
         calls() if called is None else called,
@@ -41,6 +42,7 @@ def facts(called=None, looks=4, **changed):
         SPAN,
         STEP,
         SOURCES,
+        memory,
     )
 
 
@@ -51,6 +53,12 @@ def test_where_all_rows_were_looked_at_those_that_came_again_are_counted():
     assert found.again.low == pytest.approx(0.8 - 2 * 20 / 500)
     assert (found.different, found.passes) == (200, 5)
     assert found.at[0].text == "features = encoder(batch)"
+
+
+def test_how_many_rows_a_step_has_and_how_much_memory_was_left():
+    assert (facts().step_rows, facts().free_bytes) == (10, None)
+    assert facts(memory=memory()).free_bytes == 8 * GB
+    assert facts(memory=Missing("no samples")).free_bytes is None
 
 
 def test_else_pairs_tell_how_many_rows_there_are():

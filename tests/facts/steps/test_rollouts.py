@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 
 from perfdoctor.facts.gather import gather
+from perfdoctor.facts.ranks.job import RankComparison
 from perfdoctor.facts.steps.boundaries import find
+from perfdoctor.facts.steps.rollout_share import share_of
 from perfdoctor.facts.steps.rollouts import told_apart
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import Phase, StepFacts
 from perfdoctor.model.note import Note
+from perfdoctor.runs.types import JobRecords, RankRecords
 from tests.support.records import records, rows, source_of, update
 
 TRAIN = "/home/me/train.py"
@@ -58,6 +61,23 @@ def test_passes_that_feed_the_update_are_forward_ones():
     assert (phases["forward"], phases["validation"]) == pytest.approx((6, 0))
     assert "module_call (/opt/perfdoctor/probe/patch.py:9)" in stacks[0][0][2]
     assert note.values == {"share": 1.0}
+
+
+def test_each_rank_of_a_job_is_told_as_the_first_one_that_was_sampled_is():
+    stacks = stack(3), stack(7, phase="module_call"), stack(8, phase="backward")
+    table = rows([update(10, forward=2, validation=4)] * 50)
+    comparison = RankComparison(2, Sources(source_of(train=PLAYED)))
+    for rank, sampled in enumerate([stacks, ()]):
+        comparison.add(RankRecords(rank, table, None, (), sampled, "py-spy"))
+    job = comparison.facts(JobRecords(2, (), {}, {}, 0, ()))
+    for rank in job.ranks:
+        assert rank.seconds[Phase.FORWARD] == pytest.approx(0.006)
+        assert rank.seconds[Phase.VALIDATION] == 0
+
+
+def test_what_a_report_says_of_it_is_read_from_its_notes():
+    assert share_of(["a sentence", Note("other"), Note("rollouts", {"share": 0.4})]) == 0.4
+    assert share_of([]) == 0
 
 
 def test_passes_whose_results_are_only_printed_stay_validation():

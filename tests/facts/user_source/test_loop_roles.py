@@ -292,6 +292,138 @@ def test_a_learner_that_draws_by_its_own_priorities():
     )  # fmt: skip
 
 
+ACTED = """
+            action = agent.act(state)  # trains
+            after, reward, done = env.step(action{number})
+            {kept}
+            beta = 0.4 + 0.6 * step / 900
+            chances = prio / prio.sum(){steered}
+            at = rng.choice(1000, 32, p=chances){steered}
+            {drawn}  # {role}
+            gap = agent.learn(drawn)  # trains
+            {back}
+"""
+
+
+@pytest.mark.parametrize("number", ["", ".item()"])
+@pytest.mark.parametrize(
+    ("kept", "drawn", "back", "role"),
+    [
+        pytest.param(
+            "memory.add(state, action, reward, done)", "drawn = memory.sample(32, beta)",
+            "memory.update(drawn, gap)", "draws", id="prioritised-buffer",
+        ),
+        pytest.param(
+            "agent.memory.add(state, action, reward, done)", "drawn = agent.memory.sample(32, beta)",
+            "agent.memory.update(drawn, gap)", "draws", id="buffer-of-the-agent",
+        ),
+        pytest.param(
+            "memory.add(state, action, reward, done)", "drawn = memory.sample_batch(32)",
+            "print(gap)", "data", id="plain-buffer",
+        ),
+        pytest.param(
+            "rows[step], prio[step] = reward, reward", "drawn = torch.tensor(rows[at])",
+            "prio[at] = gap", "draws", id="arrays",
+        ),
+        pytest.param(
+            "rows[step] = reward", "drawn = torch.tensor(rows[rng.integers(0, 1000, 32)])",
+            "print(gap)", "data", id="arrays-at-random",
+        ),
+        pytest.param(
+            "memory.add(reward)", "drawn = memory.rows[rng.choice(99, 32, p=memory.prio)]",
+            "memory.prio[drawn] = gap", "draws", id="items-of-an-attribute",
+        ),
+    ],
+)  # fmt: skip
+def test_rows_drawn_from_what_is_kept_of_many_turns_are_a_batch_whoever_acted(
+    number, kept, drawn, back, role
+):
+    steered = "  # draws" if "[at] = gap" in back else ""
+    loop = ACTED.format(number=number, kept=kept, drawn=drawn, back=back, role=role, steered=steered)
+    check(f"""
+        for step in range(9):
+{loop}""", "agent.act", "agent.learn")  # fmt: skip
+
+
+def test_what_is_read_in_order_of_what_was_kept_is_a_result_still():
+    check(
+        """
+        for step in range(9):
+            score = model(x)  # trains
+            scores[step] = score  # compute
+            total = scores.mean()  # compute
+            total.backward()  # trains
+        """,
+        "model(x)", "backward",
+    )  # fmt: skip
+
+
+def test_rows_of_what_one_turn_fills_alone_are_results():
+    check(
+        """
+        for rows in order:
+            scores = torch.zeros(9)
+            scores[rows] = model(x)  # trains
+            others = scores[torch.randperm(9)]  # compute
+            others.mean().backward()  # trains
+        """,
+        "model(x)", "backward",
+    )  # fmt: skip
+
+
+def test_a_target_that_is_calculated_in_numbers_is_computed():
+    check(
+        """
+        for step in range(9):
+            x, after, reward = memory.sample(32)  # data
+            chances = target(after).exp().numpy()  # trains
+            goal = np.zeros_like(chances)  # compute
+            for i in range(len(chances)):  # compute
+                at = int(chances[i].max() * 50)  # compute
+                goal[i, at] += reward[i]  # compute
+            goal = torch.from_numpy(goal)  # compute
+            loss = -(goal * model(x)).sum()  # trains
+            loss.backward()  # trains
+        """,
+        "target(", "model(x)", "backward",
+    )  # fmt: skip
+
+
+def test_what_an_environment_gives_acts_where_the_model_is_shown_it_and_is_computed_with_where_the_loss_is():
+    check(
+        """
+        for step in range(9):
+            chances = policy(state)  # trains
+            action = chances.argmax().item()  # compute
+            after, reward = env.step(action)  # acts
+            state = np.asarray(after)  # acts
+            goal = reward * 0.99  # compute
+            loss = -(goal * chances).mean()  # compute
+            loss.backward()  # trains
+        """,
+        "policy(", "backward",
+    )  # fmt: skip
+
+
+def test_a_function_of_the_file_calculates_a_target_and_acts_on_what_the_model_is_shown():
+    check(
+        """
+        def move(state, action):
+            return state + action
+        def shared(chances):
+            return chances / chances.sum()
+        for step in range(9):
+            chances = policy(state)  # trains
+            numbers = chances.numpy()  # compute
+            goal = shared(numbers)  # compute
+            state = move(state, numbers)  # acts
+            loss = -(torch.tensor(goal) * chances).mean()  # compute
+            loss.backward()  # trains
+        """,
+        "policy(", "backward",
+    )  # fmt: skip
+
+
 def test_a_bar_that_is_told_results_yields_what_it_would_have_yielded():
     check(
         """

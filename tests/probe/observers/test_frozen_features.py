@@ -75,9 +75,44 @@ def test_rows_drawn_with_replacement_are_known_again_and_return_the_same(tmp_pat
     assert last.compared == last.alike > 20
 
 
-def test_a_frozen_part_of_a_trained_model_is_seen_in_sampled_steps(tmp_path):
-    calls, last = seen(tmp_path, "loss_of = lambda x: net(x).pow(2).mean()")
-    assert {(event.module, event.at["line"]) for event in calls} == {("Encoder", 14)}
+IN_ORDER = """
+items = torch.randn(31 * 32, 64)  # sampled steps never meet the same rows
+order, epochs = lambda: torch.arange(31 * 32), 4
+"""
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "loss_of = lambda x: net(x).pow(2).mean()",
+        """net.forward = lambda batch: net.head(encoder(batch['x']))
+loss_of = lambda x: net({'y': x[:, :3], 'x': x}).pow(2).mean()""",
+    ],
+    ids=["tensor", "dictionary"],
+)
+def test_a_frozen_part_that_is_given_what_its_model_is_given_is_followed_from_step_to_step(tmp_path, changed):
+    calls, last = seen(tmp_path, IN_ORDER + changed)
+    assert {event.module for event in calls} == {"Encoder"}
+    assert last.updates > len({event.look for event in calls})  # how many more is the budget's to say
+    assert last.hits >= 3
+    assert last.counted == last.rows == 32 * last.updates
+    assert last.seconds > 0
+
+
+def test_noise_that_the_model_adds_is_none_of_its_inputs(tmp_path):
+    changed = f"""{IN_ORDER}
+net.forward = lambda given: net.head(encoder(given + 0.01 * torch.randn_like(given)))
+loss_of = lambda x: net(x).pow(2).mean()
+"""
+    calls, last = seen(tmp_path, changed)
+    assert last.updates == len({event.look for event in calls})
+    assert last.hits == 0
+
+
+def test_a_frozen_part_that_is_given_other_tensors_is_seen_in_sampled_steps(tmp_path):
+    changed = "net.forward = lambda x: net.head(encoder(2 * x))\nloss_of = lambda x: net(x).pow(2).mean()"
+    calls, last = seen(tmp_path, changed)
+    assert {event.module for event in calls} == {"Encoder"}
     assert last.hits >= 1
     assert last.updates == len({event.look for event in calls})
     assert last.compared == last.alike > 0

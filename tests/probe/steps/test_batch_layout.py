@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 
 pytest.importorskip("torch")
@@ -133,6 +135,28 @@ def test_tokens_of_which_no_module_tells_the_dimensions_are_not_counted(tmp_path
         {0},
         [None],
     )
+
+
+FRAMES = """
+class Frames(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Conv2d(3, 4, 3)
+    def forward(self, x):
+        return self.body(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+batches = [torch.randn(6, 4, 3, 8, 8) for _ in range(STEPS)]
+"""
+
+
+def test_pictures_of_two_dimensions_that_a_script_puts_together_may_be_of_moments_or_of_samples(tmp_path):
+    found = counted(watched(tmp_path, HEAD + indent(FRAMES + "learn(Frames(), batches)", " " * 4)))
+    assert found == ({0}, [None])
+
+
+def test_pictures_of_two_dimensions_from_a_loader_are_of_its_samples(tmp_path):
+    loaded = "learn(Frames(), torch.utils.data.DataLoader(torch.randn(36, 4, 3, 8, 8), batch_size=6))"
+    found = counted(watched(tmp_path, HEAD + indent(FRAMES + loaded, " " * 4)))
+    assert found == ({6}, [])
 
 
 def test_square_batches_are_looked_at_again(tmp_path):

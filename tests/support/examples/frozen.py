@@ -11,7 +11,7 @@ from perfdoctor.model.measured import Location
 AT = Location("train.py", 9, "main", "features = encoder(batch)")
 HEALTHY = {
     FrozenFeatureFacts: FrozenFeatureFacts(
-        "Encoder", 1, 0.01, Estimate(0.8, 0.9, 1.0), 5000.0, 10.0, 512.0, True, (AT,)
+        "Encoder", 1, 0.01, Estimate(0.8, 0.9, 1.0), 5000.0, 10.0, 512.0, True, 32.0, (AT,)
     )
 }
 
@@ -30,6 +30,8 @@ def odd(draw):
             passes=draw(st.floats(0, 1e9)),
             row_bytes=draw(st.floats(0, 1e12)),
             whole=draw(st.booleans()),
+            step_rows=draw(st.floats(0, 1e9)),
+            free_bytes=draw(st.none() | st.integers(0, 10**12)),
             at=draw(st.sampled_from([(), (AT,)])),
         )
     }

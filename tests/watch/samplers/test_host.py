@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdoctor.watch.samplers import host
+from perfdoctor.watch.samplers.core_list import core_list
 from perfdoctor.watch.samplers.host import HostSampler, interval_s, read_maps, usable_cores
 from perfdoctor.watch.samplers.processes import ProcessTree
 from tests.support.processes import BUSY, FORKING, python, steps_file, wait_for
@@ -105,6 +106,7 @@ def test_the_cpu_of_a_busy_process_grows(tmp_path: Path) -> None:
     assert process["cpu_s"] > first["procs"][0]["cpu_s"]
     assert process["rss_bytes"] > 1_000_000
     assert process["threads"] == 1
+    assert process["cores"] == core_list(os.sched_getaffinity(0))
     assert first["interval_s"] is None
     assert first["machine_busy_cores"] is None
     assert second["machine_busy_cores"] > 0
