@@ -15,6 +15,7 @@ from perfdoctor.model.measured import CpuFacts, RunFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.ranks import JobFacts, RankFacts
 from perfdoctor.runs.types import RankRecords
+from perfdoctor.wire.core_list import listed_cores
 
 
 @dataclass(frozen=True)
@@ -71,19 +72,8 @@ def on_node(job: JobFacts, rank: RankFacts, usable: float) -> float:
     return float(len(frozenset().union(*cores.values())))
 
 
-def numbers(core_list: str | None) -> frozenset[int]:
-    """The numbers of cores as the kernel lists them, `0-3,8`; none of what is no such list."""
-    cores: set[int] = set()
-    for part in (core_list or "").split(","):
-        first, _, last = part.partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()):
-            return frozenset()
-        cores.update(range(int(first), int(last or first) + 1))
-    return frozenset(cores)
-
-
 def _cores_by_rank(job: JobFacts, node: str) -> dict[int, frozenset[int]]:
-    return {one.rank: numbers(one.core_list) for one in job.ranks if one.node == node}
+    return {one.rank: listed_cores(one.core_list) for one in job.ranks if one.node == node}
 
 
 def _sharing(cores: Mapping[int, frozenset[int]], rank: int) -> frozenset[int]:

@@ -17,11 +17,11 @@ import psutil
 
 from perfdoctor.runs.directory import HOST_SAMPLES, append_line
 from perfdoctor.watch.samplers import cgroup
-from perfdoctor.watch.samplers.core_list import core_list
 from perfdoctor.watch.samplers.disk import DiskBytes
 from perfdoctor.watch.samplers.network import Network
 from perfdoctor.watch.samplers.processes import ProcessTree, RunProcess
 from perfdoctor.watch.samplers.storage import Storage
+from perfdoctor.wire.core_list import core_list
 
 FIRST_INTERVAL_S = 1.0
 # From here on the interval is a fixed share of the time elapsed: what happened stays resolved as finely as

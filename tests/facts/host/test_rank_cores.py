@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.facts.given import AllRanks
-from perfdoctor.facts.host.rank_cores import RankCores, apart_from, numbers, on_node, rank_cores
+from perfdoctor.facts.host.rank_cores import RankCores, apart_from, on_node, rank_cores
 from perfdoctor.model.missing import Missing
 from tests.support import job_facts
 from tests.support.facts import cpu, run
@@ -67,8 +67,3 @@ def test_the_cores_of_a_node_are_those_of_all_its_ranks_where_each_has_its_own()
     assert on_node(bound, bound.ranks[0], 1.5) == 1.5  # a quota
     told_of_one = job("0-1", None)
     assert on_node(told_of_one, told_of_one.ranks[0], 2.0) == 2
-
-
-def test_lists_of_the_kernel_are_read():
-    assert numbers("0-2,8") == {0, 1, 2, 8}
-    assert numbers("x") == numbers(None) == frozenset()
