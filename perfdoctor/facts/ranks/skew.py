@@ -200,7 +200,7 @@ class Skew:
 
 
 @dataclass(frozen=True)
-class _Clock:
+class _NodeClock:
     """A node's clock against the first one's, from which it may drift apart steadily."""
 
     ahead_s: float  # when the first exchange ended
@@ -208,7 +208,7 @@ class _Clock:
     error_s: float  # how far ends spread around that
 
     @classmethod
-    def of(cls, at_s: Floats, ahead_s: Floats) -> _Clock:
+    def of(cls, at_s: Floats, ahead_s: Floats) -> _NodeClock:
         """By how far it was ahead at some moments, in order: by medians, for some ends are noted late."""
         half = len(at_s) // 2
         early, late = slice(half), slice(half, None)
@@ -223,7 +223,7 @@ class _Clock:
         return np.asarray(self.ahead_s + self.drift * at_s)
 
 
-UNKNOWN_CLOCK = _Clock(np.nan, 0.0, 0.0)
+UNKNOWN_CLOCK = _NodeClock(np.nan, 0.0, 0.0)
 
 
 class Matcher:
@@ -313,7 +313,7 @@ class Matcher:
             else None,
         )
 
-    def _for_roots(self, blocked_s: Small, clocks: Mapping[str, _Clock]) -> None:
+    def _for_roots(self, blocked_s: Small, clocks: Mapping[str, _NodeClock]) -> None:
         """Leave of broadcasts only what each rank waited for the root: none where clocks are not known."""
         if self._first is None or not len(self._arrivals_s[0]):
             return
@@ -326,9 +326,9 @@ class Matcher:
         waited_s = np.clip(root_s - arrivals_s, 0.0, blocked_s[:, columns])
         blocked_s[:, columns] = np.where(np.isnan(waited_s) & ~np.isnan(blocked_s[:, columns]), 0.0, waited_s)
 
-    def _clocks(self) -> dict[str, _Clock]:
+    def _clocks(self) -> dict[str, _NodeClock]:
         """The clock of each node, by the ends of exchanges: these are at the same moment everywhere."""
-        clocks: dict[str, _Clock] = {}
+        clocks: dict[str, _NodeClock] = {}
         if self._first is None:
             return clocks
         together = self._first.op != BROADCAST
@@ -336,7 +336,7 @@ class Matcher:
             node_ends, reference = ends[is_matched & together], self._first.end_ns[is_matched & together]
             if len(node_ends) >= ENOUGH:
                 at_s, ahead_s = (reference - self._first.end_ns[0]) / 1e9, (node_ends - reference) / 1e9
-                clocks[node] = _Clock.of(at_s, ahead_s)
+                clocks[node] = _NodeClock.of(at_s, ahead_s)
         return clocks
 
 
