@@ -50,8 +50,9 @@ class TraceComparison:
 def compare(before: Sequence[RankTrace], after: Sequence[RankTrace]) -> TraceComparison:
     """What changed from the traces `before` to those `after`, each one or one per rank."""
     sides = (before, after)
-    judged = [sum(len(judged_steps(trace.steps)) for trace in side) for side in sides]
-    per_step = all(judged)
+    by_file = [[len(judged_steps(trace.steps)) for trace in side] for side in sides]
+    judged = [sum(counts) for counts in by_file]
+    per_step = all(map(all, by_file))  # what a file without steps lists is of all of it
 
     def changes(totals: Callable[[RankTrace], Totals]) -> tuple[Difference, ...]:
         units = judged if per_step else [len(side) for side in sides]

@@ -264,7 +264,7 @@ def _few(count: int, one: str, many: str) -> str | None:
 
 
 def _unexplained(trace: RankTrace, device: DeviceFacts | None) -> str | None:
-    """Why the host cannot be attribution, or None."""
+    """Why the time cannot be charged to the host, or None."""
     if device is None:
         waits = "the host's own work and its waits for other ranks look alike in a trace of the CPU"
         return waits if (trace.world_size or 1) > 1 else None

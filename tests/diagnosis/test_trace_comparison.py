@@ -43,6 +43,13 @@ def test_they_are_totals_where_one_side_has_none():
     assert found.times[0].grown_us == 0
 
 
+def test_they_are_totals_where_one_file_of_a_side_has_none():
+    before = [rank(), replace(unmarked(), rank=1)]
+    found = compare(before, before)
+    assert not found.per_step
+    assert named(found.kernels)["vectorized"].before_us == pytest.approx(100_000)
+
+
 def test_what_changed_most_comes_first_whether_it_grew_or_shrank():
     before = rank(classes=(use("matmul", 100), use("pointwise", 50), use("reduction", 10)))
     after = rank(classes=(use("matmul", 110), use("pointwise", 20), use("reduction", 10)))

@@ -45,7 +45,8 @@ def _going_on(model: StepModel, step: StepFacts, loader: LoaderFacts, ranks: int
     """The model of a training that was to go on: what is paid once is paid over all of it."""
     if loader.built > 1:
         return model  # it makes a loader again for each epoch, whose workers start as often as was seen
-    batches = (loader.items or 0) / (ranks * (loader.batch_size or 1))
+    size = loader.batch_size or loader.samples / max(1, loader.batches)  # of its own sampler: the mean
+    batches = (loader.items or 0) / (ranks * (size or 1.0))
     epoch = batches / (loader.batches_per_step or 1.0)
     return replace(model, goes_on=max(GOES_ON, epoch / max(1, step.count)))
 

@@ -200,7 +200,7 @@ class StepModel:
         As many workers as there are cores start side by side; having fewer is not credited with what it costs
         to start them at every epoch: not restarting them is the cure.
         """
-        first_batches_s = self.epochs_per_step * self.data_s / max(self.batches, 1.0)
+        first_batches_s = self.epochs_per_step * _ratio(self.data_s, self.batches)
         if not self.workers:
             at_once = workers if self.forked else max(1.0, workers / self.cores) if workers else 0.0
             # a training that was to go on may do so for so long that it pays next to nothing
@@ -282,9 +282,9 @@ def build(
 def _epochs_s(step: StepFacts, loader: LoaderFacts) -> float:
     """Waits at the starts of epochs, and at their ends for workers to stop, in seconds per step.
 
-    Of other loaders, what starts and stops their workers.
+    Of other loaders, what starts and stops their workers. The last epoch ends after the last step.
     """
-    ends_s = (loader.epoch_end_s or 0.0) * loader.epochs / max(1, step.count)
+    ends_s = (loader.epoch_end_s or 0.0) * max(0, loader.epochs - 1) / max(1, step.count)
     return loader.epoch_wait_s + ends_s + loader.others_restart_s
 
 

@@ -199,6 +199,33 @@ class Skew:
         return np.asarray(np.minimum(shares, 1.0))
 
 
+@dataclass(frozen=True)
+class _NodeClock:
+    """A node's clock against the first one's, from which it may drift apart steadily."""
+
+    ahead_s: float  # when the first exchange ended
+    drift: float  # seconds per second
+    error_s: float  # how far ends spread around that
+
+    @classmethod
+    def of(cls, at_s: Floats, ahead_s: Floats) -> _NodeClock:
+        """By how far it was ahead at some moments, in order: by medians, for some ends are noted late."""
+        half = len(at_s) // 2
+        early, late = slice(half), slice(half, None)
+        apart_s = float(np.median(at_s[late]) - np.median(at_s[early]))
+        gained_s = float(np.median(ahead_s[late]) - np.median(ahead_s[early]))
+        drift = gained_s / apart_s if apart_s > 0 else 0.0
+        low_s, middle_s, high_s = np.percentile(ahead_s - drift * at_s, (5, 50, 95))
+        return cls(float(middle_s), drift, float(high_s - low_s) / 2)
+
+    def ahead_at(self, at_s: Floats) -> Floats:
+        """By how far it is ahead, so many seconds after the first exchange ended."""
+        return np.asarray(self.ahead_s + self.drift * at_s)
+
+
+UNKNOWN_CLOCK = _NodeClock(np.nan, 0.0, 0.0)
+
+
 class Matcher:
     """Takes the collectives of one rank after the other, and keeps what is held against each other.
 
@@ -281,41 +308,35 @@ class Matcher:
             stands_for=float(self._stands_for),
             moving_busy=min(1.0, least_s / busy_s) if busy_s > 0 else 0.0,
             left_out=tuple(rank for row, rank in enumerate(self._ranks) if row not in set(kept)),
-            clock_error_s=max((error for _, error in clocks.values()), default=None)
+            clock_error_s=max((clock.error_s for clock in clocks.values()), default=None)
             if len(clocks) > 1
             else None,
         )
 
-    def _for_roots(self, blocked_s: Small, clocks: Mapping[str, tuple[float, float]]) -> None:
+    def _for_roots(self, blocked_s: Small, clocks: Mapping[str, _NodeClock]) -> None:
         """Leave of broadcasts only what each rank waited for the root: none where clocks are not known."""
         if self._first is None or not len(self._arrivals_s[0]):
             return
         columns = np.flatnonzero(self._first.op == BROADCAST)
-        ahead_s = [clocks.get(node, (np.nan, 0.0))[0] for node in self._nodes]
-        arrivals_s = np.stack(self._arrivals_s) - np.array(ahead_s)[:, None]
+        at_s = (self._first.end_ns[columns] - self._first.end_ns[0]) / 1e9
+        ahead_s = [clocks.get(node, UNKNOWN_CLOCK).ahead_at(at_s) for node in self._nodes]
+        arrivals_s = np.stack(self._arrivals_s) - np.stack(ahead_s)
         known_s = np.nan_to_num(blocked_s[:, columns], nan=np.inf)
         root_s = arrivals_s[known_s.argmin(axis=0), np.arange(len(columns))]
         waited_s = np.clip(root_s - arrivals_s, 0.0, blocked_s[:, columns])
         blocked_s[:, columns] = np.where(np.isnan(waited_s) & ~np.isnan(blocked_s[:, columns]), 0.0, waited_s)
 
-    def _clocks(self) -> dict[str, tuple[float, float]]:
-        """Of each node: how far its clock is ahead of the first one's, and how far ends spread around that.
-
-        Ends of exchanges are at the same moment everywhere; clocks may drift apart steadily.
-        """
-        clocks: dict[str, tuple[float, float]] = {}
+    def _clocks(self) -> dict[str, _NodeClock]:
+        """The clock of each node, by the ends of exchanges: these are at the same moment everywhere."""
+        clocks: dict[str, _NodeClock] = {}
         if self._first is None:
             return clocks
         together = self._first.op != BROADCAST
         for node, (ends, is_matched) in self._ends.items():
             node_ends, reference = ends[is_matched & together], self._first.end_ns[is_matched & together]
-            if len(node_ends) < ENOUGH:
-                continue
-            at_s, ahead_s = (reference - reference[0]) / 1e9, (node_ends - reference) / 1e9
-            middle_s = float(np.median(ahead_s))
-            drift = np.polyfit(at_s, ahead_s - middle_s, 1) if at_s[-1] > 0 else (0.0, 0.0)
-            low_s, high_s = np.percentile(ahead_s - middle_s - np.polyval(drift, at_s), (5, 95))
-            clocks[node] = middle_s, float(high_s - low_s) / 2
+            if len(node_ends) >= ENOUGH:
+                at_s, ahead_s = (reference - self._first.end_ns[0]) / 1e9, (node_ends - reference) / 1e9
+                clocks[node] = _NodeClock.of(at_s, ahead_s)
         return clocks
 
 

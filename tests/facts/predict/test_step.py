@@ -49,6 +49,7 @@ def test_what_starting_workers_slow_down_is_lost_to_them_where_it_is_more():
         ("stopped", {}, 600),
         ("signalled", {"items": 32 * 500}, 600),
         ("stopped", {"items": 32 * 6000}, 6000),  # the epoch that it was in goes on for longer
+        ("stopped", {"items": 16 * 6000, "batch_size": None, "samples": 16 * 500}, 6000),  # of unlike sizes
         ("stopped", {"built": 2}, 30),  # in each epoch, as was seen
     ],
 )

@@ -114,6 +114,28 @@ def test_more_workers_take_longer_to_start_at_every_epoch():
     assert some.step_with(8) > some.step_with(2)
 
 
+def test_the_end_of_the_last_epoch_is_in_no_step():
+    once = model(
+        step(count=60, data_wait=1, forward=8), loader(workers=2, batch=4, epoch_end_s=0.3), cpu(cores=8)
+    )
+    assert once.epoch_s == 0.0
+    assert once.error == pytest.approx(0.0)
+    twice = model(
+        step(count=60, data_wait=6, forward=8),
+        loader(workers=2, batch=4, epochs=2, epoch_end_s=0.3),
+        cpu(cores=8),
+    )
+    assert twice.epoch_s == pytest.approx(0.3 / 60)
+    assert twice.error == pytest.approx(0.0)
+
+
+def test_the_first_batch_of_an_epoch_is_waited_for_where_several_steps_train_on_it():
+    """50 epochs of one batch of 100 ms each, on which ten steps of 8 ms train."""
+    reused = built(batch=100, wait=10, compute=8, step_cpu=18, batches_per_step=0.1, epochs=50)
+    assert reused.error == pytest.approx(0.0)
+    assert reused.step_with(2) == pytest.approx(0.018, rel=0.05)
+
+
 def test_fewer_workers_than_cores_are_not_credited_with_what_restarting_costs():
     many = built(workers=8, batch=1, wait=3, compute=8, epochs=50, epoch_wait_s=0.002)
     assert many.step_with(2) == pytest.approx(many.step_with(8), rel=0.02)

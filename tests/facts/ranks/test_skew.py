@@ -98,6 +98,19 @@ def test_out_of_a_broadcast_only_waiting_for_its_root_counts():
     assert set(found.last) == {0}
 
 
+def test_clocks_that_drift_apart_shift_no_broadcast():
+    calls = ({"op": 4, "share": 0.5}, {"op": 1, "flags": 2, "share": 0.5})
+    team = ranks.team({"data_wait": 8.0}, {}, moving=4.0, calls=calls, nodes=("a", "b"), ahead={"b": 7200.0})
+    steady = matched(team)
+    for rows in (team.ranks[1].steps, team.ranks[1].collectives):
+        begun_ns = int(rows["begin_ns"][0])
+        for name in ("begin_ns", "end_ns"):  # 1 % of half a second: what hours of usual clocks come to
+            rows[name] += (rows[name].astype(np.int64) - begun_ns) // 100
+    found = matched(team)
+    assert found.waiting_s == pytest.approx(steady.waiting_s, abs=2e-4)
+    assert found.clock_error_s == pytest.approx(0, abs=1e-5)
+
+
 def test_steps_that_a_profiler_disturbed_do_not_count():
     team = ranks.team({}, {})
     team.ranks[1].steps["flags"][10:15] |= 2
