@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Sequence
@@ -35,6 +36,13 @@ def parted(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     return own[:at], tuple(own[at + 1 :])
 
 
+def _finite(seconds: float | None) -> float | None:
+    """The time of a trial, which needs an end: a usage error for `inf`, and for `nan`."""
+    if seconds is not None and not math.isfinite(seconds):
+        raise typer.BadParameter(f"{seconds} is no time for a trial: give seconds, as in --seconds 3600")
+    return seconds
+
+
 def try_(
     context: typer.Context,
     tweaks: Annotated[
@@ -62,7 +70,7 @@ def try_(
         int | None, typer.Option(metavar="N", min=1, help="Steps to measure in each round.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(metavar="S", min=1, help="Time for the whole trial.")
+        float | None, typer.Option(metavar="S", min=1, callback=_finite, help="Time for the whole trial.")
     ] = None,
     metric: Annotated[
         str | None, typer.Option(metavar="REGEX", help="Compare a printed figure, too: 'acc: ([0-9.]+)'.")

@@ -28,7 +28,7 @@ from perfdoctor.model.trial import (
 )
 from perfdoctor.trials.baseline_run import BaselineRun
 from perfdoctor.trials.request import Request
-from perfdoctor.trials.rounds import Bench
+from perfdoctor.trials.rounds import OVER, Bench
 from perfdoctor.trials.settings import flags, tweak_catalogue
 from perfdoctor.trials.settings.auto_values import resolve, with_value
 from perfdoctor.trials.settings.flags import VALUE
@@ -229,7 +229,7 @@ class Walk:
             if not self._has_time():
                 self._note_rest(rest, "no-time-left")
                 break
-            self._try(rest.pop(max(worthwhile, key=lambda index: promises[index].likely)))
+            self._try(rest.pop(max(worthwhile, key=lambda index: promises[index].likely)), len(rest))
 
     def _promise(self, candidate: Candidate) -> Gain:
         """What a candidate is likely to bring on top of what is kept."""
@@ -265,10 +265,13 @@ class Walk:
             names = [candidate.name for candidate in rest]
             self.notes.append(Note(slug, {"names": names, **values}))
 
-    def _try(self, candidate: Candidate) -> None:
-        """Keep a candidate if it proves faster on top of what is kept; where it is too much, less of it."""
-        for _ in range(1 + BACK_OFFS):
-            verdict = self._compare(candidate.on(self.kept), self.kept)
+    def _try(self, candidate: Candidate, untried: int) -> None:
+        """Keep a candidate if it proves faster on top of what is kept; where it is too much, less of it.
+
+        `untried` are the candidates after this one.
+        """
+        for back_offs in range(1 + BACK_OFFS):
+            verdict = self._compare(candidate.on(self.kept), self.kept, self._further(untried, back_offs))
             good = _is_good(verdict)
             self.steps.append(WalkStep(verdict, self.kept, good))
             decision = "kept" if good else "left out"
@@ -280,9 +283,17 @@ class Walk:
                 return
             candidate = less
 
-    def _compare(self, variant: Variant, over: Variant) -> VariantResult:
+    def _further(self, untried: int, back_offs: int) -> int:
+        """How many comparisons may follow: two for each candidate, and one of all that is kept."""
+        is_confirmed = len(self.standing) + 1 + untried > 1
+        return 2 * untried + (back_offs == 0) + is_confirmed
+
+    def _compare(self, variant: Variant, over: Variant, further: int) -> VariantResult:
+        """Compare within this one's part of the time that is left, where it is limited."""
         began_s = self.clock()
-        (verdict,) = self.bench.compare([variant], over)
+        left_s = self.end_s - began_s
+        budget_s = left_s / (1 + further) / (1.0 + OVER) if math.isfinite(left_s) else None
+        (verdict,) = self.bench.compare([variant], over, budget_s)
         verdict = replace(verdict, predicted=self._predicted(variant, over))
         self.longest_s = max(self.longest_s, self.clock() - began_s)
         if verdict.outcome is Outcome.NOT_MEASURED and self._cut_short(verdict):
@@ -301,7 +312,7 @@ class Walk:
             if self.interrupted or not self._has_time(1):
                 self.notes.append(Note("not-confirmed"))
                 return
-            verdict = self._compare(self.kept, ORIGINAL)
+            verdict = self._compare(self.kept, ORIGINAL, further=len(self.standing) - 2)
             good = _is_good(verdict)
             self.steps.append(WalkStep(verdict, ORIGINAL, good))
             if good:
@@ -335,7 +346,7 @@ def _less(candidate: Candidate, verdict: VariantResult) -> Candidate | None:
             continue
         was = next((place.was for place in _places(verdict, setting.tweak) if isinstance(place.was, int)), 0)
         half = (value + was) // 2
-        if half in (value, was):
+        if half in (value, was) or half < tweak_catalogue.declared(setting.tweak).takes.low:
             return None
         settings = list(candidate.settings)
         settings[index] = with_value(setting, half)

@@ -85,7 +85,7 @@ def _no_room(sides: int, taken_bytes: float | None, free: Callable[[], int | Non
 def spare_updates(records: RunRecords) -> int:
     """Updates of the first optimizer within which a step ends that was under way: as many as it has.
 
-    None where each ends a step. With several optimizers turns begin and end by the first, and steps by the
+    0 where each ends a step. With several optimizers turns begin and end by the first, and steps by the
     last: as a turn's last update of the first one is made, its last step is not over.
     """
     found = (boundaries.find(rank.steps) for _, rank in sorted(records.ranks.items()))

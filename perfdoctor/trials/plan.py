@@ -14,20 +14,24 @@ from perfdoctor.trials.settings.flags import VALUE
 from perfdoctor.trials.statistics.speedup import LEAST_ROUNDS
 
 ROUNDS = 5  # a t-interval over fewer is wide: its quantile is 2.8 with five rounds, 4.3 with three
+MOST_ROUNDS = 9  # that come, while the time of a trial lasts, where five do not decide
 LEAST_STEPS = 10  # a mean over fewer is one batch more or less
 LEAST_S = 1.0  # to measure: less is a few turns of the scheduler
 MOST_STEPS = 5_000  # more do not help: rounds differ by more than steps within one
-SECONDS_PER_VARIANT = 35.0  # one variant and its originals, by default: 90 s at most with the calibration
+# Of whole executions, five rounds of one variant and the original are expected to take 90 s at most with the
+# calibration: what they leave of the budget is for further rounds.
+SECONDS_PER_VARIANT = 35.0
 CALIBRATION_S = 6.0  # how long the calibration run trains
-# Of trainings that take turns, one variant beside the original: within three minutes, also where the last
-# round is slower than those before it. Each further variant takes half of it.
+# For one variant beside the original: within three minutes, also where the last round is slower than those
+# before it. Each further variant takes half of it.
 BUDGET_S = 170.0
 # Of a turn: shorter ones are a few turns of the scheduler; whole epochs may take longer.
 TURN_S, LONGEST_TURN_S = 1.0, 10.0
 LEAST_TURN_STEPS = 3  # besides the one that a rest has cut
 # Fresh starts, each with a layout of memory of its own: half of the first number decide what is worth it.
 STARTS, MOST_STARTS = 9, 20
-LEAST_TURNS, ENOUGH_TURNS, MOST_TURNS = 2, 4, 12  # of each training between two fresh starts
+# Of each training between two fresh starts; of long turns those that take as long are enough.
+LEAST_TURNS, ENOUGH_TURNS, MOST_TURNS = 2, 4, 12
 SETTLING = 1.2  # times a turn's measured steps, with what comes before them
 LEAVING_S = 1.0  # a script takes about this long to end
 STRETCH = 3.0  # times the usual budget that may be spent to measure a whole epoch, where it recurs
@@ -40,7 +44,7 @@ FIRST_STEP_S = 900.0  # for a script to get to its first step: datasets are read
 class TrialPlan:
     """What every execution of a trial has in common. Steps are those of the original."""
 
-    rounds: int
+    rounds: int  # that are expected to come
     warm_up_steps: int
     steps: int  # measured after the warm-up
     execution_s: float  # expected of one execution, from its start to its end
@@ -53,7 +57,13 @@ class TrialPlan:
     spare_updates: int = 0  # of the first optimizer, in which a turn's last step ends
     parks: bool = False  # whether a turn ends with a device that has nothing left to do
     budget_s: float = math.inf  # for all rounds
+    most_rounds: int | None = None  # where they take less time than expected; None: no more
     first_step_s: float = FIRST_STEP_S  # within which an execution is at its first step: it hangs otherwise
+
+    @property
+    def last_round(self) -> int:
+        """The number of the last round that may come, time permitting."""
+        return self.rounds if self.most_rounds is None else self.most_rounds
 
     def stretch(self, variant: Variant) -> tuple[int, int]:
         """A variant's steps of warm-up and its measured ones: they hold the samples of the original's.
@@ -116,19 +126,17 @@ def make(
         )
     if steps is None:
         budget_s = (seconds or SECONDS_PER_VARIANT * (variants + 1) + CALIBRATION_S) - spent_s
-        execution_s = {each: budget_s / (each * (variants + 1)) for each in range(LEAST_ROUNDS, rounds + 1)}
-        if period is not None and asked_rounds is None:  # fewer rounds, where only they hold a whole period
+        if period is not None and asked_rounds is None:
             least_s = start_s + (warm_up_steps + period) * step_s + LEAVING_S
-            rounds = max((each for each, has_s in execution_s.items() if has_s >= least_s), default=rounds)
+            rounds = _holding(least_s, rounds, budget_s / (variants + 1))
         each_s = budget_s / (rounds * (variants + 1)) - start_s - LEAVING_S
         affordable = min(MOST_STEPS, most, max(least, LEAST_S / step_s, each_s / step_s - warm_up_steps))
         stretched = min(most, (STRETCH if seconds is None else 1.0) * max(affordable, each_s / step_s))
-        steps = _whole(round(affordable), stretched, least, period or 1)
+        steps = int(min(most, _whole(round(affordable), stretched, least, period or 1)))
     else:
-        steps = _whole(steps, steps, 1, period or 1)
-    steps = int(min(steps, most))
+        steps = int(min(most, _whole(steps, steps, 1, period or 1)))
     each_s = start_s + (warm_up_steps + steps) * step_s + LEAVING_S
-    return TrialPlan(
+    made = TrialPlan(
         rounds if seconds is None else _coming(rounds, (seconds - spent_s) / (variants + 1) / each_s),
         warm_up_steps,
         steps,
@@ -138,7 +146,22 @@ def make(
         period,
         batch,
         first_step_s=min(FIRST_STEP_S, PATIENCE * begun_s + SLACK_S),
+        most_rounds=asked_rounds or MOST_ROUNDS,
     )
+    return made if seconds is not None else _in_usual_time(made, variants, spent_s, asked_rounds)
+
+
+def _in_usual_time(made: TrialPlan, variants: int, spent_s: float, asked_rounds: int | None) -> TrialPlan:
+    """The plan within the time of a trial; what takes longer by itself gets as long as it takes."""
+    left_s = usual_s(variants) - spent_s
+    if made.rounds * (variants + 1) * made.execution_s <= left_s:
+        return replace(made, budget_s=left_s)
+    return replace(made, most_rounds=asked_rounds)
+
+
+def usual_s(variants: int) -> float:
+    """Seconds for a trial of so many variants, where none are given."""
+    return BUDGET_S * (1.0 + variants) / 2.0
 
 
 def in_turns(
@@ -166,14 +189,15 @@ def in_turns(
     sides = variants + 1
     warm_up_steps = whole.warm_up_steps
     turn_steps = _turn_steps(step_s, most_held, whole.period or 1)
-    budget_s = (seconds or BUDGET_S * (1.0 + variants) / 2.0) - spent_s
+    given_s = (seconds or usual_s(variants)) - spent_s
     crowding = max(1.0, sides * processes / max(processes, cores))  # alone, it had a core for each, or all
     start_s = (start_s + warm_up_steps * step_s + LEAVING_S) * crowding
     cycle_s = sides * turn_steps * step_s * SETTLING
+    enough = max(LEAST_TURNS, math.ceil(ENOUGH_TURNS * TURN_S / max(TURN_S, turn_steps * step_s)))
     turns = 0
     for starts in range(STARTS, LEAST_ROUNDS - 1, -1):
-        turns = int((budget_s / starts - start_s) / cycle_s)
-        if turns >= ENOUGH_TURNS:
+        turns = int((given_s / starts - start_s) / cycle_s)
+        if turns >= enough:
             break  # more starts tell more than more turns
     turns = min(turns, MOST_TURNS)
     if longest_steps is not None:
@@ -186,10 +210,10 @@ def in_turns(
     if turns < LEAST_TURNS:
         return None
     round_s = start_s + turns * cycle_s
-    held = max(LEAST_ROUNDS, int(budget_s / round_s))  # rounds that never come make the ranges wider
     return replace(
         whole,
-        rounds=min(held, rounds or MOST_STARTS),
+        rounds=min(rounds or MOST_STARTS, max(LEAST_ROUNDS, int(given_s / round_s))),
+        most_rounds=rounds or MOST_STARTS,
         steps=turns * turn_steps,
         execution_s=round_s,
         limit_s=PATIENCE * sides * round_s + SLACK_S,
@@ -197,7 +221,7 @@ def in_turns(
         turn_s=turn_steps * step_s,
         spare_updates=spare_updates,
         parks=parks,
-        budget_s=budget_s,
+        budget_s=given_s,
         first_step_s=min(FIRST_STEP_S, sides * whole.first_step_s),
     )
 
@@ -209,8 +233,13 @@ def _turn_steps(step_s: float, most_held: float, period: int) -> int:
 
 
 def _coming(rounds: int, held: float) -> int:
-    """Of the rounds those that come, where time holds so many: others would make the ranges wider."""
+    """Of the rounds those that come where time holds so many: three at least."""
     return min(rounds, max(LEAST_ROUNDS, round(held)))
+
+
+def _holding(least_s: float, rounds: int, time_s: float) -> int:
+    """Fewer rounds where only they leave each execution `least_s` of the time; all of them where none do."""
+    return max((each for each in range(LEAST_ROUNDS, rounds + 1) if time_s / each >= least_s), default=rounds)
 
 
 def _whole(affordable: int, stretched: float, least: int, period: int) -> int:

@@ -42,8 +42,9 @@ def promised(plan: TrialPlan, pair_variance: float | None, spent_s: float) -> No
     scatter is not known from one of them.
     """
     if not plan.turns:
-        seconds = round(spent_s + 2 * plan.rounds * plan.execution_s)
-        return Note("takes-whole", {"seconds": seconds, "rounds": plan.rounds})
+        of_round_s = 2 * plan.execution_s
+        rounds = max(plan.rounds, int(min(plan.last_round, plan.budget_s / of_round_s)))
+        return Note("takes-whole", {"seconds": round(spent_s + rounds * of_round_s), "rounds": rounds})
     if pair_variance is None:
         return None
     seconds = round(spent_s + plan.rounds * plan.execution_s)

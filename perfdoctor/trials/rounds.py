@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from statistics import fmean
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.concluded import Gain
@@ -51,20 +52,27 @@ class Bench:
     longest_steps: int | None = None  # that the script takes by itself; None: it was not let
     clock: Callable[[], float] = time.monotonic
 
-    def compare(self, variants: Sequence[Variant], base: Variant = ORIGINAL) -> list[VariantResult]:
-        """Measure each variant against executions of `base` in the same rounds: of the original, usually."""
+    def compare(
+        self, variants: Sequence[Variant], base: Variant = ORIGINAL, budget_s: float | None = None
+    ) -> list[VariantResult]:
+        """Measure each variant against executions of `base` in the same rounds: of the original, usually.
+
+        It takes `budget_s` where that is given, else as long as was planned.
+        """
+        if budget_s is not None:
+            self.plan = replace(self.plan, budget_s=budget_s)
+            self.whole = self.whole and replace(self.whole, budget_s=budget_s)
         originals: list[Execution] = []
         decided: dict[str, VariantResult] = {}  # in turns, before trainings were told apart
         executions: dict[str, list[Execution]] = {variant.name: [] for variant in variants}
         alive = [variant for variant in variants if self.out_of_reach(variant) is None]
-        out_of_time: list[Variant] = []
         began = first = self.rounds
-        began_s, longest_s = self.clock(), 0.0
-        while alive and self.rounds - first < self.plan.rounds and not self._ended:
+        began_s, took_s = self.clock(), [0.0]  # each round; at first nothing is known
+        while alive and self.rounds - first < self.plan.last_round and not self._ended:
             turns = [(base, originals), *((each, executions[each.name]) for each in alive)]
             round_s = self.clock()
-            if self._has_to_stop(round_s - began_s + longest_s, self.rounds - first):
-                out_of_time = alive
+            next_s = max(took_s[-1], fmean(took_s[1:] or took_s))
+            if self._has_to_stop(round_s - began_s + next_s, self.rounds - first):
                 break
             self.begun += 1
             try:
@@ -81,23 +89,22 @@ class Bench:
                 self._part(str(why))
                 for _, before in turns[1:]:
                     before.clear()
-                originals, first = [], self.rounds
+                originals, first, took_s = [], self.rounds, [0.0]
                 continue
             self.rounds += 1
-            longest_s = max(longest_s, self.clock() - round_s)
+            took_s.append(self.clock() - round_s)
             if self.rounds - began == 1 and self._settles_later(turns):
                 first = self.rounds
                 continue
             alive = [
                 variant for variant in alive if self._goes_on(variant, originals, executions[variant.name])
             ]
-        all_told = not alive and first < self.rounds < first + self.plan.rounds
+        all_told = not alive and first < self.rounds < first + self.plan.last_round
         self.stopped_early |= all_told and not self._ended
         if not base.settings:
             self.originals += originals
         return [
-            decided.get(each.name)
-            or self._judged(each, executions, originals, base, is_last=each in out_of_time)
+            decided.get(each.name) or self._judged(each, executions, originals, base, is_last=each in alive)
             for each in variants
         ]
 
@@ -109,13 +116,13 @@ class Bench:
         base: Variant,
         is_last: bool = False,
     ) -> VariantResult:
-        """The verdict on a variant by what was measured so far, as it was planned.
+        """The verdict on a variant by what was measured so far.
 
-        Where the clock ended it (`is_last`), whatever was measured, the last look spends what is unspent.
+        `is_last`: it was not decided when the trial ended, by the clock, say, so that this is its last look.
         """
         mine, more = executions[variant.name], [self.calibration] if base == ORIGINAL else []
-        planned = min(self.plan.rounds, len(Rounds.of(originals, mine).both) if is_last else math.inf)
-        found = verdict(variant, mine, originals, more, int(planned), self.predict(variant), base)
+        predicted, planned = self.predict(variant), self.plan.last_round
+        found = verdict(variant, mine, originals, more, planned, predicted, base, is_last)
         return replace(found, because=self.out_of_reach(variant) or found.because)
 
     def out_of_reach(self, variant: Variant) -> str | None:
@@ -182,8 +189,9 @@ class Bench:
         together = " and ".join(variant.name for variant, _ in sides)
 
         def tell(turn: int) -> None:
-            done, of = number * self.plan.turns + turn, self.plan.rounds * self.plan.turns
-            left_s = self.plan.execution_s * (self.plan.rounds - number - turn / self.plan.turns)
+            rounds = max(self.plan.rounds, number + 1)
+            done, of = number * self.plan.turns + turn, rounds * self.plan.turns
+            left_s = self.plan.execution_s * (rounds - number - turn / self.plan.turns)
             self.progress.begin(f"{together} in turns", done, of, left_s)
 
         if not number:
@@ -205,9 +213,16 @@ class Bench:
                 before.append(alone)
         if at_fault:
             return  # what the others did meanwhile is cut short
-        for (variant, before), execution in zip(sides, executions, strict=True):
-            if execution.ending is ExecutionEnd.TOO_SHORT:
-                raise lockstep.Apart(f"{variant.name} is too short for turns")
+        too_short = [
+            variant
+            for (variant, _), execution in zip(sides, executions, strict=True)
+            if execution.ending is ExecutionEnd.TOO_SHORT
+        ]
+        if too_short and all(before for _, before in sides):
+            return  # it was not before: what disturbed its turns spoils this round only
+        if too_short:
+            raise lockstep.Apart(f"{too_short[0].name} is too short for turns")
+        for (_, before), execution in zip(sides, executions, strict=True):
             before.append(execution)
 
     def _alone(self, variant: Variant, execution: Execution) -> Execution | None:
@@ -243,7 +258,7 @@ class Bench:
 
     def _round(self, turns: Sequence[tuple[Variant, list[Execution]]], number: int) -> None:
         """Each once; every other round in the opposite order, so that a drift of the machine cancels."""
-        of = self.plan.rounds * len(turns)
+        of = max(self.plan.rounds, number + 1) * len(turns)
         for place, (variant, executions) in enumerate(turns if number % 2 == 0 else turns[::-1]):
             done = number * len(turns) + place
             self.progress.begin(variant.name, done, of, (of - done) * self.plan.execution_s)
@@ -283,7 +298,7 @@ class Bench:
             return False
         if variant.settings and not last.applied:
             return False
-        return not speedup.enough(Rounds.of(originals, executions).costs, self.plan.rounds)
+        return not speedup.enough(Rounds.of(originals, executions).costs, self.plan.last_round)
 
 
 def _takes(steps: float, step_s: float, times: int) -> str:

@@ -31,33 +31,49 @@ def _loading(variants: Sequence[Variant]) -> list[dict[str, int]]:
 
 
 def settled_after(
-    records: RunRecords, variants: Sequence[Variant], calibration: Execution, longest_s: float
+    records: RunRecords,
+    variants: Sequence[Variant],
+    calibration: Execution,
+    longest_s: float,
+    longest_steps: int | None = None,
 ) -> int:
-    """Steps until all have settled.
+    """Steps until all have settled, of a script that takes `longest_steps` by itself, where that is known.
 
-    Where a first epoch is unlike later ones, it comes first, and so does the first validation, whose passes
-    compile as well: each if it takes `longest_s` at most.
+    Where a first epoch is unlike later ones, it comes first, and so do the first validation, whose passes
+    compile as well, and those that a tweak only looks on at: each if it takes `longest_s` at most.
     """
     declared = _declared(variants)
     looks = max((each.waits + 1 for each in declared), default=0)
     steps = measure.warm_up(records, _loading(variants), max(measure.LEAST_WARM_UP, looks))
     if not any(each.first_epoch for each in declared):
         return steps
-    validation, step_s = _first_validation(records), calibration.step_s or 0.0
-    if validation and not calibration.ended_early:
-        left = len(calibration.losses) - validation - steps
-        validation = validation if left >= LEAST_STEPS else None  # at the end of a script there is only one
-    firsts = (measure.epoch(records), validation)
+    validations = _validations(records, max(each.passes for each in declared))
+    ends = longest_steps if calibration.ended_early else len(calibration.losses)
+    if ends is not None:  # at the end of a script there is only one
+        validations = [each for each in validations if ends - each - steps >= LEAST_STEPS]
+    step_s = calibration.step_s or 0.0
+    firsts = (measure.epoch(records), *validations)
     return steps + int(max((each for each in firsts if each and each * step_s <= longest_s), default=0))
 
 
-def _first_validation(records: RunRecords) -> int | None:
-    """Steps until the first validation is over; None where there was none."""
+def _validations(records: RunRecords, passes: int) -> list[int]:
+    """Steps until each of the first validations is over that hold so many passes, at least one; none without.
+
+    Each is taken to hold as many passes as batches were loaded for the first one, or one.
+    """
     found = (boundaries.find(rank.steps) for _, rank in sorted(records.ranks.items()))
     steps = next((steps for steps in found if steps is not None), None)
-    if steps is None or not (validating := np.flatnonzero(steps.phases[Phase.VALIDATION] > 0)).size:
-        return None
-    return int(validating[0]) + 1
+    if steps is None or not (validates := steps.phases[Phase.VALIDATION] > 0).any():
+        return []
+    over = [int(step) + 1 for step in np.flatnonzero(validates)]
+    batches = steps.counts["batches"]
+    own = batches[~validates]
+    held = float(batches[over[0] - 1]) - (float(np.median(own)) if len(own) else 0.0)
+    needed = max(1, math.ceil(passes / max(1.0, held)))
+    every = over[1] - over[0] if len(over) > 1 else measure.epoch(records) or over[0]
+    while len(over) < needed and math.isfinite(every):
+        over.append(over[-1] + int(every))
+    return over[:needed]
 
 
 def recurring(

@@ -171,11 +171,11 @@ def _prepare(
         "steps": request.steps,
         "seconds": request.seconds,
     }
-    budget_s = request.seconds or plan.BUDGET_S * (1.0 + strategy.abreast) / 2.0
+    budget_s = request.seconds or plan.usual_s(strategy.abreast)
     longest_s = SETTLING_SHARE * budget_s / (LEAST_ROUNDS * (strategy.abreast + 1))
     whole = plan.make(
         **known,
-        warm_up_steps=settling.settled_after(records, variants, calibration, longest_s),
+        warm_up_steps=settling.settled_after(records, variants, calibration, longest_s, longest),
         period=settling.recurring(records, variants, calibration, most_held),
         batch=batch,
         updates_per_step=measure.updates_per_step(records),

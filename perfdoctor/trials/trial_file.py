@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -96,7 +96,7 @@ def _verdict(entry: Mapping[str, Any]) -> VariantResult:
         "predicted": _gain(entry["predicted"]),
         "modelled": _modelled(entry.get("modelled")),  # trials of before had none
         "equivalence": _maybe(LossEquivalence, entry["loss"]),
-        "metric": (metric["original"], metric["variant"]) if metric else None,
+        "metric": _numbers((metric["original"], metric["variant"])) if metric else None,
     }
     return checked(VariantResult, values)
 
@@ -127,16 +127,21 @@ def _executions(entry: Mapping[str, Any]) -> tuple[Execution, ...]:
 def _execution(entry: Mapping[str, Any]) -> Execution:
     values = dict(entry) | {
         "ending": ExecutionEnd(entry["ending"]),
-        "losses": tuple(math.nan if loss is None else loss for loss in entry["losses"]),
+        "losses": _numbers(entry["losses"]),
         "applied": tuple(map(_place, entry["applied"])),
         "left_alone": tuple(map(_place, entry["left_alone"])),
         "withdrawn": tuple(map(_place, entry.get("withdrawn", ()))),  # trials of before had none
         "broken": tuple(entry["broken"]),
-        "printed": tuple(entry["printed"]),
-        "turns_s": tuple(math.nan if turn is None else turn for turn in entry.get("turns_s", ())),
+        "printed": _numbers(entry["printed"]),
+        "turns_s": _numbers(entry.get("turns_s", ())),
         "may_differ": tuple(entry.get("may_differ", ())),
     }
     return checked(Execution, values)
+
+
+def _numbers(entries: Iterable[Any]) -> tuple[Any, ...]:
+    """Numbers, of which JSON knows no NaN."""
+    return tuple(math.nan if entry is None else entry for entry in entries)
 
 
 def _place(entry: Mapping[str, Any]) -> Place:

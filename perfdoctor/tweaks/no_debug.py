@@ -36,20 +36,20 @@ def no_debug(here: Tweaking) -> None:
     torch = here.torch
 
     def before_anomaly(args: Any, kwargs: Any) -> Any:
-        if _argument(args, kwargs) in OFF:
+        if _argument(args, kwargs, "enabled") in OFF:
             return None
         here.applied("anomaly detection", True, False)
         return (False, *args[1:]), {key: kwargs[key] for key in kwargs if key != "enabled"}, None
 
     def before_sync(args: Any, kwargs: Any) -> Any:
-        mode = _argument(args, kwargs)
+        mode = _argument(args, kwargs, "debug_mode")
         if mode in OFF:
             return None
         here.applied("torch.cuda.set_sync_debug_mode", mode, "default")
         return ("default",), {}, None
 
     def before_marks(args: Any, kwargs: Any) -> Any:
-        if _argument(args[1:], kwargs or {"enabled": True}) in OFF:
+        if _argument(args[1:], {"enabled": True, **kwargs}, "enabled") in OFF:
             return None
         here.applied(type(args[0]).__name__, True, False)
         return args[:1], {"enabled": False}, None
@@ -59,7 +59,7 @@ def no_debug(here: Tweaking) -> None:
             here.applied(BLOCKING, os.environ.pop(BLOCKING), None)
 
     def before_deterministic(args: Any, kwargs: Any) -> None:
-        if _argument(args, kwargs) not in OFF:
+        if _argument(args, kwargs, "mode", "debug_mode") not in OFF:
             here.left_alone("deterministic algorithms", "they make results reproducible")
 
     before_cuda((), {})
@@ -73,9 +73,9 @@ def no_debug(here: Tweaking) -> None:
     Profilers(here).install()
 
 
-def _argument(args: Any, kwargs: Any) -> Any:
-    """The first argument of a call, whatever its name."""
-    return args[0] if args else next(iter(kwargs.values()), None)
+def _argument(args: Any, kwargs: Any, *names: str) -> Any:
+    """The first argument of a call, which may go by any of these names."""
+    return args[0] if args else next((kwargs[name] for name in names if name in kwargs), None)
 
 
 class Profilers:

@@ -144,7 +144,7 @@ def _needs_gradient(torch: Any, given: Any) -> bool:
     return bool(found)
 
 
-@tweak("--no-grad-eval", BITWISE, first_epoch=True, pays=VALIDATION)
+@tweak("--no-grad-eval", BITWISE, first_epoch=True, pays=VALIDATION, passes=PASSES)
 def no_grad_eval(here: Tweaking) -> None:
     """Run passes in eval mode without gradients where these are not used."""
     torch = here.torch

@@ -300,9 +300,15 @@ def test_what_cannot_be_meant_is_said_with_what_to_type_next(call, words, senten
     assert hint in shown.hint
 
 
-@pytest.mark.parametrize("words", [("--rounds", "2"), ("--steps", "0"), ("--seconds", "x"), ("--metric",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("--rounds", "2"), ("--steps", "0"), ("--metric",)),
+        *(("--seconds", typed) for typed in ("x", "0", "inf", "nan")),
+    ],
+)
 def test_options_out_of_range_are_refused(call, words):
-    assert call("--amp", *words).status == 2
+    assert call("--amp", *words, "--", "train.py").status == 2
 
 
 def test_without_a_tweak_what_the_run_advises_first_is_said(folder, saved, call, advising):

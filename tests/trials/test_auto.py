@@ -70,8 +70,13 @@ class Machine:
         self.speeds, self.each_s, self.noise = speeds or {}, each_s, noise
         self.broken, self.changed, self.was = broken or {}, changed, was or {}
         self.asked: list[tuple[str, str]] = []
+        self.budgets_s: list[float | None] = []
         self.said: list[str] = []
         self.now_s = 0.0
+
+    def compare(self, variants, over, budget_s):
+        self.budgets_s.append(budget_s)
+        return [self.measure(*variants, over)]
 
     def measure(self, tried, over):
         self.asked.append((tried.name, over.name))
@@ -113,7 +118,7 @@ class Machine:
         left, notes = candidates(findings, read, named)
         walked = Walk(left, clock=lambda: self.now_s)
         bench = SimpleNamespace(
-            compare=lambda variants, over: [self.measure(*variants, over)],
+            compare=self.compare,
             predict=predict,
             progress=SimpleNamespace(say=self.said.append),
             out_of_reach=lambda variant: None,
@@ -309,6 +314,12 @@ def test_backing_off_ends_where_no_number_is_left_between():
     assert machine.tried == ["--workers 1"]
 
 
+def test_backing_off_ends_before_a_value_that_the_tweak_does_not_take():
+    machine = Machine({"--accumulate 2": 0.8}, was={"accumulate": "each call updates"})
+    machine.walk(named=(variant("--accumulate 2"),))
+    assert machine.tried == ["--accumulate 2"]
+
+
 def test_what_takes_too_much_memory_is_tried_with_less():
     machine = Machine({"--prefetch 8": 1.2}, broken={"--prefetch 16": Outcome.OUT_OF_MEMORY})
     walked, _ = machine.walk(finding("--prefetch 16"))
@@ -457,6 +468,27 @@ def test_the_first_comparison_is_made_in_any_case():
     walked, _ = machine.walk(*many(), seconds=5)
     assert walked.kept == variant("--a")
     assert len(machine.asked) == 1
+
+
+def test_time_that_comparisons_leave_is_shared_by_those_that_follow():
+    machine = Machine({"--workers 4": 1.5, "--amp": 1.3, "--threads 2": 1.2})
+    findings = (finding("--workers 4", 1.6), finding("--amp", 1.4), finding("--threads 2", 1.3))
+    machine.walk(*findings, seconds=735)
+    assert machine.tried[-1] == "--workers 4 --amp --threads 2"
+    shares = [735 / 7, 725 / 5, 715 / 3, 705 / 2]  # two for each and one for all, which may come twice
+    assert machine.budgets_s == pytest.approx([share / 1.05 for share in shares])
+
+
+def test_one_candidate_alone_leaves_no_time_for_what_is_never_compared():
+    machine = Machine({"--amp": 1.3})
+    machine.walk(finding("--amp"), seconds=105)
+    assert machine.budgets_s == pytest.approx([50.0])  # it may be tried once more, with less of it
+
+
+def test_without_a_limit_each_comparison_takes_as_long_as_is_planned():
+    machine = Machine({"--amp": 1.3})
+    machine.walk(finding("--amp"))
+    assert machine.budgets_s == [None]
 
 
 def test_backing_off_needs_time_as_well():

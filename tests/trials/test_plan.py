@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -46,6 +47,21 @@ def test_seconds_bound_the_whole_trial() -> None:
 def test_rounds_that_time_does_not_hold_are_not_planned() -> None:
     assert [make(seconds=seconds, start_s=15.0).rounds for seconds in (5.0, 25.0, 200.0)] == [3, 3, 5]
     assert make(seconds=25.0, rounds=8, start_s=15.0).rounds == 3
+
+
+def test_time_that_is_left_after_the_expected_rounds_is_for_further_ones() -> None:
+    made = make()
+    assert (made.rounds, made.last_round, made.budget_s) == (5, plan.MOST_ROUNDS, plan.BUDGET_S - 10.0)
+    assert make(seconds=200.0).last_round == plan.MOST_ROUNDS
+    assert make(rounds=4).last_round == make(rounds=4, seconds=200.0).last_round == 4
+    turns = take_turns()
+    assert turns is not None
+    assert (turns.rounds, turns.last_round) == (plan.STARTS, plan.MOST_STARTS)
+
+
+def test_rounds_that_take_longer_than_a_trial_usually_does_all_come_and_no_more() -> None:
+    made = make(start_s=60.0)
+    assert (made.last_round, made.budget_s) == (made.rounds, math.inf)
 
 
 def test_what_hangs_before_its_first_step_is_given_little_more_than_the_script_took_to_it() -> None:
@@ -197,7 +213,7 @@ def test_nine_fresh_starts_fit_into_three_minutes() -> None:
 def test_no_more_rounds_are_planned_than_there_is_time_for(asked: int, planned: int) -> None:
     made = take_turns(rounds=asked)
     assert made is not None
-    assert made.rounds == planned
+    assert (made.rounds, made.last_round) == (planned, asked)
 
 
 @pytest.mark.parametrize("seconds", [60.0, 300.0])
@@ -212,6 +228,13 @@ def test_where_starting_takes_long_there_are_fewer_starts_with_as_many_turns() -
     assert made is not None
     assert 3 <= made.rounds < 9
     assert made.turns >= plan.ENOUGH_TURNS
+
+
+def test_long_turns_are_fewer_between_more_fresh_starts() -> None:
+    made = take_turns(period=60)
+    assert made is not None
+    assert made.turn_s == 3.0
+    assert (made.turns, made.rounds) == (plan.LEAST_TURNS, 8)
 
 
 def test_a_script_of_few_steps_is_started_more_often() -> None:

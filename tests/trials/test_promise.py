@@ -30,7 +30,7 @@ PAIRS_OFF = 0.06  # standard deviation of the log ratio of neighbouring turns
 def test_the_smallest_change_that_can_be_told_is_said_with_the_time():
     note = promised(PLAN, PAIRS_OFF**2, spent_s=14.0)
     assert note is not None
-    assert worded(note) == "takes about 2:56 min and can detect changes of 4% or more"
+    assert worded(note) == "takes about 2:56 min and can detect changes of 3% or more"
 
 
 @pytest.mark.parametrize(("times", "outcome"), [(2.0, Outcome.FASTER), (0.0, Outcome.NO_DIFFERENCE)])
@@ -59,6 +59,12 @@ def test_of_whole_executions_the_time_is_told_and_too_short_a_look_promises_noth
     assert note is not None
     assert worded(note) == "takes at most about 3:14 min, in 5 rounds of whole executions"
     assert promised(PLAN, None, 14.0) is None
+
+
+def test_of_whole_executions_that_leave_time_for_further_rounds_these_are_told():
+    note = promised(replace(PLAN, turns=0, rounds=5, most_rounds=9, budget_s=300.0), None, 14.0)
+    assert note is not None
+    assert worded(note) == "takes at most about 5:02 min, in 8 rounds of whole executions"
 
 
 def test_a_time_that_the_fewest_rounds_do_not_fit_into_is_said():

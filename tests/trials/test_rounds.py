@@ -238,6 +238,32 @@ def test_no_round_begins_that_would_not_end_in_time_unless_it_is_one_of_the_leas
     assert spent_s <= 1.1 * found.plan.budget_s or rounds == 3
 
 
+@pytest.mark.parametrize(("seconds", "rounds"), [(4.0, 9), (10.0, 6)])
+def test_time_that_the_expected_rounds_leave_is_for_further_ones(seconds: float, rounds: int) -> None:
+    executor = Slow(seconds, original=execution(), workers=lambda number: tweaked(0.07 + 0.06 * (number % 2)))
+    found = bench(executor)
+    found.plan = replace(PLAN, rounds=3, most_rounds=9, budget_s=120.0)
+    found.clock = lambda: executor.now_s
+    found.compare([WORKERS])
+    assert found.rounds == rounds
+    _, done, of, left_s = found.progress.last  # type: ignore[attr-defined]
+    assert done < of
+    assert left_s > 0
+
+
+def test_one_slow_round_keeps_no_later_one_from_beginning() -> None:
+    class Held(Slow):
+        def execute(self, variant: Variant, name: str, number: int, plan: TrialPlan) -> Execution:
+            self.seconds = 25.0 if number == 0 else 5.0
+            return super().execute(variant, name, number, plan)
+
+    executor = Held(5.0, original=execution(), workers=lambda number: tweaked(0.07 + 0.06 * (number % 2)))
+    found = bench(executor)
+    found.plan, found.clock = replace(PLAN, rounds=9, budget_s=120.0), lambda: executor.now_s
+    found.compare([WORKERS])
+    assert found.rounds == 8  # 50 s, and 10 s each
+
+
 @pytest.mark.parametrize(
     ("turns", "rounds", "then_s", "stops"),
     [
@@ -350,6 +376,23 @@ def test_what_was_decided_in_turns_stays_decided_where_they_are_given_up(
     assert not any("workers" in name for name in executor.asked)
     assert {len(each.turns_s) for each in parted.executions} == {0}
     assert [len(each.turns_s) for each in made.originals] == [4, 4, 4, 4, 0, 0, 0]
+
+
+def test_a_round_whose_turns_were_disturbed_is_left_out_and_those_before_it_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = alive_at_once(monkeypatch, Scripted(original=noisy(0.1), workers=noisy(0.05)))
+
+    def execute(_: Any, sides: Any, number: int, *more: Any) -> Any:
+        cut = broken(ExecutionEnd.TOO_SHORT)
+        ends = [noisy_turns(0.1, number), cut if number == 1 else noisy_turns(0.05, number)]
+        return [replace(each, round=number) for each in ends], None
+
+    monkeypatch.setattr(lockstep, "execute", execute)
+    (verdict,) = made.compare([WORKERS])
+    assert verdict.outcome is Outcome.FASTER
+    assert made.notes == []
+    assert [each.round for each in verdict.executions][:2] == [0, 2]
 
 
 def no_room(number: int) -> Execution:

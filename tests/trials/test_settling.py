@@ -34,12 +34,13 @@ from tests.support.trial_runs import execution, tweaked
 
 
 class From(NamedTuple):
-    """From when a tweak pays: its kind, the steps that it only looks on, and whether an epoch is unlike."""
+    """From when a tweak pays: its kind, what it only looks on at, and whether an epoch is unlike."""
 
     kind: str
     why: str
     waits: int = 0
     first_epoch: bool = False
+    passes: int = 0
 
 
 CALLS = "it acts on every call from the first one on"
@@ -65,7 +66,7 @@ PAYS = {
     "no-compile": From(AT_ONCE, "the original compiles, as it did in the calibration run", first_epoch=True),
     "no-debug": From(AT_ONCE, "a profiler may record ten updates before it is stopped", waits=10),
     "no-grad-eval": From(
-        VALIDATION, "only passes in eval mode change, after three of a line", first_epoch=True
+        VALIDATION, "only passes in eval mode change, after three of a line", first_epoch=True, passes=3
     ),
     "no-sync": From(AT_ONCE, "the pattern of passes and updates is learned within ten updates", waits=10),
     "no-validate-args": From(AT_ONCE, "the first distribution turns the checks off for all"),
@@ -149,9 +150,9 @@ def planned(
 
 def test_every_tweak_says_from_when_it_pays() -> None:
     declared = {tweak: tweak_catalogue.declared(tweak) for tweak in TWEAKS}
-    assert {tweak: (each.pays, each.waits, each.first_epoch) for tweak, each in declared.items()} == {
-        tweak: (each.kind, each.waits, each.first_epoch) for tweak, each in PAYS.items()
-    }
+    assert {
+        tweak: (each.pays, each.waits, each.first_epoch, each.passes) for tweak, each in declared.items()
+    } == {tweak: (each.kind, each.waits, each.first_epoch, each.passes) for tweak, each in PAYS.items()}
 
 
 @pytest.mark.parametrize("tweak", TWEAKS)
@@ -290,11 +291,12 @@ def test_whole_executions_of_a_walk_are_planned_two_for_each_comparison(
     assert 11 * bench.whole.rounds * 2 * bench.whole.execution_s == pytest.approx(1_100.0, rel=0.02)
 
 
-def validated(*after: int) -> RunRecords:
-    """Training without a known end of epochs that validates with these steps."""
-    usual = {"samples": BATCH, "batches": 1}
+def validated(*after: int, passes: int = 0) -> RunRecords:
+    """Training without a known end of epochs that validates with these steps, on so many loaded batches."""
+    usual, validating = {"batches": 1}, {"batches": 1 + passes, "validation": 5.0}
     steps = [
-        update(STEP_S * 1e3, **usual, validation=5.0 if index in after else 0.0) for index in range(SEEN)
+        update(STEP_S * 1e3, samples=BATCH, **(validating if index in after else usual))
+        for index in range(SEEN)
     ]
     return records(rows(steps))
 
@@ -306,6 +308,31 @@ def test_what_the_first_validation_compiles_is_not_measured(
     bench, tried = planned(tweak, validated(79, 159, 239), monkeypatch)
     assert bench.out_of_reach(tried) is None
     assert bench.plan.warm_up_steps >= 80 + measure.LEAST_WARM_UP
+
+
+@pytest.mark.parametrize(
+    ("after", "passes", "settled"),
+    [
+        ((79, 159, 239), 0, 240),  # no loader tells how many: it may be one in each
+        ((79, 159, 239), 1, 240),
+        ((79, 159, 239), 2, 160),
+        ((79, 159, 239), 3, 80),
+        ((79,), 1, 240),  # later ones are to be expected after as many steps
+    ],
+)
+def test_validations_that_a_tweak_only_looks_on_at_are_not_measured(
+    after: tuple[int, ...], passes: int, settled: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, tried = planned("no-grad-eval", validated(*after, passes=passes), monkeypatch)
+    assert bench.out_of_reach(tried) is None
+    assert settled + 2 * measure.LEAST_WARM_UP >= bench.plan.warm_up_steps >= settled + measure.LEAST_WARM_UP
+
+
+def test_validations_that_a_script_has_too_few_of_are_looked_on_at_while_it_is_measured() -> None:
+    tried, calibration = [variant("no-grad-eval")], execution(STEP_S, ended_early=True)
+    for longest_steps, settled in ((300, 240), (250, 160), (90, 0)):
+        found = settling.settled_after(validated(79, passes=1), tried, calibration, math.inf, longest_steps)
+        assert found == settled + measure.LEAST_WARM_UP
 
 
 def test_a_script_that_validates_once_before_it_ends_is_measured_before_that() -> None:

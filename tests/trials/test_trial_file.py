@@ -59,12 +59,24 @@ def test_a_document_from_before_there_were_curves_is_read():
     assert trial_file.trial_of(document).verdicts[0].outcome.value == "faster"
 
 
-def test_losses_that_are_no_numbers_are_null_and_come_back(tmp_path):
-    trial = made.trial(originals=(made.execution(losses=(2.0, math.nan)),), path=str(tmp_path))
+@pytest.mark.parametrize("name", ["losses", "printed", "turns_s"])
+def test_what_is_no_number_is_null_as_the_schema_says_and_comes_back(tmp_path, name):
+    trial = made.trial(originals=(made.execution(**{name: (2.0, math.nan)}),), path=str(tmp_path))
+    jsonschema.Draft202012Validator(SCHEMA).validate(parsed(trial))
     kept(trial)
-    first, second = trial_file.read(tmp_path).originals[0].losses
+    first, second = getattr(trial_file.read(tmp_path).originals[0], name)
     assert first == 2.0
     assert math.isnan(second)
+
+
+def test_a_metric_that_became_no_number_is_shown_again(tmp_path):
+    trial = made.trial(replace(made.FASTER, metric=(0.5, math.nan)), path=str(tmp_path))
+    jsonschema.Draft202012Validator(SCHEMA).validate(parsed(trial))
+    kept(trial)
+    metric = trial_file.read(tmp_path).verdicts[0].metric
+    assert metric is not None
+    assert metric[0] == 0.5
+    assert math.isnan(metric[1])
 
 
 def test_fields_of_later_versions_are_left_out():

@@ -59,6 +59,13 @@ def test_anomaly_detection_stays_off_however_it_is_asked_for() -> None:
     assert {place["at"]["file"] for place in told.applied} == {__file__}
 
 
+def test_anomaly_detection_stays_off_in_whatever_order_its_arguments_are_named() -> None:
+    with applied("no_debug") as told:
+        torch.set_anomaly_enabled(check_nan=False, enabled=True)
+        assert not torch.is_anomaly_enabled()
+    assert len(told.applied) == 1
+
+
 def test_losses_are_the_same_to_the_last_bit() -> None:
     with torch.autograd.detect_anomaly():
         original = losses()
@@ -109,9 +116,10 @@ def test_synchronisations_are_not_reported(monkeypatch: pytest.MonkeyPatch) -> N
     assert [place["was"] for place in told.applied] == ["warn"]
 
 
+@pytest.mark.parametrize("shapes", [True, False])
 @pytest.mark.parametrize("name", ["emit_nvtx", "emit_itt"])
-def test_operations_are_not_marked(name: str) -> None:
-    with applied("no_debug") as told, getattr(torch.autograd.profiler, name)(record_shapes=True):
+def test_operations_are_not_marked(name: str, shapes: bool) -> None:
+    with applied("no_debug") as told, getattr(torch.autograd.profiler, name)(record_shapes=shapes):
         assert not torch.autograd._profiler_enabled()
     assert [place["what"] for place in told.applied] == [name]
 

@@ -153,6 +153,7 @@ class Declared:
         first_epoch: bool = False,
         pays: str = AT_ONCE,
         waits: int = 0,
+        passes: int = 0,
         measures: Optional[str] = None,
     ) -> None:
         self.flag = flag
@@ -166,6 +167,7 @@ class Declared:
         self.first_epoch = first_epoch
         self.pays = pays
         self.waits = waits
+        self.passes = passes
         self.measures = measures
 
 
@@ -182,8 +184,9 @@ def tweak(
     of which classes (`acts_on=("data",)`); `samples(value, batch)`, how many times the samples of a step it
     holds; `loader_argument`, which of a DataLoader's its value becomes; `first_epoch`, that the first epoch
     is unlike later ones: what is compiled meets a smaller batch at its end, a cache is being filled; `pays`,
-    from when on what it changes can be measured; `waits`, for how many steps it only looks on; `measures`,
-    the class that takes no time any more: no change to keep, but what changes of that class cannot surpass.
+    from when on what it changes can be measured; `waits` and `passes`, for how many steps, and passes of
+    validation, it only looks on; `measures`, the class that takes no time any more: no change to keep, but
+    what changes of that class cannot surpass.
     """
 
     def mark(function: Callable[..., None]) -> Callable[..., None]:

@@ -92,10 +92,11 @@ def verdict(
     planned_rounds: int,
     predicted: Gain | None,
     base: Variant = ORIGINAL,
+    is_last: bool = False,
 ) -> VariantResult:
     """The verdict on a variant that was executed beside `originals`; `more` of them only show the losses.
 
-    `base` is what these executed: what it changes is in the losses of both.
+    `base` is what these executed: what it changes is in the losses of both. `is_last` as in speedup.compare.
     """
     result = VariantResult(variant, Outcome.NOT_MEASURED, "", tuple(executions), predicted=predicted)
     finished = [execution for execution in executions if execution.ending is not ExecutionEnd.INTERRUPTED]
@@ -134,15 +135,15 @@ def verdict(
     if len(rounds.both) < speedup.LEAST_ROUNDS:
         because = f"only {len(rounds.both)} of at least {speedup.LEAST_ROUNDS} rounds were measured"
         return replace(result, because=because)
-    result = _compared(result, rounds, planned_rounds)
+    result = _compared(result, rounds, planned_rounds, is_last)
     if failed is None:
         return result
     return replace(result, because=f"{result.because}; in a later round it failed: {_why_broken(failed)}")
 
 
-def _compared(result: VariantResult, rounds: Rounds, planned_rounds: int) -> VariantResult:
+def _compared(result: VariantResult, rounds: Rounds, planned_rounds: int, is_last: bool) -> VariantResult:
     """The verdict by the interval, unless the result is another."""
-    speed = speedup.compare(rounds.costs, planned_rounds)
+    speed = speedup.compare(rounds.costs, planned_rounds, is_last)
     changed = result.equivalence is not None and result.equivalence.same is False
     return replace(
         result,
