@@ -17,11 +17,11 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perfdoctor.watch.samplers.core_list import core_list
 
 from perfdoctor.watch.samplers import host
 from perfdoctor.watch.samplers.host import HostSampler, interval_s, read_maps, usable_cores
 from perfdoctor.watch.samplers.processes import ProcessTree
+from perfdoctor.wire.core_list import core_list
 from tests.support.processes import BUSY, FORKING, python, steps_file, wait_for
 from tests.watch.samplers.test_cgroup import V2_MOUNT, tree
 
