@@ -53,23 +53,24 @@ def frequent_validation(step: StepFacts, evals: EvalFacts, validation: Validatio
         return None
     seconds = validation.seconds_per_step + validation.wait_per_step_s
     share = min(1.0, seconds / step.mean_s)
-    spared = min(share, validation.spared_per_step_s / step.mean_s)
+    passes = (validation.seconds_per_step - validation.spared_per_step_s) / step.mean_s
+    waits = (validation.wait_per_step_s - validation.spared_wait_per_step_s) / step.mean_s
+    left = min(share, passes + waits)
     low, likely, high = (1 - 1 / times for times in RARER)
-    if share < NOTICEABLE or likely * (share - spared) < WORTHWHILE:
+    with_workers = share - validation.spared_wait_per_step_s / step.mean_s
+    if with_workers < NOTICEABLE or likely * left < WORTHWHILE:
         return None
     if _may_be_acting(validation) and not _is_named(validation):
         return None
     if evals.grad_seconds_per_step > RECORDED * evals.seconds_per_step:
         return None  # the fix that keeps the interval comes first
-    of_passes_s = validation.seconds_per_step - validation.spared_per_step_s
-    passes = min(share - spared, of_passes_s / step.mean_s)
-    waits = share - spared - passes
+    passes = min(left, passes)
+    waits = left - passes
     between = validation.steps_between
     places = (validation.at, validation.passes)
     return Advice(
         because=(
-            f"validation takes {share:.0%} of the training time"
-            + (f", {share - spared:.0%} beyond what a key/value cache spares" if spared > 0 else ""),
+            f"validation takes {share:.0%} of the training time" + _beyond(validation, left),
             f"{count(validation.count, 'validation')} of {seconds * between:,.2f} s, one "
             + every(between, "step"),
         ),
@@ -81,6 +82,14 @@ def frequent_validation(step: StepFacts, evals: EvalFacts, validation: Validatio
         at=tuple(dict.fromkeys(at for at in places if at is not None)),
         code=_rarer(validation),
     )
+
+
+def _beyond(validation: ValidationFacts, left: float) -> str:
+    """What validation takes but for what others' cures spare, where they spare anything."""
+    by_cache, by_workers = validation.spared_per_step_s > 0, validation.spared_wait_per_step_s > 0
+    cures = ["a key/value cache"] * by_cache + ["other workers"] * by_workers
+    spares = "spares" if cures == ["a key/value cache"] else "spare"
+    return f", {left:.0%} beyond what {' and '.join(cures)} {spares}" if cures else ""
 
 
 def _may_be_acting(validation: ValidationFacts) -> bool:

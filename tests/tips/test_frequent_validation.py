@@ -54,6 +54,16 @@ def test_waits_for_its_batches_are_part_of_it():
     assert (advice.also, advice.change.others.high) == ((Bottleneck.DATA,), pytest.approx(0.09))
 
 
+def test_waits_that_workers_take_away_are_not_sold_again():
+    of_step = step(forward=3, backward=1, validation=2, data_wait=4)
+    advice = judge(of_step, replace(validation(seconds=2, wait=4), spared_wait_per_step_s=0.003))
+    assert (
+        advice.because[0] == "validation takes 60% of the training time, 30% beyond what other workers spare"
+    )
+    assert (advice.change.pauses.likely, advice.change.others.likely) == pytest.approx((0.15, 0.075))
+    assert judge(of_step, replace(validation(seconds=1, wait=4), spared_wait_per_step_s=0.0038)) is None
+
+
 def test_asking_the_model_at_every_step_is_validation_only_by_name():
     assert judge(STEP, validation(between=1, function="act", text="play()")) is None
     assert judge(STEP, validation(between=1, function="evaluate")) is not None

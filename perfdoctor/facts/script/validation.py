@@ -31,13 +31,15 @@ class ValidationFacts:
     count: int
     steps_between: float
     seconds_per_step: float  # in the passes
-    wait_per_step_s: float  # for other loaders, but for what other settings of their workers would take away
+    wait_per_step_s: float  # for other loaders
     at: Location | None  # the line of the loop that validates again and again
     passes: Location | None  # the line that calls the model
     dependence: Dependence = Dependence.UNKNOWN  # of the updates on what the line at `at` does
     interval: Interval = OF_STEPS  # at which the line at `at` runs
-    # Of the passes, what a key/value cache would spare: another finding's, whose cure keeps the interval.
+    # What other findings are about, whose cures keep the interval: of the passes, what a key/value cache would
+    # spare, and of the waits, what other settings of the loader's workers would.
     spared_per_step_s: float = 0.0
+    spared_wait_per_step_s: float = 0.0
 
 
 @fact
@@ -63,16 +65,18 @@ def validation_facts(
     evals = rank.of(EvalEvent)
     lines = [at for line in (evals[-1].lines or ()) if (at := sources.shown(location(line)))] if evals else []
     at = _again(lines, sources)
+    waits_s, spared_s = _waits_s(step, loader, other, model, cpu)
     return ValidationFacts(
         count=round(share * step.count),
         steps_between=between,
         seconds_per_step=seconds,
-        wait_per_step_s=_wait_s(step, loader, other, model, cpu),
+        wait_per_step_s=waits_s,
         at=at,
         passes=lines[0] if lines else None,
         dependence=of_line(sources, at) if at is not None else Dependence.UNKNOWN,
         interval=Intervals(sources).of(at, between) if at is not None else OF_STEPS,
         spared_per_step_s=min(seconds, _spared(prefixes) * step.mean_s),
+        spared_wait_per_step_s=spared_s,
     )
 
 
@@ -81,26 +85,29 @@ def _spared(prefixes: RepeatedPrefixesFacts | Missing | None) -> float:
     return prefixes.again if isinstance(prefixes, RepeatedPrefixesFacts) and prefixes.pauses else 0.0
 
 
-def _wait_s(
+def _waits_s(
     step: StepFacts,
     loader: LoaderFacts | Missing | None,
     other: ValidationLoaderFacts | Missing | None,
     model: StepModel | Missing,
     cpu: CpuFacts | Missing,
-) -> float:
-    """Waits for other loaders; those that workers would take away are no reason to validate less often.
+) -> tuple[float, float]:
+    """Waits for other loaders, and what workers would take away of them.
 
     More of them, or such as live on between two validations.
     """
     if not isinstance(loader, LoaderFacts):
-        return 0.0
-    waits_s = max(0.0, loader.other_wait_s - loader.others_restart_s)
-    if not isinstance(other, ValidationLoaderFacts):
-        return waits_s
-    if not isinstance(model, StepModel) or not isinstance(cpu, CpuFacts):
-        return waits_s
-    more = more_for_validation(step, loader, other, model, cpu)
-    return max(0.0, waits_s - more[1].likely * step.mean_s) if more else waits_s
+        return 0.0, 0.0
+    waits_s = loader.other_wait_s
+    spared_s = loader.others_restart_s
+    if (
+        isinstance(other, ValidationLoaderFacts)
+        and isinstance(model, StepModel)
+        and isinstance(cpu, CpuFacts)
+    ):
+        more = more_for_validation(step, loader, other, model, cpu)
+        spared_s += more[1].likely * step.mean_s if more else 0.0
+    return waits_s, min(waits_s, spared_s)
 
 
 def _again(lines: Sequence[Location], sources: Sources) -> Location | None:
