@@ -36,8 +36,8 @@ class ValidationFacts:
     passes: Location | None  # the line that calls the model
     dependence: Dependence = Dependence.UNKNOWN  # of the updates on what the line at `at` does
     interval: Interval = OF_STEPS  # at which the line at `at` runs
-    # What other findings are about, whose cures keep the interval: of the passes, what a key/value cache would
-    # spare, and of the waits, what other settings of the loader's workers would.
+    # What other findings are about, whose cures keep the interval: of the passes, what a key/value cache
+    # would spare, and of the waits, what other settings of the loader's workers would.
     spared_per_step_s: float = 0.0
     spared_wait_per_step_s: float = 0.0
 
