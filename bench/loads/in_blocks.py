@@ -7,9 +7,9 @@ torch is taken out for the bare blocks and put back for the watched ones, so tha
 in the same memory.
 
 A block holds what a usual step costs, whatever its place in a run. What is done every 16th, 32nd or 64th time
-is done equally often in each block of 64 steps. What is done once a second, at turns 64, 128, 256, ... or for
-a few items of a dataset lies in none, nor does garbage collection, which comes when it comes. Under callgrind
-a batch takes longer than any that the probe calls cheap; it is told to take all for cheap, as these are
+is done equally often in each block of 64 steps. What is done once a second or 50 times, at turns 64, 128,
+256, ... or for a few items of a dataset lies in none, nor does garbage collection, which comes when it comes.
+Under callgrind a batch takes longer than any that the probe calls cheap; it is told to take all for cheap, as these are
 without it. Replacing an attribute of `nn.Module` has the interpreter forget what it learned of all modules,
 which it learns again in the steps before a block.
 """
@@ -27,7 +27,7 @@ from torch import nn
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from torch.utils.data import DataLoader, TensorDataset
 
-from perfdoctor.probe import patch, schedule, session, start
+from perfdoctor.probe import patch, recorder, schedule, session, start
 from perfdoctor.probe.loader import making
 from perfdoctor.probe.observers import item_work
 from perfdoctor.probe.steps import steps as tracking
@@ -215,6 +215,7 @@ def begin(folder):
     tracking.install = lambda tracker: (made.append(tracker), install(tracker))
     making.CHEAP_NS = making.CHEAPEST_NS = NEVER_NS
     item_work.FIRST = NEVER_NS
+    recorder.ASK_NS = NEVER_NS
     for module in (session, schedule, thread):
         module.PULSE_NS = NEVER_NS
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
@@ -242,6 +243,7 @@ def main():
         tracker.schedule.next = NEVER_NS
         for counts in tracker.clearing.counts:
             counts.next = NEVER_NS
+        tracker.clearing.open.clear()  # of loads that made too few steps to close what they opened
         gc.disable()
         subprocess.run(["callgrind_control", "-i", "on", str(os.getpid())], check=True, capture_output=True)
         for name, steps in loads.items():

@@ -18,6 +18,10 @@ TORCHS = "torch.utils.data._utils.collate"
 OF_FETCHER = "_perfdoctor_collating"  # a fetcher's attribute: a table of ours would keep it alive
 
 
+def _none() -> None:
+    """Stands for a weak reference whose object is gone."""
+
+
 class _Collating:
     """The collate function of one fetcher: in most turns, and where all are asked."""
 
@@ -50,7 +54,7 @@ class FetchTurns:
         self.dues: List[Callable[[], Any]] = []  # each tells the count from which on it wants to be asked
         self.fetches: Dict[Any, Callable[..., Any]] = {}  # by kind of fetcher, under the wrappers
         self.chosen: weakref.WeakKeyDictionary[Any, Set[int]] = weakref.WeakKeyDictionary()
-        self.last = 0  # identity of the fetcher that was used last
+        self.last: Callable[[], Any] = _none  # the fetcher that was used last
         self.items = NO_ITEMS  # that are waited for there
 
     def install(self, kinds: List[Any]) -> None:
@@ -73,7 +77,7 @@ class FetchTurns:
 
     def made(self, fetcher: Any) -> None:
         """A fetcher was made: all are asked about its first batch."""
-        self.next = self.last = 0
+        self.next, self.last = 0, _none
         collating = _Collating(fetcher.collate_fn)
         setattr(fetcher, OF_FETCHER, collating)
         fetcher.collate_fn = collating.usual
@@ -86,7 +90,7 @@ class FetchTurns:
     def wait_for(self, fetcher: Any, items: Set[int]) -> None:
         """Ask all as well where one of these items is about to be read."""
         self.chosen[fetcher] = items
-        self.last = 0
+        self.last = _none
 
     def _by_turns(self, kind: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def replaced(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,8 +99,8 @@ class FetchTurns:
                 try:
                     if self.count >= self.next:
                         return self._asked(kind, fetcher, index)
-                    if id(fetcher) != self.last:
-                        self.last, self.items = id(fetcher), self.chosen.get(fetcher, NO_ITEMS)
+                    if self.last() is not fetcher:
+                        self.last, self.items = weakref.ref(fetcher), self.chosen.get(fetcher, NO_ITEMS)
                     try:  # anything but a plain list may be used up, or tell of it, where it is read
                         plain = type(index) is list or type(index) is tuple
                         lacks = not self.items or (plain and self.items.isdisjoint(index))

@@ -5,7 +5,7 @@ Whoever reaches a moment loops over its list itself, since one call more per bat
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Protocol
+from typing import Any, Callable, List, Optional, Protocol
 
 from .recorder import Recorder
 from .wrapping import Args, Kwargs
@@ -36,6 +36,8 @@ class Moments:
         self.batch: List[Callable[[int, Any], None]] = []  # a loader, by its number, delivered one of a few
         self.batches = 0  # delivered by all loaders
         self.update: List[Callable[[Recorder, int], None]] = []  # an optimizer, by its number, closed a row
+        # After an update, with the question of autograd's task: the windows, which nearly always do nothing.
+        self.border: Optional[Callable[[Recorder, int, Callable[[], int]], None]] = None
         # True: a model that trained is called in eval mode, or one is traced. False: without gradients.
         self.evaluating: List[Callable[[bool], None]] = []  # nearly always none
         # The training thread copied a tensor of the host to a device: the tensor, the copy, nanoseconds.

@@ -63,14 +63,13 @@ def report_trouble(name: str, error: BaseException) -> None:
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
-    where = ""
+    line = f"pid {os.getpid()} {name}: {why}"
     if traceback is not None:
-        where = f" ({os.path.basename(traceback.tb_frame.f_code.co_filename)}:{traceback.tb_lineno})"
-    line = f"pid {os.getpid()} {name}: {why}{where}\n"
+        line += f" ({os.path.basename(traceback.tb_frame.f_code.co_filename)}:{traceback.tb_lineno})"
     try:
         descriptor = os.open(_log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, line.encode("utf-8", "backslashreplace"))
+            os.write(descriptor, f"{line}\n".encode("utf-8", "backslashreplace"))
         finally:
             os.close(descriptor)
     except OSError:
@@ -126,7 +125,7 @@ def optimizer_hook(name: str, function: Callable[[Any], None]) -> Callable[[Any,
     tracing, compiler = compile_question()
 
     def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if tracing() or compiler._is_compiling_flag or name in turned_off:
+        if tracing() or compiler._is_compiling_flag or (turned_off and name in turned_off):
             return
         try:
             function(optimizer)
@@ -145,6 +144,21 @@ def part(name: str, function: Callable[..., None]) -> Callable[..., None]:
             return
         try:
             function(*args)
+        except BaseException as error:
+            if not_ours(name, error):
+                raise
+
+    return call
+
+
+def part_of_step(name: str, function: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+    """Like `part`, once a step or more often: a fixed signature costs a third of an open one."""
+
+    def call(first: Any, second: Any, third: Any) -> None:
+        if turned_off and name in turned_off:
+            return
+        try:
+            function(first, second, third)
         except BaseException as error:
             if not_ours(name, error):
                 raise
@@ -272,16 +286,12 @@ def around_clearing(
 
 def finished(wrapper: Any, original: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The wrapper as stack samples name it, hidden from the compiler, with the looks of the original."""
-    named = _renamed(wrapper.__code__, name)
+    named = wrapper.__code__.replace(co_name=name)
+    if sys.version_info >= (3, 11):
+        named = named.replace(co_qualname=name)
     hide_from_compiler(named)
     bound = types.FunctionType(named, wrapper.__globals__, name, wrapper.__defaults__, wrapper.__closure__)
     return functools.update_wrapper(bound, original)
-
-
-def _renamed(code: types.CodeType, name: str) -> types.CodeType:
-    if sys.version_info >= (3, 11):
-        return code.replace(co_name=name, co_qualname=name)
-    return code.replace(co_name=name)
 
 
 def _finish(after: After, token: Any, args: Args, result: Any, name: str) -> None:
@@ -303,12 +313,7 @@ def wrap(owner: Any, attribute: str, before: Before, after: After, name: str, me
 
 
 def alter(
-    owner: Any,
-    attribute: str,
-    before: Prepare,
-    after: Optional[Conclude],
-    name: str,
-    method: bool = False,
+    owner: Any, attribute: str, before: Prepare, after: Optional[Conclude], name: str, method: bool = False
 ) -> None:
     """Replace `owner.attribute` by a wrapper that may change its arguments and its result.
 
@@ -321,10 +326,7 @@ def alter(
 
 
 def replace(owner: Any, attribute: str, build: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace `owner.attribute` by what `build` makes of it: for calls that do something else instead.
-
-    What it makes has to keep the laws that the wrappers here keep by themselves.
-    """
+    """Replace `owner.attribute` by what `build` makes of it, which has to keep the laws of wrappers here."""
     setattr(owner, attribute, build(getattr(owner, attribute)))
 
 

@@ -6,8 +6,8 @@ A phase is entered and left in a strict nesting; what runs inside another is cha
 Nearly all phases lie inside no other. For those the wrappers of a step (`steps/`, `loader/`) do in place, one
 function for both borders, what `enter`, `leave`, `leave_to` and `decide` do here: calling them was most of
 what watching cost. Such a phase is not kept on the stack, since it is known what is around it: `free` tells
-that it may begin, and `BEFORE_CALL[current]` and its like what the time before it was. What is done in place
-is arithmetic on our own numbers, which cannot fail. The rest, and any phase inside another, is left to
+that it may begin, and `BEFORE_BACKWARD[current]` and its like what the time before it was. What is done in
+place is arithmetic on our own numbers, which cannot fail. The rest, and any phase inside another, is left to
 guarded functions.
 """
 
@@ -19,7 +19,18 @@ from _thread import get_ident
 from typing import Any, Callable, List, Optional, Tuple
 
 from ..wire.rows import CONTROL_BYTE, SAMPLE_BYTE
-from ..wire.step_rows import DISTURBED, END, FORWARD, OPEN, OPTIMIZER, OTHER, ROLLED_UP, UPDATE, VALIDATION
+from ..wire.step_rows import (
+    DISTURBED,
+    END,
+    FORWARD,
+    OPEN,
+    OPTIMIZER,
+    OTHER,
+    ROLLED_UP,
+    STEPS,
+    UPDATE,
+    VALIDATION,
+)  # fmt: skip
 
 clock = time.perf_counter_ns  # bound now: scripts mock `time`
 process_clock = time.process_time_ns
@@ -32,8 +43,9 @@ EVAL_FORWARD = 11  # a frozen part of the step if a backward follows, validation
 SLOTS = 12
 
 # What the time before a border was, by the phase that it was counted to: None where no phase begins in place.
+# Before a call or a batch it was `OTHER`, which no row tells: what is asked is only whether one may begin.
 _ELSE: Tuple[Optional[int], ...] = (None,) * OTHER
-BEFORE_CALL = BEFORE_NEXT = (*_ELSE, OTHER, OTHER, OTHER, None)
+FREE = (*(False,) * OTHER, True, True, True, False)
 BEFORE_BACKWARD = (*_ELSE, OTHER, FORWARD, FORWARD, None)
 BEFORE_UPDATE = (*_ELSE, OTHER, OTHER, OPTIMIZER, None)
 
@@ -43,16 +55,24 @@ RAW_ROWS = 100_000  # 13 MB; past it, each further ROWS_PER_MERGE rows cover twi
 ROWS_PER_MERGE = 10_000
 # Rows between two readings of the process's CPU clock, a system call; the first rows have one each.
 CPU_EVERY = 16
+ASK_NS = 20_000_000  # between two looks at what the outside asks for: in each short step they would be felt
+
+pack_row = STEPS.packer.pack_into
+# Each number that is packed is felt: a usual row leaves out what is zero.
+pack_usual = STEPS.packer_of(
+    "end_ns", "begin_ns", "marker", "optimizer", "marks", "backwards", "batches", "calls", "switches",
+    "samples", "loss", "data_wait", "forward", "backward", "optimizer_ns",
+).pack_into  # fmt: skip
 
 
 class Recorder:
     """Phases and rows of the thread that trains.
 
-    `rows` is where rows go: anything with `map`, `place()` and `pack_into(map, place, *values)`.
+    `rows` is where rows go: anything with a `map`, and `place()`, the offset in it of the next one.
     """
 
     __slots__ = (
-        "backwards", "base", "batches", "begin", "calls", "cpu", "cpu_due", "current",
+        "ask_ns", "backwards", "base", "batches", "begin", "calls", "cpu", "cpu_due", "current",
         "first_optimizer_marks", "flags", "free", "held", "level", "loss", "marks", "max_marks", "merge",
         "off", "on_enter", "on_off", "on_samples_asked", "owner", "rows", "samples", "since", "spent",
         "stack", "switches", "undecided", "updates", "written",
@@ -69,6 +89,7 @@ class Recorder:
         self.stack: List[int] = []
         self.spent = [0] * SLOTS
         self.since = self.begin = clock()
+        self.ask_ns = 0  # when to look again whether the outside asks for something
         self.cpu = process_clock()
         self.written = 0
         self.updates = 0
@@ -221,23 +242,35 @@ class Recorder:
         rows = self.rows
         try:
             place = rows.place()  # first: it may replace the map
-            rows.pack_into(
+        except OSError:  # the disk is full: rows after a gap would tell of other steps than they name
+            self.end()
+            raise
+        if flags or cpu_ns or spent[1] or spent[4] or spent[6] or spent[7]:
+            pack_row(
                 rows.map, place, now, self.begin, marker, flags, optimizer, self.marks, self.backwards,
                 self.batches, self.calls, self.switches, self.samples, self.loss, cpu_ns,
                 spent[0], spent[1], spent[2], spent[3], spent[4], spent[5], spent[6], spent[7],
             )  # fmt: skip
-        except OSError:  # the disk is full: rows after a gap would tell of other steps than they name
-            self.end()
-            raise
+        else:
+            pack_usual(
+                rows.map, place, now, self.begin, marker, optimizer, self.marks, self.backwards,
+                self.batches, self.calls, self.switches, self.samples, self.loss,
+                spent[0], spent[2], spent[3], spent[5],
+            )  # fmt: skip
         self.begin = now
-        self.spent = [0] * SLOTS
+        self.spent = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]  # SLOTS of them: written out it takes half as long
         self.flags = self.marks = self.backwards = self.batches = self.calls = 0
         self.switches = self.samples = 0
         self.loss = math.nan
         self.written += 1
         if self.written >= RAW_ROWS and (self.written - RAW_ROWS) % ROWS_PER_MERGE == 0:
             self.merge *= 2
-        asked = rows.map  # the outside writes into the header of the file
+        if now >= self.ask_ns:
+            self.ask_ns = now + ASK_NS
+            self._ask(rows.map)
+
+    def _ask(self, asked: Any) -> None:
+        """Do what the outside wrote into the header of the file."""
         if asked[CONTROL_BYTE] == 1 and not self.held:
             self.end()
             self.on_off()

@@ -31,8 +31,6 @@ EVENTS_MAX = 5_000  # of each kind, per process: a script that builds a loader p
 class _Nowhere:
     """Rows that are thrown away."""
 
-    pack_into = STEPS.packer.pack_into
-
     def __init__(self) -> None:
         self.map = bytearray(HEADER_BYTES + STEPS.packer.size)
 

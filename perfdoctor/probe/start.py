@@ -70,7 +70,7 @@ def _observe(hooks: steps.StepTracker, observers: List[ModuleType]) -> None:
     if here.options.get("profiler", True):
         window = windows.watch(here, torch, profilers, lambda: hooks.modules.largest)
         watch.on_looked_at_calls("window", window.function_calls)
-        hooks.moments.update.append(window.border)
+        hooks.moments.border = window.border
 
 
 def _hide_from_compiler() -> None:

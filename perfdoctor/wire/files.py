@@ -82,13 +82,13 @@ class MappedRows:
             raise
         os.pwrite(descriptor, header(layout, rank), 0)
         self.map = mmap.mmap(descriptor, self._size)
-        self.pack_into = layout.packer.pack_into
+        self._pack_into = layout.packer.pack_into
         self._row_bytes = layout.packer.size
 
     def add(self, *values: float) -> None:
         """Append one row."""
         offset = self.place()  # which may replace the map
-        self.pack_into(self.map, offset, *values)
+        self._pack_into(self.map, offset, *values)
 
     def place(self) -> int:
         """The offset in `map` at which the caller packs one more row: in each step, `add` copies it twice."""

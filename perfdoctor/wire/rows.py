@@ -41,6 +41,11 @@ class RowLayout:
         """Those of them that a file has, however old it is."""
         return [column for column in self.described if column[0] not in self.added]
 
+    def packer_of(self, *names: str) -> struct.Struct:
+        """Packs these columns alone, in the order of the layout; the others are zeros then."""
+        codes = ((name, _STRUCT_CODES[code]) for name, code in self.columns)
+        return struct.Struct("<" + "".join(c if n in names else f"{struct.calcsize(c)}x" for n, c in codes))
+
     def code(self, column: str) -> str:
         """The struct format of one value of `column`."""
         return "<" + _STRUCT_CODES[dict(self.columns)[column]]

@@ -23,6 +23,7 @@ from perfdoctor.probe.loader import loader as loading
 from perfdoctor.probe.recorder import Recorder
 from perfdoctor.probe.steps import backwards, gradient_clearing, modules, updates
 from perfdoctor.probe.steps.steps import StepTracker
+from perfdoctor.wire.rows import HEADER_BYTES
 from perfdoctor.wire.step_rows import CHECKPOINT, END, OPEN, OTHER, STEPS, VALIDATION
 
 NEVER = 1 << 62
@@ -68,17 +69,19 @@ class Clock:
 
 
 class Rows:
-    """Rows kept as they are."""
+    """Rows in memory."""
 
     def __init__(self) -> None:
-        self.map = bytearray(4096)
-        self.rows: list[tuple[float, ...]] = []
+        self.map = bytearray(HEADER_BYTES)
 
     def place(self) -> int:
-        return len(self.rows)
+        offset = len(self.map)
+        self.map += bytes(STEPS.packer.size)
+        return offset
 
-    def pack_into(self, map_: bytearray, place: int, *values: float) -> None:
-        self.rows.append(values)
+    @property
+    def rows(self) -> list[tuple[float, ...]]:
+        return list(STEPS.packer.iter_unpack(self.map[HEADER_BYTES:]))
 
 
 class Session:
@@ -206,6 +209,7 @@ def replayed(steps: list[Any], held: bool) -> tuple[list[tuple[float, ...]], dic
         for module in (recording, modules, backwards, updates, loading):
             patches.setattr(module, "clock", clock)
         patches.setattr(recording, "process_clock", lambda: 0)
+        patches.setattr(patch, "turned_off", {})
         patches.setattr(gradient_clearing, "OPTIMIZERS_MAX", 0)
         script = Script(clock)
         recorder = script.session.recorder

@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from perfdoctor.probe import patch
 from perfdoctor.probe.fetch_turns import NEVER, FetchTurns
 
 
@@ -24,6 +25,7 @@ class Fetcher:
 def turns(monkeypatch):
     """Turns of `Fetcher`, with one who looks when `looker.due` says so and notes which batches it saw."""
     monkeypatch.setattr(Fetcher, "fetch", Fetcher.fetch)
+    monkeypatch.setattr(patch, "turned_off", {})
     turns = FetchTurns()
     turns.looker = SimpleNamespace(due=NEVER, seen=[], collated=[])
     turns.install([Fetcher])

@@ -5,12 +5,12 @@ from perfdoctor.probe.recorder import (
     AFTER_BACKWARD,
     AFTER_FORWARD,
     BEFORE_BACKWARD,
-    BEFORE_CALL,
-    BEFORE_NEXT,
     BEFORE_UPDATE,
+    FREE,
     SLOTS,
     Recorder,
 )
+from perfdoctor.wire.rows import HEADER_BYTES
 from perfdoctor.wire.step_rows import (
     BACKWARD,
     BACKWARD_DONE,
@@ -24,6 +24,7 @@ from perfdoctor.wire.step_rows import (
     OPEN,
     OPTIMIZER,
     OTHER,
+    PHASE_COLUMNS,
     ROLLED_UP,
     STEPS,
     UPDATE,
@@ -45,14 +46,17 @@ class Clock:
 
 class Rows:
     def __init__(self) -> None:
-        self.map = bytearray(4096)
-        self.rows: list[dict[str, float]] = []
+        self.map = bytearray(HEADER_BYTES)
 
     def place(self) -> int:
-        return len(self.rows)
+        offset = len(self.map)
+        self.map += bytes(STEPS.packer.size)
+        return offset
 
-    def pack_into(self, map_: bytearray, place: int, *values: float) -> None:
-        self.rows.append(dict(zip(NAMES, values, strict=True)))
+    @property
+    def rows(self) -> list[dict[str, float]]:
+        packed = STEPS.packer.iter_unpack(self.map[HEADER_BYTES:])
+        return [dict(zip(NAMES, values, strict=True)) for values in packed]
 
 
 @pytest.fixture
@@ -189,11 +193,23 @@ def test_past_the_bound_a_row_covers_several_updates_and_loses_no_time(clock, re
     assert updates[-1]["flags"] & ROLLED_UP
 
 
-def test_the_outside_ends_the_watch_through_the_mapped_header(recorder):
+def test_the_outside_ends_the_watch_through_the_mapped_header(clock, recorder):
     recorder.mark(UPDATE, 1)
     assert not recorder.off
     recorder.rows.map[record.CONTROL_BYTE] = 1
-    recorder.mark(UPDATE, 1)
+    clock.now += record.ASK_NS
+    end_step(clock, recorder)
+    assert recorder.off
+
+
+def test_what_the_outside_asks_for_is_looked_at_no_oftener_than_it_would_be_felt(clock, recorder):
+    end_step(clock, recorder)
+    recorder.rows.map[record.CONTROL_BYTE] = 1
+    clock.now += record.ASK_NS - 1
+    end_step(clock, recorder)
+    assert not recorder.off
+    clock.now += 1
+    end_step(clock, recorder)
     assert recorder.off
 
 
@@ -234,6 +250,7 @@ def test_the_watch_ends_only_when_no_window_is_open(clock, recorder):
     end_step(clock, recorder)
     assert not recorder.off
     recorder.hold(False)
+    clock.now += record.ASK_NS
     end_step(clock, recorder)
     assert recorder.off
 
@@ -246,6 +263,17 @@ def test_the_cpu_clock_is_read_when_it_is_due(clock, recorder, monkeypatch):
     for _ in range(2):
         end_step(clock, recorder)
     assert [row["process_cpu_ns"] > 0 for row in recorder.rows.rows[-3:]] == [False, True, False]
+
+
+@pytest.mark.parametrize("phase", range(OTHER))
+def test_a_row_holds_the_time_of_each_phase_and_zeros_besides(clock, recorder, phase):
+    recorder.written = record.CPU_EVERY + 1  # a row without a reading of the CPU clock
+    spend(clock, recorder, phase, 30)
+    end_step(clock, recorder)
+    (row,) = recorder.rows.rows
+    times = {name: row[name] for name in PHASE_COLUMNS}
+    assert times == {name: 30 * (number == phase) for number, name in enumerate(PHASE_COLUMNS)}
+    assert (row["flags"], row["process_cpu_ns"], row["marks"], row["switches"]) == (0, 0, 1, 1)
 
 
 def test_updates_are_counted(clock, recorder):
@@ -290,10 +318,12 @@ def test_no_phase_begins_in_place_inside_a_window_or_after_the_watch(recorder):
 
 def test_what_was_before_a_border_is_told_for_the_phases_that_follow_one_only():
     """Anything else is a phase under way, around which methods look."""
-    for before in (BEFORE_BACKWARD, BEFORE_CALL, BEFORE_NEXT, BEFORE_UPDATE):
+    may_begin = [OTHER, AFTER_FORWARD, AFTER_BACKWARD]
+    for before in (BEFORE_BACKWARD, BEFORE_UPDATE):
         assert len(before) == SLOTS
-        told = [phase for phase, is_told in enumerate(before) if is_told is not None]
-        assert told == [OTHER, AFTER_FORWARD, AFTER_BACKWARD]
+        assert [phase for phase, is_told in enumerate(before) if is_told is not None] == may_begin
+    assert len(FREE) == SLOTS
+    assert [phase for phase, is_free in enumerate(FREE) if is_free] == may_begin
 
 
 def test_each_phase_asks_first_whether_a_window_has_to_end(recorder):

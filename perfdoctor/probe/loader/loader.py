@@ -16,10 +16,10 @@ from ...wire.batch_rows import BATCHES
 from ...wire.events.loaders import EpochEndEvent, EpochEvent, LoaderEvent, WorkersEndEvent
 from ...wire.files import AppendedRows
 from ...wire.step_rows import BATCH, DATA_WAIT, OPEN, OTHER, VALIDATION
-from .. import patch
+from .. import patch, script_signals
 from ..compile_question import compile_question
 from ..on_import import on_import
-from ..recorder import BEFORE_NEXT, Recorder, clock
+from ..recorder import FREE, Recorder, clock
 from ..session import Session
 from ..steps.steps import StepTracker
 from ..user_frames import library_between, user_line
@@ -50,7 +50,7 @@ class Loaders:
         self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.count = 0
         self.epochs: Dict[int, Epoch] = {}  # by id of the iterator
-        self.last: Tuple[int, Optional[Epoch]] = (0, None)  # the one of them that was asked last
+        self.last: Optional[Epoch] = None  # the one of them that was asked last
         self.started: Dict[int, int] = {}  # iterators started, by loader
         self.delivered_by: Dict[int, int] = {}  # batches of ended epochs, by loader
         self.starting = 0  # the loader whose iterator is being made
@@ -129,7 +129,7 @@ class Loaders:
         if not isinstance(result, self.iterators):
             return
         number = self.starting
-        self.last = (0, None)
+        self.last = None
         if id(result) in self.epochs:  # its workers live on for the next epoch, or it has a gone one's place
             self._end(self.epochs.pop(id(result)), None)
         index = self.started[number] = self.started.get(number, 0) + 1
@@ -147,7 +147,7 @@ class Loaders:
         """`__next__` of iterators, watched: the usual batch in place, any other by `before` and `after`."""
         tracing, compiler = compile_question()
         other = patch.around(original, self.before_next, self.after_next, WAIT)
-        come = patch.part(WAIT, self._come)
+        come = patch.part_of_step(WAIT, self._come)
         session, turned_off = self.session, patch.turned_off
 
         def wrapper(iterator: Any) -> Any:
@@ -155,20 +155,19 @@ class Loaders:
                 return original(iterator)
             try:
                 recorder = session.recorder
-                before = BEFORE_NEXT[recorder.current] if recorder is not None and recorder.free else None
                 if (
                     recorder is None
-                    or before is None
+                    or not recorder.free
+                    or not FREE[recorder.current]
                     or recorder.owner != get_ident()
                     or self.delivered
-                    or WAIT in turned_off
+                    or turned_off  # of whatever kind: what follows asks
                 ):
                     return other(iterator)
                 self.may_open = True
                 self.waiting = True
                 owner = recorder.owner
-                begin = clock()
-                recorder.spent[before] += begin - recorder.since
+                begin = clock()  # the time before is in no phase
                 if recorder.undecided:
                     recorder.decide(OTHER, OTHER, VALIDATION)
                 recorder.since = begin
@@ -187,7 +186,7 @@ class Loaders:
                         recorder.spent[recorder.current] += now - recorder.since
                         recorder.since = now
                         recorder.current = OTHER
-                        come(recorder, begin, iterator, batch)
+                        come(recorder, (begin, iterator), batch)
             except BaseException as error:
                 patch.cut(error)
                 raise
@@ -216,28 +215,32 @@ class Loaders:
         self.waiting = False
         if self._still_trains(recorder):
             recorder.unwind(depth)
-            self._come(recorder, begin, args[0], result)
+            self._come(recorder, (begin, args[0]), result)
 
-    def _come(self, recorder: Recorder, begin: int, iterator: Any, result: Any) -> None:
-        """Count a batch that was waited for since `begin`; None: there are no more, or it failed."""
-        identity = id(iterator)
-        if identity != self.last[0]:
-            self.last = identity, self.epochs.get(identity)
-        epoch = self.last[1]
+    def _come(self, recorder: Recorder, asked: Tuple[int, Any], result: Any) -> None:
+        """Count a batch; `asked`: since when, and of which iterator. None: no more, or it failed."""
+        begin, iterator = asked
+        epoch = self.last
+        if epoch is None or epoch.iterator() is not iterator:
+            epoch = self.last = self.epochs.get(id(iterator))
         if result is None:
             if epoch is not None:
-                self.last = (0, None)
-                del self.epochs[identity]
+                self.last = None
+                del self.epochs[id(iterator)]
                 self._end(epoch, recorder.since - begin)
             return
         recorder.batches += 1
         self.delivered = recorder.level <= BATCH
         first = result[0] if type(result) in PLAIN and result else result
-        shape = first.shape if type(first) is self.tensor and not first.is_nested else None
+        shape: Any = None
+        if type(first) is self.tensor:
+            try:
+                shape = first.shape
+            except RuntimeError as error:  # a nested one has none
+                script_signals.hand_back(error)
         size = epoch.batch_size if epoch is not None else 0
-        if shape and not 0 < size < shape[0]:
-            count = shape[0]
-        else:
+        count = shape[0] if shape else 0
+        if not shape or 0 < size < count:
             count = self.samples_of(result, self.tensor, size) or 0
         samples = self.samples
         samples.loader_delivers = True

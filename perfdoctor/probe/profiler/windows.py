@@ -11,6 +11,7 @@ import atexit
 import os
 import sys
 from _thread import get_ident
+from collections import defaultdict
 from time import sleep
 from typing import Any, Callable, Dict, Optional, Set
 
@@ -19,6 +20,7 @@ from ...wire.step_rows import DISTURBED
 from .. import accelerators, patch
 from ..recorder import Recorder, clock
 from ..session import Session
+from ..steps.updates import NO_TASK
 from ..wrapping import nothing
 from . import budget, silence
 from .call_count import CallCount
@@ -57,7 +59,7 @@ class Windows:
         self.plan: Optional[budget.WindowPlan] = None
         self.attempt = 1  # which entry of the plan comes next
         self.wake_ns = 0  # when to look again whether a window fits
-        self.counts: Dict[int, int] = {}  # updates of each optimizer, by number
+        self.counts: Dict[int, int] = defaultdict(int)  # updates of each optimizer, by number
         self.base: Dict[int, int] = {}  # what they were at the last look
         self.base_ns = self.first_ns = 0
         self.base_core = core_time()
@@ -81,19 +83,20 @@ class Windows:
         self.inside = patch.guarded("window", self._inside)
         self.check = patch.guarded("end of a window", self._check)
 
-    def border(self, recorder: Recorder, optimizer: int) -> None:
-        """An update has closed a row: open, carry on, close, or (nearly always) do nothing."""
-        count = self.counts[optimizer] = self.counts.get(optimizer, 0) + 1
+    def border(self, recorder: Recorder, optimizer: int, graph_task: Callable[[], int]) -> None:
+        """An update has closed a row: open, carry on, close, or nearly always nothing, as inside autograd."""
+        self.counts[optimizer] += 1
+        packed = 0 if self.plan is None else self.plan.numbers[self.attempt]
+        if not (packed or self.open or recorder.since >= self.wake_ns) or graph_task() != NO_TASK:
+            return
         if self.open is not None:
             self.inside(recorder, self.open, optimizer)
-            return
-        packed = 0 if self.plan is None else self.plan.numbers[self.attempt]
-        if packed:
+        elif packed:
             self.count.disturb(recorder)
             entry = budget.PlannedWindow.unpack(packed)
-            if entry.optimizer == optimizer and count >= entry.step - 1:
+            if entry.optimizer == optimizer and (count := self.counts[optimizer]) >= entry.step - 1:
                 self.arrive(recorder, entry, count)
-        elif recorder.since >= self.wake_ns:
+        else:
             self.look(recorder)
 
     # ------------------------------------------------------------ deciding

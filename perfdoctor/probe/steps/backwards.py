@@ -100,7 +100,7 @@ class Backwards:
                     or names.wanted
                     or samples.evaluated
                     or not args
-                    or NAME in turned_off
+                    or turned_off  # of whatever kind: what follows asks
                 ):
                     return other(*args, **kwargs)
                 now = clock()

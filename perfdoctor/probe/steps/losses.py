@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
-from .. import accelerators, patch
+from .. import accelerators, patch, script_signals
 from ..looks.op_recording import recording_question
 from ..looks.transforms import is_batched
 from ..moments import Moments
@@ -29,13 +29,14 @@ class LossReader:
         self.torch = torch
         self.tensor = torch.Tensor
         self.on_device: Optional[DeviceLosses] = None
+        self.several = False  # a backward began at a tensor of several numbers
         self.seen = False  # a loss that is not on the CPU
         self.is_recording = recording_question()
         self.dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
         self.is_profiled = torch._C._autograd._profiler_enabled
         self.function_modes = torch._C._len_torch_function_stack
         self.unscaled: Any = None  # the loss before a GradScaler multiplied it, or NO_VALUE
-        self.read = patch.part("loss", self._read)
+        self.read = patch.part_of_step("loss", self._read)
 
     def before_scale(self, args: Args, kwargs: Kwargs) -> None:
         """Keep the loss as it was before scaling, without its graph: a backward may never come."""
@@ -68,12 +69,22 @@ class LossReader:
             self._add(recorder, loss, repeated)
 
     def _add(self, recorder: Recorder, loss: Any, repeated: bool) -> None:
-        if repeated or loss.numel() != 1 or not loss.dtype.is_floating_point:  # a complex one is no loss
+        if repeated:
             return
         if loss.is_cpu:
-            value = loss.item()
-            known = recorder.loss
-            recorder.loss = known + value if known == known else value  # not a number: there is none yet
+            if self.several and loss.numel() != 1:
+                return
+            try:
+                value = loss.item()
+            except RuntimeError as error:  # not one number: from now on its size is asked first
+                script_signals.hand_back(error)
+                self.several = True
+                return
+            if type(value) is float:  # a complex one is no loss
+                known = recorder.loss
+                recorder.loss = known + value if known == known else value  # not a number: there is none yet
+            return
+        if loss.numel() != 1 or not loss.dtype.is_floating_point:
             return
         if not self.seen:
             self.seen = True

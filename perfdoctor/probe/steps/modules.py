@@ -11,7 +11,7 @@ from .. import patch
 from ..compile_question import compile_question
 from ..looks.op_recording import recording_question
 from ..module_parts import modules_of, parameters_of
-from ..recorder import AFTER_FORWARD, BEFORE_CALL, EVAL_FORWARD, Recorder, clock
+from ..recorder import AFTER_FORWARD, EVAL_FORWARD, FREE, Recorder, clock
 from ..wrapping import Args, Kwargs
 from .batch_layout import BatchLayouts, LayoutLook
 from .eval_passes import EvalPasses
@@ -44,6 +44,9 @@ class _KnownModule:
         self.validates = False  # no backward followed its last pass in train mode without gradients
 
 
+NOBODY = _KnownModule(has_parameters=False, alive=lambda: None)  # of a module that was not met
+
+
 class ModuleCallPhases:
     """Enters and leaves the phase of each outermost call."""
 
@@ -63,6 +66,7 @@ class ModuleCallPhases:
         self.in_call: Any = False  # or what `watcher` was when the outermost call began
         self.watcher: Any = True  # or who watches the calls inside one
         self.known: Dict[int, _KnownModule] = {}  # by identity, for as long as the module lives
+        self.last = NOBODY  # what is known of the one that was called last
         self.layouts = BatchLayouts(self.session, samples, torch)
         self.look: Optional[LayoutLook] = None  # at the call that is under way
         # The last pass in eval mode if it recorded: of which module, which call of its row, and its ns.
@@ -96,14 +100,15 @@ class ModuleCallPhases:
             if tracing() or compiler._is_compiling_flag:
                 return original(self, *args, **kwargs)
             try:
-                if phases.in_call is True:
-                    return original(self, *args, **kwargs)
-                recorder, known = session.recorder, modules.get(id(self))
-                before = BEFORE_CALL[recorder.current] if recorder is not None and recorder.free else None
+                if phases.in_call is True:  # without names it is handed on in fewer instructions
+                    return original(self, *args, **kwargs) if kwargs else original(self, *args)
+                recorder, known = session.recorder, phases.last
+                if known.alive() is not self:
+                    known = phases.last = modules.get(id(self), NOBODY)
                 if (
                     recorder is None
-                    or before is None
-                    or known is None
+                    or not recorder.free
+                    or not FREE[recorder.current]
                     or not known.plain
                     or not self.training
                     or recorder.level <= CALL
@@ -111,14 +116,12 @@ class ModuleCallPhases:
                     or phases.watcher is not True
                     or not is_recording()
                     or (not samples.loader_delivers and is_tracing())
-                    or NAME in turned_off
+                    or turned_off  # of whatever kind: what follows asks
                 ):
                     return (validation if validates(self) else other)(self, *args, **kwargs)
-                now = clock()
-                recorder.spent[before] += now - recorder.since
+                recorder.since = clock()  # the time before is in no phase
                 if recorder.undecided:
                     recorder.set_aside(OTHER, OTHER)
-                recorder.since = now
                 recorder.current = FORWARD
                 recorder.switches += 1
                 recorder.calls += 1
@@ -126,7 +129,7 @@ class ModuleCallPhases:
                     phases.in_call = True
                     if not samples.loader_delivers:
                         phases.count_samples(args, known)
-                    return original(self, *args, **kwargs)
+                    return original(self, *args, **kwargs) if kwargs else original(self, *args)
                 finally:
                     phases.in_call = False
                     if recorder.stack:

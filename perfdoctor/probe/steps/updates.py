@@ -35,6 +35,7 @@ class Updates:
         self.thread = thread
         self.session = thread.session
         self.clearing = clearing
+        # Not so where a hook of a backward updates that was not called by torch.autograd.
         self.graph_task = getattr(torch._C, "_current_graph_task_id", lambda: NO_TASK + 1)
         self.hooked_step = _hooked_step(torch.optim.Optimizer)
         self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -58,7 +59,7 @@ class Updates:
                 return
             recorder = session.recorder
             before = BEFORE_UPDATE[recorder.current] if recorder is not None and recorder.free else None
-            if recorder is None or before is None or recorder.owner != get_ident() or NAME in turned_off:
+            if recorder is None or before is None or recorder.owner != get_ident() or turned_off:
                 begins(optimizer, args, kwargs)
                 return
             thread.known = True
@@ -116,13 +117,17 @@ class Updates:
             self.thread.pulse()
         if recorder.max_marks is not None:
             self._end_watch(recorder)
-        if self.graph_task() != NO_TASK:
-            return  # a hook of a backward that was not called by torch.autograd: its engine is under way
-        for call in self.thread.moments.update:
-            call(recorder, number)
+        moments = self.thread.moments
+        if moments.border is not None:
+            moments.border(recorder, number, self.graph_task)
+        due = False
         if counts is not None:
             counts.updates += 1
-            if counts.updates >= counts.next or self.clearing.open:
+            due = counts.updates >= counts.next or bool(self.clearing.open)
+        if (due or moments.update) and self.graph_task() == NO_TASK:  # else autograd's engine is under way
+            for call in moments.update:
+                call(recorder, number)
+            if due:
                 self.clearing.judge(optimizer, counts)
 
     def before_scaled_step(self, args: Args, kwargs: Kwargs) -> Optional[Any]:
@@ -145,12 +150,14 @@ class Updates:
             self.thread.pulse()
         if recorder.max_marks is not None:
             self._end_watch(recorder)
-        if self.graph_task() != NO_TASK:
-            return
+        moments = self.thread.moments
         self.closing = True
         try:
-            for call in self.thread.moments.update:
-                call(recorder, 1)
+            if moments.border is not None:
+                moments.border(recorder, 1, self.graph_task)
+            if moments.update and self.graph_task() == NO_TASK:
+                for call in moments.update:
+                    call(recorder, 1)
         finally:
             self.closing = False
 

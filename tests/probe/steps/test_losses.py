@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from perfdoctor.probe import patch
 from perfdoctor.probe.accelerators import Accelerator
 from perfdoctor.probe.moments import Moments
 from perfdoctor.probe.steps.losses import SLOTS, DeviceLosses, LossReader
@@ -129,6 +130,28 @@ def test_a_complex_value_is_no_loss():
     assert recorder.loss != recorder.loss
     reader.read(recorder, torch.tensor(0.5), False)
     assert recorder.loss == 0.5
+
+
+def test_several_values_are_no_loss_and_are_read_once_at_most(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(patch, "turned_off", {})
+    recorder = SimpleNamespace(loss=float("nan"), written=0)
+    reader = LossReader(Moments(), torch)
+    reader.read(recorder, torch.tensor(0.5), False)
+    for _ in range(2):
+        reader.read(recorder, torch.tensor([1.0, 2.0]), False)
+        assert reader.several
+    reader.read(recorder, torch.tensor([0.25]), False)
+    assert recorder.loss == 0.75
+    assert not patch.broken()
+
+
+@pytest.mark.parametrize("value", [3, True])
+def test_a_whole_number_is_no_loss(value):
+    torch = pytest.importorskip("torch")
+    recorder = SimpleNamespace(loss=float("nan"), written=0)
+    LossReader(Moments(), torch).read(recorder, torch.tensor(value), False)
+    assert recorder.loss != recorder.loss
 
 
 def test_a_scaled_loss_without_a_backward_keeps_no_graph_alive():
