@@ -87,9 +87,10 @@ class _Reading:
         """Of an array, a tensor, a data frame, or any object whose attributes can be read."""
         numpy, torch, pandas, images = map(sys.modules.get, ("numpy", "torch", "pandas", "PIL.Image"))
         if torch is not None and kind is torch.Tensor:
-            plain = value.is_cpu and value.layout == torch.strided and not value.requires_grad
             try:
-                return self._of_array(value.numpy()) if plain else UNREADABLE
+                with torch._C.DisableTorchFunction():  # a mode of the script's would see it
+                    plain = value.is_cpu and value.layout == torch.strided and not value.requires_grad
+                    return self._of_array(value.numpy()) if plain else UNREADABLE
             except (RuntimeError, TypeError):  # of a kind that NumPy does not have
                 return UNREADABLE
         if numpy is not None and kind is numpy.ndarray:

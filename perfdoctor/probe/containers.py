@@ -1,10 +1,10 @@
-"""What containers of the script's hold, read past what its own subclasses of them do instead."""
+"""What containers and objects of the script's hold, read past what its own classes do instead."""
 
 from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import Any, List
+from typing import Any, Dict, List
 
 SEQUENCES = (list, tuple, deque)
 
@@ -40,6 +40,21 @@ def ends_of(sequence: Any, most: int) -> List[Any]:
 def values_of(mapping: Any, most: int) -> List[Any]:
     """The first values of a dict, which may have millions."""
     return list(islice(dict.values(mapping), most))
+
+
+def fields_of(value: Any) -> Dict[str, Any]:
+    """The attributes that an object holds itself; none where it has no dictionary of them."""
+    try:
+        fields = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return fields if type(fields) is dict else {}
+
+
+def held_by(value: Any, name: str) -> Any:
+    """An attribute of an object or of its class; a property as it is, and None where there is none."""
+    places = (fields_of(value), *map(vars, type(value).__mro__))
+    return next((place[name] for place in places if name in place), None)
 
 
 def _kind_of(sequence: Any) -> Any:

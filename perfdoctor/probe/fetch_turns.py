@@ -8,6 +8,7 @@ has its turn. One of them may wait for certain items as well, whichever batch th
 from __future__ import annotations
 
 import weakref
+from types import FunctionType
 from typing import Any, Callable, Dict, List, Set
 
 from . import patch
@@ -28,10 +29,9 @@ class _Collating:
     __slots__ = ("usual", "watched")
 
     def __init__(self, original: Callable[[Any], Any]) -> None:
-        self.watched = original
         # Stack samples know torch's own by its file, and the script's by the wrapper's name.
-        own = getattr(original, "__module__", None) == TORCHS
-        self.usual = original if own else _named(original)
+        own = type(original) is FunctionType and original.__module__ == TORCHS
+        self.usual = self.watched = original if own else _named(original)
 
 
 def _named(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -42,7 +42,8 @@ def _named(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
             patch.cut(error)
             raise
 
-    return patch.finished(collate, original, "collate")
+    # An object of the script's may count who asks it for its name: this has its own.
+    return patch.finished(collate, collate, "collate")
 
 
 class FetchTurns:
@@ -117,17 +118,18 @@ class FetchTurns:
 
     def _asked(self, kind: Any, fetcher: Any, index: Any) -> Any:
         """A batch that all who look are asked about."""
-        collating = getattr(fetcher, OF_FETCHER, None)
-        swapped = collating is not None and fetcher.collate_fn is collating.usual
-        if collating is not None and swapped:
-            fetcher.collate_fn = collating.watched
-        try:
-            return self.fetches[kind](fetcher, index)
+        try:  # a signal's handler may raise anywhere
+            collating = getattr(fetcher, OF_FETCHER, None)
+            swapped = collating is not None and fetcher.collate_fn is collating.usual
+            if collating is not None and swapped:
+                fetcher.collate_fn = collating.watched
+            try:
+                return self.fetches[kind](fetcher, index)
+            finally:
+                if collating is not None and swapped:
+                    fetcher.collate_fn = collating.usual
+                turns = [due() for due in self.dues]
+                self.next = min([turn for turn in turns if turn is not None], default=NEVER)
         except BaseException as error:
             patch.cut(error)
             raise
-        finally:
-            if collating is not None and swapped:
-                fetcher.collate_fn = collating.usual
-            turns = [due() for due in self.dues]
-            self.next = min([turn for turn in turns if turn is not None], default=NEVER)

@@ -62,6 +62,11 @@ def compiles_backward() -> bool:
     return bool(getattr(compiled, "compiled_autograd_enabled", False))
 
 
+def operation_of(node: Any) -> str:
+    """The name of a node's operation, as `node.name()` tells where no Function of the script's hides that."""
+    return type(node).__name__
+
+
 def variable_of(node: Any) -> Any:
     """The leaf whose gradient a node adds up; None of other nodes, where a script may keep what it likes."""
-    return node.variable if type(node).__name__ == "AccumulateGrad" else None
+    return node.variable if operation_of(node) == "AccumulateGrad" else None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, List
 from ..wire.events import Event
 from . import marked, on_import, patch
 from .looks.calls import CallLooks, CallViewer
+from .looks.op_recording import unseen
 from .moments import StepViewer
 from .recorder import Recorder
 from .session import Session
@@ -96,15 +97,15 @@ class Watch:
 
     def on_model(self, name: str, call: Callable[[Any, int], None]) -> None:
         """Call `call(module, modules inside)` when the script calls a model for the first time."""
-        self.moments.model.append(patch.guarded(name, call))
+        self.moments.model.append(patch.guarded(name, unseen(call)))
 
     def on_evaluation(self, name: str, call: Callable[[Args, Kwargs, int], None]) -> None:
         """Call `call(args, kwargs, ns)` after each call of a model without gradients, or in eval mode."""
-        self.moments.evaluated.append(patch.guarded(name, call))
+        self.moments.evaluated.append(patch.guarded(name, unseen(call)))
 
     def on_followed_call(self, name: str, call: Callable[[Args, Kwargs], None]) -> None:
         """Call `call(args, kwargs)` after each call that trains of a model that is followed: see `follow`."""
-        self.moments.followed.append(patch.guarded(name, call))
+        self.moments.followed.append(patch.guarded(name, unseen(call)))
 
     def follow(self, module: Any) -> None:
         """Have each call of a model that trains shown: it takes some microseconds longer from then on."""
@@ -112,11 +113,11 @@ class Watch:
 
     def on_sampled_call(self, name: str, call: Callable[[Args, Kwargs], None]) -> None:
         """Call `call(args, kwargs)` before a model that trains is called, in sampled steps."""
-        self.moments.sampled_call.append(patch.guarded(name, call))
+        self.moments.sampled_call.append(patch.guarded(name, unseen(call)))
 
     def on_sampled_module(self, name: str, call: Callable[[Any], None]) -> None:
         """Call `call(module)` before any module is called, inside of others too, in sampled steps."""
-        self.moments.sampled_module.append(patch.guarded(name, call))
+        self.moments.sampled_module.append(patch.guarded(name, unseen(call)))
 
     def on_sampled_steps(self, viewer: StepViewer) -> None:
         """Show `viewer` each call of a module in sampled steps; its functions are guarded already."""
@@ -128,11 +129,11 @@ class Watch:
 
     def on_optimizer(self, name: str, call: Callable[[Any, int], None]) -> None:
         """Call `call(optimizer, number)` when an optimizer steps for the first time."""
-        self.moments.optimizer.append(patch.guarded(name, call))
+        self.moments.optimizer.append(patch.guarded(name, unseen(call)))
 
     def on_batch(self, name: str, call: Callable[[int, Any], None]) -> None:
         """Call `call(number of the loader, batch)` with a few of the batches that each loader delivers."""
-        self.moments.batch.append(patch.guarded(name, call))
+        self.moments.batch.append(patch.guarded(name, unseen(call)))
 
     def on_fetcher(self, name: str, call: Callable[[int, int, Any], None]) -> None:
         """Call `call(number of the loader, its epochs before, fetcher)` with what reads for a loader.

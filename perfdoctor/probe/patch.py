@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from ..wire import names
 from . import script_signals
 from .compile_question import compile_question, hide_from_compiler
+from .wrapper_code import wrapper_code
 from .wrapping import Args, Kwargs
 
 Before = Callable[[Args, Kwargs], Any]
@@ -172,9 +173,10 @@ def profile_function(name: str, function: Callable[[Any, str, Any], None]) -> Ca
     def profile(frame: Any, event: str, arg: Any) -> None:
         try:
             function(frame, event, arg)
-        except Exception as error:
+        except BaseException as error:
             sys.setprofile(None)
-            report_trouble(name, error)
+            if not_ours(name, error):
+                raise
 
     return profile
 
@@ -286,9 +288,7 @@ def around_clearing(
 
 def finished(wrapper: Any, original: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The wrapper as stack samples name it, hidden from the compiler, with the looks of the original."""
-    named = wrapper.__code__.replace(co_name=name)
-    if sys.version_info >= (3, 11):
-        named = named.replace(co_qualname=name)
+    named = wrapper_code(wrapper.__code__, name)
     hide_from_compiler(named)
     bound = types.FunctionType(named, wrapper.__globals__, name, wrapper.__defaults__, wrapper.__closure__)
     return functools.update_wrapper(bound, original)

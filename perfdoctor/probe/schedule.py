@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, List, Protocol
 
 from . import patch
+from .looks.op_recording import unseen
 from .recorder import Recorder
 from .session import PULSE_NS
 
@@ -30,10 +31,11 @@ class SamplingSchedule:
         self.next = FIRST
         self.next_ns = 0
         self.looks: List[BackwardLook] = []  # that are open; nearly always none
+        self.begin_looks, self.end_looks = unseen(self._begin_looks), unseen(self._end_looks)
 
     def add(self, name: str, sample: Callable[[Recorder, Any], None]) -> None:
         """From now on call `sample`; an error of its own ends its part only."""
-        self.samples.append(patch.guarded(name, sample))
+        self.samples.append(patch.guarded(name, unseen(sample)))
 
     def before_backward(self, recorder: Recorder, loss: Any) -> None:
         """Count, and nearly always nothing else."""
@@ -45,3 +47,13 @@ class SamplingSchedule:
         self.next_ns = recorder.since + PULSE_NS
         for sample in self.samples:
             sample(recorder, loss)
+
+    def _begin_looks(self, loss: Any) -> None:
+        """Tell all who look that a backward begins."""
+        for look in self.looks[:]:
+            look.before_backward(loss)
+
+    def _end_looks(self) -> None:
+        """Tell them that it has ended."""
+        for look in self.looks[:]:
+            look.after_backward()

@@ -11,6 +11,7 @@ import sys
 import types
 from typing import Any, Callable, Dict, Optional, Tuple
 
+from .wrapper_code import PASSED_OVER
 from .wrapping import Args, Kwargs
 
 Call = Callable[[Callable[..., Any], Args, Kwargs], Any]
@@ -45,6 +46,8 @@ class StandIns:
         if caller is not None and caller.f_code is self._handling:
             function = caller.f_back
             caller = None if function is None else function.f_back
+        while caller is not None and PASSED_OVER in caller.f_code.co_filename:  # a wrapper of ours
+            caller = caller.f_back
         if caller is None:
             return None
         code, line = caller.f_code, caller.f_lineno or caller.f_code.co_firstlineno

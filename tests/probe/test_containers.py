@@ -6,7 +6,9 @@ import pytest
 
 from perfdoctor.probe.containers import (
     ends_of,
+    fields_of,
     first_of,
+    held_by,
     is_mapping,
     is_sequence,
     length_of,
@@ -46,3 +48,29 @@ def test_what_only_says_that_it_is_a_list_is_none():
 
     assert isinstance(Proxy(), list)
     assert not is_sequence(Proxy())
+
+
+def test_attributes_are_read_past_the_code_of_a_class():
+    class Own:
+        kind = 3
+
+        def __init__(self):
+            self.size = 2
+
+        def __getattribute__(self, name):
+            raise AssertionError(name)
+
+        @property
+        def computed(self):
+            raise AssertionError
+
+    class Slots:
+        __slots__ = ("size",)
+
+        def __getattr__(self, name):
+            raise AssertionError(name)
+
+    assert fields_of(Own()) == {"size": 2}
+    assert (held_by(Own(), "size"), held_by(Own(), "kind"), held_by(Own(), "other")) == (2, 3, None)
+    assert isinstance(held_by(Own(), "computed"), property)
+    assert fields_of(Slots()) == {}

@@ -1,26 +1,16 @@
-"""What a batch holds: tensors, samples, bytes; and how many items its dataset has."""
+"""What a batch holds: tensors, samples, bytes."""
 
 from __future__ import annotations
 
 import collections
 from typing import Any, List, Optional, Tuple
 
-from ..containers import first_of, is_mapping, is_sequence, length_of, values_of
+from ..containers import first_of, held_by, is_mapping, is_sequence, length_of, values_of
 
 LEAVES_MAX = 64  # tensors of one batch that are looked at
 ITEMS_MAX = 512  # of a batch that are looked at to find them
 FIELDS = 4  # tensors of a batch that may be as many as a small batch has samples
 PLAIN = (str, bytes, int, float, type(None))  # of a list that begins with one of these nothing is looked at
-
-
-def items_of(dataset: Any) -> Optional[int]:
-    """How many items a map-style dataset holds, where it tells: its sampler has just asked the same."""
-    if not hasattr(type(dataset), "__len__") or not hasattr(type(dataset), "__getitem__"):
-        return None
-    try:
-        return len(dataset)
-    except (TypeError, NotImplementedError, AttributeError):
-        return None
 
 
 def leaves(batch: Any, tensor: type) -> List[Any]:
@@ -46,7 +36,7 @@ def leaves(batch: Any, tensor: type) -> List[Any]:
 def batch_size_of(loader: Any) -> Optional[int]:
     """Samples of a whole batch, as a loader or its batch sampler tells; None if neither does."""
     for told in (loader, getattr(loader, "batch_sampler", None)):
-        size = getattr(told, "batch_size", None)
+        size = held_by(told, "batch_size")
         if isinstance(size, int):
             return size
     return None

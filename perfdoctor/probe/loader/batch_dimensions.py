@@ -8,7 +8,8 @@ from ...wire.events.training import BatchLayoutEvent
 from ..session import Session
 from ..steps.batch_layout import SEQUENCES
 from ..steps.samples import SampleCount
-from .batch_content import first_sizes, items_of, leaves
+from .batch_content import first_sizes, leaves
+from .dataset_sizes import DatasetSizes
 from .epoch import Epoch
 
 EVENTS_MAX = 20  # written: the lengths of so many batches tell the mean
@@ -17,9 +18,10 @@ EVENTS_MAX = 20  # written: the lengths of so many batches tell the mean
 class BatchDimensions:
     """What the batches of each loader have shown. A loader's word counts for more than a model's."""
 
-    def __init__(self, session: Session, samples: SampleCount, tensor: type) -> None:
+    def __init__(self, session: Session, samples: SampleCount, sizes: DatasetSizes, tensor: type) -> None:
         self.session = session
         self.samples = samples
+        self.sizes = sizes
         self.tensor = tensor
         self.written = 0
         self.known: Dict[int, int] = {}  # by loader: the dimension of its samples
@@ -33,7 +35,7 @@ class BatchDimensions:
             return count
         number = epoch.loader if epoch is not None else 0
         if epoch is not None and number not in self.known:
-            dimension = _by_batch_size(sizes, epoch) if self._may_be_text(batch) else 0
+            dimension = _by_batch_size(sizes, epoch, self.sizes) if self._may_be_text(batch) else 0
             if dimension is not None:
                 self.known[number] = dimension
                 samples.loader_tells = samples.loader_tells or dimension == 1
@@ -68,7 +70,7 @@ class BatchDimensions:
         )
 
 
-def _by_batch_size(sizes: Tuple[int, int], epoch: Epoch) -> Optional[int]:
+def _by_batch_size(sizes: Tuple[int, int], epoch: Epoch, datasets: DatasetSizes) -> Optional[int]:
     """Where one dimension alone is as large as the loader's batches.
 
     The last batch of an epoch is smaller, and may have as many columns: the first batch of all is no such
@@ -82,5 +84,5 @@ def _by_batch_size(sizes: Tuple[int, int], epoch: Epoch) -> Optional[int]:
     if sizes[0] > size:
         return 1
     is_first = not epoch.before and not epoch.batches
-    items = items_of(getattr(epoch.iterator(), "_dataset", None)) if is_first else None
+    items = datasets.of(getattr(epoch.iterator(), "_dataset", None)) if is_first else None
     return 1 if items is not None and items >= size else None

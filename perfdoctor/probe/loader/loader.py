@@ -5,7 +5,6 @@ Waits and steps are two streams on one clock and are never paired. What a batch 
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import sys
 import weakref
@@ -18,14 +17,16 @@ from ...wire.files import AppendedRows
 from ...wire.step_rows import BATCH, DATA_WAIT, OPEN, OTHER, VALIDATION
 from .. import patch, script_signals
 from ..compile_question import compile_question
+from ..looks.op_recording import unseen
 from ..on_import import on_import
 from ..recorder import FREE, Recorder, clock
 from ..session import Session
 from ..steps.steps import StepTracker
 from ..user_frames import library_between, user_line
 from ..wrapping import Args, Kwargs
-from .batch_content import batch_size_of, items_of, samples_of
+from .batch_content import batch_size_of, samples_of
 from .batch_dimensions import BatchDimensions
+from .dataset_sizes import DatasetSizes
 from .epoch import Epoch
 from .making import Making
 
@@ -57,9 +58,11 @@ class Loaders:
         self.waiting = False  # for a batch, or for the end of an epoch
         self.delivered = False  # a batch is being worked on, where batches are the steps
         self.may_open = True
-        self.samples_of = patch.guarded("samples", samples_of)  # of batches of whatever kind
-        dimensions = BatchDimensions(session, steps.samples, torch.Tensor)
-        self.samples_told = patch.guarded("samples", dimensions.count)  # in whichever dimension
+        self.function_modes = torch._C._len_torch_function_stack
+        self.samples_of = patch.guarded("samples", unseen(samples_of))  # of batches of whatever kind
+        self.sizes: DatasetSizes = steps.sizes
+        dimensions = BatchDimensions(session, steps.samples, self.sizes, torch.Tensor)
+        self.samples_told = patch.guarded("samples", unseen(dimensions.count))  # in whichever dimension
         self.made = Making(session, torch.Tensor, steps.fetches)
 
     # ------------------------------------------------------------ construction
@@ -70,8 +73,8 @@ class Loaders:
 
     def after_init(self, loader: Any, args: Args, result: Any) -> None:
         """Write down what was built, and where."""
-        if loader in self.numbers or not hasattr(loader, "dataset"):
-            return
+        if not hasattr(loader, "_iterator") or loader in self.numbers:
+            return  # that is set last: an exception ended the construction
         self.count += 1
         self.numbers[loader] = self.count
         dataset = loader.dataset
@@ -233,7 +236,7 @@ class Loaders:
         self.delivered = recorder.level <= BATCH
         first = result[0] if type(result) in PLAIN and result else result
         shape: Any = None
-        if type(first) is self.tensor:
+        if type(first) is self.tensor and not self.function_modes():
             try:
                 shape = first.shape
             except RuntimeError as error:  # a nested one has none
@@ -290,7 +293,7 @@ class Loaders:
                 startup_ns=epoch.startup_ns,
                 first_wait_ns=first_wait_ns,
                 workers=[worker.pid for worker in getattr(iterator, "_workers", ())],
-                items=items_of(getattr(iterator, "_dataset", None)),
+                items=self.sizes.of(getattr(iterator, "_dataset", None)),
             )
         )
 
@@ -319,6 +322,8 @@ def install(loaders: Loaders) -> None:
         return args[0]
 
     def after_fetcher(fetcher: Any, args: Args, result: Any) -> None:
+        if not hasattr(fetcher, "drop_last"):
+            return  # that is set last: an exception ended the construction
         number = loaders.starting
         made.fetcher_made(fetcher, number)
         for call in loaders.steps.moments.fetcher:
@@ -340,6 +345,7 @@ def install(loaders: Loaders) -> None:
         """torchdata's loaders build and iterate themselves; their iterators wait as torch's do."""
         watch_kind(module.StatefulDataLoader, module._StatefulMultiProcessingDataLoaderIter)
 
+    loaders.sizes.install(data)
     watch_kind(data.DataLoader, iterators._MultiProcessingDataLoaderIter)
     on_import(STATEFUL, patch.guarded("loader_init", watch_stateful))
     patch.replace(iterators._BaseDataLoaderIter, "__next__", loaders.wrapped_next)
@@ -355,11 +361,14 @@ def _while_alive(watched: Callable[[Any], None], original: Callable[[Any], None]
     """`watched`, but `original` once the interpreter ends: `__del__` calls it then, and modules are gone."""
     ends = sys.is_finalizing
 
-    @functools.wraps(original)
     def stop(iterator: Any) -> None:
-        return original(iterator) if ends() else watched(iterator)
+        try:
+            return original(iterator) if ends() else watched(iterator)
+        except BaseException as error:
+            patch.cut(error)
+            raise
 
-    return stop
+    return patch.finished(stop, original, WAIT)
 
 
 def _start_method(context: Any) -> Optional[str]:

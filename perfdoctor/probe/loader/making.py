@@ -14,6 +14,7 @@ from ...wire.batch_rows import BATCHES, TRAINING_PROCESS
 from ...wire.events.loaders import WorkerEvent
 from ...wire.files import AppendedRows, MappedRows
 from ..fetch_turns import FetchTurns
+from ..looks.op_recording import unseen
 from ..recorder import clock
 from ..session import TAG_VARIABLE, Session
 from ..wrapping import Args, Kwargs
@@ -53,6 +54,7 @@ class Making:
         self.written = 0
         self.merge = 1
         self.loaders: Dict[int, int] = {}  # id of a fetcher in this process -> its loader
+        self.after_fetch = unseen(self._after_fetch)
 
     def fetcher_made(self, fetcher: Any, loader: int) -> None:
         """Time the collate function of a new fetcher apart from its reading."""
@@ -93,7 +95,7 @@ class Making:
         file_bytes = self._file_bytes()
         return clock(), thread_clock(), file_bytes
 
-    def after_fetch(self, token: Tuple[int, int, int], args: Args, result: Any) -> None:
+    def _after_fetch(self, token: Tuple[int, int, int], args: Args, result: Any) -> None:
         """Write the batch's row; it stands for those that were not looked at, too."""
         self.measuring = False
         if result is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Protocol
 
 from .. import patch
+from ..loss_graph import operation_of
 from ..recorder import clock
 
 NODES_MAX = 16  # of the graph, for one call
@@ -41,7 +42,7 @@ def time_backward(part: str, call: TimedCall, results: List[Any], given: List[An
     nodes: List[Any] = []
     while todo and len(nodes) < NODES_MAX:
         node = todo.pop()
-        if node in seen or node.name().endswith("AccumulateGrad"):
+        if node in seen or operation_of(node).endswith("AccumulateGrad"):
             continue
         seen.append(node)
         nodes.append(node)

@@ -21,7 +21,7 @@ from ..recorder import Recorder, clock
 from ..steps.updates import NO_TASK
 from ..wrapping import Args, Kwargs
 from .mode import mode_of
-from .op_recording import recording_question
+from .op_recording import recording_question, unseen
 
 if TYPE_CHECKING:
     from ..steps.steps import StepTracker
@@ -126,6 +126,7 @@ class CallLooks:
         self.evaluated = patch.guarded("call_looks", self._at_evaluation)
         self.before = patch.guarded("call_looks", self._before)
         self.after = patch.guarded("call_looks", self._after)
+        self.show = unseen(self._show)
 
     def add(self, name: str, viewer: CallViewer) -> None:
         """Show `viewer` the looked-at steps; an error of its own ends its part only."""
@@ -333,23 +334,26 @@ class CallLooks:
     def _after(self, token: Tuple[List[Any], int], function: Any, result: Any) -> None:
         now = clock()
         all_seen, begin = token
-        for viewer, seen in zip(self.viewers, all_seen):
-            if seen is not None:
-                viewer.after(seen, function, result, now - begin)
+        self.show(all_seen, function, result, now - begin)
         self.ended_ns = clock()
         self.own_ns += self.ended_ns - now
+
+    def _show(self, all_seen: List[Any], function: Any, result: Any, ns: int) -> None:
+        for viewer, seen in zip(self.viewers, all_seen):
+            if seen is not None:
+                viewer.after(seen, function, result, ns)
 
 
 class GuardedViewer:
     """A viewer whose errors end its own part only."""
 
     def __init__(self, name: str, viewer: CallViewer) -> None:
-        self.begin = patch.guarded(name, viewer.begin)
-        self.next = patch.guarded(name, viewer.next)
+        self.begin = patch.guarded(name, unseen(viewer.begin))
+        self.next = patch.guarded(name, unseen(viewer.next))
         self.before = patch.guarded(name, viewer.before)
         self.after = patch.guarded(name, viewer.after)
-        self.tell = patch.guarded(name, viewer.tell)
-        self.end = patch.guarded(name, viewer.end)
+        self.tell = patch.guarded(name, unseen(viewer.tell))
+        self.end = patch.guarded(name, unseen(viewer.end))
 
 
 def name_of(function: Any) -> str:

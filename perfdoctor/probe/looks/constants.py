@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..user_frames import user_line
 from ..wrapping import Args, Kwargs
 from .calls import SeenCall, name_of
+from .transforms import is_wrapped
 
 CALLS_MAX = 4_000  # with constant inputs in one step: a validation inside must not fill memory
 LEAVES_MAX = 20_000  # tensors from outside that are remembered
@@ -93,6 +94,7 @@ class StepCalls:
     """The calls of one looked-at step."""
 
     def __init__(self, torch: Any, leaves: OuterTensors, before: Optional[Dict[int, Any]] = None) -> None:
+        self.torch = torch
         self.leaves = leaves
         self.keys = before  # of calls that may be the same as in the step before; None: any
         self.plain = (torch.Tensor, torch.nn.Parameter)  # others may hold more than their elements
@@ -223,6 +225,8 @@ class StepCalls:
         while isinstance(result, (list, tuple)):
             result = result[0] if result else None
         if type(result) not in self.plain or not result.is_cpu or result.requires_grad:
+            return None
+        if is_wrapped(self.torch, result):
             return None
         if result.layout != self.strided:
             result = result._values() if result.is_sparse else result.values()

@@ -33,11 +33,11 @@ def mode_of(looks: Looks) -> Any:
 
     class Looking(base):  # type: ignore[misc]
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            begin = clock()
-            kwargs = kwargs or {}
-            if "_stacklevel" in kwargs:  # of a warning: two frames of ours and two of torch's lie between
-                kwargs = {**kwargs, "_stacklevel": kwargs["_stacklevel"] + 4}
             try:
+                begin = clock()
+                kwargs = kwargs or {}
+                if "_stacklevel" in kwargs:  # of a warning: two frames of ours and two of torch's lie between
+                    kwargs = {**kwargs, "_stacklevel": kwargs["_stacklevel"] + 4}
                 call = looks.stand_in(sys._getframe()) or stand_ins.ANYWHERE
                 token = looks.before(begin, function, args, kwargs)
                 result = call(function, args, kwargs)

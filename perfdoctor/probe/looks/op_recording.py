@@ -1,15 +1,25 @@
-"""Whether somebody records which operators run: what we computed would then be seen, counted or kept as well.
+"""Whether somebody records which operators run, and how what we ask of tensors stays out of such records.
 
-A dispatch mode of the script's sees them, as selective checkpointing and counters of operations do, and what
-traces or exports makes them a part of its graph.
+A dispatch mode of the script's sees them, as selective checkpointing and counters of operations do, a
+profiler of its own writes them down, and what traces or exports makes them a part of its graph.
 """
 
 from __future__ import annotations
 
 import sys
+from _thread import _local
 from typing import Any, Callable
 
 from ..compile_question import compile_question
+
+
+class _OfThread(_local):
+    """What is known of the calling thread."""
+
+    is_unseen = False
+
+
+_of_thread = _OfThread()
 
 
 def recording_question() -> Callable[[], bool]:
@@ -30,13 +40,26 @@ def recording_question() -> Callable[[], bool]:
 
 
 def unseen(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, with what it asks tensors kept from function modes and tensor classes of the script's."""
+    """`function`, with what it asks tensors kept from modes, tensor classes and profilers of the script's.
+
+    Operators on tensors of a class with a dispatch of its own need that: what is computed on is to be plain.
+    """
     import torch
 
-    kept_out = torch._C.DisableTorchFunction
+    functions, dispatch = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
+    record_operators = torch._C._autograd._enable_record_function
+    thread = _of_thread
 
     def call(*args: Any) -> Any:
-        with kept_out():
+        if thread.is_unseen:
             return function(*args)
+        try:
+            thread.is_unseen = True
+            record_operators(False)
+            with functions(), dispatch():
+                return function(*args)
+        finally:
+            record_operators(True)
+            thread.is_unseen = False
 
     return call

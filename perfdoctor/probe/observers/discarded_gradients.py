@@ -14,8 +14,9 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple
 from ...wire.events.training import DiscardedGradientsEvent
 from .. import patch
 from ..constructor_lines import ConstructorLines
+from ..containers import fields_of
 from ..frame_names import names_of
-from ..loss_graph import compiles_backward, needless, nodes_of, parents_of, variable_of
+from ..loss_graph import compiles_backward, needless, nodes_of, operation_of, parents_of, variable_of
 from ..module_parts import gradient_of
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
@@ -190,7 +191,9 @@ class RoundsLook:
         for index, node in enumerate(order):
             leaf = variable_of(node)
             if leaf is None:
-                if "Checkpoint" in node.name():  # its own backward runs another, which reaches parameters
+                if "Checkpoint" in operation_of(
+                    node
+                ):  # its own backward runs another, which reaches parameters
                     backward.opaque.add(index)
                 backward.handles.append(node.register_prehook(_noting(backward.began_at, index)))
                 continue
@@ -303,11 +306,11 @@ def _noting(began_at: List[Tuple[int, int]], index: int) -> Any:
     def note(gradients: Any) -> None:
         began_at.append((clock(), index))
 
-    return note
+    return patch.part("discarded", note)
 
 
 def _named(names: Dict[str, Any]) -> Iterator[Tuple[str, Any]]:
     """The names, and the attributes of `self`."""
     yield from names.items()
-    for name, value in list(vars(names["self"]).items()) if hasattr(names.get("self"), "__dict__") else ():
+    for name, value in list(fields_of(names.get("self")).items()):
         yield f"self.{name}", value

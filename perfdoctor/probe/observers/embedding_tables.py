@@ -7,13 +7,14 @@ has to be waited for to know it.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
 from ...wire.events.embeddings import EmbeddingTableEvent
 from ..constructor_lines import ConstructorLines
 from ..looks.op_recording import recording_question
-from ..loss_graph import is_saved_plainly, nodes_of, variable_of
+from ..loss_graph import is_saved_plainly, nodes_of, operation_of, variable_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
 from ..steps.steps import StepTracker
@@ -78,8 +79,8 @@ class EmbeddingTables:
     def _place_of(self, table: Any) -> Tuple[str, Optional[Dict[str, Any]]]:
         """The path of the module that holds the table, and the line that constructed it."""
         for root in (reference() for reference in list(self.roots)):
-            for name, module in root.named_modules() if root is not None else ():
-                if getattr(module, "weight", None) is table:
+            for name, module in self.steps.torch.nn.Module.named_modules(root) if root is not None else ():
+                if module._parameters.get("weight") is table:
                     return name, self.lines.line_of(root, name)
         return "", None
 
@@ -99,7 +100,7 @@ def looked_up(nodes: List[Any]) -> List[Tuple[Any, int]]:
     for node in nodes:
         leaves = [parent for parent, _ in node.next_functions if variable_of(parent) is not None]
         sparse = getattr(node, "_saved_sparse", True)
-        if node.name() not in LOOKUPS or sparse or len(leaves) != 1:
+        if operation_of(node) not in LOOKUPS or sparse or len(leaves) != 1:
             elsewhere.update(leaves)
         elif _is_large(leaves[0].variable):
             if is_saved_plainly(node._raw_saved_indices):
@@ -115,6 +116,6 @@ def _is_large(table: Any) -> bool:
 
 def _rows_of(indices: Any) -> int:
     """The most rows that these look up."""
-    if indices.is_cpu and indices.numel() <= COUNTED_MAX:
+    if type(indices) is sys.modules["torch"].Tensor and indices.is_cpu and indices.numel() <= COUNTED_MAX:
         return int(indices.unique().numel())
     return int(indices.numel())

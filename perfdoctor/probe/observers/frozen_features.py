@@ -127,6 +127,7 @@ class FrozenFeatures:
         self.watch = watch
         self.torch = watch.torch
         self.steps = watch.steps
+        self.plain = (watch.torch.Tensor, watch.torch.nn.Parameter)  # others may hold no elements themselves
         self.hashes = RowHashes(watch.torch)
         self.is_recording = recording_question()
         self.is_profiled = watch.torch._C._autograd._profiler_enabled
@@ -244,8 +245,8 @@ class FrozenFeatures:
         if frozen.followed and not self.follows:
             self.follows = True
             self.first_ns = clock()
-            self.watch.on_evaluation(NAME, unseen(self.evaluated))
-            self.watch.on_followed_call(NAME, unseen(self.trained))
+            self.watch.on_evaluation(NAME, self.evaluated)
+            self.watch.on_followed_call(NAME, self.trained)
             self.watch.on_update(NAME, self.updated)
         model = frozen.fed[0]() if frozen.followed and frozen.fed is not None else None
         if model is not None:
@@ -255,7 +256,8 @@ class FrozenFeatures:
         """Something that changes when a parameter or a buffer does: `.data` goes past versions."""
         tensors = [*parameters_of(module), *buffers_of(module)]
         versions = sum(0 if one.is_inference() else one._version for one in tensors)
-        chosen = [one.detach() for one in tensors[:: max(1, len(tensors) // PIECES)] if one.is_cpu]
+        plain = [one for one in tensors if type(one) in self.plain and one.is_cpu]
+        chosen = [one.detach() for one in plain[:: max(1, len(plain) // PIECES)]]
         values: List[Any] = []
         for one in chosen:
             while one.dim() > 1:

@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ...wire.events.training import IgnoredTargetsEvent
 from .. import accelerators, patch
 from ..looks.op_recording import recording_question
-from ..loss_graph import compiles_backward, is_saved_plainly, nodes_of, variable_of
+from ..loss_graph import compiles_backward, is_saved_plainly, nodes_of, operation_of, variable_of
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
 from ..steps.steps import StepTracker
@@ -222,7 +222,11 @@ class IgnoredTargets:
     def found(self, loss: Any) -> Optional[Tuple[Any, Any]]:
         """The node of the loss and the product that gives its scores, if there is one of each."""
         root = loss.grad_fn if type(loss) is self.steps.torch.Tensor else None
-        nodes = [node for node in nodes_of(root) or () if node.name() in LOSSES] if root is not None else []
+        nodes = (
+            [node for node in nodes_of(root) or () if operation_of(node) in LOSSES]
+            if root is not None
+            else []
+        )
         product = _product(nodes[0]) if len(nodes) == 1 else None
         return (nodes[0], product) if product is not None else None
 
@@ -317,9 +321,9 @@ def _product(node: Any) -> Optional[Any]:
         if len(before) != 1:  # a bias is a leaf
             return None
         node = before[0]
-        if node.name() in PRODUCTS:
+        if operation_of(node) in PRODUCTS:
             return node
-        if not PASSED.fullmatch(node.name().rpartition("Backward")[0]):
+        if not PASSED.fullmatch(operation_of(node).rpartition("Backward")[0]):
             return None
     return None
 

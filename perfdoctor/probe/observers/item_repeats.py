@@ -15,7 +15,7 @@ from ...wire import rank_identity
 from ...wire.events.item_repeats import ItemRepeatsEvent
 from ..checksum import UNREADABLE, whole_checksum
 from ..fetch_turns import NEVER
-from ..loader.batch_content import items_of
+from ..looks.op_recording import unseen
 from ..observer import Watch, observer
 from ..session import Session
 from ..wrapping import Args, Kwargs
@@ -86,11 +86,11 @@ class ItemRepeats:
         self.epochs[loader] += 1
         if not loader or epoch >= EPOCHS or not isinstance(fetcher, self.map_style):
             return
-        items = items_of(fetcher.dataset)
+        items = self.watch.steps.sizes.of(fetcher.dataset)
         if items:
             seen = Fetched(self.watch.session, loader, fetcher, chosen(items))
             fetches = self.watch.steps.fetches
-            fetches.add_collate(fetcher, seen.before_collate, seen.after_collate, NAME)
+            fetches.add_collate(fetcher, unseen(seen.before_collate), seen.after_collate, NAME)
             fetches.wait_for(fetcher, seen.chosen)
             self.fetchers[fetcher] = seen
 

@@ -19,7 +19,7 @@ from ...wire.events.item_work import ItemWorkEvent
 from ...wire.step_rows import DISTURBED
 from .. import patch
 from ..checksum import UNREADABLE, Checksum, checksum
-from ..containers import values_of
+from ..containers import fields_of, values_of
 from ..fetch_turns import NEVER
 from ..frame_names import FILLED, SUSPENDS, Snapshots, shows_locals
 from ..observer import Watch, observer
@@ -307,8 +307,7 @@ def _reached(fetcher: Any) -> Dict[int, Any]:
         elif type(value) is dict:
             waiting.extend(values_of(value, 16))
         else:
-            fields = getattr(value, "__dict__", None)
-            waiting.extend(values_of(fields, 64) if type(fields) is dict else [])
+            waiting.extend(values_of(fields_of(value), 64))
     return found
 
 

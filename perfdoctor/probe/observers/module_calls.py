@@ -71,6 +71,7 @@ class ModuleCalls:
         self.search = UnusedParameterSearch()
         self.torch = steps.torch
         self.is_recording = recording_question()
+        self.plain = (steps.torch.Tensor, steps.torch.nn.Parameter)  # others may hold no elements themselves
         self.turn = 2  # the backward from which the next look is due
         self.looks = 0
         self.under_way = False
@@ -175,7 +176,11 @@ class ModuleCalls:
             viewer.returned(call, result)
         module, nn = call.module, self.torch.nn
         tensor = isinstance(result, self.torch.Tensor)
-        if tensor and isinstance(module, nn.modules.conv._ConvNd) and module.bias is not None:
+        if (
+            tensor
+            and isinstance(module, nn.modules.conv._ConvNd)
+            and module._parameters.get("bias") is not None
+        ):
             self.outputs[id(result)] = weakref.ref(result), weakref.ref(module)
         if call.use is not None:
             call.use.watch(self.torch.Tensor, result)
@@ -282,7 +287,7 @@ class ModuleCalls:
             result = next(iter(values_of(result, 1)), None)
         while is_sequence(result):
             result = next(iter(first_of(result, 1)), None)
-        if not isinstance(result, self.torch.Tensor) or not result.is_cpu or not result.numel():
+        if type(result) not in self.plain or not result.is_cpu or not result.numel():
             return None
         if result.layout != self.torch.strided or is_wrapped(self.torch, result):
             return None

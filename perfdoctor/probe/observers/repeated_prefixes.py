@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Tuple
 
 from ...wire.events.training import RepeatedPrefixesEvent
-from ..looks.op_recording import recording_question, unseen
+from ..looks.op_recording import recording_question
 from ..observer import Watch, observer
 from ..user_frames import modules_between, user_lines
 from ..wrapping import Args, Kwargs
@@ -229,5 +229,5 @@ def _grown_in(before: Any, now: Any) -> Optional[int]:
 def repeated_prefixes(watch: Watch) -> None:
     """Follow the lengths of inputs, in calls without a loss."""
     totals = RepeatedPrefixes(watch)
-    watch.on_evaluation(NAME, unseen(totals.called))
+    watch.on_evaluation(NAME, totals.called)
     watch.each_second(NAME, totals.write)

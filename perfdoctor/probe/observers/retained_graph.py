@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from ...wire.events.training import RetainedGraphsEvent
-from ..containers import ends_of, is_mapping, is_sequence, values_of
+from ..containers import ends_of, fields_of, is_mapping, is_sequence, values_of
 from ..frame_names import names_of
 from ..loss_graph import variable_of
 from ..observer import Watch, observer
@@ -87,7 +87,7 @@ class _Names:
                 for item in values_of(value, ENTRIES):
                     yield from self._below(name, item, levels - 1, listed)
             elif _is_of_users_class(value):
-                for attribute, item in list(islice(vars(value).items(), ENTRIES)):
+                for attribute, item in list(islice(fields_of(value).items(), ENTRIES)):
                     yield from self._below(f"{name}.{attribute}", item, levels - 1)
 
 
@@ -216,4 +216,4 @@ def _is_of_users_class(value: Any) -> bool:
     """Whether attributes may hold what the script keeps: an object of a class of its own."""
     module = sys.modules.get(type(value).__module__)
     file = getattr(module, "__file__", None)
-    return isinstance(file, str) and is_users(file) and isinstance(getattr(value, "__dict__", None), dict)
+    return isinstance(file, str) and is_users(file)

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ...wire.events.training import SeparateDerivativesEvent
 from .. import patch
+from ..looks.op_recording import unseen
 from ..loss_graph import nodes_of
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
@@ -44,7 +45,7 @@ class DerivativesOfStep:
         self.elapsed_ns = 0
         self.calls = 0
         self.backward_ns = 0
-        self.derived = patch.guarded(NAME, self._derived)
+        self.derived = patch.guarded(NAME, unseen(self._derived))
         self.before_backward = patch.guarded(NAME, self._before_backward)
         self.after_backward = patch.guarded(NAME, self._after_backward)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...wire.events.attention import WrittenAttentionEvent
-from ..loss_graph import nodes_of
+from ..loss_graph import nodes_of, operation_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
 from ..steps.steps import StepTracker
@@ -51,7 +51,7 @@ def written_attention(watch: Watch) -> None:
 
 def attentions(nodes: Sequence[Any]) -> List[bool]:
     """For each softmax between two batched products, whether no fused kernel would give its gradients."""
-    softmaxes = [node for node in nodes if node.name() == SOFTMAX]
+    softmaxes = [node for node in nodes if operation_of(node) == SOFTMAX]
     if not softmaxes:
         return []
     users: Dict[Any, List[Any]] = {}
@@ -70,10 +70,10 @@ def _adds(softmax: Any) -> Optional[bool]:
             break
         node = waiting.pop(0)
         inner = [parent for parent, _ in node.next_functions if parent is not None]
-        if node.name() in SUMS:
+        if operation_of(node) in SUMS:
             first, _ = node.next_functions[0]
-            adds |= first is not None if node.name() == ADDING_PRODUCT else len(inner) > 1
-        if node.name() in (PRODUCT, ADDING_PRODUCT):
+            adds |= first is not None if operation_of(node) == ADDING_PRODUCT else len(inner) > 1
+        if operation_of(node) in (PRODUCT, ADDING_PRODUCT):
             is_product = True
         else:
             waiting += inner
@@ -88,7 +88,7 @@ def _drops(softmax: Any, users: Mapping[Any, Sequence[Any]]) -> Optional[bool]:
         if len(over) != 1:
             return None
         node = over[0]
-        if node.name() == PRODUCT:
+        if operation_of(node) == PRODUCT:
             return drops
-        drops |= node.name() in DROPPING
+        drops |= operation_of(node) in DROPPING
     return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Optional, Sequence, Set
 
+from ..looks.op_recording import unseen
 from ..loss_graph import variable_of
 
 LEAF_SEARCH_NODES = 2_000  # how far to look for a parameter in a graph
@@ -20,8 +21,9 @@ class AccumulationDetector:
     def __init__(self) -> None:
         self._leaf: Optional[weakref.ref[Any]] = None
         self._state: Any = None
+        self.is_fresh, self.remember = unseen(self._is_fresh), unseen(self._remember)
 
-    def is_fresh(self, loss: Any) -> bool:
+    def _is_fresh(self, loss: Any) -> bool:
         """Whether gradients were cleared or parameters changed since `remember`."""
         if self._leaf is None or self._leaf() is None:
             leaf = find_leaf(loss)
@@ -29,7 +31,7 @@ class AccumulationDetector:
             return True
         return bool(self._now() != self._state)
 
-    def remember(self) -> None:
+    def _remember(self) -> None:
         """Note how a backward left the parameter."""
         self._state = self._now()
 

@@ -8,6 +8,7 @@ from typing import Any, Callable, Optional, Tuple
 from ...wire.step_rows import BACKWARD, BACKWARD_DONE, FORWARD, FRESH, OTHER, UPDATE
 from .. import patch
 from ..compile_question import compile_question
+from ..looks.op_recording import unseen
 from ..recorder import AFTER_BACKWARD, BEFORE_BACKWARD, Recorder, clock
 from ..schedule import SamplingSchedule
 from ..wrapping import Args, Kwargs
@@ -62,7 +63,7 @@ class Backwards:
         """The same for `torch.autograd.grad`; where it derives with respect to data it trains nothing."""
         tracing, compiler = compile_question()
         derivatives, training = self.derivatives, self.wrapped(original)
-        of_data = patch.guarded(NAME, derivatives.is_of_data)
+        of_data = patch.guarded(NAME, unseen(derivatives.is_of_data))
         apart = patch.around(original, derivatives.before, derivatives.after, NAME)
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -171,8 +172,7 @@ class Backwards:
         else:
             schedule.before_backward(recorder, loss)
         if schedule.looks:
-            for look in schedule.looks[:]:
-                look.before_backward(loss)
+            schedule.begin_looks(loss)
         if self.names.wanted:
             self.names.before_backward()
         counted = self.samples
@@ -199,8 +199,7 @@ class Backwards:
         if self.clearing.open:
             self.clearing.after_backward()
         if self.schedule.looks:
-            for look in self.schedule.looks[:]:
-                look.after_backward()
+            self.schedule.end_looks()
         # An optimizer's closure is called several times: the first value is the loss.
         self.losses.read(recorder, loss, bool(updates.open) and recorder.backwards > 1)
         if updates.made_in_backward:

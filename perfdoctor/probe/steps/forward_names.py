@@ -6,6 +6,7 @@ from typing import Any, Callable
 
 from ...wire.events.script import GradNamesEvent
 from ..frame_names import names_of
+from ..looks.op_recording import unseen
 from ..session import Session
 from ..user_frames import line_of, user_frame
 
@@ -21,6 +22,7 @@ class ForwardNames:
         self.any_module_trained = any_module_trained
         self.backwards = 0
         self.wanted = True
+        self.is_result = unseen(self._is_result)
 
     def before_backward(self) -> None:
         """Count, and at one backward read."""
@@ -31,7 +33,7 @@ class ForwardNames:
         frame = user_frame()
         if frame is None:
             return
-        names = sorted(name for name, value in names_of(frame).items() if self._is_result(value))
+        names = sorted(name for name, value in names_of(frame).items() if self.is_result(value))
         self.session.write(GradNamesEvent(names=names, function=frame.f_code.co_name, at=line_of(frame)))
 
     def _is_result(self, value: Any) -> bool:

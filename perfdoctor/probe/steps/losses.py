@@ -11,7 +11,7 @@ import collections
 from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
 from .. import accelerators, patch, script_signals
-from ..looks.op_recording import recording_question
+from ..looks.op_recording import unseen
 from ..looks.transforms import is_batched
 from ..moments import Moments
 from ..recorder import Recorder
@@ -31,12 +31,12 @@ class LossReader:
         self.on_device: Optional[DeviceLosses] = None
         self.several = False  # a backward began at a tensor of several numbers
         self.seen = False  # a loss that is not on the CPU
-        self.is_recording = recording_question()
         self.dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
         self.is_profiled = torch._C._autograd._profiler_enabled
         self.function_modes = torch._C._len_torch_function_stack
         self.unscaled: Any = None  # the loss before a GradScaler multiplied it, or NO_VALUE
         self.read = patch.part_of_step("loss", self._read)
+        self.add_unseen, self.unscaled_of = unseen(self._add), unseen(self._unscaled_of)
 
     def before_scale(self, args: Args, kwargs: Kwargs) -> None:
         """Keep the loss as it was before scaling, without its graph: a backward may never come."""
@@ -44,10 +44,11 @@ class LossReader:
         if not isinstance(outputs, self.torch.Tensor):
             return
         self.unscaled = NO_VALUE
-        if type(outputs) is self.tensor and not (self.is_recording() or self.is_profiled()):
-            with self.torch._C.DisableTorchFunction():  # no call that a mode of the script's would see
-                if outputs.numel() == 1:
-                    self.unscaled = outputs.detach()
+        if type(outputs) is self.tensor:
+            self.unscaled = self.unscaled_of(outputs)
+
+    def _unscaled_of(self, outputs: Any) -> Any:
+        return outputs.detach() if outputs.numel() == 1 else NO_VALUE
 
     def _read(self, recorder: Recorder, loss: Any, repeated: bool) -> None:
         """Add the loss of this backward, unless it is one of the same step again."""
@@ -60,11 +61,8 @@ class LossReader:
                     return  # one of each sample
             if type(loss) is not self.tensor:
                 return  # a fake or distributed tensor has no value to read here
-        if self.dispatch_modes() or (self.is_profiled() and not recorder.held):
-            return  # the script would see that it is read
-        if self.function_modes():
-            with self.torch._C.DisableTorchFunction():
-                self._add(recorder, loss, repeated)
+        if self.function_modes() or self.dispatch_modes() or self.is_profiled():
+            self.add_unseen(recorder, loss, repeated)  # else the script would see that it is read
         else:
             self._add(recorder, loss, repeated)
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from ...wire.step_rows import BACKWARD, CALL, CHECKPOINT, DATA_WAIT, FORWARD, OTHER, VALIDATION
 from .. import patch
 from ..compile_question import compile_question
-from ..looks.op_recording import recording_question
+from ..looks.op_recording import recording_question, unseen
 from ..module_parts import modules_of, parameters_of
 from ..recorder import AFTER_FORWARD, EVAL_FORWARD, FREE, Recorder, clock
 from ..wrapping import Args, Kwargs
@@ -62,6 +62,8 @@ class ModuleCallPhases:
         self.is_tracing = getattr(torch._C, "_is_tracing", torch.jit.is_tracing)  # what the latter asks
         self.is_recording = torch.is_grad_enabled
         self.is_seen = recording_question()  # what we ask of tensors
+        self.function_modes = torch._C._len_torch_function_stack
+        self.meet, self.count_unseen = unseen(self._meet), unseen(self._count_rows)
         self.count_samples = patch.part("samples", self._count_samples)
         self.in_call: Any = False  # or what `watcher` was when the outermost call began
         self.watcher: Any = True  # or who watches the calls inside one
@@ -158,7 +160,7 @@ class ModuleCallPhases:
                 call(True)
             return None  # what we look at would become part of the traced graph
         module = args[0]
-        known = self.known.get(id(module)) or self._meet(module)
+        known = self.known.get(id(module)) or self.meet(module)
         if not known.has_parameters:
             return None
         recording = self.is_recording()
@@ -323,7 +325,13 @@ class ModuleCallPhases:
         updates = self.updates
         one_loss = not updates.several_losses or len(updates.numbers) <= 1
         at = known.dimension
-        if one_loss and isinstance(batch, self.torch.Tensor) and at is not None and batch.dim() > at:
+        if not one_loss or at is None or not isinstance(batch, self.torch.Tensor):
+            return
+        plain = type(batch) is self.torch.Tensor and not self.function_modes()
+        (self._count_rows if plain else self.count_unseen)(batch, at)
+
+    def _count_rows(self, batch: Any, at: int) -> None:
+        if batch.dim() > at:
             # `len` takes four times as long as `shape`, which a nested tensor does not have.
             self.samples.pending = batch.size(0) if batch.is_nested else batch.shape[at]
 

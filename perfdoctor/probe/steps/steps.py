@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import patch
 from ..fetch_turns import FetchTurns
+from ..loader.dataset_sizes import DatasetSizes
 from ..moments import Moments
 from ..on_import import on_import
 from ..schedule import SamplingSchedule
@@ -31,6 +32,7 @@ class StepTracker:
         self.moments = Moments()
         self.schedule = SamplingSchedule()
         self.fetches = FetchTurns()
+        self.sizes = DatasetSizes()
         self.samples = SampleCount()
         self.thread = TrainingThread(session, self.moments)
         self.evals = EvalPasses(session)
@@ -61,6 +63,8 @@ def install(steps: StepTracker) -> None:
     register_optimizer_step_pre_hook(begins)
     register_optimizer_step_post_hook(ends)
     patch.replace(torch.nn.Module, "__call__", modules.wrapped)
+    # By the name that it says: so `pickle` looks for it.
+    patch.replace(torch.nn.Module, "_wrapped_call_impl", lambda _: torch.nn.Module.__call__)
     patch.replace(torch.autograd, "backward", backwards.wrapped)
     patch.replace(torch.autograd, "grad", backwards.wrapped_grad)
     patch.guarded("torchscript", _tell_torchscript)(torch)

@@ -57,22 +57,26 @@ class Updates:
         def hook(optimizer: Any, args: Any, kwargs: Any) -> None:
             if tracing() or compiler._is_compiling_flag:
                 return
-            recorder = session.recorder
-            before = BEFORE_UPDATE[recorder.current] if recorder is not None and recorder.free else None
-            if recorder is None or before is None or recorder.owner != get_ident() or turned_off:
-                begins(optimizer, args, kwargs)
-                return
-            thread.known = True
-            now = clock()
-            recorder.spent[before] += now - recorder.since
-            if recorder.undecided:
-                recorder.decide(OTHER, OPTIMIZER, VALIDATION)
-            recorder.since = now
-            recorder.current = recorder.base = OPTIMIZER
-            recorder.free = False
-            recorder.switches += 1
-            self.open = [(id(optimizer), OUTERMOST)]
-            self.inner_steps = 1
+            try:  # a signal's handler may raise anywhere from here on
+                recorder = session.recorder
+                before = BEFORE_UPDATE[recorder.current] if recorder is not None and recorder.free else None
+                if recorder is None or before is None or recorder.owner != get_ident() or turned_off:
+                    begins(optimizer, args, kwargs)
+                    return
+                thread.known = True
+                now = clock()
+                recorder.spent[before] += now - recorder.since
+                if recorder.undecided:
+                    recorder.decide(OTHER, OPTIMIZER, VALIDATION)
+                recorder.since = now
+                recorder.current = recorder.base = OPTIMIZER
+                recorder.free = False
+                recorder.switches += 1
+                self.open = [(id(optimizer), OUTERMOST)]
+                self.inner_steps = 1
+            except BaseException as error:
+                patch.cut(error)
+                raise
 
         return hook, ends
 

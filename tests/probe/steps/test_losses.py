@@ -154,6 +154,21 @@ def test_a_whole_number_is_no_loss(value):
     assert recorder.loss != recorder.loss
 
 
+@pytest.mark.parametrize("watching", ["profile", "mode"])
+def test_a_loss_is_read_unseen_where_the_script_looks_at_operators(watching):
+    torch = pytest.importorskip("torch")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    watches = torch.autograd.profiler.profile if watching == "profile" else FlopCounterMode
+    recorder = SimpleNamespace(loss=float("nan"), written=0, held=False)
+    reader = LossReader(Moments(), torch)
+    with watches() as seeing:
+        reader.read(recorder, torch.full((), 0.5), False)
+    assert recorder.loss == 0.5
+    if watching == "profile":
+        assert {event.name for event in seeing.function_events} & {"aten::item", "aten::detach"} == set()
+
+
 def test_a_scaled_loss_without_a_backward_keeps_no_graph_alive():
     torch = pytest.importorskip("torch")
     reader, recorder = LossReader(Moments(), torch), SimpleNamespace(loss=float("nan"))

@@ -1,0 +1,23 @@
+"""The code of a wrapper, as stack samples and `warnings` know it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from typing import Any, Dict
+
+PASSED_OVER = "importlib_bootstrap"  # frames of a file with both words in its path are no levels of a warning
+
+
+def wrapper_code(code: types.CodeType, name: str) -> types.CodeType:
+    """The code under a name, by which stack samples learn the phase.
+
+    A warning is shown at the line so many levels up from where it is made, and those stay as they are without
+    the wrapper.
+    """
+    folder, file = os.path.split(code.co_filename)
+    looks: Dict[str, Any] = {"co_name": name, "co_filename": os.path.join(folder, PASSED_OVER, file)}
+    if sys.version_info >= (3, 11):
+        looks["co_qualname"] = name
+    return code.replace(**looks)
