@@ -73,4 +73,4 @@ def test_a_length_that_fails_shows_no_frame_of_ours(sizes):
 
     with pytest.raises(LookupError) as raised:
         list(DataLoader(Broken([]), 4))
-    assert not [entry for entry in raised.traceback if "probe" in str(entry.path)]
+    assert "len" not in [entry.name for entry in raised.traceback]

@@ -117,7 +117,10 @@ def test_others_are_left_alone(tmp_path, loader):
 
 def test_an_item_that_is_drawn_again_and_again_is_not_looked_at_each_time(tmp_path):
     index = chosen(96)[0]
-    found, _ = looks(tmp_path, f"DataLoader(Items(), batch_size=8, sampler=[{index}] * 768)")
+    again = f"type('Again', (RandomSampler,), {{'__iter__': lambda self: iter([{index}] * 768)}})(items)"
+    script = SCRIPT.replace("Dataset, Iter", "Dataset, RandomSampler, Iter").replace(PLAIN, "PLAIN")
+    script = script.replace("loader = PLAIN", f"items = Items(); loader = {PLAIN}")
+    found, _ = looks(tmp_path, f"DataLoader(items, batch_size=8, sampler={again})", script)
     assert list(found) == [index]
     assert len(found[index]) <= ITEMS * EPOCHS
 

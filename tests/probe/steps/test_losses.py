@@ -159,7 +159,9 @@ def test_a_loss_is_read_unseen_where_the_script_looks_at_operators(watching):
     torch = pytest.importorskip("torch")
     from torch.utils.flop_counter import FlopCounterMode
 
-    watches = torch.autograd.profiler.profile if watching == "profile" else FlopCounterMode
+    watches = (
+        torch.autograd.profiler.profile if watching == "profile" else lambda: FlopCounterMode(display=False)
+    )
     recorder = SimpleNamespace(loss=float("nan"), written=0, held=False)
     reader = LossReader(Moments(), torch)
     with watches() as seeing:
