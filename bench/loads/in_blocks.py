@@ -9,9 +9,9 @@ in the same memory.
 A block holds what a usual step costs, whatever its place in a run. What is done every 16th, 32nd or 64th time
 is done equally often in each block of 64 steps. What is done once a second or 50 times, at turns 64, 128,
 256, ... or for a few items of a dataset lies in none, nor does garbage collection, which comes when it comes.
-Under callgrind a batch takes longer than any that the probe calls cheap; it is told to take all for cheap,
-as these are without it. Replacing an attribute of `nn.Module` has the interpreter forget what it learned of all modules,
-which it learns again in the steps before a block.
+Under callgrind a batch takes longer than any that the probe calls cheap; it is told to take all for cheap, as
+these are without it. Replacing an attribute of `nn.Module` has the interpreter forget what it learned of all
+modules, which it learns again in the steps before a block.
 """
 
 import argparse
