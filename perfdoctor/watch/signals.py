@@ -46,10 +46,16 @@ class SignalForwarding:
 
     def __enter__(self) -> SignalForwarding:
         numbers = [number for number in PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]
-        with suppress(OSError):  # no room for another process: keys alone are known to reach the group
-            self._listener = GroupListener(numbers)
-        for number in numbers:
-            self._before[number] = signal.signal(number, self._receive)
+        self._before = {number: signal.getsignal(number) for number in numbers}
+        try:
+            for number in numbers:
+                signal.signal(number, self._receive)
+            # Once they are ours: what another handler raised would leave the listener behind.
+            with suppress(OSError):  # no room for another process: keys alone are known to reach the group
+                self._listener = GroupListener(numbers)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
+import psutil
 import pytest
 
 from perfdoctor.watch import signals
@@ -31,3 +33,24 @@ def test_a_signal_that_is_ignored_or_heard_stays_so() -> None:
         signal.signal(signal.SIGHUP, before[0])
         signal.signal(signal.SIGTERM, before[1])
     assert heard == [signal.SIGTERM]
+
+
+@pytest.mark.process
+def test_a_signal_that_comes_while_its_listener_starts_leaves_no_process_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fork = os.fork
+    started: list[int] = []
+
+    def interrupted_fork() -> int:
+        os.kill(os.getpid(), signal.SIGTERM)  # blocked until the listener is there
+        pid = fork()
+        if pid:
+            started.append(pid)
+        return pid
+
+    monkeypatch.setattr(os, "fork", interrupted_fork)
+    with signals.stoppable(), signals.SignalForwarding() as forwarding:
+        assert forwarding.ended_by == signal.SIGTERM  # it is passed on to the script, and ends no trial
+    (listener,) = started
+    assert not psutil.pid_exists(listener)
