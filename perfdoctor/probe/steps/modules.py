@@ -44,7 +44,8 @@ class _KnownModule:
         self.validates = False  # no backward followed its last pass in train mode without gradients
 
 
-NOBODY = _KnownModule(has_parameters=False, alive=lambda: None)  # of a module that was not met
+# Of a module that was not met. `alive` makes no frame, which torch.compile would count among the script's.
+NOBODY = _KnownModule(has_parameters=False, alive=type(None))
 
 
 class ModuleCallPhases:

@@ -199,12 +199,13 @@ def test_a_watch_that_ends_inside_a_window_closes_it_first(tmp_path):
     with open(os.environ["PERFDOCTOR_RUN"] + "/steps.rank0.bin", "r+b") as file:
         file.seek(4094)
         file.write(b"\\1")
-    for _ in range(20): step()
+    written = time.monotonic()
+    while time.monotonic() < written + 2: step()  # the probe asks only so often
     print(torch.autograd._profiler_enabled())
     """
     ran = run(tmp_path, code)
     well(ran, "False")
-    assert [window["outcome"] for window in ran.windows()] == ["ok"]
+    assert {window["outcome"] for window in ran.windows()} == {"ok"}
 
 
 def test_a_window_whose_steps_take_far_too_long_is_given_up(tmp_path):
@@ -517,7 +518,9 @@ def test_a_profiler_in_a_thread_that_the_training_thread_waits_for_goes_ahead_af
 
 
 def test_a_profiler_of_python_stacks_survives_the_probe(tmp_path):
+    # The first one imports what it needs: it garbles the names of modules that are imported while it records.
     code = """
+    with own(with_stack=True): pass
     with own(with_stack=True) as mine:
         for _ in range(3): step()
     print(linears(mine.events()))
