@@ -27,7 +27,8 @@ from rich.table import Table
 from trials import Quiet
 
 from perfdoctor import trials
-from perfdoctor.model.trial import ORIGINAL, Variant
+from perfdoctor.model.concluded import Gain
+from perfdoctor.model.trial import ORIGINAL, Outcome, Variant, is_narrow
 from perfdoctor.trials import settling
 from perfdoctor.trials.settings import flags, tweak_catalogue
 from perfdoctor.tweaks import SECOND_EPOCH
@@ -73,17 +74,25 @@ class Tried:
     @property
     def faster(self) -> bool:
         """Whether the trial says that the tweak helps."""
-        return self.variant is not None and self.variant["verdict"] == "faster"
+        return self.variant is not None and self.variant["verdict"] == Outcome.FASTER
+
+    @property
+    def same(self) -> bool:
+        """Whether the trial rules out any difference that is worth a change."""
+        said = self.variant is not None and self.variant["verdict"] == Outcome.NO_DIFFERENCE
+        return said and self.speedup is not None and is_narrow(Gain(**self.speedup))
 
     @property
     def decided(self) -> bool:
-        """Whether the trial says faster or slower, in time."""
-        said = self.variant is not None and self.variant["verdict"] in {"faster", "slower"}
-        return said and self.seconds <= IN_TIME_S
+        """Whether the trial says faster, slower or no difference worth a change, in time."""
+        said = self.variant is not None and self.variant["verdict"] in {Outcome.FASTER, Outcome.SLOWER}
+        return (said or self.same) and self.seconds <= IN_TIME_S
 
     @property
     def right(self) -> bool:
         """Whether what was said agrees with the twin: all of these causes cost time."""
+        if self.same:
+            return self.holds is not False
         return self.faster == (self.twin is None or self.twin > 1.0)
 
     @property
