@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from random import Random
@@ -112,7 +113,9 @@ def _changed(random: Random, document: Any) -> Any:
     elif kind == 3 and isinstance(holder, list):
         random.shuffle(holder)
     elif kind == 4 and isinstance(holder[key], (int, float)):
-        holder[key] = holder[key] * random.choice((-1, 0, 1000, 10**12, 1e-9))
+        times = random.choice((-1, 0, 1000, 10**12, 1e-9))
+        # An odd whole number may be beyond what a float holds.
+        holder[key] = holder[key] * (times if abs(holder[key]) < sys.float_info.max else -1)
     elif kind == 5 and isinstance(holder, dict):
         holder[random.choice(("", "id", "event", f"{key}s"))] = holder.pop(key)
     elif kind == 6 and isinstance(holder[key], (list, dict)):
