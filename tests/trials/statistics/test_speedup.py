@@ -240,3 +240,13 @@ def test_equal_trainings_in_turns_are_called_different_in_at_most_five_percent(n
         looks = next(n for n in range(1, planned + 1) if speedup.enough(rounds[:n], planned))
         alarms += speedup.compare(rounds[:looks], planned).outcome is not Outcome.NO_DIFFERENCE
     assert alarms <= stats.binom.ppf(0.999, trials, 0.05)
+
+
+def test_three_starts_that_scatter_by_more_than_expected_raise_no_more_alarms() -> None:
+    random = np.random.default_rng(5)
+    trials, alarms = 3_000, 0
+    for _ in range(trials):
+        logs = random.normal(0.0, 0.15, (3, 1)) + random.normal(0.0, 0.03, (3, 4))
+        rounds = [turns(*ratios) for ratios in np.exp(logs).tolist()]
+        alarms += speedup.compare(rounds, planned=3).outcome is not Outcome.NO_DIFFERENCE
+    assert alarms <= stats.binom.ppf(0.999, trials, 0.05)
