@@ -12,9 +12,9 @@ whose turns agree by chance would carry the mean: rounds count as different only
 more than chance lets them (variances drawn to each other: Smyth, Statistical Applications in Genetics and
 Molecular Biology 3, 2004). Three starts may agree by chance, so what their turns and what is known of
 fresh starts let expect counts as well, as PRIOR rounds would (the scaled inverse chi-squared prior of a
-variance: Gelman et al., Bayesian Data Analysis, section 2.6). Starts scatter by 2 % or by 15 %, by script and
-machine: at the last look, which spends most of what may be wrong, they add no degrees of freedom, for where
-starts scatter by more than was expected they would make three rounds surer than they are.
+variance: Gelman et al., Bayesian Data Analysis, section 2.6). At the last look, which spends most of what may
+be wrong, PRIOR adds no degrees of freedom: where starts scatter by more than is known of them, three rounds
+would seem surer than they are.
 
 A trial may end at any round from the least on, and looks each time whether it may. Each look spends a part
 of the 5 % of false alarms, and the last one, when no time is left or no further round is wanted, whatever is
@@ -103,8 +103,8 @@ def speedup(rounds: Sequence[Round], planned: int, is_last: bool = False) -> Gai
     scatter = (prior + squares) / (prior + len(means) - 1.0)
     # Where a few calm rounds carry the mean, the scatter is known from those few: Kish's effective number.
     carrying = sum(weights) ** 2 / sum(weight**2 for weight in weights)
-    expected = 0.0 if is_last or len(rounds) >= planned else prior
-    degrees = max(1.0, carrying - 1.0 + expected)
+    known = 0.0 if is_last or len(rounds) >= planned else prior
+    degrees = max(1.0, carrying - 1.0 + known)
     wrong = wrong_at(len(rounds), planned, _in_turns(rounds), is_last)
     half = _between_degrees(1.0 - wrong / 2.0, degrees) * math.sqrt(scatter / sum(weights))
     return Gain(math.exp(mean - half), math.exp(mean), math.exp(mean + half))
