@@ -6,7 +6,7 @@ import gzip
 import json
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -97,7 +97,7 @@ def of_json(random: Random, data: bytes) -> bytes:
 
 
 def _changed(random: Random, document: Any) -> Any:
-    places = list(_places(document))
+    places = _places(document)
     if not places or random.random() < 0.02:
         return random.choice(ODD)
     holder, key = random.choice(places)
@@ -127,14 +127,15 @@ def _changed(random: Random, document: Any) -> Any:
     return document
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+def _places(document: Any) -> list[tuple[Any, Any]]:
     """Each value in a document, by what holds it and its key there."""
-    entries = list(
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    )
-    for key, inner in entries:
-        yield value, key
-        yield from _places(inner)
+    places, holders = [], [document]
+    while holders:
+        holder = holders.pop()
+        keys = holder if isinstance(holder, dict) else range(len(holder)) if isinstance(holder, list) else ()
+        places += [(holder, key) for key in keys]
+        holders += [holder[key] for key in keys if isinstance(holder[key], (dict, list))]
+    return places
 
 
 def _is_tree(document: Any) -> bool:
