@@ -38,6 +38,8 @@ LOADS = {
     "validation": "one layer, a pass in eval mode after each step",
     "lbfgs": "one layer, an optimizer with a closure",
     "scaler": "one layer, a GradScaler",
+    "rollout": "a policy of three layers plays 16 moves without gradients",
+    "eval_rollout": "the same in eval mode",
 }
 HEADINGS = ["load", "instructions a step, bare", "added", "rounds differ by"]
 

@@ -36,6 +36,7 @@ from perfdoctor.probe.steps import thread
 NEVER_NS = 1 << 62
 WARM_UP = 600  # steps of the first load: past backward 512, the last before which anything is looked at
 READY = 128  # steps before a block: an instruction is specialised anew after 53 of its calls
+PLAYED = 16  # calls of a policy before each update
 ITEMS = 1 << 20  # of a dataset: more than all blocks need, and hardly one of those that are looked at
 
 
@@ -178,7 +179,35 @@ def scaler():
     return repeated(step)
 
 
-LOADS = [tiny, mlp, deep, loader, accumulation, gan, validation, lbfgs, scaler]
+def policy(plays_in_eval_mode):
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    seen, batch = torch.randn(1, 4), torch.randn(PLAYED, 4)
+
+    def step():
+        if plays_in_eval_mode:
+            model.eval()
+        with torch.no_grad():
+            for _ in range(PLAYED):
+                model(seen)
+        if plays_in_eval_mode:
+            model.train()
+        optimizer.zero_grad()
+        model(batch).sum().backward()
+        optimizer.step()
+
+    return repeated(step)
+
+
+def rollout():
+    return policy(plays_in_eval_mode=False)
+
+
+def eval_rollout():
+    return policy(plays_in_eval_mode=True)
+
+
+LOADS = [tiny, mlp, deep, loader, accumulation, gan, validation, lbfgs, scaler, rollout, eval_rollout]
 
 
 class Toggle:

@@ -29,7 +29,9 @@ class Moments:
         self.sampled_module: List[Callable[[Any], None]] = []  # any is called, in the same steps
         self.sampled_steps: List[StepViewer] = []  # whole calls of modules, in the same steps
         # A model was called without gradients or in eval mode: its arguments, itself first, and nanoseconds.
-        self.evaluated: List[Callable[[Args, Kwargs, int], None]] = []
+        self.evaluated: List[Callable[[Args, Kwargs, int], None]] = []  # nearly always none
+        # The same, but for calls that are given what has the shapes of what the two calls before were given.
+        self.varied: List[Callable[[Args, Kwargs, int], None]] = []
         self.followed: List[Callable[[Args, Kwargs], None]] = []  # a model that is followed trained
         self.optimizer: List[Callable[[Any, int], None]] = []  # an optimizer steps first; with its number
         self.fetcher: List[Callable[[int, int, Any], None]] = []  # one was made, for a loader in an epoch

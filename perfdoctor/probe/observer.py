@@ -99,9 +99,23 @@ class Watch:
         """Call `call(module, modules inside)` when the script calls a model for the first time."""
         self.moments.model.append(patch.guarded(name, unseen(call)))
 
-    def on_evaluation(self, name: str, call: Callable[[Args, Kwargs, int], None]) -> None:
-        """Call `call(args, kwargs, ns)` after each call of a model without gradients, or in eval mode."""
-        self.moments.evaluated.append(patch.guarded(name, unseen(call)))
+    def on_evaluation(self, name: str, call: Callable[[Args, Kwargs, int], None]) -> Callable[[], None]:
+        """Call `call(args, kwargs, ns)` after each call of a model without gradients, or in eval mode.
+
+        A policy makes hundreds of them in a step, and each takes some microseconds longer until what is
+        returned here is called, which ends it.
+        """
+        moments, shown = self.moments, patch.guarded(name, unseen(call))
+        moments.evaluated = [*moments.evaluated, shown]
+
+        def end() -> None:
+            moments.evaluated = [one for one in moments.evaluated if one is not shown]
+
+        return end
+
+    def on_varied_evaluation(self, name: str, call: Callable[[Args, Kwargs, int], None]) -> None:
+        """The same without those calls whose input has the shapes that it had in the two calls before."""
+        self.moments.varied.append(patch.guarded(name, unseen(call)))
 
     def on_followed_call(self, name: str, call: Callable[[Args, Kwargs], None]) -> None:
         """Call `call(args, kwargs)` after each call that trains of a model that is followed: see `follow`."""

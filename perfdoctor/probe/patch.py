@@ -137,14 +137,14 @@ def optimizer_hook(name: str, function: Callable[[Any], None]) -> Callable[[Any,
     return hook
 
 
-def part(name: str, function: Callable[..., None]) -> Callable[..., None]:
+def part(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` as a part of a callback that asked the compiler already: its errors end it alone."""
 
-    def call(*args: Any) -> None:
+    def call(*args: Any) -> Any:
         if name in turned_off:
-            return
+            return None
         try:
-            function(*args)
+            return function(*args)
         except BaseException as error:
             if not_ours(name, error):
                 raise

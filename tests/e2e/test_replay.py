@@ -21,7 +21,7 @@ from perfdoctor.probe import patch
 from perfdoctor.probe import recorder as recording
 from perfdoctor.probe.loader import loader as loading
 from perfdoctor.probe.recorder import Recorder
-from perfdoctor.probe.steps import backwards, gradient_clearing, modules, updates
+from perfdoctor.probe.steps import backwards, gradient_clearing, modules, steady_calls, updates
 from perfdoctor.probe.steps.steps import StepTracker
 from perfdoctor.wire.rows import HEADER_BYTES
 from perfdoctor.wire.step_rows import CHECKPOINT, END, OPEN, OTHER, STEPS, VALIDATION
@@ -36,6 +36,8 @@ LEAVES = st.one_of(
     st.tuples(st.just("apart"), PAUSE, TWO, st.just([])),
     st.tuples(st.just("raise"), PAUSE, TWO, st.just([])),
     st.tuples(st.just("usual"), PAUSE, TWO, st.just([])),
+    st.tuples(st.just("moves"), PAUSE, TWO, st.just([])),
+    st.tuples(st.just("eval moves"), PAUSE, TWO, st.just([])),
 )
 KINDS = [
     "train",
@@ -183,6 +185,11 @@ class Script:
         elif kind == "end":
             recorder.mark(OPEN)
             self.play(inner)
+        elif kind in ("moves", "eval moves"):
+            for _ in range(4):
+                model.train(kind == "moves")
+                with torch.no_grad():
+                    self._around(steps.modules.wrapped, (model, torch.ones(3, 2)), inner)
         else:  # a usual step, after which rows end at updates
             self.play([("next", 1, 0, []), ("train", 2, 0, []), ("backward", 3, 0, []), ("update", 4, 0, [])])
 
@@ -206,7 +213,7 @@ def replayed(steps: list[Any], held: bool) -> tuple[list[tuple[float, ...]], dic
     patched = pytest.MonkeyPatch()
     with patched.context() as patches:
         clock = Clock()
-        for module in (recording, modules, backwards, updates, loading):
+        for module in (recording, modules, steady_calls, backwards, updates, loading):
             patches.setattr(module, "clock", clock)
         patches.setattr(recording, "process_clock", lambda: 0)
         patches.setattr(patch, "turned_off", {})
@@ -250,6 +257,20 @@ def test_a_usual_step_is_told_in_place() -> None:
         first = len(called)
         assert first
         replayed([("usual", 1, 0, [])] * 20, held=False)
+        assert len(called) == 2 * first
+
+
+@pytest.mark.parametrize("kind", ["moves", "eval moves"])
+def test_the_moves_of_a_policy_are_told_in_place(kind: str) -> None:
+    called: list[str] = []
+    usual, moves = ("usual", 1, 0, []), (kind, 1, 0, [])
+    with pytest.MonkeyPatch().context() as patches:
+        for name in ("enter", "leave", "leave_to", "unwind"):
+            patches.setattr(Recorder, name, _noting(called, name))
+        replayed([*[usual] * 10, moves], held=False)  # the first two moves are met by methods
+        first = len(called)
+        assert first
+        replayed([*[usual] * 10, moves, moves, moves, usual, moves], held=False)
         assert len(called) == 2 * first
 
 

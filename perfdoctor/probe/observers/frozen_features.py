@@ -9,7 +9,7 @@ of an average of the weights do, ends it.
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ...wire.events.frozen import FrozenCallsEvent, FrozenRowsEvent
 from .. import patch
@@ -43,6 +43,7 @@ class FrozenModule:
         self.number = number
         self.state: Any = None  # of its parameters and buffers, at the last look
         self.changed = self.by_chance = self.told_of = self.followed = False
+        self.updated = False  # it was compared once more after an update, since it was first followed
         self.seconds, self.calls = 0.0, 0  # of the look that is under way
         self.sampled_ns, self.sampled = 0, 0  # all calls in looks
         self.fed: Optional[Places] = None  # what the calls in looks were given, where all were given the same
@@ -138,7 +139,10 @@ class FrozenFeatures:
         self.outer: Optional[Tuple[Any, Any, List[Any]]] = None
         self.hashed: Any = None  # rows and hashes of what it was given
         self.follows = False  # any of them, from update to update
+        self.hooked = False  # to what is seen less often than calls that train nothing
+        self.end_evaluations: Callable[[], None] = lambda: None
         self.first_ns, self.own_ns = 0, 0
+        self.state_of = unseen(self._state)
         self.called = patch.guarded(NAME, unseen(self._called))
         self.returned = patch.guarded(NAME, unseen(self._returned))
         self.ended = patch.guarded(NAME, unseen(self._ended))
@@ -227,6 +231,7 @@ class FrozenFeatures:
             if frozen.told_of or frozen.seconds >= NOTICEABLE * seconds:
                 self._tell(frozen, module, look, seconds)
             frozen.seconds, frozen.calls = 0.0, 0
+        self._end_unless_followed()
 
     def _tell(self, frozen: FrozenModule, module: Any, look: int, seconds: float) -> None:
         self.watch.write(
@@ -244,10 +249,12 @@ class FrozenFeatures:
         frozen.followed = not (frozen.changed or frozen.by_chance)
         if frozen.followed and not self.follows:
             self.follows = True
-            self.first_ns = clock()
-            self.watch.on_evaluation(NAME, self.evaluated)
-            self.watch.on_followed_call(NAME, self.trained)
-            self.watch.on_update(NAME, self.updated)
+            self.first_ns = self.first_ns or clock()
+            self.end_evaluations = self.watch.on_evaluation(NAME, self.evaluated)
+            if not self.hooked:
+                self.hooked = True
+                self.watch.on_followed_call(NAME, self.trained)
+                self.watch.on_update(NAME, self.updated)
         model = frozen.fed[0]() if frozen.followed and frozen.fed is not None else None
         if model is not None:
             self.watch.follow(model)
@@ -319,10 +326,27 @@ class FrozenFeatures:
     def updated(self, recorder: Recorder, optimizer: int) -> None:
         """An optimizer made its step."""
         for frozen in self.known.values():
-            if frozen.pending and frozen.followed and self.steps.modules.watcher is True:
-                began_ns = clock()
+            if not frozen.followed or frozen.changed or self.steps.modules.watcher is not True:
+                continue
+            began_ns = clock()
+            module = None if frozen.updated else frozen.weak()
+            if module is not None:  # the next look may be long in coming, and calls by then many
+                frozen.updated = True
+                frozen.changed = frozen.state != self.state_of(module)
+            if frozen.pending:
                 frozen.update()
-                self.own_ns += clock() - began_ns
+            self.own_ns += clock() - began_ns
+        self._end_unless_followed()
+
+    def _end_unless_followed(self) -> None:
+        """Look at no more calls once all modules have changed, or are gone."""
+        if not self.follows:
+            return
+        if not any(
+            one.followed and not one.changed and one.weak() is not None for one in self.known.values()
+        ):
+            self.follows = False
+            self.end_evaluations()
 
     def write(self) -> None:
         """Write the totals that grew."""

@@ -1,8 +1,9 @@
 """Generation that computes its whole prefix again for each new token.
 
 Calls of a model without a loss, each of whose input is that of the call before with one place more. All such
-calls are seen, by the shapes of what they are given; contents are compared once in each row of calls on the
-CPU. On a device that would wait for it, and whole numbers that grow so often in a row are taken for a text.
+calls are seen, by the shapes of what they are given; a third one of the same shapes and those behind it are
+not, which go on with nothing. Contents are compared once in each row of calls on the CPU. On a device that
+would wait for it, and whole numbers that grow so often in a row are taken for a text.
 """
 
 from __future__ import annotations
@@ -229,5 +230,5 @@ def _grown_in(before: Any, now: Any) -> Optional[int]:
 def repeated_prefixes(watch: Watch) -> None:
     """Follow the lengths of inputs, in calls without a loss."""
     totals = RepeatedPrefixes(watch)
-    watch.on_evaluation(NAME, totals.called)
+    watch.on_varied_evaluation(NAME, totals.called)
     watch.each_second(NAME, totals.write)

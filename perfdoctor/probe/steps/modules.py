@@ -15,37 +15,15 @@ from ..recorder import AFTER_FORWARD, EVAL_FORWARD, FREE, Recorder, clock
 from ..wrapping import Args, Kwargs
 from .batch_layout import BatchLayouts, LayoutLook
 from .eval_passes import EvalPasses
+from .known_modules import NOBODY, KnownModule
 from .samples import SampleCount
+from .steady_calls import SteadyCalls
 from .thread import TrainingThread
 from .updates import Updates
 
 NAME = "module_call"
 
 INDIVISIBLE = frozenset((DATA_WAIT, BACKWARD, VALIDATION, CHECKPOINT))  # calls inside belong to it
-
-
-class _KnownModule:
-    """What is known of one module: whether it has parameters, and in which modes it trains."""
-
-    __slots__ = (
-        "alive", "dimension", "followed", "has_parameters", "layout", "plain", "trained",
-        "trains_in_eval_mode", "validates",
-    )  # fmt: skip
-
-    def __init__(self, has_parameters: bool, alive: Any) -> None:
-        self.has_parameters = has_parameters
-        self.alive = alive  # a weak reference, which forgets the module
-        self.trained = False  # it was called in train mode
-        self.layout: Optional[LayoutLook] = None  # while it is not known how its batches are laid out
-        self.dimension: Optional[int] = 0  # of the samples in what it is given; None: nothing tells
-        self.plain = False  # it trains, and nothing more is to be learnt from its calls
-        self.followed = False  # somebody is shown each of its calls that trains
-        self.trains_in_eval_mode = False  # a backward pass went through a pass in eval mode
-        self.validates = False  # no backward followed its last pass in train mode without gradients
-
-
-# Of a module that was not met. `alive` makes no frame, which torch.compile would count among the script's.
-NOBODY = _KnownModule(has_parameters=False, alive=type(None))
 
 
 class ModuleCallPhases:
@@ -68,19 +46,20 @@ class ModuleCallPhases:
         self.count_samples = patch.part("samples", self._count_samples)
         self.in_call: Any = False  # or what `watcher` was when the outermost call began
         self.watcher: Any = True  # or who watches the calls inside one
-        self.known: Dict[int, _KnownModule] = {}  # by identity, for as long as the module lives
+        self.known: Dict[int, KnownModule] = {}  # by identity, for as long as the module lives
         self.last = NOBODY  # what is known of the one that was called last
         self.layouts = BatchLayouts(self.session, samples, torch)
         self.look: Optional[LayoutLook] = None  # at the call that is under way
         # The last pass in eval mode if it recorded: of which module, which call of its row, and its ns.
-        self.evaluated: Optional[Tuple[_KnownModule, int, int]] = None
+        self.evaluated: Optional[Tuple[KnownModule, int, int]] = None
         # Such passes since the last batch or backward that were derived with respect to data, and their ns.
         self.derived: Tuple[int, int] = (0, 0)
         self.derived_call = 0  # the last of them
         # What was given the last batch in train mode, without gradients.
-        self.unsure: Optional[_KnownModule] = None
+        self.unsure: Optional[KnownModule] = None
         self.validating = False  # what the outermost call was taken for as it began
         self.largest = 0  # modules in the largest model
+        self.steady = SteadyCalls(self)
 
     def follow(self, module: Any) -> None:
         """Show each call of a model that trains, from the next one on."""
@@ -94,9 +73,8 @@ class ModuleCallPhases:
         other = patch.around_method(original, self.before, self.after, NAME)
         validation = patch.around_method(original, self.before, self.after, "validation")
         validates = patch.guarded(NAME, self._validates)
-        phases, session, samples, modules, unwind = (
-            self, self.session, self.samples, self.known, self.updates.unwind
-        )  # fmt: skip
+        steady, unwind = self.steady.told(original), self.updates.unwind
+        phases, session, samples, modules = self, self.session, self.samples, self.known
         is_recording, is_tracing, turned_off = self.is_recording, self.is_tracing, patch.turned_off
 
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -112,15 +90,18 @@ class ModuleCallPhases:
                     recorder is None
                     or not recorder.free
                     or not FREE[recorder.current]
-                    or not known.plain
-                    or not self.training
                     or recorder.level <= CALL
                     or recorder.owner != get_ident()
                     or phases.watcher is not True
-                    or not is_recording()
-                    or (not samples.loader_delivers and is_tracing())
                     or turned_off  # of whatever kind: what follows asks
                 ):
+                    return (validation if validates(self) else other)(self, *args, **kwargs)
+                if not (known.plain and self.training and is_recording()) or (
+                    not samples.loader_delivers and is_tracing()
+                ):
+                    call = steady(self, args, kwargs, known)
+                    if call is not None:
+                        return call(self, args, recorder, known)
                     return (validation if validates(self) else other)(self, *args, **kwargs)
                 recorder.since = clock()  # the time before is in no phase
                 if recorder.undecided:
@@ -188,7 +169,7 @@ class ModuleCallPhases:
         watched = None if watcher is True or watcher is self.look else watcher.enter(args, kwargs)
         return recorder, watched, phase, recording, depth, known, kwargs
 
-    def _watcher(self, known: _KnownModule, trains: bool, args: Args, kwargs: Kwargs) -> Any:
+    def _watcher(self, known: KnownModule, trains: bool, args: Args, kwargs: Kwargs) -> Any:
         """Who watches the calls inside: while a model is new, a look at how its batches are laid out."""
         look = known.layout
         if look is not None and trains and self.watcher is True and not self.is_seen():
@@ -196,7 +177,7 @@ class ModuleCallPhases:
             self.watcher = look if look.begin(args, kwargs) else True
         return self.watcher
 
-    def _settle(self, known: _KnownModule, look: LayoutLook, args: Args, result: Any) -> None:
+    def _settle(self, known: KnownModule, look: LayoutLook, args: Args, result: Any) -> None:
         """The look at a call is over: count its samples in the dimension that they lie in."""
         self.look = None
         if self.watcher is look:
@@ -211,7 +192,7 @@ class ModuleCallPhases:
         elif settled:
             self.samples.be_plain()
 
-    def _phase(self, module: Any, known: _KnownModule, recording: bool) -> int:
+    def _phase(self, module: Any, known: KnownModule, recording: bool) -> int:
         """What an outermost call is.
 
         In train mode one that records no gradients may validate, if it comes with a batch that no backward
@@ -265,8 +246,10 @@ class ModuleCallPhases:
             self.unsure = known
             self.samples.evaluated = True
         if phase != FORWARD or not recording:
-            for call in self.thread.moments.evaluated:
+            moments = self.thread.moments
+            for call in (*moments.evaluated, *moments.varied):
                 call(args, kwargs, recorder.since - begin)
+            self.steady.note(known, args, kwargs)
         elif known.followed:
             for show in self.thread.moments.followed:
                 show(args, kwargs)
@@ -320,7 +303,7 @@ class ModuleCallPhases:
         """Whether a module was called in train mode."""
         return any(known.trained for known in self.known.values())
 
-    def _count_samples(self, args: Args, known: _KnownModule) -> None:
+    def _count_samples(self, args: Args, known: KnownModule) -> None:
         """Without a DataLoader, a model's input tells the size of the batch, where one loss trains all."""
         batch = args[0] if args else None
         updates = self.updates
@@ -336,12 +319,12 @@ class ModuleCallPhases:
             # `len` takes four times as long as `shape`, which a nested tensor does not have.
             self.samples.pending = batch.size(0) if batch.is_nested else batch.shape[at]
 
-    def _meet(self, module: Any) -> _KnownModule:
+    def _meet(self, module: Any) -> KnownModule:
         has_parameters = next(parameters_of(module), None) is not None
         key, forget = id(module), self.known.pop
         # Another module may come to lie where this one did.
         alive = weakref.ref(module, lambda _: forget(key, None))
-        known = self.known[key] = _KnownModule(has_parameters, alive)
+        known = self.known[key] = KnownModule(has_parameters, alive)
         if has_parameters:
             known.layout = LayoutLook(self.layouts)
             size = sum(1 for _ in modules_of(module))

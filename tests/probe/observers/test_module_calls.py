@@ -8,8 +8,9 @@ from tests.support.watched import watched
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
+# How many looks a run has is not for the budget of their time to say: beside other work each takes longer.
 NET = """
-    import torch
+    import sys, torch; sys.modules["_perfdoctor.probe.observers.module_calls"].FREE_NS = 1 << 62
     from torch import nn
     torch.set_num_threads(1)
     torch.manual_seed(0)
