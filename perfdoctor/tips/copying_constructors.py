@@ -8,6 +8,7 @@ the step, in the training loop, or of a batch that the step waits for, in the da
     x = torch.from_numpy(array)            # shares the array's memory
     x = torch.as_tensor(array)             # the same, and also accepts lists
     x = torch.from_numpy(np.stack(rows))   # a list of arrays: copied array by array, not element by element
+    same = ids[:, None] == ids[None, :]    # a list computed from tensors: compute the tensor instead
 
 ## When not
 `from_numpy` shares memory: if the array is modified later, so is the tensor. In that case keep
@@ -20,6 +21,7 @@ from perfdoctor.facts.data.copy_lines import CopyLines
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import LineCost, Phase, StepFacts
+from perfdoctor.tips._charged import charged
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the step
@@ -53,6 +55,9 @@ def copying_constructors(step: StepFacts, copied: CopyLines) -> Advice | None:
             f"{in_batch:.0%} of a batch's cost is such copying; {wait:.0%} of each step waits for batches"
         )
     top = lines[0]
+    # a line that copies between the passes has no time of batches, which alone would allow it little
+    loop = zip(copied.phases, copied.in_loop, strict=True) if in_loop else ()
+    classes = dict.fromkeys((*(charged(*each) for each in loop), *([Bottleneck.DATA] if in_batch else [])))
     return Advice(
         because=(
             *because,
@@ -60,6 +65,8 @@ def copying_constructors(step: StepFacts, copied: CopyLines) -> Advice | None:
         ),
         change=Change(step=_gone(in_loop), batch=_gone(in_batch)),
         at=tuple(line.at for line in lines[:3]),
+        bottleneck=next(iter(classes)),
+        also=tuple(classes)[1:],
         code="torch.from_numpy(array)  # a list of arrays: torch.from_numpy(np.stack(rows))",
     )
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 from perfdoctor.facts.data.small_calls import Library, SmallCallFacts, SmallCalls
 from perfdoctor.model.batch import waits
 from perfdoctor.model.change import Change, Effort, Estimate
-from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.concluded import CLASS_OF_KIND, Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
@@ -73,13 +73,21 @@ def many_small_calls(step: StepFacts, calls: SmallCallFacts) -> Advice | None:
         return None
     in_step = min(1.0, sum(one.share for one in places if one.in_step))
     in_batch = min(1.0, sum(one.share for one in places if not one.in_step))
+    classes = dict.fromkeys(_class(one) for one in places)
     said = (_said(one, (step.mean_s if one.in_step else calls.batch_s) * 1e3) for one in places[:SHOWN])
     return Advice(
         because=(*([waits(step)] if in_batch else []), *said),
         change=Change(step=_gone(in_step), batch=_gone(in_batch)),
         at=tuple(one.at for one in places[:SHOWN]),
+        bottleneck=next(iter(classes)),
+        also=tuple(classes)[1:],
         code=CURES[places[0].library],
     )
+
+
+def _class(one: SmallCalls) -> Bottleneck:
+    """Whose time goes: that of batches, or in the training loop what the verdict charges the place to."""
+    return CLASS_OF_KIND.get(one.kind or "", Bottleneck.HOST) if one.in_step else Bottleneck.DATA
 
 
 def _gone(share: float) -> Estimate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from perfdoctor.facts.data.copy_lines import CopyLines
@@ -16,7 +17,7 @@ from perfdoctor.facts.data.worker_memory import WorkerMemory
 from perfdoctor.facts.host.network import Link, NetworkFacts
 from perfdoctor.facts.host.resources import DiskFacts
 from perfdoctor.model.batch import BatchFacts, Stage, StageCost
-from perfdoctor.model.measured import LineCost, Location, MemoryFacts
+from perfdoctor.model.measured import LineCost, Location, MemoryFacts, Phase
 from tests.support.facts import line
 
 GB = 10**9
@@ -90,10 +91,14 @@ def threads(
     )
 
 
-def copied(in_loop: float = 0.0, in_batch: float = 0.0, samples: int = 50) -> CopyLines:
-    """A line that copies in the loop, and one in the dataset."""
-    loop = (line(in_loop, 50, samples=samples, text="x = torch.tensor(rows)"),) if in_loop else ()
-    return CopyLines(loop, (line(in_batch, 20, samples=samples),) if in_batch else ())
+def copied(
+    in_loop: float = 0.0, in_batch: float = 0.0, samples: int = 50, kind: str | None = "data"
+) -> CopyLines:
+    """A line that copies in the loop, between its phases, and one in the dataset."""
+    loop = line(in_loop, 50, samples=samples, text="x = torch.tensor(rows)")
+    loops = (replace(loop, kind=kind),) if in_loop else ()
+    batches = (line(in_batch, 20, samples=samples),) if in_batch else ()
+    return CopyLines(loops, batches, (Phase.OTHER,) * len(loops))
 
 
 def storage(kind: str = "solid", filesystem: str = "ext4") -> StorageFacts:

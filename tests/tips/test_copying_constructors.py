@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.tips.copying_constructors import copying_constructors as tip
 from tests.support import facts
 from tests.support.facts import cpu, loader, step
@@ -20,6 +21,19 @@ def test_names_the_line_in_the_loop():
     )
     assert [at.line for at in advice.at] == [50]
     assert 1 < facts.gain(advice).low < facts.gain(advice).likely < facts.gain(advice).high < 20 / 12
+
+
+@pytest.mark.parametrize(
+    ("kind", "charged"),
+    [("data", Bottleneck.DATA), ("compute", Bottleneck.COMPUTE), (None, Bottleneck.HOST)],
+)
+def test_what_it_saves_in_the_loop_is_of_the_class_that_the_line_is_charged_to(kind, charged):
+    advice = tip(BUSY, copied(in_loop=0.4, kind=kind))
+    assert advice is not None
+    assert advice.bottleneck is charged
+    both = tip(STARVED, copied(in_loop=0.4, in_batch=0.5, kind=kind))
+    assert both is not None
+    assert {both.bottleneck, *both.also} == {charged, Bottleneck.DATA}
 
 
 def test_names_the_line_in_the_dataset_where_batches_are_late():

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.facts.data.small_calls import Library, SmallCallFacts
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.tips.many_small_calls import many_small_calls as tip
 from tests.support import facts
 from tests.support.facts import cpu, loader, step
@@ -77,6 +80,15 @@ def test_in_the_training_loop_the_step_pays_for_it():
         "line 22 calls `Tensor.item` in a loop; that is 50% of the step's 20.0 ms"
     )
     assert facts.gain(advice).likely == pytest.approx(1 / (1 - 0.5 * 0.9))
+
+
+@pytest.mark.parametrize(
+    ("kind", "charged"),
+    [("data", Bottleneck.DATA), ("compute", Bottleneck.COMPUTE), (None, Bottleneck.HOST)],
+)
+def test_what_goes_in_the_loop_is_of_the_class_that_the_place_is_charged_to(kind, charged):
+    advice = said(replace(small(0.5, in_step=True), kind=kind), small(0.4, 30))
+    assert (advice.bottleneck, *advice.also) == tuple(dict.fromkeys((charged, Bottleneck.DATA)))
 
 
 @pytest.mark.parametrize(("share", "fires"), [(0.08, True), (0.07, False)])

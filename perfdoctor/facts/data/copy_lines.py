@@ -7,7 +7,7 @@ from perfdoctor.facts.user_source.library_table import copies
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.batch import BatchFacts, Stage
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import LineCost, StackFacts
+from perfdoctor.model.measured import LineCost, Phase, StackFacts
 from perfdoctor.model.missing import Missing
 
 
@@ -17,17 +17,21 @@ class CopyLines:
 
     in_loop: tuple[LineCost, ...]
     in_batch: tuple[LineCost, ...]
+    phases: tuple[Phase, ...]  # of each line in the loop
 
 
 @fact
 def copy_lines(stacks: StackFacts, batch: BatchFacts | Missing | None, sources: Sources) -> CopyLines | None:
     """The lines that copy, costliest first; None where there is none."""
-    in_loop = [
-        line
-        for lines in stacks.phases.values()
-        for line in lines
-        if line.leaf is None and _copies(line, sources)
-    ]
+    in_loop = sorted(
+        (
+            (line, phase)
+            for phase, lines in stacks.phases.items()
+            for line in lines
+            if line.leaf is None and _copies(line, sources)
+        ),
+        key=lambda found: -found[0].share,
+    )
     in_batch = (
         [line for stage in (Stage.TRANSFORMING, Stage.COLLATING) for line in batch.lines(stage, "copy")]
         if isinstance(batch, BatchFacts)
@@ -36,8 +40,9 @@ def copy_lines(stacks: StackFacts, batch: BatchFacts | Missing | None, sources: 
     if not in_loop and not in_batch:
         return None
     return CopyLines(
-        tuple(sorted(in_loop, key=lambda line: -line.share)),
+        tuple(line for line, _ in in_loop),
         tuple(sorted(in_batch, key=lambda line: -line.share)),
+        tuple(phase for _, phase in in_loop),
     )
 
 

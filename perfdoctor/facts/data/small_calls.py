@@ -6,7 +6,7 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import Enum
 
 from perfdoctor.facts.data.batch_stages import FEW, prepared
@@ -60,6 +60,7 @@ class SmallCalls:
     callee: str  # what is called most
     per_item: float | None  # how often; None where only seen and not counted
     in_step: bool = False  # in the training loop, not where batches are prepared
+    kind: str | None = None  # what its time in the loop is charged by, as in LineCost
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class _Sampled:
 
     lines: Counter[tuple[str, int, str]]  # file, line, function
     rows: bool = False  # accesses rows of a data frame
+    kinds: Counter[str | None] = field(default_factory=Counter)
 
 
 @fact
@@ -141,11 +143,13 @@ def _in_step(rank: RankRecords, step: StepFacts, on_cpu: bool, sources: Sources)
             key = (frame.file, frame.function if rows else loop)
             places[key].lines[frame.file, frame.line, frame.function] += samples
             places[key].rows = rows
+            places[key].kinds[kind] += samples
     share = share_of(step, Phase.OTHER, other, total)
     for place in places.values():
         found = _found(place, other, {}, sources)
         name, library = ("", Library.PANDAS) if place.rows else ("Tensor.item", Library.TORCH)
-        yield replace(found, share=share * found.share, callee=name, library=library, in_step=True)
+        kind = place.kinds.most_common(1)[0][0]
+        yield replace(found, share=share * found.share, callee=name, library=library, in_step=True, kind=kind)
 
 
 def _inner_loop(frame: Frame, lines: StackLines, sources: Sources) -> ast.AST | None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from perfdoctor.facts.data.copy_lines import copy_lines
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.batch import Stage
+from perfdoctor.model.measured import Phase
 from tests.support.facts import line, stacks
 from tests.support.load_facts import batch, cost
 from tests.support.records import source_of
@@ -24,6 +25,7 @@ def test_lines_that_only_copy_are_found_in_the_loop_and_in_the_dataset():
     found = copy_lines(stacks(placed(0.1, 1), placed(0.3, 2), placed(0.2, 3)), in_batch, SOURCE)
     assert found is not None
     assert [one.at.line for one in found.in_loop] == [1]
+    assert found.phases == (Phase.OTHER,)
     assert [one.at.line for one in found.in_batch] == [20]
 
 

@@ -44,6 +44,11 @@ SCRIPT = dedent(
                 total += row.item()
             note(df.iloc[step])
             losses.append(loss.item())
+    def learn():
+        for batch in loader:
+            x = torch.tensor(df.iloc[batch])
+            loss = loss_of(model(x))
+            loss.backward()
     """
 )
 ITEMS = 64  # a batch of 32 takes 64 ms: 2 ms each
@@ -138,6 +143,13 @@ def test_rows_and_numbers_taken_one_by_one_in_the_training_loop_are_found():
         (24, Library.PANDAS, True),
     ]
     assert [place.share for place in found.places] == pytest.approx([0.4 * 0.6, 0.4 * 0.4], rel=0.3)
+
+
+def test_rows_that_the_model_is_given_are_charged_to_data():
+    forward = "forward (/opt/perfdoctor/probe/patch.py:99)", f"linear ({SITE}/torch/nn/linear.py:9)"
+    trains = main(at(29, "learn"), *forward)
+    (place,) = facts(trains, main(at(28, "learn"), ILOC, count=30)).places
+    assert (place.at.line, place.kind) == (28, "data")
 
 
 def test_on_a_device_reading_a_tensor_is_another_matter():
