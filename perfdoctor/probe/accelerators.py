@@ -6,7 +6,7 @@ to ask. Each kind has a module with much of what CUDA's has, not all of it. Noth
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 CUDA, MPS = "cuda", "mps"  # ROCm's module is called cuda as well
 
@@ -34,8 +34,20 @@ def built_for(torch: Any) -> Optional[Accelerator]:
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is None:
         return Accelerator(CUDA, torch.cuda)
-    device = accelerator.current_accelerator()
+    device = _built_for(torch, accelerator.current_accelerator)
     return of_kind(torch, device.type) if device is not None else None
+
+
+def _built_for(torch: Any, ask: Callable[..., Any]) -> Any:
+    """What torch answers, without starting anything, and without its error where there is no device."""
+    code = getattr(ask, "__code__", None)
+    counts = code is not None and "check_available" not in code.co_varnames  # torch 2.6
+    if counts and (torch.version.cuda or torch.version.hip):
+        return torch.device(CUDA)  # counting devices starts CUDA's driver
+    try:
+        return ask()
+    except RuntimeError:
+        return None
 
 
 def of_kind(torch: Any, kind: str) -> Optional[Accelerator]:

@@ -47,15 +47,6 @@ def needless(parents: Sequence[Sequence[int]], leaves: Set[int], used: Set[int])
     return found
 
 
-def is_saved_plainly(saved: Any) -> bool:
-    """Whether asking a node for a saved tensor calls no code of the script or of checkpoint.
-
-    That might compute it again, or take it from where it was put. `saved` is the `_raw_saved_...`, which
-    in older torch does not tell: then False.
-    """
-    return hasattr(saved, "unpack_hook") and saved.unpack_hook is None
-
-
 def compiles_backward() -> bool:
     """Whether the compiler traces backward itself, where hooks of ours would become part of it."""
     compiled = sys.modules.get("torch._dynamo.compiled_autograd")

@@ -23,14 +23,19 @@ from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
 def no_compile(here: Tweaking) -> None:
     """Turn compilation off once it is asked for."""
     torch = here.torch
+    module = torch.nn.Module
 
     def before(args: Any, kwargs: Any) -> Any:
         stance = getattr(torch.compiler, "set_stance", None)
         if stance is None:  # before torch 2.6
             here.applied("torch.compile", "compiled", "eager")
-            return args, {**kwargs, "disable": True}, None
+            return args, {**kwargs, "disable": True}, torch.compiler
         stance("force_eager")
         here.applied("torch.compile", "compiled", "eager")
         return None
 
-    here.alter(torch, "compile", before)
+    def after(compiler: Any, result: Any) -> Any:
+        """What was not compiled is the bare module: wrapped, its state has the keys of a compiled one."""
+        return compiler.disable(result) if isinstance(result, module) else result
+
+    here.alter(torch, "compile", before, after)

@@ -29,6 +29,8 @@ SCRIPT_BYTES = 1 << 20  # a shell script longer than this is not read
 SHOWN_CHARACTERS = 80  # of a command line in a note
 LOOKS_S = (4.0, 10.0, 30.0)  # when to look for interpreters that the probe did not reach; later once a minute
 LATER_LOOKS_S = 60.0
+# torch starts it with a PYTHONPATH of its own
+COMPILER = os.path.join("torch", "_inductor", "compile_worker", "__main__.py")
 DROPPING = "EIS"  # interpreter options that ignore PYTHONPATH or sitecustomize
 
 
@@ -124,6 +126,8 @@ def _judge(process: psutil.Process, run: Path) -> UnwatchedProcess | None:
     if not _is_old_python(process):
         return None
     argv = tuple(process.cmdline())
+    if any(word.endswith(COMPILER) for word in argv[1:2]):
+        return None
     reason = _reason(argv, process.environ(), run)
     return None if reason is None else UnwatchedProcess(argv, *reason, _maps_torch(process.pid))
 

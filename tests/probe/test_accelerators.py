@@ -21,7 +21,24 @@ def torch(kind: str | None, is_there: bool = True, cuda: bool = False, **modules
     made = SimpleNamespace(cuda=module(is_initialized=cuda, is_available=cuda), **modules)
     if kind != OLD:
         device = SimpleNamespace(type=kind) if kind is not None else None
-        made.accelerator = module(current_accelerator=device, is_available=is_there)
+        made.accelerator = module(is_available=is_there)
+        made.accelerator.current_accelerator = lambda check_available=False: device
+    return made
+
+
+def counting(cuda: str | None, device: Any = None) -> SimpleNamespace:
+    """A torch 2.6, built for this version of CUDA or another kind; it has such a device, or none."""
+
+    def current_accelerator() -> Any:
+        assert cuda is None, "asked, which starts the driver"
+        if device is None:
+            raise RuntimeError("Cannot access accelerator device when none is available.")
+        return device
+
+    made = torch(None, xpu=XPU)
+    made.accelerator.current_accelerator = current_accelerator
+    made.version = SimpleNamespace(cuda=cuda, hip=None)
+    made.device = lambda kind: SimpleNamespace(type=kind)
     return made
 
 
@@ -43,6 +60,9 @@ NPU = module(is_initialized=True)
         pytest.param(torch("npu", npu=NPU), "npu", id="a-vendors-own"),
         pytest.param(torch("privateuseone"), None, id="a-vendors-without-a-module"),
         pytest.param(torch(None), None, id="none"),
+        pytest.param(counting("12.4"), None, id="torch-2.6-built-for-cuda"),
+        pytest.param(counting(None), None, id="torch-2.6-without-a-device"),
+        pytest.param(counting(None, SimpleNamespace(type="xpu")), "xpu", id="torch-2.6-with-another-device"),
     ],
 )
 def test_the_kind_in_use_is_what_the_script_has_initialised(made: Any, kind: str | None) -> None:
@@ -69,6 +89,13 @@ def test_what_a_kind_lacks_is_not_known() -> None:
 def test_a_kind_is_available_where_there_is_such_a_device(made: Any, kind: str | None) -> None:
     found = accelerators.available(made)
     assert (None if found is None else found.kind) == kind
+
+
+def test_what_torch_is_built_for_is_known_without_a_device() -> None:
+    found = accelerators.built_for(counting("12.4"))
+    assert found is not None
+    assert found.kind == "cuda"
+    assert accelerators.built_for(counting(None)) is None
 
 
 @pytest.mark.parametrize("kind", ["cpu", "meta"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 
 import pytest
 
@@ -106,7 +107,8 @@ def on_two_ranks_in_backward():
     with applied("ddp_compress", "fp16") as told:
         layers = nn.Linear(8, 1)
         _apply_optimizer_in_backward(torch.optim.SGD, layers.parameters(), {"lr": 0.1})
-        DistributedDataParallel(layers)(torch.ones(4, 8))
+        with suppress(RuntimeError):  # a CUDA build without a device cannot set up its own hook
+            DistributedDataParallel(layers)(torch.ones(4, 8))
     return [place["because"] for place in told.left_alone]
 
 
@@ -131,7 +133,7 @@ def on_two_ranks_refused():
     return [place["because"] for place in told.left_alone], [place["now"] for place in told.applied]
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="torch registers its hook here")
+@pytest.mark.skipif(torch.version.cuda is not None, reason="torch registers its hook here")
 def test_bfloat16_is_left_alone_where_torch_refuses_it(found):
     (because,), applied_to = found["refused"]
     assert because.startswith("torch refuses: BF16")

@@ -14,7 +14,8 @@ torch = pytest.importorskip("torch")
 @pytest.fixture(autouse=True)
 def _stance() -> Iterator[None]:
     yield
-    torch.compiler.set_stance("default")
+    if hasattr(torch.compiler, "set_stance"):  # from torch 2.6 on
+        torch.compiler.set_stance("default")
 
 
 def test_the_compiler_is_never_asked_and_modules_keep_their_keys() -> None:
@@ -34,11 +35,19 @@ def test_the_compiler_is_never_asked_and_modules_keep_their_keys() -> None:
     assert place["at"]["file"] == __file__
 
 
-def test_versions_without_stances_are_asked_to_disable_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(torch.compiler, "set_stance")
+@pytest.mark.parametrize("decorates", [True, False])
+def test_versions_without_stances_are_asked_to_disable_it(
+    monkeypatch: pytest.MonkeyPatch, decorates: bool
+) -> None:
+    monkeypatch.delattr(torch.compiler, "set_stance", raising=False)
+    model, asked = torch.nn.Linear(4, 2), []
     with applied("no_compile") as told:
-        model = torch.nn.Linear(4, 2)
-        assert torch.compile(model, backend="eager") is model
+        how = {"backend": lambda graph, inputs: asked.append(graph)}
+        compiled = torch.compile(**how)(model) if decorates else torch.compile(model, **how)
+        assert compiled(torch.ones(3, 4)).equal(model(torch.ones(3, 4)))
+        assert list(compiled.state_dict()) == ["_orig_mod.weight", "_orig_mod.bias"]
+        assert torch.compile(len, **how) is len
+    assert not asked
     assert told.applied
 
 

@@ -47,6 +47,14 @@ def updates_in(events: Any) -> int:
     return sum(event.name.startswith("Optimizer.step") for event in events)
 
 
+def recorded_of_ten() -> int:
+    """The profiler stops inside the tenth update, and some versions drop what has not ended by then."""
+    with profiler() as found, torch.profiler.record_function("Optimizer.step"):
+        found.stop_trace()
+        found.current_action = torch.profiler.ProfilerAction.NONE
+    return 9 + updates_in(found.events())
+
+
 def test_anomaly_detection_stays_off_however_it_is_asked_for() -> None:
     with applied("no_debug") as told:
         torch.autograd.set_detect_anomaly(True)
@@ -133,7 +141,7 @@ def test_a_profiler_that_is_left_on_stops_after_ten_updates_and_stays_readable(s
             if steps:
                 found.step()
         assert not torch.autograd._profiler_enabled()
-    assert updates_in(found.events()) == 10
+    assert updates_in(found.events()) == recorded_of_ten()
     assert found.key_averages()
     assert not handled
     assert told.applied[0]["now"] == "stopped after 10 updates"
@@ -143,7 +151,7 @@ def test_a_profiler_that_is_left_on_stops_after_ten_updates_and_stays_readable(s
 def test_the_older_profiler_stops_as_well() -> None:
     with applied("no_debug") as told, torch.autograd.profiler.profile() as found:
         losses(15)
-    assert updates_in(found.function_events) == 10
+    assert updates_in(found.function_events) == recorded_of_ten()
     assert len(told.applied) == 1
 
 

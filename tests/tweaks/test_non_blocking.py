@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -48,7 +49,7 @@ def on_device(version: str | None = "12.8") -> Iterator[tuple[Device, Told]]:
         mock.patch.object(torch.version, "cuda", version),
         mock.patch.object(torch.Tensor, "to", copied),
         mock.patch.object(torch.Tensor, "cuda", copied),
-        mock.patch.object(torch.Tensor, "pin_memory", torch.Tensor.clone),
+        mock.patch.object(torch.Tensor, "pin_memory", lambda tensor, *device: tensor.clone()),
         mock.patch.object(torch.cuda, "set_stream", return_value=None),
         applied("non_blocking") as told,
     ):
@@ -131,7 +132,7 @@ def test_memory_that_no_loader_pinned_is_left_alone() -> None:
         torch.ones(2).to(CUDA)
         torch.ones(2).pin_memory().to(CUDA)
         already = torch.ones(2)
-        with mock.patch.object(torch.Tensor, "pin_memory", lambda tensor: tensor):
+        with mock.patch.object(torch.Tensor, "pin_memory", lambda tensor, *device: tensor):
             pinning.pin_memory(already)
         already.to(CUDA)
         with torch.inference_mode():
@@ -198,11 +199,12 @@ def test_copies_to_another_kind_of_device_do_not_wait_where_it_reads_pinned_memo
 ) -> None:
     seen = Device()
     built = None if kind is None else torch.device(kind, 0)
+    accelerators = SimpleNamespace(current_accelerator=lambda: built)
     with (
         mock.patch.object(torch.version, "cuda", None),
-        mock.patch.object(torch.accelerator, "current_accelerator", return_value=built),
+        mock.patch.object(torch, "accelerator", accelerators, create=True),  # torch 2.6 brings it
         mock.patch.object(torch.Tensor, "to", seen.copy),
-        mock.patch.object(torch.Tensor, "pin_memory", torch.Tensor.clone),
+        mock.patch.object(torch.Tensor, "pin_memory", lambda tensor, *device: tensor.clone()),
         applied("non_blocking"),
     ):
         pinned(4).to(built or "cuda")

@@ -92,10 +92,14 @@ def test_the_version_is_that_of_the_interpreter_that_imported_torch(tmp_path: Pa
     assert unwatched.python_version(tmp_path) == "3.11.1"
 
 
+SLEEPS = "import sys, time\nprint('ready', flush=True)\ntime.sleep(30)"
+
+
 @contextmanager
-def running(*words: str, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    code = "import sys, time\nprint('ready', flush=True)\ntime.sleep(30)"
-    process = subprocess.Popen([*words, "-c", code], env=env, stdout=subprocess.PIPE)
+def running(
+    *words: str, env: dict[str, str], rest: tuple[str, ...] = ("-c", SLEEPS)
+) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([*words, *rest], env=env, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     try:
@@ -132,6 +136,19 @@ def test_running_interpreters_are_looked_at(tmp_path: Path, monkeypatch: pytest.
             assert why in found[process.pid].why
             assert not found[process.pid].imported_torch
     assert len((tmp_path / "started.jsonl").read_text().splitlines()) == 1
+
+
+def test_what_torch_starts_to_compile_is_no_training_that_goes_unwatched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unwatched, "GRACE_S", 0.0)
+    worker = tmp_path / unwatched.COMPILER
+    worker.parent.mkdir(parents=True)
+    worker.write_text(SLEEPS)
+    env = environment(PYTHONPATH="src", PERFDOCTOR_RUN=str(tmp_path))
+    with running(sys.executable, env=env, rest=(str(worker), "--workers=2")) as process:
+        time.sleep(0.05)
+        assert unwatched.look(process.pid, tmp_path) == {}
 
 
 def test_an_interpreter_of_another_user_is_told_by_its_command_alone(

@@ -14,9 +14,10 @@ from typing import Any, Dict, List, Optional, Tuple
 from ...wire.events.embeddings import EmbeddingTableEvent
 from ..constructor_lines import ConstructorLines
 from ..looks.op_recording import recording_question
-from ..loss_graph import is_saved_plainly, nodes_of, operation_of, variable_of
+from ..loss_graph import nodes_of, operation_of, variable_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
+from ..saved_tensors import is_saved_plainly, watch_hooks
 from ..steps.steps import StepTracker
 
 SAMPLED = (8, 16, 32)  # backwards: by then every optimizer is there
@@ -89,6 +90,7 @@ class EmbeddingTables:
 def embedding_tables(watch: Watch) -> None:
     """Walk the graph of a loss before three of the early backwards."""
     tables = EmbeddingTables(watch.steps, watch.lines)
+    watch_hooks(watch.torch)
     watch.on_model("embeddings", tables.root_seen)
     watch.before_some_backwards("embeddings", tables.sample)
 

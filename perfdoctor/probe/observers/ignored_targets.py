@@ -19,9 +19,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ...wire.events.training import IgnoredTargetsEvent
 from .. import accelerators, patch
 from ..looks.op_recording import recording_question
-from ..loss_graph import compiles_backward, is_saved_plainly, nodes_of, operation_of, variable_of
+from ..loss_graph import compiles_backward, nodes_of, operation_of, variable_of
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
+from ..saved_tensors import is_saved_plainly, watch_hooks
 from ..steps.steps import StepTracker
 
 NAME = "ignored targets"
@@ -310,6 +311,7 @@ class IgnoredTargets:
 def ignored_targets(watch: Watch) -> None:
     """Look at the targets of a few backwards."""
     targets = IgnoredTargets(watch.steps)
+    watch_hooks(watch.torch)
     watch.before_some_backwards(NAME, targets.sample)
     watch.each_second(NAME, targets.collect)
 
@@ -352,7 +354,13 @@ def _classes(loss: Any) -> Optional[int]:
     """How many scores each position has; None for the scores of a single one, or where nobody tells."""
     scores = loss.next_functions[0][0]
     given: Any = getattr(scores, "_input_metadata", None)
-    return int(given[0].shape[1]) if given and len(given[0].shape) > 1 else None
+    if given:
+        shape = given[0].shape
+    elif is_saved_plainly(loss._raw_saved_self):  # torch 2.4 has nothing there
+        shape = loss._saved_self.shape
+    else:
+        return None
+    return int(shape[1]) if len(shape) > 1 else None
 
 
 def _some(target: Any) -> Any:

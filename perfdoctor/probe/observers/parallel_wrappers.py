@@ -15,6 +15,8 @@ from ..user_frames import user_line
 from ..wrapping import Args, always
 
 WRAPPERS = ("DistributedDataParallel", "DataParallel")
+COMPOSABLE = "torch.distributed.fsdp._fully_shard._fully_shard"
+OLDER_COMPOSABLE = "torch.distributed._composable.fsdp"  # before torch 2.6
 
 
 class ParallelWrappers:
@@ -87,10 +89,15 @@ def parallel_wrappers(watch: Watch) -> None:
     def watch_composable(module: Any) -> None:
         _wrap_exported(module, "fully_shard", seen.after_sharding, "torch.distributed.fsdp")
 
+    def watch_older_composable(module: Any) -> None:
+        if COMPOSABLE not in sys.modules:  # else it has the function from there
+            _wrap_exported(module, "fully_shard", seen.after_sharding, OLDER_COMPOSABLE)
+
     for name, hook in (
         ("torch.distributed.distributed_c10d", watch_group),
         ("torch.distributed.fsdp.fully_sharded_data_parallel", watch_sharding),
-        ("torch.distributed.fsdp._fully_shard._fully_shard", watch_composable),
+        (COMPOSABLE, watch_composable),
+        (f"{OLDER_COMPOSABLE}.fully_shard", watch_older_composable),
     ):
         watch.on_import(name, "wrapper", hook)
 

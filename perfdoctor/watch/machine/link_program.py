@@ -160,7 +160,9 @@ def look() -> dict[str, Any]:
 def _devices(torch: Any) -> tuple[str, int]:
     """The kind of device that ranks can exchange from, and how many there are here."""
     accelerator = getattr(torch, "accelerator", None)  # since torch 2.6; this program runs alone
-    device = accelerator.current_accelerator() if accelerator is not None else None
+    device = None
+    if accelerator is not None and accelerator.is_available():  # torch 2.6 raises where there is none
+        device = accelerator.current_accelerator()
     kind = device.type if device is not None and device.type in BACKENDS else "cuda"
     module = getattr(torch, kind)
     return kind, int(module.device_count()) if module.is_available() else 0

