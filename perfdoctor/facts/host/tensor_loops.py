@@ -110,8 +110,12 @@ def _operator_s(step: StepFacts, window: WindowFacts | None) -> float | None:
 def _call_s(step: StepFacts, looks: Sequence[ConstantsLookEvent]) -> float | None:
     """What a call of torch's functions takes in the mean, of those outside backward and update.
 
-    For runs that are too short for a window; None where no look at calls counted them.
+    For runs that are too short for a window; None where no look at calls counted them. Of a step with very
+    many calls a look sees the begin only: there it is their own time that tells.
     """
+    timed = [look.called_s / look.calls for look in looks if look.called_s is not None and look.calls]
+    if timed:
+        return median(timed)
     calls = median([look.calls for look in looks]) if looks else 0
     apart = sum(step.share(phase) for phase in (Phase.DATA_WAIT, Phase.BACKWARD, Phase.OPTIMIZER))
     return step.mean_s * (1 - apart) / calls if calls and apart < 1 else None
